@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tinyref.errors import UserError
-from tinyref.tensor.methods.assignment import Assignment
+from tinyref.tensor.assignment import Assignment
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs import oracle, script
 from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError

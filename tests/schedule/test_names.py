@@ -7,7 +7,7 @@ from tinyref.lazy import graph as g
 from tinyref.lazy.names import give_name, keep_name, name_of
 from tinyref.schedule import KernelItem
 from tinyref.tensor import Tensor
-from tinyref.tensor.values.names import noting_lines
+from tinyref.tensor.naming import noting_lines
 from tinyref.uops.ops import Ops
 
 

@@ -14,7 +14,7 @@ from state_machines import run_machine
 from tinyref import Tensor
 from tinyref.engine import runner
 from tinyref.errors import DeviceError, UserError, UserStateError
-from tinyref.tensor.values.core import TensorCore
+from tinyref.tensor.core import TensorCore
 
 SHAPES = [(6,), (2, 3), (12,), (3, 4)]
 NUMBER = st.integers(-9, 9)

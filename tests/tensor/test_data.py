@@ -15,7 +15,7 @@ from refusals import check_refusal
 
 from tinyref import Context, GlobalCounters, Tensor, Variable, dtypes
 from tinyref.errors import UserError
-from tinyref.tensor.values.core import registry
+from tinyref.tensor.core import registry
 
 
 def kernels() -> int:

@@ -14,7 +14,7 @@ from tinyref import Tensor
 from tinyref.dtype import dtypes
 from tinyref.engine import GlobalCounters
 from tinyref.errors import UserError
-from tinyref.tensor.methods.lookup import Reduce
+from tinyref.tensor.indexing import Reduce
 
 
 def test_gather_of_a_tensor_without_axes() -> None:

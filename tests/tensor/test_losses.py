@@ -269,10 +269,10 @@ def test_sequential() -> None:
         (lambda x: x.sequential(1), ["sequential", "ll", "int", "list"]),
         (lambda x: Tensor.train(1), ["train", "mode 1"]),
         (lambda x: Tensor.test(0), ["test", "mode 0"]),
-        (lambda x: setattr(Tensor, "no_grad", 1), ["no_grad: 1", "True and False"]),
+        (lambda x: (setattr(Tensor, "no_grad", 1), x + 1), ["no_grad: 1", "True and False"]),
         (lambda x: Tensor.no_grad(True), ["no_grad: True", "function"]),
         (lambda x: Tensor.test()(Tensor), ["test: Tensor", "function"]),
-        (lambda x: setattr(Tensor, "training", "yes"), ["training", "'yes'"]),
+        (lambda x: (setattr(Tensor, "training", "yes"), x.dropout()), ["training", "'yes'"]),
         (
             lambda x: x.scaled_dot_product_attention(x, x, x > 0, is_causal=True),
             ["attn_mask and is_causal"],

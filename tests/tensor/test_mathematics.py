@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tinyref import GlobalCounters, Tensor, dtypes
-from tinyref.tensor.methods import approximations as tables
+from tinyref.tensor import elementary as tables
 
 INF, NAN = math.inf, math.nan
 ARC = np.concatenate([np.linspace(-1, 1, 41), [1 - 1e-6, -1 + 1e-7, 0.5, 0.50001, 1e-10]])

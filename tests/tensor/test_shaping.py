@@ -8,7 +8,7 @@ import torch
 from refusals import check_refusal
 
 from tinyref import Tensor, Variable, dtypes
-from tinyref.tensor.methods.shaping import cubic_places, linear_places, nearest_places
+from tinyref.tensor.indexing import cubic_places, linear_places, nearest_places
 
 GRID = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
 

@@ -12,12 +12,13 @@ from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy.shape import shape_of
+from tinyref.tensor.assignment import Assignment
+from tinyref.tensor.core import GradientSwitch, Value, is_recording
 from tinyref.tensor.gradient import gradients, history
-from tinyref.tensor.methods.saving import Saving
-from tinyref.tensor.values.core import GradientSwitch, Value, is_recording
+from tinyref.tensor.losses import Losses
 
 
-class Tensor(Saving):
+class Tensor(Losses, Assignment):
     """An array of elements of one type on one device, computed when its elements are asked for.
 
     Operations build a graph at once and check their arguments at once; `realize`, `numpy`,

@@ -27,7 +27,7 @@ LATE = (
     "tinyref.codegen.compile",
     "tinyref.engine.runner",
     "tinyref.optimise.moves",
-    "tinyref.tensor.methods.realisation",
+    "tinyref.tensor.realisation",
 )
 
 

@@ -8,8 +8,8 @@ from typing import cast
 
 from tinyref.dtype import dtypes
 from tinyref.tensor.gradient.rules import Contribution, Step, gradient_rule
-from tinyref.tensor.methods.creation import Creation
-from tinyref.tensor.methods.windows import Windows
+from tinyref.tensor.indexing import Indexing
+from tinyref.tensor.windows import Windows
 from tinyref.uops.payload import ReduceArg
 
 
@@ -37,7 +37,7 @@ def fmod(step: Step) -> tuple[Contribution, ...]:
     """x - trunc(x / y) y has the slopes 1 and -trunc(x / y)."""
     x, y = step.sources
 
-    def of_divisor() -> Creation:
+    def of_divisor() -> Indexing:
         quotient = x.abs().div(y.abs(), rounding_mode="floor")
         return step.gradient * x.lt(0).ne(y.lt(0)).where(quotient, -quotient)
 
@@ -72,7 +72,7 @@ def variance(step: Step) -> tuple[Contribution, ...]:
     """Twice the distances from the mean over the divisor, without the square of their unit."""
     x, divisor = cast(tuple[Windows, ...], step.sources)
 
-    def for_elements() -> Creation:
+    def for_elements() -> Indexing:
         assert isinstance(step.arg, ReduceArg), "it carries its axes"
         distance, unit = x._scaled_distances(step.arg.axes)
         return step.gradient * (2 / divisor) * (distance * unit)
@@ -86,7 +86,7 @@ def max_pool(step: Step) -> tuple[Contribution, ...]:
     windows, numbers = cast(tuple[Windows, ...], step.sources)
     largest, gradient = cast(Windows, step.output), cast(Windows, step.gradient)
 
-    def for_windows() -> Creation:
+    def for_windows() -> Indexing:
         return (numbers == windows._number_of_largest(numbers, largest)).where(gradient, 0)
 
     return (for_windows, None)
@@ -97,7 +97,7 @@ def cummax(step: Step) -> tuple[Contribution, ...]:
     """To the last of the equal maxima."""
     row, maxima, gradient = cast(tuple[Windows, ...], (step.sources[0], step.output, step.gradient))
 
-    def for_row() -> Creation:
+    def for_row() -> Indexing:
         places = row._places_of_maxima(maxima)
         return row._shown_at(places, gradient.unsqueeze(-1)).sum(-2)
 
@@ -110,7 +110,7 @@ def looked_up(step: Step) -> tuple[Contribution, ...]:
     rows, places = cast(tuple[Windows, ...], step.sources)
     gradient = cast(Windows, step.gradient)
 
-    def of_rows() -> Creation:
+    def of_rows() -> Indexing:
         # Types that are for storage alone are not added.
         is_stored = rows.dtype in dtypes.storage_only
         given = gradient.cast(dtypes.float32) if is_stored else gradient
@@ -140,7 +140,7 @@ def correlate(step: Step) -> tuple[Contribution, ...]:
 
 
 # Functions y of one tensor x: the gradient times the slope. Some slopes read y.
-_SLOPES: dict[str, Callable[[Creation, Creation], Creation]] = {
+_SLOPES: dict[str, Callable[[Indexing, Indexing], Indexing]] = {
     "cos": lambda x, y: -x.sin(),
     "tan": lambda x, y: y * y + 1,
     # (1 - x) (1 + x) is more accurate than 1 - x^2 near 1.
@@ -158,7 +158,7 @@ _SLOPES: dict[str, Callable[[Creation, Creation], Creation]] = {
 }
 
 
-def _enter_slope(name: str, slope: Callable[[Creation, Creation], Creation]) -> None:
+def _enter_slope(name: str, slope: Callable[[Indexing, Indexing], Indexing]) -> None:
     @gradient_rule(name, reads_sources=True, reads_output=True)
     def contributions(step: Step) -> tuple[Contribution, ...]:
         return (lambda: step.gradient * slope(step.sources[0], step.output),)

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from tinyref.algebra.symbolic import lift, lower, product
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.tensor.methods.creation import Creation
+from tinyref.tensor.indexing import Indexing
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BoundsArg, FlipArg, Payload, PermuteArg, ReduceArg
 
-Contribution = Callable[[], Creation] | None
+Contribution = Callable[[], Indexing] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One op on the way: the gradient of its output, the output, its sources and payload."""
 
-    gradient: Creation
-    output: Creation
-    sources: tuple[Creation, ...]
+    gradient: Indexing
+    output: Indexing
+    sources: tuple[Indexing, ...]
     arg: Payload
 
 
@@ -226,11 +226,11 @@ def pow(step: Step) -> tuple[Contribution, ...]:
     """
     x, y = step.sources
 
-    def for_base() -> Creation:
+    def for_base() -> Indexing:
         slope = y * x.pow(y - 1)
         return step.gradient * (y == 0).where(0, slope)
 
-    def for_exponent() -> Creation:
+    def for_exponent() -> Indexing:
         is_flat = (x == 0) & (y >= 0)
         logarithm = is_flat.where(1, x).log()
         return step.gradient * is_flat.where(0, step.output * logarithm)
@@ -243,7 +243,7 @@ def maximum(step: Step) -> tuple[Contribution, ...]:
     """The larger one gets all; equal ones share evenly."""
     x, y = step.sources
 
-    def share(mine: Creation, other: Creation) -> Creation:
+    def share(mine: Indexing, other: Indexing) -> Indexing:
         tied = (mine == other).where(step.gradient * 0.5, 0)
         return (mine > other).where(step.gradient, tied)
 
@@ -294,24 +294,24 @@ def reduce(step: Step) -> tuple[Contribution, ...]:
     return (lambda: make(step, axes),)
 
 
-def _of_sum(step: Step, axes: tuple[int, ...]) -> Creation:
+def _of_sum(step: Step, axes: tuple[int, ...]) -> Indexing:
     """The same to every summand."""
     return step.gradient._expand(step.sources[0].shape)
 
 
-def _of_product(step: Step, axes: tuple[int, ...]) -> Creation:
+def _of_product(step: Step, axes: tuple[int, ...]) -> Indexing:
     """To each factor the product of the others, which a factor of zero does not make NaN."""
     return step.gradient * _product_of_others(step.sources[0], axes)
 
 
-def _product_of_others(x: Creation, axes: tuple[int, ...]) -> Creation:
+def _product_of_others(x: Indexing, axes: tuple[int, ...]) -> Indexing:
     """For each element the product of the others along `axes`.
 
     Computed by dividing, with zeros counted; its own gradient, which second derivatives need, by
     leaving one factor out of each of n products.
     """
 
-    def product_without_one(x: Creation) -> Creation:
+    def product_without_one(x: Indexing) -> Indexing:
         is_zero = x == 0
         zeros = is_zero.cast(x.dtype)._reduce(Ops.ADD, axes)
         others = is_zero.where(1, x)
@@ -330,7 +330,7 @@ def product_of_others(step: Step) -> tuple[Contribution, ...]:
     return (lambda: _slope_of_others(step, axes),)
 
 
-def _slope_of_others(step: Step, axes: tuple[int, ...]) -> Creation:
+def _slope_of_others(step: Step, axes: tuple[int, ...]) -> Indexing:
     """The sum over i of g[i] times the product of all factors but i and this one."""
     x = step.sources[0]
     kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
@@ -350,7 +350,7 @@ def _slope_of_others(step: Step, axes: tuple[int, ...]) -> Creation:
     return found.reshape(shape).permute(inverse)
 
 
-def _of_maximum(step: Step, axes: tuple[int, ...]) -> Creation:
+def _of_maximum(step: Step, axes: tuple[int, ...]) -> Indexing:
     """To the largest elements; equal ones share evenly."""
     is_largest = (step.sources[0] == step.output).cast(step.gradient.dtype)
     return step.gradient * is_largest / is_largest.sum(axes, keepdim=True)

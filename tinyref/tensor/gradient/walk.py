@@ -7,18 +7,18 @@ from typing import TypeVar, cast
 
 from tinyref.errors import UserStateError
 from tinyref.lazy.shape import describe_shape, shape_of
+from tinyref.tensor.core import Value
 from tinyref.tensor.gradient.rules import RULES, Step
-from tinyref.tensor.methods.creation import Creation
-from tinyref.tensor.values.core import Value
-from tinyref.tensor.values.names import go_back_through
+from tinyref.tensor.indexing import Indexing
+from tinyref.tensor.naming import go_back_through
 from tinyref.uops.node import toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg
 
-T = TypeVar("T", bound=Creation)
+T = TypeVar("T", bound=Indexing)
 
 
-def history(root: Creation) -> list[Value]:
+def history(root: Indexing) -> list[Value]:
     """Every value that `root` was computed from, and its own; sources first, each once."""
     return toposort([root._value], _parents)
 
@@ -36,7 +36,7 @@ def gradients(root: T, seed: T, targets: Sequence[Value], order: Sequence[Value]
     for value in order:
         if any(id(source) in wanted for source in _parents(value)):
             wanted.add(id(value))
-    found: dict[int, Creation] = {id(root._value): seed}
+    found: dict[int, Indexing] = {id(root._value): seed}
     try:
         for value in reversed(order):
             gradient = found.get(id(value))
@@ -50,7 +50,7 @@ def gradients(root: T, seed: T, targets: Sequence[Value], order: Sequence[Value]
 
 
 def _propagate(
-    value: Value, gradient: Creation, wanted: set[int], found: dict[int, Creation]
+    value: Value, gradient: Indexing, wanted: set[int], found: dict[int, Indexing]
 ) -> None:
     """Adds what `value` passes on to the gradients of its sources."""
     record = value.record

@@ -20,14 +20,14 @@ from weakref import WeakSet
 from tinyref import config
 from tinyref.engine.capture import active_recorder
 from tinyref.errors import UserError, UserStateError, UserTypeError
+from tinyref.tensor.core import TensorCore
 from tinyref.tensor.jit.arguments import (
     read_arguments,
 )
 from tinyref.tensor.jit.capture import Capture, Captured, captured_call
 from tinyref.tensor.jit.results import Result
 from tinyref.tensor.jit.saving import restored_capture, saved_capture
-from tinyref.tensor.values.core import TensorCore
-from tinyref.tensor.values.locks import building
+from tinyref.tensor.registry import building
 
 VERSION = 1
 

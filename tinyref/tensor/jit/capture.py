@@ -13,6 +13,8 @@ from tinyref.errors import UserError, UserStateError, words_of
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.shards import join_parts
+from tinyref.tensor.core import TensorCore
+from tinyref.tensor.data import compute
 from tinyref.tensor.jit.arguments import (
     Arguments,
     mismatch,
@@ -32,12 +34,9 @@ from tinyref.tensor.jit.inputs import (
 from tinyref.tensor.jit.results import Output, Result, fill_template
 from tinyref.tensor.jit.session import CaptureSession, capture_session
 from tinyref.tensor.jit.state import State
-from tinyref.tensor.methods.data import compute
-from tinyref.tensor.methods.realisation import lose
+from tinyref.tensor.realisation import lose
+from tinyref.tensor.registry import TurnLock, computing, shown_numbers
 from tinyref.tensor.tensor import Tensor
-from tinyref.tensor.values.core import TensorCore
-from tinyref.tensor.values.locks import TurnLock, computing
-from tinyref.tensor.values.registry import shown_numbers
 from tinyref.tensor.variable import rebound, values_bound
 from tinyref.uops.node import UOp, sint
 

@@ -12,12 +12,11 @@ from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of, new_buffer_like
 from tinyref.lazy.multi import assign
 from tinyref.lazy.shape import is_empty
+from tinyref.tensor.core import TensorCore, registry
+from tinyref.tensor.data import compute
 from tinyref.tensor.jit.session import description_of
-from tinyref.tensor.methods.data import compute
+from tinyref.tensor.registry import building, parts_of, shown_numbers
 from tinyref.tensor.tensor import Tensor
-from tinyref.tensor.values.core import TensorCore, registry
-from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import parts_of, shown_numbers
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg

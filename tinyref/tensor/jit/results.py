@@ -18,16 +18,15 @@ from tinyref.lazy.names import leave_unnamed
 from tinyref.lazy.shape import is_empty
 from tinyref.lazy.shards import Place, layout_of
 from tinyref.schedule.prepare import unbound
+from tinyref.tensor.core import TensorCore, registry
+from tinyref.tensor.data import compute
 from tinyref.tensor.jit.arguments import (
     check_returned,
     rebuilt,
 )
 from tinyref.tensor.jit.inputs import Input, buffers_behind, is_backed, number_of, numbers_behind
 from tinyref.tensor.jit.session import CaptureSession
-from tinyref.tensor.methods.data import compute
-from tinyref.tensor.values.core import TensorCore, registry
-from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import parts_of
+from tinyref.tensor.registry import building, parts_of
 from tinyref.tensor.variable import rebound
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops

@@ -22,8 +22,7 @@ from tinyref.lazy.buffers import assigned_buffer
 from tinyref.lazy.folding import shows_constant
 from tinyref.lazy.multi import build
 from tinyref.lazy.shape import is_empty, largest_size, shape_of
-from tinyref.tensor.methods.data import compute
-from tinyref.tensor.values.core import (
+from tinyref.tensor.core import (
     TensorCore,
     Value,
     capturing,
@@ -33,8 +32,15 @@ from tinyref.tensor.values.core import (
     store_apart,
     whole_tensors,
 )
-from tinyref.tensor.values.locks import TurnLock, building
-from tinyref.tensor.values.registry import is_computed, is_view, parts_of, shown_numbers
+from tinyref.tensor.data import compute
+from tinyref.tensor.registry import (
+    TurnLock,
+    building,
+    is_computed,
+    is_view,
+    parts_of,
+    shown_numbers,
+)
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 

@@ -14,6 +14,8 @@ from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import is_empty, shape_of
+from tinyref.tensor.assignment import Assignment
+from tinyref.tensor.core import TensorCore, Value, hold_tensors, registry, steps_of
 from tinyref.tensor.jit.session import (
     CaptureSession,
     compute_before_write,
@@ -21,11 +23,8 @@ from tinyref.tensor.jit.session import (
     description_of,
     reaching,
 )
-from tinyref.tensor.methods.assignment import Assignment
-from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry, steps_of
-from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import is_assigned, is_view, parts_of, shown_numbers
-from tinyref.tensor.values.views import has_expand
+from tinyref.tensor.registry import building, is_assigned, is_view, parts_of, shown_numbers
+from tinyref.tensor.views import has_expand
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
 

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Self
+from typing import ClassVar, Self, cast
 
 from tinyref.algebra.symbolic import describe, describe_shape
-from tinyref.config import Switch
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import axes_of, axis_of, broadcast, fixed, integer
+from tinyref.tensor.core import (
+    GradientSwitch,
+    Mode,
+    SwitchBlock,
+    no_grad_mode,
+    training,
+    training_mode,
+)
 from tinyref.tensor.literals import weak_number
-from tinyref.tensor.methods.random import Random
-from tinyref.tensor.methods.reduction import Axes
-from tinyref.tensor.values.core import GradientSwitch, SwitchBlock, set_recording
+from tinyref.tensor.reduction import Axes
+from tinyref.tensor.windows import Windows
 
 _REDUCTIONS = ("mean", "sum", "none")
 # What torch limits the logarithms of binary cross-entropy to, so that a sure mistake costs 100.
 _LEAST_LOGARITHM = -100.0
-_training = Switch("tinyref_training", False)
 
 
 def _check_mode(mode: object, name: str) -> None:
@@ -27,36 +32,7 @@ def _check_mode(mode: object, name: str) -> None:
         raise UserTypeError(f"{name} {mode!r}: accepted are True and False")
 
 
-class Modes(type):
-    """The class of classes that have modes to read and to set: `Tensor.training`, `Tensor.no_grad`.
-
-    Set, a mode holds everywhere outside of the blocks for it; within one, for the rest of that
-    block.
-    """
-
-    @property
-    def training(cls) -> bool:
-        """True if dropout drops and batch normalisation learns; False at first."""
-        return _training.get()
-
-    @training.setter
-    def training(cls, mode: bool) -> None:
-        _check_mode(mode, "training:")
-        _training.set(mode)
-
-    @property
-    def no_grad(cls) -> GradientSwitch:
-        """The switch of gradients: a block, a decorator or a condition; off at first."""
-        return GradientSwitch()
-
-    @no_grad.setter
-    def no_grad(cls, mode: bool | GradientSwitch) -> None:
-        if not isinstance(mode, GradientSwitch):
-            _check_mode(mode, "no_grad:")
-        set_recording(not mode)
-
-
-class Losses(Random, metaclass=Modes):
+class Losses(Windows):
     """Losses and normalisations of float16 and bfloat16 are computed in float32, rounded once.
 
     reduction: "mean", "sum", or "none" for one loss each. Classes are integers along the axis
@@ -65,22 +41,12 @@ class Losses(Random, metaclass=Modes):
 
     __slots__ = ()
 
-    @property
-    def training(self) -> bool:
-        """The mode of the class: see `Tensor.training`.
+    training: ClassVar[bool] = cast(bool, training_mode)
+    no_grad: ClassVar[GradientSwitch] = cast(GradientSwitch, no_grad_mode)
 
-        Examples:
-            >>> Tensor.training
-            False
-        """
-        return _training.get()
-
-    no_grad = GradientSwitch()
-    """Record no gradients within `with Tensor.no_grad():`, or a function decorated with it.
-
-    `Tensor.no_grad = True` does so everywhere, or for the rest of a block. In a condition
-    `Tensor.no_grad` is True where no gradients are recorded.
-    """
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Mode.classes.append(cls)
 
     @staticmethod
     def train(mode: bool = True) -> SwitchBlock:
@@ -92,7 +58,7 @@ class Losses(Random, metaclass=Modes):
             True
         """
         _check_mode(mode, "train: mode")
-        return SwitchBlock(_training, mode, "train")
+        return SwitchBlock(training, mode, "train")
 
     @staticmethod
     def test(mode: bool = True) -> GradientSwitch:
@@ -199,6 +165,7 @@ class Losses(Random, metaclass=Modes):
             )
         if not self.dtype.is_float:
             raise UserTypeError(f"dropout: got {self.dtype.name}, accepted are floats")
+        training_mode.settle()
         if not self.training or p == 0:
             return self
         if p == 1:

@@ -10,6 +10,7 @@ from tinyref.algebra.symbolic import describe_shape, product
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, promote, to_dtype
 from tinyref.errors import UserError, UserTypeError, argument_error
+from tinyref.lazy import graph
 from tinyref.lazy.shards import Place, canonical_place
 from tinyref.lazy.storage import stored_buffer
 from tinyref.tensor.arguments import (
@@ -26,9 +27,9 @@ from tinyref.tensor.arguments import (
     permutation,
     resolve_reshape,
 )
+from tinyref.tensor.elementwise import Elementwise
 from tinyref.tensor.literals import has_place, weak_number
-from tinyref.tensor.methods.rounding import Rounding
-from tinyref.tensor.values.views import Step
+from tinyref.tensor.views import Step
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import CopyArg, ShardArg
@@ -37,7 +38,7 @@ from tinyref.uops.payload import CopyArg, ShardArg
 _CAT_TOGETHER = 16
 
 
-class Movement(Rounding):
+class Movement(Elementwise):
     """Views show the elements of this tensor: what is assigned to one of them is seen by all.
 
     Views are what shows elements at other places: another shape, another order, a part, other bits.
@@ -611,6 +612,31 @@ class Movement(Rounding):
         """These elements where those of `other`, of the same shape, lie."""
         layout = other._node.arg
         return self._in_layout(layout) if isinstance(layout, ShardArg) else self.to(other.device)
+
+    def _count_to(self, size: sint) -> Self:
+        """0, 1, 2 ... up to before `size`, on this tensor's device: int32, or int64 for more."""
+        return self._from_node(graph.iota(size), self._device)
+
+    def _moved_last(self, axis: int) -> Self:
+        """With `axis` as the last axis, the others in their order."""
+        order = [number for number in range(self.ndim) if number != axis]
+        return self if axis == self.ndim - 1 else self._permute((*order, axis))
+
+    def _moved_from_last(self, axis: int) -> Self:
+        """The inverse of `_moved_last`."""
+        order = list(range(self.ndim - 1))
+        order.insert(axis, self.ndim - 1)
+        return self if axis == self.ndim - 1 else self._permute(tuple(order))
+
+    def _row(self) -> Self:
+        """A tensor without axes as one with a single element along its only axis."""
+        return self if self.ndim else self._reshape((1,))
+
+    def _cut_beside(self, axis: int, shape: tuple[sint, ...]) -> Self:
+        """The first elements of each axis, as many as `shape` has; `axis` stays whole."""
+        kept: list[tuple[sint, sint]] = [(0, size) for size in shape]
+        kept[axis] = (0, self.shape[axis])
+        return self._shrink(tuple(kept))
 
 
 def _require_tensor(name: str, first: object) -> None:

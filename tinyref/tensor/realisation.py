@@ -19,17 +19,10 @@ from tinyref.lazy.storage import only_holds_data
 from tinyref.schedule import Schedule, schedule
 from tinyref.schedule.bindings import ConflictError, made_with_one_value
 from tinyref.schedule.hazards import CycleError, parts_to_read_first
-from tinyref.tensor.values.core import (
-    Session,
-    TensorCore,
-    Value,
-    capturing,
-    registry,
-    store_apart,
-)
-from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import (
+from tinyref.tensor.core import Session, TensorCore, Value, capturing, registry, store_apart
+from tinyref.tensor.registry import (
     below_views,
+    building,
     is_computed,
     parts_of,
     shown_buffers,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import Any, Protocol, Self, TypeVar, overload
+from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
 
 from tinyref.algebra.symbolic import product
 from tinyref.config import Switch
@@ -19,10 +19,9 @@ from tinyref.lazy import graph
 from tinyref.lazy.multi import build
 from tinyref.lazy.shards import Place, describe_place, on_place
 from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
-from tinyref.tensor.values.locks import TurnLock, building
-from tinyref.tensor.values.names import name_node
-from tinyref.tensor.values.registry import Registry, parts_of
-from tinyref.tensor.values.views import VIEW_OPS, Step, Steps, Storage, View
+from tinyref.tensor.naming import name_node
+from tinyref.tensor.registry import Registry, TurnLock, building, parts_of
+from tinyref.tensor.views import VIEW_OPS, Step, Steps, Storage, View
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import (
@@ -49,11 +48,17 @@ class SwitchBlock(contextlib.ContextDecorator):
         self.name = name
 
     def __enter__(self) -> Self:
+        training_mode.settle()
+        no_grad_mode.settle()
         self.switch.enter(self.value)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.switch.leave()
+        try:
+            training_mode.settle()
+            no_grad_mode.settle()
+        finally:
+            self.switch.leave()
 
     def __call__(self, func: _Function) -> _Function:
         """Decorate a function. Raises `UserTypeError` for what runs after its call is over."""
@@ -74,16 +79,6 @@ class GradientSwitch(SwitchBlock):
 
     records: True for a block in which gradients are recorded again. In a condition the switch is
     True where no gradients were recorded when it was made.
-
-    Examples:
-        >>> x = Tensor([2.0], requires_grad=True)
-        >>> with Tensor.no_grad():
-        ...     y = x * x
-        >>> y.requires_grad, bool(Tensor.no_grad)
-        (False, False)
-        >>> square = Tensor.no_grad()(lambda x: x * x)
-        >>> square(x).requires_grad
-        False
     """
 
     def __init__(self, records: bool = False, name: str = "no_grad") -> None:
@@ -97,10 +92,6 @@ class GradientSwitch(SwitchBlock):
     def __call__(self, func: _Function | None = None) -> GradientSwitch | _Function:
         """Decorate a function, or return the switch: `no_grad` and `no_grad()` are the same."""
         return self if func is None else super().__call__(func)
-
-    def __get__(self, tensor: object, owner: type | None = None) -> GradientSwitch:
-        """Return, as an attribute of a class, a switch that is made now."""
-        return GradientSwitch(self.value, self.name)
 
     def __bool__(self) -> bool:
         return self._is_on
@@ -216,9 +207,80 @@ def recording(records: bool) -> GradientSwitch:
     return GradientSwitch(records)
 
 
-# Asked for with every op: no call stands between. False within `Tensor.no_grad()`.
-is_recording = _recording.get
-set_recording = _recording.set
+class Mode:
+    """A switch that is read as an attribute of a class, such as `Tensor.training`.
+
+    Python does not call a class when somebody assigns to one of its attributes. The assigned value
+    hides this descriptor until `settle` gives it to the switch: before the next block, and before
+    the next op that reads the mode. Set within a block, it holds for the rest of that block.
+
+    classes: those that may be assigned to. read: return the value to show. write: take a value.
+    """
+
+    classes: ClassVar[list[type]] = []
+
+    def __init__(
+        self, name: str, doc: str, read: Callable[[], object], write: Callable[[bool], None]
+    ) -> None:
+        self.__doc__ = doc
+        self.name = name
+        self._read = read
+        self._write = write
+
+    def __get__(self, tensor: object, owner: type) -> Any:
+        return self._read()
+
+    def settle(self) -> None:
+        """Take over a value that was assigned to a class. Raises `UserTypeError` for no bool."""
+        for cls in self.classes:
+            if self.name in cls.__dict__:
+                value = cls.__dict__[self.name]
+                delattr(cls, self.name)
+                if not isinstance(value, bool | GradientSwitch):
+                    raise UserTypeError(f"{self.name}: {value!r}: accepted are True and False")
+                self._write(bool(value))
+
+
+training = Switch("tinyref_training", False)
+training_mode = Mode(
+    "training",
+    """True if dropout drops and batch normalisation learns; False at first.
+
+    Examples:
+        >>> Tensor.training
+        False
+    """,
+    training.get,
+    training.set,
+)
+no_grad_mode = Mode(
+    "no_grad",
+    """Record no gradients within `with Tensor.no_grad():`, or a function decorated with it.
+
+    `Tensor.no_grad = True` does so everywhere, or for the rest of a block. In a condition
+    `Tensor.no_grad` is True where no gradients are recorded.
+
+    Examples:
+        >>> x = Tensor([2.0], requires_grad=True)
+        >>> with Tensor.no_grad():
+        ...     y = x * x
+        >>> y.requires_grad, bool(Tensor.no_grad)
+        (False, False)
+        >>> square = Tensor.no_grad()(lambda x: x * x)
+        >>> square(x).requires_grad
+        False
+    """,
+    GradientSwitch,
+    lambda mode: _recording.set(not mode),
+)
+
+
+def is_recording() -> bool:
+    """Return False within `Tensor.no_grad()`."""
+    for cls in Mode.classes:
+        if "no_grad" in cls.__dict__:
+            no_grad_mode.settle()
+    return _recording.get()
 
 
 def _target(arg: Payload) -> Place | None:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence, Set
+import re
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Self, TypeVar, cast
 
-from tinyref.algebra.symbolic import describe, describe_shape
-from tinyref.dtype import DType, DTypeLike, promote
-from tinyref.errors import UserError, UserTypeError
-from tinyref.tensor.methods.functions import Functions
-from tinyref.tensor.methods.image_layout import fits_image_layout, in_image_layout
-from tinyref.tensor.methods.reduction import accumulator_dtype
+from tinyref import config
+from tinyref.algebra.symbolic import describe, describe_shape, product
+from tinyref.device import Device
+from tinyref.dtype import TEXEL, DType, DTypeLike, dtypes, promote
+from tinyref.errors import UserError, UserTypeError, argument_error
+from tinyref.lazy.shards import first_device
+from tinyref.tensor.arguments import Shape, fixed, integer
+from tinyref.tensor.movement import Movement
+from tinyref.tensor.reduction import Reduction, accumulator_dtype
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
 
+Axis = tuple[str, ...]
+_TOKEN = re.compile(r"\s*([()]|\.\.\.|\w+)")
+# An ellipsis within brackets, which are one axis together.
+_JOINED_DOTS = "(...)"
 
-class Contraction(Functions):
+
+class Contraction(Reduction):
     """Products and sums are computed in the accumulator's type: float32 for float16 and bfloat16,
     at least 32 bits for integers, or the `dtype` that is named. Without one the result is of the
     operands' common type: floats are rounded to it, integers wrap, bool is "not 0". With `dtype`
@@ -179,6 +188,104 @@ class Contraction(Functions):
                 letters += letter
         return Factor(tensor, letters)
 
+    def rearrange(self, formula: str, **sizes: int) -> Self:
+        """The axes split, reordered and joined by a formula: `"b (h p) c -> b h (c p)", p=2`.
+
+        Left and right of `->` are the axes of this tensor and of the result: a name (an identifier
+        that neither starts nor ends with an underscore), several in brackets that are one axis,
+        the first slowest, `1` or `()` for an axis of size 1, and `...` for the axes that are not
+        named. Sizes that do not follow are given by name. Both sides name the same axes. This
+        is the notation of einops (Rogozhnikov, "Einops", 2022).
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).rearrange("a b -> (b a)").tolist()
+            [1, 3, 2, 4]
+        """
+        if not isinstance(formula, str) or formula.count("->") != 1:
+            raise argument_error(
+                formula, str, f"rearrange: formula {formula!r}: accepted is 'axes -> axes'"
+            )
+        left, right = (_parse_side(side, formula) for side in formula.split("->"))
+        left, right = _without_dots(left, right, self.ndim, formula)
+        split = self._split_sizes(left, sizes, formula)
+        names = [name for axis in left for name in axis]
+        order = [name for axis in right for name in axis]
+        if sorted(names) != sorted(order):
+            only = sorted(set(names) ^ set(order))
+            raise UserError(f"rearrange: {formula!r}: both sides must name {', '.join(only)}")
+        parts = self._reshape(tuple(split[name] for name in names))
+        moved = parts._permute(tuple(names.index(name) for name in order)) if order else parts
+        return moved._reshape(tuple(product(split[name] for name in axis) for axis in right))
+
+    def _split_sizes(
+        self, axes: Sequence[Axis], given: Mapping[str, int], formula: str
+    ) -> dict[str, sint]:
+        """The size of every name on the left side."""
+        found: dict[str, sint] = {}
+        for size, axis in zip(self.shape, axes, strict=True):
+            known = 1
+            unknown: str | None = None
+            for name in axis:
+                if name in given:
+                    found[name] = integer(given[name], f"rearrange: {name}")
+                    known *= integer(given[name], f"rearrange: {name}")
+                elif unknown is None:
+                    unknown = name
+                else:
+                    raise UserError(f"rearrange: {formula!r}: give {unknown}= or {name}=")
+            if unknown is not None and known == 1:
+                found[unknown] = size
+                continue
+            whole = fixed((size,), "rearrange")[0]
+            if known < 0 or (whole != known if unknown is None else not known or whole % known):
+                raise UserError(
+                    f"rearrange: {formula!r}: ({' '.join(axis)}) of {known} elements "
+                    f"does not fit an axis of size {describe(size)}"
+                )
+            if unknown is not None:
+                found[unknown] = whole // known
+        for name in given:
+            if name not in found:
+                raise UserError(f"rearrange: {name}= is no axis of {formula!r}")
+        return found
+
+    def __matmul__(self, x: Self) -> Self:
+        return self.matmul(x)
+
+    def __rmatmul__(self, x: Self) -> Self:
+        return self.matmul(x, reverse=True)
+
+
+# A shorter axis would be mostly padding.
+SHORTEST = 3
+
+
+def fits_image_layout(first: Movement, second: Movement, length: sint) -> bool:
+    """Whether the sums of products of two tensors, of `length` terms a row, read images."""
+    if not config.integer("IMAGE") or not isinstance(length, int) or length < SHORTEST:
+        return False
+    if any(factor.dtype not in (dtypes.float32, dtypes.float16) for factor in (first, second)):
+        return False
+    shapes: tuple[Shape, ...] = (first.shape, second.shape)
+    if any(not isinstance(size, int) or size == 0 for shape in shapes for size in shape):
+        return False
+    return Device[first_device(first.device)].capabilities.images
+
+
+def in_image_layout(tensor: _T, axis: int) -> _T:
+    """The tensor in memory where `axis` is the last one, with zeros up to whole texels.
+
+    The axes stay in their order; `axis` is up to three longer.
+    """
+    place = axis % tensor.ndim
+    length = tensor.shape[place]
+    assert isinstance(length, int), "fits_image_layout refuses symbolic sizes"
+    margins = [(0, -length % TEXEL if number == place else 0) for number in range(tensor.ndim)]
+    order = [number for number in range(tensor.ndim) if number != place]
+    back = sorted(range(tensor.ndim), key=[*order, place].__getitem__)
+    laid = tensor._pad(tuple(margins))._permute((*order, place)).contiguous()
+    return laid._permute(tuple(back))
+
 
 _T = TypeVar("_T", bound=Contraction)
 
@@ -303,3 +410,74 @@ def _letters(term: str, formula: str, dots: int = 1) -> str:
 
 def _dots(count: int) -> str:
     return "".join(chr(0x2460 + number) for number in reversed(range(count)))
+
+
+def _is_name(token: str) -> bool:
+    return token.isidentifier() and token.strip("_") == token
+
+
+def _parse_side(text: str, formula: str) -> list[Axis]:
+    """One entry for each axis: its names, none for an axis of size 1, `...` by itself."""
+    axes: list[Axis] = []
+    group: list[str] | None = None
+    place = 0
+    text = text.replace("…", "...").strip()
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        if found is None:
+            raise UserError(f"rearrange: {formula!r}: {text[place:].strip()!r} is no axis")
+        place, token = found.end(), found.group().strip()
+        if token not in ("(", ")", "...", "1") and not _is_name(token):
+            raise UserError(
+                f"rearrange: {formula!r}: {token!r} is no axis: accepted are identifiers that "
+                f"neither start nor end with an underscore"
+            )
+        if token == "(":
+            if group is not None:
+                raise UserError(f"rearrange: {formula!r}: brackets within brackets")
+            group = []
+        elif token == ")":
+            if group is None:
+                raise UserError(f"rearrange: {formula!r}: a bracket is closed that is not open")
+            axes.append(tuple(group))
+            group = None
+        else:
+            names = () if token == "1" else (token,)
+            if group is None:
+                axes.append(names)
+            else:
+                group.extend(_JOINED_DOTS if name == "..." else name for name in names)
+    if group is not None:
+        raise UserError(f"rearrange: {formula!r}: a bracket is not closed")
+    listed = [name.strip("()") for axis in axes for name in axis]
+    for name in listed:
+        if listed.count(name) > 1:
+            raise UserError(f"rearrange: {formula!r}: {name} twice on one side")
+    return axes
+
+
+def _without_dots(
+    left: list[Axis], right: list[Axis], ndim: int, formula: str
+) -> tuple[list[Axis], list[Axis]]:
+    """Both sides with `...` spelled out as the axes that are not named."""
+    dots = ("...",)
+    if any(_JOINED_DOTS in axis for axis in left):
+        raise UserError(f"rearrange: {formula!r}: ... in brackets on the left says too little")
+    named = sum(axis != dots for axis in left)
+    if named > ndim or (named < ndim and dots not in left):
+        raise UserError(f"rearrange: {formula!r}: names {named} axes of {ndim}")
+    spelled = tuple(f"...{number}" for number in range(ndim - named))
+    begin = left.index(dots) if dots in left else len(left)
+    whole = [*left[:begin], *((name,) for name in spelled), *left[begin + 1 :]]
+    result: list[Axis] = []
+    for axis in right:
+        if axis == dots:
+            result += [(name,) for name in spelled]
+        elif _JOINED_DOTS in axis:
+            at = axis.index(_JOINED_DOTS)
+            result.append((*axis[:at], *spelled, *axis[at + 1 :]))
+        else:
+            result.append(axis)
+    if (dots in left) != any(axis == dots or _JOINED_DOTS in axis for axis in right):
+        raise UserError(f"rearrange: {formula!r}: ... must be on both sides")
+    return whole, result

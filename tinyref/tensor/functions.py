@@ -1,20 +1,17 @@
-"""Functions of one variable that are made of the primitive ops, and some of two."""
+"""Elementary functions, and the activations that are made of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from tinyref.dtype import ConstType, DType, dtypes
-from tinyref.errors import UserTypeError, argument_error
+from tinyref.errors import UserError, UserTypeError, argument_error
+from tinyref.tensor import elementary as tables
+from tinyref.tensor.core import TensorCore
+from tinyref.tensor.elementwise import Elementwise, composite
 from tinyref.tensor.literals import weak_number
-from tinyref.tensor.methods import approximations as tables
-from tinyref.tensor.methods.elementwise import composite
-from tinyref.tensor.methods.reduction import Reduction
-from tinyref.tensor.values.core import TensorCore
-
-T = TypeVar("T", bound="Mathematics")
 
 # pi/2 as the nearest number of the type and what is missing to 53 or 106 bits.
 _HALF_PI = {
@@ -32,8 +29,18 @@ _TANH_FLOAT64 = (
     (1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3),
 )
 
+T = TypeVar("T", bound="Functions")
 
-class Mathematics(Reduction):
+
+def _require_numbers(name: str, **given: object) -> None:
+    """Raises `UserError` for an argument that is no number."""
+    for argument, value in given.items():
+        if weak_number(value) is None:
+            kind = type(value).__name__
+            raise UserTypeError(f"{name}: {argument} is a {kind}: accepted is a number")
+
+
+class Functions(Elementwise):
     """float16 and bfloat16 are computed in float32 and rounded once; integers give float32."""
 
     __slots__ = ()
@@ -275,6 +282,228 @@ class Mathematics(Reduction):
         found = equal.bitwise_or(near.bitwise_and(others.isfinite()))
         return found.bitwise_or(left.isnan().bitwise_and(right.isnan())) if equal_nan else found
 
+    @composite
+    def sigmoid(self) -> Self:
+        """1 / (1 + e ** -self), by powers of e that never overflow, so its gradient is finite.
+
+        Examples:
+            >>> Tensor([0.0]).sigmoid().item()
+            0.5
+        """
+        negative = self.lt(0)
+        power = negative.where(self, self.neg()).exp()
+        return negative.where(power, 1.0).div(power.add(1))
+
+    @composite
+    def silu(self) -> Self:
+        """self * sigmoid(self).
+
+        Examples:
+            >>> Tensor([0.0]).silu().item()
+            0.0
+        """
+        return self.mul(self.sigmoid())
+
+    def swish(self) -> Self:
+        """The same as `silu`.
+
+        Examples:
+            >>> Tensor([0.0]).swish().item()
+            0.0
+        """
+        return self.silu()
+
+    @composite
+    def gelu(self, approximate: Literal["none", "tanh"] = "tanh") -> Self:
+        """Return self * (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3).
+
+        With `approximate` "none", return self * (1 + erf(self / sqrt(2))) / 2. Source: Hendrycks
+        and Gimpel, "Gaussian Error Linear Units", 2016.
+
+        Examples:
+            >>> round(Tensor([1.0]).gelu().item(), 4)
+            0.8412
+            >>> round(Tensor([1.0]).gelu(approximate="none").item(), 4)
+            0.8413
+        """
+        if approximate not in ("none", "tanh"):
+            raise UserError(f"gelu: approximate {approximate!r}: accepted are 'none' and 'tanh'")
+        if approximate == "none":
+            share = self.mul(math.sqrt(0.5)).erf().add(1).mul(0.5)
+            return self.mul(share)
+        # (1 + tanh(u)) / 2 is sigmoid(2u).
+        inner = self.mul(self.square().mul(0.044715).add(1)).mul(2 * math.sqrt(2 / math.pi))
+        return self.mul(inner.sigmoid())
+
+    @composite
+    def quick_gelu(self) -> Self:
+        """self * sigmoid(1.702 self).
+
+        Examples:
+            >>> round(Tensor([1.0]).quick_gelu().item(), 4)
+            0.8458
+        """
+        return self.mul(self.mul(1.702).sigmoid())
+
+    def relu6(self) -> Self:
+        """The element from 0 to 6, else the nearer end.
+
+        Examples:
+            >>> Tensor([-1.0, 3.0, 9.0]).relu6().tolist()
+            [0.0, 3.0, 6.0]
+        """
+        return self.relu().clamp(max_=6)
+
+    def hardtanh(self, min_val: ConstType = -1, max_val: ConstType = 1) -> Self:
+        """The element from `min_val` to `max_val`, else the nearer end.
+
+        Examples:
+            >>> Tensor([-9.0, 0.5, 9.0]).hardtanh().tolist()
+            [-1.0, 0.5, 1.0]
+        """
+        _require_numbers("hardtanh", min_val=min_val, max_val=max_val)
+        if min_val > max_val:
+            raise UserError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
+        return self.clamp(min_val, max_val)
+
+    @composite
+    def hardsigmoid(self, alpha: float = 1 / 6, beta: float = 0.5) -> Self:
+        """alpha * self + beta, from 0 to 1, else the nearer end.
+
+        Examples:
+            >>> Tensor([-9.0, 0.0, 9.0]).hardsigmoid().tolist()
+            [0.0, 0.5, 1.0]
+        """
+        _require_numbers("hardsigmoid", alpha=alpha, beta=beta)
+        return self.mul(alpha).add(beta).clamp(0, 1)
+
+    @composite
+    def hardswish(self) -> Self:
+        """self * relu6(self + 3) / 6.
+
+        Examples:
+            >>> Tensor([-9.0, 0.0, 9.0]).hardswish().tolist()
+            [-0.0, 0.0, 9.0]
+        """
+        return self.mul(self.add(3).relu6().mul(1 / 6))
+
+    @composite
+    def leaky_relu(self, neg_slope: float = 0.01) -> Self:
+        """The element where it is above 0, else `neg_slope` times it.
+
+        Examples:
+            >>> Tensor([-4.0, 2.0]).leaky_relu(0.25).tolist()
+            [-1.0, 2.0]
+        """
+        _require_numbers("leaky_relu", neg_slope=neg_slope)
+        return self.gt(0).where(self, self.mul(neg_slope))
+
+    @composite
+    def elu(self, alpha: float = 1.0) -> Self:
+        """The element where it is above 0, else alpha * (e ** self - 1).
+
+        Examples:
+            >>> Tensor([-1e4, 2.0]).elu().tolist()
+            [-1.0, 2.0]
+        """
+        _require_numbers("elu", alpha=alpha)
+        return self._exponential_below_zero(alpha, 1.0)
+
+    @composite
+    def celu(self, alpha: float = 1.0) -> Self:
+        """The element where it is above 0, else alpha * (e ** (self / alpha) - 1).
+
+        Examples:
+            >>> Tensor([-1e4, 2.0]).celu().tolist()
+            [-1.0, 2.0]
+        """
+        _require_numbers("celu", alpha=alpha)
+        if alpha == 0:
+            raise UserError("celu: alpha is 0, by which it divides: accepted are other numbers")
+        return self._exponential_below_zero(alpha, alpha)
+
+    @composite
+    def selu(self, alpha: float = 1.67326, gamma: float = 1.0507) -> Self:
+        """gamma * elu(self, alpha): Klambauer and others, "Self-Normalizing Neural Networks".
+
+        Examples:
+            >>> round(Tensor([1.0]).selu().item(), 4)
+            1.0507
+        """
+        _require_numbers("selu", alpha=alpha, gamma=gamma)
+        return self._exponential_below_zero(alpha, 1.0).mul(gamma)
+
+    def _exponential_below_zero(self, scale: float, width: float) -> Self:
+        """The element where it is above 0, else scale * (e ** (self / width) - 1)."""
+        is_above = self.gt(0)
+        # The side that is not chosen stays small, so that its gradient is finite.
+        below = is_above.where(0, self)
+        scaled = below if width == 1 else below.div(width)
+        return is_above.where(self, scaled._expm1().mul(scale))
+
+    @composite
+    def softplus(self, beta: float = 1) -> Self:
+        """log(1 + e ** (beta * self)) / beta, as max(z, 0) + log(1 + e ** -|z|): no overflow.
+
+        Examples:
+            >>> round(Tensor([0.0]).softplus().item(), 4)
+            0.6931
+        """
+        _require_numbers("softplus", beta=beta)
+        if beta == 0:
+            raise UserError("softplus: beta is 0, by which it divides: accepted are other numbers")
+        z = self if beta == 1 else self.mul(beta)
+        result = z._with_rule("softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
+        if beta == 1:
+            return result
+        # An infinite product may stand for a result that is representable.
+        linear = self.relu() if beta > 0 else self.neg().relu().neg()
+        return z.abs().eq(math.inf).where(linear, result.div(beta))
+
+    @composite
+    def logsigmoid(self) -> Self:
+        """Return log(sigmoid(self)), without its underflow, as 0 - softplus(-self).
+
+        Examples:
+            >>> Tensor([-1000.0, 1000.0]).logsigmoid().tolist()
+            [-1000.0, 0.0]
+        """
+        return self.neg().softplus().sub(0, reverse=True)
+
+    @composite
+    def mish(self) -> Self:
+        """self * tanh(softplus(self)): Misra, "Mish: A Self Regularized Activation Function".
+
+        Examples:
+            >>> Tensor([0.0]).mish().item()
+            0.0
+        """
+        return self.mul(self.softplus().tanh())
+
+    @composite
+    def softsign(self) -> Self:
+        """self / (1 + |self|).
+
+        Examples:
+            >>> Tensor([-1.0, 3.0]).softsign().tolist()
+            [-0.5, 0.75]
+        """
+        return self.div(self.abs().add(1))
+
+    def logaddexp(self, other: Self | ConstType) -> Self:
+        """Return log(e ** self + e ** other), without overflow; integers give float32.
+
+        Examples:
+            >>> round(Tensor([0.0]).logaddexp(Tensor([0.0])).item(), 4)
+            0.6931
+        """
+        name = "logaddexp"
+        target = self._pair(other, name)[0]._result_dtype()
+        # Widened first, so that the gradient of a broadcast operand is summed before it is rounded.
+        operand = other._wide(name) if isinstance(other, Functions) else other
+        left, right = self._wide(name)._pair(operand, name)
+        return left._with_rule(name, _log_of_two_powers, right)._cast(target)
+
 
 # The values, in float32 or float64.
 
@@ -480,3 +709,9 @@ def _chosen_polynomial(
         chosen = is_first.where(variable._constant(one, variable.dtype), other)
         total = total.mul(variable).add(chosen)
     return total
+
+
+def _log_of_two_powers(x: T, y: T) -> T:
+    """The larger one, plus log(1 + e ** -d) for their distance d."""
+    distance = x.eq(y).where(0, x.sub(y)).abs()
+    return x.maximum(y).add(log1p(distance.neg().exp()))

@@ -23,11 +23,7 @@ from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.shards import Place, describe_place
 from tinyref.lazy.storage import only_holds_data
 from tinyref.tensor.arguments import broadcast
-from tinyref.tensor.literals import check_fits, weak_number
-from tinyref.tensor.methods.creation import base_of
-from tinyref.tensor.methods.data import Data, compute
-from tinyref.tensor.methods.data_devices import write_held
-from tinyref.tensor.values.core import (
+from tinyref.tensor.core import (
     GradientSwitch,
     Record,
     TensorCore,
@@ -40,9 +36,12 @@ from tinyref.tensor.values.core import (
     store_apart,
     whole_tensors,
 )
-from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import is_computed, parts_of, shown_numbers
-from tinyref.tensor.values.views import (
+from tinyref.tensor.creation import base_of
+from tinyref.tensor.data import Data, write_held
+from tinyref.tensor.indexing import Indexing
+from tinyref.tensor.literals import check_fits, weak_number
+from tinyref.tensor.registry import building, is_computed, parts_of, shown_numbers
+from tinyref.tensor.views import (
     VIEW_OPS,
     Step,
     Steps,
@@ -74,7 +73,7 @@ def _few_states(value: Value) -> Value:
     return value
 
 
-class Assignment(Data):
+class Assignment(Indexing):
     """Writing to a tensor writes to the elements that it shows, whoever else shows them."""
 
     __slots__ = ()
@@ -207,7 +206,7 @@ class Assignment(Data):
         if steps_of(self) and is_empty(shape_of(self._node)) and not value._value.requires_grad:
             return  # Nothing of the base is written: it stays what it is.
         if only_holds_data(self._node):
-            write_held(self, value.numpy, name, compute)
+            write_held(self, value.numpy, name)
             return
         base = self._base(name)
         steps = () if base is self else steps_of(self)

@@ -1,0 +1,41 @@
+"""The mixins of Tensor: one core, few mixins, and no class hides a name of another."""
+
+from collections.abc import Iterator
+
+from tinyref import Tensor
+from tinyref.tensor.core import TensorCore
+
+MIXINS = Tensor.__mro__[1 : Tensor.__mro__.index(TensorCore)]
+
+
+def hidden_names(top: type) -> Iterator[str]:
+    owner: dict[str, type] = {}
+    for layer in reversed(top.__mro__[:-1]):
+        for name in vars(layer):
+            if name.startswith("__"):
+                continue
+            if name in owner:
+                yield f"{layer.__name__}.{name} hides {owner[name].__name__}.{name}"
+            owner[name] = layer
+
+
+def test_no_class_hides_a_name_of_another() -> None:
+    assert list(hidden_names(Tensor)) == []
+
+
+def test_a_hidden_name_is_seen() -> None:
+    class Higher(Tensor):
+        def numel(self) -> int:
+            """Another meaning."""
+            return 0
+
+    assert list(hidden_names(Higher)) == ["Higher.numel hides TensorCore.numel"]
+
+
+def test_mixins_share_one_core() -> None:
+    assert all(issubclass(mixin, TensorCore) for mixin in MIXINS)
+    assert TensorCore.__bases__ == (object,)
+
+
+def test_no_metaclass() -> None:
+    assert type(Tensor) is type

@@ -1,0 +1,523 @@
+"""Sums, products, extremes, means and what is made of them, over some axes or all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Self, TypeVar
+
+from tinyref.algebra.symbolic import product
+from tinyref.arrays import np
+from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, sum_dtype, to_dtype
+from tinyref.errors import UserTypeError
+from tinyref.lazy import graph
+from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
+from tinyref.tensor.elementwise import composite, compute_dtype
+from tinyref.tensor.functions import Functions, _require_numbers
+from tinyref.tensor.movement import Movement
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ReduceArg
+
+# Elements of a block: the work for each element, against the number of kernels.
+BLOCK = 16
+# An axis that is no longer is one block: n * n steps take less time than further launches.
+SINGLE_BLOCK = 64
+
+
+Axes = int | Sequence[int] | None
+_T = TypeVar("_T", bound="Reduction")
+
+
+class Reduction(Functions, Movement):
+    """`axis` is one axis, several, or None for all; `()` reduces nothing.
+
+    The reduced axes go, or stay as size 1 with `keepdim`. A reduction of nothing gives the
+    identity: 0, 1, and for max and min the far end of the type.
+    """
+
+    __slots__ = ()
+
+    def _reduce_axes(self, op: Ops, axes: tuple[int, ...], keepdim: bool) -> Self:
+        return self._reduce(op, axes)._without(() if keepdim else axes)
+
+    def _without(self, axes: tuple[int, ...]) -> Self:
+        """Without the given axes, whose size is 1."""
+        left = tuple(size for axis, size in enumerate(self.shape) if axis not in axes)
+        return self._reshape(left)
+
+    def _accumulate(
+        self, op: Ops, axis: Axes, keepdim: bool, dtype: DTypeLike | None, name: str
+    ) -> Self:
+        """A sum or product in the accumulator's type; the half floats round once, at the end."""
+        axes = axes_of(axis, self.ndim, name)
+        compute_dtype(name, self.dtype)
+        if dtype is not None:
+            named, _ = accumulator_dtype(self.dtype, dtype, name)
+            terms = self._cast(named)
+            if named.is_bool:
+                return terms.any(axes, keepdim) if op is Ops.ADD else terms.all(axes, keepdim)
+            return terms._reduce_axes(op, axes, keepdim)._apart_from(self)
+        wide = self._cast(sum_dtype(self.dtype))._reduce_axes(op, axes, keepdim)
+        return (wide._cast(self.dtype) if self.dtype.is_float else wide)._apart_from(self)
+
+    def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """The sum. Narrow integers and bool add up in int32 or uint32, and stay so; float16 and
+        bfloat16 add up in float32 and are rounded back. `dtype` names another accumulator; a sum of
+        bools is `any`.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
+            [4, 6]
+        """
+        return self._accumulate(Ops.ADD, axis, keepdim, dtype, "sum")
+
+    def prod(
+        self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
+    ) -> Self:
+        """The product, in the types of `sum`; a product of bools is `all`.
+
+        Examples:
+            >>> Tensor([2, 3, 4]).prod().item()
+            24
+        """
+        return self._accumulate(Ops.MUL, axis, keepdim, dtype, "prod")
+
+    def max(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The largest element, or NaN where there is one. Ties share the gradient evenly.
+
+        Examples:
+            >>> Tensor([[1, 5], [7, 3]]).max(axis=1).tolist()
+            [5, 7]
+        """
+        axes = axes_of(axis, self.ndim, "max")
+        compute_dtype("max", self.dtype)
+        return self._maximum_over(axes)._without(() if keepdim else axes)._apart_from(self)
+
+    def _maximum_over(self, axes: tuple[int, ...]) -> Self:
+        """The largest element over `axes`, which stay. A reduce by MAX may lose a NaN, so another
+        one in the same loop looks for it.
+        """
+        if not (self.dtype.is_float and axes):
+            return self._reduce(Ops.MAX, axes)
+
+        def compute(x: Self) -> Self:
+            return x.isnan()._reduce(Ops.MAX, axes).where(math.nan, x._reduce(Ops.MAX, axes))
+
+        return self._with_rule(Ops.REDUCE, compute, arg=ReduceArg(Ops.MAX, axes))
+
+    def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The smallest element, or NaN where there is one. Ties share the gradient evenly.
+
+        Examples:
+            >>> Tensor([[1, 5], [7, 3]]).min(axis=0).tolist()
+            [1, 3]
+        """
+        axes = axes_of(axis, self.ndim, "min")
+        compute_dtype("min", self.dtype)
+        return (
+            self._reverse_order()
+            ._maximum_over(axes)
+            ._without(() if keepdim else axes)
+            ._reverse_order()
+        )
+
+    def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """True where some element is not zero.
+
+        Examples:
+            >>> Tensor([[0, 0], [1, 0]]).any(axis=1).tolist()
+            [False, True]
+        """
+        return self._cast(dtypes.bool).max(axis, keepdim)
+
+    def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """True where no element is zero.
+
+        Examples:
+            >>> Tensor([[1, 0], [1, 1]]).all(axis=1).tolist()
+            [False, True]
+        """
+        return self.logical_not().any(axis, keepdim).logical_not()
+
+    def _count(self, axes: tuple[int, ...], dtype: DType) -> Self:
+        """The number of elements along `axes`, as a tensor without axes."""
+        count = product(self.shape[axis] for axis in axes)
+        if isinstance(count, int):
+            return self._constant(count, dtype)
+        return self._from_node(graph.cast(count, dtype), self._device)
+
+    def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The mean; integers and bool give the default float, an empty mean is NaN.
+
+        Examples:
+            >>> Tensor([[1.0, 2.0], [3.0, 6.0]]).mean(axis=1).tolist()
+            [1.5, 4.5]
+        """
+        axes = axes_of(axis, self.ndim, "mean")
+        compute_dtype("mean", self.dtype)
+        result = self.dtype if self.dtype.is_float else dtypes.default_float
+        accumulator = sum_dtype(result)
+        total = self._cast(accumulator)._reduce_axes(Ops.ADD, axes, keepdim)
+        return total.div(self._count(axes, accumulator))._cast(result)
+
+    def var(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The variance: squared distances from the mean over the count less `correction`.
+
+        NaN where that is zero or below, as there is no such estimate.
+
+        Examples:
+            >>> Tensor([1.0, 2.0, 3.0]).var().item()
+            1.0
+        """
+        axes, wide, divisor = self._variance_operands("var", axis, correction)
+
+        def compute(x: Self, divisor: Self) -> Self:
+            variance, unit = x._scaled_variance(axes, divisor)
+            # By one unit at a time, as the square of the unit may be beyond the floats.
+            return variance.mul(unit).mul(unit)
+
+        variance = wide._with_rule("variance", compute, divisor, arg=ReduceArg(Ops.ADD, axes))
+        return variance._without(() if keepdim else axes)._cast(self._result_dtype())
+
+    def _variance_operands(
+        self, name: str, axis: Axes, correction: int
+    ) -> tuple[tuple[int, ...], Self, Self]:
+        """Return the axes, the elements in the type of computations, and the divisor."""
+        axes = axes_of(axis, self.ndim, name)
+        wide = self._wide(name)
+        less = integer(correction, f"{name}: correction")
+        return axes, wide, self._count(axes, wide.dtype).sub(less).maximum(0)
+
+    def _scaled_variance(self, axes: tuple[int, ...], divisor: Self) -> tuple[Self, Self]:
+        """Return the variance in units squared, and the unit; see `_scaled_distances`."""
+        distance, unit = self._scaled_distances(axes)
+        return distance.square()._reduce(Ops.ADD, axes).div(divisor), unit
+
+    def _scaled_distances(self, axes: tuple[int, ...]) -> tuple[Self, Self]:
+        """Return the distances from the mean in units, and the unit.
+
+        The unit is a power of two near the largest magnitude, so that no square overflows or
+        underflows; it is 1 where none can.
+        """
+        unit, inverse = _unit_of(self.detach(), axes)
+        # Where the sum may overflow, the sum of smaller elements gives the mean.
+        small = 2.0 ** -(self.dtype.bits // 2)
+        is_large = unit.gt(1)
+        small_total = self.mul(small)._reduce(Ops.ADD, axes)
+        total = is_large.where(small_total, self._reduce(Ops.ADD, axes))
+        mean = total.div(self._count(axes, self.dtype))
+        mean = mean.mul(is_large.where(inverse.mul(1 / small), inverse))
+        return self.mul(inverse).sub(mean), unit
+
+    def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The square root of the variance; its slope at equal elements is 0.
+
+        Examples:
+            >>> Tensor([1.0, 2.0, 3.0]).std().item()
+            1.0
+        """
+        axes, wide, divisor = self._variance_operands("std", axis, correction)
+        variance, unit = wide._scaled_variance(axes, divisor)
+        is_constant = variance.eq(0)
+        # The root has an infinite slope at 0, which times 0 would be no number.
+        root = is_constant.where(1, variance).sqrt()
+        deviation = is_constant.where(0, root).mul(unit)
+        return deviation._without(() if keepdim else axes)._cast(self._result_dtype())
+
+    def std_mean(
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1
+    ) -> tuple[Self, Self]:
+        """`std` and `mean` of the same axes.
+
+        Examples:
+            >>> std, mean = Tensor([1.0, 2.0, 3.0]).std_mean()
+            >>> std.item(), mean.item()
+            (1.0, 2.0)
+        """
+        return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def var_mean(
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1
+    ) -> tuple[Self, Self]:
+        """`var` and `mean` of the same axes.
+
+        Examples:
+            >>> var, mean = Tensor([1.0, 2.0, 3.0]).var_mean()
+            >>> var.item(), mean.item()
+            (1.0, 2.0)
+        """
+        return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def _reduced_last(self, op: Ops) -> Self:
+        """Reduced over the last axis, which goes, in this tensor's own type."""
+        last = self.ndim - 1
+        return self._reduce(op, (last,))._without((last,))
+
+    def _below_max(
+        self, axis: int, name: str, dtype: DTypeLike | None, negated: bool = False
+    ) -> tuple[Self, DType, int]:
+        """Distances from the largest element along `axis`, the result's type, and the axis.
+
+        The largest is taken as a constant: the functions below do not depend on it. `negated`
+        takes the negatives of all elements first.
+        """
+        number = axis_of(axis, self.ndim, name)
+        axes = (number,) if self.ndim else ()
+        target = self._result_dtype() if dtype is None else to_dtype(dtype, name)
+        if not compute_dtype(name, target).is_float:
+            raise UserTypeError(f"{name}: dtype {target.name}, accepted are float types")
+        wide = self._cast(target)._wide(name)
+        wide = wide.neg() if negated else wide
+        return wide.sub(wide.detach()._reduce(Ops.MAX, axes)), target, number
+
+    def softmax(
+        self, axis: int = -1, dtype: DTypeLike | None = None, _single_kernel: int = 0
+    ) -> Self:
+        """e ** self, scaled to add up to 1 along `axis`; `dtype` names the result's type.
+
+        `_single_kernel` asks for one kernel; how many there are is the scheduler's decision.
+
+        Examples:
+            >>> Tensor([1.0, 1.0]).softmax().tolist()
+            [0.5, 0.5]
+        """
+        return self._softmax(axis, "softmax", dtype)
+
+    def softmin(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
+        """Return e ** -self, scaled to add up to 1 along `axis`; `dtype` names the result's type.
+
+        Examples:
+            >>> Tensor([1.0, 1.0]).softmin().tolist()
+            [0.5, 0.5]
+        """
+        return self._softmax(axis, "softmin", dtype, negated=True)
+
+    def _softmax(
+        self, axis: int, name: str, dtype: DTypeLike | None, negated: bool = False
+    ) -> Self:
+        shifted, target, number = self._below_max(axis, name, dtype, negated)
+        powers = shifted.exp()
+        axes = (number,) if self.ndim else ()
+        return powers.div(powers.sum(axes, keepdim=True))._cast(target)
+
+    def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
+        """The logarithm of `softmax`, without its underflow.
+
+        Examples:
+            >>> round(Tensor([0.0, 0.0]).log_softmax().numpy()[0].item(), 4)
+            -0.6931
+        """
+        shifted, target, number = self._below_max(axis, "log_softmax", dtype)
+        axes = (number,) if self.ndim else ()
+        return shifted.sub(shifted.exp().sum(axes, keepdim=True).log())._cast(target)
+
+    @composite
+    def logsumexp(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """log(sum(e ** self)), without overflow; -inf where all elements are -inf.
+
+        Examples:
+            >>> round(Tensor([0.0, 0.0]).logsumexp().item(), 4)
+            0.6931
+        """
+        axes = axes_of(axis, self.ndim, "logsumexp")
+        # MAX may lose a NaN; the sum below does not.
+        largest = self.detach()._reduce(Ops.MAX, axes)
+        # Infinity minus itself is NaN. With the largest finite number in its place the result is
+        # still infinite, and no power of a finite element overflows.
+        limit = float(np.finfo(self.dtype.name).max)
+        base = largest.clamp(-limit, limit)
+        result = self.sub(base).exp().sum(axes, keepdim=True).log().add(base)
+        return result._without(() if keepdim else axes)
+
+    @composite
+    def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
+        """Return the vectors along axis `dim`, each divided by its p-norm, or by `eps` if larger.
+
+        Examples:
+            >>> Tensor([[3.0, 4.0]]).normalize().tolist()
+            [[0.6000000238418579, 0.800000011920929]]
+        """
+        _require_numbers("normalize", p=p, eps=eps)
+        axes = axes_of(axis_of(dim, self.ndim, "normalize"), self.ndim, "normalize")
+        norm = self._norm(float(p), axes)
+        return self.div(norm.clamp(min_=float(eps)))
+
+    def _norm(self, p: float, axes: tuple[int, ...]) -> Self:
+        """The p-norm over `axes`, which stay as size 1; its slope at 0 is 0."""
+        magnitude = self.abs()
+        if math.isinf(p):
+            extreme = magnitude.max if p > 0 else magnitude.min
+            return extreme(axes, keepdim=True)
+        if p == 0:
+            return magnitude.ne(0)._cast(self.dtype).sum(axes, keepdim=True)
+        # The powers of elements up to 1 do not overflow.
+        largest = magnitude.detach()._reduce(Ops.MAX, axes)
+        unit = largest.gt(0).bitwise_and(largest.isfinite()).where(largest, 1)
+        powers = magnitude.div(unit)._power_above_zero(p, 0 if p > 0 else math.inf)
+        return powers.sum(axes, keepdim=True)._power_above_zero(1 / p, 0).mul(unit)
+
+    def _power_above_zero(self, exponent: float, at_zero: float) -> Self:
+        """self ** exponent, but the constant `at_zero` for 0, whose slope may be infinite."""
+        is_zero = self.eq(0)
+        safe = is_zero.where(1, self)
+        return is_zero.where(at_zero, safe.sqrt() if exponent == 0.5 else safe.pow(exponent))
+
+    def _scan_last_axis(
+        self,
+        identity: ConstType,
+        within: Callable[[Self], Self],
+        join: Callable[[Self, Self], Self],
+    ) -> Self:
+        """The scan of the last axis: `within` scans a short one, `join` is the operation."""
+        length = fixed(self.shape[-1:], "scan")[0]
+        if length <= SINGLE_BLOCK:
+            return within(self)
+        count = -(-length // BLOCK)
+        rows, last = self.shape[:-1], self.ndim - 1
+        margins = (*((0, 0) for _ in rows), (0, count * BLOCK - length))
+        blocks = self._pad_with_value(margins, identity)._reshape((*rows, count, BLOCK))
+        inner = within(blocks)
+        totals = inner._part(last + 1, BLOCK - 1, BLOCK)._reshape((*rows, count))
+        # What is before a block is the scan of all whole blocks up to there.
+        scanned = totals._part(last, 0, count - 1)._scan_last_axis(identity, within, join)
+        first = (*((0, 0) for _ in rows), (1, 0))
+        before = scanned._pad_with_value(first, identity).unsqueeze(-1)._expand(inner.shape)
+        return join(before, inner)._reshape((*rows, count * BLOCK))._part(last, 0, length)
+
+    def _prefixes(self, fill: ConstType) -> Self:
+        """Row i of the two last axes: the elements 0 to i of the last axis, then `fill`."""
+        length = self.shape[-1]
+        numbers = self._count_to(length)
+        reached = numbers.unsqueeze(-1).ge(numbers)
+        return reached.where(self.unsqueeze(-2), self._constant(fill, self.dtype))
+
+    def _reduced_scan(self, op: Ops, identity: ConstType) -> Self:
+        """The scan of the last axis by an op that reduces."""
+        return self._scan_last_axis(
+            identity,
+            lambda block: block._prefixes(identity)._reduced_last(op),
+            lambda before, inner: before._apply(op, inner),
+        )
+
+    def _along(self, axis: int, name: str, scan: Callable[[Self], Self]) -> Self:
+        """`scan` of the last axis, done along `axis`; a single element is its own scan."""
+        number = axis_of(axis, self.ndim, name)
+        compute_dtype(name, self.dtype)
+        if not self.ndim or 0 in self.shape:
+            return scan(self._row())._reshape(self.shape)
+        return scan(self._moved_last(number))._moved_from_last(number)
+
+    def cumsum(self, axis: int = 0) -> Self:
+        """Running sums along `axis`, in the types of `sum`: narrow integers and bool widen.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).cumsum().tolist()
+            [1, 3, 6]
+        """
+        wide = self._cast(sum_dtype(self.dtype))
+        total = wide._along(axis, "cumsum", lambda row: row._reduced_scan(Ops.ADD, 0))
+        return total._cast(self.dtype) if self.dtype.is_float else total
+
+    def cumprod(self, axis: int) -> Self:
+        """Running products along `axis`, in the types of `sum`.
+
+        Examples:
+            >>> Tensor([2, 3, 4]).cumprod(0).tolist()
+            [2, 6, 24]
+        """
+        wide = self._cast(sum_dtype(self.dtype))
+        total = wide._along(axis, "cumprod", lambda row: row._reduced_scan(Ops.MUL, 1))
+        return total._cast(self.dtype) if self.dtype.is_float else total
+
+    def cummax(self, axis: int = 0) -> Self:
+        """Return the running maxima along `axis`; from the first NaN on they are NaN.
+
+        The last of equal maxima gets the gradient, as in torch.
+
+        Examples:
+            >>> Tensor([1, 3, 2]).cummax().tolist()
+            [1, 3, 3]
+        """
+        return self._running_maximum(axis, "cummax")
+
+    def cummin(self, axis: int = 0) -> Self:
+        """Return running minima along `axis`; from the first NaN on they are NaN.
+
+        Examples:
+            >>> Tensor([3, 1, 2]).cummin().tolist()
+            [3, 1, 1]
+        """
+        compute_dtype("cummin", self.dtype)
+        return self._reverse_order()._running_maximum(axis, "cummin")._reverse_order()
+
+    def _running_maximum(self, axis: int, name: str) -> Self:
+        return self._along(axis, name, lambda row: row._with_rule("cummax", _running_maxima))
+
+    def _places_of_maxima(self, maxima: Self) -> Self:
+        """The last place up to each element of the last axis where its running maximum is."""
+        is_new = self.eq(maxima)
+        if self.dtype.is_float:
+            is_new = is_new.bitwise_or(self.isnan())
+        return is_new.where(self._count_to(self.shape[-1]), 0).cummax(-1)
+
+    def logcumsumexp(self, axis: int = 0) -> Self:
+        """log(e ** x0 + e ** x1 + ...) along `axis`, without overflow; integers give float32.
+
+        Examples:
+            >>> [round(x, 4) for x in Tensor([0.0, 0.0]).logcumsumexp().tolist()]
+            [0.0, 0.6931]
+        """
+        wide = self._wide("logcumsumexp")
+        result = wide._along(axis, "logcumsumexp", lambda row: row._log_sums())
+        return result._cast(self._result_dtype())
+
+    def _log_sums(self) -> Self:
+        lowest = self.dtype.minimum
+        return self._scan_last_axis(
+            lowest,
+            lambda block: block._prefixes(lowest).logsumexp(-1),
+            lambda before, inner: before.logaddexp(inner),
+        )
+
+
+def _unit_of(x: _T, axes: tuple[int, ...]) -> tuple[_T, _T]:
+    """Return a power of two near the largest magnitude over `axes`, and its inverse.
+
+    Both are 1 where squares of the elements and sums of them are far from the ends of the type.
+    """
+    integers = dtypes.int64 if x.dtype is dtypes.float64 else dtypes.int32
+    bits = x.dtype.mantissa_bits
+    bias = (1 << x.dtype.bits - 2 - bits) - 1
+    # The bits of magnitudes are in the order of the numbers.
+    magnitudes = x._apply(Ops.BITCAST, dtype=integers).bitwise_and(integers.maximum)
+    exponent = magnitudes._reduce(Ops.MAX, axes).rshift(bits).clamp(1, 2 * bias - 1)
+    distance = exponent.sub(bias)
+    distance = distance.abs().le(bias // 4).where(0, distance)
+    unit, inverse = (
+        item.add(bias).lshift(bits)._apply(Ops.BITCAST, dtype=x.dtype)
+        for item in (distance, distance.neg())
+    )
+    return unit, inverse
+
+
+def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tuple[DType, DType]:
+    """(accumulator, result) of a sum of products of elements of type `operands`.
+
+    A type that the caller names is both: in bool a sum is OR, a product AND. Otherwise sums widen
+    as `Tensor.sum` does, and the result goes back to the type of the operands: floats are rounded,
+    integers wrap, bool is "not 0".
+    """
+    compute_dtype(name, operands)
+    if dtype is not None:
+        named = compute_dtype(name, to_dtype(dtype, name))
+        return named, named
+    return sum_dtype(operands), operands
+
+
+def _running_maxima(row: _T) -> _T:
+    lowest = row.dtype.minimum
+    return row._scan_last_axis(
+        lowest,
+        lambda block: block._prefixes(lowest).max(-1),
+        lambda before, inner: before.maximum(inner),
+    )
