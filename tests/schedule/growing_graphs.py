@@ -8,6 +8,7 @@ from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph
 from tinyref.tensor import Tensor
+from tinyref.tensor.core import from_node
 
 Outputs = Sequence[Tensor]
 SIDE = 8
@@ -16,7 +17,7 @@ SIDE = 8
 def memory(*shape: int) -> Tensor:
     """A tensor with memory behind it, which nothing has written yet."""
     device = Device.default
-    return Tensor._from_node(graph.new_buffer(device, shape, dtypes.float32), device)
+    return from_node(Tensor, graph.new_buffer(device, shape, dtypes.float32), device)
 
 
 def elementwise_chain(count: int) -> Outputs:

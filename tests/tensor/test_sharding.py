@@ -13,6 +13,7 @@ from tinyref.errors import UserError
 from tinyref.lazy.multi import RULES, _each
 from tinyref.nn.optim import SGD, Adam
 from tinyref.nn.state import get_parameters, get_state_dict, load_state_dict
+from tinyref.tensor.core import from_node
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ShardArg
@@ -35,7 +36,7 @@ def layout(tensor: Tensor) -> ShardArg:
 def parts(tensor: Tensor) -> list[np.ndarray]:
     """What each device holds."""
     pairs = zip(tensor.node.src, layout(tensor).devices, strict=True)
-    return [Tensor._from_node(part, device).numpy() for part, device in pairs]
+    return [from_node(Tensor, part, device).numpy() for part, device in pairs]
 
 
 # --- where the elements lie ----------------------------------------------------------------------
@@ -271,7 +272,7 @@ def copies_of(ring: int, size: int) -> int:
     with Context(RING=ring):
         result = Tensor(np.ones((4, size), np.float32)).shard(FOUR, 0).realize().sum(0)
     copies = [node for node in result.node.toposort() if node.op is Ops.COPY]
-    return sum(np.prod(Tensor._from_node(node, "CPU").shape, dtype=int) for node in copies)
+    return sum(np.prod(from_node(Tensor, node, "CPU").shape, dtype=int) for node in copies)
 
 
 def test_a_ring_moves_less() -> None:

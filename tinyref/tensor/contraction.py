@@ -16,10 +16,15 @@ from tinyref.dtype import TEXEL, DType, DTypeLike, dtypes, promote
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.lazy.shards import first_device
 from tinyref.tensor.arguments import Shape, fixed, integer
+from tinyref.tensor.core import apply, pad, reshape
+from tinyref.tensor.elementwise import spread
 from tinyref.tensor.movement import Movement
-from tinyref.tensor.reduction import Reduction, accumulator_dtype
+from tinyref.tensor.reduction import Reduction, accumulator_dtype, reduce_axes
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
+
+T = TypeVar("T", bound="Contraction")
+
 
 Axis = tuple[str, ...]
 _TOKEN = re.compile(r"\s*([()]|\.\.\.|\w+)")
@@ -36,10 +41,6 @@ class Contraction(Reduction):
 
     __slots__ = ()
 
-    def _factors(self, other: Self, name: str) -> None:
-        if not isinstance(other, Contraction):
-            raise UserTypeError(f"{name}: got a {type(other).__name__}, accepted is a Tensor")
-
     def dot(self, w: Self, dtype: DTypeLike | None = None) -> Self:
         """The matrix product: the last axis of this tensor against the last but one of `w`.
 
@@ -49,7 +50,7 @@ class Contraction(Reduction):
             >>> Tensor([1, 2, 3]).dot(Tensor([4, 5, 6])).item()
             32
         """
-        return self._product(w, dtype, "dot")
+        return matrix_product(self, w, dtype, "dot")
 
     def matmul(self, x: Self, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The matrix product `self @ x`, or `x @ self` with `reverse`; see `dot`.
@@ -58,67 +59,12 @@ class Contraction(Reduction):
             >>> Tensor([[1, 2], [3, 4]]).matmul(Tensor([[1], [1]])).tolist()
             [[3], [7]]
         """
-        self._factors(x, "matmul")
-        return x._product(self, dtype, "matmul") if reverse else self._product(x, dtype, "matmul")
-
-    def _product(self, other: Self, dtype: DTypeLike | None, name: str) -> Self:
-        self._factors(other, name)
-        accumulator, result = self._types_of_sums(other, None, dtype, name)
-        return self._wide_product(other, accumulator, name)._cast(result)
-
-    def _types_of_sums(
-        self, other: Self, bias: Self | None, dtype: DTypeLike | None, name: str
-    ) -> tuple[DType, DType]:
-        """Return (accumulator, result) of sums of products with `other`, plus `bias`.
-
-        A type that the caller names is both, whatever the type of the bias.
-        """
-        operands = promote(self.dtype, other.dtype)
-        accumulator, result = accumulator_dtype(operands, dtype, name)
-        if bias is not None:
-            self._factors(bias, f"{name}: bias")
-            result = promote(result, bias.dtype) if dtype is None else result
-        return accumulator, result
-
-    def _wide_product(self, other: Self, accumulator: DType, name: str) -> Self:
-        """Return the matrix product in the accumulator's type."""
-        left_shape, right_shape = describe_shape(self.shape), describe_shape(other.shape)
-        if not self.ndim or not other.ndim:
-            raise UserError(
-                f"{name}: shapes {left_shape} and {right_shape}: both need at least one axis"
-            )
-        if self.shape[-1] != other.shape[-min(other.ndim, 2)]:
-            raise UserError(
-                f"{name}: shapes {left_shape} and {right_shape}: the last axis of the first must "
-                f"equal axis {-min(other.ndim, 2)} of the second"
-            )
-        rows = self
-        columns = other.transpose(-1, -2) if other.ndim > 1 else other
-        if fits_image_layout(rows, columns, rows.shape[-1]):
-            rows, columns = in_image_layout(rows, -1), in_image_layout(columns, -1)
-        rows, columns = rows._cast(accumulator), columns._cast(accumulator)
-        if self.ndim > 1 and other.ndim > 1:
-            rows = rows.unsqueeze(-2)
-            columns = columns.unsqueeze(-3)
-        rows, columns = rows._spread(name, columns)
-        return rows._sum_products(columns, (rows.ndim - 1,))
-
-    def _sum_products(self, other: Self, axes: tuple[int, ...]) -> Self:
-        """Multiply by `other`, of the same type and shape, and sum over `axes`, which go."""
-        return self._products(other)._sums(axes)
-
-    def _products(self, other: Self) -> Self:
-        return self._apply(Ops.AND if self.dtype.is_bool else Ops.MUL, other)
-
-    def _sums(self, axes: tuple[int, ...]) -> Self:
-        return self._reduce_axes(Ops.MAX if self.dtype.is_bool else Ops.ADD, axes, False)
-
-    def _with_bias(self, bias: Self | None, result: DType) -> Self:
-        """Return these sums in the accumulator's type plus a bias, rounded once to `result`."""
-        if bias is None:
-            return self._cast(result)
-        # A float bias of integer sums would round them.
-        return self.add(bias if result.is_float else bias._cast(result))._cast(result)
+        require_tensor(self, x, "matmul")
+        return (
+            matrix_product(x, self, dtype, "matmul")
+            if reverse
+            else matrix_product(self, x, dtype, "matmul")
+        )
 
     def linear(
         self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
@@ -131,13 +77,13 @@ class Contraction(Reduction):
             >>> Tensor([[1.0, 2.0]]).linear(Tensor([[3.0], [4.0]]), Tensor([0.5])).tolist()
             [[11.5]]
         """
-        self._factors(weight, "linear")
-        accumulator, result = self._types_of_sums(weight, bias, dtype, "linear")
+        require_tensor(self, weight, "linear")
+        accumulator, result = types_of_sums(self, weight, bias, dtype, "linear")
         if weight.ndim == 1:
-            sums = self._cast(accumulator).mul(weight._cast(accumulator))
+            sums = self.cast(accumulator).mul(weight.cast(accumulator))
         else:
-            sums = self._wide_product(weight, accumulator, "linear")
-        return sums._with_bias(bias, result)
+            sums = wide_product(self, weight, accumulator, "linear")
+        return with_bias(sums, bias, result)
 
     @classmethod
     def einsum(
@@ -165,28 +111,11 @@ class Contraction(Reduction):
         types = accumulator_dtype(promote(*(tensor.dtype for tensor in found)), dtype, "einsum")
         accumulator, result = types
         factors = [
-            tensor._cast(accumulator)._factor(letters)
+            factor_of(tensor.cast(accumulator), letters)
             for tensor, letters in zip(found, terms, strict=True)
         ]
         _check_sizes(factors, formula)
-        return _contract(factors, output)._cast(result)
-
-    def _factor(self, letters: str) -> Factor[Self]:
-        """This tensor with each letter once: the diagonal of those that are repeated."""
-        tensor = self
-        for letter in sorted(set(letters)):
-            while letters.count(letter) > 1:
-                first, second = letters.index(letter), letters.rindex(letter)
-                rows, columns = tensor.shape[first], tensor.shape[second]
-                if rows != columns:
-                    raise UserError(
-                        f"einsum: {letter} twice on axes of sizes {describe(rows)} and "
-                        f"{describe(columns)}"
-                    )
-                tensor = tensor.diagonal(0, first, second)
-                letters = letters[:first] + letters[first + 1 : second] + letters[second + 1 :]
-                letters += letter
-        return Factor(tensor, letters)
+        return _contract(factors, output).cast(result)
 
     def rearrange(self, formula: str, **sizes: int) -> Self:
         """The axes split, reordered and joined by a formula: `"b (h p) c -> b h (c p)", p=2`.
@@ -213,9 +142,9 @@ class Contraction(Reduction):
         if sorted(names) != sorted(order):
             only = sorted(set(names) ^ set(order))
             raise UserError(f"rearrange: {formula!r}: both sides must name {', '.join(only)}")
-        parts = self._reshape(tuple(split[name] for name in names))
-        moved = parts._permute(tuple(names.index(name) for name in order)) if order else parts
-        return moved._reshape(tuple(product(split[name] for name in axis) for axis in right))
+        parts = reshape(self, tuple(split[name] for name in names))
+        moved = parts.permute(tuple(names.index(name) for name in order)) if order else parts
+        return reshape(moved, tuple(product(split[name] for name in axis) for axis in right))
 
     def _split_sizes(
         self, axes: Sequence[Axis], given: Mapping[str, int], formula: str
@@ -283,8 +212,8 @@ def in_image_layout(tensor: _T, axis: int) -> _T:
     margins = [(0, -length % TEXEL if number == place else 0) for number in range(tensor.ndim)]
     order = [number for number in range(tensor.ndim) if number != place]
     back = sorted(range(tensor.ndim), key=[*order, place].__getitem__)
-    laid = tensor._pad(tuple(margins))._permute((*order, place)).contiguous()
-    return laid._permute(tuple(back))
+    laid = pad(tensor, tuple(margins)).permute((*order, place)).contiguous()
+    return laid.permute(tuple(back))
 
 
 _T = TypeVar("_T", bound=Contraction)
@@ -305,20 +234,20 @@ class Factor(Generic[_T]):
     def spread(self, letters: str) -> _T:
         """The tensor with the axes of `letters` in order, of size 1 where it has none."""
         own = [letter for letter in letters if letter in self.letters]
-        moved = self.tensor._permute(tuple(self.letters.index(letter) for letter in own))
-        return moved._reshape(tuple(self.size(letter) for letter in letters))
+        moved = self.tensor.permute(tuple(self.letters.index(letter) for letter in own))
+        return reshape(moved, tuple(self.size(letter) for letter in letters))
 
     def sum_other_letters(self, kept: Set[str]) -> Factor[_T]:
         """Summed over the letters that are not in `kept`."""
         axes = tuple(axis for axis, letter in enumerate(self.letters) if letter not in kept)
         left = "".join(letter for letter in self.letters if letter in kept)
-        return Factor(self.tensor._sums(axes), left)
+        return Factor(sums_over(self.tensor, axes), left)
 
     def times(self, other: Factor[_T]) -> Factor[_T]:
         """The products of both, over the letters of either."""
         letters = self.letters + "".join(sorted(set(other.letters) - set(self.letters)))
-        left, right = self.spread(letters)._spread("einsum", other.spread(letters))
-        return Factor(left._products(right), letters)
+        left, right = spread(self.spread(letters), "einsum", other.spread(letters))
+        return Factor(products_of(left, right), letters)
 
 
 def _contract(factors: Sequence[Factor[_T]], output: str) -> _T:
@@ -481,3 +410,96 @@ def _without_dots(
     if (dots in left) != any(axis == dots or _JOINED_DOTS in axis for axis in right):
         raise UserError(f"rearrange: {formula!r}: ... must be on both sides")
     return whole, result
+
+
+def matrix_product(x: T, other: T, dtype: DTypeLike | None, name: str) -> T:
+    """Return the product in the type that `dot` gives."""
+    require_tensor(x, other, name)
+    accumulator, result = types_of_sums(x, other, None, dtype, name)
+    return wide_product(x, other, accumulator, name).cast(result)
+
+
+def sum_of_products(x: T, other: T, axes: tuple[int, ...]) -> T:
+    """Multiply by `other`, of the same type and shape, and sum over `axes`, which go."""
+    return sums_over(products_of(x, other), axes)
+
+
+def products_of(x: T, other: T) -> T:
+    """Multiply elements; of bools the products are AND."""
+    return apply(x, Ops.AND if x.dtype.is_bool else Ops.MUL, other)
+
+
+def sums_over(x: T, axes: tuple[int, ...]) -> T:
+    """Sum over `axes`, which go; of bools the sums are OR."""
+    return reduce_axes(x, Ops.MAX if x.dtype.is_bool else Ops.ADD, axes, False)
+
+
+def with_bias(x: T, bias: T | None, result: DType) -> T:
+    """Return these sums in the accumulator's type plus a bias, rounded once to `result`."""
+    if bias is None:
+        return x.cast(result)
+    # A float bias of integer sums would round them.
+    return x.add(bias if result.is_float else bias.cast(result)).cast(result)
+
+
+def factor_of(x: T, letters: str) -> Factor[T]:
+    """This tensor with each letter once: the diagonal of those that are repeated."""
+    tensor = x
+    for letter in sorted(set(letters)):
+        while letters.count(letter) > 1:
+            first, second = letters.index(letter), letters.rindex(letter)
+            rows, columns = tensor.shape[first], tensor.shape[second]
+            if rows != columns:
+                raise UserError(
+                    f"einsum: {letter} twice on axes of sizes {describe(rows)} and "
+                    f"{describe(columns)}"
+                )
+            tensor = tensor.diagonal(0, first, second)
+            letters = letters[:first] + letters[first + 1 : second] + letters[second + 1 :]
+            letters += letter
+    return Factor(tensor, letters)
+
+
+def require_tensor(x: T, other: T, name: str) -> None:
+    """Refuse an operand that is no tensor."""
+    if not isinstance(other, Contraction):
+        raise UserTypeError(f"{name}: got a {type(other).__name__}, accepted is a Tensor")
+
+
+def types_of_sums(
+    x: T, other: T, bias: T | None, dtype: DTypeLike | None, name: str
+) -> tuple[DType, DType]:
+    """Return (accumulator, result) of sums of products with `other`, plus `bias`.
+
+    A type that the caller names is both, whatever the type of the bias.
+    """
+    operands = promote(x.dtype, other.dtype)
+    accumulator, result = accumulator_dtype(operands, dtype, name)
+    if bias is not None:
+        require_tensor(x, bias, f"{name}: bias")
+        result = promote(result, bias.dtype) if dtype is None else result
+    return accumulator, result
+
+
+def wide_product(x: T, other: T, accumulator: DType, name: str) -> T:
+    """Return the matrix product in the accumulator's type."""
+    left_shape, right_shape = describe_shape(x.shape), describe_shape(other.shape)
+    if not x.ndim or not other.ndim:
+        raise UserError(
+            f"{name}: shapes {left_shape} and {right_shape}: both need at least one axis"
+        )
+    if x.shape[-1] != other.shape[-min(other.ndim, 2)]:
+        raise UserError(
+            f"{name}: shapes {left_shape} and {right_shape}: the last axis of the first must "
+            f"equal axis {-min(other.ndim, 2)} of the second"
+        )
+    rows = x
+    columns = other.transpose(-1, -2) if other.ndim > 1 else other
+    if fits_image_layout(rows, columns, rows.shape[-1]):
+        rows, columns = in_image_layout(rows, -1), in_image_layout(columns, -1)
+    rows, columns = rows.cast(accumulator), columns.cast(accumulator)
+    if x.ndim > 1 and other.ndim > 1:
+        rows = rows.unsqueeze(-2)
+        columns = columns.unsqueeze(-3)
+    rows, columns = spread(rows, name, columns)
+    return sum_of_products(rows, columns, (rows.ndim - 1,))

@@ -27,13 +27,14 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import (
     BoundsArg,
     CopyArg,
-    FlipArg,
     Payload,
-    PermuteArg,
     ReduceArg,
     ShapeArg,
     ShardArg,
 )
+
+T = TypeVar("T", bound="TensorCore")
+
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _recording = Switch("tinyref_recording", True)
@@ -303,58 +304,6 @@ class TensorCore:
     # numpy leaves operators between an array and a tensor to the tensor.
     __array_ufunc__ = None
 
-    @classmethod
-    def _from_node(cls, node: UOp, device: Place) -> Self:
-        return cls._of(Value(node, device))
-
-    def _same(self) -> Self:
-        """Another tensor of the node that this one has; no gradient goes back through it."""
-        # A node that is read before another thread computes it, and registered after, is stale:
-        # its assignments would run a second time.
-        with building:
-            return self._from_node(self._node, self._device)
-
-    def _independent(self) -> Self:
-        """Another tensor of these elements, computed from this one; what is written to one is its
-        own.
-        """
-        result = self._apply(Ops.RESHAPE, arg=ShapeArg(self.shape))
-        result._leave()
-        return result
-
-    @classmethod
-    def _of(cls, value: Value) -> Self:
-        """A tensor for a fresh value, which becomes its own."""
-        tensor = object.__new__(cls)
-        tensor._grad = None
-        tensor._view = None
-        tensor._take(value)
-        return tensor
-
-    @classmethod
-    def _peek(cls, value: Value) -> Self:
-        """A tensor to read a value with that belongs to another, or to none any more."""
-        tensor = object.__new__(cls)
-        tensor._grad = None
-        tensor._view = None
-        tensor._value = value
-        return tensor
-
-    def _take(self, value: Value) -> None:
-        """From now on this tensor stands for `value`."""
-        value.owner = weakref.ref(self)
-        value.session = capturing.get()
-        name_node(value.node)
-        with building:
-            self._value = value
-            registry.add(value)
-
-    def _before_change(self) -> None:
-        """This tensor is about to stand for another value: a function that is captured notes it."""
-        session = capturing.get()
-        if session is not None:
-            session.before_change(self)
-
     @property
     def _node(self) -> UOp:
         return self._value.node
@@ -363,88 +312,12 @@ class TensorCore:
     def _device(self) -> Place:
         return self._value.device
 
-    def _apply(
-        self,
-        op: Ops,
-        *others: Self,
-        arg: Payload = None,
-        dtype: DType | None = None,
-        is_view: bool = False,
-    ) -> Self:
-        """The tensor that `op` makes of this one and `others`, recorded for gradients.
-
-        It is a view of this one for the ops that are, and where `is_view` says so.
-        """
-        sources = (self, *others)
-        session = capturing.get()
-        if session is not None:
-            for source in sources:
-                session.read(source._value)
-        device = _target(arg) or self._common_device(op, sources)
-        # Another thread may give the sources other nodes until their user is registered.
-        with building:
-            node = build(op, arg, dtype, [source._node for source in sources])
-            value = Value(node, device)
-            if is_recording() and node.dtype.is_float and op is not Ops.DETACH:
-                parents = tuple(source._value for source in sources)
-                value.record = Record(op, arg, parents)
-                value.requires_grad = any(parent.requires_grad for parent in parents)
-            result = self._of(value)
-            if is_view or op in VIEW_OPS:
-                result._show(self, Step(op, arg, self.shape, self.dtype, result.dtype))
-            return result
-
     # Views
-
-    def _shown_view(self) -> View[TensorCore]:
-        """What this tensor shows, for another one that will show some of it."""
-        with building:
-            if self._view is None:
-                storage: Storage[TensorCore] = Storage()
-                storage.add(self)
-                self._view = View(storage)
-            return self._view
-
-    def _show(self, source: Self, step: Step | None) -> None:
-        """From now on this tensor is a view of `source`; without a step it shows all of it."""
-        with building:
-            shown = source._shown_view()
-            self._leave()
-            self._view = shown if step is None else shown.through(step, self.shape)
-            self._view.storage.add(self)
-            self._value.before = source._value.before
-
-    def _leave(self) -> None:
-        """From now on this tensor has elements of its own, and is a view of no other."""
-        if self._view is not None:
-            self._view.storage.remove(self)
-            self._view = None
-
-    def _shows_with(self, other: Self) -> bool:
-        """Whether this tensor and `other` are views of the same elements."""
-        if self._view is None or other._view is None:
-            return self is other
-        return self._view.storage is other._view.storage
-
-    @staticmethod
-    def _common_device(op: Ops, sources: Sequence[TensorCore]) -> Place:
-        """Where all sources are; a constant has no memory and joins any device."""
-        device = sources[0]._device
-        if all(source._device == device for source in sources):
-            return device
-        placed = {source._device for source in sources if graph.device_of(source._node)}
-        if len(placed) > 1:
-            raise UserError(
-                f"{op.name.lower()}: tensors are on "
-                f"{' and '.join(sorted(map(describe_place, placed)))}: "
-                f"bring them to one device with .to(device)"
-            )
-        return placed.pop() if placed else device
 
     @property
     def node(self) -> UOp:
         """The node of the tensor graph that this tensor stands for."""
-        return self._node
+        return self._value.node
 
     @property
     def shape(self) -> Shape:
@@ -454,7 +327,7 @@ class TensorCore:
             >>> Tensor.zeros(3, 5).shape
             (3, 5)
         """
-        return graph.shape_of(self._node)
+        return graph.shape_of(self._value.node)
 
     @property
     def dtype(self) -> DType:
@@ -464,7 +337,7 @@ class TensorCore:
             >>> Tensor([1]).dtype, Tensor([1.0]).dtype
             (dtypes.int32, dtypes.float32)
         """
-        return self._node.dtype
+        return self._value.node.dtype
 
     @property
     def device(self) -> Place:
@@ -476,7 +349,7 @@ class TensorCore:
             >>> Tensor([1], device="PYTHON").device
             'PYTHON'
         """
-        return self._device
+        return self._value.device
 
     @property
     def ndim(self) -> int:
@@ -538,49 +411,6 @@ class TensorCore:
         """
         return self.dtype.is_float
 
-    # One method for each op of the tensor graph that is no arithmetic; no argument is checked.
-
-    def _apart_from(self, source: Self) -> Self:
-        """This tensor; where it is a view of `source` another one with elements of its own.
-
-        So an operator in place on a function's result never changes what the function was given.
-        """
-        return self._independent() if self._shows_with(source) else self
-
-    def _as_view_of(self, source: Self) -> Self:
-        """This view of `source`; where it is `source` itself another tensor that shows it."""
-        return self if self is not source else self._apply(Ops.RESHAPE, arg=ShapeArg(self.shape))
-
-    def _reshape(self, shape: Shape) -> Self:
-        return self if shape == self.shape else self._apply(Ops.RESHAPE, arg=ShapeArg(shape))
-
-    def _expand(self, shape: Shape) -> Self:
-        return self if shape == self.shape else self._apply(Ops.EXPAND, arg=ShapeArg(shape))
-
-    def _permute(self, order: tuple[int, ...]) -> Self:
-        return self._apply(Ops.PERMUTE, arg=PermuteArg(order))
-
-    def _pad(self, bounds: Bounds, is_view: bool = False) -> Self:
-        """A view only where what follows takes the padding away again."""
-        return self._apply(Ops.PAD, arg=BoundsArg(bounds), is_view=is_view)
-
-    def _shrink(self, bounds: Bounds) -> Self:
-        return self._apply(Ops.SHRINK, arg=BoundsArg(bounds))
-
-    def _flip(self, axes: tuple[int, ...]) -> Self:
-        return self._apply(Ops.FLIP, arg=FlipArg(axes))
-
-    def _reduce(self, op: Ops, axes: tuple[int, ...]) -> Self:
-        """Reduces over `axes`, which stay as size 1."""
-        return self._apply(Ops.REDUCE, arg=ReduceArg(op, axes)) if axes else self
-
-    def _cast(self, dtype: DType) -> Self:
-        return self if dtype is self.dtype else self._apply(Ops.CAST, dtype=dtype)
-
-    def _broadcast_to(self, shape: Shape) -> Self:
-        """Expands to `shape`, which the caller found by `arguments.broadcast`."""
-        return self._reshape((1,) * (len(shape) - self.ndim) + self.shape)._expand(shape)
-
 
 def steps_of(tensor: TensorCore) -> Steps:
     """The steps through which a tensor shows what it is a view of; none of what is no view."""
@@ -599,3 +429,219 @@ def store_apart(value: Value) -> None:
         parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in parts_of(value.node))
         value.node = value.node.replace(src=parts) if value.node.op is Ops.MULTI else parts[0]
         registry.add(value)
+
+
+def same_node(x: T) -> T:
+    """Another tensor of the node that this one has; no gradient goes back through it."""
+    # A node that is read before another thread computes it, and registered after, is stale:
+    # its assignments would run a second time.
+    with building:
+        return from_node(type(x), x.node, x.device)
+
+
+def independent(x: T) -> T:
+    """Another tensor of these elements, computed from this one; what is written to one is its
+    own.
+    """
+    result = apply(x, Ops.RESHAPE, arg=ShapeArg(x.shape))
+    leave_storage(result)
+    return result
+
+
+def take_value(x: T, value: Value) -> None:
+    """From now on this tensor stands for `value`."""
+    value.owner = weakref.ref(x)
+    value.session = capturing.get()
+    name_node(value.node)
+    with building:
+        x._value = value
+        registry.add(value)
+
+
+def note_change(x: T) -> None:
+    """This tensor is about to stand for another value: a function that is captured notes it."""
+    session = capturing.get()
+    if session is not None:
+        session.before_change(x)
+
+
+def apply(
+    x: T,
+    op: Ops,
+    *others: T,
+    arg: Payload = None,
+    dtype: DType | None = None,
+    is_view: bool = False,
+) -> T:
+    """The tensor that `op` makes of this one and `others`, recorded for gradients.
+
+    It is a view of this one for the ops that are, and where `is_view` says so.
+    """
+    sources = (x, *others)
+    session = capturing.get()
+    if session is not None:
+        for source in sources:
+            session.read(source._value)
+    device = _target(arg) or common_device(op, sources)
+    # Another thread may give the sources other nodes until their user is registered.
+    with building:
+        node = build(op, arg, dtype, [source._value.node for source in sources])
+        value = Value(node, device)
+        if is_recording() and node.dtype.is_float and op is not Ops.DETACH:
+            parents = tuple(source._value for source in sources)
+            value.record = Record(op, arg, parents)
+            value.requires_grad = any(parent.requires_grad for parent in parents)
+        result = from_value(type(x), value)
+        if is_view or op in VIEW_OPS:
+            show_part_of(result, x, Step(op, arg, x.shape, x.dtype, result.dtype))
+        return result
+
+
+def shown_view(x: T) -> View[TensorCore]:
+    """What this tensor shows, for another one that will show some of it."""
+    with building:
+        if x._view is None:
+            storage: Storage[TensorCore] = Storage()
+            storage.add(x)
+            x._view = View(storage)
+        return x._view
+
+
+def show_part_of(x: T, source: T, step: Step | None) -> None:
+    """From now on this tensor is a view of `source`; without a step it shows all of it."""
+    with building:
+        shown = shown_view(source)
+        leave_storage(x)
+        x._view = shown if step is None else shown.through(step, x.shape)
+        x._view.storage.add(x)
+        x._value.before = source._value.before
+
+
+def leave_storage(x: T) -> None:
+    """From now on this tensor has elements of its own, and is a view of no other."""
+    if x._view is not None:
+        x._view.storage.remove(x)
+        x._view = None
+
+
+def shares_storage(x: T, other: T) -> bool:
+    """Whether this tensor and `other` are views of the same elements."""
+    if x._view is None or other._view is None:
+        return x is other
+    return x._view.storage is other._view.storage
+
+
+def apart_from(x: T, source: T) -> T:
+    """This tensor; where it is a view of `source` another one with elements of its own.
+
+    So an operator in place on a function's result never changes what the function was given.
+    """
+    return independent(x) if shares_storage(x, source) else x
+
+
+def as_view_of(x: T, source: T) -> T:
+    """This view of `source`; where it is `source` itself another tensor that shows it."""
+    return x if x is not source else apply(x, Ops.RESHAPE, arg=ShapeArg(x.shape))
+
+
+def reshape(x: T, shape: Shape) -> T:
+    """Show the elements in another shape, which has as many; `x` itself if it has that shape."""
+    return x if shape == x.shape else apply(x, Ops.RESHAPE, arg=ShapeArg(shape))
+
+
+def expand(x: T, shape: Shape) -> T:
+    """Repeat axes of size 1; `x` itself if it has that shape."""
+    return x if shape == x.shape else apply(x, Ops.EXPAND, arg=ShapeArg(shape))
+
+
+def pad(x: T, bounds: Bounds, is_view: bool = False) -> T:
+    """A view only where what follows takes the padding away again."""
+    return apply(x, Ops.PAD, arg=BoundsArg(bounds), is_view=is_view)
+
+
+def shrink(x: T, bounds: Bounds) -> T:
+    """Show the elements from `begin` to before `end` of each axis."""
+    return apply(x, Ops.SHRINK, arg=BoundsArg(bounds))
+
+
+def reduce_over(x: T, op: Ops, axes: tuple[int, ...]) -> T:
+    """Reduces over `axes`, which stay as size 1."""
+    return apply(x, Ops.REDUCE, arg=ReduceArg(op, axes)) if axes else x
+
+
+def broadcast_to(x: T, shape: Shape) -> T:
+    """Expands to `shape`, which the caller found by `arguments.broadcast`."""
+    return expand(reshape(x, (1,) * (len(shape) - x.ndim) + x.shape), shape)
+
+
+def value_of(x: TensorCore) -> Value:
+    """Return what a tensor stands for now."""
+    return x._value
+
+
+def from_value(cls: type[T], value: Value) -> T:
+    """Return a tensor for a fresh value, which becomes its own."""
+    tensor = object.__new__(cls)
+    initialise(tensor, value)
+    return tensor
+
+
+def initialise(x: TensorCore, value: Value) -> None:
+    """Make `x`, which is nothing yet, stand for a fresh value."""
+    x._grad = None
+    x._view = None
+    take_value(x, value)
+
+
+def from_node(cls: type[T], node: UOp, device: Place) -> T:
+    """Return a tensor that stands for a node."""
+    return from_value(cls, Value(node, device))
+
+
+def peek_value(cls: type[T], value: Value) -> T:
+    """Return a tensor to read a value with that belongs to another, or to none any more."""
+    tensor = object.__new__(cls)
+    tensor._grad = None
+    tensor._view = None
+    tensor._value = value
+    return tensor
+
+
+def common_device(op: Ops, sources: Sequence[TensorCore]) -> Place:
+    """Return where all sources are; a constant has no memory and joins any device."""
+    device = sources[0].device
+    if all(source.device == device for source in sources):
+        return device
+    placed = {source.device for source in sources if graph.device_of(source.node)}
+    if len(placed) > 1:
+        raise UserError(
+            f"{op.name.lower()}: tensors are on "
+            f"{' and '.join(sorted(map(describe_place, placed)))}: "
+            f"bring them to one device with .to(device)"
+        )
+    return placed.pop() if placed else device
+
+
+def storage_of(x: TensorCore) -> Storage[TensorCore] | None:
+    """Return the elements that `x` and others show; None where no other tensor has shown them."""
+    return None if x._view is None else x._view.storage
+
+
+def set_view(x: TensorCore, storage: Storage[TensorCore], steps: Steps = ()) -> None:
+    """From now on `x`, which is in the storage, shows its elements through these steps."""
+    x._view = View(storage, steps)
+
+
+def shows_same(x: TensorCore, other: TensorCore) -> bool:
+    """Return True if `other` is this tensor, or the same view of the same elements."""
+    return other is x or (other._view is not None and other._view == x._view)
+
+
+def gradient_of(x: T) -> T | None:
+    """Return the gradient that `backward` added up at `x`."""
+    return x._grad
+
+
+def set_gradient(x: TensorCore, gradient: TensorCore | None) -> None:
+    """Make `gradient` the one that `x.grad` gives."""
+    x._grad = gradient

@@ -22,10 +22,22 @@ from tinyref.lazy.shards import Place, canonical_place, describe_place, first_de
 from tinyref.runtimes.data.disk import file_size
 from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, dimension, fixed, integer, shape_argument
-from tinyref.tensor.core import GradientSwitch, Value, capturing
+from tinyref.tensor.core import (
+    GradientSwitch,
+    Value,
+    apply,
+    broadcast_to,
+    capturing,
+    from_node,
+    initialise,
+    reshape,
+    shrink,
+    value_of,
+)
+from tinyref.tensor.elementwise import scaled
 from tinyref.tensor.functions import Functions
 from tinyref.tensor.literals import finite
-from tinyref.tensor.movement import Movement
+from tinyref.tensor.movement import Movement, placed_like
 from tinyref.tensor.registry import TurnLock, building
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -83,7 +95,7 @@ class Streams:
         with self._turn():
             device = first_device(place)
             stream = self._of.get(device) or self._open(maker, device)
-            if is_lost(stream.counter._node):
+            if is_lost(stream.counter.node):
                 raise UserStateError(
                     f"random numbers: how many {device} has drawn is lost, as what drew them broke "
                     f"off: begin anew with manual_seed()"
@@ -92,14 +104,14 @@ class Streams:
             # No other tensor shows the counter here, so it is written where captures found it.
             stream.counter.assign(stream.counter.add(count))
             # It counts on if that fails: no number is drawn twice.
-            stream.counter._value.before = None
+            value_of(stream.counter).before = None
             return bits
 
     @staticmethod
     def _words(stream: Stream[T], count: int, place: Place) -> T:
         numbers = stream.counter.arange(count, device=place, dtype=dtypes.uint64)
         counters = numbers.add(stream.counter.to(place))
-        return counters._apply(Ops.THREEFRY, stream.key.to(place)._broadcast_to((count,)))
+        return apply(counters, Ops.THREEFRY, broadcast_to(stream.key.to(place), (count,)))
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
@@ -187,20 +199,16 @@ class Creation(Functions, Movement):
             device = data.device
         if isinstance(data, Creation):
             moved = data.to(data.device if device is None else device)
-            converted = moved if named is None else moved._cast(named)
+            converted = moved if named is None else moved.cast(named)
             session = capturing.get()
             if session is not None:
-                session.read(converted._value)
-            self._grad = None
-            self._view = None
+                session.read(value_of(converted))
             with building:
-                self._take(Value(converted._node, converted._device))
+                initialise(self, Value(converted.node, converted.device))
         else:
             target = canonical_place(device)
-            self._grad = None
-            self._view = None
-            self._take(Value(_node_of(data, first_device(target), named), target))
-        self._request_gradient(requires_grad)
+            initialise(self, Value(_node_of(data, first_device(target), named), target))
+        request_gradient(self, requires_grad)
 
     @classmethod
     def _of_list(cls, data: object, device: Place | None, dtype: DType | None) -> Self:
@@ -237,24 +245,12 @@ class Creation(Functions, Movement):
             return cls.zeros(0, dtype=dtype, device=device)
         node = graph.new_buffer(device, (nbytes // dtype.itemsize,), dtype)
         buffer_of(base_of(node)).handle.file.open()
-        return cls._from_node(node, device)
-
-    def _request_gradient(self, requires_grad: bool | None) -> None:
-        """True and False decide; None leaves it to an optimiser, which will ask for a gradient."""
-        self._value.is_frozen = requires_grad is False
-        if requires_grad and not self.dtype.is_float:
-            raise UserTypeError(
-                f"requires_grad: a {self.dtype.name} tensor has no gradient: accepted are floats"
-            )
-        if bool(requires_grad) is not self._value.requires_grad:
-            # From here on it is a leaf: gradients end here, or do not come here at all.
-            self._value.requires_grad = bool(requires_grad)
-            self._value.record = None
+        return from_node(cls, node, device)
 
     @classmethod
     def _create(cls, node: UOp, device: Place, requires_grad: bool | None) -> Self:
-        tensor = cls._from_node(node, device)
-        tensor._request_gradient(requires_grad)
+        tensor = from_node(cls, node, device)
+        request_gradient(tensor, requires_grad)
         return tensor
 
     @classmethod
@@ -337,10 +333,10 @@ class Creation(Functions, Movement):
         rows, columns = fixed(shape_argument(n, (n if m is None else m,), "eye"), "eye")
         wanted, dtype = kwargs.pop("requires_grad", None), kwargs.pop("dtype", None)
         counted = graph.counting_dtype(max(rows, columns))
-        down = cls.arange(rows, dtype=counted, **kwargs)._reshape((rows, 1))
+        down = reshape(cls.arange(rows, dtype=counted, **kwargs), (rows, 1))
         is_diagonal = down.eq(cls.arange(columns, dtype=counted, **kwargs))
-        matrix = is_diagonal._cast(element_dtype(dtype) or dtypes.default_float)
-        matrix._request_gradient(wanted)
+        matrix = is_diagonal.cast(element_dtype(dtype) or dtypes.default_float)
+        request_gradient(matrix, wanted)
         return matrix
 
     @classmethod
@@ -365,8 +361,8 @@ class Creation(Functions, Movement):
         first, last = (0, start) if stop is None else (start, stop)
         if isinstance(first, UOp) or isinstance(last, UOp):
             counted = cls._symbolic_range(first, last, step, canonical_place(device))
-            found = counted if dtype is None else counted._cast(to_dtype(dtype))
-            return cls._create(found._node, canonical_place(device), requires_grad)
+            found = counted if dtype is None else counted.cast(to_dtype(dtype))
+            return cls._create(found.node, canonical_place(device), requires_grad)
         node = _arange(first, last, step, element_dtype(dtype))
         return cls._create(node, canonical_place(device), requires_grad)
 
@@ -378,7 +374,7 @@ class Creation(Functions, Movement):
         begin, end = (as_size(bound, "arange") for bound in (first, last))
         count = end - begin
         require((Constraint(begin, end, f"arange: {describe(begin)} to {describe(end)}"),))
-        whole = cls.arange(highest(lift(count)), device=place)._shrink(((0, count),))
+        whole = shrink(cls.arange(highest(lift(count)), device=place), ((0, count),))
         # A symbolic size is taken as a number where one is asked for.
         return whole if begin == 0 else whole.add(cast(int, begin))
 
@@ -409,41 +405,14 @@ class Creation(Functions, Movement):
             literals.check_fits(value, target, "linspace")
         numbers = cls.arange(count, device=settings["device"], dtype=graph.counting_dtype(count))
         if target.is_int and isinstance(start, int) and isinstance(stop, int):
-            found = numbers._integers_between(start, stop, max(count - 1, 1), target)
+            found = integers_between(numbers, start, stop, max(count - 1, 1), target)
         else:
             wide = dtypes.float64 if target is dtypes.float64 else dtypes.float32
-            found = numbers._cast(wide)._floats_between(start, stop, count - 1)
-        result = found._cast(target)
-        result._value.record = None
-        result._request_gradient(settings["requires_grad"])
+            found = floats_between(numbers.cast(wide), start, stop, count - 1)
+        result = found.cast(target)
+        value_of(result).record = None
+        request_gradient(result, settings["requires_grad"])
         return result
-
-    def _floats_between(self, start: float, stop: float, gaps: int) -> Self:
-        """`start` for 0 and `stop` for `gaps`: from the nearer end, so that both are exact."""
-        if gaps <= 0:
-            return self.add(start)
-        distance = stop - start
-        # A distance may be beyond the floats, over one gap nothing lies in.
-        by = distance / gaps if math.isfinite(distance) else stop / gaps - start / gaps
-        by = by if gaps > 1 else 0.0
-        found = self.mul(by).add(start)
-        from_stop = self.neg().add(gaps).mul(-by).add(stop)
-        return self.lt((gaps + 1) / 2).where(found, from_stop)
-
-    def _integers_between(self, start: int, stop: int, gaps: int, dtype: DType) -> Self:
-        """start + self * (stop - start) / gaps, cut off, for numbers from 0 to `gaps`.
-
-        In int64, which may wrap on the way to a result that fits.
-        """
-        whole, rest = divmod(stop - start, gaps)
-        numbers = self._cast(dtypes.int64)
-        rests = numbers.mul(rest)
-        below = numbers.mul(whole).add(start).add(rests.idiv(gaps))
-        if dtype.is_unsigned:
-            return below
-        # Below zero what is cut off lies above what is rounded down.
-        is_cut = below.lt(0).bitwise_and(rests.mod(gaps).ne(0))
-        return below.add(is_cut._cast(dtypes.int64))
 
     def full_like(self, fill_value: ConstType, **kwargs: Any) -> Self:
         """Every element is `fill_value`; shape, type and device are this tensor's unless named.
@@ -466,8 +435,8 @@ class Creation(Functions, Movement):
         settings.pop("device", None)
         wanted = settings.pop("requires_grad", None)
         with GradientSwitch():
-            made = make(shape, device=self.device, **settings)._placed_like(self)
-        made._request_gradient(wanted)
+            made = placed_like(make(shape, device=self.device, **settings), self)
+        request_gradient(made, wanted)
         return made
 
     def empty_like(self, **kwargs: Any) -> Self:
@@ -522,7 +491,7 @@ class Creation(Functions, Movement):
         """64 random bits for each element, as uint64."""
         place = canonical_place(device)
         words = cls._streams.draw(cls, math.prod(shape), place)
-        return words._reshape(shape)
+        return reshape(words, shape)
 
     @classmethod
     def rand(
@@ -545,24 +514,8 @@ class Creation(Functions, Movement):
         target, wanted = _float_dtype("rand", dtype), _requires_grad("rand", kwargs)
         sizes = _sizes("rand", shape)
         with GradientSwitch():
-            found = cls._random_words(sizes, device)._fractions(target)
-            return (found.contiguous() if contiguous else found)._as_leaf(wanted)
-
-    def _fractions(self, target: DType) -> Self:
-        """Of random words the first bits as a fraction, exact in `target`."""
-        precision = target.mantissa_bits + 1
-        if target is dtypes.float64:
-            whole = self.rshift(64 - precision)
-        else:
-            # The first of the two words of 32 bits is enough.
-            whole = self._cast(dtypes.uint32).rshift(32 - precision)
-        wide = target if target is dtypes.float64 else dtypes.float32
-        return whole._cast(wide).mul(2.0**-precision)._cast(target)
-
-    def _as_leaf(self, requires_grad: bool | None) -> Self:
-        self._value.record = None
-        self._request_gradient(requires_grad)
-        return self
+            found = fractions_of(cls._random_words(sizes, device), target)
+            return as_leaf((found.contiguous() if contiguous else found), wanted)
 
     @classmethod
     def randn(
@@ -584,16 +537,8 @@ class Creation(Functions, Movement):
         _no_others("randn", kwargs)
         sizes = _sizes("randn", shape)
         with GradientSwitch():
-            found = cls._random_words(sizes, device)._normals(target)
-            return (found.contiguous() if contiguous else found)._as_leaf(requires_grad)
-
-    def _normals(self, target: DType) -> Self:
-        """sqrt(-2 ln u) sin(v), u in (0, 1] by the first 32 bits, v in [-pi, pi) by the others."""
-        wide = dtypes.float64 if target is dtypes.float64 else dtypes.float32
-        first = self._cast(dtypes.uint32)._cast(wide).add(1).mul(2.0**-32)
-        second = self.rshift(32)._cast(dtypes.uint32).rshift(8)._cast(wide).mul(2.0**-24)
-        radius = first.log().mul(-2).clamp(0).sqrt()
-        return radius.mul(second.sub(0.5).mul(2 * math.pi).sin())._cast(target)
+            found = normals_of(cls._random_words(sizes, device), target)
+            return as_leaf((found.contiguous() if contiguous else found), requires_grad)
 
     @classmethod
     def randint(
@@ -628,8 +573,8 @@ class Creation(Functions, Movement):
             count = last - first + 1
             offset = bits if count == 1 << 64 else bits.mod(count)
             # Both wrap alike, so the sum is right in the type itself.
-            found = offset._cast(target).add(first)
-            return (found.contiguous() if contiguous else found)._as_leaf(wanted)
+            found = offset.cast(target).add(first)
+            return as_leaf((found.contiguous() if contiguous else found), wanted)
 
     @classmethod
     def normal(
@@ -650,8 +595,8 @@ class Creation(Functions, Movement):
         if _number("normal", "std", std) < 0:
             raise UserError(f"normal: std {std} is negative, accepted is at least 0")
         with GradientSwitch():
-            numbers = cls.randn(*shape, **kwargs)._scale(std, mean)
-            return numbers._as_leaf(requires_grad)
+            numbers = scaled(cls.randn(*shape, **kwargs), std, mean)
+            return as_leaf(numbers, requires_grad)
 
     @classmethod
     def uniform(
@@ -679,8 +624,8 @@ class Creation(Functions, Movement):
         if math.isinf(round_float(last - first, target)):
             raise UserError(f"uniform: {low} to {high} is wider than {target.name} has numbers")
         with GradientSwitch():
-            numbers = cls.rand(*shape, dtype=target, **kwargs)._scale(last - first, first)
-            return numbers._as_leaf(requires_grad)
+            numbers = scaled(cls.rand(*shape, dtype=target, **kwargs), last - first, first)
+            return as_leaf(numbers, requires_grad)
 
     @classmethod
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
@@ -761,7 +706,7 @@ class Creation(Functions, Movement):
         is_stored, wanted = settings.pop("contiguous", True), settings.pop("requires_grad", None)
         with GradientSwitch():
             found = self._made_like(draw, self.shape, {**settings, "contiguous": False})
-            return (found.contiguous() if is_stored else found)._as_leaf(wanted)
+            return as_leaf((found.contiguous() if is_stored else found), wanted)
 
     def randn_like(
         self,
@@ -892,3 +837,73 @@ def _no_others(name: str, kwargs: dict[str, Any]) -> None:
     if kwargs:
         listed = ", ".join(kwargs)
         raise UserTypeError(f"{name}: unknown keyword {listed}")
+
+
+def request_gradient(x: T, requires_grad: bool | None) -> None:
+    """True and False decide; None leaves it to an optimiser, which will ask for a gradient."""
+    value_of(x).is_frozen = requires_grad is False
+    if requires_grad and not x.dtype.is_float:
+        raise UserTypeError(
+            f"requires_grad: a {x.dtype.name} tensor has no gradient: accepted are floats"
+        )
+    if bool(requires_grad) is not value_of(x).requires_grad:
+        # From here on it is a leaf: gradients end here, or do not come here at all.
+        value_of(x).requires_grad = bool(requires_grad)
+        value_of(x).record = None
+
+
+def floats_between(x: T, start: float, stop: float, gaps: int) -> T:
+    """`start` for 0 and `stop` for `gaps`: from the nearer end, so that both are exact."""
+    if gaps <= 0:
+        return x.add(start)
+    distance = stop - start
+    # A distance may be beyond the floats, over one gap nothing lies in.
+    by = distance / gaps if math.isfinite(distance) else stop / gaps - start / gaps
+    by = by if gaps > 1 else 0.0
+    found = x.mul(by).add(start)
+    from_stop = x.neg().add(gaps).mul(-by).add(stop)
+    return x.lt((gaps + 1) / 2).where(found, from_stop)
+
+
+def integers_between(x: T, start: int, stop: int, gaps: int, dtype: DType) -> T:
+    """start + self * (stop - start) / gaps, cut off, for numbers from 0 to `gaps`.
+
+    In int64, which may wrap on the way to a result that fits.
+    """
+    whole, rest = divmod(stop - start, gaps)
+    numbers = x.cast(dtypes.int64)
+    rests = numbers.mul(rest)
+    below = numbers.mul(whole).add(start).add(rests.idiv(gaps))
+    if dtype.is_unsigned:
+        return below
+    # Below zero what is cut off lies above what is rounded down.
+    is_cut = below.lt(0).bitwise_and(rests.mod(gaps).ne(0))
+    return below.add(is_cut.cast(dtypes.int64))
+
+
+def fractions_of(x: T, target: DType) -> T:
+    """Of random words the first bits as a fraction, exact in `target`."""
+    precision = target.mantissa_bits + 1
+    if target is dtypes.float64:
+        whole = x.rshift(64 - precision)
+    else:
+        # The first of the two words of 32 bits is enough.
+        whole = x.cast(dtypes.uint32).rshift(32 - precision)
+    wide = target if target is dtypes.float64 else dtypes.float32
+    return whole.cast(wide).mul(2.0**-precision).cast(target)
+
+
+def as_leaf(x: T, requires_grad: bool | None) -> T:
+    """Forget how `x` was computed."""
+    value_of(x).record = None
+    request_gradient(x, requires_grad)
+    return x
+
+
+def normals_of(x: T, target: DType) -> T:
+    """sqrt(-2 ln u) sin(v), u in (0, 1] by the first 32 bits, v in [-pi, pi) by the others."""
+    wide = dtypes.float64 if target is dtypes.float64 else dtypes.float32
+    first = x.cast(dtypes.uint32).cast(wide).add(1).mul(2.0**-32)
+    second = x.rshift(32).cast(dtypes.uint32).rshift(8).cast(wide).mul(2.0**-24)
+    radius = first.log().mul(-2).clamp(0).sqrt()
+    return radius.mul(second.sub(0.5).mul(2 * math.pi).sin()).cast(target)

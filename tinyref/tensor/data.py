@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from tinyref.algebra.symbolic import describe_shape, product
 from tinyref.arrays import Array, np
@@ -31,9 +31,26 @@ from tinyref.lazy.shards import (
 )
 from tinyref.lazy.storage import only_holds_data, overwrite
 from tinyref.tensor.arguments import axis_of, bound_sizes, fixed
-from tinyref.tensor.core import GradientSwitch, TensorCore, Value, capturing, registry
-from tinyref.tensor.creation import Creation
+from tinyref.tensor.core import (
+    GradientSwitch,
+    TensorCore,
+    Value,
+    apply,
+    capturing,
+    from_node,
+    gradient_of,
+    initialise,
+    leave_storage,
+    note_change,
+    registry,
+    set_gradient,
+    show_part_of,
+    take_value,
+    value_of,
+)
+from tinyref.tensor.creation import Creation, request_gradient
 from tinyref.tensor.literals import MAX_AXES
+from tinyref.tensor.movement import in_layout
 from tinyref.tensor.registry import (
     below_views,
     building,
@@ -45,6 +62,9 @@ from tinyref.tensor.registry import (
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg, ShardArg
+
+T = TypeVar("T", bound="Data")
+
 
 if TYPE_CHECKING:
     from tinyref.schedule import Schedule
@@ -61,7 +81,7 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     run. Other tensors lose an assignment only if it needs what failed.
     """
     _check_tensors("realize", tensors)
-    values = [tensor._value for tensor in tensors]
+    values = [value_of(tensor) for tensor in tensors]
     try:
         _compute(tensors)
     except BaseException:
@@ -74,14 +94,14 @@ def compute(tensors: Sequence[TensorCore]) -> None:
 
 
 def _compute(tensors: Sequence[TensorCore]) -> None:
-    refuse_lost([tensor._node for tensor in tensors])
-    waiting = [tensor for tensor in tensors if not is_computed(tensor._node)]
+    refuse_lost([tensor.node for tensor in tensors])
+    waiting = [tensor for tensor in tensors if not is_computed(tensor.node)]
     if not waiting:
         return
     session = capturing.get()
     with computing:
         if session is not None:
-            session.before_compute([tensor._node for tensor in waiting])
+            session.before_compute([tensor.node for tensor in waiting])
         write_empty(waiting)
         from tinyref.tensor.realisation import compute_graphs
 
@@ -185,9 +205,9 @@ class Data(Creation):
             raise UserError(
                 f"numpy: {len(shape)} axes: arrays have at most {MAX_AXES}, reshape first"
             )
-        if self._node.op is Ops.MULTI:
+        if self.node.op is Ops.MULTI:
             return self._gather_elements()
-        value = uniform_value(self._node)
+        value = uniform_value(self.node)
         if value is not None:
             try:
                 return np.full(shape, value, dtype=numpy_dtype(self.dtype))
@@ -202,7 +222,7 @@ class Data(Creation):
         forbid_while_capturing("a tensor's elements are read")
         # Until the elements are read no other thread's replay writes to this memory.
         with computing:
-            buffer = buffer_of(self._buffer_node())
+            buffer = buffer_of(buffer_node(self))
             array = np.frombuffer(buffer.copy_out(), dtype=numpy_dtype(self.dtype))
         return array[: math.prod(shape)].reshape(shape)
 
@@ -210,31 +230,12 @@ class Data(Creation):
         """The elements that lie on several devices."""
         with computing:
             compute([self])
-            layout = layout_of(self._node)
-            places = zip(self._node.src, layout.devices, strict=True)
-            parts = [type(self)._from_node(part, device) for part, device in places]
+            layout = layout_of(self.node)
+            places = zip(self.node.src, layout.devices, strict=True)
+            parts = [from_node(type(self), part, device) for part, device in places]
         if layout.axis is None:
             return parts[0].numpy()
         return np.concatenate([part.numpy() for part in parts], axis=layout.axis)
-
-    def _buffer_node(self) -> UOp:
-        """The BUFFER that holds exactly the elements, in order, after computing them."""
-        if self._node.op is Ops.MULTI:
-            return self.detach().to(first_device(self._device))._buffer_node()
-        if not only_holds_data(self._node):
-            compute([self])
-        found = graph.backing(self._node)
-        if found is None:
-            with GradientSwitch():
-                # A device that only holds data cannot put elements in order.
-                moved = self.to(None) if only_holds_data(self._node) else self
-                copy = moved.contiguous()
-            compute([copy])
-            found = graph.backing(copy._node)
-        if found is None:
-            raise RuntimeError(f"realize left {self._node!r} where a buffer is expected")
-        # The memory lives as long as this node, which the caller holds.
-        return found
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers; one number without axes.
@@ -306,13 +307,13 @@ class Data(Creation):
 
     def __repr__(self) -> str:
         """What and where the tensor is, and its elements if they are in memory: see `display`."""
-        header, elements = self._describe(), self._shown_elements()
+        header, elements = describe_tensor(self), self._shown_elements()
         between = "\n" if "\n" in elements else " "
         return f"<{header}:{between}{elements}>" if elements else f"<{header}>"
 
     def _repr_html_(self) -> str:
         """The same for notebooks."""
-        return as_html(self._describe(), self._shown_elements())
+        return as_html(describe_tensor(self), self._shown_elements())
 
     def __format__(self, spec: str) -> str:
         """The one element by `spec`, as in f"{loss:.3f}"; without a spec the text of the tensor."""
@@ -327,16 +328,7 @@ class Data(Creation):
 
     def _shown_elements(self) -> str:
         # A capture that looked at them would show what a replay does not.
-        return "" if capturing.get() is not None else shown_elements(self._node)
-
-    def _describe(self) -> str:
-        states = dict.fromkeys(map(_state, parts_of(self._node)))
-        state = ", ".join(states)
-        wants = ", requires grad" if self._value.requires_grad else ""
-        return printable(
-            f"Tensor {describe_shape(self.shape)} {self.dtype.name} "
-            f"on {describe_layout(self._node, self.device)}, {state}{wants}"
-        )
+        return "" if capturing.get() is not None else shown_elements(self.node)
 
     # New elements
 
@@ -348,7 +340,7 @@ class Data(Creation):
             >>> x.clone().tolist(), x.clone() is x
             ([1, 2], False)
         """
-        return self._apply(Ops.CONTIGUOUS)
+        return apply(self, Ops.CONTIGUOUS)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Says whether `backward` fills `grad`; returns this tensor.
@@ -357,7 +349,7 @@ class Data(Creation):
             >>> Tensor([1.0]).requires_grad_().requires_grad
             True
         """
-        self._request_gradient(requires_grad)
+        request_gradient(self, requires_grad)
         return self
 
     @property
@@ -368,11 +360,11 @@ class Data(Creation):
             >>> Tensor([1.0], requires_grad=True).requires_grad
             True
         """
-        return self._value.requires_grad
+        return value_of(self).requires_grad
 
     @requires_grad.setter
     def requires_grad(self, requires_grad: bool | None) -> None:
-        self._request_gradient(requires_grad)
+        request_gradient(self, requires_grad)
 
     def to_(self, device: Place | None) -> Self:
         """Moves this tensor itself to another device, or to several; returns it.
@@ -390,15 +382,10 @@ class Data(Creation):
             moved = moving()
         if moved is not self:
             with building:
-                self._before_change()
-                self._leave()
-                self._become(moved._node, moved._device)
+                note_change(self)
+                leave_storage(self)
+                become_leaf(self, moved.node, moved.device)
         return self
-
-    def _become(self, node: UOp, device: Place) -> None:
-        """A new value, as a leaf; what was computed from this tensor keeps the old one."""
-        was = self._value
-        self._take(Value(node, device, None, was.requires_grad, was.is_frozen))
 
     def replace(self, x: Self, allow_shape_mismatch: bool = False) -> Self:
         """This tensor stands for what `x` stands for, and is a view of it; returns this tensor.
@@ -423,11 +410,11 @@ class Data(Creation):
             return self
         session = capturing.get()
         if session is not None:
-            session.read(x._value)
+            session.read(value_of(x))
         with building:
-            self._before_change()
-            self._show(x, None)
-            self._become(x._node, x._device)
+            note_change(self)
+            show_part_of(self, x, None)
+            become_leaf(self, x.node, x.device)
         return self
 
     def shard(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
@@ -446,7 +433,7 @@ class Data(Creation):
                 f"shard: devices is {devices!r}, accepted is a tuple of names such as "
                 f"('CPU:0', 'CPU:1')"
             )
-        return self._in_layout(self._even_layout(canonical_devices(devices), axis))
+        return in_layout(self, self._even_layout(canonical_devices(devices), axis))
 
     def shard_(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
         """Moves this tensor itself to several devices, as `shard` does; returns it.
@@ -472,39 +459,39 @@ class Data(Creation):
         Raises `UserError` for a tensor that was computed from others that require grad, and for
         one in a file.
         """
-        if self._value.requires_grad and self._value.record is not None:
+        if value_of(self).requires_grad and value_of(self).record is not None:
             raise UserStateError(
                 "pickle: this tensor was computed from tensors that require grad, which would be "
                 "lost: accepted are leaves: use detach()"
             )
-        if any(only_holds_data(part) for part in parts_of(self._node)):
+        if any(only_holds_data(part) for part in parts_of(self.node)):
             raise UserError(
                 f"pickle: this tensor is on {describe_place(self.device)}, which no pickle or copy "
                 f"contains: copy it to a device that computes first, as with .to('CPU')"
             )
-        is_sharded = self._node.op is Ops.MULTI
-        constant = None if is_sharded else uniform_value(self._node)
+        is_sharded = self.node.op is Ops.MULTI
+        constant = None if is_sharded else uniform_value(self.node)
         return {
             "version": VERSION,
             "dtype": self.dtype.name,
-            "device": self._device,
+            "device": self.device,
             "shape": bound_sizes(self.shape),
-            "layout": (layout_of(self._node).axis, layout_of(self._node).sizes)
+            "layout": (layout_of(self.node).axis, layout_of(self.node).sizes)
             if is_sharded
             else None,
             "parts": () if constant is not None else self._contents(),
             "constant": constant,
-            "requires_grad": self._value.requires_grad,
-            "is_frozen": self._value.is_frozen,
-            "grad": self._grad,
+            "requires_grad": value_of(self).requires_grad,
+            "is_frozen": value_of(self).is_frozen,
+            "grad": gradient_of(self),
         }
 
     def _contents(self) -> tuple[bytes, ...]:
         """The bytes on each device."""
         self.realize()
-        devices = self._device if isinstance(self._device, tuple) else (self._device,)
-        pairs = zip(parts_of(self._node), devices, strict=True)
-        parts = [type(self)._from_node(part, device) for part, device in pairs]
+        devices = self.device if isinstance(self.device, tuple) else (self.device,)
+        pairs = zip(parts_of(self.node), devices, strict=True)
+        parts = [from_node(type(self), part, device) for part, device in pairs]
         return tuple(part.numpy().tobytes() for part in parts)
 
     def __setstate__(self, state: object) -> None:
@@ -519,14 +506,12 @@ class Data(Creation):
             check_device(device, "the tensor was")
         dtype = to_dtype(found["dtype"])
         node = _node_of(found, dtype)
-        self._grad = None
-        self._view = None
-        self._take(Value(node, place, None, found["requires_grad"], found["is_frozen"]))
+        initialise(self, Value(node, place, None, found["requires_grad"], found["is_frozen"]))
         gradient = found["grad"]
         if gradient is not None:
             if not isinstance(gradient, Data) or gradient.shape != self.shape:
                 raise _damage_error("its gradient is no tensor of the same shape")
-            self._grad = cast(Self, gradient)
+            set_gradient(self, gradient)
 
 
 WIDTH = 100
@@ -746,13 +731,13 @@ def write_held(tensor: TensorCore, elements: Callable[[], Array], name: str) -> 
     """
     from tinyref.engine.capture import forbid_while_capturing
 
-    device = device_of(tensor._node)
+    device = device_of(tensor.node)
     forbid_while_capturing(f"{device} is assigned to")
     found = elements()
-    if below_views(tensor._node).op is Ops.COPY:
+    if below_views(tensor.node).op is Ops.COPY:
         compute([tensor])
     _keep_old(device)
-    overwrite(tensor._node, found, name)
+    overwrite(tensor.node, found, name)
 
 
 def _keep_old(device: str | None) -> None:
@@ -775,10 +760,47 @@ def _reads_device(node: UOp, device: str | None) -> bool:
 def write_empty(tensors: Sequence[TensorCore]) -> None:
     """A copy without elements to a device that only holds data has memory too: an empty file."""
     for tensor in tensors:
-        node = tensor._node
+        node = tensor.node
         if node.op is Ops.COPY and is_empty(shape_of(node)) and only_holds_data(node):
             held = new_buffer(device_of(node) or "", shape_of(node), node.dtype)
             for buffer in shown_buffers(held):
                 buffer_of(buffer).copy_in(memoryview(b""))
-            tensor._value.node = held
-            registry.add(tensor._value)
+            value_of(tensor).node = held
+            registry.add(value_of(tensor))
+
+
+def buffer_node(x: T) -> UOp:
+    """The BUFFER that holds exactly the elements, in order, after computing them."""
+    if x.node.op is Ops.MULTI:
+        return buffer_node(x.detach().to(first_device(x.device)))
+    if not only_holds_data(x.node):
+        compute([x])
+    found = graph.backing(x.node)
+    if found is None:
+        with GradientSwitch():
+            # A device that only holds data cannot put elements in order.
+            moved = x.to(None) if only_holds_data(x.node) else x
+            copy = moved.contiguous()
+        compute([copy])
+        found = graph.backing(copy.node)
+    if found is None:
+        raise RuntimeError(f"realize left {x.node!r} where a buffer is expected")
+    # The memory lives as long as this node, which the caller holds.
+    return found
+
+
+def describe_tensor(x: T) -> str:
+    """Return shape, type, devices and state in words."""
+    states = dict.fromkeys(map(_state, parts_of(x.node)))
+    state = ", ".join(states)
+    wants = ", requires grad" if value_of(x).requires_grad else ""
+    return printable(
+        f"Tensor {describe_shape(x.shape)} {x.dtype.name} "
+        f"on {describe_layout(x.node, x.device)}, {state}{wants}"
+    )
+
+
+def become_leaf(x: T, node: UOp, device: Place) -> None:
+    """A new value, as a leaf; what was computed from this tensor keeps the old one."""
+    was = value_of(x)
+    take_value(x, Value(node, device, None, was.requires_grad, was.is_frozen))

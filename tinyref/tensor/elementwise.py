@@ -21,7 +21,19 @@ from tinyref.dtype import (
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import broadcast
-from tinyref.tensor.core import GradientSwitch, Record, TensorCore, Value, is_recording
+from tinyref.tensor.core import (
+    GradientSwitch,
+    Record,
+    TensorCore,
+    Value,
+    apart_from,
+    apply,
+    broadcast_to,
+    from_node,
+    from_value,
+    is_recording,
+    value_of,
+)
 from tinyref.tensor.literals import check_fits, scalar_dtype, weak_dtype, weak_number
 from tinyref.tensor.registry import building
 from tinyref.uops.node import UOp
@@ -56,8 +68,8 @@ def composite(compute: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[T
     """
 
     def compute_wide(tensor: T, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        wide = tensor._wide(compute.__name__.lstrip("_"))
-        return compute(wide, *args, **kwargs)._cast(tensor._result_dtype())
+        wide = widened(tensor, compute.__name__.lstrip("_"))
+        return compute(wide, *args, **kwargs).cast(result_dtype(tensor))
 
     # Nodes are named after the code that users call.
     compute_wide.__code__ = compute_wide.__code__.replace(co_name=compute.__name__)
@@ -82,105 +94,7 @@ class Elementwise(TensorCore):
 
     # Operands
 
-    def _constant(self, value: ConstType, dtype: DType) -> Self:
-        return self._from_node(graph.constant(as_const(value, dtype), dtype), self._device)
-
-    def _operand(self, value: object, name: str) -> Self | ConstType:
-        if isinstance(value, type(self)):
-            return value
-        number = weak_number(value)
-        if number is not None:
-            return number
-        if isinstance(value, UOp):
-            # A symbolic size is a number too: an int32 tensor without axes.
-            size = as_node(as_size(value, name))
-            return self._from_node(graph.cast(size, dtypes.int32), self._device)
-        raise UserTypeError(
-            f"{name}: got a {type(value).__name__}: accepted are a Tensor and a number"
-        )
-
-    def _pair(self, other: object, name: str, reverse: bool = False) -> tuple[Self, Self]:
-        """Both operands in their common type and shape, in the order of the operation."""
-        found = self._operand(other, name)
-        if isinstance(found, TensorCore):
-            dtype = compute_dtype(name, promote(self.dtype, found.dtype))
-            left, right = self._cast(dtype), found._cast(dtype)
-        else:
-            dtype = compute_dtype(name, weak_dtype(found, self.dtype))
-            left, right = self._cast(dtype), self._constant(found, dtype)
-        left, right = left._spread(name, right)
-        return (right, left) if reverse else (left, right)
-
-    def _bound(self, value: object, name: str, is_lower: bool) -> Self | ConstType:
-        """An operand that elements must not be below, or above: one that none is, is the extreme.
-
-        Raises `UserError` for a number that integer elements would become and cannot.
-        """
-        found = self._operand(value, name)
-        if isinstance(found, TensorCore | float):
-            return found
-        dtype = weak_dtype(found, self.dtype)
-        if not dtype.is_int:
-            return found
-        extreme = dtype.minimum if is_lower else dtype.maximum
-        if found < extreme if is_lower else found > extreme:
-            return extreme
-        check_fits(found, dtype, name)
-        return found
-
-    def _spread(self, name: str, *others: Self) -> tuple[Self, ...]:
-        """This tensor and `others` in their common shape."""
-        operands = (self, *others)
-        shape = broadcast([operand.shape for operand in operands], name)
-        return tuple(operand._broadcast_to(shape) for operand in operands)
-
-    def _quotient_pair(self, x: object, name: str, reverse: bool) -> tuple[Self, Self]:
-        """Both sides of a division whose result is whole: a number that wraps to 0 is refused."""
-        number = self._operand(x, name)
-        if not reverse and not isinstance(number, TensorCore | float):
-            dtype = weak_dtype(number, self.dtype)
-            if dtype.is_int and as_const(number, dtype) == 0 != number:
-                raise UserError(f"{name}: the divisor {number} is 0 in {dtype.name}")
-        return self._pair(number, name, reverse)
-
-    def _as_float(self, name: str) -> Self:
-        """Integers and bools as the default float; floats as they are."""
-        if self.dtype.is_float:
-            compute_dtype(name, self.dtype)
-            return self
-        return self._cast(dtypes.default_float)
-
-    def _wide(self, name: str) -> Self:
-        """This tensor in the type that functions of several ops are computed in."""
-        floats = self._as_float(name)
-        return floats._cast(sum_dtype(floats.dtype))
-
-    def _result_dtype(self) -> DType:
-        return self.dtype if self.dtype.is_float else dtypes.default_float
-
     # Functions with a gradient of their own
-
-    def _with_rule(
-        self,
-        rule: Ops | str,
-        compute: Callable[..., Self],
-        *others: Self,
-        arg: Payload = None,
-    ) -> Self:
-        """`compute` of this tensor and `others`, whose gradient is that of `rule` alone.
-
-        rule: an op, or a name of `gradient/functions.py`. arg: the payload that the rule reads.
-        """
-        sources = (self, *others)
-        with GradientSwitch():
-            result = compute(*sources)
-        with building:
-            value = Value(result._node, result._device)
-            if is_recording() and result.dtype.is_float:
-                parents = tuple(source._value for source in sources)
-                value.record = Record(rule, arg, parents)
-                value.requires_grad = any(parent.requires_grad for parent in parents)
-            return self._of(value)
 
     # Arithmetic of two
 
@@ -191,8 +105,8 @@ class Elementwise(TensorCore):
             >>> Tensor([1, 2]).add(Tensor([10, 20])).tolist()
             [11, 22]
         """
-        left, right = self._pair(x, "add", reverse)
-        return left._apply(Ops.OR if left.dtype.is_bool else Ops.ADD, right)
+        left, right = operand_pair(self, x, "add", reverse)
+        return apply(left, Ops.OR if left.dtype.is_bool else Ops.ADD, right)
 
     def sub(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """self - x; integers wrap, bool is refused.
@@ -201,10 +115,10 @@ class Elementwise(TensorCore):
             >>> Tensor([5, 6]).sub(1).tolist()
             [4, 5]
         """
-        left, right = self._pair(x, "sub", reverse)
+        left, right = operand_pair(self, x, "sub", reverse)
         if left.dtype.is_bool:
             raise UserTypeError("sub: bool has no difference: use ^ or logical_not, or cast to int")
-        return left._apply(Ops.SUB, right)
+        return apply(left, Ops.SUB, right)
 
     def mul(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """self * x; integers wrap, bool is AND.
@@ -213,8 +127,8 @@ class Elementwise(TensorCore):
             >>> Tensor([2, 3]).mul(4).tolist()
             [8, 12]
         """
-        left, right = self._pair(x, "mul", reverse)
-        return left._apply(Ops.AND if left.dtype.is_bool else Ops.MUL, right)
+        left, right = operand_pair(self, x, "mul", reverse)
+        return apply(left, Ops.AND if left.dtype.is_bool else Ops.MUL, right)
 
     def idiv(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """The quotient of integers, rounded towards zero (`//` rounds down); floats are refused.
@@ -223,9 +137,9 @@ class Elementwise(TensorCore):
             >>> Tensor([-7, 7]).idiv(2).tolist()
             [-3, 3]
         """
-        left, right = self._quotient_pair(x, "idiv", reverse)
+        left, right = quotient_pair(self, x, "idiv", reverse)
         require_integer("idiv", left.dtype, accept_bool=False)
-        return left._apply(Ops.IDIV, right)
+        return apply(left, Ops.IDIV, right)
 
     def pow(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """self ** x with the special cases of IEEE 754.
@@ -241,73 +155,28 @@ class Elementwise(TensorCore):
         if number is not None and not isinstance(number, bool):
             if abs(number) <= 4 and float(number).is_integer() and self.dtype.is_float:
                 compute_dtype("pow", self.dtype)
-                return self._apart_from(self) if number == 1 else self._float_power(int(number))
+                return apart_from(self, self) if number == 1 else self._float_power(int(number))
             if isinstance(number, int) and not self.dtype.is_float:
-                return self._cast(weak_dtype(number, self.dtype))._integer_power(number)
-        left, right = self._pair(x, "pow", reverse)
+                return integer_power(self.cast(weak_dtype(number, self.dtype)), number)
+        left, right = operand_pair(self, x, "pow", reverse)
         if left.dtype.is_float:
-            return left._apply(Ops.POW, right)
+            return apply(left, Ops.POW, right)
         require_integer("pow", left.dtype, accept_bool=False)
-        return left._power_by_bits(right)
-
-    def _power_by_bits(self, exponent: Self) -> Self:
-        """Raise integers to integers by repeated squaring, with a factor for each exponent bit."""
-        result = square = self
-        for bit in range(self.dtype.bits - (not self.dtype.is_unsigned)):
-            factor = exponent.bitwise_and(1 << bit).ne(0).where(square, 1)
-            result = result._apply(Ops.MUL, factor) if bit else factor
-            square = square._apply(Ops.MUL, square)
-        if self.dtype.is_unsigned:
-            return result
-        # The reciprocal of 1 and -1 is a whole number: the lowest bit decides the sign.
-        is_unit = self.eq(1).bitwise_or(self.eq(-1))
-        return is_unit.bitwise_or(exponent.ge(0)).where(result, 0)
-
-    @composite
-    def _scale(self, factor: float, offset: float | None = None) -> Self:
-        """self * factor + offset."""
-        product = self.mul(factor)
-        return product if offset is None else product.add(offset)
+        return power_by_bits(left, right)
 
     @composite
     def _float_power(self, exponent: int) -> Self:
         """The power by a small whole number, in few products."""
         # The reciprocal first: the slope at 0 and at infinities is then no 0 * inf.
         base = self.reciprocal() if exponent < 0 else self
-        return base._power(abs(exponent))
-
-    def _integer_power(self, exponent: int) -> Self:
-        if exponent < 0:
-            raise UserTypeError(
-                f"pow: {self.dtype.name} ** {exponent} is no integer: cast to a float type first"
-            )
-        return self._power(exponent)
-
-    def _power(self, exponent: int) -> Self:
-        """By repeated squaring; exponent 0 gives ones."""
-        if exponent == 0 and self.dtype.is_float:
-            # An op of its own, so that the result is known to depend on this tensor.
-            return self._apply(Ops.POW, self._constant(0, self.dtype)._broadcast_to(self.shape))
-        if exponent == 0:
-            return self._constant(1, self.dtype)._broadcast_to(self.shape)
-        result: Self | None = None
-        square = self
-        while True:
-            if exponent & 1:
-                result = square if result is None else result._apply(Ops.MUL, square)
-            exponent >>= 1
-            if not exponent:
-                break
-            square = square._apply(Ops.MUL, square)
-        assert result is not None, "an exponent above zero has a lowest set bit"
-        return result._apart_from(self)
+        return power_by_squaring(base, abs(exponent))
 
     # Bits
 
     def _bits(self, op: Ops, x: Self | ConstType, name: str, reverse: bool) -> Self:
-        left, right = self._pair(x, name, reverse)
+        left, right = operand_pair(self, x, name, reverse)
         require_integer(name, left.dtype)
-        return left._apply(op, right)
+        return apply(left, op, right)
 
     def bitwise_and(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """self & x on integers and bools.
@@ -375,36 +244,36 @@ class Elementwise(TensorCore):
         number = None if reverse else weak_number(x)
         if isinstance(number, float):
             raise UserTypeError(f"{name}: count {number}, accepted are integers")
-        value, count = self._pair(x, name, reverse)
+        value, count = operand_pair(self, x, name, reverse)
         require_integer(name, value.dtype, accept_bool=False)
         bits = value.dtype.bits
         if number is not None:
             if not 0 <= number < bits:
                 raise UserError(f"{name}: count {number}, accepted is 0 to {bits - 1}")
-            return value._apply(op, count)
+            return apply(value, op, count)
         # The width is a power of two. Devices get counts in range alone: others are unspecified.
         is_inside = count.bitwise_and(-bits).eq(0)
         if op is Ops.SHR and not value.dtype.is_unsigned:
-            return value._apply(op, is_inside.where(count, bits - 1))
-        return is_inside.where(value._apply(op, count.bitwise_and(bits - 1)), 0)
+            return apply(value, op, is_inside.where(count, bits - 1))
+        return is_inside.where(apply(value, op, count.bitwise_and(bits - 1)), 0)
 
     # Comparisons
 
     def _comparands(self, other: object, name: str) -> tuple[Self, Self]:
         """Both sides; an integer that the tensor's type cannot hold widens the tensor."""
-        number = self._operand(other, name)
+        number = operand(self, other, name)
         if isinstance(number, TensorCore | float):
-            return self._pair(number, name)
+            return operand_pair(self, number, name)
         dtype = weak_dtype(number, self.dtype)
         if not dtype.is_int or dtype.minimum <= number <= dtype.maximum:
-            return self._pair(number, name)
+            return operand_pair(self, number, name)
         # A number above int64 is only comparable with elements of which none is negative.
         wider = dtypes.uint64 if dtype.is_unsigned and number >= 0 else dtypes.int64
         if dtype is dtypes.uint64 or not wider.minimum <= number <= wider.maximum:
             raise UserError(
                 f"{name}: no 64-bit integer type holds {number} and all of {dtype.name}"
             )
-        return self._cast(wider)._pair(number, name)
+        return operand_pair(self.cast(wider), number, name)
 
     def ne(self, x: Self | ConstType) -> Self:
         """self != x as bool; true where either side is NaN.
@@ -414,7 +283,7 @@ class Elementwise(TensorCore):
             [False, True]
         """
         left, right = self._comparands(x, "ne")
-        return left._apply(Ops.CMPNE, right)
+        return apply(left, Ops.CMPNE, right)
 
     def eq(self, x: Self | ConstType) -> Self:
         """self == x as bool; false where either side is NaN.
@@ -424,7 +293,7 @@ class Elementwise(TensorCore):
             [True, False]
         """
         left, right = self._comparands(x, "eq")
-        return left._apply(Ops.CMPNE, right).logical_not()
+        return apply(left, Ops.CMPNE, right).logical_not()
 
     def lt(self, x: Self | ConstType) -> Self:
         """self < x as bool; false where either side is NaN.
@@ -434,7 +303,7 @@ class Elementwise(TensorCore):
             [True, False, False]
         """
         left, right = self._comparands(x, "lt")
-        return left._is_less(right)
+        return is_less(left, right)
 
     def gt(self, x: Self | ConstType) -> Self:
         """self > x as bool; false where either side is NaN.
@@ -444,7 +313,7 @@ class Elementwise(TensorCore):
             [False, False, True]
         """
         left, right = self._comparands(x, "gt")
-        return right._is_less(left)
+        return is_less(right, left)
 
     def le(self, x: Self | ConstType) -> Self:
         """self <= x as bool; false where either side is NaN.
@@ -454,7 +323,7 @@ class Elementwise(TensorCore):
             [True, True, False]
         """
         left, right = self._comparands(x, "le")
-        return left._at_most(right)
+        return is_at_most(left, right)
 
     def ge(self, x: Self | ConstType) -> Self:
         """self >= x as bool; false where either side is NaN.
@@ -464,16 +333,7 @@ class Elementwise(TensorCore):
             [False, True, True]
         """
         left, right = self._comparands(x, "ge")
-        return right._at_most(left)
-
-    def _is_less(self, other: Self) -> Self:
-        return self._apply(Ops.CMPLT, other)
-
-    def _at_most(self, other: Self) -> Self:
-        """x <= y. Only floats need two comparisons: with a NaN, not (y < x) would be true."""
-        if not self.dtype.is_float:
-            return other._is_less(self).logical_not()
-        return self._is_less(other)._apply(Ops.OR, self.eq(other))
+        return is_at_most(right, left)
 
     def isnan(self) -> Self:
         """True where an element is NaN.
@@ -482,7 +342,7 @@ class Elementwise(TensorCore):
             >>> Tensor([1.0, float("nan")]).isnan().tolist()
             [False, True]
         """
-        return self._apply(Ops.CMPNE, self)
+        return apply(self, Ops.CMPNE, self)
 
     # Functions of one
 
@@ -496,7 +356,7 @@ class Elementwise(TensorCore):
         if self.dtype.is_bool:
             raise UserTypeError("neg: bool has no negative: use logical_not, or cast to int")
         compute_dtype("neg", self.dtype)
-        return self._apply(Ops.NEG)
+        return apply(self, Ops.NEG)
 
     def logical_not(self) -> Self:
         """True where an element is zero.
@@ -505,8 +365,10 @@ class Elementwise(TensorCore):
             >>> Tensor([0, 3]).logical_not().tolist()
             [True, False]
         """
-        truth = self._cast(dtypes.bool)
-        return truth._apply(Ops.CMPNE, self._constant(True, dtypes.bool)._broadcast_to(self.shape))
+        truth = self.cast(dtypes.bool)
+        return apply(
+            truth, Ops.CMPNE, broadcast_to(constant_like(self, True, dtypes.bool), self.shape)
+        )
 
     def reciprocal(self) -> Self:
         """1 / self; integers give the default float.
@@ -515,7 +377,7 @@ class Elementwise(TensorCore):
             >>> Tensor([2.0, 4.0]).reciprocal().tolist()
             [0.5, 0.25]
         """
-        return self._as_float("reciprocal")._apply(Ops.RECIP)
+        return apply(as_float(self, "reciprocal"), Ops.RECIP)
 
     def sqrt(self) -> Self:
         """The square root; NaN below zero, -0 for -0.
@@ -524,7 +386,7 @@ class Elementwise(TensorCore):
             >>> Tensor([4.0, 9.0]).sqrt().tolist()
             [2.0, 3.0]
         """
-        return self._as_float("sqrt")._apply(Ops.SQRT)
+        return apply(as_float(self, "sqrt"), Ops.SQRT)
 
     @composite
     def rsqrt(self) -> Self:
@@ -543,7 +405,7 @@ class Elementwise(TensorCore):
             >>> Tensor([3.0, -1.0]).exp2().tolist()
             [8.0, 0.5]
         """
-        return self._as_float("exp2")._apply(Ops.EXP2)
+        return apply(as_float(self, "exp2"), Ops.EXP2)
 
     def log2(self) -> Self:
         """The logarithm to base 2; -inf for 0, NaN below.
@@ -552,7 +414,7 @@ class Elementwise(TensorCore):
             >>> Tensor([8.0, 0.5]).log2().tolist()
             [3.0, -1.0]
         """
-        return self._as_float("log2")._apply(Ops.LOG2)
+        return apply(as_float(self, "log2"), Ops.LOG2)
 
     def sin(self) -> Self:
         """The sine of radians; NaN for an infinity.
@@ -561,7 +423,7 @@ class Elementwise(TensorCore):
             >>> Tensor([0.0]).sin().item()
             0.0
         """
-        return self._as_float("sin")._apply(Ops.SIN)
+        return apply(as_float(self, "sin"), Ops.SIN)
 
     def square(self) -> Self:
         """self * self.
@@ -587,20 +449,12 @@ class Elementwise(TensorCore):
             raise UserError("clamp: min_ and max_ are both None: accepted is at least one bound")
         result = self
         if min_ is not None:
-            lower = result._bound(min_, "clamp: min_", is_lower=True)
-            result = result._stopped_at(lower, result.lt(lower))
+            lower = bound_operand(result, min_, "clamp: min_", is_lower=True)
+            result = stopped_at(result, lower, result.lt(lower))
         if max_ is not None:
-            upper = result._bound(max_, "clamp: max_", is_lower=False)
-            result = result._stopped_at(upper, result.gt(upper))
+            upper = bound_operand(result, max_, "clamp: max_", is_lower=False)
+            result = stopped_at(result, upper, result.gt(upper))
         return result
-
-    def _stopped_at(self, bound: Self | ConstType, is_beyond: Self) -> Self:
-        """`bound` in place of the elements that are beyond it, which all are if it is NaN."""
-        if not isinstance(bound, TensorCore):
-            is_beyond = is_beyond if bound == bound else self._constant(True, dtypes.bool)
-        elif bound.dtype.is_float:
-            is_beyond = is_beyond.bitwise_or(bound.isnan())
-        return is_beyond.where(bound, self)
 
     def clip(
         self, min_: Self | ConstType | None = None, max_: Self | ConstType | None = None
@@ -633,7 +487,7 @@ class Elementwise(TensorCore):
             >>> (x * x.detach()).sum().gradient(x)[0].item()
             2.0
         """
-        return self._apply(Ops.DETACH)
+        return apply(self, Ops.DETACH)
 
     def contiguous_backward(self) -> Self:
         """The same elements; their gradient gets memory of its own when it comes by here.
@@ -642,7 +496,7 @@ class Elementwise(TensorCore):
             >>> Tensor([1.0, 2.0]).contiguous_backward().tolist()
             [1.0, 2.0]
         """
-        return self._with_rule("contiguous_backward", lambda x: x)
+        return with_rule(self, "contiguous_backward", lambda x: x)
 
     # Selection and types
 
@@ -655,17 +509,19 @@ class Elementwise(TensorCore):
             >>> Tensor([True, False]).where(Tensor([1, 2]), 0).tolist()
             [1, 0]
         """
-        left, right = self._operand(x, "where"), self._operand(y, "where")
+        left, right = operand(self, x, "where"), operand(self, y, "where")
         dtype = _common_dtype(left, right)
         for value in (left, right):
             if not isinstance(value, TensorCore):
                 check_fits(value, dtype, "where")
         chosen, other = (
-            value._cast(dtype) if isinstance(value, TensorCore) else self._constant(value, dtype)
+            value.cast(dtype)
+            if isinstance(value, TensorCore)
+            else constant_like(self, value, dtype)
             for value in (left, right)
         )
-        condition, chosen, other = self._cast(dtypes.bool)._spread("where", chosen, other)
-        return condition._apply(Ops.WHERE, chosen, other)
+        condition, chosen, other = spread(self.cast(dtypes.bool), "where", chosen, other)
+        return apply(condition, Ops.WHERE, chosen, other)
 
     def cast(self, dtype: DTypeLike) -> Self:
         """The elements converted to `dtype`: integers wrap, floats round to nearest even.
@@ -679,7 +535,7 @@ class Elementwise(TensorCore):
         target = to_dtype(dtype, "cast")
         if target not in dtypes.all:
             raise UserTypeError(f"cast: {target.name} is not an element type of tensors")
-        return self._cast(target)
+        return self if target is self.dtype else apply(self, Ops.CAST, dtype=target)
 
     # Quotients and remainders
 
@@ -703,35 +559,19 @@ class Elementwise(TensorCore):
             raise UserError(
                 f"div: rounding_mode {rounding_mode!r}: accepted are None, 'trunc' and 'floor'"
             )
-        other = self._operand(x, "div")
+        other = operand(self, x, "div")
         if rounding_mode is None and not isinstance(other, Elementwise):
             # Both sides become floats: the number need not fit the type of the integers.
-            left, right = self._as_float("div")._pair(other, "div", reverse)
-            return left._apply(Ops.FDIV, right)
-        left, right = self._quotient_pair(other, "div", reverse)
+            left, right = operand_pair(as_float(self, "div"), other, "div", reverse)
+            return apply(left, Ops.FDIV, right)
+        left, right = quotient_pair(self, other, "div", reverse)
         if rounding_mode is not None and not left.dtype.is_float:
-            return left.idiv(right) if rounding_mode == "trunc" else left._floor_divide(right)
+            return left.idiv(right) if rounding_mode == "trunc" else floor_divide(left, right)
         if rounding_mode == "floor":
-            return left._floor_divide(right)
+            return floor_divide(left, right)
         if rounding_mode == "trunc":
-            return left._with_rule("steps", _truncated_quotient, right)
-        return left._as_float("div")._apply(Ops.FDIV, right._as_float("div"))
-
-    def _floor_divide(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        left, right = self._quotient_pair(x, "floor_divide", reverse)
-        if left.dtype.is_float:
-            return left._with_rule("steps", _floor_quotient, right)
-        quotient = left.idiv(right)
-        if left.dtype.is_unsigned:
-            return quotient
-        return quotient.sub(left._remainder_is_opposite(right)._cast(left.dtype))
-
-    def _remainder_is_opposite(self, divisor: Self) -> Self:
-        """Where truncation and rounding down differ: the remainder is neither 0 nor of the
-        divisor's sign.
-        """
-        remainder = self._apply(Ops.MOD, divisor)
-        return remainder.lt(0).ne(divisor.lt(0)).mul(remainder.ne(0))
+            return with_rule(left, "steps", _truncated_quotient, right)
+        return apply(as_float(left, "div"), Ops.FDIV, as_float(right, "div"))
 
     def mod(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """The remainder with the sign of the divisor, as `%` of Python and torch.
@@ -742,14 +582,14 @@ class Elementwise(TensorCore):
             >>> Tensor([-7, 7]).mod(3).tolist()
             [2, 1]
         """
-        left, right = self._quotient_pair(x, "mod", reverse)
+        left, right = quotient_pair(self, x, "mod", reverse)
         if left.dtype.is_float:
-            return left._with_rule("mod", _remainder, right)
+            return with_rule(left, "mod", _remainder, right)
         require_integer("mod", left.dtype, accept_bool=False)
-        remainder = left._apply(Ops.MOD, right)
+        remainder = apply(left, Ops.MOD, right)
         if left.dtype.is_unsigned:
             return remainder
-        return left._remainder_is_opposite(right).where(remainder.add(right), remainder)
+        return remainder_is_opposite(left, right).where(remainder.add(right), remainder)
 
     def fmod(self, other: Self | ConstType) -> Self:
         """Return the remainder with the sign of this tensor, as `fmod` of C and torch.
@@ -763,11 +603,11 @@ class Elementwise(TensorCore):
             >>> Tensor([-7.5, 7.5]).fmod(-2).tolist()
             [-1.5, 1.5]
         """
-        left, right = self._quotient_pair(other, "fmod", reverse=False)
+        left, right = quotient_pair(self, other, "fmod", reverse=False)
         if left.dtype.is_float:
-            return left._with_rule("fmod", _signed_remainder, right)
+            return with_rule(left, "fmod", _signed_remainder, right)
         require_integer("fmod", left.dtype, accept_bool=False)
-        return left._apply(Ops.MOD, right)
+        return apply(left, Ops.MOD, right)
 
     # Extremes
 
@@ -778,11 +618,13 @@ class Elementwise(TensorCore):
             >>> Tensor([1, 5]).maximum(3).tolist()
             [3, 5]
         """
-        left, right = self._pair(self._bound(x, "maximum", is_lower=True), "maximum")
+        left, right = operand_pair(
+            self, bound_operand(self, x, "maximum", is_lower=True), "maximum"
+        )
         if left.dtype.is_float:
             # MAX may lose a NaN; this does not.
-            return left._with_rule(Ops.MAX, _larger, right)
-        return left._apply(Ops.OR if left.dtype.is_bool else Ops.MAX, right)
+            return with_rule(left, Ops.MAX, _larger, right)
+        return apply(left, Ops.OR if left.dtype.is_bool else Ops.MAX, right)
 
     def minimum(self, x: Self | ConstType) -> Self:
         """The smaller element; NaN where one is NaN. Of +0 and -0 it may be either.
@@ -791,14 +633,12 @@ class Elementwise(TensorCore):
             >>> Tensor([1, 5]).minimum(3).tolist()
             [1, 3]
         """
-        left, right = self._pair(self._bound(x, "minimum", is_lower=False), "minimum")
+        left, right = operand_pair(
+            self, bound_operand(self, x, "minimum", is_lower=False), "minimum"
+        )
         if left.dtype.is_bool:
-            return left._apply(Ops.AND, right)
-        return left._reverse_order().maximum(right._reverse_order())._reverse_order()
-
-    def _reverse_order(self) -> Self:
-        """An exact map that turns the order around, and undoes itself: -x, or ~x for integers."""
-        return self.neg() if self.dtype.is_float else self.bitwise_not()
+            return apply(left, Ops.AND, right)
+        return reversed_order(reversed_order(left).maximum(reversed_order(right)))
 
     # Integers near by
 
@@ -809,7 +649,7 @@ class Elementwise(TensorCore):
             >>> Tensor([-1.5, 1.5]).trunc().tolist()
             [-1.0, 1.0]
         """
-        return self._apply(Ops.TRUNC) if self.dtype.is_float else self._apart_from(self)
+        return apply(self, Ops.TRUNC) if self.dtype.is_float else apart_from(self, self)
 
     def floor(self) -> Self:
         """Rounded down; integers as they are, -0 and infinities kept.
@@ -819,7 +659,7 @@ class Elementwise(TensorCore):
             [-2.0, 1.0]
         """
         if not self.dtype.is_float:
-            return self._apart_from(self)
+            return apart_from(self, self)
         whole = self.trunc()
         return self.lt(whole).where(whole.sub(1), whole)
 
@@ -831,7 +671,7 @@ class Elementwise(TensorCore):
             [-1.0, 2.0]
         """
         if not self.dtype.is_float:
-            return self._apart_from(self)
+            return apart_from(self, self)
         whole = self.trunc()
         return whole.lt(self).where(whole.add(1), whole)
 
@@ -843,8 +683,8 @@ class Elementwise(TensorCore):
             [0.0, 2.0, 2.0]
         """
         if not self.dtype.is_float:
-            return self._apart_from(self)
-        return self._with_rule("steps", _nearest_even)
+            return apart_from(self, self)
+        return with_rule(self, "steps", _nearest_even)
 
     # Signs and infinities
 
@@ -856,8 +696,8 @@ class Elementwise(TensorCore):
             [-1.0, 0.0, 1.0]
         """
         if self.dtype.is_bool:
-            return self._apart_from(self)
-        return self._with_rule("steps", _sign)
+            return apart_from(self, self)
+        return with_rule(self, "steps", _sign)
 
     def abs(self) -> Self:
         """The magnitude; the smallest signed integer wraps to itself. The slope at 0 is 0.
@@ -867,7 +707,7 @@ class Elementwise(TensorCore):
             [2, 3]
         """
         if self.dtype.is_unsigned or self.dtype.is_bool:
-            return self._apart_from(self)
+            return apart_from(self, self)
         if self.dtype.is_float:
             compute_dtype("abs", self.dtype)
             # The product with the sign clears the sign of -0 too; sign itself has no slope.
@@ -883,9 +723,9 @@ class Elementwise(TensorCore):
             >>> Tensor([1.0, 2.0]).copysign(Tensor([-0.0, 3.0])).tolist()
             [-1.0, 2.0]
         """
-        left, right = self._pair(other, "copysign")
-        left, right = left._as_float("copysign"), right._as_float("copysign")
-        return left._with_rule("copysign", _signed_like, right)
+        left, right = operand_pair(self, other, "copysign")
+        left, right = as_float(left, "copysign"), as_float(right, "copysign")
+        return with_rule(left, "copysign", _signed_like, right)
 
     def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
         """True where an element is an infinity of a sign that is asked for.
@@ -895,7 +735,7 @@ class Elementwise(TensorCore):
             [False, True, False]
         """
         if not self.dtype.is_float or not (detect_positive or detect_negative):
-            return self._constant(False, dtypes.bool)._broadcast_to(self.shape)
+            return broadcast_to(constant_like(self, False, dtypes.bool), self.shape)
         if detect_positive and detect_negative:
             return self.abs().eq(math.inf)
         return self.eq(math.inf if detect_positive else -math.inf)
@@ -947,10 +787,10 @@ class Elementwise(TensorCore):
 
     def __floordiv__(self, x: Self | ConstType) -> Self:
         """Rounded down, as Python does it; `idiv` truncates."""
-        return self._floor_divide(x)
+        return floor_divide(self, x)
 
     def __rfloordiv__(self, x: ConstType) -> Self:
-        return self._floor_divide(x, reverse=True)
+        return floor_divide(self, x, reverse=True)
 
     def __mod__(self, x: Self | ConstType) -> Self:
         return self.mod(x)
@@ -1035,7 +875,7 @@ def _common_dtype(left: TensorCore | ConstType, right: TensorCore | ConstType) -
 
 def _larger(x: T, y: T) -> T:
     """The larger element; NaN where one is."""
-    return x._is_less(y).bitwise_or(y.isnan()).where(y, x)
+    return is_less(x, y).bitwise_or(y.isnan()).where(y, x)
 
 
 def _sign(x: T) -> T:
@@ -1059,7 +899,7 @@ def _nearest_even(x: T) -> T:
     half = whole.mul(0.5)
     is_odd = half.ne(half.trunc())
     away = rest.gt(0.5).bitwise_or(rest.eq(0.5).bitwise_and(is_odd))
-    return away.where(whole.add(x.lt(0).where(-1, x._constant(1, x.dtype))), whole)
+    return away.where(whole.add(x.lt(0).where(-1, constant_like(x, 1, x.dtype))), whole)
 
 
 def _remainder(x: T, y: T) -> T:
@@ -1067,18 +907,18 @@ def _remainder(x: T, y: T) -> T:
 
     Zero has the sign of y, as in Python and the array API standard. 16-bit floats are exact too.
     """
-    left, right = (item._cast(sum_dtype(x.dtype)) for item in (x, y))
+    left, right = (item.cast(sum_dtype(x.dtype)) for item in (x, y))
     rest = _truncated_remainder(left, right)
     is_opposite = rest.lt(0).ne(right.lt(0)).bitwise_and(rest.ne(0))
-    zero = right.lt(0).where(-0.0, rest._constant(0.0, rest.dtype))
+    zero = right.lt(0).where(-0.0, constant_like(rest, 0.0, rest.dtype))
     result = rest.eq(0).where(zero, is_opposite.where(rest.add(right), rest))
-    return result._cast(x.dtype)
+    return result.cast(x.dtype)
 
 
 def _truncated_quotient(x: T, y: T) -> T:
     """Return x / y, rounded towards zero; 16-bit floats are divided in float32."""
-    left, right = (item._cast(sum_dtype(x.dtype)) for item in (x, y))
-    return left._apply(Ops.FDIV, right).trunc()._cast(x.dtype)
+    left, right = (item.cast(sum_dtype(x.dtype)) for item in (x, y))
+    return apply(left, Ops.FDIV, right).trunc().cast(x.dtype)
 
 
 def _signed_remainder(x: T, y: T) -> T:
@@ -1088,8 +928,8 @@ def _signed_remainder(x: T, y: T) -> T:
 
 def _floor_quotient(x: T, y: T) -> T:
     """floor(x / y), rounded to the nearest float; NaN for an infinite x, unless y is 0."""
-    left, right = (item._cast(sum_dtype(x.dtype)) for item in (x, y))
-    quotient = left._apply(Ops.FDIV, right)
+    left, right = (item.cast(sum_dtype(x.dtype)) for item in (x, y))
+    quotient = apply(left, Ops.FDIV, right)
     whole = quotient.floor()
     rest, divisor = _remainder(left, right).abs(), right.abs()
     # The quotient was rounded up to an integer where more than half of the divisor remains.
@@ -1103,7 +943,7 @@ def _floor_quotient(x: T, y: T) -> T:
     is_small = left.abs().lt(divisor)
     whole = is_small.bitwise_and(is_negative).where(-1, whole)
     has_no_remainder = left.abs().eq(math.inf).bitwise_and(right.ne(0))
-    return has_no_remainder.where(math.nan, whole)._cast(x.dtype)
+    return has_no_remainder.where(math.nan, whole).cast(x.dtype)
 
 
 # For each float type the integers of its bits, and how often the power of two is squared below.
@@ -1119,7 +959,7 @@ def _truncated_remainder(x: T, y: T) -> T:
     float_type, bits = x.dtype, x.dtype.mantissa_bits
     integers, squarings = _INTEGERS[float_type]
     left, right = (
-        item._apply(Ops.BITCAST, dtype=integers).bitwise_and(integers.maximum) for item in (x, y)
+        apply(item, Ops.BITCAST, dtype=integers).bitwise_and(integers.maximum) for item in (x, y)
     )
     # Subnormal numbers have the exponent of the least normal ones.
     exponents = [item.rshift(bits).maximum(1) for item in (left, right)]
@@ -1129,15 +969,15 @@ def _truncated_remainder(x: T, y: T) -> T:
     )
     modulus = of_y.maximum(1)
     difference = exponents[0].sub(exponents[1]).maximum(0)
-    one = difference._constant(1, integers)._broadcast_to(difference.shape)
-    power = one._apply(Ops.SHL, difference.rshift(squarings))._apply(Ops.MOD, modulus)
+    one = broadcast_to(constant_like(difference, 1, integers), difference.shape)
+    power = apply(apply(one, Ops.SHL, difference.rshift(squarings)), Ops.MOD, modulus)
     for position in reversed(range(squarings)):
         bit = difference.rshift(position).bitwise_and(1)
-        power = _product_modulo(power, power._apply(Ops.SHL, bit), modulus, float_type)
+        power = _product_modulo(power, apply(power, Ops.SHL, bit), modulus, float_type)
     rest = _product_modulo(of_x, power, modulus, float_type)
     # 2^e in two exact factors that are not subnormal.
-    scale = exponents[1].lshift(bits)._apply(Ops.BITCAST, dtype=float_type)
-    magnitude = rest._cast(float_type).mul(2.0**-bits).mul(scale)
+    scale = apply(exponents[1].lshift(bits), Ops.BITCAST, dtype=float_type)
+    magnitude = rest.cast(float_type).mul(2.0**-bits).mul(scale)
     result = left.lt(right).where(x, x.lt(0).where(magnitude.neg(), magnitude))
     is_valid = x.abs().lt(math.inf).bitwise_and(y.ne(0)).bitwise_and(y.eq(y))
     return is_valid.where(result, math.nan)
@@ -1149,7 +989,211 @@ def _product_modulo(x: T, y: T, modulus: T, float_type: DType) -> T:
     The quotient comes from floats that hold x, y and m. It is off by a few units at most, so what
     it leaves is a small multiple of m, in arithmetic that wraps.
     """
-    a, b, m = (item._cast(float_type) for item in (x, y, modulus))
-    quotient = a.mul(b)._apply(Ops.FDIV, m)._cast(x.dtype)
-    rest = x.mul(y).sub(quotient.mul(modulus))._apply(Ops.MOD, modulus)
+    a, b, m = (item.cast(float_type) for item in (x, y, modulus))
+    quotient = apply(a.mul(b), Ops.FDIV, m).cast(x.dtype)
+    rest = apply(x.mul(y).sub(quotient.mul(modulus)), Ops.MOD, modulus)
     return rest.lt(0).where(rest.add(modulus), rest)
+
+
+def constant_like(x: T, value: ConstType, dtype: DType) -> T:
+    """Return a constant without axes, where `x` is."""
+    return from_node(type(x), graph.constant(as_const(value, dtype), dtype), x.device)
+
+
+def operand_pair(x: T, other: object, name: str, reverse: bool = False) -> tuple[T, T]:
+    """Both operands in their common type and shape, in the order of the operation."""
+    found = operand(x, other, name)
+    if isinstance(found, TensorCore):
+        dtype = compute_dtype(name, promote(x.dtype, found.dtype))
+        left, right = x.cast(dtype), found.cast(dtype)
+    else:
+        dtype = compute_dtype(name, weak_dtype(found, x.dtype))
+        left, right = x.cast(dtype), constant_like(x, found, dtype)
+    left, right = spread(left, name, right)
+    return (right, left) if reverse else (left, right)
+
+
+def bound_operand(x: T, value: object, name: str, is_lower: bool) -> T | ConstType:
+    """An operand that elements must not be below, or above: one that none is, is the extreme.
+
+    Raises `UserError` for a number that integer elements would become and cannot.
+    """
+    found = operand(x, value, name)
+    if isinstance(found, TensorCore | float):
+        return found
+    dtype = weak_dtype(found, x.dtype)
+    if not dtype.is_int:
+        return found
+    extreme = dtype.minimum if is_lower else dtype.maximum
+    if found < extreme if is_lower else found > extreme:
+        return extreme
+    check_fits(found, dtype, name)
+    return found
+
+
+def spread(x: T, name: str, *others: T) -> tuple[T, ...]:
+    """This tensor and `others` in their common shape."""
+    operands = (x, *others)
+    shape = broadcast([operand.shape for operand in operands], name)
+    return tuple(broadcast_to(operand, shape) for operand in operands)
+
+
+def as_float(x: T, name: str) -> T:
+    """Integers and bools as the default float; floats as they are."""
+    if x.dtype.is_float:
+        compute_dtype(name, x.dtype)
+        return x
+    return x.cast(dtypes.default_float)
+
+
+def widened(x: T, name: str) -> T:
+    """This tensor in the type that functions of several ops are computed in."""
+    floats = as_float(x, name)
+    return floats.cast(sum_dtype(floats.dtype))
+
+
+def result_dtype(x: T) -> DType:
+    """Return the type of a function of floats: integers give the default float."""
+    return x.dtype if x.dtype.is_float else dtypes.default_float
+
+
+def with_rule(
+    x: T,
+    rule: Ops | str,
+    compute: Callable[..., T],
+    *others: T,
+    arg: Payload = None,
+) -> T:
+    """`compute` of this tensor and `others`, whose gradient is that of `rule` alone.
+
+    rule: an op, or a name of `gradient/functions.py`. arg: the payload that the rule reads.
+    """
+    sources = (x, *others)
+    with GradientSwitch():
+        result = compute(*sources)
+    with building:
+        value = Value(result.node, result.device)
+        if is_recording() and result.dtype.is_float:
+            parents = tuple(value_of(source) for source in sources)
+            value.record = Record(rule, arg, parents)
+            value.requires_grad = any(parent.requires_grad for parent in parents)
+        return from_value(type(x), value)
+
+
+def power_by_bits(x: T, exponent: T) -> T:
+    """Raise integers to integers by repeated squaring, with a factor for each exponent bit."""
+    result = square = x
+    for bit in range(x.dtype.bits - (not x.dtype.is_unsigned)):
+        factor = exponent.bitwise_and(1 << bit).ne(0).where(square, 1)
+        result = apply(result, Ops.MUL, factor) if bit else factor
+        square = apply(square, Ops.MUL, square)
+    if x.dtype.is_unsigned:
+        return result
+    # The reciprocal of 1 and -1 is a whole number: the lowest bit decides the sign.
+    is_unit = x.eq(1).bitwise_or(x.eq(-1))
+    return is_unit.bitwise_or(exponent.ge(0)).where(result, 0)
+
+
+@composite
+def scaled(x: T, factor: float, offset: float | None = None) -> T:
+    """self * factor + offset."""
+    product = x.mul(factor)
+    return product if offset is None else product.add(offset)
+
+
+def integer_power(x: T, exponent: int) -> T:
+    """Raise integers to a number. Raises `UserTypeError` for a negative one."""
+    if exponent < 0:
+        raise UserTypeError(
+            f"pow: {x.dtype.name} ** {exponent} is no integer: cast to a float type first"
+        )
+    return power_by_squaring(x, exponent)
+
+
+def power_by_squaring(x: T, exponent: int) -> T:
+    """By repeated squaring; exponent 0 gives ones."""
+    if exponent == 0 and x.dtype.is_float:
+        # An op of its own, so that the result is known to depend on this tensor.
+        return apply(x, Ops.POW, broadcast_to(constant_like(x, 0, x.dtype), x.shape))
+    if exponent == 0:
+        return broadcast_to(constant_like(x, 1, x.dtype), x.shape)
+    result: T | None = None
+    square = x
+    while True:
+        if exponent & 1:
+            result = square if result is None else apply(result, Ops.MUL, square)
+        exponent >>= 1
+        if not exponent:
+            break
+        square = apply(square, Ops.MUL, square)
+    assert result is not None, "an exponent above zero has a lowest set bit"
+    return apart_from(result, x)
+
+
+def is_less(x: T, other: T) -> T:
+    """Compare operands of one type and shape."""
+    return apply(x, Ops.CMPLT, other)
+
+
+def is_at_most(x: T, other: T) -> T:
+    """x <= y. Only floats need two comparisons: with a NaN, not (y < x) would be true."""
+    if not x.dtype.is_float:
+        return is_less(other, x).logical_not()
+    return apply(is_less(x, other), Ops.OR, x.eq(other))
+
+
+def stopped_at(x: T, bound: T | ConstType, is_beyond: T) -> T:
+    """`bound` in place of the elements that are beyond it, which all are if it is NaN."""
+    if not isinstance(bound, TensorCore):
+        is_beyond = is_beyond if bound == bound else constant_like(x, True, dtypes.bool)
+    elif bound.dtype.is_float:
+        is_beyond = is_beyond.bitwise_or(bound.isnan())
+    return is_beyond.where(bound, x)
+
+
+def floor_divide(tensor: T, x: T | ConstType, reverse: bool = False) -> T:
+    """Return the quotient, rounded down."""
+    left, right = quotient_pair(tensor, x, "floor_divide", reverse)
+    if left.dtype.is_float:
+        return with_rule(left, "steps", _floor_quotient, right)
+    quotient = left.idiv(right)
+    if left.dtype.is_unsigned:
+        return quotient
+    return quotient.sub(remainder_is_opposite(left, right).cast(left.dtype))
+
+
+def remainder_is_opposite(x: T, divisor: T) -> T:
+    """Where truncation and rounding down differ: the remainder is neither 0 nor of the
+    divisor's sign.
+    """
+    remainder = apply(x, Ops.MOD, divisor)
+    return remainder.lt(0).ne(divisor.lt(0)).mul(remainder.ne(0))
+
+
+def reversed_order(x: T) -> T:
+    """An exact map that turns the order around, and undoes itself: -x, or ~x for integers."""
+    return x.neg() if x.dtype.is_float else x.bitwise_not()
+
+
+def operand(x: T, value: object, name: str) -> T | ConstType:
+    """Return a tensor or a number of Python. Raises `UserTypeError` for anything else."""
+    if isinstance(value, type(x)):
+        return value
+    number = weak_number(value)
+    if number is not None:
+        return number
+    if isinstance(value, UOp):
+        # A symbolic size is a number too: an int32 tensor without axes.
+        size = as_node(as_size(value, name))
+        return from_node(type(x), graph.cast(size, dtypes.int32), x.device)
+    raise UserTypeError(f"{name}: got a {type(value).__name__}: accepted are a Tensor and a number")
+
+
+def quotient_pair(tensor: T, x: object, name: str, reverse: bool) -> tuple[T, T]:
+    """Both sides of a division whose result is whole: a number that wraps to 0 is refused."""
+    number = operand(tensor, x, name)
+    if not reverse and not isinstance(number, TensorCore | float):
+        dtype = weak_dtype(number, tensor.dtype)
+        if dtype.is_int and as_const(number, dtype) == 0 != number:
+            raise UserError(f"{name}: the divisor {number} is 0 in {dtype.name}")
+    return operand_pair(tensor, number, name, reverse)

@@ -10,7 +10,17 @@ from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor import elementary as tables
 from tinyref.tensor.core import TensorCore
-from tinyref.tensor.elementwise import Elementwise, composite
+from tinyref.tensor.elementwise import (
+    Elementwise,
+    composite,
+    constant_like,
+    operand,
+    operand_pair,
+    result_dtype,
+    spread,
+    widened,
+    with_rule,
+)
 from tinyref.tensor.literals import weak_number
 
 # pi/2 as the nearest number of the type and what is missing to 53 or 106 bits.
@@ -73,7 +83,7 @@ class Functions(Elementwise):
             >>> Tensor([1000.0, 0.1]).log10().tolist()
             [3.0, -1.0]
         """
-        return self._with_rule("log10", _decimal_logarithm)
+        return with_rule(self, "log10", _decimal_logarithm)
 
     @composite
     def tanh(self) -> Self:
@@ -96,17 +106,10 @@ class Functions(Elementwise):
         # Far from zero the value is not used; keeping it small keeps its gradient finite.
         x = self.lt(1).mul(self.gt(-1)).where(self, 0)
         z = x.square()
-        quotient = z._polynomial(numerator)
+        quotient = polynomial(z, numerator)
         if denominator:
-            quotient = quotient.div(z._polynomial((1.0, *denominator)))
+            quotient = quotient.div(polynomial(z, (1.0, *denominator)))
         return x.mul(z.mul(quotient).add(1))
-
-    def _polynomial(self, coefficients: tuple[float, ...]) -> Self:
-        """By Horner's scheme, highest power first; at least two coefficients."""
-        result = self.mul(coefficients[0])
-        for coefficient in coefficients[1:-1]:
-            result = result.add(coefficient).mul(self)
-        return result.add(coefficients[-1])
 
     @composite
     def cos(self) -> Self:
@@ -116,7 +119,7 @@ class Functions(Elementwise):
             >>> Tensor([0.0]).cos().item()
             1.0
         """
-        return self._with_rule("cos", _cosine)
+        return with_rule(self, "cos", _cosine)
 
     @composite
     def tan(self) -> Self:
@@ -126,7 +129,7 @@ class Functions(Elementwise):
             >>> Tensor([0.0]).tan().item()
             0.0
         """
-        return self._with_rule("tan", _tangent)
+        return with_rule(self, "tan", _tangent)
 
     @composite
     def asin(self) -> Self:
@@ -136,7 +139,7 @@ class Functions(Elementwise):
             >>> round(Tensor([1.0]).asin().item(), 4)
             1.5708
         """
-        return self._with_rule("asin", _arcsine)
+        return with_rule(self, "asin", _arcsine)
 
     @composite
     def acos(self) -> Self:
@@ -146,7 +149,7 @@ class Functions(Elementwise):
             >>> Tensor([1.0]).acos().item()
             0.0
         """
-        return self._with_rule("acos", _arccosine)
+        return with_rule(self, "acos", _arccosine)
 
     @composite
     def atan(self) -> Self:
@@ -156,7 +159,7 @@ class Functions(Elementwise):
             >>> round(Tensor([1.0]).atan().item(), 4)
             0.7854
         """
-        return self._with_rule("atan", _arctangent)
+        return with_rule(self, "atan", _arctangent)
 
     @composite
     def sinh(self) -> Self:
@@ -166,7 +169,7 @@ class Functions(Elementwise):
             >>> round(Tensor([1.0]).sinh().item(), 4)
             1.1752
         """
-        return self._with_rule("sinh", _hyperbolic_sine)
+        return with_rule(self, "sinh", _hyperbolic_sine)
 
     @composite
     def cosh(self) -> Self:
@@ -176,7 +179,7 @@ class Functions(Elementwise):
             >>> Tensor([0.0]).cosh().item()
             1.0
         """
-        return self._with_rule("cosh", _hyperbolic_cosine)
+        return with_rule(self, "cosh", _hyperbolic_cosine)
 
     @composite
     def asinh(self) -> Self:
@@ -186,7 +189,7 @@ class Functions(Elementwise):
             >>> Tensor([0.0]).asinh().item()
             0.0
         """
-        return self._with_rule("asinh", _inverse_sinh)
+        return with_rule(self, "asinh", _inverse_sinh)
 
     @composite
     def acosh(self) -> Self:
@@ -196,7 +199,7 @@ class Functions(Elementwise):
             >>> Tensor([1.0]).acosh().item()
             0.0
         """
-        return self._with_rule("acosh", _inverse_cosh)
+        return with_rule(self, "acosh", _inverse_cosh)
 
     @composite
     def atanh(self) -> Self:
@@ -206,7 +209,7 @@ class Functions(Elementwise):
             >>> round(Tensor([0.5]).atanh().item(), 4)
             0.5493
         """
-        return self._with_rule("atanh", _inverse_tanh)
+        return with_rule(self, "atanh", _inverse_tanh)
 
     @composite
     def erf(self) -> Self:
@@ -216,11 +219,7 @@ class Functions(Elementwise):
             >>> round(Tensor([1.0]).erf().item(), 4)
             0.8427
         """
-        return self._with_rule("erf", _error_function)
-
-    def _expm1(self) -> Self:
-        """e ** x - 1 for x up to 0, accurate near 0, as 2 t / (1 - t) with t = tanh(x / 2)."""
-        return self._with_rule("expm1", _expm1_by_tanh)
+        return with_rule(self, "erf", _error_function)
 
     def lerp(self, end: Self, weight: Self | float) -> Self:
         """self + (end - self) * weight, exactly `end` at weight 1; floats only.
@@ -231,21 +230,15 @@ class Functions(Elementwise):
             >>> Tensor([0.0, 10.0]).lerp(Tensor([4.0, 20.0]), 0.25).tolist()
             [1.0, 12.5]
         """
-        found = self._operand(end, "lerp")
-        left, right = self._pair(found, "lerp")
+        found = operand(self, end, "lerp")
+        left, right = operand_pair(self, found, "lerp")
         if not left.dtype.is_float:
             raise UserTypeError(f"lerp: got {left.dtype.name}, accepted are float types")
-        share = self._operand(weight, "lerp")
+        share = operand(self, weight, "lerp")
         if not isinstance(share, TensorCore):
-            share = self._constant(share, left.dtype)
-        left, right, share = left._spread("lerp", right, share._cast(left.dtype))
-        return left._mix(right, share)
-
-    @composite
-    def _mix(self, end: Self, share: Self) -> Self:
-        distance = end.sub(self)
-        from_end = end.sub(distance.mul(share.neg().add(1)))
-        return share.lt(0.5).where(self.add(distance.mul(share)), from_end)
+            share = constant_like(self, share, left.dtype)
+        left, right, share = spread(left, "lerp", right, share.cast(left.dtype))
+        return mix(left, right, share)
 
     def isclose(
         self, other: Self, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
@@ -276,7 +269,7 @@ class Functions(Elementwise):
         equal = left.eq(right)
         if left.dtype.is_bool:
             return equal
-        floats, others = left._wide(name), right._wide(name)
+        floats, others = widened(left, name), widened(right, name)
         distance = floats.sub(others).abs()
         near = distance.le(others.abs().mul(rtol).add(atol)).bitwise_and(distance.isfinite())
         found = equal.bitwise_or(near.bitwise_and(others.isfinite()))
@@ -439,7 +432,7 @@ class Functions(Elementwise):
         # The side that is not chosen stays small, so that its gradient is finite.
         below = is_above.where(0, self)
         scaled = below if width == 1 else below.div(width)
-        return is_above.where(self, scaled._expm1().mul(scale))
+        return is_above.where(self, expm1(scaled).mul(scale))
 
     @composite
     def softplus(self, beta: float = 1) -> Self:
@@ -453,7 +446,7 @@ class Functions(Elementwise):
         if beta == 0:
             raise UserError("softplus: beta is 0, by which it divides: accepted are other numbers")
         z = self if beta == 1 else self.mul(beta)
-        result = z._with_rule("softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
+        result = with_rule(z, "softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
         if beta == 1:
             return result
         # An infinite product may stand for a result that is representable.
@@ -498,11 +491,11 @@ class Functions(Elementwise):
             0.6931
         """
         name = "logaddexp"
-        target = self._pair(other, name)[0]._result_dtype()
+        target = result_dtype(operand_pair(self, other, name)[0])
         # Widened first, so that the gradient of a broadcast operand is summed before it is rounded.
-        operand = other._wide(name) if isinstance(other, Functions) else other
-        left, right = self._wide(name)._pair(operand, name)
-        return left._with_rule(name, _log_of_two_powers, right)._cast(target)
+        operand = widened(other, name) if isinstance(other, Functions) else other
+        left, right = operand_pair(widened(self, name), operand, name)
+        return with_rule(left, name, _log_of_two_powers, right).cast(target)
 
 
 # The values, in float32 or float64.
@@ -518,7 +511,7 @@ def _odd(x: T, compute: Callable[[T], T]) -> T:
 def _near_zero(x: T, float32: tables.Coefficients, float64: tables.Coefficients) -> T:
     """x + x z P(z), with z = x * x."""
     z = x.square()
-    return x.add(x.mul(z).mul(z._polynomial(tables.for_dtype(x.dtype, float32, float64))))
+    return x.add(x.mul(z).mul(polynomial(z, tables.for_dtype(x.dtype, float32, float64))))
 
 
 def _with_sines(x: T) -> tuple[T, T, T]:
@@ -688,7 +681,7 @@ def _error_function(x: T) -> T:
         _chosen_polynomial(is_near, squared, near_table[-k::-2][::-1], far_table[-k::-2][::-1])
         for k in (2, 3)
     )
-    constant = is_near.where(x._constant(near_table[-1], x.dtype), far_table[-1])
+    constant = is_near.where(constant_like(x, near_table[-1], x.dtype), far_table[-1])
     total = variable.mul(variable.mul(odd).add(even)).add(constant)
     complement = total.square().square().square()
     beyond = complement.neg().add(1)
@@ -703,10 +696,10 @@ def _chosen_polynomial(
     longer = len(second) - len(first)
     start: T | float = second[0]
     if longer:
-        start = variable._polynomial(second[: longer + 1])
-    total = is_first.where(variable._constant(first[0], variable.dtype), start)
+        start = polynomial(variable, second[: longer + 1])
+    total = is_first.where(constant_like(variable, first[0], variable.dtype), start)
     for one, other in zip(first[1:], second[longer + 1 :], strict=True):
-        chosen = is_first.where(variable._constant(one, variable.dtype), other)
+        chosen = is_first.where(constant_like(variable, one, variable.dtype), other)
         total = total.mul(variable).add(chosen)
     return total
 
@@ -715,3 +708,24 @@ def _log_of_two_powers(x: T, y: T) -> T:
     """The larger one, plus log(1 + e ** -d) for their distance d."""
     distance = x.eq(y).where(0, x.sub(y)).abs()
     return x.maximum(y).add(log1p(distance.neg().exp()))
+
+
+def polynomial(x: T, coefficients: tuple[float, ...]) -> T:
+    """By Horner's scheme, highest power first; at least two coefficients."""
+    result = x.mul(coefficients[0])
+    for coefficient in coefficients[1:-1]:
+        result = result.add(coefficient).mul(x)
+    return result.add(coefficients[-1])
+
+
+def expm1(x: T) -> T:
+    """e ** x - 1 for x up to 0, accurate near 0, as 2 t / (1 - t) with t = tanh(x / 2)."""
+    return with_rule(x, "expm1", _expm1_by_tanh)
+
+
+@composite
+def mix(x: T, end: T, share: T) -> T:
+    """Return x + (end - x) * share, exactly `end` for 1."""
+    distance = end.sub(x)
+    from_end = end.sub(distance.mul(share.neg().add(1)))
+    return share.lt(0.5).where(x.add(distance.mul(share)), from_end)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias, cast, overload
+from functools import partial
+from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
 
 from tinyref.algebra.symbolic import describe_shape, product
 from tinyref.arrays import Array, np, npt
@@ -14,10 +15,29 @@ from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import Shape, axis_of, broadcast, fixed, integer
 from tinyref.tensor.contraction import Contraction
-from tinyref.tensor.core import GradientSwitch
-from tinyref.tensor.creation import _requires_grad, element_dtype
+from tinyref.tensor.core import (
+    GradientSwitch,
+    apart_from,
+    apply,
+    broadcast_to,
+    expand,
+    pad,
+    reduce_over,
+    reshape,
+    shrink,
+)
+from tinyref.tensor.creation import _requires_grad, as_leaf, element_dtype
 from tinyref.tensor.data import Data
-from tinyref.tensor.elementwise import compute_dtype, require_integer
+from tinyref.tensor.elementwise import (
+    compute_dtype,
+    constant_like,
+    floor_divide,
+    require_integer,
+    reversed_order,
+    spread,
+    widened,
+    with_rule,
+)
 from tinyref.tensor.index_keys import (
     Chosen,
     Layout,
@@ -31,9 +51,24 @@ from tinyref.tensor.index_keys import (
     split_key,
 )
 from tinyref.tensor.literals import has_place, weak_number
-from tinyref.tensor.movement import word_of
+from tinyref.tensor.movement import (
+    as_row,
+    bits_as,
+    count_to,
+    cut_axis,
+    cut_beside,
+    every_element,
+    moved_from_last,
+    moved_last,
+    pad_with,
+    word_of,
+)
+from tinyref.tensor.reduction import reduce_axes, reduced_last
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import Ops
+
+T = TypeVar("T", bound="Indexing")
+
 
 ScatterReduce = Literal["multiply", "add"] | None
 Reduce = Literal["sum", "prod", "mean", "amax", "amin"]
@@ -120,97 +155,23 @@ class Indexing(Contraction, Data):
 
     def _basic_part(self, key: object) -> Self:
         index = parse_index(self.shape, key)
-        result = self._shrink(index.bounds)
+        result = shrink(self, index.bounds)
         if index.flipped_axes:
-            result = result._flip(index.flipped_axes)
+            result = result.flip(index.flipped_axes)
         for number, axis in enumerate(index.axes):
-            result = result._every_element(number, axis.step)
-        return result._reshape(index.shape)
+            result = every_element(result, number, axis.step)
+        return reshape(result, index.shape)
 
     def __iter__(self) -> Iterator[Self]:
         if not self.ndim:
             raise UserTypeError("iteration: a tensor without axes has no elements to go through")
         return (self[place] for place in range(fixed(self.shape[:1], "iteration")[0]))
 
-    def _spread_over(self, shape: Shape) -> Self:
-        """Broadcast to `shape`; axes of size 1 in front that it does not have are dropped."""
-        needless = self.ndim - len(shape)
-        fits = self
-        if needless > 0 and all(size == 1 for size in self.shape[:needless]):
-            fits = self._reshape(self.shape[needless:])
-        if broadcast([fits.shape, shape], "assignment by index") != shape:
-            raise UserError(
-                f"assignment by index: shape {describe_shape(self.shape)} "
-                f"does not fit {describe_shape(shape)}"
-            )
-        return fits._broadcast_to(shape)
-
-    def _spread_elements(self, axis: int, step: int, length: sint) -> Self:
-        """The inverse of `_every_element`: `step - 1` zeros after each element, cut to `length`."""
-        if step == 1:
-            return self
-        before, (count, *after) = self.shape[:axis], self.shape[axis:]
-        bounds = [(0, 0)] * (self.ndim + 1)
-        bounds[axis + 1] = (0, step - 1)
-        rows = self._reshape((*before, count, 1, *after))._pad(tuple(bounds))
-        total = fixed((count,), "assignment by index")[0] * step
-        whole = rows._reshape((*before, total, *after))
-        return whole._part(axis, 0, fixed((length,), "assignment by index")[0])
-
     def _beside(self, array: Array) -> Self:
         """The elements of `array` on this tensor's device, or on each of its devices."""
         place = self.device
         first = place if isinstance(place, str) else place[0]
         return type(self)(array, device=first).to(place)
-
-    def _as_places(self, size: int, name: str, mark: bool = False) -> Self:
-        """These indices into an axis of `size` from 0 on, as the type that numbers it; with `mark`
-        all that are outside become -1, else they only stay outside.
-        """
-        require_integer(name, self.dtype, accept_bool=False)
-        target = graph.counting_dtype(size)
-        if self.dtype.itemsize < target.itemsize:
-            return self._cast(target)._as_places(size, name, mark)
-        counted = self
-        if not self.dtype.is_unsigned:
-            counted = self.lt(0).where(self.add(size), self)
-        if self.dtype is target and not mark:
-            return counted
-        inside = counted.lt(size)
-        if not self.dtype.is_unsigned:
-            inside = inside.bitwise_and(counted.ge(0))
-        return inside.where(counted._cast(target), -1)
-
-    def _looked_up(self, places: Self) -> Self:
-        """The elements of the last axis at `places`, and 0 for places that are outside.
-
-        The other axes broadcast against those of `places`; the result has them.
-        """
-        if self.dtype.is_float:
-            return self._with_rule("looked_up", lambda rows, at: rows._floats_at(at), places)
-        return self._sum_at(places)
-
-    def _floats_at(self, places: Self) -> Self:
-        """As `_looked_up`, of floats: a sum of them would lose the sign of a zero."""
-        if self.dtype is dtypes.float64:
-            # Devices whose 64-bit integers are pairs of words have no bits of float64.
-            is_negative = self.eq(0).bitwise_and(self.reciprocal().lt(0))
-            return is_negative._sum_at(places).where(-0.0, self._sum_at(places))
-        bits = self._bits_as(word_of(self.dtype.itemsize))
-        return bits._sum_at(places)._bits_as(self.dtype)
-
-    def _sum_at(self, places: Self) -> Self:
-        chosen = self._shown_at(places, self)
-        return chosen._reduced_last(Ops.MAX if self.dtype.is_bool else Ops.ADD)
-
-    def _shown_at(self, places: Self, shown: Self) -> Self:
-        """`shown` where an element of the last axis is at one of `places`, 0 elsewhere.
-
-        The last axis is that of this tensor, the one before it that of `places`.
-        """
-        here = self._count_to(self.shape[-1]).eq(places.unsqueeze(-1))
-        # The elements that are not chosen may be NaN: a product with 0 would let them through.
-        return here.where(shown, False if shown.dtype.is_bool else 0)
 
     def _index_operand(self, index: object, axis: int, name: str) -> Self:
         """The argument `index` of a function along `axis`, checked against this tensor."""
@@ -243,10 +204,10 @@ class Indexing(Contraction, Data):
         """
         axis = axis_of(dim, self.ndim, "gather")
         found = self._index_operand(index, axis, "gather")
-        size = fixed(self._row().shape, "gather")[axis]
-        places = found._row()._as_places(size, "gather")._moved_last(axis)
-        rows = self._row()._cut_beside(axis, found._row().shape)._moved_last(axis).unsqueeze(-2)
-        return rows._looked_up(places)._moved_from_last(axis)._reshape(found.shape)
+        size = fixed(as_row(self).shape, "gather")[axis]
+        places = moved_last(as_places(as_row(found), size, "gather"), axis)
+        rows = moved_last(cut_beside(as_row(self), axis, as_row(found).shape), axis).unsqueeze(-2)
+        return reshape(moved_from_last(looked_up(rows, places), axis), found.shape)
 
     # Writing
 
@@ -256,7 +217,7 @@ class Indexing(Contraction, Data):
         if number is not None:
             if not has_place(number, self.dtype):
                 raise UserError(f"{name}: src {number!r} has no place in {self.dtype.name}")
-            return self._constant(number, self.dtype)._broadcast_to(index.shape)
+            return broadcast_to(constant_like(self, number, self.dtype), index.shape)
         if not isinstance(src, Indexing):
             kind = type(src).__name__
             raise UserTypeError(f"{name}: src is a {kind}, accepted are a Tensor and a number")
@@ -273,7 +234,7 @@ class Indexing(Contraction, Data):
                 f"{name}: src of {describe_shape(source.shape)} is smaller than the index of "
                 f"{describe_shape(sizes)}: accepted is the same size or larger, axis by axis"
             )
-        return source._shrink(tuple((0, size) for size in sizes))
+        return shrink(source, tuple((0, size) for size in sizes))
 
     def _scatter_args(
         self, dim: int, index: object, src: object, name: str
@@ -284,25 +245,15 @@ class Indexing(Contraction, Data):
         """
         axis = axis_of(dim, self.ndim, name)
         found = self._index_operand(index, axis, name)
-        source = self._source_operand(src, found, name)._row()
-        want = fixed(self._row().shape, name)
-        places = found._row()._as_places(want[axis], name, mark=True)
+        source = as_row(self._source_operand(src, found, name))
+        want = fixed(as_row(self).shape, name)
+        places = as_places(as_row(found), want[axis], name, mark=True)
         have = fixed(places.shape, name)
         margins = tuple(
             (0, 0 if number == axis else want[number] - have[number]) for number in range(len(want))
         )
-        padded = places._pad_with_value(margins, -1)._moved_last(axis)
-        return padded, source._pad(margins)._moved_last(axis), axis
-
-    def _matches(self, size: int) -> Self:
-        """Which of these places (..., count) are which of `size` elements: (..., size, count)."""
-        return self._count_to(size).unsqueeze(-1).eq(self.unsqueeze(-2))
-
-    def _last_hits(self, count: int, size: int) -> Self:
-        """Of these places (..., count) the number of the last one that hits each of `size`
-        elements: (..., size), -1 for none.
-        """
-        return self._matches(size).where(self._count_to(count), -1)._reduced_last(Ops.MAX)
+        padded = moved_last(pad_with(places, margins, -1), axis)
+        return padded, moved_last(pad(source, margins), axis), axis
 
     def scatter(
         self, dim: int, index: Self, src: Self | ConstType, reduce: ScatterReduce = None
@@ -320,15 +271,15 @@ class Indexing(Contraction, Data):
         if reduce not in (None, "add", "multiply"):
             raise UserError(f"scatter: reduce {reduce!r}: accepted are None, 'add' and 'multiply'")
         places, source, axis = self._scatter_args(dim, index, src, "scatter")
-        rows = self._row()._moved_last(axis)
+        rows = moved_last(as_row(self), axis)
         if reduce is None:
-            last = places._last_hits(*fixed((places.shape[-1], rows.shape[-1]), "scatter"))
-            result = last.ge(0).where(source.unsqueeze(-2)._looked_up(last), rows)
+            last = last_hits(places, *fixed((places.shape[-1], rows.shape[-1]), "scatter"))
+            result = last.ge(0).where(looked_up(source.unsqueeze(-2), last), rows)
         else:
             compute_dtype("scatter", self.dtype)
             kind: Reduce = "sum" if reduce == "add" else "prod"
-            result = rows._combine_at(kind, places, source, True)
-        return result._moved_from_last(axis)._reshape(self.shape)
+            result = combine_at(rows, kind, places, source, True)
+        return reshape(moved_from_last(result, axis), self.shape)
 
     def scatter_reduce(
         self, dim: int, index: Self, src: Self, reduce: Reduce, include_self: bool = True
@@ -351,59 +302,9 @@ class Indexing(Contraction, Data):
             raise UserTypeError(f"scatter_reduce: src is a {kind}, accepted is a Tensor")
         compute_dtype("scatter_reduce", self.dtype)
         places, source, axis = self._scatter_args(dim, index, src, "scatter_reduce")
-        rows = self._row()._moved_last(axis)
-        met = rows._combine_at(reduce, places, source, include_self)
-        return met._moved_from_last(axis)._reshape(self.shape)
-
-    def _combine_at(self, reduce: Reduce, places: Self, source: Self, include_self: bool) -> Self:
-        """This tensor (..., size) and `source` (..., count), brought together at `places`."""
-        if self.dtype.is_bool:
-            if reduce == "mean":
-                raise UserTypeError("scatter_reduce: bool has no mean: cast to a number type first")
-            numbers = self._cast(dtypes.int32), source._cast(dtypes.int32)
-            return (
-                numbers[0]._combine_at(reduce, places, numbers[1], include_self)._cast(dtypes.bool)
-            )
-        wide = sum_dtype(self.dtype)
-        hits = places._matches(fixed(self.shape[-1:], "scatter")[0])
-        own, others = self._cast(wide), source._cast(wide)
-        if reduce in ("amax", "amin"):
-            largest = own._largest if reduce == "amax" else own._smallest
-            result = largest(hits, others, include_self)
-        else:
-            result = own._accumulated_at(reduce, hits, others, include_self)
-        if not include_self:
-            result = hits._reduced_last(Ops.MAX).where(result, own)
-        return result._cast(self.dtype)
-
-    def _accumulated_at(self, reduce: Reduce, hits: Self, source: Self, include_self: bool) -> Self:
-        """Sums, products or means; those of no element are not defined."""
-        op, identity = (Ops.MUL, 1) if reduce == "prod" else (Ops.ADD, 0)
-        result = hits.where(source.unsqueeze(-2), identity)._reduced_last(op)
-        if include_self:
-            result = result._apply(op, self)
-        if reduce != "mean":
-            return result
-        count = hits._cast(dtypes.int32)._reduced_last(Ops.ADD)
-        count = count.add(1) if include_self else count.maximum(1)
-        divide = result.div if self.dtype.is_float else result._floor_divide
-        return divide(count._cast(self.dtype))
-
-    def _largest(self, hits: Self, source: Self, include_self: bool) -> Self:
-        """The largest; equal ones share the gradient evenly, this tensor's own element too."""
-        lowest = self._constant(self.dtype.minimum, self.dtype)
-        candidates = hits.where(source.unsqueeze(-2), lowest)
-        if include_self:
-            candidates = candidates.cat(self.unsqueeze(-1), dim=-1)
-        return candidates.max(-1)
-
-    def _smallest(self, hits: Self, source: Self, include_self: bool) -> Self:
-        """The smallest, as the largest of the reversed order."""
-        return (
-            self._reverse_order()
-            ._largest(hits, source._reverse_order(), include_self)
-            ._reverse_order()
-        )
+        rows = moved_last(as_row(self), axis)
+        met = combine_at(rows, reduce, places, source, include_self)
+        return reshape(moved_from_last(met, axis), self.shape)
 
     def __getitem__(self, key: object) -> Self:
         items = items_of(key)
@@ -413,17 +314,12 @@ class Indexing(Contraction, Data):
         part = self if parts.is_whole else self._basic_part(parts.basic)
         layout = layout_of(part.shape, parts.chosen)
         places = self._joined_places(layout, parts.chosen)
-        aligned = places._reshape((*layout.shape, *(1 for _ in layout.rest)))
-        found = part._joined_axes(layout)._looked_up(aligned)
+        aligned = reshape(places, (*layout.shape, *(1 for _ in layout.rest)))
+        found = looked_up(joined_axes(part, layout), aligned)
         front = range(len(layout.shape))
         order = list(range(len(layout.shape), found.ndim))
         order[layout.begin : layout.begin] = front
-        return found._permute(tuple(order))
-
-    def _joined_axes(self, layout: Layout) -> Self:
-        """The axes that are looked up as one, behind all others."""
-        ordered = self._permute((*layout.others, *layout.axes))
-        return ordered._reshape((*layout.rest, layout.size))
+        return found.permute(tuple(order))
 
     def _joined_places(self, layout: Layout, chosen: Sequence[Chosen]) -> Self:
         """The places on the joined axis, in the shape of the layout; outside of it for none."""
@@ -439,11 +335,11 @@ class Indexing(Contraction, Data):
                 part = np.asarray(item.index * stride)
                 known = part if known is None else np.asarray(known + part)
                 continue
-            places = cast(Self, item.index)._as_places(size, "index", mark=is_joined)
+            places = as_places(cast(Self, item.index), size, "index", mark=is_joined)
             if is_joined:
                 missed = places.lt(0)
                 outside = missed if outside is None else outside.bitwise_or(missed)
-                places = places._cast(dtype).mul(stride)
+                places = places.cast(dtype).mul(stride)
             total = places if total is None else total.add(places)
         if known is not None:
             numbers = self._beside(known.astype(numpy_dtype(dtype)))
@@ -451,27 +347,27 @@ class Indexing(Contraction, Data):
         assert total is not None, "a lookup has at least one index"
         if outside is not None:
             total = outside.where(-1, total)
-        return total._broadcast_to(layout.shape)
+        return broadcast_to(total, layout.shape)
 
     def _assignment_target(self, key: object, value: Self) -> tuple[Self, Self | None, Self]:
         items = items_of(key)
         if not any(map(is_advanced, items)):
             target = self._basic_part(tuple(items))
-            return target, None, value._cast(self.dtype)._spread_over(target.shape)
+            return target, None, spread_over(value.cast(self.dtype), target.shape)
         if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
             return self, *self._aimed_by_mask(cast(Self, items[0]), value)
         parts = split_key(self.shape, key)
         target = self if parts.is_whole else self._basic_part(parts.basic)
         # The kernel that writes this tensor's memory may not read it at other places.
         own = value.contiguous() if _reads_memory_of(self.node, value.node) else value
-        return target, *self._looked_up_at(target.shape, parts.chosen, own._cast(self.dtype))
+        return target, *self._looked_up_at(target.shape, parts.chosen, own.cast(self.dtype))
 
     def _aimed_by_mask(self, mask: Self, value: Self) -> tuple[Self, Self]:
         """One value for all places of a mask: the elements of the mask need not be read now."""
         check_mask(as_index(mask).shape, self.shape[: mask.ndim])
-        aligned = mask._reshape((*mask.shape, *(1 for _ in self.shape[mask.ndim :])))
-        spread = value._reshape(())._cast(self.dtype)
-        return aligned._broadcast_to(self.shape), spread._broadcast_to(self.shape)
+        aligned = reshape(mask, (*mask.shape, *(1 for _ in self.shape[mask.ndim :])))
+        spread = reshape(value, ()).cast(self.dtype)
+        return broadcast_to(aligned, self.shape), broadcast_to(spread, self.shape)
 
     def _looked_up_at(
         self, shape: Shape, chosen: Sequence[Chosen], value: Self
@@ -479,110 +375,22 @@ class Indexing(Contraction, Data):
         """Which elements of a tensor of `shape` are chosen, and what they get of `value`."""
         layout = layout_of(shape, chosen)
         inner = (*layout.rest[: layout.begin], *layout.shape, *layout.rest[layout.begin :])
-        spread = value._spread_over(inner)
+        spread = spread_over(value, inner)
         # The axes of the places go to the end, where they are joined.
         ends = range(layout.begin, layout.begin + len(layout.shape))
         order = [axis for axis in range(len(inner)) if axis not in ends]
-        source = spread._permute((*order, *ends))._reshape((*layout.rest, layout.count))
-        places = self._joined_places(layout, chosen)._reshape((layout.count,))
-        last = places._last_hits(layout.count, layout.size)
+        source = reshape(spread.permute((*order, *ends)), (*layout.rest, layout.count))
+        places = reshape(self._joined_places(layout, chosen), (layout.count,))
+        last = last_hits(places, layout.count, layout.size)
         whole = (*layout.rest, layout.size)
-        aligned = last._reshape((*(1 for _ in layout.rest), layout.size))
+        aligned = reshape(last, (*(1 for _ in layout.rest), layout.size))
         unaligned = (1,) * len(inner) + value.shape
         if layout.count and all(unaligned[axis - len(inner)] == 1 for axis in ends):
-            found = source._part(len(whole) - 1, 0, 1)  # the same for all places
+            found = cut_axis(source, len(whole) - 1, 0, 1)  # the same for all places
         else:
-            found = source.unsqueeze(-2)._looked_up(aligned)
-        hits = last.ge(0)._broadcast_to(whole)
-        return hits._separate_axes(layout), found._broadcast_to(whole)._separate_axes(layout)
-
-    def _separate_axes(self, layout: Layout) -> Self:
-        """The inverse of `_joined_axes`."""
-        axes = (*layout.others, *layout.axes)
-        back = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-        return self._reshape((*layout.rest, *layout.sizes))._permute(back)
-
-    def _network_order(self, size: int) -> Self:
-        """The places (rows, size) of the sorted keys (rows, size), int32, equal ones in order.
-
-        Keys of 64 bits are sorted by their lower halves, then by the upper ones.
-        """
-        halves = self._key_halves()
-        order = halves[0]._order_of_words(size)
-        for half in halves[1:]:
-            after = half.unsqueeze(-2)._looked_up(order)._order_of_words(size)
-            order = order.unsqueeze(-2)._looked_up(after)
-        return order
-
-    def _key_halves(self) -> list[Self]:
-        """The keys as int64 in the range of int32, of 64 bits the lower half first."""
-        half = 1 << (KEY_BITS - 1)
-        if self.dtype.itemsize == 4:
-            wide = self._cast(dtypes.int64)
-            return [wide if self.dtype is dtypes.int32 else wide.sub(half)]
-        lower = self.bitwise_and((1 << KEY_BITS) - 1)._cast(dtypes.int64).sub(half)
-        upper = self.rshift(KEY_BITS)._cast(dtypes.int64)
-        return [lower, upper if self.dtype is dtypes.int64 else upper.sub(half)]
-
-    def _order_of_words(self, size: int) -> Self:
-        rows = fixed(self.shape, "sort")[0]
-        bits = max((size - 1).bit_length(), HIGH_BITS + 1)
-        total = 1 << bits
-        low = (bits - HIGH_BITS) // STEPS * STEPS or bits - HIGH_BITS
-        high_size, low_size = total >> low, 1 << low
-        # What fills the row comes last: no key is larger, and no number.
-        keys = self._pad_with_value(((0, 0), (0, total - size)), (1 << (KEY_BITS - 1)) - 1)
-        words = keys.lshift(KEY_BITS).bitwise_or(self._count_to(total)._cast(dtypes.int64))
-        words = words._reshape((rows, high_size, low_size))._permute((0, 2, 1)).contiguous()
-        steps = merges(bits, low)
-        for place, merge in enumerate(steps):
-            after = steps[place + 1].first < low if place + 1 < len(steps) else False
-            words = words._merged(merge, bits, low, turned=after != (merge.first < low))
-        numbers = words.bitwise_and((1 << KEY_BITS) - 1)._reshape((rows, total))
-        return numbers._part(1, 0, size)._cast(dtypes.int32)
-
-    def _merged(self, merge: Merge, bits: int, low: int, *, turned: bool) -> Self:
-        """Words (rows, low, high), of steps on high bits (rows, high, low), after the steps.
-
-        `turned`: the two axes are exchanged in the result.
-        """
-        rows, outer, inner = fixed(self.shape, "sort")
-        offset = 0 if merge.first < low else low
-        first, last = merge.first - offset, merge.last - offset
-        lead = outer >> (first + 1)
-        twos = first - last + 1
-        words = self._reshape((rows, lead, *(2,) * twos, 1 << last, inner))
-        is_second = self._count_to(2).ne(0)
-        if merge.first == merge.stage - 1:
-            was_falling = is_second._reshape((2, *(1,) * (twos + 1)))
-            is_falling = self._is_falling(merge, low, lead, inner)
-            if merge.stage == 1:
-                turns = is_falling
-            elif merge.stage == bits:
-                turns = was_falling
-            else:
-                turns = was_falling.ne(is_falling)
-            words = words.bitwise_xor(turns.where(-1, self._constant(0, self.dtype)))
-        for axis in range(2, 2 + twos):
-            other = words._flip((axis,))
-            is_later = is_second._reshape((2, *(1,) * (twos - axis + 3)))
-            words = words.lt(other).ne(is_later).where(words, other)
-        # Stored before its axes are joined: those of size 2 remain axes of the kernel.
-        if not turned:
-            return words.contiguous()._reshape((rows, outer, inner))
-        order = (0, 4 + twos - 1, *range(1, 4 + twos - 1))
-        return words._permute(order).contiguous()._reshape((rows, inner, outer))
-
-    def _is_falling(self, merge: Merge, low: int, lead: int, inner: int) -> Self:
-        """Whether a block is merged in falling order, so that with the next it is bitonic."""
-        if merge.first < low <= merge.stage:
-            return self._bit(inner, merge.stage - low)
-        ones = (lead, *(1,) * (merge.first - merge.last + 3))
-        return self._bit(lead, merge.stage - merge.first - 1)._reshape(ones)
-
-    def _bit(self, size: int, bit: int) -> Self:
-        """Whether the bit is set, of the numbers up to `size`."""
-        return self._count_to(size).bitwise_and(1 << bit).ne(0)
+            found = looked_up(source.unsqueeze(-2), aligned)
+        hits = broadcast_to(last.ge(0), whole)
+        return separate_axes(hits, layout), separate_axes(broadcast_to(found, whole), layout)
 
     def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
         """(values, indices) along axis `dim`; equal elements stay in order.
@@ -595,7 +403,7 @@ class Indexing(Contraction, Data):
             ([1, 2, 3], [1, 2, 0])
         """
         axis = axis_of(dim, self.ndim, "sort")
-        return self._sort_axis("sort", axis, fixed(self._row().shape, "sort")[axis], descending)
+        return self._sort_axis("sort", axis, fixed(as_row(self).shape, "sort")[axis], descending)
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Self:
         """Return the places of the elements in sorted order along axis `dim`, as int32.
@@ -607,7 +415,7 @@ class Indexing(Contraction, Data):
             [1, 2, 0]
         """
         axis = axis_of(dim, self.ndim, "argsort")
-        size = fixed(self._row().shape, "argsort")[axis]
+        size = fixed(as_row(self).shape, "argsort")[axis]
         return self._sort_axis("argsort", axis, size, descending)[1]
 
     def topk(
@@ -623,7 +431,7 @@ class Indexing(Contraction, Data):
             ([3, 2], [0, 2])
         """
         axis = axis_of(dim, self.ndim, "topk")
-        size = fixed(self._row().shape, "topk")[axis]
+        size = fixed(as_row(self).shape, "topk")[axis]
         count = integer(k, "topk: k")
         if not 0 <= count <= size:
             raise UserError(f"topk: k is {count}, accepted is 0 to {size}, the size of axis {dim}")
@@ -632,74 +440,20 @@ class Indexing(Contraction, Data):
     def _sort_axis(self, name: str, axis: int, count: int, descending: bool) -> tuple[Self, Self]:
         """The first `count` values and indices of the sorted axis."""
         compute_dtype(name, self.dtype)
-        rows = self._row()._moved_last(axis)
+        rows = moved_last(as_row(self), axis)
         size = check_axis_size(fixed(rows.shape, name)[-1], name)
         shape = (*rows.shape[:-1], count)
         if 0 in rows.shape or not count:
-            order = self._constant(0, dtypes.int32)._broadcast_to(shape)
-            values = rows._part(rows.ndim - 1, 0, count)
+            order = broadcast_to(constant_like(self, 0, dtypes.int32), shape)
+            values = cut_axis(rows, rows.ndim - 1, 0, count)
         else:
-            keys = rows.detach()._sort_keys()
-            order = (keys.bitwise_not() if descending else keys)._order(size, count)
-            values = rows.unsqueeze(-2)._looked_up(order)
+            keys = sort_keys(rows.detach())
+            order = sorted_order((keys.bitwise_not() if descending else keys), size, count)
+            values = looked_up(rows.unsqueeze(-2), order)
         result = self.shape if not self.ndim else None
-        pair = (part._moved_from_last(axis) for part in (values, order))
-        first, second = (part if result is None else part._reshape(result) for part in pair)
+        pair = (moved_from_last(part, axis) for part in (values, order))
+        first, second = (part if result is None else reshape(part, result) for part in pair)
         return first, second
-
-    def _sort_keys(self) -> Self:
-        """Integers of 32 or 64 bits that are in the same order as the elements."""
-        if self.dtype.itemsize < 4:
-            wide = dtypes.float32 if self.dtype.is_float else dtypes.int32
-            return self._cast(wide)._sort_keys()
-        if not self.dtype.is_float:
-            return self
-        word = dtypes.int32 if self.dtype is dtypes.float32 else dtypes.int64
-        # As integers floats of one sign are in order already, the negative ones in reverse.
-        words = self.eq(0).where(0, self)._bits_as(word)
-        ordered = words.lt(0).where(words.bitwise_xor(word.maximum), words)
-        return self.isnan().where(word.maximum, ordered)
-
-    def _order(self, size: int, count: int) -> Self:
-        """The places of the first `count` of the sorted keys (..., size), as int32."""
-        if size <= COUNTED:
-            return self._counted_order(size, count)
-        if 2 * count <= COUNTED:
-            return self._order_of_best(size, count)
-        shape = self.shape[:-1]
-        order = self._reshape((product(shape), size))._network_order(size)
-        return order._part(1, 0, count)._reshape((*shape, count))
-
-    def _order_of_best(self, size: int, count: int) -> Self:
-        """Only the first `count` elements of a block can be among the first of all."""
-        blocks = -(-size // COUNTED)
-        keys, numbers = self._sorted_blocks(size, blocks, count)
-        left = blocks * count
-        joined = (*self.shape[:-1], left)
-        order = keys._reshape(joined).contiguous()._order(left, count)
-        return numbers._reshape(joined).unsqueeze(-2)._looked_up(order)
-
-    def _sorted_blocks(self, size: int, blocks: int, count: int) -> tuple[Self, Self]:
-        """The first `count` keys and places of each of `blocks` blocks, in order.
-
-        What fills the last block comes last: no key is larger, and no place.
-        """
-        rows = self.shape[:-1]
-        margins = (*((0, 0) for _ in rows), (0, blocks * COUNTED - size))
-        parts = self._pad_with_value(margins, self.dtype.maximum)._reshape((*rows, blocks, COUNTED))
-        within = parts._counted_order(COUNTED, count).contiguous()
-        numbers = within.add(self._count_to(blocks).mul(COUNTED).unsqueeze(-1))
-        return parts.unsqueeze(-2)._looked_up(within), numbers
-
-    def _counted_order(self, size: int, count: int) -> Self:
-        """By rank: the number of keys that are smaller, or equal and before."""
-        numbers = self._count_to(size)
-        mine, other = self.unsqueeze(-1), self.unsqueeze(-2)
-        is_before = numbers.lt(numbers.unsqueeze(-1))
-        precedes = other.lt(mine).bitwise_or(other.eq(mine).bitwise_and(is_before))
-        rank = precedes._cast(dtypes.int32)._reduced_last(Ops.ADD)
-        has_rank = self._count_to(count).unsqueeze(-1).eq(rank.unsqueeze(-2))
-        return has_rank.where(numbers, 0)._reduced_last(Ops.ADD)
 
     # Extremes
 
@@ -713,7 +467,7 @@ class Indexing(Contraction, Data):
             >>> Tensor([[1, 5], [7, 3]]).argmax(axis=1).tolist()
             [1, 0]
         """
-        return self._place_of_largest(axis, keepdim, "argmax")
+        return place_of_largest(self, axis, keepdim, "argmax")
 
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """The place of the smallest element; else as `argmax`.
@@ -723,39 +477,7 @@ class Indexing(Contraction, Data):
             [0, 1]
         """
         compute_dtype("argmin", self.dtype)
-        return self._reverse_order()._place_of_largest(axis, keepdim, "argmin")
-
-    def _place_of_largest(self, axis: int | None, keepdim: bool, name: str) -> Self:
-        compute_dtype(name, self.dtype)
-        sizes = fixed(self.shape, name)
-        if axis is None:
-            number, shape = 0, tuple(1 for _ in sizes) if keepdim else ()
-            rows = self._reshape((self.numel(),))
-        else:
-            number = axis_of(axis, self.ndim, name)
-            shape = tuple(1 if place == number else size for place, size in enumerate(sizes))
-            if not keepdim:
-                shape = (*shape[:number], *shape[number + 1 :])
-            rows = self._row()._moved_last(number)
-        size = fixed(rows.shape[-1:], name)[0]
-        if not size:
-            raise UserError(
-                f"{name}: shape {describe_shape(sizes)} has no element along the axis: "
-                f"accepted is at least one"
-            )
-        return rows.detach()._first_largest(size)._reshape(shape)
-
-    def _first_largest(self, size: int) -> Self:
-        """The first place of the largest element of the last axis; a NaN is larger than all."""
-        largest = self._reduce(Ops.MAX, (self.ndim - 1,))
-        # The earlier a place, the larger its score; what is not the largest has score 0.
-        score = self._count_to(size)._cast(graph.counting_dtype(2 * size)).neg().add(size)
-        found = self.eq(largest).where(score, 0)
-        if self.dtype.is_float:
-            found = self.isnan().where(score.add(size), found)
-        best = found._reduced_last(Ops.MAX)
-        index = best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
-        return index._cast(graph.counting_dtype(size))
+        return place_of_largest(reversed_order(self), axis, keepdim, "argmin")
 
     # Masks
 
@@ -780,7 +502,7 @@ class Indexing(Contraction, Data):
             fits = _kind(filling) <= _kind(self)
         elif (number := weak_number(value)) is not None:
             fits = has_place(number, self.dtype)
-            filling = self._constant(number, self.dtype) if fits else self
+            filling = constant_like(self, number, self.dtype) if fits else self
         else:
             kind = type(value).__name__
             raise UserTypeError(
@@ -788,7 +510,7 @@ class Indexing(Contraction, Data):
             )
         if not fits:
             raise UserError(f"masked_fill: value {value!r} has no place in {self.dtype.name}")
-        return chosen.where(filling._cast(self.dtype), self)
+        return chosen.where(filling.cast(self.dtype), self)
 
     def masked_select(self, mask: Self) -> Self:
         """The elements where `mask` is true, in order, along one axis; both broadcast.
@@ -799,8 +521,8 @@ class Indexing(Contraction, Data):
             >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
             [1, 3]
         """
-        chosen, source = self._mask_operand(mask, "masked_select")._spread("masked_select", self)
-        return source._row()[chosen._row()]
+        chosen, source = spread(self._mask_operand(mask, "masked_select"), "masked_select", self)
+        return as_row(source)[as_row(chosen)]
 
     @overload
     def nonzero(self, as_tuple: Literal[False] = False) -> Self: ...
@@ -821,8 +543,8 @@ class Indexing(Contraction, Data):
         if not isinstance(as_tuple, bool):
             kind = type(as_tuple).__name__
             raise UserTypeError(f"nonzero: as_tuple is a {kind}, accepted is a bool")
-        tensor = self._row() if as_tuple else self
-        places = np.argwhere(tensor._cast(dtypes.bool).numpy()).astype(np.int32)
+        tensor = as_row(self) if as_tuple else self
+        places = np.argwhere(tensor.cast(dtypes.bool).numpy()).astype(np.int32)
         if not as_tuple:
             return self._beside(places)
         return tuple(self._beside(column) for column in places.T)
@@ -854,10 +576,10 @@ class Indexing(Contraction, Data):
             if not self.numel():
                 raise UserError("one_hot: no element names a class: num_classes must be given")
             count = max(int(self.max().item()), 0) + 1
-        classes = self._count_to(count)
+        classes = count_to(self, count)
         # In one type that holds both: an integer of 64 bits keeps its own.
-        named = self._cast(dtypes.int32) if self.dtype.itemsize < 4 else self
-        return named.unsqueeze(-1).eq(classes._cast(named.dtype))._cast(dtypes.int32)
+        named = self.cast(dtypes.int32) if self.dtype.itemsize < 4 else self
+        return named.unsqueeze(-1).eq(classes.cast(named.dtype)).cast(dtypes.int32)
 
     # Patterns
 
@@ -889,11 +611,11 @@ class Indexing(Contraction, Data):
         # Further out than the matrix is large all diagonals are the same.
         moved = max(-rows - 1, min(offset, columns + 1))
         ends, numbers = (
-            self._count_to(rows).add(moved).unsqueeze(-1),
-            self._count_to(columns),
+            count_to(self, rows).add(moved).unsqueeze(-1),
+            count_to(self, columns),
         )
         kept = numbers.le(ends) if is_lower else numbers.ge(ends)
-        return kept.where(self, self._constant(0, self.dtype))
+        return kept.where(self, constant_like(self, 0, self.dtype))
 
     def roll(
         self, shifts: int | tuple[int, ...], dims: int | tuple[int, ...] | None = None
@@ -909,8 +631,8 @@ class Indexing(Contraction, Data):
             [[4, 1], [2, 3]]
         """
         if dims is None:
-            row = self._reshape((self.numel(),))
-            return row.roll(shifts, 0)._reshape(self.shape)._apart_from(self)
+            row = reshape(self, (self.numel(),))
+            return apart_from(reshape(row.roll(shifts, 0), self.shape), self)
         amounts = shifts if isinstance(shifts, list | tuple) else (shifts,)
         axes = dims if isinstance(dims, list | tuple) else (dims,)
         if len(amounts) != len(axes):
@@ -921,12 +643,12 @@ class Indexing(Contraction, Data):
         for amount, dim in zip(amounts, axes, strict=True):
             axis = axis_of(dim, self.ndim, "roll")
             shift = integer(amount, "roll: shifts")
-            size = fixed(self._row().shape, "roll")[axis]
+            size = fixed(as_row(self).shape, "roll")[axis]
             if self.ndim and size and shift % size:
                 cut = size - shift % size
-                front, back = result._part(axis, cut, size), result._part(axis, 0, cut)
+                front, back = cut_axis(result, axis, cut, size), cut_axis(result, axis, 0, cut)
                 result = front.cat(back, dim=axis)
-        return result._apart_from(self)
+        return apart_from(result, self)
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Each element `repeats` times in a row along axis `dim`, or in all laid end to end.
@@ -939,15 +661,15 @@ class Indexing(Contraction, Data):
         if count < 0:
             raise UserError(f"repeat_interleave: repeats {count}, accepted is at least 0")
         if dim is None:
-            joined = self._reshape((self.numel(),))
-            return joined.repeat_interleave(count, 0)._apart_from(self)
+            joined = reshape(self, (self.numel(),))
+            return apart_from(joined.repeat_interleave(count, 0), self)
         axis = axis_of(dim, self.ndim, "repeat_interleave")
-        rows = self._row()
+        rows = as_row(self)
         size = fixed(rows.shape, "repeat_interleave")[axis]
         before, after = rows.shape[:axis], rows.shape[axis + 1 :]
-        split = rows._reshape((*before, size, 1, *after))
-        spread = split._expand((*before, size, count, *after))
-        return spread._reshape((*before, size * count, *after))._apart_from(self)
+        split = reshape(rows, (*before, size, 1, *after))
+        spread = expand(split, (*before, size, count, *after))
+        return apart_from(reshape(spread, (*before, size * count, *after)), self)
 
     def meshgrid(self, *args: Self, indexing: Literal["ij", "xy"] = "ij") -> tuple[Self, ...]:
         """Each of the tensors spread over the grid of all: the result i varies along axis i.
@@ -971,30 +693,19 @@ class Indexing(Contraction, Data):
                     f"meshgrid: argument {place} has shape {describe_shape(tensor.shape)}: "
                     f"accepted is one axis"
                 )
-        rows = [tensor._row() for tensor in tensors]
+        rows = [as_row(tensor) for tensor in tensors]
         axes = list(range(len(rows)))
         if indexing == "xy" and len(rows) > 1:
             axes[:2] = [1, 0]
         sizes = {axis: row.shape[0] for axis, row in zip(axes, rows, strict=True)}
         shape = tuple(sizes[axis] for axis in range(len(rows)))
         return tuple(
-            row._reshape(tuple(size if at == axis else 1 for at, size in enumerate(shape)))._expand(
-                shape
+            expand(
+                reshape(row, tuple(size if at == axis else 1 for at, size in enumerate(shape))),
+                shape,
             )
             for axis, row in zip(axes, rows, strict=True)
         )
-
-    def _elements_at(self, axis: int, index: Self, name: str) -> Self:
-        """The elements at the places `index` along an axis, 0 for a place outside of it.
-
-        `index` has as many axes as this tensor; all but `axis` broadcast to this one's. It is a
-        sum over the axis of which one term is not 0, so that a kernel may read that term alone.
-        """
-        size = fixed((self.shape[axis],), name)[0]
-        numbers = self._count_to(size)._reshape((size, *(1,) * (self.ndim - axis - 1)))
-        hits = numbers.eq(index.unsqueeze(axis + 1))
-        chosen = hits.where(self.unsqueeze(axis), self._constant(0, self.dtype))
-        return chosen._reduce_axes(Ops.MAX if self.dtype.is_bool else Ops.ADD, (axis + 1,), False)
 
     def interpolate(
         self, size: Sequence[int], mode: str = "linear", align_corners: bool = False
@@ -1028,7 +739,7 @@ class Indexing(Contraction, Data):
         wanted = [integer(item, "interpolate: size") for item in size]
         result = self
         if not mode.startswith("nearest"):
-            result = self._cast(dtypes.int32) if is_bytes else self._wide("interpolate")
+            result = self.cast(dtypes.int32) if is_bytes else widened(self, "interpolate")
         lead = self.ndim - len(wanted)
         for place, new in reversed(tuple(enumerate(wanted))):
             old = fixed((self.shape[lead + place],), "interpolate")[0]
@@ -1037,33 +748,12 @@ class Indexing(Contraction, Data):
             check_axis_size(new, "interpolate")
             if mode.startswith("nearest"):
                 places = nearest_places(old, new, is_exact=mode == "nearest-exact")
-                result = result._resample_axis(lead + place, places, np.ones((1, new)))
+                result = resample_axis(result, lead + place, places, np.ones((1, new)))
             elif new != old:
                 find = linear_places if mode == "linear" else cubic_places
-                resample = result._resample_bytes if is_bytes else result._resample_axis
-                result = resample(lead + place, *find(old, new, align_corners))
-        return result._cast(self.dtype)._apart_from(self)
-
-    def _resample_axis(self, axis: int, places: Places, weights: Weights | Places) -> Self:
-        """The sum over the rows of weight times the element at the place; both (rows, new)."""
-        rest = (1,) * (self.ndim - axis - 1)
-        result: Self | None = None
-        for row, weight in zip(places, weights, strict=True):
-            numbers = type(self)(row.astype(np.int32), self.device)
-            numbers = numbers._reshape((*(1,) * axis, len(row), *rest))
-            part = self._elements_at(axis, numbers, "interpolate")
-            if len(places) > 1:
-                factor = type(self)(weight, self.device)._cast(self.dtype)
-                part = part.mul(factor._reshape((len(row), *rest)))
-            result = part if result is None else result.add(part)
-        assert result is not None, "there is at least one row"
-        return result
-
-    def _resample_bytes(self, axis: int, places: Places, weights: Weights) -> Self:
-        """Resample integers from 0 to 255, in int32; round to nearest, and a half up."""
-        factors, bits = fixed_point(places, weights)
-        sums = self._resample_axis(axis, places, factors)
-        return sums.add(1 << (bits - 1)).rshift(bits).clamp(0, 255)
+                resample = resample_bytes if is_bytes else resample_axis
+                result = resample(result, lead + place, *find(old, new, align_corners))
+        return apart_from(result.cast(self.dtype), self)
 
     @classmethod
     def randperm(
@@ -1084,8 +774,8 @@ class Indexing(Contraction, Data):
         if count - 1 > largest:
             raise UserError(f"randperm: {count - 1} does not fit {target.name}")
         with GradientSwitch():
-            words = cls._random_words((count,), device)._cast(dtypes.uint32)
-            return words.sort()[1]._cast(target)._as_leaf(wanted)
+            words = cls._random_words((count,), device).cast(dtypes.uint32)
+            return as_leaf(words.sort()[1].cast(target), wanted)
 
     def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
         """Numbers of places, each drawn with a likelihood in proportion to its weight, as int32.
@@ -1113,32 +803,13 @@ class Indexing(Contraction, Data):
                 f"accepted are up to {places}"
             )
         with GradientSwitch():
-            weights = self.detach()._wide("multinomial")
+            weights = widened(self.detach(), "multinomial")
             weights = weights if self.ndim == 2 else weights.unsqueeze(0)
-            found = weights._drawn_again(count) if replacement else weights._drawn_once(count)
+            found = drawn_again(weights, count) if replacement else drawn_once(weights, count)
             total, least = weights.sum(1, keepdim=True), weights.min(1, keepdim=True)
             is_valid = least.ge(0).bitwise_and(total.gt(0)).bitwise_and(total.lt(math.inf))
-            rows = is_valid.where(found._cast(dtypes.int32), -1)
+            rows = is_valid.where(found.cast(dtypes.int32), -1)
             return rows if self.ndim == 2 else rows.squeeze(0)
-
-    def _drawn_again(self, count: int) -> Self:
-        """For each row and sample the number of places whose running sum a point has passed."""
-        rows = fixed(self.shape, "multinomial")[0]
-        sums = self.cumsum(1)
-        points = self.rand(rows, count, device=self.device, dtype=self.dtype)
-        passed = points.mul(sums[:, -1:]).unsqueeze(-1).ge(sums.unsqueeze(1))
-        # A point that rounds up to the whole sum belongs to the last place with a weight.
-        last = sums.lt(sums[:, -1:]).sum(1, keepdim=True)
-        return passed.sum(-1).minimum(last)
-
-    def _drawn_once(self, count: int) -> Self:
-        """The places that come first, if each waits for a time with its weight as rate."""
-        chance = self.rand(*self.shape, device=self.device, dtype=self.dtype)
-        # In logarithms: the wait for a tiny weight would overflow, as if it were 0.
-        waits = chance.neg().add(1).log().neg().log().sub(self.log())
-        never = self.gt(0).logical_not().where(math.inf, waits)
-        waited, places = never.topk(count, dim=1, largest=False)
-        return waited.lt(math.inf).where(places, -1)
 
     def allclose(
         self,
@@ -1230,3 +901,398 @@ def fixed_point(places: Places, weights: Weights) -> tuple[Places, int]:
         bits += 1
     scaled = joined * (1 << bits)
     return np.trunc(scaled + np.copysign(0.5, scaled)).astype(np.int64), bits
+
+
+def spread_over(x: T, shape: Shape) -> T:
+    """Broadcast to `shape`; axes of size 1 in front that it does not have are dropped."""
+    needless = x.ndim - len(shape)
+    fits = x
+    if needless > 0 and all(size == 1 for size in x.shape[:needless]):
+        fits = reshape(x, x.shape[needless:])
+    if broadcast([fits.shape, shape], "assignment by index") != shape:
+        raise UserError(
+            f"assignment by index: shape {describe_shape(x.shape)} "
+            f"does not fit {describe_shape(shape)}"
+        )
+    return broadcast_to(fits, shape)
+
+
+def spread_elements(x: T, axis: int, step: int, length: sint) -> T:
+    """The inverse of `_every_element`: `step - 1` zeros after each element, cut to `length`."""
+    if step == 1:
+        return x
+    before, (count, *after) = x.shape[:axis], x.shape[axis:]
+    bounds = [(0, 0)] * (x.ndim + 1)
+    bounds[axis + 1] = (0, step - 1)
+    rows = pad(reshape(x, (*before, count, 1, *after)), tuple(bounds))
+    total = fixed((count,), "assignment by index")[0] * step
+    whole = reshape(rows, (*before, total, *after))
+    return cut_axis(whole, axis, 0, fixed((length,), "assignment by index")[0])
+
+
+def as_places(x: T, size: int, name: str, mark: bool = False) -> T:
+    """These indices into an axis of `size` from 0 on, as the type that numbers it; with `mark`
+    all that are outside become -1, else they only stay outside.
+    """
+    require_integer(name, x.dtype, accept_bool=False)
+    target = graph.counting_dtype(size)
+    if x.dtype.itemsize < target.itemsize:
+        return as_places(x.cast(target), size, name, mark)
+    counted = x
+    if not x.dtype.is_unsigned:
+        counted = x.lt(0).where(x.add(size), x)
+    if x.dtype is target and not mark:
+        return counted
+    inside = counted.lt(size)
+    if not x.dtype.is_unsigned:
+        inside = inside.bitwise_and(counted.ge(0))
+    return inside.where(counted.cast(target), -1)
+
+
+def looked_up(x: T, places: T) -> T:
+    """The elements of the last axis at `places`, and 0 for places that are outside.
+
+    The other axes broadcast against those of `places`; the result has them.
+    """
+    if x.dtype.is_float:
+        return with_rule(x, "looked_up", floats_at, places)
+    return sum_at(x, places)
+
+
+def floats_at(x: T, places: T) -> T:
+    """As `_looked_up`, of floats: a sum of them would lose the sign of a zero."""
+    if x.dtype is dtypes.float64:
+        # Devices whose 64-bit integers are pairs of words have no bits of float64.
+        is_negative = x.eq(0).bitwise_and(x.reciprocal().lt(0))
+        return sum_at(is_negative, places).where(-0.0, sum_at(x, places))
+    bits = bits_as(x, word_of(x.dtype.itemsize))
+    return bits_as(sum_at(bits, places), x.dtype)
+
+
+def sum_at(x: T, places: T) -> T:
+    """Return the elements of the last axis at `places` as sums with one term that is not 0."""
+    chosen = shown_at(x, places, x)
+    return reduced_last(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD)
+
+
+def shown_at(x: T, places: T, shown: T) -> T:
+    """`shown` where an element of the last axis is at one of `places`, 0 elsewhere.
+
+    The last axis is that of this tensor, the one before it that of `places`.
+    """
+    here = count_to(x, x.shape[-1]).eq(places.unsqueeze(-1))
+    # The elements that are not chosen may be NaN: a product with 0 would let them through.
+    return here.where(shown, False if shown.dtype.is_bool else 0)
+
+
+def matches_of(x: T, size: int) -> T:
+    """Which of these places (..., count) are which of `size` elements: (..., size, count)."""
+    return count_to(x, size).unsqueeze(-1).eq(x.unsqueeze(-2))
+
+
+def last_hits(x: T, count: int, size: int) -> T:
+    """Of these places (..., count) the number of the last one that hits each of `size`
+    elements: (..., size), -1 for none.
+    """
+    return reduced_last(matches_of(x, size).where(count_to(x, count), -1), Ops.MAX)
+
+
+def combine_at(x: T, reduce: Reduce, places: T, source: T, include_self: bool) -> T:
+    """This tensor (..., size) and `source` (..., count), brought together at `places`."""
+    if x.dtype.is_bool:
+        if reduce == "mean":
+            raise UserTypeError("scatter_reduce: bool has no mean: cast to a number type first")
+        numbers = x.cast(dtypes.int32), source.cast(dtypes.int32)
+        return combine_at(numbers[0], reduce, places, numbers[1], include_self).cast(dtypes.bool)
+    wide = sum_dtype(x.dtype)
+    hits = matches_of(places, fixed(x.shape[-1:], "scatter")[0])
+    own, others = x.cast(wide), source.cast(wide)
+    if reduce in ("amax", "amin"):
+        largest = largest_of if reduce == "amax" else smallest_of
+        result = largest(own, hits, others, include_self)
+    else:
+        result = accumulated_at(own, reduce, hits, others, include_self)
+    if not include_self:
+        result = reduced_last(hits, Ops.MAX).where(result, own)
+    return result.cast(x.dtype)
+
+
+def accumulated_at(x: T, reduce: Reduce, hits: T, source: T, include_self: bool) -> T:
+    """Sums, products or means; those of no element are not defined."""
+    op, identity = (Ops.MUL, 1) if reduce == "prod" else (Ops.ADD, 0)
+    result = reduced_last(hits.where(source.unsqueeze(-2), identity), op)
+    if include_self:
+        result = apply(result, op, x)
+    if reduce != "mean":
+        return result
+    count = reduced_last(hits.cast(dtypes.int32), Ops.ADD)
+    count = count.add(1) if include_self else count.maximum(1)
+    divide = result.div if x.dtype.is_float else partial(floor_divide, result)
+    return divide(count.cast(x.dtype))
+
+
+def largest_of(x: T, hits: T, source: T, include_self: bool) -> T:
+    """The largest; equal ones share the gradient evenly, this tensor's own element too."""
+    lowest = constant_like(x, x.dtype.minimum, x.dtype)
+    candidates = hits.where(source.unsqueeze(-2), lowest)
+    if include_self:
+        candidates = candidates.cat(x.unsqueeze(-1), dim=-1)
+    return candidates.max(-1)
+
+
+def smallest_of(x: T, hits: T, source: T, include_self: bool) -> T:
+    """The smallest, as the largest of the reversed order."""
+    return reversed_order(largest_of(reversed_order(x), hits, reversed_order(source), include_self))
+
+
+def joined_axes(x: T, layout: Layout) -> T:
+    """The axes that are looked up as one, behind all others."""
+    ordered = x.permute((*layout.others, *layout.axes))
+    return reshape(ordered, (*layout.rest, layout.size))
+
+
+def separate_axes(x: T, layout: Layout) -> T:
+    """The inverse of `_joined_axes`."""
+    axes = (*layout.others, *layout.axes)
+    back = tuple(sorted(range(len(axes)), key=axes.__getitem__))
+    return reshape(x, (*layout.rest, *layout.sizes)).permute(back)
+
+
+def network_order(x: T, size: int) -> T:
+    """The places (rows, size) of the sorted keys (rows, size), int32, equal ones in order.
+
+    Keys of 64 bits are sorted by their lower halves, then by the upper ones.
+    """
+    halves = key_halves(x)
+    order = order_of_words(halves[0], size)
+    for half in halves[1:]:
+        after = order_of_words(looked_up(half.unsqueeze(-2), order), size)
+        order = looked_up(order.unsqueeze(-2), after)
+    return order
+
+
+def order_of_words(x: T, size: int) -> T:
+    """Return the places of sorted keys of 32 bits, by words that hold key and number."""
+    rows = fixed(x.shape, "sort")[0]
+    bits = max((size - 1).bit_length(), HIGH_BITS + 1)
+    total = 1 << bits
+    low = (bits - HIGH_BITS) // STEPS * STEPS or bits - HIGH_BITS
+    high_size, low_size = total >> low, 1 << low
+    # What fills the row comes last: no key is larger, and no number.
+    keys = pad_with(x, ((0, 0), (0, total - size)), (1 << (KEY_BITS - 1)) - 1)
+    words = keys.lshift(KEY_BITS).bitwise_or(count_to(x, total).cast(dtypes.int64))
+    words = reshape(words, (rows, high_size, low_size)).permute((0, 2, 1)).contiguous()
+    steps = merges(bits, low)
+    for place, merge in enumerate(steps):
+        after = steps[place + 1].first < low if place + 1 < len(steps) else False
+        words = merged_words(words, merge, bits, low, turned=after != (merge.first < low))
+    numbers = reshape(words.bitwise_and((1 << KEY_BITS) - 1), (rows, total))
+    return cut_axis(numbers, 1, 0, size).cast(dtypes.int32)
+
+
+def merged_words(x: T, merge: Merge, bits: int, low: int, *, turned: bool) -> T:
+    """Words (rows, low, high), of steps on high bits (rows, high, low), after the steps.
+
+    `turned`: the two axes are exchanged in the result.
+    """
+    rows, outer, inner = fixed(x.shape, "sort")
+    offset = 0 if merge.first < low else low
+    first, last = merge.first - offset, merge.last - offset
+    lead = outer >> (first + 1)
+    twos = first - last + 1
+    words = reshape(x, (rows, lead, *(2,) * twos, 1 << last, inner))
+    is_second = count_to(x, 2).ne(0)
+    if merge.first == merge.stage - 1:
+        was_falling = reshape(is_second, (2, *(1,) * (twos + 1)))
+        falls = is_falling(x, merge, low, lead, inner)
+        if merge.stage == 1:
+            turns = falls
+        elif merge.stage == bits:
+            turns = was_falling
+        else:
+            turns = was_falling.ne(falls)
+        words = words.bitwise_xor(turns.where(-1, constant_like(x, 0, x.dtype)))
+    for axis in range(2, 2 + twos):
+        other = words.flip((axis,))
+        is_later = reshape(is_second, (2, *(1,) * (twos - axis + 3)))
+        words = words.lt(other).ne(is_later).where(words, other)
+    # Stored before its axes are joined: those of size 2 remain axes of the kernel.
+    if not turned:
+        return reshape(words.contiguous(), (rows, outer, inner))
+    order = (0, 4 + twos - 1, *range(1, 4 + twos - 1))
+    return reshape(words.permute(order).contiguous(), (rows, inner, outer))
+
+
+def sort_keys(x: T) -> T:
+    """Integers of 32 or 64 bits that are in the same order as the elements."""
+    if x.dtype.itemsize < 4:
+        wide = dtypes.float32 if x.dtype.is_float else dtypes.int32
+        return sort_keys(x.cast(wide))
+    if not x.dtype.is_float:
+        return x
+    word = dtypes.int32 if x.dtype is dtypes.float32 else dtypes.int64
+    # As integers floats of one sign are in order already, the negative ones in reverse.
+    words = bits_as(x.eq(0).where(0, x), word)
+    ordered = words.lt(0).where(words.bitwise_xor(word.maximum), words)
+    return x.isnan().where(word.maximum, ordered)
+
+
+def sorted_order(x: T, size: int, count: int) -> T:
+    """The places of the first `count` of the sorted keys (..., size), as int32."""
+    if size <= COUNTED:
+        return counted_order(x, size, count)
+    if 2 * count <= COUNTED:
+        return order_of_best(x, size, count)
+    shape = x.shape[:-1]
+    order = network_order(reshape(x, (product(shape), size)), size)
+    return reshape(cut_axis(order, 1, 0, count), (*shape, count))
+
+
+def counted_order(x: T, size: int, count: int) -> T:
+    """By rank: the number of keys that are smaller, or equal and before."""
+    numbers = count_to(x, size)
+    mine, other = x.unsqueeze(-1), x.unsqueeze(-2)
+    is_before = numbers.lt(numbers.unsqueeze(-1))
+    precedes = other.lt(mine).bitwise_or(other.eq(mine).bitwise_and(is_before))
+    rank = reduced_last(precedes.cast(dtypes.int32), Ops.ADD)
+    has_rank = count_to(x, count).unsqueeze(-1).eq(rank.unsqueeze(-2))
+    return reduced_last(has_rank.where(numbers, 0), Ops.ADD)
+
+
+def place_of_largest(x: T, axis: int | None, keepdim: bool, name: str) -> T:
+    """Return the place of the largest element along an axis, or of all elements."""
+    compute_dtype(name, x.dtype)
+    sizes = fixed(x.shape, name)
+    if axis is None:
+        number, shape = 0, tuple(1 for _ in sizes) if keepdim else ()
+        rows = reshape(x, (x.numel(),))
+    else:
+        number = axis_of(axis, x.ndim, name)
+        shape = tuple(1 if place == number else size for place, size in enumerate(sizes))
+        if not keepdim:
+            shape = (*shape[:number], *shape[number + 1 :])
+        rows = moved_last(as_row(x), number)
+    size = fixed(rows.shape[-1:], name)[0]
+    if not size:
+        raise UserError(
+            f"{name}: shape {describe_shape(sizes)} has no element along the axis: "
+            f"accepted is at least one"
+        )
+    return reshape(first_largest(rows.detach(), size), shape)
+
+
+def first_largest(x: T, size: int) -> T:
+    """The first place of the largest element of the last axis; a NaN is larger than all."""
+    largest = reduce_over(x, Ops.MAX, (x.ndim - 1,))
+    # The earlier a place, the larger its score; what is not the largest has score 0.
+    score = count_to(x, size).cast(graph.counting_dtype(2 * size)).neg().add(size)
+    found = x.eq(largest).where(score, 0)
+    if x.dtype.is_float:
+        found = x.isnan().where(score.add(size), found)
+    best = reduced_last(found, Ops.MAX)
+    index = best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
+    return index.cast(graph.counting_dtype(size))
+
+
+def elements_at(x: T, axis: int, index: T, name: str) -> T:
+    """The elements at the places `index` along an axis, 0 for a place outside of it.
+
+    `index` has as many axes as this tensor; all but `axis` broadcast to this one's. It is a
+    sum over the axis of which one term is not 0, so that a kernel may read that term alone.
+    """
+    size = fixed((x.shape[axis],), name)[0]
+    numbers = reshape(count_to(x, size), (size, *(1,) * (x.ndim - axis - 1)))
+    hits = numbers.eq(index.unsqueeze(axis + 1))
+    chosen = hits.where(x.unsqueeze(axis), constant_like(x, 0, x.dtype))
+    return reduce_axes(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD, (axis + 1,), False)
+
+
+def resample_axis(x: T, axis: int, places: Places, weights: Weights | Places) -> T:
+    """The sum over the rows of weight times the element at the place; both (rows, new)."""
+    rest = (1,) * (x.ndim - axis - 1)
+    result: T | None = None
+    for row, weight in zip(places, weights, strict=True):
+        numbers = type(x)(row.astype(np.int32), x.device)
+        numbers = reshape(numbers, (*(1,) * axis, len(row), *rest))
+        part = elements_at(x, axis, numbers, "interpolate")
+        if len(places) > 1:
+            factor = type(x)(weight, x.device).cast(x.dtype)
+            part = part.mul(reshape(factor, (len(row), *rest)))
+        result = part if result is None else result.add(part)
+    assert result is not None, "there is at least one row"
+    return result
+
+
+def resample_bytes(x: T, axis: int, places: Places, weights: Weights) -> T:
+    """Resample integers from 0 to 255, in int32; round to nearest, and a half up."""
+    factors, bits = fixed_point(places, weights)
+    sums = resample_axis(x, axis, places, factors)
+    return sums.add(1 << (bits - 1)).rshift(bits).clamp(0, 255)
+
+
+def drawn_again(x: T, count: int) -> T:
+    """For each row and sample the number of places whose running sum a point has passed."""
+    rows = fixed(x.shape, "multinomial")[0]
+    sums = x.cumsum(1)
+    points = x.rand(rows, count, device=x.device, dtype=x.dtype)
+    passed = points.mul(sums[:, -1:]).unsqueeze(-1).ge(sums.unsqueeze(1))
+    # A point that rounds up to the whole sum belongs to the last place with a weight.
+    last = sums.lt(sums[:, -1:]).sum(1, keepdim=True)
+    return passed.sum(-1).minimum(last)
+
+
+def drawn_once(x: T, count: int) -> T:
+    """The places that come first, if each waits for a time with its weight as rate."""
+    chance = x.rand(*x.shape, device=x.device, dtype=x.dtype)
+    # In logarithms: the wait for a tiny weight would overflow, as if it were 0.
+    waits = chance.neg().add(1).log().neg().log().sub(x.log())
+    never = x.gt(0).logical_not().where(math.inf, waits)
+    waited, places = never.topk(count, dim=1, largest=False)
+    return waited.lt(math.inf).where(places, -1)
+
+
+def key_halves(x: T) -> list[T]:
+    """The keys as int64 in the range of int32, of 64 bits the lower half first."""
+    half = 1 << (KEY_BITS - 1)
+    if x.dtype.itemsize == 4:
+        wide = x.cast(dtypes.int64)
+        return [wide if x.dtype is dtypes.int32 else wide.sub(half)]
+    lower = x.bitwise_and((1 << KEY_BITS) - 1).cast(dtypes.int64).sub(half)
+    upper = x.rshift(KEY_BITS).cast(dtypes.int64)
+    return [lower, upper if x.dtype is dtypes.int64 else upper.sub(half)]
+
+
+def is_falling(x: T, merge: Merge, low: int, lead: int, inner: int) -> T:
+    """Whether a block is merged in falling order, so that with the next it is bitonic."""
+    if merge.first < low <= merge.stage:
+        return bit_of_numbers(x, inner, merge.stage - low)
+    ones = (lead, *(1,) * (merge.first - merge.last + 3))
+    return reshape(bit_of_numbers(x, lead, merge.stage - merge.first - 1), ones)
+
+
+def bit_of_numbers(x: T, size: int, bit: int) -> T:
+    """Whether the bit is set, of the numbers up to `size`."""
+    return count_to(x, size).bitwise_and(1 << bit).ne(0)
+
+
+def order_of_best(x: T, size: int, count: int) -> T:
+    """Only the first `count` elements of a block can be among the first of all."""
+    blocks = -(-size // COUNTED)
+    keys, numbers = sorted_blocks(x, size, blocks, count)
+    left = blocks * count
+    joined = (*x.shape[:-1], left)
+    order = sorted_order(reshape(keys, joined).contiguous(), left, count)
+    return looked_up(reshape(numbers, joined).unsqueeze(-2), order)
+
+
+def sorted_blocks(x: T, size: int, blocks: int, count: int) -> tuple[T, T]:
+    """The first `count` keys and places of each of `blocks` blocks, in order.
+
+    What fills the last block comes last: no key is larger, and no place.
+    """
+    rows = x.shape[:-1]
+    margins = (*((0, 0) for _ in rows), (0, blocks * COUNTED - size))
+    parts = reshape(pad_with(x, margins, x.dtype.maximum), (*rows, blocks, COUNTED))
+    within = counted_order(parts, COUNTED, count).contiguous()
+    numbers = within.add(count_to(x, blocks).mul(COUNTED).unsqueeze(-1))
+    return looked_up(parts.unsqueeze(-2), within), numbers

@@ -12,6 +12,7 @@ from tinyref.lazy.names import give_line, give_name, may_be_named, name_of
 from tinyref.uops.node import UOp
 
 _PACKAGE = "tinyref.tensor."
+_CORE = "tinyref.tensor.core"
 _BACKWARD = "backward"
 MAX_KNOWN = 10_000
 # While gradients are computed: what the nodes are called that are made meanwhile.
@@ -79,8 +80,11 @@ def _outermost_function() -> str:
 
 
 def _learn(frame: FrameType) -> str | None:
-    is_ours = frame.f_globals.get("__name__", "").startswith(_PACKAGE)
+    module = frame.f_globals.get("__name__", "")
+    is_ours = module.startswith(_PACKAGE)
     name = _user_name(frame.f_code.co_name) if is_ours else None
+    if module == _CORE:
+        name = ""  # Users call none of its functions.
     # Code that is made anew each time, as at a prompt, must not pile up here.
     if is_ours or len(_known) < MAX_KNOWN:
         _known[frame.f_code] = name

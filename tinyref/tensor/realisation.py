@@ -19,7 +19,16 @@ from tinyref.lazy.storage import only_holds_data
 from tinyref.schedule import Schedule, schedule
 from tinyref.schedule.bindings import ConflictError, made_with_one_value
 from tinyref.schedule.hazards import CycleError, parts_to_read_first
-from tinyref.tensor.core import Session, TensorCore, Value, capturing, registry, store_apart
+from tinyref.tensor.core import (
+    Session,
+    TensorCore,
+    Value,
+    capturing,
+    from_node,
+    registry,
+    store_apart,
+    value_of,
+)
 from tinyref.tensor.registry import (
     below_views,
     building,
@@ -50,7 +59,7 @@ def compute_graphs(tensors: Sequence[TensorCore], begun: tuple[Sequence[UOp], ..
                 for tensor in tensors:
                     compute_graphs([tensor], begun)
                 return
-            roots = [tensor._node for tensor in tensors]
+            roots = [tensor.node for tensor in tensors]
             first = _parts_to_compute_first(error, roots)
             if not first or first == before:
                 raise
@@ -63,11 +72,11 @@ def compute_graphs(tensors: Sequence[TensorCore], begun: tuple[Sequence[UOp], ..
             if isinstance(error, ConflictError) and error.apart:
                 _compute_live(roots, first, (*begun, first))
             else:
-                device = first_device(tensors[0]._device)
+                device = first_device(tensors[0].device)
                 _compute_below(first, device, (*begun, first))
             before = first
             # What shows memory now needs no value of a variable before somebody reads it.
-            tensors = [tensor for tensor in tensors if not is_computed(tensor._node)]
+            tensors = [tensor for tensor in tensors if not is_computed(tensor.node)]
 
 
 def _parts_to_compute_first(
@@ -81,7 +90,7 @@ def _parts_to_compute_first(
 
 
 def _compute_together(tensors: Sequence[TensorCore]) -> None:
-    outputs = [(_run_for(tensor._node), tensor._device) for tensor in tensors]
+    outputs = [(_run_for(tensor.node), tensor.device) for tensor in tensors]
     watched = _Watched([node for node, _ in outputs])
     outcome = Outcome()
     is_done = False
@@ -182,7 +191,7 @@ def _compute_below(nodes: Sequence[UOp], device: str, begun: tuple[Sequence[UOp]
     """Computes parts of graphs before the rest."""
     places = [graph.device_of(node) or device for node in nodes]
     pairs = zip(nodes, places, strict=True)
-    compute_graphs([TensorCore._from_node(node, place) for node, place in pairs], begun)
+    compute_graphs([from_node(TensorCore, node, place) for node, place in pairs], begun)
 
 
 class _Watched:
@@ -229,7 +238,7 @@ class _Watched:
         found = {id(value): value for value in pending}
         for number in numbers:
             found.update((id(value), value) for value in registry.showing(number))
-        found.update((id(tensor._value), tensor._value) for tensor in requested)
+        found.update((id(value_of(tensor)), value_of(tensor)) for tensor in requested)
         return list(found.values())
 
 
@@ -328,6 +337,6 @@ def _on_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
 
 def schedule_of(tensors: Sequence[TensorCore]) -> Schedule:
     """What computing `tensors` would run, in order."""
-    outputs = [(tensor._node, tensor._device) for tensor in tensors]
+    outputs = [(tensor.node, tensor.device) for tensor in tensors]
     watched = _Watched([node for node, _ in outputs])
     return schedule(outputs, watched.graphs(), watched.held())

@@ -12,11 +12,31 @@ from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, sum_dtype, to_dty
 from tinyref.errors import UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
-from tinyref.tensor.elementwise import composite, compute_dtype
+from tinyref.tensor.core import apart_from, apply, expand, from_node, reduce_over, reshape
+from tinyref.tensor.elementwise import (
+    composite,
+    compute_dtype,
+    constant_like,
+    result_dtype,
+    reversed_order,
+    widened,
+    with_rule,
+)
 from tinyref.tensor.functions import Functions, _require_numbers
-from tinyref.tensor.movement import Movement
+from tinyref.tensor.movement import (
+    Movement,
+    as_row,
+    count_to,
+    cut_axis,
+    moved_from_last,
+    moved_last,
+    pad_with,
+)
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg
+
+T = TypeVar("T", bound="Reduction")
+
 
 # Elements of a block: the work for each element, against the number of kernels.
 BLOCK = 16
@@ -37,14 +57,6 @@ class Reduction(Functions, Movement):
 
     __slots__ = ()
 
-    def _reduce_axes(self, op: Ops, axes: tuple[int, ...], keepdim: bool) -> Self:
-        return self._reduce(op, axes)._without(() if keepdim else axes)
-
-    def _without(self, axes: tuple[int, ...]) -> Self:
-        """Without the given axes, whose size is 1."""
-        left = tuple(size for axis, size in enumerate(self.shape) if axis not in axes)
-        return self._reshape(left)
-
     def _accumulate(
         self, op: Ops, axis: Axes, keepdim: bool, dtype: DTypeLike | None, name: str
     ) -> Self:
@@ -53,12 +65,12 @@ class Reduction(Functions, Movement):
         compute_dtype(name, self.dtype)
         if dtype is not None:
             named, _ = accumulator_dtype(self.dtype, dtype, name)
-            terms = self._cast(named)
+            terms = self.cast(named)
             if named.is_bool:
                 return terms.any(axes, keepdim) if op is Ops.ADD else terms.all(axes, keepdim)
-            return terms._reduce_axes(op, axes, keepdim)._apart_from(self)
-        wide = self._cast(sum_dtype(self.dtype))._reduce_axes(op, axes, keepdim)
-        return (wide._cast(self.dtype) if self.dtype.is_float else wide)._apart_from(self)
+            return apart_from(reduce_axes(terms, op, axes, keepdim), self)
+        wide = reduce_axes(self.cast(sum_dtype(self.dtype)), op, axes, keepdim)
+        return apart_from((wide.cast(self.dtype) if self.dtype.is_float else wide), self)
 
     def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum. Narrow integers and bool add up in int32 or uint32, and stay so; float16 and
@@ -91,19 +103,7 @@ class Reduction(Functions, Movement):
         """
         axes = axes_of(axis, self.ndim, "max")
         compute_dtype("max", self.dtype)
-        return self._maximum_over(axes)._without(() if keepdim else axes)._apart_from(self)
-
-    def _maximum_over(self, axes: tuple[int, ...]) -> Self:
-        """The largest element over `axes`, which stay. A reduce by MAX may lose a NaN, so another
-        one in the same loop looks for it.
-        """
-        if not (self.dtype.is_float and axes):
-            return self._reduce(Ops.MAX, axes)
-
-        def compute(x: Self) -> Self:
-            return x.isnan()._reduce(Ops.MAX, axes).where(math.nan, x._reduce(Ops.MAX, axes))
-
-        return self._with_rule(Ops.REDUCE, compute, arg=ReduceArg(Ops.MAX, axes))
+        return apart_from(without_axes(maximum_over(self, axes), () if keepdim else axes), self)
 
     def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The smallest element, or NaN where there is one. Ties share the gradient evenly.
@@ -114,11 +114,8 @@ class Reduction(Functions, Movement):
         """
         axes = axes_of(axis, self.ndim, "min")
         compute_dtype("min", self.dtype)
-        return (
-            self._reverse_order()
-            ._maximum_over(axes)
-            ._without(() if keepdim else axes)
-            ._reverse_order()
+        return reversed_order(
+            without_axes(maximum_over(reversed_order(self), axes), () if keepdim else axes)
         )
 
     def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
@@ -128,7 +125,7 @@ class Reduction(Functions, Movement):
             >>> Tensor([[0, 0], [1, 0]]).any(axis=1).tolist()
             [False, True]
         """
-        return self._cast(dtypes.bool).max(axis, keepdim)
+        return self.cast(dtypes.bool).max(axis, keepdim)
 
     def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """True where no element is zero.
@@ -138,13 +135,6 @@ class Reduction(Functions, Movement):
             [False, True]
         """
         return self.logical_not().any(axis, keepdim).logical_not()
-
-    def _count(self, axes: tuple[int, ...], dtype: DType) -> Self:
-        """The number of elements along `axes`, as a tensor without axes."""
-        count = product(self.shape[axis] for axis in axes)
-        if isinstance(count, int):
-            return self._constant(count, dtype)
-        return self._from_node(graph.cast(count, dtype), self._device)
 
     def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The mean; integers and bool give the default float, an empty mean is NaN.
@@ -157,8 +147,8 @@ class Reduction(Functions, Movement):
         compute_dtype("mean", self.dtype)
         result = self.dtype if self.dtype.is_float else dtypes.default_float
         accumulator = sum_dtype(result)
-        total = self._cast(accumulator)._reduce_axes(Ops.ADD, axes, keepdim)
-        return total.div(self._count(axes, accumulator))._cast(result)
+        total = reduce_axes(self.cast(accumulator), Ops.ADD, axes, keepdim)
+        return total.div(count_along(self, axes, accumulator)).cast(result)
 
     def var(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The variance: squared distances from the mean over the count less `correction`.
@@ -172,42 +162,21 @@ class Reduction(Functions, Movement):
         axes, wide, divisor = self._variance_operands("var", axis, correction)
 
         def compute(x: Self, divisor: Self) -> Self:
-            variance, unit = x._scaled_variance(axes, divisor)
+            variance, unit = scaled_variance(x, axes, divisor)
             # By one unit at a time, as the square of the unit may be beyond the floats.
             return variance.mul(unit).mul(unit)
 
-        variance = wide._with_rule("variance", compute, divisor, arg=ReduceArg(Ops.ADD, axes))
-        return variance._without(() if keepdim else axes)._cast(self._result_dtype())
+        variance = with_rule(wide, "variance", compute, divisor, arg=ReduceArg(Ops.ADD, axes))
+        return without_axes(variance, () if keepdim else axes).cast(result_dtype(self))
 
     def _variance_operands(
         self, name: str, axis: Axes, correction: int
     ) -> tuple[tuple[int, ...], Self, Self]:
         """Return the axes, the elements in the type of computations, and the divisor."""
         axes = axes_of(axis, self.ndim, name)
-        wide = self._wide(name)
+        wide = widened(self, name)
         less = integer(correction, f"{name}: correction")
-        return axes, wide, self._count(axes, wide.dtype).sub(less).maximum(0)
-
-    def _scaled_variance(self, axes: tuple[int, ...], divisor: Self) -> tuple[Self, Self]:
-        """Return the variance in units squared, and the unit; see `_scaled_distances`."""
-        distance, unit = self._scaled_distances(axes)
-        return distance.square()._reduce(Ops.ADD, axes).div(divisor), unit
-
-    def _scaled_distances(self, axes: tuple[int, ...]) -> tuple[Self, Self]:
-        """Return the distances from the mean in units, and the unit.
-
-        The unit is a power of two near the largest magnitude, so that no square overflows or
-        underflows; it is 1 where none can.
-        """
-        unit, inverse = _unit_of(self.detach(), axes)
-        # Where the sum may overflow, the sum of smaller elements gives the mean.
-        small = 2.0 ** -(self.dtype.bits // 2)
-        is_large = unit.gt(1)
-        small_total = self.mul(small)._reduce(Ops.ADD, axes)
-        total = is_large.where(small_total, self._reduce(Ops.ADD, axes))
-        mean = total.div(self._count(axes, self.dtype))
-        mean = mean.mul(is_large.where(inverse.mul(1 / small), inverse))
-        return self.mul(inverse).sub(mean), unit
+        return axes, wide, count_along(self, axes, wide.dtype).sub(less).maximum(0)
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The square root of the variance; its slope at equal elements is 0.
@@ -217,12 +186,12 @@ class Reduction(Functions, Movement):
             1.0
         """
         axes, wide, divisor = self._variance_operands("std", axis, correction)
-        variance, unit = wide._scaled_variance(axes, divisor)
+        variance, unit = scaled_variance(wide, axes, divisor)
         is_constant = variance.eq(0)
         # The root has an infinite slope at 0, which times 0 would be no number.
         root = is_constant.where(1, variance).sqrt()
         deviation = is_constant.where(0, root).mul(unit)
-        return deviation._without(() if keepdim else axes)._cast(self._result_dtype())
+        return without_axes(deviation, () if keepdim else axes).cast(result_dtype(self))
 
     def std_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1
@@ -248,11 +217,6 @@ class Reduction(Functions, Movement):
         """
         return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
 
-    def _reduced_last(self, op: Ops) -> Self:
-        """Reduced over the last axis, which goes, in this tensor's own type."""
-        last = self.ndim - 1
-        return self._reduce(op, (last,))._without((last,))
-
     def _below_max(
         self, axis: int, name: str, dtype: DTypeLike | None, negated: bool = False
     ) -> tuple[Self, DType, int]:
@@ -263,12 +227,12 @@ class Reduction(Functions, Movement):
         """
         number = axis_of(axis, self.ndim, name)
         axes = (number,) if self.ndim else ()
-        target = self._result_dtype() if dtype is None else to_dtype(dtype, name)
+        target = result_dtype(self) if dtype is None else to_dtype(dtype, name)
         if not compute_dtype(name, target).is_float:
             raise UserTypeError(f"{name}: dtype {target.name}, accepted are float types")
-        wide = self._cast(target)._wide(name)
+        wide = widened(self.cast(target), name)
         wide = wide.neg() if negated else wide
-        return wide.sub(wide.detach()._reduce(Ops.MAX, axes)), target, number
+        return wide.sub(reduce_over(wide.detach(), Ops.MAX, axes)), target, number
 
     def softmax(
         self, axis: int = -1, dtype: DTypeLike | None = None, _single_kernel: int = 0
@@ -298,7 +262,7 @@ class Reduction(Functions, Movement):
         shifted, target, number = self._below_max(axis, name, dtype, negated)
         powers = shifted.exp()
         axes = (number,) if self.ndim else ()
-        return powers.div(powers.sum(axes, keepdim=True))._cast(target)
+        return powers.div(powers.sum(axes, keepdim=True)).cast(target)
 
     def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
         """The logarithm of `softmax`, without its underflow.
@@ -309,7 +273,7 @@ class Reduction(Functions, Movement):
         """
         shifted, target, number = self._below_max(axis, "log_softmax", dtype)
         axes = (number,) if self.ndim else ()
-        return shifted.sub(shifted.exp().sum(axes, keepdim=True).log())._cast(target)
+        return shifted.sub(shifted.exp().sum(axes, keepdim=True).log()).cast(target)
 
     @composite
     def logsumexp(self, axis: Axes = None, keepdim: bool = False) -> Self:
@@ -321,13 +285,13 @@ class Reduction(Functions, Movement):
         """
         axes = axes_of(axis, self.ndim, "logsumexp")
         # MAX may lose a NaN; the sum below does not.
-        largest = self.detach()._reduce(Ops.MAX, axes)
+        largest = reduce_over(self.detach(), Ops.MAX, axes)
         # Infinity minus itself is NaN. With the largest finite number in its place the result is
         # still infinite, and no power of a finite element overflows.
         limit = float(np.finfo(self.dtype.name).max)
         base = largest.clamp(-limit, limit)
         result = self.sub(base).exp().sum(axes, keepdim=True).log().add(base)
-        return result._without(() if keepdim else axes)
+        return without_axes(result, () if keepdim else axes)
 
     @composite
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
@@ -349,63 +313,12 @@ class Reduction(Functions, Movement):
             extreme = magnitude.max if p > 0 else magnitude.min
             return extreme(axes, keepdim=True)
         if p == 0:
-            return magnitude.ne(0)._cast(self.dtype).sum(axes, keepdim=True)
+            return magnitude.ne(0).cast(self.dtype).sum(axes, keepdim=True)
         # The powers of elements up to 1 do not overflow.
-        largest = magnitude.detach()._reduce(Ops.MAX, axes)
+        largest = reduce_over(magnitude.detach(), Ops.MAX, axes)
         unit = largest.gt(0).bitwise_and(largest.isfinite()).where(largest, 1)
-        powers = magnitude.div(unit)._power_above_zero(p, 0 if p > 0 else math.inf)
-        return powers.sum(axes, keepdim=True)._power_above_zero(1 / p, 0).mul(unit)
-
-    def _power_above_zero(self, exponent: float, at_zero: float) -> Self:
-        """self ** exponent, but the constant `at_zero` for 0, whose slope may be infinite."""
-        is_zero = self.eq(0)
-        safe = is_zero.where(1, self)
-        return is_zero.where(at_zero, safe.sqrt() if exponent == 0.5 else safe.pow(exponent))
-
-    def _scan_last_axis(
-        self,
-        identity: ConstType,
-        within: Callable[[Self], Self],
-        join: Callable[[Self, Self], Self],
-    ) -> Self:
-        """The scan of the last axis: `within` scans a short one, `join` is the operation."""
-        length = fixed(self.shape[-1:], "scan")[0]
-        if length <= SINGLE_BLOCK:
-            return within(self)
-        count = -(-length // BLOCK)
-        rows, last = self.shape[:-1], self.ndim - 1
-        margins = (*((0, 0) for _ in rows), (0, count * BLOCK - length))
-        blocks = self._pad_with_value(margins, identity)._reshape((*rows, count, BLOCK))
-        inner = within(blocks)
-        totals = inner._part(last + 1, BLOCK - 1, BLOCK)._reshape((*rows, count))
-        # What is before a block is the scan of all whole blocks up to there.
-        scanned = totals._part(last, 0, count - 1)._scan_last_axis(identity, within, join)
-        first = (*((0, 0) for _ in rows), (1, 0))
-        before = scanned._pad_with_value(first, identity).unsqueeze(-1)._expand(inner.shape)
-        return join(before, inner)._reshape((*rows, count * BLOCK))._part(last, 0, length)
-
-    def _prefixes(self, fill: ConstType) -> Self:
-        """Row i of the two last axes: the elements 0 to i of the last axis, then `fill`."""
-        length = self.shape[-1]
-        numbers = self._count_to(length)
-        reached = numbers.unsqueeze(-1).ge(numbers)
-        return reached.where(self.unsqueeze(-2), self._constant(fill, self.dtype))
-
-    def _reduced_scan(self, op: Ops, identity: ConstType) -> Self:
-        """The scan of the last axis by an op that reduces."""
-        return self._scan_last_axis(
-            identity,
-            lambda block: block._prefixes(identity)._reduced_last(op),
-            lambda before, inner: before._apply(op, inner),
-        )
-
-    def _along(self, axis: int, name: str, scan: Callable[[Self], Self]) -> Self:
-        """`scan` of the last axis, done along `axis`; a single element is its own scan."""
-        number = axis_of(axis, self.ndim, name)
-        compute_dtype(name, self.dtype)
-        if not self.ndim or 0 in self.shape:
-            return scan(self._row())._reshape(self.shape)
-        return scan(self._moved_last(number))._moved_from_last(number)
+        powers = power_above_zero(magnitude.div(unit), p, 0 if p > 0 else math.inf)
+        return power_above_zero(powers.sum(axes, keepdim=True), 1 / p, 0).mul(unit)
 
     def cumsum(self, axis: int = 0) -> Self:
         """Running sums along `axis`, in the types of `sum`: narrow integers and bool widen.
@@ -414,9 +327,9 @@ class Reduction(Functions, Movement):
             >>> Tensor([1, 2, 3]).cumsum().tolist()
             [1, 3, 6]
         """
-        wide = self._cast(sum_dtype(self.dtype))
-        total = wide._along(axis, "cumsum", lambda row: row._reduced_scan(Ops.ADD, 0))
-        return total._cast(self.dtype) if self.dtype.is_float else total
+        wide = self.cast(sum_dtype(self.dtype))
+        total = scan_along(wide, axis, "cumsum", lambda row: reduced_scan(row, Ops.ADD, 0))
+        return total.cast(self.dtype) if self.dtype.is_float else total
 
     def cumprod(self, axis: int) -> Self:
         """Running products along `axis`, in the types of `sum`.
@@ -425,9 +338,9 @@ class Reduction(Functions, Movement):
             >>> Tensor([2, 3, 4]).cumprod(0).tolist()
             [2, 6, 24]
         """
-        wide = self._cast(sum_dtype(self.dtype))
-        total = wide._along(axis, "cumprod", lambda row: row._reduced_scan(Ops.MUL, 1))
-        return total._cast(self.dtype) if self.dtype.is_float else total
+        wide = self.cast(sum_dtype(self.dtype))
+        total = scan_along(wide, axis, "cumprod", lambda row: reduced_scan(row, Ops.MUL, 1))
+        return total.cast(self.dtype) if self.dtype.is_float else total
 
     def cummax(self, axis: int = 0) -> Self:
         """Return the running maxima along `axis`; from the first NaN on they are NaN.
@@ -438,7 +351,7 @@ class Reduction(Functions, Movement):
             >>> Tensor([1, 3, 2]).cummax().tolist()
             [1, 3, 3]
         """
-        return self._running_maximum(axis, "cummax")
+        return running_maximum(self, axis, "cummax")
 
     def cummin(self, axis: int = 0) -> Self:
         """Return running minima along `axis`; from the first NaN on they are NaN.
@@ -448,17 +361,7 @@ class Reduction(Functions, Movement):
             [3, 1, 1]
         """
         compute_dtype("cummin", self.dtype)
-        return self._reverse_order()._running_maximum(axis, "cummin")._reverse_order()
-
-    def _running_maximum(self, axis: int, name: str) -> Self:
-        return self._along(axis, name, lambda row: row._with_rule("cummax", _running_maxima))
-
-    def _places_of_maxima(self, maxima: Self) -> Self:
-        """The last place up to each element of the last axis where its running maximum is."""
-        is_new = self.eq(maxima)
-        if self.dtype.is_float:
-            is_new = is_new.bitwise_or(self.isnan())
-        return is_new.where(self._count_to(self.shape[-1]), 0).cummax(-1)
+        return reversed_order(running_maximum(reversed_order(self), axis, "cummin"))
 
     def logcumsumexp(self, axis: int = 0) -> Self:
         """log(e ** x0 + e ** x1 + ...) along `axis`, without overflow; integers give float32.
@@ -467,17 +370,9 @@ class Reduction(Functions, Movement):
             >>> [round(x, 4) for x in Tensor([0.0, 0.0]).logcumsumexp().tolist()]
             [0.0, 0.6931]
         """
-        wide = self._wide("logcumsumexp")
-        result = wide._along(axis, "logcumsumexp", lambda row: row._log_sums())
-        return result._cast(self._result_dtype())
-
-    def _log_sums(self) -> Self:
-        lowest = self.dtype.minimum
-        return self._scan_last_axis(
-            lowest,
-            lambda block: block._prefixes(lowest).logsumexp(-1),
-            lambda before, inner: before.logaddexp(inner),
-        )
+        wide = widened(self, "logcumsumexp")
+        result = scan_along(wide, axis, "logcumsumexp", log_sums)
+        return result.cast(result_dtype(self))
 
 
 def _unit_of(x: _T, axes: tuple[int, ...]) -> tuple[_T, _T]:
@@ -489,12 +384,12 @@ def _unit_of(x: _T, axes: tuple[int, ...]) -> tuple[_T, _T]:
     bits = x.dtype.mantissa_bits
     bias = (1 << x.dtype.bits - 2 - bits) - 1
     # The bits of magnitudes are in the order of the numbers.
-    magnitudes = x._apply(Ops.BITCAST, dtype=integers).bitwise_and(integers.maximum)
-    exponent = magnitudes._reduce(Ops.MAX, axes).rshift(bits).clamp(1, 2 * bias - 1)
+    magnitudes = apply(x, Ops.BITCAST, dtype=integers).bitwise_and(integers.maximum)
+    exponent = reduce_over(magnitudes, Ops.MAX, axes).rshift(bits).clamp(1, 2 * bias - 1)
     distance = exponent.sub(bias)
     distance = distance.abs().le(bias // 4).where(0, distance)
     unit, inverse = (
-        item.add(bias).lshift(bits)._apply(Ops.BITCAST, dtype=x.dtype)
+        apply(item.add(bias).lshift(bits), Ops.BITCAST, dtype=x.dtype)
         for item in (distance, distance.neg())
     )
     return unit, inverse
@@ -516,8 +411,151 @@ def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tu
 
 def _running_maxima(row: _T) -> _T:
     lowest = row.dtype.minimum
-    return row._scan_last_axis(
+    return scan_last_axis(
+        row,
         lowest,
-        lambda block: block._prefixes(lowest).max(-1),
+        lambda block: prefixes_of(block, lowest).max(-1),
         lambda before, inner: before.maximum(inner),
     )
+
+
+def reduce_axes(x: T, op: Ops, axes: tuple[int, ...], keepdim: bool) -> T:
+    """Reduce over `axes`, which go unless `keepdim`."""
+    return without_axes(reduce_over(x, op, axes), () if keepdim else axes)
+
+
+def without_axes(x: T, axes: tuple[int, ...]) -> T:
+    """Without the given axes, whose size is 1."""
+    left = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
+    return reshape(x, left)
+
+
+def maximum_over(tensor: T, axes: tuple[int, ...]) -> T:
+    """The largest element over `axes`, which stay. A reduce by MAX may lose a NaN, so another
+    one in the same loop looks for it.
+    """
+    if not (tensor.dtype.is_float and axes):
+        return reduce_over(tensor, Ops.MAX, axes)
+
+    def compute(x: T) -> T:
+        return reduce_over(x.isnan(), Ops.MAX, axes).where(math.nan, reduce_over(x, Ops.MAX, axes))
+
+    return with_rule(tensor, Ops.REDUCE, compute, arg=ReduceArg(Ops.MAX, axes))
+
+
+def scaled_variance(x: T, axes: tuple[int, ...], divisor: T) -> tuple[T, T]:
+    """Return the variance in units squared, and the unit; see `_scaled_distances`."""
+    distance, unit = scaled_distances(x, axes)
+    return reduce_over(distance.square(), Ops.ADD, axes).div(divisor), unit
+
+
+def scaled_distances(x: T, axes: tuple[int, ...]) -> tuple[T, T]:
+    """Return the distances from the mean in units, and the unit.
+
+    The unit is a power of two near the largest magnitude, so that no square overflows or
+    underflows; it is 1 where none can.
+    """
+    unit, inverse = _unit_of(x.detach(), axes)
+    # Where the sum may overflow, the sum of smaller elements gives the mean.
+    small = 2.0 ** -(x.dtype.bits // 2)
+    is_large = unit.gt(1)
+    small_total = reduce_over(x.mul(small), Ops.ADD, axes)
+    total = is_large.where(small_total, reduce_over(x, Ops.ADD, axes))
+    mean = total.div(count_along(x, axes, x.dtype))
+    mean = mean.mul(is_large.where(inverse.mul(1 / small), inverse))
+    return x.mul(inverse).sub(mean), unit
+
+
+def reduced_last(x: T, op: Ops) -> T:
+    """Reduced over the last axis, which goes, in this tensor's own type."""
+    last = x.ndim - 1
+    return without_axes(reduce_over(x, op, (last,)), (last,))
+
+
+def power_above_zero(x: T, exponent: float, at_zero: float) -> T:
+    """self ** exponent, but the constant `at_zero` for 0, whose slope may be infinite."""
+    is_zero = x.eq(0)
+    safe = is_zero.where(1, x)
+    return is_zero.where(at_zero, safe.sqrt() if exponent == 0.5 else safe.pow(exponent))
+
+
+def scan_last_axis(
+    x: T,
+    identity: ConstType,
+    within: Callable[[T], T],
+    join: Callable[[T, T], T],
+) -> T:
+    """The scan of the last axis: `within` scans a short one, `join` is the operation."""
+    length = fixed(x.shape[-1:], "scan")[0]
+    if length <= SINGLE_BLOCK:
+        return within(x)
+    count = -(-length // BLOCK)
+    rows, last = x.shape[:-1], x.ndim - 1
+    margins = (*((0, 0) for _ in rows), (0, count * BLOCK - length))
+    blocks = reshape(pad_with(x, margins, identity), (*rows, count, BLOCK))
+    inner = within(blocks)
+    totals = reshape(cut_axis(inner, last + 1, BLOCK - 1, BLOCK), (*rows, count))
+    # What is before a block is the scan of all whole blocks up to there.
+    scanned = scan_last_axis(cut_axis(totals, last, 0, count - 1), identity, within, join)
+    first = (*((0, 0) for _ in rows), (1, 0))
+    before = expand(pad_with(scanned, first, identity).unsqueeze(-1), inner.shape)
+    return cut_axis(reshape(join(before, inner), (*rows, count * BLOCK)), last, 0, length)
+
+
+def prefixes_of(x: T, fill: ConstType) -> T:
+    """Row i of the two last axes: the elements 0 to i of the last axis, then `fill`."""
+    length = x.shape[-1]
+    numbers = count_to(x, length)
+    reached = numbers.unsqueeze(-1).ge(numbers)
+    return reached.where(x.unsqueeze(-2), constant_like(x, fill, x.dtype))
+
+
+def reduced_scan(x: T, op: Ops, identity: ConstType) -> T:
+    """The scan of the last axis by an op that reduces."""
+    return scan_last_axis(
+        x,
+        identity,
+        lambda block: reduced_last(prefixes_of(block, identity), op),
+        lambda before, inner: apply(before, op, inner),
+    )
+
+
+def scan_along(x: T, axis: int, name: str, scan: Callable[[T], T]) -> T:
+    """`scan` of the last axis, done along `axis`; a single element is its own scan."""
+    number = axis_of(axis, x.ndim, name)
+    compute_dtype(name, x.dtype)
+    if not x.ndim or 0 in x.shape:
+        return reshape(scan(as_row(x)), x.shape)
+    return moved_from_last(scan(moved_last(x, number)), number)
+
+
+def places_of_maxima(x: T, maxima: T) -> T:
+    """The last place up to each element of the last axis where its running maximum is."""
+    is_new = x.eq(maxima)
+    if x.dtype.is_float:
+        is_new = is_new.bitwise_or(x.isnan())
+    return is_new.where(count_to(x, x.shape[-1]), 0).cummax(-1)
+
+
+def log_sums(x: T) -> T:
+    """Return the running logarithms of sums along the last axis."""
+    lowest = x.dtype.minimum
+    return scan_last_axis(
+        x,
+        lowest,
+        lambda block: prefixes_of(block, lowest).logsumexp(-1),
+        lambda before, inner: before.logaddexp(inner),
+    )
+
+
+def count_along(x: T, axes: tuple[int, ...], dtype: DType) -> T:
+    """The number of elements along `axes`, as a tensor without axes."""
+    count = product(x.shape[axis] for axis in axes)
+    if isinstance(count, int):
+        return constant_like(x, count, dtype)
+    return from_node(type(x), graph.cast(count, dtype), x.device)
+
+
+def running_maximum(x: T, axis: int, name: str) -> T:
+    """Return the running maxima along an axis."""
+    return scan_along(x, axis, name, lambda row: with_rule(row, "cummax", _running_maxima))

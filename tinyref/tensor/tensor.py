@@ -13,9 +13,19 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy.shape import shape_of
 from tinyref.tensor.assignment import Assignment
-from tinyref.tensor.core import GradientSwitch, Value, is_recording
+from tinyref.tensor.core import (
+    GradientSwitch,
+    Value,
+    gradient_of,
+    independent,
+    is_recording,
+    set_gradient,
+    value_of,
+)
+from tinyref.tensor.data import describe_tensor
 from tinyref.tensor.gradient import gradients, history
 from tinyref.tensor.losses import Losses
+from tinyref.tensor.movement import placed_like
 
 
 class Tensor(Losses, Assignment):
@@ -38,7 +48,7 @@ class Tensor(Losses, Assignment):
             >>> x.grad.tolist()
             [3.0]
         """
-        return self._grad
+        return gradient_of(self)
 
     @grad.setter
     def grad(self, gradient: Self | None) -> None:
@@ -50,7 +60,7 @@ class Tensor(Losses, Assignment):
                 f"grad: shape {describe_shape(gradient.shape)} for a tensor of "
                 f"{describe_shape(self.shape)}"
             )
-        self._grad = gradient
+        set_gradient(self, gradient)
 
     def _seed(self, gradient: Self | None, name: str) -> Self:
         if not self.dtype.is_float:
@@ -68,7 +78,7 @@ class Tensor(Losses, Assignment):
         if gradient.shape != self.shape:
             shape = describe_shape(gradient.shape)
             raise UserError(f"{name}: gradient of shape {shape}, {accepted}")
-        return gradient._cast(self.dtype)
+        return gradient.cast(self.dtype)
 
     def backward(self, gradient: Self | None = None) -> Self:
         """Adds d(self)/d(leaf) to the `grad` of every leaf that requires grad; returns self.
@@ -86,7 +96,7 @@ class Tensor(Losses, Assignment):
             [4.0, 6.0]
         """
         seed = self._seed(gradient, "backward")
-        if not self._value.requires_grad:
+        if not value_of(self).requires_grad:
             if not is_recording():
                 return self
             raise UserStateError(
@@ -99,8 +109,8 @@ class Tensor(Losses, Assignment):
             for value, part in zip(leaves, found, strict=True):
                 leaf = value.maker
                 if part is not None and isinstance(leaf, Tensor):
-                    here = part._placed_like(cast(Self, leaf))._independent()
-                    leaf._grad = here if leaf._grad is None else leaf._grad.add(here)
+                    here = independent(placed_like(part, cast(Self, leaf)))
+                    leaf.grad = here if leaf.grad is None else leaf.grad.add(here)
         return self
 
     def gradient(
@@ -130,7 +140,7 @@ class Tensor(Losses, Assignment):
         seed = self._seed(gradient, "gradient")
         order = history(self)
         leaves = [value for value in order if value.requires_grad and value.record is None]
-        values = [[target._value, *_earlier(target, leaves)] for target in targets]
+        values = [[value_of(target), *_earlier(target, leaves)] for target in targets]
         parts = iter(gradients(self, seed, list(itertools.chain(*values)), order))
         found = [
             _total_at(target, [next(parts) for _ in each])
@@ -139,12 +149,12 @@ class Tensor(Losses, Assignment):
         for place, part in enumerate(found):
             if part is None and not materialize_grads:
                 raise UserError(
-                    f"gradient: target {place}, {targets[place]._describe()}, is not part of the "
-                    f"computation: materialize_grads=True gives zeros there"
+                    f"gradient: target {place}, {describe_tensor(targets[place])}, is not "
+                    f"part of the computation: materialize_grads=True gives zeros there"
                 )
         pairs = zip(targets, found, strict=True)
         return [
-            target.zeros_like() if part is None else part._independent() for target, part in pairs
+            target.zeros_like() if part is None else independent(part) for target, part in pairs
         ]
 
     # These names are those of Python's types: nothing may follow them that is annotated with one.
@@ -156,7 +166,7 @@ class Tensor(Losses, Assignment):
             >>> Tensor([1.0]).bfloat16().dtype
             dtypes.bfloat16
         """
-        return self._cast(dtypes.bfloat16)
+        return self.cast(dtypes.bfloat16)
 
     def double(self) -> Self:
         """Cast to float64.
@@ -165,7 +175,7 @@ class Tensor(Losses, Assignment):
             >>> Tensor([1.0]).double().dtype
             dtypes.float64
         """
-        return self._cast(dtypes.float64)
+        return self.cast(dtypes.float64)
 
     def long(self) -> Self:
         """Cast to int64.
@@ -174,7 +184,7 @@ class Tensor(Losses, Assignment):
             >>> Tensor([-1.75]).long().tolist()
             [-1]
         """
-        return self._cast(dtypes.int64)
+        return self.cast(dtypes.int64)
 
     def short(self) -> Self:
         """Cast to int16.
@@ -183,7 +193,7 @@ class Tensor(Losses, Assignment):
             >>> Tensor([-1.75]).short().tolist()
             [-1]
         """
-        return self._cast(dtypes.int16)
+        return self.cast(dtypes.int16)
 
     def half(self) -> Self:
         """Cast to float16.
@@ -192,7 +202,7 @@ class Tensor(Losses, Assignment):
             >>> Tensor([1.0]).half().dtype
             dtypes.float16
         """
-        return self._cast(dtypes.float16)
+        return self.cast(dtypes.float16)
 
     def float(self) -> Self:
         """Cast to float32.
@@ -201,7 +211,7 @@ class Tensor(Losses, Assignment):
             >>> Tensor([1, 2]).float().tolist()
             [1.0, 2.0]
         """
-        return self._cast(dtypes.float32)
+        return self.cast(dtypes.float32)
 
     def int(self) -> Self:
         """Cast to int32.
@@ -210,7 +220,7 @@ class Tensor(Losses, Assignment):
             >>> Tensor([1.75]).int().tolist()
             [1]
         """
-        return self._cast(dtypes.int32)
+        return self.cast(dtypes.int32)
 
     def bool(self) -> Self:
         """Cast to bool: true where an element is not zero.
@@ -219,7 +229,7 @@ class Tensor(Losses, Assignment):
             >>> Tensor([0, 3]).bool().tolist()
             [False, True]
         """
-        return self._cast(dtypes.bool)
+        return self.cast(dtypes.bool)
 
 
 T = TypeVar("T", bound=Tensor)
@@ -230,12 +240,12 @@ def _earlier(target: Tensor, leaves: Sequence[Value]) -> list[Value]:
     return [
         value
         for value in leaves
-        if value.maker is target and value is not target._value
+        if value.maker is target and value is not value_of(target)
         if shape_of(value.node) == target.shape
     ]
 
 
 def _total_at(target: T, parts: Sequence[T | None]) -> T | None:
     """The sum of gradients, where `target` is; None where there is none."""
-    placed = [part._placed_like(target) for part in parts if part is not None]
+    placed = [placed_like(part, target) for part in parts if part is not None]
     return functools.reduce(operator.add, placed) if placed else None

@@ -15,9 +15,21 @@ from tinyref.arrays import np
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import Shape, axis_of, fixed, integer, per_axis, spatial_padding
-from tinyref.tensor.contraction import fits_image_layout, in_image_layout
-from tinyref.tensor.elementwise import compute_dtype
-from tinyref.tensor.indexing import Indexing
+from tinyref.tensor.contraction import (
+    fits_image_layout,
+    in_image_layout,
+    matrix_product,
+    products_of,
+    require_tensor,
+    sums_over,
+    types_of_sums,
+    with_bias,
+)
+from tinyref.tensor.core import apply, broadcast_to, expand, pad, reshape, shrink
+from tinyref.tensor.elementwise import as_float, compute_dtype, constant_like, spread, with_rule
+from tinyref.tensor.indexing import Indexing, elements_at, spread_elements
+from tinyref.tensor.movement import as_row, count_to, cut_axis, moved_last, pad_with
+from tinyref.tensor.reduction import reduce_axes, without_axes
 from tinyref.uops.ops import Ops
 
 Sizes = int | Sequence[int]
@@ -26,7 +38,7 @@ Sizes = int | Sequence[int]
 # of the result: the others are zeros.
 MAX_GROWTH = 2
 
-T = TypeVar("T")
+T = TypeVar("T", bound="Windows")
 Rows = tuple[tuple[float, ...], ...]
 Margins = tuple[tuple[int, int], ...]
 
@@ -128,54 +140,6 @@ class Windows(Indexing):
 
     __slots__ = ()
 
-    def _windows(
-        self, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
-    ) -> Self:
-        """Shape (..., outputs per axis, kernel per axis): the windows over the last axes.
-
-        All by moving elements. For one axis of size n: laid end to end, its copies in rows of
-        n + dilation make row j start at element j * dilation, so the elements that kernel position
-        j sees are every `stride`-th of row j.
-        """
-        count = len(kernel)
-        lead = self.ndim - count
-        result = self
-        for place in range(count):
-            axis = lead + 2 * place
-            result = result._axis_windows(axis, kernel[place], stride[place], dilation[place])
-        order = (
-            *range(lead),
-            *(lead + 2 * place for place in range(count)),
-            *(lead + 2 * place + 1 for place in range(count)),
-        )
-        return result._permute(order)
-
-    def _axis_windows(self, axis: int, kernel: int, stride: int, dilation: int) -> Self:
-        """One axis becomes two: (outputs, kernel)."""
-        length = fixed((self.shape[axis],), "windows")[0]
-        outputs = (length - dilation * (kernel - 1) - 1) // stride + 1
-        before, after = self.shape[:axis], self.shape[axis + 1 :]
-        if dilation == 1 and kernel <= stride:
-            # Windows that do not overlap are a plain cut.
-            rows = self._fit_axis(axis, outputs * stride)
-            return rows._reshape((*before, outputs, stride, *after))._part(axis + 1, 0, kernel)
-        # A row must be long enough for the last stride, even where it reaches past the end.
-        length = max(length, outputs * stride - dilation)
-        repeats = -(-kernel * (length + dilation) // length)
-        laid = (
-            self._fit_axis(axis, length)
-            ._reshape((*before, 1, length, *after))
-            ._expand((*before, repeats, length, *after))
-            ._reshape((*before, repeats * length, *after))
-            ._part(axis, 0, kernel * (length + dilation))
-            ._reshape((*before, kernel, length + dilation, *after))
-            ._part(axis + 1, 0, outputs * stride)
-            ._reshape((*before, kernel, outputs, stride, *after))
-            ._part(axis + 2, 0, 1)
-            ._reshape((*before, kernel, outputs, *after))
-        )
-        return laid.transpose(axis, axis + 1)
-
     def unfold(self, dimension: int, size: int, step: int) -> Self:
         """Return the windows of `size` elements along an axis, every `step` elements.
 
@@ -187,32 +151,15 @@ class Windows(Indexing):
             [[1, 2], [2, 3], [3, 4]]
         """
         axis = axis_of(dimension, self.ndim, "unfold")
-        length = fixed(self._row().shape, "unfold")[axis]
+        length = fixed(as_row(self).shape, "unfold")[axis]
         width, stride = integer(size, "unfold: size"), integer(step, "unfold: step")
         if not 0 <= width <= length:
             raise UserError(f"unfold: size {width}, accepted is 0 to {length}, the axis's size")
         if stride < 1:
             raise UserError(f"unfold: step {stride}, accepted is at least 1")
-        windows = self._row()._axis_windows(axis, width, stride, 1)._moved_last(axis + 1)
+        windows = moved_last(axis_windows(as_row(self), axis, width, stride, 1), axis + 1)
         shape = windows.shape if self.ndim else (width,)
-        return windows._reshape(shape)
-
-    def _fit_axis(self, axis: int, length: int) -> Self:
-        """An axis cut, or grown with zeros at its end, to `length`."""
-        have = fixed((self.shape[axis],), "windows")[0]
-        if length <= have:
-            return self._part(axis, 0, length)
-        bounds = [(0, 0)] * self.ndim
-        bounds[axis] = (0, length - have)
-        # No window shows the zeros, so windows are views of the elements.
-        return self._pad(tuple(bounds), is_view=True)
-
-    def _pooling_windows(self, plan: PoolPlan, fill: ConstType, beyond: ConstType) -> Self:
-        """The windows of `plan`: its padding holds `fill`, what `ceil_mode` adds `beyond`."""
-        lead = ((0, 0),) * (self.ndim - len(plan.kernel))
-        padded = self._pad_with_value((*lead, *plan.padding), fill)
-        grown = padded._pad_with_value((*lead, *((0, extra) for extra in plan.extra)), beyond)
-        return grown._windows(plan.kernel, plan.stride, plan.dilation)
+        return reshape(windows, shape)
 
     @overload
     def max_pool2d(
@@ -260,13 +207,15 @@ class Windows(Indexing):
         plan = plan_pool(self.shape, kernel_size, stride, dilation, padding, ceil_mode, name)
         _check_seen(self.shape, plan, name)
         lowest = self.dtype.minimum
-        windows = self._pooling_windows(plan, lowest, lowest)
+        windows = pooling_windows(self, plan, lowest, lowest)
         axes = tuple(range(windows.ndim - len(plan.kernel), windows.ndim))
         numbers = self._element_numbers(plan)
-        largest = windows._with_rule("max_pool", lambda x, _: x.max(axes, keepdim=True), numbers)
+        largest = with_rule(windows, "max_pool", lambda x, _: x.max(axes, keepdim=True), numbers)
         if not return_indices:
-            return largest._without(axes)
-        return largest._without(axes), windows._number_of_largest(numbers, largest)._without(axes)
+            return without_axes(largest, axes)
+        return without_axes(largest, axes), without_axes(
+            number_of_largest(windows, numbers, largest), axes
+        )
 
     def _element_numbers(self, plan: PoolPlan) -> Self:
         """The windows of `plan` over the numbers of the elements in the pooled axes.
@@ -275,21 +224,8 @@ class Windows(Indexing):
         """
         sizes = fixed(self.shape[self.ndim - len(plan.kernel) :], "max_pool2d")
         outside = math.prod(sizes)
-        numbers = self.arange(outside, device=self.device)._reshape(sizes)
-        return numbers._pooling_windows(plan, outside, outside)
-
-    def _number_of_largest(self, numbers: Self, largest: Self) -> Self:
-        """The number of the first element of each of these windows that is `largest`.
-
-        If there are NaNs, it is the number of the last one, as in torch.
-        """
-        axes = tuple(range(self.ndim - numbers.ndim // 2, self.ndim))
-        equal = self.eq(largest).where(numbers, dtypes.int32.maximum)
-        first = equal.min(axes, keepdim=True)
-        if not self.dtype.is_float:
-            return first
-        last_nan = self.isnan().where(numbers, -1).max(axes, keepdim=True)
-        return last_nan.ge(0).where(last_nan, first)
+        numbers = reshape(self.arange(outside, device=self.device), sizes)
+        return pooling_windows(numbers, plan, outside, outside)
 
     def max_unpool2d(
         self,
@@ -323,12 +259,12 @@ class Windows(Indexing):
             )
         lead = self.shape[: self.ndim - len(sizes)]
         length = math.prod(fixed(self.shape[len(lead) :], name))
-        order = self._count_to(length)._reshape((length, 1))
-        places = self._count_to(math.prod(sizes))
-        hits = indices._reshape((*lead, length, 1)).eq(places)
-        sources = hits.where(order, -1)._reduce_axes(Ops.MAX, (len(lead),), False)
-        found = self._reshape((*lead, length))._elements_at(len(lead), sources, name)
-        return found._reshape((*lead, *sizes))
+        order = reshape(count_to(self, length), (length, 1))
+        places = count_to(self, math.prod(sizes))
+        hits = reshape(indices, (*lead, length, 1)).eq(places)
+        sources = reduce_axes(hits.where(order, -1), Ops.MAX, (len(lead),), False)
+        found = elements_at(reshape(self, (*lead, length)), len(lead), sources, name)
+        return reshape(found, (*lead, *sizes))
 
     def _unpooled_sizes(
         self,
@@ -397,26 +333,26 @@ class Windows(Indexing):
         if not count_include_pad:
             _check_seen(self.shape, plan, name)
         compute_dtype(name, self.dtype)
-        floats = self._as_float(name)
-        wide = floats._cast(sum_dtype(floats.dtype))
+        floats = as_float(self, name)
+        wide = floats.cast(sum_dtype(floats.dtype))
         axes = tuple(range(-len(plan.kernel), 0))
-        total = wide._pooling_windows(plan, False, False).sum(axes)
-        return total.div(self._divisors(plan, count_include_pad, wide.dtype))._cast(floats.dtype)
+        total = pooling_windows(wide, plan, False, False).sum(axes)
+        return total.div(self._divisors(plan, count_include_pad, wide.dtype)).cast(floats.dtype)
 
     def _divisors(self, plan: PoolPlan, with_padding: bool, dtype: DType) -> Self:
         """How many elements each window counts, in a shape that broadcasts to the windows'."""
         sizes = fixed(self.shape[self.ndim - len(plan.kernel) :], "avg_pool2d")
-        found = self._constant(1, dtype)
+        found = constant_like(self, 1, dtype)
         for axis, size in enumerate(sizes):
             before, after = plan.padding[axis]
             low, high = (-before, size + after) if with_padding else (0, size)
             places = plan.places(axis, size)
             counts = ((places >= low) & (places < high)).sum(1)
             if (counts == counts[:1]).all():
-                along = self._constant(int(counts[:1].sum()), dtype)
+                along = constant_like(self, int(counts[:1].sum()), dtype)
             else:
-                along = type(self)(counts.astype(np.int32), device=self.device)._cast(dtype)
-                along = along._reshape((len(counts), *(1,) * (len(sizes) - axis - 1)))
+                along = type(self)(counts.astype(np.int32), device=self.device).cast(dtype)
+                along = reshape(along, (len(counts), *(1,) * (len(sizes) - axis - 1)))
             found = found.mul(along)
         return found
 
@@ -450,9 +386,9 @@ class Windows(Indexing):
         spread = per_axis(dilation, count, f"{name}: dilation", 1)
         margins = spatial_padding(padding, count, f"{name}: padding", minimum=None)
         number = integer(groups, f"{name}: groups")
-        types = self._types_of_sums(weight, bias, dtype, name)
+        types = types_of_sums(self, weight, bias, dtype, name)
         plan = ConvolutionPlan(number, steps, spread, *types, name)
-        return self.pad(((0, 0), (0, 0), *margins))._convolve(weight, bias, plan)
+        return convolved(self.pad(((0, 0), (0, 0), *margins)), weight, bias, plan)
 
     def conv_transpose2d(
         self,
@@ -487,12 +423,12 @@ class Windows(Indexing):
                 f"or the dilation {spread}"
             )
         number = integer(groups, f"{name}: groups")
-        kernels = self._outputs_first(weight, number)
+        kernels = outputs_first(self, weight, number)
         # Where the kernel has gaps too, zeros are written between the elements of the axis.
         gaps = tuple(step if wide > 1 else 1 for step, wide in zip(steps, spread, strict=True))
         strides = tuple(step // gap for step, gap in zip(steps, gaps, strict=True))
-        whole = self._spread_out(gaps)
-        written = self._presence(2)._spread_out(gaps)
+        whole = spread_out(self, gaps)
+        written = spread_out(presence_of(self, 2), gaps)
         sizes, widths = fixed(whole.shape[2:], name), fixed(weight.shape[2:], name)
         # Where the result begins and ends in the one without padding.
         kept = tuple(
@@ -504,174 +440,16 @@ class Windows(Indexing):
         left = tuple(end - start for start, end in kept)
         if min(left) < 0 or 0 in sizes:
             raise UserError(f"{name}: padding {margins} leaves sizes {left} of the result")
-        types = self._types_of_sums(weight, bias, None, name)
+        types = types_of_sums(self, weight, bias, None, name)
         plan = ConvolutionPlan(number, (1,) * count, spread, *types, name)
         # A window has an element: where nothing is left of the result it is cut off again.
         computed = tuple((start, max(end, start + 1)) for start, end in kept)
         transposition = Transposition(kernels, bias, plan, strides, computed, written)
-        result = whole._transposed(transposition)
-        return result._shrink(tuple((0, size) for size in (*result.shape[:2], *left)))
-
-    def _transposed(self, of: Transposition[Self]) -> Self:
-        """Compute the kept part of a transposed convolution of this tensor."""
-        if max(of.strides) > 1:
-            return self._by_residues(of)
-        kernels, plan = of.kernels, of.plan
-        sizes, widths = (fixed(x.shape[2:], plan.name) for x in (self, kernels))
-        bounds = tuple(
-            (gap * (width - 1) - start, end - size)
-            for size, width, gap, (start, end) in zip(
-                sizes, widths, plan.dilation, of.kept, strict=True
-            )
-        )
-        turned = kernels._flip(tuple(range(2, kernels.ndim)))
-        whole, written = (item.pad(((0, 0), (0, 0), *bounds)) for item in (self, of.written))
-        return whole._convolve(turned, of.bias, plan, written)
-
-    def _presence(self, lead: int) -> Self:
-        """True for each element, in a shape whose first `lead` axes have size 1.
-
-        Zeros that are written around it become False. A product with such a zero is left out of a
-        sum, as an infinite factor would make it NaN.
-        """
-        shape = (*(1,) * lead, *self.shape[lead:])
-        return self._constant(True, dtypes.bool)._broadcast_to(shape)
-
-    def _outputs_first(self, weight: Self, groups: int) -> Self:
-        """The kernels of a transposed convolution in the layout of those of `conv2d`."""
-        inputs, share, *kernel = fixed(weight.shape, "conv_transpose2d")
-        if groups < 1 or self.shape[1] != inputs or inputs % groups:
-            raise UserError(
-                f"conv_transpose2d: input {describe_shape(self.shape)}, weight "
-                f"{describe_shape(weight.shape)}, groups {groups}: input channels must be "
-                f"{inputs} and divide by groups"
-            )
-        parts = weight._reshape((groups, inputs // groups, share, *kernel)).transpose(1, 2)
-        return parts._reshape((groups * share, inputs // groups, *kernel))
-
-    def _spread_out(self, steps: tuple[int, ...]) -> Self:
-        """With `step - 1` zeros between the elements of each axis after the second."""
-        result = self
-        for place, step in enumerate(steps):
-            size = fixed((self.shape[2 + place],), "conv_transpose2d")[0]
-            result = result._spread_elements(2 + place, step, max(0, (size - 1) * step + 1))
-        return result
-
-    def _by_residues(self, of: Transposition[Self]) -> Self:
-        """A transposed convolution with strides that reads only elements which exist.
-
-        Along an axis of stride s, result s i + r is the sum over t of x[i - t] w[s t + r]: a
-        convolution for each residue r, of which those of equal length and rows are channels of one.
-        No other result is computed: its gradient is 0, and 0 times an infinite weight is NaN.
-        """
-        kernels, bias, plan = of.kernels, of.bias, of.plan
-        strides, kept = of.strides, of.kept
-        self._check_channels(kernels, bias, plan)
-        batch, outputs, count = self.shape[0], kernels.shape[0], len(strides)
-        # Of i, for every residue.
-        rows = tuple(
-            (start // step, -(-end // step))
-            for (start, end), step in zip(kept, strides, strict=True)
-        )
-        data, factors = self._cast(plan.accumulator), kernels._cast(plan.accumulator)
-        widths = fixed(kernels.shape[2:], plan.name)
-        axes = [Residues.of(*each) for each in zip(widths, strides, kept, strict=True)]
-        parts = {
-            each: data._of_residues(factors, plan, each, rows, of.written)
-            for each in product(*axes)
-        }
-        for place in reversed(range(count)):
-            chosen = dict.fromkeys(each[:place] for each in parts)
-            parts = {
-                each: parts[*each, axes[place][0]].cat(
-                    *(parts[*each, last] for last in axes[place][1:]), dim=2 + place
-                )
-                for each in chosen
-            }
-        order = (place for each in range(count) for place in (2 + count + each, 2 + each))
-        spans = [(high - low) * step for (low, high), step in zip(rows, strides, strict=True)]
-        sums = parts[()]._permute((0, 1, *order))._reshape((batch, outputs, *spans))
-        cut = (
-            (start - low * step, end - low * step)
-            for (start, end), (low, _), step in zip(kept, rows, strides, strict=True)
-        )
-        sums = sums._shrink(((0, batch), (0, outputs), *cut))
-        placed = None if bias is None else bias._reshape((outputs, *(1,) * count))
-        return sums._with_bias(placed, plan.result)
-
-    def _of_residues(
-        self,
-        weight: Self,
-        plan: ConvolutionPlan,
-        residues: tuple[Residues, ...],
-        rows: Margins,
-        written: Self,
-    ) -> Self:
-        """The sums of one part of the residues along each axis, of shape
-        (batch, outputs, *residues, *rows): 0 in rows that are not kept."""
-        sizes = fixed(self.shape[2:], plan.name)
-        outputs, share = fixed(weight.shape[:2], plan.name)
-        counts = tuple(each.count for each in residues)
-        # The elements that windows of these rows reach.
-        needed = [
-            (each.rows[0] - gap * (each.length - 1), each.rows[1])
-            for each, gap in zip(residues, plan.dilation, strict=True)
-        ]
-        cuts = [
-            (min(max(low, 0), size), min(max(high, 0), size))
-            for (low, high), size in zip(needed, sizes, strict=True)
-        ]
-        is_empty = not all(each.length and each.rows[0] < each.rows[1] for each in residues)
-        if is_empty or any(low == high for low, high in cuts):
-            lengths = tuple(high - low for low, high in rows)
-            # The sum of no elements: its gradient is 0, not missing.
-            none = tuple((0, 0) for _ in range(self.ndim))
-            nothing = self._shrink(none)._reduce_axes(Ops.ADD, tuple(range(self.ndim)), False)
-            no_factor = weight._shrink(((0, 0),) * weight.ndim)
-            factor = no_factor._reduce_axes(Ops.ADD, tuple(range(weight.ndim)), False)
-            nothing = nothing._apply(Ops.ADD, factor)
-            return nothing._broadcast_to((self.shape[0], outputs, *counts, *lengths))
-        margins = [
-            (begin - low, high - end)
-            for (low, high), (begin, end) in zip(needed, cuts, strict=True)
-        ]
-        data, written = (
-            item._shrink(((0, item.shape[0]), (0, item.shape[1]), *cuts))._pad(
-                ((0, 0), (0, 0), *margins)
-            )
-            for item in (self, written)
-        )
-        factors = weight
-        for place, each in enumerate(residues):
-            factors = factors._places_of(each, 2 + 2 * place)
-        count = len(residues)
-        of_kernel = tuple(range(2, 2 + 2 * count, 2))
-        factors = factors._flip(of_kernel)._permute(
-            (0, *(place + 1 for place in of_kernel), 1, *of_kernel)
-        )
-        lengths = tuple(each.length for each in residues)
-        factors = factors._reshape((outputs * prod(counts), share, *lengths))
-        sums = data._correlate(factors, plan, written)
-        sums = sums._reshape((self.shape[0], outputs, *counts, *sums.shape[2:]))
-        around = (
-            (each.rows[0] - low, high - each.rows[1])
-            for each, (low, high) in zip(residues, rows, strict=True)
-        )
-        return sums._pad((*((0, 0),) * (2 + count), *around))
-
-    def _places_of(self, residues: Residues, axis: int) -> Self:
-        """Kernels with the axis of their places split in two: within a residue, and residues."""
-        before, (width, *after) = self.shape[:axis], self.shape[axis:]
-        size = residues.length * residues.stride
-        kept = self._part(axis, 0, min(size, fixed((width,), "conv_transpose2d")[0]))
-        bounds = [(0, 0)] * self.ndim
-        bounds[axis] = (0, size - fixed((kept.shape[axis],), "conv_transpose2d")[0])
-        split = (*before, residues.length, residues.stride, *after)
-        rows = kept._pad(tuple(bounds))._reshape(split)
-        return rows._part(axis + 1, residues.first, residues.first + residues.count)
+        result = transposed_convolution(whole, transposition)
+        return shrink(result, tuple((0, size) for size in (*result.shape[:2], *left)))
 
     def _check_layout(self, weight: Self, name: str) -> None:
-        self._factors(weight, name)
+        require_tensor(self, weight, name)
         if weight.ndim < 3 or self.ndim != weight.ndim:
             raise UserError(
                 f"{name}: input {describe_shape(self.shape)} and weight "
@@ -679,165 +457,7 @@ class Windows(Indexing):
                 f"a channel axis and the same number of spatial axes"
             )
 
-    def _check_channels(self, weight: Self, bias: Self | None, plan: ConvolutionPlan) -> None:
-        have, want = describe_shape(self.shape), describe_shape(weight.shape)
-        name, groups = plan.name, plan.groups
-        outputs, share = fixed(weight.shape[:2], name)
-        if groups < 1 or self.shape[1] != groups * share or outputs % groups:
-            raise UserError(
-                f"{name}: input {have}, weight {want}, groups {groups}: input channels must be "
-                f"groups * {share}, and {outputs} outputs must divide by groups"
-            )
-        if 0 in weight.shape:
-            raise UserError(f"{name}: weight {want} is empty")
-        if bias is None:
-            return
-        if bias.shape != (outputs,):
-            raise UserError(f"{name}: bias {describe_shape(bias.shape)}, accepted is ({outputs},)")
-
-    def _convolve(
-        self, weight: Self, bias: Self | None, plan: ConvolutionPlan, written: Self | None = None
-    ) -> Self:
-        """The cross-correlation of this tensor, which is padded already; see `_presence`."""
-        self._check_channels(weight, bias, plan)
-        kernel = fixed(weight.shape[2:], plan.name)
-        check_windows(self.shape[2:], kernel, plan.dilation, plan.name)
-        data, factors = self, weight
-        if plan.groups == 1 and fits_image_layout(data, factors, weight.shape[1]):
-            data, factors = in_image_layout(data, 1), in_image_layout(factors, 1)
-        data, factors = data._cast(plan.accumulator), factors._cast(plan.accumulator)
-        is_minimal = (
-            bool(config.integer("WINO"))
-            and plan.accumulator.is_float
-            and (kernel, plan.stride, plan.dilation) == ((3, 3), (1, 1), (1, 1))
-        )
-        if is_minimal:
-            sums = data._convolve_tiles(factors, plan)
-        else:
-            sums = data._correlate(factors, plan, written)
-        placed = None if bias is None else bias._reshape((bias.shape[0], *(1,) * len(kernel)))
-        return sums._with_bias(placed, plan.result)
-
-    def _correlate(self, weight: Self, plan: ConvolutionPlan, written: Self | None) -> Self:
-        """By the definition, with the rule of gradients that takes less time."""
-        if not self._gradient_is_correlation(weight, plan):
-            return self._sum_windows(weight, plan, written)
-
-        def compute(data: Self, kernels: Self, *presence: Self) -> Self:
-            return data._sum_windows(kernels, plan, *presence)
-
-        presence = () if written is None else (written,)
-        return self._with_rule("correlate", compute, weight, *presence)
-
-    def _sum_windows(
-        self, weight: Self, plan: ConvolutionPlan, written: Self | None = None
-    ) -> Self:
-        """The sum over every window, in one reduction; see `_presence`."""
-        kernel = fixed(weight.shape[2:], plan.name)
-        count = len(kernel)
-        outputs, share = fixed(weight.shape[:2], plan.name)
-        windows = self._windows(kernel, plan.stride, plan.dilation)
-        places = windows.shape[2 : 2 + count]
-        windows = windows._reshape((self.shape[0], plan.groups, 1, share, *places, *kernel))
-        factors = weight._reshape(
-            (1, plan.groups, outputs // plan.groups, share, *(1,) * count, *kernel)
-        )
-        windows, factors = windows._spread(plan.name, factors)
-        axes = (3, *range(4 + count, 4 + 2 * count))
-        products = windows._products(factors)
-        if written is not None:
-            products = written._only_written(products, kernel, plan)
-        sums = products._sums(axes)
-        return sums._reshape((self.shape[0], outputs, *places))
-
-    def _only_written(self, products: Self, kernel: tuple[int, ...], plan: ConvolutionPlan) -> Self:
-        """The products of windows with elements that this presence has, and 0 for others."""
-        seen = self._windows(kernel, plan.stride, plan.dilation)
-        return seen._reshape((1, 1, *seen.shape)).where(products, 0)
-
     # Gradients, where strides are 1: they are correlations too
-
-    def _gradient_is_correlation(self, weight: Self, plan: ConvolutionPlan) -> bool:
-        """Whether the gradient of the data is better computed as `_gradient_of_data` does."""
-        kernel = fixed(weight.shape[2:], plan.name)
-        sizes = fixed(self.shape[2:], plan.name)
-        if max(plan.stride) > 1 or max(kernel) == 1 or 0 in sizes:
-            return False
-        reach = (gap * (width - 1) for gap, width in zip(plan.dilation, kernel, strict=True))
-        places = (size - length for size, length in zip(sizes, reach, strict=True))
-        return prod(sizes) <= MAX_GROWTH * prod(places)
-
-    def _gradient_of_data(self, weight: Self, data: Self) -> Self:
-        """The gradient of `data`, from this one of the sums: their correlation with the kernels
-        turned round, once zeros are written around them.
-        """
-        plan = self._gradient_plan(weight, data)
-        reach = (
-            gap * (width - 1)
-            for gap, width in zip(plan.dilation, fixed(weight.shape[2:], plan.name), strict=True)
-        )
-        turned = self._outputs_first(weight, plan.groups)._flip(tuple(range(2, weight.ndim)))
-        margins = ((0, 0), (0, 0), *((length, length) for length in reach))
-        written = self._presence(2)._pad(margins)
-        return self._pad(margins).contiguous()._correlate(turned, plan, written)
-
-    def _gradient_of_kernels(self, weight: Self, data: Self, written: Self | None) -> Self:
-        """The gradient of `weight`, from this one of the sums: their products with each window."""
-        plan = self._gradient_plan(weight, data)
-        kernel, places = weight.shape[2:], self.shape[2:]
-        outputs, share = fixed(weight.shape[:2], plan.name)
-        windows = data._windows(fixed(kernel, plan.name), plan.stride, plan.dilation)
-        windows = windows._reshape((data.shape[0], plan.groups, 1, share, *places, *kernel))
-        one = (1,) * len(kernel)
-        sums = self._reshape((self.shape[0], plan.groups, outputs // plan.groups, 1, *places, *one))
-        windows, sums = windows._spread(plan.name, sums)
-        axes = (0, *range(4, 4 + len(kernel)))
-        products = windows._apply(Ops.MUL, sums)
-        if written is not None:
-            products = written._only_written(products, fixed(kernel, plan.name), plan)
-        return products._reduce_axes(Ops.ADD, axes, False)._reshape(weight.shape)
-
-    def _gradient_plan(self, weight: Self, data: Self) -> ConvolutionPlan:
-        """The plan of the sums whose gradient this is: sizes tell it where strides are 1."""
-        name = "conv2d"
-        sizes, places = fixed(data.shape[1:], name), fixed(self.shape[2:], name)
-        share, *kernel = fixed(weight.shape[1:], name)
-        dilation = tuple(
-            (size - place) // (width - 1) if width > 1 else 1
-            for size, place, width in zip(sizes[1:], places, kernel, strict=True)
-        )
-        one = (1,) * len(kernel)
-        return ConvolutionPlan(sizes[0] // share, one, dilation, self.dtype, self.dtype, name)
-
-    def _convolve_tiles(self, weight: Self, plan: ConvolutionPlan) -> Self:
-        """By tiles of 4 by 4 results, 36 products each: see the matrices above.
-
-        |error| <= c u A (|G| |g| |G'| * |B| |d| |B'|) A' summed over the channels, all matrices by
-        their magnitudes, with c the length of all sums together (Lavin and Gray leave it out; it
-        follows as for any chain of sums of products).
-        """
-        (height, width), groups = fixed(self.shape[2:], plan.name), plan.groups
-        outputs, share = fixed(weight.shape[:2], plan.name)
-        batch, rows, columns = self.shape[0], -(-(height - 2) // 4), -(-(width - 2) // 4)
-        margins = ((0, 0), (0, 0), (0, rows * 4 + 2 - height), (0, columns * 4 + 2 - width))
-        tiles = self._pad(margins)._windows((6, 6), (4, 4), (1, 1)).flatten(-2)
-        data = tiles._by_matrix(_OF_DATA)
-        data = data._reshape((batch, groups, 1, share, rows, columns, 36))
-        kernels = weight.flatten(-2)._by_matrix(_OF_KERNEL)
-        kernels = kernels._reshape((1, groups, outputs // groups, share, 1, 1, 36))
-        data, kernels = data._spread(plan.name, kernels)
-        sums = data._apply(Ops.MUL, kernels)._reduce_axes(Ops.ADD, (3,), False)
-        found = sums._by_matrix(_OF_RESULT)._reshape((batch, outputs, rows, columns, 4, 4))
-        laid = found._permute((0, 1, 2, 4, 3, 5))
-        laid = laid._reshape((batch, outputs, rows * 4, columns * 4))
-        return laid._shrink(((0, batch), (0, outputs), (0, height - 2), (0, width - 2)))
-
-    def _by_matrix(self, matrix: Rows) -> Self:
-        """M t M' of each square t that the last axis holds, as one product with M x M."""
-        both = np.ascontiguousarray(
-            np.kron(np.array(matrix, np.float64), np.array(matrix, np.float64)).T
-        )
-        return self._product(type(self)(both, self.device, self.dtype), None, "conv2d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -911,9 +531,446 @@ def check_windows(
     sizes: Sequence[object], kernel: tuple[int, ...], dilation: tuple[int, ...], name: str
 ) -> None:
     """Raises `UserError` where a window is longer than its axis; a symbolic axis passes."""
-    for size, width, spread in zip(sizes, kernel, dilation, strict=True):
-        reach = spread * (width - 1) + 1
+    for size, width, gap in zip(sizes, kernel, dilation, strict=True):
+        reach = gap * (width - 1) + 1
         if isinstance(size, int) and size < reach:
             raise UserError(
                 f"{name}: a window that reaches over {reach} elements does not fit {size}"
             )
+
+
+def windows_of(
+    x: T, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> T:
+    """Shape (..., outputs per axis, kernel per axis): the windows over the last axes.
+
+    All by moving elements. For one axis of size n: laid end to end, its copies in rows of
+    n + dilation make row j start at element j * dilation, so the elements that kernel position
+    j sees are every `stride`-th of row j.
+    """
+    count = len(kernel)
+    lead = x.ndim - count
+    result = x
+    for place in range(count):
+        axis = lead + 2 * place
+        result = axis_windows(result, axis, kernel[place], stride[place], dilation[place])
+    order = (
+        *range(lead),
+        *(lead + 2 * place for place in range(count)),
+        *(lead + 2 * place + 1 for place in range(count)),
+    )
+    return result.permute(order)
+
+
+def axis_windows(x: T, axis: int, kernel: int, stride: int, dilation: int) -> T:
+    """One axis becomes two: (outputs, kernel)."""
+    length = fixed((x.shape[axis],), "windows")[0]
+    outputs = (length - dilation * (kernel - 1) - 1) // stride + 1
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    if dilation == 1 and kernel <= stride:
+        # Windows that do not overlap are a plain cut.
+        rows = fit_axis(x, axis, outputs * stride)
+        return cut_axis(reshape(rows, (*before, outputs, stride, *after)), axis + 1, 0, kernel)
+    # A row must be long enough for the last stride, even where it reaches past the end.
+    length = max(length, outputs * stride - dilation)
+    repeats = -(-kernel * (length + dilation) // length)
+    laid = reshape(
+        cut_axis(
+            reshape(
+                cut_axis(
+                    reshape(
+                        cut_axis(
+                            reshape(
+                                expand(
+                                    reshape(
+                                        fit_axis(x, axis, length), (*before, 1, length, *after)
+                                    ),
+                                    (*before, repeats, length, *after),
+                                ),
+                                (*before, repeats * length, *after),
+                            ),
+                            axis,
+                            0,
+                            kernel * (length + dilation),
+                        ),
+                        (*before, kernel, length + dilation, *after),
+                    ),
+                    axis + 1,
+                    0,
+                    outputs * stride,
+                ),
+                (*before, kernel, outputs, stride, *after),
+            ),
+            axis + 2,
+            0,
+            1,
+        ),
+        (*before, kernel, outputs, *after),
+    )
+    return laid.transpose(axis, axis + 1)
+
+
+def pooling_windows(x: T, plan: PoolPlan, fill: ConstType, beyond: ConstType) -> T:
+    """The windows of `plan`: its padding holds `fill`, what `ceil_mode` adds `beyond`."""
+    lead = ((0, 0),) * (x.ndim - len(plan.kernel))
+    padded = pad_with(x, (*lead, *plan.padding), fill)
+    grown = pad_with(padded, (*lead, *((0, extra) for extra in plan.extra)), beyond)
+    return windows_of(grown, plan.kernel, plan.stride, plan.dilation)
+
+
+def number_of_largest(x: T, numbers: T, largest: T) -> T:
+    """The number of the first element of each of these windows that is `largest`.
+
+    If there are NaNs, it is the number of the last one, as in torch.
+    """
+    axes = tuple(range(x.ndim - numbers.ndim // 2, x.ndim))
+    equal = x.eq(largest).where(numbers, dtypes.int32.maximum)
+    first = equal.min(axes, keepdim=True)
+    if not x.dtype.is_float:
+        return first
+    last_nan = x.isnan().where(numbers, -1).max(axes, keepdim=True)
+    return last_nan.ge(0).where(last_nan, first)
+
+
+def transposed_convolution(tensor: T, of: Transposition[T]) -> T:
+    """Compute the kept part of a transposed convolution of this tensor."""
+    if max(of.strides) > 1:
+        return by_residues(tensor, of)
+    kernels, plan = of.kernels, of.plan
+    sizes, widths = (fixed(x.shape[2:], plan.name) for x in (tensor, kernels))
+    bounds = tuple(
+        (gap * (width - 1) - start, end - size)
+        for size, width, gap, (start, end) in zip(
+            sizes, widths, plan.dilation, of.kept, strict=True
+        )
+    )
+    turned = kernels.flip(tuple(range(2, kernels.ndim)))
+    whole, written = (item.pad(((0, 0), (0, 0), *bounds)) for item in (tensor, of.written))
+    return convolved(whole, turned, of.bias, plan, written)
+
+
+def spread_out(x: T, steps: tuple[int, ...]) -> T:
+    """With `step - 1` zeros between the elements of each axis after the second."""
+    result = x
+    for place, step in enumerate(steps):
+        size = fixed((x.shape[2 + place],), "conv_transpose2d")[0]
+        result = spread_elements(result, 2 + place, step, max(0, (size - 1) * step + 1))
+    return result
+
+
+def sums_of_residues(
+    x: T,
+    weight: T,
+    plan: ConvolutionPlan,
+    residues: tuple[Residues, ...],
+    rows: Margins,
+    written: T,
+) -> T:
+    """The sums of one part of the residues along each axis, of shape
+    (batch, outputs, *residues, *rows): 0 in rows that are not kept."""
+    sizes = fixed(x.shape[2:], plan.name)
+    outputs, share = fixed(weight.shape[:2], plan.name)
+    counts = tuple(each.count for each in residues)
+    # The elements that windows of these rows reach.
+    needed = [
+        (each.rows[0] - gap * (each.length - 1), each.rows[1])
+        for each, gap in zip(residues, plan.dilation, strict=True)
+    ]
+    cuts = [
+        (min(max(low, 0), size), min(max(high, 0), size))
+        for (low, high), size in zip(needed, sizes, strict=True)
+    ]
+    is_empty = not all(each.length and each.rows[0] < each.rows[1] for each in residues)
+    if is_empty or any(low == high for low, high in cuts):
+        lengths = tuple(high - low for low, high in rows)
+        # The sum of no elements: its gradient is 0, not missing.
+        none = tuple((0, 0) for _ in range(x.ndim))
+        nothing = reduce_axes(shrink(x, none), Ops.ADD, tuple(range(x.ndim)), False)
+        no_factor = shrink(weight, ((0, 0),) * weight.ndim)
+        factor = reduce_axes(no_factor, Ops.ADD, tuple(range(weight.ndim)), False)
+        nothing = apply(nothing, Ops.ADD, factor)
+        return broadcast_to(nothing, (x.shape[0], outputs, *counts, *lengths))
+    margins = [
+        (begin - low, high - end) for (low, high), (begin, end) in zip(needed, cuts, strict=True)
+    ]
+    data, written = (
+        pad(
+            shrink(item, ((0, item.shape[0]), (0, item.shape[1]), *cuts)),
+            ((0, 0), (0, 0), *margins),
+        )
+        for item in (x, written)
+    )
+    factors = weight
+    for place, each in enumerate(residues):
+        factors = places_of_residues(factors, each, 2 + 2 * place)
+    count = len(residues)
+    of_kernel = tuple(range(2, 2 + 2 * count, 2))
+    factors = factors.flip(of_kernel).permute(
+        (0, *(place + 1 for place in of_kernel), 1, *of_kernel)
+    )
+    lengths = tuple(each.length for each in residues)
+    factors = reshape(factors, (outputs * prod(counts), share, *lengths))
+    sums = correlated(data, factors, plan, written)
+    sums = reshape(sums, (x.shape[0], outputs, *counts, *sums.shape[2:]))
+    around = (
+        (each.rows[0] - low, high - each.rows[1])
+        for each, (low, high) in zip(residues, rows, strict=True)
+    )
+    return pad(sums, (*((0, 0),) * (2 + count), *around))
+
+
+def places_of_residues(x: T, residues: Residues, axis: int) -> T:
+    """Kernels with the axis of their places split in two: within a residue, and residues."""
+    before, (width, *after) = x.shape[:axis], x.shape[axis:]
+    size = residues.length * residues.stride
+    kept = cut_axis(x, axis, 0, min(size, fixed((width,), "conv_transpose2d")[0]))
+    bounds = [(0, 0)] * x.ndim
+    bounds[axis] = (0, size - fixed((kept.shape[axis],), "conv_transpose2d")[0])
+    split = (*before, residues.length, residues.stride, *after)
+    rows = reshape(pad(kept, tuple(bounds)), split)
+    return cut_axis(rows, axis + 1, residues.first, residues.first + residues.count)
+
+
+def convolved(
+    x: T, weight: T, bias: T | None, plan: ConvolutionPlan, written: T | None = None
+) -> T:
+    """The cross-correlation of this tensor, which is padded already; see `_presence`."""
+    check_channels(x, weight, bias, plan)
+    kernel = fixed(weight.shape[2:], plan.name)
+    check_windows(x.shape[2:], kernel, plan.dilation, plan.name)
+    data, factors = x, weight
+    if plan.groups == 1 and fits_image_layout(data, factors, weight.shape[1]):
+        data, factors = in_image_layout(data, 1), in_image_layout(factors, 1)
+    data, factors = data.cast(plan.accumulator), factors.cast(plan.accumulator)
+    is_minimal = (
+        bool(config.integer("WINO"))
+        and plan.accumulator.is_float
+        and (kernel, plan.stride, plan.dilation) == ((3, 3), (1, 1), (1, 1))
+    )
+    if is_minimal:
+        sums = convolve_tiles(data, factors, plan)
+    else:
+        sums = correlated(data, factors, plan, written)
+    placed = None if bias is None else reshape(bias, (bias.shape[0], *(1,) * len(kernel)))
+    return with_bias(sums, placed, plan.result)
+
+
+def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
+    """By the definition, with the rule of gradients that takes less time."""
+    if not gradient_is_correlation(x, weight, plan):
+        return sum_windows(x, weight, plan, written)
+
+    def compute(data: T, kernels: T, *presence: T) -> T:
+        return sum_windows(data, kernels, plan, *presence)
+
+    presence = () if written is None else (written,)
+    result: T = with_rule(x, "correlate", compute, weight, *presence)
+    return result
+
+
+def sum_windows(x: T, weight: T, plan: ConvolutionPlan, written: T | None = None) -> T:
+    """The sum over every window, in one reduction; see `_presence`."""
+    kernel = fixed(weight.shape[2:], plan.name)
+    count = len(kernel)
+    outputs, share = fixed(weight.shape[:2], plan.name)
+    windows = windows_of(x, kernel, plan.stride, plan.dilation)
+    places = windows.shape[2 : 2 + count]
+    windows = reshape(windows, (x.shape[0], plan.groups, 1, share, *places, *kernel))
+    factors = reshape(
+        weight, (1, plan.groups, outputs // plan.groups, share, *(1,) * count, *kernel)
+    )
+    windows, factors = spread(windows, plan.name, factors)
+    axes = (3, *range(4 + count, 4 + 2 * count))
+    products = products_of(windows, factors)
+    if written is not None:
+        products = only_written(written, products, kernel, plan)
+    sums = sums_over(products, axes)
+    return reshape(sums, (x.shape[0], outputs, *places))
+
+
+def only_written(x: T, products: T, kernel: tuple[int, ...], plan: ConvolutionPlan) -> T:
+    """The products of windows with elements that this presence has, and 0 for others."""
+    seen = windows_of(x, kernel, plan.stride, plan.dilation)
+    return reshape(seen, (1, 1, *seen.shape)).where(products, 0)
+
+
+def gradient_of_data(x: T, weight: T, data: T) -> T:
+    """The gradient of `data`, from this one of the sums: their correlation with the kernels
+    turned round, once zeros are written around them.
+    """
+    plan = gradient_plan(x, weight, data)
+    reach = (
+        gap * (width - 1)
+        for gap, width in zip(plan.dilation, fixed(weight.shape[2:], plan.name), strict=True)
+    )
+    turned = outputs_first(x, weight, plan.groups).flip(tuple(range(2, weight.ndim)))
+    margins = ((0, 0), (0, 0), *((length, length) for length in reach))
+    written = pad(presence_of(x, 2), margins)
+    return correlated(pad(x, margins).contiguous(), turned, plan, written)
+
+
+def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
+    """The gradient of `weight`, from this one of the sums: their products with each window."""
+    plan = gradient_plan(x, weight, data)
+    kernel, places = weight.shape[2:], x.shape[2:]
+    outputs, share = fixed(weight.shape[:2], plan.name)
+    windows = windows_of(data, fixed(kernel, plan.name), plan.stride, plan.dilation)
+    windows = reshape(windows, (data.shape[0], plan.groups, 1, share, *places, *kernel))
+    one = (1,) * len(kernel)
+    sums = reshape(x, (x.shape[0], plan.groups, outputs // plan.groups, 1, *places, *one))
+    windows, sums = spread(windows, plan.name, sums)
+    axes = (0, *range(4, 4 + len(kernel)))
+    products = apply(windows, Ops.MUL, sums)
+    if written is not None:
+        products = only_written(written, products, fixed(kernel, plan.name), plan)
+    return reshape(reduce_axes(products, Ops.ADD, axes, False), weight.shape)
+
+
+def convolve_tiles(x: T, weight: T, plan: ConvolutionPlan) -> T:
+    """By tiles of 4 by 4 results, 36 products each: see the matrices above.
+
+    |error| <= c u A (|G| |g| |G'| * |B| |d| |B'|) A' summed over the channels, all matrices by
+    their magnitudes, with c the length of all sums together (Lavin and Gray leave it out; it
+    follows as for any chain of sums of products).
+    """
+    (height, width), groups = fixed(x.shape[2:], plan.name), plan.groups
+    outputs, share = fixed(weight.shape[:2], plan.name)
+    batch, rows, columns = x.shape[0], -(-(height - 2) // 4), -(-(width - 2) // 4)
+    margins = ((0, 0), (0, 0), (0, rows * 4 + 2 - height), (0, columns * 4 + 2 - width))
+    tiles = windows_of(pad(x, margins), (6, 6), (4, 4), (1, 1)).flatten(-2)
+    data = by_matrix(tiles, _OF_DATA)
+    data = reshape(data, (batch, groups, 1, share, rows, columns, 36))
+    kernels = by_matrix(weight.flatten(-2), _OF_KERNEL)
+    kernels = reshape(kernels, (1, groups, outputs // groups, share, 1, 1, 36))
+    data, kernels = spread(data, plan.name, kernels)
+    sums = reduce_axes(apply(data, Ops.MUL, kernels), Ops.ADD, (3,), False)
+    found = reshape(by_matrix(sums, _OF_RESULT), (batch, outputs, rows, columns, 4, 4))
+    laid = found.permute((0, 1, 2, 4, 3, 5))
+    laid = reshape(laid, (batch, outputs, rows * 4, columns * 4))
+    return shrink(laid, ((0, batch), (0, outputs), (0, height - 2), (0, width - 2)))
+
+
+def by_matrix(x: T, matrix: Rows) -> T:
+    """M t M' of each square t that the last axis holds, as one product with M x M."""
+    both = np.ascontiguousarray(
+        np.kron(np.array(matrix, np.float64), np.array(matrix, np.float64)).T
+    )
+    return matrix_product(x, type(x)(both, x.device, x.dtype), None, "conv2d")
+
+
+def fit_axis(x: T, axis: int, length: int) -> T:
+    """An axis cut, or grown with zeros at its end, to `length`."""
+    have = fixed((x.shape[axis],), "windows")[0]
+    if length <= have:
+        return cut_axis(x, axis, 0, length)
+    bounds = [(0, 0)] * x.ndim
+    bounds[axis] = (0, length - have)
+    # No window shows the zeros, so windows are views of the elements.
+    return pad(x, tuple(bounds), is_view=True)
+
+
+def presence_of(x: T, lead: int) -> T:
+    """True for each element, in a shape whose first `lead` axes have size 1.
+
+    Zeros that are written around it become False. A product with such a zero is left out of a
+    sum, as an infinite factor would make it NaN.
+    """
+    shape = (*(1,) * lead, *x.shape[lead:])
+    return broadcast_to(constant_like(x, True, dtypes.bool), shape)
+
+
+def outputs_first(x: T, weight: T, groups: int) -> T:
+    """The kernels of a transposed convolution in the layout of those of `conv2d`."""
+    inputs, share, *kernel = fixed(weight.shape, "conv_transpose2d")
+    if groups < 1 or x.shape[1] != inputs or inputs % groups:
+        raise UserError(
+            f"conv_transpose2d: input {describe_shape(x.shape)}, weight "
+            f"{describe_shape(weight.shape)}, groups {groups}: input channels must be "
+            f"{inputs} and divide by groups"
+        )
+    parts = reshape(weight, (groups, inputs // groups, share, *kernel)).transpose(1, 2)
+    return reshape(parts, (groups * share, inputs // groups, *kernel))
+
+
+def by_residues(x: T, of: Transposition[T]) -> T:
+    """A transposed convolution with strides that reads only elements which exist.
+
+    Along an axis of stride s, result s i + r is the sum over t of x[i - t] w[s t + r]: a
+    convolution for each residue r, of which those of equal length and rows are channels of one.
+    No other result is computed: its gradient is 0, and 0 times an infinite weight is NaN.
+    """
+    kernels, bias, plan = of.kernels, of.bias, of.plan
+    strides, kept = of.strides, of.kept
+    check_channels(x, kernels, bias, plan)
+    batch, outputs, count = x.shape[0], kernels.shape[0], len(strides)
+    # Of i, for every residue.
+    rows = tuple(
+        (start // step, -(-end // step)) for (start, end), step in zip(kept, strides, strict=True)
+    )
+    data, factors = x.cast(plan.accumulator), kernels.cast(plan.accumulator)
+    widths = fixed(kernels.shape[2:], plan.name)
+    axes = [Residues.of(*each) for each in zip(widths, strides, kept, strict=True)]
+    parts = {
+        each: sums_of_residues(data, factors, plan, each, rows, of.written)
+        for each in product(*axes)
+    }
+    for place in reversed(range(count)):
+        chosen = dict.fromkeys(each[:place] for each in parts)
+        parts = {
+            each: parts[*each, axes[place][0]].cat(
+                *(parts[*each, last] for last in axes[place][1:]), dim=2 + place
+            )
+            for each in chosen
+        }
+    order = (place for each in range(count) for place in (2 + count + each, 2 + each))
+    spans = [(high - low) * step for (low, high), step in zip(rows, strides, strict=True)]
+    sums = reshape(parts[()].permute((0, 1, *order)), (batch, outputs, *spans))
+    cut = (
+        (start - low * step, end - low * step)
+        for (start, end), (low, _), step in zip(kept, rows, strides, strict=True)
+    )
+    sums = shrink(sums, ((0, batch), (0, outputs), *cut))
+    placed = None if bias is None else reshape(bias, (outputs, *(1,) * count))
+    return with_bias(sums, placed, plan.result)
+
+
+def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> None:
+    """Raises `UserError` if channels, groups and bias do not fit."""
+    have, want = describe_shape(x.shape), describe_shape(weight.shape)
+    name, groups = plan.name, plan.groups
+    outputs, share = fixed(weight.shape[:2], name)
+    if groups < 1 or x.shape[1] != groups * share or outputs % groups:
+        raise UserError(
+            f"{name}: input {have}, weight {want}, groups {groups}: input channels must be "
+            f"groups * {share}, and {outputs} outputs must divide by groups"
+        )
+    if 0 in weight.shape:
+        raise UserError(f"{name}: weight {want} is empty")
+    if bias is None:
+        return
+    if bias.shape != (outputs,):
+        raise UserError(f"{name}: bias {describe_shape(bias.shape)}, accepted is ({outputs},)")
+
+
+def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
+    """Whether the gradient of the data is better computed as `_gradient_of_data` does."""
+    kernel = fixed(weight.shape[2:], plan.name)
+    sizes = fixed(x.shape[2:], plan.name)
+    if max(plan.stride) > 1 or max(kernel) == 1 or 0 in sizes:
+        return False
+    reach = (gap * (width - 1) for gap, width in zip(plan.dilation, kernel, strict=True))
+    places = (size - length for size, length in zip(sizes, reach, strict=True))
+    return prod(sizes) <= MAX_GROWTH * prod(places)
+
+
+def gradient_plan(x: T, weight: T, data: T) -> ConvolutionPlan:
+    """The plan of the sums whose gradient this is: sizes tell it where strides are 1."""
+    name = "conv2d"
+    sizes, places = fixed(data.shape[1:], name), fixed(x.shape[2:], name)
+    share, *kernel = fixed(weight.shape[1:], name)
+    dilation = tuple(
+        (size - place) // (width - 1) if width > 1 else 1
+        for size, place, width in zip(sizes[1:], places, kernel, strict=True)
+    )
+    one = (1,) * len(kernel)
+    return ConvolutionPlan(sizes[0] // share, one, dilation, x.dtype, x.dtype, name)

@@ -84,14 +84,14 @@ def ggml_data_to_tensor(t: Tensor, n: int, ggml_type: int) -> Tensor:
         return section(tensor, 0, n, PLAIN[ggml_type])
     kind = QUANTISED[ggml_type]
     blocks = tensor[:needed]
-    if only_holds_data(blocks._node):
+    if only_holds_data(blocks.node):
         blocks = blocks.to(None)
     return kind.values(blocks.reshape(n // kind.elements, kind.nbytes)).reshape(n)
 
 
 def empty(data: Tensor, shape: tuple[int, ...], ggml_type: int) -> Tensor:
     """No element of a type, where those in the bytes `data` would be."""
-    is_moved = ggml_type not in PLAIN and only_holds_data(data._node)
+    is_moved = ggml_type not in PLAIN and only_holds_data(data.node)
     dtype = PLAIN.get(ggml_type, dtypes.float32)
     return Tensor.zeros(shape, dtype=dtype, device=None if is_moved else data.device)
 

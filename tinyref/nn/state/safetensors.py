@@ -258,7 +258,7 @@ def _check_saved(name: object, tensor: object) -> None:
 
 def _compute_all(tensors: list[Tensor]) -> None:
     """Computes what several tensors share once, and fails before a file is touched."""
-    lazy = [tensor for tensor in tensors if not only_holds_data(tensor._node)]
+    lazy = [tensor for tensor in tensors if not only_holds_data(tensor.node)]
     if lazy:
         lazy[0].realize(*lazy[1:])
 

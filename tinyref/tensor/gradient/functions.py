@@ -7,33 +7,35 @@ from collections.abc import Callable
 from typing import cast
 
 from tinyref.dtype import dtypes
+from tinyref.tensor.core import reshape
 from tinyref.tensor.gradient.rules import Contribution, Step, gradient_rule
-from tinyref.tensor.indexing import Indexing
-from tinyref.tensor.windows import Windows
+from tinyref.tensor.indexing import Indexing, shown_at
+from tinyref.tensor.reduction import places_of_maxima, scaled_distances
+from tinyref.tensor.windows import Windows, gradient_of_data, gradient_of_kernels, number_of_largest
 from tinyref.uops.payload import ReduceArg
 
 
 @gradient_rule("contiguous_backward")
-def contiguous_backward(step: Step) -> tuple[Contribution, ...]:
+def contiguous_backward_gradient(step: Step) -> tuple[Contribution, ...]:
     """The gradient itself, in memory of its own."""
     return (step.gradient.contiguous,)
 
 
 @gradient_rule("steps")
-def steps(step: Step) -> tuple[Contribution, ...]:
+def steps_gradient(step: Step) -> tuple[Contribution, ...]:
     """Constant between the steps: the slope is 0, also where a step is."""
     return tuple(step.gradient.zeros_like for _ in step.sources)
 
 
 @gradient_rule("mod", reads_sources=True)
-def mod(step: Step) -> tuple[Contribution, ...]:
+def mod_gradient(step: Step) -> tuple[Contribution, ...]:
     """x - floor(x / y) y has the slopes 1 and -floor(x / y)."""
     x, y = step.sources
     return (lambda: step.gradient, lambda: -step.gradient * x.div(y, rounding_mode="floor"))
 
 
 @gradient_rule("fmod", reads_sources=True)
-def fmod(step: Step) -> tuple[Contribution, ...]:
+def fmod_gradient(step: Step) -> tuple[Contribution, ...]:
     """x - trunc(x / y) y has the slopes 1 and -trunc(x / y)."""
     x, y = step.sources
 
@@ -45,14 +47,14 @@ def fmod(step: Step) -> tuple[Contribution, ...]:
 
 
 @gradient_rule("logaddexp", reads_sources=True)
-def logaddexp(step: Step) -> tuple[Contribution, ...]:
+def logaddexp_gradient(step: Step) -> tuple[Contribution, ...]:
     """log(e ** x + e ** y) has the slopes sigmoid(x - y) and sigmoid(y - x)."""
     x, y = step.sources
     return (lambda: step.gradient * (x - y).sigmoid(), lambda: step.gradient * (y - x).sigmoid())
 
 
 @gradient_rule("copysign", reads_sources=True, reads_output=True)
-def copysign(step: Step) -> tuple[Contribution, ...]:
+def copysign_gradient(step: Step) -> tuple[Contribution, ...]:
     """1 where the sign stays and -1 where it turns; 0 at 0. The sign's source has no slope."""
     x = step.sources[0]
     return (
@@ -62,50 +64,50 @@ def copysign(step: Step) -> tuple[Contribution, ...]:
 
 
 @gradient_rule("softplus", reads_sources=True)
-def softplus(step: Step) -> tuple[Contribution, ...]:
+def softplus_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(softplus x) = sigmoid(x) dx."""
     return (lambda: step.gradient * step.sources[0].sigmoid(),)
 
 
 @gradient_rule("variance", reads_sources=True)
-def variance(step: Step) -> tuple[Contribution, ...]:
+def variance_gradient(step: Step) -> tuple[Contribution, ...]:
     """Twice the distances from the mean over the divisor, without the square of their unit."""
     x, divisor = cast(tuple[Windows, ...], step.sources)
 
     def for_elements() -> Indexing:
         assert isinstance(step.arg, ReduceArg), "it carries its axes"
-        distance, unit = x._scaled_distances(step.arg.axes)
+        distance, unit = scaled_distances(x, step.arg.axes)
         return step.gradient * (2 / divisor) * (distance * unit)
 
     return (for_elements, None)
 
 
 @gradient_rule("max_pool", reads_sources=True, reads_output=True)
-def max_pool(step: Step) -> tuple[Contribution, ...]:
+def max_pool_gradient(step: Step) -> tuple[Contribution, ...]:
     """To the first of the largest elements of each window, which is never padding."""
     windows, numbers = cast(tuple[Windows, ...], step.sources)
     largest, gradient = cast(Windows, step.output), cast(Windows, step.gradient)
 
     def for_windows() -> Indexing:
-        return (numbers == windows._number_of_largest(numbers, largest)).where(gradient, 0)
+        return (numbers == number_of_largest(windows, numbers, largest)).where(gradient, 0)
 
     return (for_windows, None)
 
 
 @gradient_rule("cummax", reads_sources=True, reads_output=True)
-def cummax(step: Step) -> tuple[Contribution, ...]:
+def cummax_gradient(step: Step) -> tuple[Contribution, ...]:
     """To the last of the equal maxima."""
     row, maxima, gradient = cast(tuple[Windows, ...], (step.sources[0], step.output, step.gradient))
 
     def for_row() -> Indexing:
-        places = row._places_of_maxima(maxima)
-        return row._shown_at(places, gradient.unsqueeze(-1)).sum(-2)
+        places = places_of_maxima(row, maxima)
+        return shown_at(row, places, gradient.unsqueeze(-1)).sum(-2)
 
     return (for_row,)
 
 
 @gradient_rule("looked_up", reads_sources=True)
-def looked_up(step: Step) -> tuple[Contribution, ...]:
+def looked_up_gradient(step: Step) -> tuple[Contribution, ...]:
     """The gradient of each element is the sum over the places that chose it."""
     rows, places = cast(tuple[Windows, ...], step.sources)
     gradient = cast(Windows, step.gradient)
@@ -114,27 +116,27 @@ def looked_up(step: Step) -> tuple[Contribution, ...]:
         # Types that are for storage alone are not added.
         is_stored = rows.dtype in dtypes.storage_only
         given = gradient.cast(dtypes.float32) if is_stored else gradient
-        spread = rows._shown_at(places, given.unsqueeze(-1))
+        spread = shown_at(rows, places, given.unsqueeze(-1))
         beyond = spread.ndim - rows.ndim
         repeated = tuple(
             axis
             for axis, size in enumerate(spread.shape)
             if axis < beyond or rows.shape[axis - beyond] != size
         )
-        return spread.sum(repeated, keepdim=True)._reshape(rows.shape).cast(rows.dtype)
+        return reshape(spread.sum(repeated, keepdim=True), rows.shape).cast(rows.dtype)
 
     return (of_rows, None)
 
 
 @gradient_rule("correlate", reads_sources=True)
-def correlate(step: Step) -> tuple[Contribution, ...]:
+def correlate_gradient(step: Step) -> tuple[Contribution, ...]:
     """Correlations of the gradient: with the kernels turned round, and with the data."""
     # Rules are given tensors of one class, that of the user.
     gradient, data, weight, *presence = cast(tuple[Windows, ...], (step.gradient, *step.sources))
     written = presence[0] if presence else None
     return (
-        lambda: gradient._gradient_of_data(weight, data),
-        lambda: gradient._gradient_of_kernels(weight, data, written),
+        lambda: gradient_of_data(gradient, weight, data),
+        lambda: gradient_of_kernels(gradient, weight, data, written),
         *(None for _ in presence),
     )
 

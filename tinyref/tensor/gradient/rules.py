@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from tinyref.algebra.symbolic import lift, lower, product
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
+from tinyref.tensor.core import expand, pad, reduce_over, reshape, shrink
+from tinyref.tensor.elementwise import with_rule
 from tinyref.tensor.indexing import Indexing
+from tinyref.tensor.movement import placed_like
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BoundsArg, FlipArg, Payload, PermuteArg, ReduceArg
 
@@ -66,25 +69,25 @@ def gradient_rule(
 
 
 @gradient_rule(Ops.COPY)
-def copy(step: Step) -> tuple[Contribution, ...]:
+def copy_gradient(step: Step) -> tuple[Contribution, ...]:
     """The gradient goes back to the device that the source is on."""
-    return (lambda: step.gradient._placed_like(step.sources[0]),)
+    return (lambda: placed_like(step.gradient, step.sources[0]),)
 
 
 @gradient_rule(Ops.MULTI)
-def multi(step: Step) -> tuple[Contribution, ...]:
+def multi_gradient(step: Step) -> tuple[Contribution, ...]:
     """The gradient goes back to where the source is."""
-    return (lambda: step.gradient._placed_like(step.sources[0]),)
+    return (lambda: placed_like(step.gradient, step.sources[0]),)
 
 
 @gradient_rule(Ops.CONTIGUOUS)
-def contiguous(step: Step) -> tuple[Contribution, ...]:
+def contiguous_gradient(step: Step) -> tuple[Contribution, ...]:
     """Unchanged."""
     return (lambda: step.gradient,)
 
 
 @gradient_rule(Ops.DETACH)
-def detach(step: Step) -> tuple[Contribution, ...]:
+def detach_gradient(step: Step) -> tuple[Contribution, ...]:
     """None flows."""
     return (None,)
 
@@ -93,22 +96,22 @@ def detach(step: Step) -> tuple[Contribution, ...]:
 
 
 @gradient_rule(Ops.RESHAPE)
-def reshape(step: Step) -> tuple[Contribution, ...]:
+def reshape_gradient(step: Step) -> tuple[Contribution, ...]:
     """Reshaped back."""
-    return (lambda: step.gradient._reshape(step.sources[0].shape),)
+    return (lambda: reshape(step.gradient, step.sources[0].shape),)
 
 
 @gradient_rule(Ops.PERMUTE)
-def permute(step: Step) -> tuple[Contribution, ...]:
+def permute_gradient(step: Step) -> tuple[Contribution, ...]:
     """By the inverse order."""
     assert isinstance(step.arg, PermuteArg), "PERMUTE carries its order"
     order = step.arg.order
     inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
-    return (lambda: step.gradient._permute(inverse),)
+    return (lambda: step.gradient.permute(inverse),)
 
 
 @gradient_rule(Ops.EXPAND)
-def expand(step: Step) -> tuple[Contribution, ...]:
+def expand_gradient(step: Step) -> tuple[Contribution, ...]:
     """Summed over what was repeated."""
     have, want = step.sources[0].shape, step.output.shape
     axes = tuple(axis for axis in range(len(have)) if have[axis] != want[axis])
@@ -116,7 +119,7 @@ def expand(step: Step) -> tuple[Contribution, ...]:
 
 
 @gradient_rule(Ops.PAD)
-def pad(step: Step) -> tuple[Contribution, ...]:
+def pad_gradient(step: Step) -> tuple[Contribution, ...]:
     """Without the padding."""
     assert isinstance(step.arg, BoundsArg), "PAD carries its amounts"
     amounts = step.arg.bounds
@@ -124,11 +127,11 @@ def pad(step: Step) -> tuple[Contribution, ...]:
         (before, lower(lift(size) - lift(after)))
         for (before, after), size in zip(amounts, step.output.shape, strict=True)
     )
-    return (lambda: step.gradient._shrink(kept),)
+    return (lambda: shrink(step.gradient, kept),)
 
 
 @gradient_rule(Ops.SHRINK)
-def shrink(step: Step) -> tuple[Contribution, ...]:
+def shrink_gradient(step: Step) -> tuple[Contribution, ...]:
     """Zeros where elements were cut away."""
     assert isinstance(step.arg, BoundsArg), "SHRINK carries its bounds"
     kept = step.arg.bounds
@@ -136,90 +139,90 @@ def shrink(step: Step) -> tuple[Contribution, ...]:
         (begin, lower(lift(size) - lift(end)))
         for (begin, end), size in zip(kept, step.sources[0].shape, strict=True)
     )
-    return (lambda: step.gradient._pad(cut),)
+    return (lambda: pad(step.gradient, cut),)
 
 
 @gradient_rule(Ops.FLIP)
-def flip(step: Step) -> tuple[Contribution, ...]:
+def flip_gradient(step: Step) -> tuple[Contribution, ...]:
     """Flipped back."""
     assert isinstance(step.arg, FlipArg), "FLIP carries its axes"
     axes = step.arg.axes
-    return (lambda: step.gradient._flip(axes),)
+    return (lambda: step.gradient.flip(axes),)
 
 
 # Arithmetic
 
 
 @gradient_rule(Ops.NEG)
-def neg(step: Step) -> tuple[Contribution, ...]:
+def neg_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(-x) = -dx."""
     return (lambda: -step.gradient,)
 
 
 @gradient_rule(Ops.RECIP, reads_output=True)
-def recip(step: Step) -> tuple[Contribution, ...]:
+def recip_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(1/x) = -dx / x^2."""
     return (lambda: -step.gradient * step.output * step.output,)
 
 
 @gradient_rule(Ops.SQRT, reads_output=True)
-def sqrt(step: Step) -> tuple[Contribution, ...]:
+def sqrt_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(sqrt x) = dx / (2 sqrt x)."""
     return (lambda: step.gradient / (step.output * 2),)
 
 
 @gradient_rule(Ops.EXP2, reads_output=True)
-def exp2(step: Step) -> tuple[Contribution, ...]:
+def exp2_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(2^x) = 2^x ln 2 dx."""
     return (lambda: step.gradient * step.output * math.log(2),)
 
 
 @gradient_rule(Ops.LOG2, reads_sources=True)
-def log2(step: Step) -> tuple[Contribution, ...]:
+def log2_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(log2 x) = dx / (x ln 2)."""
     return (lambda: step.gradient / (step.sources[0] * math.log(2)),)
 
 
 @gradient_rule(Ops.SIN, reads_sources=True)
-def sin(step: Step) -> tuple[Contribution, ...]:
+def sin_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(sin x) = cos x dx."""
     return (lambda: step.gradient * step.sources[0].cos(),)
 
 
 @gradient_rule(Ops.TRUNC)
-def trunc(step: Step) -> tuple[Contribution, ...]:
+def trunc_gradient(step: Step) -> tuple[Contribution, ...]:
     """Constant between the steps: the slope is 0, also where the step is."""
     return (step.gradient.zeros_like,)
 
 
 @gradient_rule(Ops.ADD)
-def add(step: Step) -> tuple[Contribution, ...]:
+def add_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(x + y) = dx + dy."""
     return (lambda: step.gradient, lambda: step.gradient)
 
 
 @gradient_rule(Ops.SUB)
-def sub(step: Step) -> tuple[Contribution, ...]:
+def sub_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(x - y) = dx - dy."""
     return (lambda: step.gradient, lambda: -step.gradient)
 
 
 @gradient_rule(Ops.MUL, reads_sources=True)
-def mul(step: Step) -> tuple[Contribution, ...]:
+def mul_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(x y) = y dx + x dy."""
     x, y = step.sources
     return (lambda: step.gradient * y, lambda: step.gradient * x)
 
 
 @gradient_rule(Ops.FDIV, reads_sources=True, reads_output=True)
-def fdiv(step: Step) -> tuple[Contribution, ...]:
+def fdiv_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(x / y) = dx / y - (x / y) dy / y."""
     y = step.sources[1]
     return (lambda: step.gradient / y, lambda: -step.gradient * step.output / y)
 
 
 @gradient_rule(Ops.POW, reads_sources=True, reads_output=True)
-def pow(step: Step) -> tuple[Contribution, ...]:
+def pow_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(x^y) = y x^(y-1) dx + x^y ln x dy.
 
     x^0 is 1 for every x, so its slope in x is 0; 0^y is 0 for every y > 0, so its slope in y is 0.
@@ -239,7 +242,7 @@ def pow(step: Step) -> tuple[Contribution, ...]:
 
 
 @gradient_rule(Ops.MAX, reads_sources=True)
-def maximum(step: Step) -> tuple[Contribution, ...]:
+def maximum_gradient(step: Step) -> tuple[Contribution, ...]:
     """The larger one gets all; equal ones share evenly."""
     x, y = step.sources
 
@@ -251,7 +254,7 @@ def maximum(step: Step) -> tuple[Contribution, ...]:
 
 
 @gradient_rule(Ops.WHERE, reads_sources=True)
-def where(step: Step) -> tuple[Contribution, ...]:
+def where_gradient(step: Step) -> tuple[Contribution, ...]:
     """To the side that was chosen."""
     condition = step.sources[0]
     return (
@@ -262,21 +265,21 @@ def where(step: Step) -> tuple[Contribution, ...]:
 
 
 @gradient_rule(Ops.MULACC, reads_sources=True)
-def mulacc(step: Step) -> tuple[Contribution, ...]:
+def mulacc_gradient(step: Step) -> tuple[Contribution, ...]:
     """d(x y + z) = y dx + x dy + dz."""
     x, y, _ = step.sources
     return (lambda: step.gradient * y, lambda: step.gradient * x, lambda: step.gradient)
 
 
 @gradient_rule(Ops.CAST)
-def cast(step: Step) -> tuple[Contribution, ...]:
+def cast_gradient(step: Step) -> tuple[Contribution, ...]:
     """Cast back; integers and bools have no gradient."""
     source = step.sources[0].dtype
     return ((lambda: step.gradient.cast(source)) if source.is_float else None,)
 
 
 @gradient_rule(Ops.BITCAST)
-def bitcast(step: Step) -> tuple[Contribution, ...]:
+def bitcast_gradient(step: Step) -> tuple[Contribution, ...]:
     """Bits have no slope."""
     return (None,)
 
@@ -285,7 +288,7 @@ def bitcast(step: Step) -> tuple[Contribution, ...]:
 
 
 @gradient_rule(Ops.REDUCE, reads_sources=True, reads_output=True)
-def reduce(step: Step) -> tuple[Contribution, ...]:
+def reduce_gradient(step: Step) -> tuple[Contribution, ...]:
     """By the reducing op: see the three functions below."""
     assert isinstance(step.arg, ReduceArg), "REDUCE carries its op and axes"
     axes = step.arg.axes
@@ -296,7 +299,7 @@ def reduce(step: Step) -> tuple[Contribution, ...]:
 
 def _of_sum(step: Step, axes: tuple[int, ...]) -> Indexing:
     """The same to every summand."""
-    return step.gradient._expand(step.sources[0].shape)
+    return expand(step.gradient, step.sources[0].shape)
 
 
 def _of_product(step: Step, axes: tuple[int, ...]) -> Indexing:
@@ -313,17 +316,17 @@ def _product_of_others(x: Indexing, axes: tuple[int, ...]) -> Indexing:
 
     def product_without_one(x: Indexing) -> Indexing:
         is_zero = x == 0
-        zeros = is_zero.cast(x.dtype)._reduce(Ops.ADD, axes)
+        zeros = reduce_over(is_zero.cast(x.dtype), Ops.ADD, axes)
         others = is_zero.where(1, x)
-        product = others._reduce(Ops.MUL, axes)
+        product = reduce_over(others, Ops.MUL, axes)
         without_zeros = (zeros == 0).where(product, 0) / others
         return is_zero.where((zeros == 1).where(product, 0), without_zeros)
 
-    return x._with_rule("product_of_others", product_without_one, arg=ReduceArg(Ops.MUL, axes))
+    return with_rule(x, "product_of_others", product_without_one, arg=ReduceArg(Ops.MUL, axes))
 
 
 @gradient_rule("product_of_others", reads_sources=True)
-def product_of_others(step: Step) -> tuple[Contribution, ...]:
+def product_of_others_gradient(step: Step) -> tuple[Contribution, ...]:
     """See the function below."""
     assert isinstance(step.arg, ReduceArg), "it carries its axes"
     axes = step.arg.axes

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeVar, cast
 
 from tinyref.errors import UserStateError
 from tinyref.lazy.shape import describe_shape, shape_of
-from tinyref.tensor.core import Value
+from tinyref.tensor.core import Value, peek_value, value_of
 from tinyref.tensor.gradient.rules import RULES, Step
 from tinyref.tensor.indexing import Indexing
 from tinyref.tensor.naming import go_back_through
@@ -20,7 +21,7 @@ T = TypeVar("T", bound=Indexing)
 
 def history(root: Indexing) -> list[Value]:
     """Every value that `root` was computed from, and its own; sources first, each once."""
-    return toposort([root._value], _parents)
+    return toposort([value_of(root)], _parents)
 
 
 def _parents(value: Value) -> tuple[Value, ...]:
@@ -36,7 +37,7 @@ def gradients(root: T, seed: T, targets: Sequence[Value], order: Sequence[Value]
     for value in order:
         if any(id(source) in wanted for source in _parents(value)):
             wanted.add(id(value))
-    found: dict[int, Indexing] = {id(root._value): seed}
+    found: dict[int, Indexing] = {id(value_of(root)): seed}
     try:
         for value in reversed(order):
             gradient = found.get(id(value))
@@ -57,7 +58,7 @@ def _propagate(
     if record is None:
         return
     rule = RULES[record.rule]
-    peek = type(gradient)._peek
+    peek = partial(peek_value, type(gradient))
     step = Step(gradient, peek(value), tuple(peek(source) for source in record.parents), record.arg)
     for source, contribution in zip(record.parents, rule.contributions(step), strict=True):
         if contribution is None or id(source) not in wanted:

@@ -13,7 +13,7 @@ from tinyref.errors import UserError, UserStateError, words_of
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.shards import join_parts
-from tinyref.tensor.core import TensorCore
+from tinyref.tensor.core import TensorCore, from_node
 from tinyref.tensor.data import compute
 from tinyref.tensor.jit.arguments import (
     Arguments,
@@ -290,7 +290,7 @@ class Capture:
             node = nodes[output.input]
             if output.layout is None:
                 node = _first_elements(node, shape)
-            return Tensor._from_node(node, output.device)
+            return from_node(Tensor, node, output.device)
         parts = []
         for part in output.parts:
             # Variables that the function binds itself keep their values.
@@ -299,7 +299,7 @@ class Capture:
             if part.buffer is not None and fresh is not None:
                 exchanged[part.buffer.number] = fresh
         whole = parts[0] if output.layout is None else join_parts(output.layout, parts)
-        return Tensor._from_node(whole, output.device)
+        return from_node(Tensor, whole, output.device)
 
 
 def _first_elements(node: UOp, shape: tuple[sint, ...]) -> UOp:

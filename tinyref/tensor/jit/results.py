@@ -18,7 +18,7 @@ from tinyref.lazy.names import leave_unnamed
 from tinyref.lazy.shape import is_empty
 from tinyref.lazy.shards import Place, layout_of
 from tinyref.schedule.prepare import unbound
-from tinyref.tensor.core import TensorCore, registry
+from tinyref.tensor.core import TensorCore, from_node, registry, same_node
 from tinyref.tensor.data import compute
 from tinyref.tensor.jit.arguments import (
     check_returned,
@@ -65,7 +65,7 @@ class Result:
 
         self.template = rebuilt(returned, take)
         # From here on the function's own tensors are held by whoever keeps them outside.
-        self.tensors = [x._same() for x in originals]
+        self.tensors = [same_node(x) for x in originals]
 
     def settle(
         self,
@@ -104,7 +104,7 @@ def _copied(tensor: TensorCore) -> TensorCore:
         node = tensor._node
         parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in parts_of(node))
         copied = node.replace(src=parts) if node.op is Ops.MULTI else parts[0]
-        return type(tensor)._from_node(copied, tensor._device)
+        return from_node(type(tensor), copied, tensor._device)
 
 
 def _is_private(tensor: TensorCore, mine: set[int], own: Sequence[int], seen: set[int]) -> bool:

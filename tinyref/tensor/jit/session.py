@@ -27,6 +27,7 @@ from tinyref.tensor.core import (
     Value,
     capturing,
     hold_tensors,
+    peek_value,
     registry,
     steps_of,
     store_apart,
@@ -100,7 +101,7 @@ class CaptureSession:
         """
         with self._outside(), contextlib.suppress(UserError, VerifyError):
             if not is_computed(value.node):
-                compute([TensorCore._peek(value)])
+                compute([peek_value(TensorCore, value)])
             # That a graph is a constant is seen of some only when they are computed.
             if is_computed(value.node) and not _is_in_memory(value.node):
                 if largest_size(shape_of(value.node)) > LARGEST_CONSTANT:
@@ -108,7 +109,7 @@ class CaptureSession:
                         self.constants.append((ref(value.tensor), value.node))
                     return False
                 store_apart(value)
-                compute([TensorCore._peek(value)])
+                compute([peek_value(TensorCore, value)])
         return True
 
     def _compute_whole(self, value: Value) -> None:

@@ -14,7 +14,7 @@ from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import is_empty, shape_of
-from tinyref.tensor.assignment import Assignment
+from tinyref.tensor.assignment import Assignment, base_tensor, refresh_view
 from tinyref.tensor.core import TensorCore, Value, hold_tensors, registry, steps_of
 from tinyref.tensor.jit.session import (
     CaptureSession,
@@ -90,12 +90,12 @@ def _refresh_views(tensor: TensorCore) -> None:
     # Of an expanded view the base is not found; nothing is written to it here.
     plain = next((each for each in tensors if not _is_expanded(each)), tensor)
     assert isinstance(plain, Assignment), "tensors are assigned to"
-    base = plain._base("TinyJit")
+    base = base_tensor(plain, "TinyJit")
     numbers = set(shown_numbers(base._node))
     for other in tensors:
         if other is not base and not numbers.issuperset(shown_numbers(other._node)):
             assert isinstance(other, Assignment), "tensors are assigned to"
-            other._refresh(base, base._value.requires_grad)
+            refresh_view(other, base, base._value.requires_grad)
 
 
 class State:
