@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeVar, cast
+from typing import TypeVar, cast
 
 from tinyref.algebra.symbolic import describe_shape, product
-from tinyref.arrays import Array, np
-from tinyref.dtype import ConstType, dtypes
+from tinyref.arrays import np
+from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import assigned_buffer, is_lost, lost_graph_like
@@ -33,6 +33,7 @@ from tinyref.tensor.core import (
     as_view_of,
     broadcast_to,
     capturing,
+    constant_like,
     from_node,
     from_value,
     is_recording,
@@ -56,8 +57,7 @@ from tinyref.tensor.core import (
 )
 from tinyref.tensor.creation import base_of
 from tinyref.tensor.data import Data, become_leaf, write_held
-from tinyref.tensor.elementwise import constant_like, floor_divide
-from tinyref.tensor.indexing import Indexing, spread_over
+from tinyref.tensor.indexing import Indexing, assignment_target, spread_over
 from tinyref.tensor.literals import check_fits, weak_number
 from tinyref.tensor.registry import building, is_computed, parts_of, shown_numbers
 from tinyref.tensor.views import (
@@ -74,7 +74,7 @@ from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BoundsArg, BufferArg, FlipArg, PermuteArg, ShapeArg
 
-T = TypeVar("T", bound="Assignment")
+T = TypeVar("T", bound="Indexing")
 
 
 # States from before assignments that have not run, of one tensor.
@@ -92,184 +92,6 @@ def _few_states(value: Value) -> Value:
     if len(states) > MAX_STATES:
         states[-3].before = states[-1]
     return value
-
-
-class Assignment(Indexing):
-    """Writing to a tensor writes to the elements that it shows, whoever else shows them."""
-
-    __slots__ = ()
-
-    def assign(self, x: Self | ConstType | Array | Sequence[Any]) -> Self:
-        """Give this tensor the elements of `x`, which broadcasts to its shape; return it.
-
-        Every view of the same elements shows the new ones; whatever was computed from them before
-        keeps what it had. `x` may be computed from this tensor, whichever elements it reads.
-        Memory that nothing else holds is written in place.
-
-        An assignment stores values: no gradient flows to what `x` was computed from. `t[...] = x`
-        lets it flow. A tensor that is given all of its elements is a leaf from then
-        on, and through a part of one the gradient is zero, whether that tensor is still there or
-        not. Where it is gone, a view of all of it takes its place from which all others were taken
-        that are left, as the result of a function is. Raises
-        `UserError` where type or device differ, or this tensor shows one element at several places.
-
-        Examples:
-            >>> x = Tensor([1, 2]).contiguous().realize()
-            >>> x.assign(Tensor([3, 4])).tolist()
-            [3, 4]
-        """
-        value = self._assignable(x)
-        if value_of(value).requires_grad:
-            value = value.detach()
-        write_elements(self, "assign", value, keeps_leaf=True)
-        return self
-
-    def _assignable(self, x: object) -> Self:
-        if isinstance(x, Data):
-            value = cast(Self, x)
-        elif (number := weak_number(x)) is not None:
-            check_fits(number, self.dtype, "assign")
-            value = constant_like(self, number, self.dtype)
-        else:
-            value = type(self)(x, device=self._computing_place(), dtype=self.dtype)
-        if value.dtype is not self.dtype:
-            raise UserTypeError(
-                f"assign: {value.dtype.name} for {self.dtype.name}: cast the value first"
-            )
-        is_elsewhere = value.device != self.device and graph.device_of(value.node) is not None
-        if is_elsewhere and not only_holds_data(self.node):
-            raise UserError(
-                f"assign: the value is on {describe_place(value.device)}, "
-                f"the tensor on {describe_place(self.device)}: use .to({self.device!r})"
-            )
-        if broadcast((value.shape, self.shape), "assign") != self.shape:
-            raise UserError(
-                f"assign: shape {describe_shape(value.shape)} does not fit "
-                f"{describe_shape(self.shape)}"
-            )
-        return broadcast_to(value, self.shape)
-
-    def _assign_result(self, name: str, result: Self) -> Self:
-        """`result`, computed from this tensor, in its place, for operators such as `+=`.
-
-        Where gradients flow its elements go on as the result; else they are assigned to.
-        """
-        if only_holds_data(self.node):
-            raise UserError(
-                f"{name}: {self.device} only holds data: nothing is computed there; assign what "
-                f"was computed from a copy, as in x.assign(x.to('CPU') + 1)"
-            )
-        if result.shape != self.shape or result.dtype is not self.dtype:
-            raise UserError(
-                f"{name}: {result.dtype.name} {describe_shape(result.shape)} does not fit in place "
-                f"of {self.dtype.name} {describe_shape(self.shape)}"
-            )
-        write_elements(self, name, result)
-        return self
-
-    def __setitem__(self, key: object, value: Self | ConstType | Array) -> None:
-        if isinstance(value, Data):
-            found = value
-        else:
-            found = type(self)(value, device=self._computing_place(), dtype=self.dtype)
-        if only_holds_data(self.node):
-            self._write_held_at(key, found)
-            return
-        target, chosen, source = self._assignment_target(key, found)
-        if chosen is None and shows_same(target, found):
-            return  # `x[key] += y` puts back the view that it has written to
-        write_elements(target, "assignment by index", source, chosen, reads_first=True)
-
-    def __delitem__(self, key: object) -> None:
-        raise UserTypeError(
-            "del: a tensor keeps its elements: take those that stay by index, or join them with cat"
-        )
-
-    def _computing_place(self) -> Place | None:
-        """Where what is written here is computed: None is the default device."""
-        return None if only_holds_data(self.node) else self.device
-
-    def _write_held_at(self, key: object, value: Self) -> None:
-        """Assignment by index on a device that only holds data."""
-        name = "assignment by index"
-        items = key if isinstance(key, tuple) else (key,)
-        if not any(
-            isinstance(item, Data | np.ndarray | list | range | tuple | bool | np.bool_)
-            for item in items
-        ):
-            part = self[key]
-            write_elements(part, name, spread_over(value.cast(self.dtype), part.shape))
-            return
-        with GradientSwitch():
-            whole = self.to(None).contiguous()
-            whole[key] = value.to(None)
-        write_elements(self, name, whole)
-
-    # Writing through a view
-
-    def _undo(self) -> Value:
-        """Give the base, and all views of it, the value from before the last assignment.
-
-        Returns the value that this tensor has then.
-        """
-        before = value_of(self).before
-        if before is None:
-            return value_of(self)
-        had_gradient, session = value_of(self).requires_grad, before.session
-        storage = storage_of(self)
-        wholes = [self] if storage is None else [cast(Self, t) for t in whole_tensors(self)]
-        if before.is_overwritten:
-            before.node = lost_graph_like(before.node, "were overwritten through another tensor")
-        if wholes:
-            base = wholes[0]
-            note_change(base)
-            take_value(base, before)
-        else:
-            base = from_value(type(self), before)
-        before.session = session
-        refresh_views(base, had_gradient, storage)
-        return value_of(self)
-
-    # The base of a view
-
-    def __iadd__(self, x: Self | ConstType) -> Self:
-        return self._assign_result("+=", self.add(x))
-
-    def __isub__(self, x: Self | ConstType) -> Self:
-        return self._assign_result("-=", self.sub(x))
-
-    def __imul__(self, x: Self | ConstType) -> Self:
-        return self._assign_result("*=", self.mul(x))
-
-    def __itruediv__(self, x: Self | ConstType) -> Self:
-        return self._assign_result("/=", self.div(x))
-
-    def __ifloordiv__(self, x: Self | ConstType) -> Self:
-        return self._assign_result("//=", floor_divide(self, x))
-
-    def __imod__(self, x: Self | ConstType) -> Self:
-        return self._assign_result("%=", self.mod(x))
-
-    def __ipow__(self, x: Self | ConstType) -> Self:
-        return self._assign_result("**=", self.pow(x))
-
-    def __imatmul__(self, x: Self) -> Self:
-        return self._assign_result("@=", self.matmul(x))
-
-    def __iand__(self, x: Self | ConstType) -> Self:
-        return self._assign_result("&=", self.bitwise_and(x))
-
-    def __ior__(self, x: Self | ConstType) -> Self:
-        return self._assign_result("|=", self.bitwise_or(x))
-
-    def __ixor__(self, x: Self | ConstType) -> Self:
-        return self._assign_result("^=", self.bitwise_xor(x))
-
-    def __ilshift__(self, x: Self | ConstType) -> Self:
-        return self._assign_result("<<=", self.lshift(x))
-
-    def __irshift__(self, x: Self | ConstType) -> Self:
-        return self._assign_result(">>=", self.rshift(x))
 
 
 def _is_whole_of(tensor: TensorCore, others: Sequence[TensorCore]) -> bool:
@@ -668,3 +490,110 @@ def merge_views(x: T, tensors: Sequence[T]) -> T:
     for tensor in ordered[1:]:
         found = merge_elements(found, steps_of(tensor), tensor, None)
     return same_node(found) if any(found is tensor for tensor in tensors) else found
+
+
+def assignable_value(tensor: T, x: object) -> T:
+    """Return what is assigned, as a tensor of the shape of `tensor`. Raises `UserError`."""
+    if isinstance(x, Indexing):
+        value = cast(T, x)
+    elif (number := weak_number(x)) is not None:
+        check_fits(number, tensor.dtype, "assign")
+        value = constant_like(tensor, number, tensor.dtype)
+    else:
+        value = type(tensor)(x, device=computing_place(tensor), dtype=tensor.dtype)
+    if value.dtype is not tensor.dtype:
+        raise UserTypeError(
+            f"assign: {value.dtype.name} for {tensor.dtype.name}: cast the value first"
+        )
+    is_elsewhere = value.device != tensor.device and graph.device_of(value.node) is not None
+    if is_elsewhere and not only_holds_data(tensor.node):
+        raise UserError(
+            f"assign: the value is on {describe_place(value.device)}, "
+            f"the tensor on {describe_place(tensor.device)}: use .to({tensor.device!r})"
+        )
+    if broadcast((value.shape, tensor.shape), "assign") != tensor.shape:
+        raise UserError(
+            f"assign: shape {describe_shape(value.shape)} does not fit "
+            f"{describe_shape(tensor.shape)}"
+        )
+    return broadcast_to(value, tensor.shape)
+
+
+def assign_result(x: T, name: str, result: T) -> T:
+    """`result`, computed from this tensor, in its place, for operators such as `+=`.
+
+    Where gradients flow its elements go on as the result; else they are assigned to.
+    """
+    if only_holds_data(x.node):
+        raise UserError(
+            f"{name}: {x.device} only holds data: nothing is computed there; assign what "
+            f"was computed from a copy, as in x.assign(x.to('CPU') + 1)"
+        )
+    if result.shape != x.shape or result.dtype is not x.dtype:
+        raise UserError(
+            f"{name}: {result.dtype.name} {describe_shape(result.shape)} does not fit in place "
+            f"of {x.dtype.name} {describe_shape(x.shape)}"
+        )
+    write_elements(x, name, result)
+    return x
+
+
+def computing_place(x: T) -> Place | None:
+    """Where what is written here is computed: None is the default device."""
+    return None if only_holds_data(x.node) else x.device
+
+
+def write_at(x: T, key: object, value: object) -> None:
+    """Write `value` to the elements that `key` shows, or looks up."""
+    if isinstance(value, Indexing):
+        given = cast(T, value)
+    else:
+        given = type(x)(value, device=computing_place(x), dtype=x.dtype)
+    if only_holds_data(x.node):
+        write_held_at(x, key, given)
+        return
+    target, chosen, source = assignment_target(x, key, given)
+    if chosen is None and shows_same(target, given):
+        return  # `x[key] += y` puts back the view that it has written to
+    write_elements(target, "assignment by index", source, chosen, reads_first=True)
+
+
+def write_held_at(x: T, key: object, value: T) -> None:
+    """Assignment by index on a device that only holds data."""
+    name = "assignment by index"
+    items = key if isinstance(key, tuple) else (key,)
+    if not any(
+        isinstance(item, Data | np.ndarray | list | range | tuple | bool | np.bool_)
+        for item in items
+    ):
+        part = x[key]
+        write_elements(part, name, spread_over(value.cast(x.dtype), part.shape))
+        return
+    with GradientSwitch():
+        whole = x.to(None).contiguous()
+        write_at(whole, key, value.to(None))
+    write_elements(x, name, whole)
+
+
+def undo_assignment(x: T) -> Value:
+    """Give the base, and all views of it, the value from before the last assignment.
+
+    Returns the value that this tensor has then.
+    """
+    before = value_of(x).before
+    if before is None:
+        return value_of(x)
+    had_gradient, session = value_of(x).requires_grad, before.session
+    storage = storage_of(x)
+    wholes = [x] if storage is None else [cast(T, t) for t in whole_tensors(x)]
+    if before.is_overwritten:
+        before.node = lost_graph_like(before.node, "were overwritten through another tensor")
+    if wholes:
+        base = wholes[0]
+        note_change(base)
+        take_value(base, before)
+    else:
+        base = from_value(type(x), before)
+    before.session = session
+    refresh_views(base, had_gradient, storage)
+    return value_of(x)

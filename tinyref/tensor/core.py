@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
 
 from tinyref.algebra.symbolic import product
 from tinyref.config import Switch
-from tinyref.dtype import DType
+from tinyref.dtype import ConstType, DType, as_const
 from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.multi import build
@@ -645,3 +645,31 @@ def gradient_of(x: T) -> T | None:
 def set_gradient(x: TensorCore, gradient: TensorCore | None) -> None:
     """Make `gradient` the one that `x.grad` gives."""
     x._grad = gradient
+
+
+def request_gradient(x: T, requires_grad: bool | None) -> None:
+    """True and False decide; None leaves it to an optimiser, which will ask for a gradient."""
+    value_of(x).is_frozen = requires_grad is False
+    if requires_grad and not x.dtype.is_float:
+        raise UserTypeError(
+            f"requires_grad: a {x.dtype.name} tensor has no gradient: accepted are floats"
+        )
+    if bool(requires_grad) is not value_of(x).requires_grad:
+        # From here on it is a leaf: gradients end here, or do not come here at all.
+        value_of(x).requires_grad = bool(requires_grad)
+        value_of(x).record = None
+
+
+def constant_like(x: T, value: ConstType, dtype: DType) -> T:
+    """Return a constant without axes, where `x` is."""
+    return from_node(type(x), graph.constant(as_const(value, dtype), dtype), x.device)
+
+
+def cast_to(x: T, dtype: DType) -> T:
+    """Convert the elements; `x` itself if it has that type."""
+    return x if dtype is x.dtype else apply(x, Ops.CAST, dtype=dtype)
+
+
+def choose(condition: T, chosen: T, other: T) -> T:
+    """Return `chosen` where a condition of bools holds, else `other`; all of one shape."""
+    return apply(condition, Ops.WHERE, chosen, other)

@@ -30,6 +30,7 @@ from tinyref.tensor.core import (
     capturing,
     from_node,
     initialise,
+    request_gradient,
     reshape,
     shrink,
     value_of,
@@ -837,19 +838,6 @@ def _no_others(name: str, kwargs: dict[str, Any]) -> None:
     if kwargs:
         listed = ", ".join(kwargs)
         raise UserTypeError(f"{name}: unknown keyword {listed}")
-
-
-def request_gradient(x: T, requires_grad: bool | None) -> None:
-    """True and False decide; None leaves it to an optimiser, which will ask for a gradient."""
-    value_of(x).is_frozen = requires_grad is False
-    if requires_grad and not x.dtype.is_float:
-        raise UserTypeError(
-            f"requires_grad: a {x.dtype.name} tensor has no gradient: accepted are floats"
-        )
-    if bool(requires_grad) is not value_of(x).requires_grad:
-        # From here on it is a leaf: gradients end here, or do not come here at all.
-        value_of(x).requires_grad = bool(requires_grad)
-        value_of(x).record = None
 
 
 def floats_between(x: T, start: float, stop: float, gaps: int) -> T:

@@ -43,14 +43,15 @@ from tinyref.tensor.core import (
     leave_storage,
     note_change,
     registry,
+    request_gradient,
     set_gradient,
     show_part_of,
     take_value,
     value_of,
 )
-from tinyref.tensor.creation import Creation, request_gradient
+from tinyref.tensor.elementwise import Elementwise
 from tinyref.tensor.literals import MAX_AXES
-from tinyref.tensor.movement import in_layout
+from tinyref.tensor.movement import Movement, in_layout
 from tinyref.tensor.registry import (
     below_views,
     building,
@@ -142,7 +143,7 @@ _KEYS = frozenset(
 Sizes = tuple[int, ...]
 
 
-class Data(Creation):
+class Data(Elementwise, Movement):
     """Reading elements computes what is not computed yet.
 
     A tensor on several devices computes what it would on one, each device its part.

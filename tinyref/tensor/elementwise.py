@@ -29,6 +29,8 @@ from tinyref.tensor.core import (
     apart_from,
     apply,
     broadcast_to,
+    cast_to,
+    constant_like,
     from_node,
     from_value,
     is_recording,
@@ -535,7 +537,7 @@ class Elementwise(TensorCore):
         target = to_dtype(dtype, "cast")
         if target not in dtypes.all:
             raise UserTypeError(f"cast: {target.name} is not an element type of tensors")
-        return self if target is self.dtype else apply(self, Ops.CAST, dtype=target)
+        return cast_to(self, target)
 
     # Quotients and remainders
 
@@ -993,11 +995,6 @@ def _product_modulo(x: T, y: T, modulus: T, float_type: DType) -> T:
     quotient = apply(a.mul(b), Ops.FDIV, m).cast(x.dtype)
     rest = apply(x.mul(y).sub(quotient.mul(modulus)), Ops.MOD, modulus)
     return rest.lt(0).where(rest.add(modulus), rest)
-
-
-def constant_like(x: T, value: ConstType, dtype: DType) -> T:
-    """Return a constant without axes, where `x` is."""
-    return from_node(type(x), graph.constant(as_const(value, dtype), dtype), x.device)
 
 
 def operand_pair(x: T, other: object, name: str, reverse: bool = False) -> tuple[T, T]:

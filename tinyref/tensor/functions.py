@@ -9,11 +9,10 @@ from typing import Literal, Self, TypeVar
 from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor import elementary as tables
-from tinyref.tensor.core import TensorCore
+from tinyref.tensor.core import TensorCore, constant_like
 from tinyref.tensor.elementwise import (
     Elementwise,
     composite,
-    constant_like,
     operand,
     operand_pair,
     result_dtype,

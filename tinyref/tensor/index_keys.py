@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.arrays import Array, np
@@ -202,7 +202,8 @@ def as_index(item: object) -> IntegerIndex:
         found, dtype = literals.from_numpy(item, None)
     elif literals.holds(item, Data):
         tensor = next(part for part in literals.leaves(item) if isinstance(part, Data))
-        return as_index(type(tensor)(item))
+        maker: Any = type(tensor)
+        return as_index(maker(item))
     else:
         listed = list(item) if isinstance(item, range) else item
         try:

@@ -14,23 +14,22 @@ from tinyref.dtype import ConstType, DTypeLike, dtypes, numpy_dtype, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import Shape, axis_of, broadcast, fixed, integer
-from tinyref.tensor.contraction import Contraction
 from tinyref.tensor.core import (
     GradientSwitch,
     apart_from,
     apply,
     broadcast_to,
+    constant_like,
     expand,
     pad,
     reduce_over,
     reshape,
     shrink,
 )
-from tinyref.tensor.creation import _requires_grad, as_leaf, element_dtype
+from tinyref.tensor.creation import Creation, _requires_grad, as_leaf, element_dtype
 from tinyref.tensor.data import Data
 from tinyref.tensor.elementwise import (
     compute_dtype,
-    constant_like,
     floor_divide,
     require_integer,
     reversed_order,
@@ -63,7 +62,7 @@ from tinyref.tensor.movement import (
     pad_with,
     word_of,
 )
-from tinyref.tensor.reduction import reduce_axes, reduced_last
+from tinyref.tensor.reduction import Reduction, reduce_axes, reduced_last
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import Ops
 
@@ -125,7 +124,7 @@ _CUBIC = -0.75
 _MODES = ("linear", "nearest", "nearest-exact", "cubic")
 
 
-class Indexing(Contraction, Data):
+class Indexing(Reduction, Creation, Data):
     """`tensor[...]` is a tensor of its own; `tensor[...] = value` gives this one new elements.
 
     Places are integers of any type; a negative one counts from the end of the axis, once.
@@ -153,25 +152,10 @@ class Indexing(Contraction, Data):
 
     __slots__ = ()
 
-    def _basic_part(self, key: object) -> Self:
-        index = parse_index(self.shape, key)
-        result = shrink(self, index.bounds)
-        if index.flipped_axes:
-            result = result.flip(index.flipped_axes)
-        for number, axis in enumerate(index.axes):
-            result = every_element(result, number, axis.step)
-        return reshape(result, index.shape)
-
     def __iter__(self) -> Iterator[Self]:
         if not self.ndim:
             raise UserTypeError("iteration: a tensor without axes has no elements to go through")
         return (self[place] for place in range(fixed(self.shape[:1], "iteration")[0]))
-
-    def _beside(self, array: Array) -> Self:
-        """The elements of `array` on this tensor's device, or on each of its devices."""
-        place = self.device
-        first = place if isinstance(place, str) else place[0]
-        return type(self)(array, device=first).to(place)
 
     def _index_operand(self, index: object, axis: int, name: str) -> Self:
         """The argument `index` of a function along `axis`, checked against this tensor."""
@@ -309,88 +293,17 @@ class Indexing(Contraction, Data):
     def __getitem__(self, key: object) -> Self:
         items = items_of(key)
         if not any(map(is_advanced, items)):
-            return self._basic_part(tuple(items))
+            return basic_part(self, tuple(items))
         parts = split_key(self.shape, key)
-        part = self if parts.is_whole else self._basic_part(parts.basic)
+        part = self if parts.is_whole else basic_part(self, parts.basic)
         layout = layout_of(part.shape, parts.chosen)
-        places = self._joined_places(layout, parts.chosen)
+        places = joined_places(self, layout, parts.chosen)
         aligned = reshape(places, (*layout.shape, *(1 for _ in layout.rest)))
         found = looked_up(joined_axes(part, layout), aligned)
         front = range(len(layout.shape))
         order = list(range(len(layout.shape), found.ndim))
         order[layout.begin : layout.begin] = front
         return found.permute(tuple(order))
-
-    def _joined_places(self, layout: Layout, chosen: Sequence[Chosen]) -> Self:
-        """The places on the joined axis, in the shape of the layout; outside of it for none."""
-        is_joined = len(chosen) > 1
-        stride = layout.size
-        dtype = graph.counting_dtype(layout.size)
-        known: Array | None = None
-        total: Self | None = None
-        outside: Self | None = None
-        for item, size in zip(chosen, layout.sizes, strict=True):
-            stride = stride // size if size else 0
-            if not isinstance(item.index, Indexing):
-                part = np.asarray(item.index * stride)
-                known = part if known is None else np.asarray(known + part)
-                continue
-            places = as_places(cast(Self, item.index), size, "index", mark=is_joined)
-            if is_joined:
-                missed = places.lt(0)
-                outside = missed if outside is None else outside.bitwise_or(missed)
-                places = places.cast(dtype).mul(stride)
-            total = places if total is None else total.add(places)
-        if known is not None:
-            numbers = self._beside(known.astype(numpy_dtype(dtype)))
-            total = numbers if total is None else total.add(numbers)
-        assert total is not None, "a lookup has at least one index"
-        if outside is not None:
-            total = outside.where(-1, total)
-        return broadcast_to(total, layout.shape)
-
-    def _assignment_target(self, key: object, value: Self) -> tuple[Self, Self | None, Self]:
-        items = items_of(key)
-        if not any(map(is_advanced, items)):
-            target = self._basic_part(tuple(items))
-            return target, None, spread_over(value.cast(self.dtype), target.shape)
-        if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
-            return self, *self._aimed_by_mask(cast(Self, items[0]), value)
-        parts = split_key(self.shape, key)
-        target = self if parts.is_whole else self._basic_part(parts.basic)
-        # The kernel that writes this tensor's memory may not read it at other places.
-        own = value.contiguous() if _reads_memory_of(self.node, value.node) else value
-        return target, *self._looked_up_at(target.shape, parts.chosen, own.cast(self.dtype))
-
-    def _aimed_by_mask(self, mask: Self, value: Self) -> tuple[Self, Self]:
-        """One value for all places of a mask: the elements of the mask need not be read now."""
-        check_mask(as_index(mask).shape, self.shape[: mask.ndim])
-        aligned = reshape(mask, (*mask.shape, *(1 for _ in self.shape[mask.ndim :])))
-        spread = reshape(value, ()).cast(self.dtype)
-        return broadcast_to(aligned, self.shape), broadcast_to(spread, self.shape)
-
-    def _looked_up_at(
-        self, shape: Shape, chosen: Sequence[Chosen], value: Self
-    ) -> tuple[Self, Self]:
-        """Which elements of a tensor of `shape` are chosen, and what they get of `value`."""
-        layout = layout_of(shape, chosen)
-        inner = (*layout.rest[: layout.begin], *layout.shape, *layout.rest[layout.begin :])
-        spread = spread_over(value, inner)
-        # The axes of the places go to the end, where they are joined.
-        ends = range(layout.begin, layout.begin + len(layout.shape))
-        order = [axis for axis in range(len(inner)) if axis not in ends]
-        source = reshape(spread.permute((*order, *ends)), (*layout.rest, layout.count))
-        places = reshape(self._joined_places(layout, chosen), (layout.count,))
-        last = last_hits(places, layout.count, layout.size)
-        whole = (*layout.rest, layout.size)
-        aligned = reshape(last, (*(1 for _ in layout.rest), layout.size))
-        unaligned = (1,) * len(inner) + value.shape
-        if layout.count and all(unaligned[axis - len(inner)] == 1 for axis in ends):
-            found = cut_axis(source, len(whole) - 1, 0, 1)  # the same for all places
-        else:
-            found = looked_up(source.unsqueeze(-2), aligned)
-        hits = broadcast_to(last.ge(0), whole)
-        return separate_axes(hits, layout), separate_axes(broadcast_to(found, whole), layout)
 
     def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
         """(values, indices) along axis `dim`; equal elements stay in order.
@@ -546,8 +459,8 @@ class Indexing(Contraction, Data):
         tensor = as_row(self) if as_tuple else self
         places = np.argwhere(tensor.cast(dtypes.bool).numpy()).astype(np.int32)
         if not as_tuple:
-            return self._beside(places)
-        return tuple(self._beside(column) for column in places.T)
+            return beside(self, places)
+        return tuple(beside(self, column) for column in places.T)
 
     def _mask_operand(self, mask: object, name: str) -> Self:
         if not isinstance(mask, Indexing):
@@ -1296,3 +1209,95 @@ def sorted_blocks(x: T, size: int, blocks: int, count: int) -> tuple[T, T]:
     within = counted_order(parts, COUNTED, count).contiguous()
     numbers = within.add(count_to(x, blocks).mul(COUNTED).unsqueeze(-1))
     return looked_up(parts.unsqueeze(-2), within), numbers
+
+
+def basic_part(x: T, key: object) -> T:
+    """Return what integers, slices, None and Ellipsis show."""
+    index = parse_index(x.shape, key)
+    result = shrink(x, index.bounds)
+    if index.flipped_axes:
+        result = result.flip(index.flipped_axes)
+    for number, axis in enumerate(index.axes):
+        result = every_element(result, number, axis.step)
+    return reshape(result, index.shape)
+
+
+def beside(x: T, array: Array) -> T:
+    """The elements of `array` on this tensor's device, or on each of its devices."""
+    place = x.device
+    first = place if isinstance(place, str) else place[0]
+    return type(x)(array, device=first).to(place)
+
+
+def joined_places(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T:
+    """The places on the joined axis, in the shape of the layout; outside of it for none."""
+    is_joined = len(chosen) > 1
+    stride = layout.size
+    dtype = graph.counting_dtype(layout.size)
+    known: Array | None = None
+    total: T | None = None
+    outside: T | None = None
+    for item, size in zip(chosen, layout.sizes, strict=True):
+        stride = stride // size if size else 0
+        if not isinstance(item.index, Indexing):
+            part = np.asarray(item.index * stride)
+            known = part if known is None else np.asarray(known + part)
+            continue
+        places = as_places(cast(T, item.index), size, "index", mark=is_joined)
+        if is_joined:
+            missed = places.lt(0)
+            outside = missed if outside is None else outside.bitwise_or(missed)
+            places = places.cast(dtype).mul(stride)
+        total = places if total is None else total.add(places)
+    if known is not None:
+        numbers = beside(x, known.astype(numpy_dtype(dtype)))
+        total = numbers if total is None else total.add(numbers)
+    assert total is not None, "a lookup has at least one index"
+    if outside is not None:
+        total = outside.where(-1, total)
+    return broadcast_to(total, layout.shape)
+
+
+def assignment_target(x: T, key: object, value: T) -> tuple[T, T | None, T]:
+    """Return the view that `key` shows, which of its elements are written, and what they get."""
+    items = items_of(key)
+    if not any(map(is_advanced, items)):
+        target = basic_part(x, tuple(items))
+        return target, None, spread_over(value.cast(x.dtype), target.shape)
+    if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
+        return x, *aimed_by_mask(x, cast(T, items[0]), value)
+    parts = split_key(x.shape, key)
+    target = x if parts.is_whole else basic_part(x, parts.basic)
+    # The kernel that writes this tensor's memory may not read it at other places.
+    own = value.contiguous() if _reads_memory_of(x.node, value.node) else value
+    return target, *looked_up_at(x, target.shape, parts.chosen, own.cast(x.dtype))
+
+
+def aimed_by_mask(x: T, mask: T, value: T) -> tuple[T, T]:
+    """One value for all places of a mask: the elements of the mask need not be read now."""
+    check_mask(as_index(mask).shape, x.shape[: mask.ndim])
+    aligned = reshape(mask, (*mask.shape, *(1 for _ in x.shape[mask.ndim :])))
+    spread = reshape(value, ()).cast(x.dtype)
+    return broadcast_to(aligned, x.shape), broadcast_to(spread, x.shape)
+
+
+def looked_up_at(x: T, shape: Shape, chosen: Sequence[Chosen], value: T) -> tuple[T, T]:
+    """Which elements of a tensor of `shape` are chosen, and what they get of `value`."""
+    layout = layout_of(shape, chosen)
+    inner = (*layout.rest[: layout.begin], *layout.shape, *layout.rest[layout.begin :])
+    spread = spread_over(value, inner)
+    # The axes of the places go to the end, where they are joined.
+    ends = range(layout.begin, layout.begin + len(layout.shape))
+    order = [axis for axis in range(len(inner)) if axis not in ends]
+    source = reshape(spread.permute((*order, *ends)), (*layout.rest, layout.count))
+    places = reshape(joined_places(x, layout, chosen), (layout.count,))
+    last = last_hits(places, layout.count, layout.size)
+    whole = (*layout.rest, layout.size)
+    aligned = reshape(last, (*(1 for _ in layout.rest), layout.size))
+    unaligned = (1,) * len(inner) + value.shape
+    if layout.count and all(unaligned[axis - len(inner)] == 1 for axis in ends):
+        found = cut_axis(source, len(whole) - 1, 0, 1)  # the same for all places
+    else:
+        found = looked_up(source.unsqueeze(-2), aligned)
+    hits = broadcast_to(last.ge(0), whole)
+    return separate_axes(hits, layout), separate_axes(broadcast_to(found, whole), layout)

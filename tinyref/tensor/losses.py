@@ -10,22 +10,22 @@ from tinyref.algebra.symbolic import describe, describe_shape
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import axes_of, axis_of, broadcast, fixed, integer
-from tinyref.tensor.contraction import matrix_product, require_tensor
+from tinyref.tensor.contraction import Contraction, matrix_product, require_tensor
 from tinyref.tensor.core import (
     GradientSwitch,
     Mode,
     SwitchBlock,
     broadcast_to,
+    constant_like,
     no_grad_mode,
     reshape,
     training,
     training_mode,
 )
-from tinyref.tensor.elementwise import constant_like, operand, result_dtype, scaled, widened
-from tinyref.tensor.indexing import elements_at
+from tinyref.tensor.elementwise import operand, result_dtype, scaled, widened
+from tinyref.tensor.indexing import Indexing, elements_at
 from tinyref.tensor.literals import weak_number
 from tinyref.tensor.reduction import Axes
-from tinyref.tensor.windows import Windows
 
 T = TypeVar("T", bound="Losses")
 
@@ -40,7 +40,7 @@ def _check_mode(mode: object, name: str) -> None:
         raise UserTypeError(f"{name} {mode!r}: accepted are True and False")
 
 
-class Losses(Windows):
+class Losses(Contraction, Indexing):
     """Losses and normalisations of float16 and bfloat16 are computed in float32, rounded once.
 
     reduction: "mean", "sum", or "none" for one loss each. Classes are integers along the axis

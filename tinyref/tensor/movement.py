@@ -28,10 +28,14 @@ from tinyref.tensor.arguments import (
     resolve_reshape,
 )
 from tinyref.tensor.core import (
+    TensorCore,
     apart_from,
     apply,
     as_view_of,
     broadcast_to,
+    cast_to,
+    choose,
+    constant_like,
     expand,
     from_node,
     pad,
@@ -39,7 +43,6 @@ from tinyref.tensor.core import (
     show_part_of,
     shrink,
 )
-from tinyref.tensor.elementwise import Elementwise, constant_like
 from tinyref.tensor.literals import has_place, weak_number
 from tinyref.tensor.views import Step
 from tinyref.uops.node import UOp, sint
@@ -53,7 +56,7 @@ T = TypeVar("T", bound="Movement")
 _CAT_TOGETHER = 16
 
 
-class Movement(Elementwise):
+class Movement(TensorCore):
     """Views show the elements of this tensor: what is assigned to one of them is seen by all.
 
     Views are what shows elements at other places: another shape, another order, a part, other bits.
@@ -380,7 +383,7 @@ class Movement(Elementwise):
                     f"{name}: argument {place} is a {type(other).__name__}, accepted is a Tensor"
                 )
         dtype = promote(*(part.dtype for part in (self, *others)))
-        return [part.cast(dtype) for part in (self, *others)]
+        return [cast_to(part, dtype) for part in (self, *others)]
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
         """This tensor and `args`, all of one shape, along a new axis `dim`.
@@ -582,7 +585,8 @@ def pad_with(x: T, bounds: Bounds, value: ConstType) -> T:
     if value is False:
         return zero
     inside = pad(broadcast_to(constant_like(x, True, dtypes.bool), x.shape), bounds)
-    return inside.where(zero, constant_like(x, value, x.dtype))
+    fill = broadcast_to(constant_like(x, value, x.dtype), zero.shape)
+    return choose(inside, zero, fill)
 
 
 def laid_out(x: T, parts: Sequence[T], axis: int) -> T:
@@ -611,11 +615,15 @@ def bits_as(x: T, dtype: DType) -> T:
     return x if dtype is x.dtype else apply(x, Ops.BITCAST, dtype=dtype)
 
 
+def shift_bits(x: T, op: Ops, count: int) -> T:
+    """Shift unsigned integers by a known count."""
+    return apply(x, op, broadcast_to(constant_like(x, count, x.dtype), x.shape))
+
+
 def split_words(x: T, have: int, want: int) -> T:
     """Words cut into `have // want` smaller ones each, the lowest first."""
-    parts = [
-        x.rshift(8 * want * part).cast(word_of(want)).unsqueeze(-1) for part in range(have // want)
-    ]
+    shifted = [shift_bits(x, Ops.SHR, 8 * want * part) for part in range(have // want)]
+    parts = [cast_to(part, word_of(want)).unsqueeze(-1) for part in shifted]
     return parts[0].cat(*parts[1:], dim=-1).flatten(-2)
 
 
@@ -628,12 +636,12 @@ def join_words(x: T, have: int, want: int) -> T:
             f"bitcast: the last axis has {length} elements: "
             f"{count} of {have} bytes make one of {want} bytes"
         )
-    groups = x.unflatten(-1, (length // count, count)).cast(word_of(want))
+    groups = cast_to(x.unflatten(-1, (length // count, count)), word_of(want))
     result: T | None = None
     for place in range(count):
         part = cut_axis(groups, groups.ndim - 1, place, place + 1).squeeze(-1)
-        shifted = part.lshift(8 * have * place)
-        result = shifted if result is None else result.bitwise_or(shifted)
+        shifted = shift_bits(part, Ops.SHL, 8 * have * place)
+        result = shifted if result is None else apply(result, Ops.OR, shifted)
     assert result is not None, "there is at least one neighbour"
     return result
 
@@ -702,7 +710,7 @@ def select_parts(x: T, placed: Sequence[T], sizes: Sequence[sint], axis: int) ->
         bounds: list[tuple[sint, sint]] = [(0, 0)] * part.ndim
         bounds[axis] = (0, total - end)
         mask = pad(broadcast_to(constant_like(part, True, dtypes.bool), before), tuple(bounds))
-        result = mask.where(part, result)
+        result = choose(broadcast_to(mask, part.shape), part, result)
         end -= size
     return result
 

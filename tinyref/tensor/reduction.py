@@ -12,11 +12,18 @@ from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, sum_dtype, to_dty
 from tinyref.errors import UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
-from tinyref.tensor.core import apart_from, apply, expand, from_node, reduce_over, reshape
+from tinyref.tensor.core import (
+    apart_from,
+    apply,
+    constant_like,
+    expand,
+    from_node,
+    reduce_over,
+    reshape,
+)
 from tinyref.tensor.elementwise import (
     composite,
     compute_dtype,
-    constant_like,
     result_dtype,
     reversed_order,
     widened,

@@ -6,13 +6,20 @@ import functools
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from tinyref.algebra.symbolic import describe_shape
-from tinyref.dtype import dtypes
+from tinyref.arrays import Array
+from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy.shape import shape_of
-from tinyref.tensor.assignment import Assignment
+from tinyref.tensor.assignment import (
+    assign_result,
+    assignable_value,
+    undo_assignment,
+    write_at,
+    write_elements,
+)
 from tinyref.tensor.core import (
     GradientSwitch,
     Value,
@@ -23,12 +30,14 @@ from tinyref.tensor.core import (
     value_of,
 )
 from tinyref.tensor.data import describe_tensor
+from tinyref.tensor.elementwise import floor_divide
 from tinyref.tensor.gradient import gradients, history
 from tinyref.tensor.losses import Losses
 from tinyref.tensor.movement import placed_like
+from tinyref.tensor.windows import Windows
 
 
-class Tensor(Losses, Assignment):
+class Tensor(Losses, Windows):
     """An array of elements of one type on one device, computed when its elements are asked for.
 
     Operations build a graph at once and check their arguments at once; `realize`, `numpy`,
@@ -156,6 +165,84 @@ class Tensor(Losses, Assignment):
         return [
             target.zeros_like() if part is None else independent(part) for target, part in pairs
         ]
+
+    # Assignment: all ways come down to `assignment.write_elements`.
+
+    def assign(self, x: Self | ConstType | Array | Sequence[Any]) -> Self:
+        """Give this tensor the elements of `x`, which broadcasts to its shape; return it.
+
+        Every view of the same elements shows the new ones; whatever was computed from them before
+        keeps what it had. `x` may be computed from this tensor, whichever elements it reads.
+        Memory that nothing else holds is written in place.
+
+        An assignment stores values: no gradient flows to what `x` was computed from. `t[...] = x`
+        lets it flow. A tensor that is given all of its elements is a leaf from then
+        on, and through a part of one the gradient is zero, whether that tensor is still there or
+        not. Where it is gone, a view of all of it takes its place from which all others were taken
+        that are left, as the result of a function is. Raises
+        `UserError` where type or device differ, or this tensor shows one element at several places.
+
+        Examples:
+            >>> x = Tensor([1, 2]).contiguous().realize()
+            >>> x.assign(Tensor([3, 4])).tolist()
+            [3, 4]
+        """
+        value = assignable_value(self, x)
+        if value_of(value).requires_grad:
+            value = value.detach()
+        write_elements(self, "assign", value, keeps_leaf=True)
+        return self
+
+    def __setitem__(self, key: object, value: Self | ConstType | Array) -> None:
+        write_at(self, key, value)
+
+    def __delitem__(self, key: object) -> None:
+        raise UserTypeError(
+            "del: a tensor keeps its elements: take those that stay by index, or join them with cat"
+        )
+
+    def __iadd__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "+=", self.add(x))
+
+    def __isub__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "-=", self.sub(x))
+
+    def __imul__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "*=", self.mul(x))
+
+    def __itruediv__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "/=", self.div(x))
+
+    def __ifloordiv__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "//=", floor_divide(self, x))
+
+    def __imod__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "%=", self.mod(x))
+
+    def __ipow__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "**=", self.pow(x))
+
+    def __imatmul__(self, x: Self) -> Self:
+        return assign_result(self, "@=", self.matmul(x))
+
+    def __iand__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "&=", self.bitwise_and(x))
+
+    def __ior__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "|=", self.bitwise_or(x))
+
+    def __ixor__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "^=", self.bitwise_xor(x))
+
+    def __ilshift__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "<<=", self.lshift(x))
+
+    def __irshift__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, ">>=", self.rshift(x))
+
+    def _undo(self) -> Value:
+        """Take back the last assignment, which has not run: see `realisation.undo_assignments`."""
+        return undo_assignment(self)
 
     # These names are those of Python's types: nothing may follow them that is annotated with one.
 

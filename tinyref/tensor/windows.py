@@ -16,6 +16,7 @@ from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import Shape, axis_of, fixed, integer, per_axis, spatial_padding
 from tinyref.tensor.contraction import (
+    Contraction,
     fits_image_layout,
     in_image_layout,
     matrix_product,
@@ -25,8 +26,8 @@ from tinyref.tensor.contraction import (
     types_of_sums,
     with_bias,
 )
-from tinyref.tensor.core import apply, broadcast_to, expand, pad, reshape, shrink
-from tinyref.tensor.elementwise import as_float, compute_dtype, constant_like, spread, with_rule
+from tinyref.tensor.core import apply, broadcast_to, constant_like, expand, pad, reshape, shrink
+from tinyref.tensor.elementwise import as_float, compute_dtype, spread, with_rule
 from tinyref.tensor.indexing import Indexing, elements_at, spread_elements
 from tinyref.tensor.movement import as_row, count_to, cut_axis, moved_last, pad_with
 from tinyref.tensor.reduction import reduce_axes, without_axes
@@ -128,7 +129,7 @@ class Transposition(Generic[T]):
     written: T
 
 
-class Windows(Indexing):
+class Windows(Contraction, Indexing):
     """Pooling goes over as many of the last axes as `kernel_size` has numbers, two for one number.
 
     The stride defaults to the window's size. `padding` is one number, one for each axis, or two

@@ -28,7 +28,7 @@ def flip_gradient_not_flipped(right: GradientRule) -> GradientRule:
     return replace(right, contributions=lambda step: (lambda: step.gradient,))
 
 
-@_fault("assignment", function("tinyref.tensor.assignment:Assignment.__setitem__"), "graph")
+@_fault("assignment", function("tinyref.tensor.tensor:Tensor.__setitem__"), "graph")
 def set_item_forgets_flip(right: Callable[..., None]) -> Callable[..., None]:
     """Write to a slice of negative step from its first element on."""
 

@@ -14,8 +14,9 @@ from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import is_empty, shape_of
-from tinyref.tensor.assignment import Assignment, base_tensor, refresh_view
+from tinyref.tensor.assignment import base_tensor, refresh_view
 from tinyref.tensor.core import TensorCore, Value, hold_tensors, registry, steps_of
+from tinyref.tensor.indexing import Indexing
 from tinyref.tensor.jit.session import (
     CaptureSession,
     compute_before_write,
@@ -89,12 +90,12 @@ def _refresh_views(tensor: TensorCore) -> None:
         return
     # Of an expanded view the base is not found; nothing is written to it here.
     plain = next((each for each in tensors if not _is_expanded(each)), tensor)
-    assert isinstance(plain, Assignment), "tensors are assigned to"
+    assert isinstance(plain, Indexing), "tensors are assigned to"
     base = base_tensor(plain, "TinyJit")
     numbers = set(shown_numbers(base._node))
     for other in tensors:
         if other is not base and not numbers.issuperset(shown_numbers(other._node)):
-            assert isinstance(other, Assignment), "tensors are assigned to"
+            assert isinstance(other, Indexing), "tensors are assigned to"
             refresh_view(other, base, base._value.requires_grad)
 
 
