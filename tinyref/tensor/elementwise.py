@@ -36,6 +36,7 @@ from tinyref.tensor.core import (
     is_recording,
     value_of,
 )
+from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.literals import check_fits, scalar_dtype, weak_dtype, weak_number
 from tinyref.tensor.registry import building
 from tinyref.uops.node import UOp
@@ -1194,3 +1195,22 @@ def quotient_pair(tensor: T, x: object, name: str, reverse: bool) -> tuple[T, T]
         if dtype.is_int and as_const(number, dtype) == 0 != number:
             raise UserError(f"{name}: the divisor {number} is 0 in {dtype.name}")
     return operand_pair(tensor, number, name, reverse)
+
+
+@gradient_rule("mod", reads_sources=True)
+def mod_gradient(step: GradientStep[Elementwise]) -> Contributions:
+    """x - floor(x / y) y has the slopes 1 and -floor(x / y)."""
+    x, y = step.sources
+    return (lambda: step.gradient, lambda: -step.gradient * x.div(y, rounding_mode="floor"))
+
+
+@gradient_rule("fmod", reads_sources=True)
+def fmod_gradient(step: GradientStep[Elementwise]) -> Contributions:
+    """x - trunc(x / y) y has the slopes 1 and -trunc(x / y)."""
+    x, y = step.sources
+
+    def of_divisor() -> Elementwise:
+        quotient = x.abs().div(y.abs(), rounding_mode="floor")
+        return step.gradient * x.lt(0).ne(y.lt(0)).where(quotient, -quotient)
+
+    return (lambda: step.gradient, of_divisor)

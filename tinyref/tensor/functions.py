@@ -20,6 +20,7 @@ from tinyref.tensor.elementwise import (
     widened,
     with_rule,
 )
+from tinyref.tensor.gradient import Contributions, GradientStep, enter_slope, gradient_rule
 from tinyref.tensor.literals import weak_number
 
 # pi/2 as the nearest number of the type and what is missing to 53 or 106 bits.
@@ -728,3 +729,38 @@ def mix(x: T, end: T, share: T) -> T:
     distance = end.sub(x)
     from_end = end.sub(distance.mul(share.neg().add(1)))
     return share.lt(0.5).where(x.add(distance.mul(share)), from_end)
+
+
+@gradient_rule("logaddexp", reads_sources=True)
+def logaddexp_gradient(step: GradientStep[Functions]) -> Contributions:
+    """log(e ** x + e ** y) has the slopes sigmoid(x - y) and sigmoid(y - x)."""
+    x, y = step.sources
+    return (lambda: step.gradient * (x - y).sigmoid(), lambda: step.gradient * (y - x).sigmoid())
+
+
+@gradient_rule("softplus", reads_sources=True)
+def softplus_gradient(step: GradientStep[Functions]) -> Contributions:
+    """d(softplus x) = sigmoid(x) dx."""
+    return (lambda: step.gradient * step.sources[0].sigmoid(),)
+
+
+# Functions y of one tensor x: the gradient times the slope. Some slopes read y.
+_SLOPES: dict[str, Callable[[Functions, Functions], Functions]] = {
+    "cos": lambda x, y: -x.sin(),
+    "tan": lambda x, y: y * y + 1,
+    # (1 - x) (1 + x) is more accurate than 1 - x^2 near 1.
+    "asin": lambda x, y: ((1 - x) * (1 + x)).rsqrt(),
+    "acos": lambda x, y: -((1 - x) * (1 + x)).rsqrt(),
+    "atan": lambda x, y: 1 / (x * x + 1),
+    "sinh": lambda x, y: x.cosh(),
+    "cosh": lambda x, y: x.sinh(),
+    "asinh": lambda x, y: (x * x + 1).rsqrt(),
+    "acosh": lambda x, y: ((x - 1) * (x + 1)).rsqrt(),
+    "atanh": lambda x, y: 1 / ((1 - x) * (1 + x)),
+    "erf": lambda x, y: (-(x * x)).exp() * (2 / math.sqrt(math.pi)),
+    "expm1": lambda x, y: x.exp(),
+    "log10": lambda x, y: 1 / (x * math.log(10)),
+}
+
+for _name, _slope in _SLOPES.items():
+    enter_slope(_name, _slope)

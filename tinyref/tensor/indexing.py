@@ -37,6 +37,7 @@ from tinyref.tensor.elementwise import (
     widened,
     with_rule,
 )
+from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.index_keys import (
     Chosen,
     Layout,
@@ -62,7 +63,7 @@ from tinyref.tensor.movement import (
     pad_with,
     word_of,
 )
-from tinyref.tensor.reduction import Reduction, reduce_axes, reduced_last
+from tinyref.tensor.reduction import Reduction, reduce_axes, reduced_last, shown_at
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import Ops
 
@@ -888,16 +889,6 @@ def sum_at(x: T, places: T) -> T:
     return reduced_last(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD)
 
 
-def shown_at(x: T, places: T, shown: T) -> T:
-    """`shown` where an element of the last axis is at one of `places`, 0 elsewhere.
-
-    The last axis is that of this tensor, the one before it that of `places`.
-    """
-    here = count_to(x, x.shape[-1]).eq(places.unsqueeze(-1))
-    # The elements that are not chosen may be NaN: a product with 0 would let them through.
-    return here.where(shown, False if shown.dtype.is_bool else 0)
-
-
 def matches_of(x: T, size: int) -> T:
     """Which of these places (..., count) are which of `size` elements: (..., size, count)."""
     return count_to(x, size).unsqueeze(-1).eq(x.unsqueeze(-2))
@@ -1301,3 +1292,25 @@ def looked_up_at(x: T, shape: Shape, chosen: Sequence[Chosen], value: T) -> tupl
         found = looked_up(source.unsqueeze(-2), aligned)
     hits = broadcast_to(last.ge(0), whole)
     return separate_axes(hits, layout), separate_axes(broadcast_to(found, whole), layout)
+
+
+@gradient_rule("looked_up", reads_sources=True)
+def looked_up_gradient(step: GradientStep[Indexing]) -> Contributions:
+    """The gradient of each element is the sum over the places that chose it."""
+    rows, places = step.sources
+    gradient = step.gradient
+
+    def of_rows() -> Indexing:
+        # Types that are for storage alone are not added.
+        is_stored = rows.dtype in dtypes.storage_only
+        given = gradient.cast(dtypes.float32) if is_stored else gradient
+        spread = shown_at(rows, places, given.unsqueeze(-1))
+        beyond = spread.ndim - rows.ndim
+        repeated = tuple(
+            axis
+            for axis, size in enumerate(spread.shape)
+            if axis < beyond or rows.shape[axis - beyond] != size
+        )
+        return reshape(spread.sum(repeated, keepdim=True), rows.shape).cast(rows.dtype)
+
+    return (of_rows, None)

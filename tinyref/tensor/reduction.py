@@ -30,6 +30,7 @@ from tinyref.tensor.elementwise import (
     with_rule,
 )
 from tinyref.tensor.functions import Functions, _require_numbers
+from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.movement import (
     Movement,
     as_row,
@@ -566,3 +567,38 @@ def count_along(x: T, axes: tuple[int, ...], dtype: DType) -> T:
 def running_maximum(x: T, axis: int, name: str) -> T:
     """Return the running maxima along an axis."""
     return scan_along(x, axis, name, lambda row: with_rule(row, "cummax", _running_maxima))
+
+
+@gradient_rule("variance", reads_sources=True)
+def variance_gradient(step: GradientStep[Reduction]) -> Contributions:
+    """Twice the distances from the mean over the divisor, without the square of their unit."""
+    x, divisor = step.sources
+
+    def for_elements() -> Reduction:
+        assert isinstance(step.arg, ReduceArg), "it carries its axes"
+        distance, unit = scaled_distances(x, step.arg.axes)
+        return step.gradient * (2 / divisor) * (distance * unit)
+
+    return (for_elements, None)
+
+
+@gradient_rule("cummax", reads_sources=True, reads_output=True)
+def cummax_gradient(step: GradientStep[Reduction]) -> Contributions:
+    """To the last of the equal maxima."""
+    row, maxima, gradient = (step.sources[0], step.output, step.gradient)
+
+    def for_row() -> Reduction:
+        places = places_of_maxima(row, maxima)
+        return shown_at(row, places, gradient.unsqueeze(-1)).sum(-2)
+
+    return (for_row,)
+
+
+def shown_at(x: T, places: T, shown: T) -> T:
+    """`shown` where an element of the last axis is at one of `places`, 0 elsewhere.
+
+    The last axis is that of this tensor, the one before it that of `places`.
+    """
+    here = count_to(x, x.shape[-1]).eq(places.unsqueeze(-1))
+    # The elements that are not chosen may be NaN: a product with 0 would let them through.
+    return here.where(shown, False if shown.dtype.is_bool else 0)

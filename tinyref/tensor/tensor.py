@@ -13,6 +13,7 @@ from tinyref.arrays import Array
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy.shape import shape_of
+from tinyref.tensor import gradient_rules as gradient_rules
 from tinyref.tensor.assignment import (
     assign_result,
     assignable_value,

@@ -28,6 +28,7 @@ from tinyref.tensor.contraction import (
 )
 from tinyref.tensor.core import apply, broadcast_to, constant_like, expand, pad, reshape, shrink
 from tinyref.tensor.elementwise import as_float, compute_dtype, spread, with_rule
+from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.indexing import Indexing, elements_at, spread_elements
 from tinyref.tensor.movement import as_row, count_to, cut_axis, moved_last, pad_with
 from tinyref.tensor.reduction import reduce_axes, without_axes
@@ -975,3 +976,28 @@ def gradient_plan(x: T, weight: T, data: T) -> ConvolutionPlan:
     )
     one = (1,) * len(kernel)
     return ConvolutionPlan(sizes[0] // share, one, dilation, x.dtype, x.dtype, name)
+
+
+@gradient_rule("max_pool", reads_sources=True, reads_output=True)
+def max_pool_gradient(step: GradientStep[Windows]) -> Contributions:
+    """To the first of the largest elements of each window, which is never padding."""
+    windows, numbers = step.sources
+    largest, gradient = step.output, step.gradient
+
+    def for_windows() -> Windows:
+        return (numbers == number_of_largest(windows, numbers, largest)).where(gradient, 0)
+
+    return (for_windows, None)
+
+
+@gradient_rule("correlate", reads_sources=True)
+def correlate_gradient(step: GradientStep[Windows]) -> Contributions:
+    """Correlations of the gradient: with the kernels turned round, and with the data."""
+    # Rules are given tensors of one class, that of the user.
+    gradient, data, weight, *presence = (step.gradient, *step.sources)
+    written = presence[0] if presence else None
+    return (
+        lambda: gradient_of_data(gradient, weight, data),
+        lambda: gradient_of_kernels(gradient, weight, data, written),
+        *(None for _ in presence),
+    )

@@ -10,12 +10,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tinyref.tensor.gradient.rules import GradientRule
+from tinyref.tensor.gradient import GradientRule
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.faults.fault import fault
 from tinyref_fuzz.faults.seams import entry, function
 
-_GRADIENTS = "tinyref.tensor.gradient.rules:RULES"
+_GRADIENTS = "tinyref.tensor.gradient:RULES"
 _VERSIONS = "tinyref.schedule.hazards:Versions"
 _BOUND_KERNEL = "tinyref.runtimes.launch:BoundKernel"
 

@@ -1,25 +1,79 @@
-"""The walk back from a tensor: each step by its rule, gradients of one value added up."""
+"""Reverse-mode gradients: the table of rules, and the walk back from a tensor.
+
+A rule gives, for the gradient of an output, the gradient of each of its sources, again as tensors;
+so gradients have gradients. The rules of ops stand in `gradient_rules.py`, those of functions
+beside the function, as the rule of convolutions in `windows.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import TypeVar, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
 
 from tinyref.errors import UserStateError
 from tinyref.lazy.shape import describe_shape, shape_of
-from tinyref.tensor.core import Value, peek_value, value_of
-from tinyref.tensor.gradient.rules import RULES, Step
-from tinyref.tensor.indexing import Indexing
+from tinyref.tensor.core import TensorCore, Value, apply, peek_value, value_of
 from tinyref.tensor.naming import go_back_through
 from tinyref.uops.node import toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ReduceArg
+from tinyref.uops.payload import Payload, ReduceArg
 
-T = TypeVar("T", bound=Indexing)
+T = TypeVar("T", bound=TensorCore)
+Contribution = Callable[[], TensorCore] | None
+Contributions = tuple[Contribution, ...]
 
 
-def history(root: Indexing) -> list[Value]:
+@dataclass(frozen=True, slots=True)
+class GradientStep(Generic[T]):
+    """One op on the way: the gradient of its output, the output, its sources and payload."""
+
+    gradient: T
+    output: T
+    sources: tuple[T, ...]
+    arg: Payload
+
+
+Rule = Callable[[GradientStep[Any]], Contributions]
+
+
+@dataclass(frozen=True, slots=True)
+class GradientRule:
+    """`contributions` gives for each source a function that makes its gradient, or None.
+
+    `reads_sources` and `reads_output` say that their elements are read, not only their shapes.
+    """
+
+    contributions: Rule
+    reads_sources: bool
+    reads_output: bool
+
+
+# By op, and by the name of a function with a rule of its own.
+RULES: dict[Ops | str, GradientRule] = {}
+
+
+def gradient_rule(
+    key: Ops | str, *, reads_sources: bool = False, reads_output: bool = False
+) -> Callable[[Rule], Rule]:
+    """Enters the decorated function into the table as the rule of `key`."""
+
+    def enter(function: Rule) -> Rule:
+        RULES[key] = GradientRule(function, reads_sources, reads_output)
+        return function
+
+    return enter
+
+
+def enter_slope(name: str, slope: Callable[[Any, Any], TensorCore]) -> None:
+    """Enter the rule of a function y of one tensor x: the gradient times its slope."""
+
+    @gradient_rule(name, reads_sources=True, reads_output=True)
+    def contributions(step: GradientStep[Any]) -> Contributions:
+        return (lambda: step.gradient * slope(step.sources[0], step.output),)
+
+
+def history(root: TensorCore) -> list[Value]:
     """Every value that `root` was computed from, and its own; sources first, each once."""
     return toposort([value_of(root)], _parents)
 
@@ -37,7 +91,7 @@ def gradients(root: T, seed: T, targets: Sequence[Value], order: Sequence[Value]
     for value in order:
         if any(id(source) in wanted for source in _parents(value)):
             wanted.add(id(value))
-    found: dict[int, Indexing] = {id(value_of(root)): seed}
+    found: dict[int, TensorCore] = {id(value_of(root)): seed}
     try:
         for value in reversed(order):
             gradient = found.get(id(value))
@@ -51,22 +105,26 @@ def gradients(root: T, seed: T, targets: Sequence[Value], order: Sequence[Value]
 
 
 def _propagate(
-    value: Value, gradient: Indexing, wanted: set[int], found: dict[int, Indexing]
+    value: Value, gradient: TensorCore, wanted: set[int], found: dict[int, TensorCore]
 ) -> None:
     """Adds what `value` passes on to the gradients of its sources."""
     record = value.record
     if record is None:
         return
     rule = RULES[record.rule]
-    peek = partial(peek_value, type(gradient))
-    step = Step(gradient, peek(value), tuple(peek(source) for source in record.parents), record.arg)
+    step = GradientStep(
+        gradient,
+        peek_value(type(gradient), value),
+        tuple(peek_value(type(gradient), source) for source in record.parents),
+        record.arg,
+    )
     for source, contribution in zip(record.parents, rule.contributions(step), strict=True):
         if contribution is None or id(source) not in wanted:
             continue
         _check_unchanged(value)
         part = contribution()
         before = found.get(id(source))
-        found[id(source)] = part if before is None else before + part
+        found[id(source)] = part if before is None else apply(before, Ops.ADD, part)
 
 
 def _check_unchanged(value: Value) -> None:
