@@ -125,7 +125,7 @@ def test_gradients_follow_the_elements() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(UserError, match="k is 4, accepted is 0 to 3"):
+    with pytest.raises(UserError, match="k 4, accepted is 0 to 3"):
         Tensor([1, 2, 3]).topk(4)
     with pytest.raises(UserError, match="axis 1 is outside"):
         Tensor([1, 2, 3]).sort(1)

@@ -22,7 +22,7 @@ from tinyref.lazy.multi import assign, build
 from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.shards import Place, describe_place
 from tinyref.lazy.storage import only_holds_data
-from tinyref.tensor.arguments import broadcast
+from tinyref.tensor.arguments import broadcast, inverse_order
 from tinyref.tensor.core import (
     GradientSwitch,
     Record,
@@ -383,7 +383,7 @@ def placed_by(x: T, step: Step) -> T:
         return x.bitcast(step.dtype) if x.dtype is step.result else x
     if isinstance(argument, PermuteArg):
         order = argument.order
-        return x.permute(tuple(sorted(range(len(order)), key=order.__getitem__)))
+        return x.permute(inverse_order(order))
     if isinstance(argument, FlipArg):
         return x.flip(argument.axes)
     sizes = zip(step.shape, x.shape, strict=True)

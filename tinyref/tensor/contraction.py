@@ -15,8 +15,8 @@ from tinyref.device import Device
 from tinyref.dtype import TEXEL, DType, DTypeLike, dtypes, promote
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.lazy.shards import first_device
-from tinyref.tensor.arguments import Shape, fixed, integer
-from tinyref.tensor.core import apply, pad, reshape
+from tinyref.tensor.arguments import Shape, fixed, integer, inverse_order
+from tinyref.tensor.core import apply, as_tensor, pad, reshape
 from tinyref.tensor.elementwise import spread
 from tinyref.tensor.movement import Movement
 from tinyref.tensor.reduction import Reduction, accumulator_dtype, reduce_axes
@@ -59,7 +59,7 @@ class Contraction(Reduction):
             >>> Tensor([[1, 2], [3, 4]]).matmul(Tensor([[1], [1]])).tolist()
             [[3], [7]]
         """
-        require_tensor(self, x, "matmul")
+        as_tensor(self, x, "matmul: x")
         return (
             matrix_product(x, self, dtype, "matmul")
             if reverse
@@ -77,7 +77,7 @@ class Contraction(Reduction):
             >>> Tensor([[1.0, 2.0]]).linear(Tensor([[3.0], [4.0]]), Tensor([0.5])).tolist()
             [[11.5]]
         """
-        require_tensor(self, weight, "linear")
+        as_tensor(self, weight, "linear: weight")
         accumulator, result = types_of_sums(self, weight, bias, dtype, "linear")
         if weight.ndim == 1:
             sums = self.cast(accumulator).mul(weight.cast(accumulator))
@@ -211,9 +211,9 @@ def in_image_layout(tensor: _T, axis: int) -> _T:
     assert isinstance(length, int), "fits_image_layout refuses symbolic sizes"
     margins = [(0, -length % TEXEL if number == place else 0) for number in range(tensor.ndim)]
     order = [number for number in range(tensor.ndim) if number != place]
-    back = sorted(range(tensor.ndim), key=[*order, place].__getitem__)
+    back = inverse_order((*order, place))
     laid = pad(tensor, tuple(margins)).permute((*order, place)).contiguous()
-    return laid.permute(tuple(back))
+    return laid.permute(back)
 
 
 _T = TypeVar("_T", bound=Contraction)
@@ -414,7 +414,7 @@ def _without_dots(
 
 def matrix_product(x: T, other: T, dtype: DTypeLike | None, name: str) -> T:
     """Return the product in the type that `dot` gives."""
-    require_tensor(x, other, name)
+    as_tensor(x, other, f"{name}: the operand")
     accumulator, result = types_of_sums(x, other, None, dtype, name)
     return wide_product(x, other, accumulator, name).cast(result)
 
@@ -460,12 +460,6 @@ def factor_of(x: T, letters: str) -> Factor[T]:
     return Factor(tensor, letters)
 
 
-def require_tensor(x: T, other: T, name: str) -> None:
-    """Refuse an operand that is no tensor."""
-    if not isinstance(other, Contraction):
-        raise UserTypeError(f"{name}: got a {type(other).__name__}, accepted is a Tensor")
-
-
 def types_of_sums(
     x: T, other: T, bias: T | None, dtype: DTypeLike | None, name: str
 ) -> tuple[DType, DType]:
@@ -476,7 +470,7 @@ def types_of_sums(
     operands = promote(x.dtype, other.dtype)
     accumulator, result = accumulator_dtype(operands, dtype, name)
     if bias is not None:
-        require_tensor(x, bias, f"{name}: bias")
+        as_tensor(x, bias, f"{name}: bias")
         result = promote(result, bias.dtype) if dtype is None else result
     return accumulator, result
 

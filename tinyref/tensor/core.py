@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
+from typing import Any, ClassVar, Protocol, Self, TypeVar, cast, overload
 
 from tinyref.algebra.symbolic import product
 from tinyref.config import Switch
@@ -18,7 +18,7 @@ from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.multi import build
 from tinyref.lazy.shards import Place, describe_place, on_place
-from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
+from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes, wrong_type
 from tinyref.tensor.naming import name_node
 from tinyref.tensor.registry import Registry, TurnLock, building, parts_of
 from tinyref.tensor.views import VIEW_OPS, Step, Steps, Storage, View
@@ -673,3 +673,10 @@ def cast_to(x: T, dtype: DType) -> T:
 def choose(condition: T, chosen: T, other: T) -> T:
     """Return `chosen` where a condition of bools holds, else `other`; all of one shape."""
     return apply(condition, Ops.WHERE, chosen, other)
+
+
+def as_tensor(x: T, value: object, argument: str) -> T:
+    """Return an argument that has to be a tensor, as `x` is. Raises `UserTypeError`."""
+    if not isinstance(value, TensorCore):
+        raise wrong_type(argument, value, "is a Tensor")
+    return cast(T, value)

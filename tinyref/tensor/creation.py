@@ -21,7 +21,14 @@ from tinyref.lazy.buffers import buffer_of, is_lost
 from tinyref.lazy.shards import Place, canonical_place, describe_place, first_device, new_buffer
 from tinyref.runtimes.data.disk import file_size
 from tinyref.tensor import literals
-from tinyref.tensor.arguments import Shape, dimension, fixed, integer, shape_argument
+from tinyref.tensor.arguments import (
+    Shape,
+    count_of,
+    fixed,
+    integer,
+    shape_argument,
+    wrong_type,
+)
 from tinyref.tensor.core import (
     GradientSwitch,
     Value,
@@ -273,9 +280,7 @@ class Creation(Functions, Movement):
         sizes = shape_argument(shape, (), "full: shape")
         number = literals.weak_number(fill_value)
         if number is None:
-            raise UserTypeError(
-                f"full: fill_value is a {type(fill_value).__name__}, accepted is a number"
-            )
+            raise wrong_type("full: fill_value", fill_value, "is a number")
         target = element_dtype(dtype) or literals.scalar_dtype(number)
         literals.check_fits(number, target)
         value = graph.constant(number, target)
@@ -390,8 +395,7 @@ class Creation(Functions, Movement):
             >>> Tensor.linspace(0, 1, 5).tolist()
             [0.0, 0.25, 0.5, 0.75, 1.0]
         """
-        count = integer(steps, "linspace: steps")
-        dimension(count, "linspace: steps")
+        count = count_of(steps, "linspace: steps", 0)
         start, stop = (
             literals.finite(value, f"linspace: {name}")
             for value, name in ((start, "start"), (stop, "stop"))

@@ -23,7 +23,6 @@ from tinyref.lazy.shards import (
     describe_layout,
     describe_place,
     even_sizes,
-    first_device,
     join_parts,
     layout_of,
     shape_with_size,
@@ -36,6 +35,7 @@ from tinyref.tensor.core import (
     TensorCore,
     Value,
     apply,
+    as_tensor,
     capturing,
     from_node,
     gradient_of,
@@ -398,8 +398,7 @@ class Data(Elementwise, Movement):
             >>> x.replace(Tensor([3, 4])).tolist()
             [3, 4]
         """
-        if not isinstance(x, Data):
-            raise UserTypeError(f"replace: got a {type(x).__name__}, accepted is a Tensor")
+        as_tensor(self, x, "replace: x")
         if x.shape != self.shape and not allow_shape_mismatch:
             raise UserError(
                 f"replace: shape {describe_shape(x.shape)} for {describe_shape(self.shape)}: "
@@ -772,8 +771,6 @@ def write_empty(tensors: Sequence[TensorCore]) -> None:
 
 def buffer_node(x: T) -> UOp:
     """The BUFFER that holds exactly the elements, in order, after computing them."""
-    if x.node.op is Ops.MULTI:
-        return buffer_node(x.detach().to(first_device(x.device)))
     if not only_holds_data(x.node):
         compute([x])
     found = graph.backing(x.node)

@@ -20,7 +20,7 @@ from tinyref.dtype import (
 )
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
-from tinyref.tensor.arguments import broadcast
+from tinyref.tensor.arguments import broadcast, require_one_of
 from tinyref.tensor.core import (
     GradientSwitch,
     Record,
@@ -558,10 +558,7 @@ class Elementwise(TensorCore):
             >>> Tensor([-7, 7]).div(2, rounding_mode="floor").tolist()
             [-4, 3]
         """
-        if rounding_mode not in (None, "trunc", "floor"):
-            raise UserError(
-                f"div: rounding_mode {rounding_mode!r}: accepted are None, 'trunc' and 'floor'"
-            )
+        require_one_of(rounding_mode, (None, "trunc", "floor"), "div: rounding_mode")
         other = operand(self, x, "div")
         if rounding_mode is None and not isinstance(other, Elementwise):
             # Both sides become floats: the number need not fit the type of the integers.
@@ -862,6 +859,90 @@ class Elementwise(TensorCore):
     __hash__ = object.__hash__
 
 
+# Operands
+
+
+def operand(x: T, value: object, name: str) -> T | ConstType:
+    """Return a tensor or a number of Python. Raises `UserTypeError` for anything else."""
+    if isinstance(value, type(x)):
+        return value
+    number = weak_number(value)
+    if number is not None:
+        return number
+    if isinstance(value, UOp):
+        # A symbolic size is a number too: an int32 tensor without axes.
+        size = as_node(as_size(value, name))
+        return from_node(type(x), graph.cast(size, dtypes.int32), x.device)
+    raise UserTypeError(f"{name}: got a {type(value).__name__}: accepted are a Tensor and a number")
+
+
+def operand_pair(x: T, other: object, name: str, reverse: bool = False) -> tuple[T, T]:
+    """Both operands in their common type and shape, in the order of the operation."""
+    found = operand(x, other, name)
+    if isinstance(found, TensorCore):
+        dtype = compute_dtype(name, promote(x.dtype, found.dtype))
+        left, right = x.cast(dtype), found.cast(dtype)
+    else:
+        dtype = compute_dtype(name, weak_dtype(found, x.dtype))
+        left, right = x.cast(dtype), constant_like(x, found, dtype)
+    left, right = spread(left, name, right)
+    return (right, left) if reverse else (left, right)
+
+
+def quotient_pair(tensor: T, x: object, name: str, reverse: bool) -> tuple[T, T]:
+    """Both sides of a division whose result is whole: a number that wraps to 0 is refused."""
+    number = operand(tensor, x, name)
+    if not reverse and not isinstance(number, TensorCore | float):
+        dtype = weak_dtype(number, tensor.dtype)
+        if dtype.is_int and as_const(number, dtype) == 0 != number:
+            raise UserError(f"{name}: the divisor {number} is 0 in {dtype.name}")
+    return operand_pair(tensor, number, name, reverse)
+
+
+def bound_operand(x: T, value: object, name: str, is_lower: bool) -> T | ConstType:
+    """An operand that elements must not be below, or above: one that none is, is the extreme.
+
+    Raises `UserError` for a number that integer elements would become and cannot.
+    """
+    found = operand(x, value, name)
+    if isinstance(found, TensorCore | float):
+        return found
+    dtype = weak_dtype(found, x.dtype)
+    if not dtype.is_int:
+        return found
+    extreme = dtype.minimum if is_lower else dtype.maximum
+    if found < extreme if is_lower else found > extreme:
+        return extreme
+    check_fits(found, dtype, name)
+    return found
+
+
+def spread(x: T, name: str, *others: T) -> tuple[T, ...]:
+    """This tensor and `others` in their common shape."""
+    operands = (x, *others)
+    shape = broadcast([operand.shape for operand in operands], name)
+    return tuple(broadcast_to(operand, shape) for operand in operands)
+
+
+def as_float(x: T, name: str) -> T:
+    """Integers and bools as the default float; floats as they are."""
+    if x.dtype.is_float:
+        compute_dtype(name, x.dtype)
+        return x
+    return x.cast(dtypes.default_float)
+
+
+def widened(x: T, name: str) -> T:
+    """This tensor in the type that functions of several ops are computed in."""
+    floats = as_float(x, name)
+    return floats.cast(sum_dtype(floats.dtype))
+
+
+def result_dtype(x: T) -> DType:
+    """Return the type of a function of floats: integers give the default float."""
+    return x.dtype if x.dtype.is_float else dtypes.default_float
+
+
 def _common_dtype(left: TensorCore | ConstType, right: TensorCore | ConstType) -> DType:
     """The type in which two choices of a WHERE meet."""
     if isinstance(left, TensorCore):
@@ -873,7 +954,128 @@ def _common_dtype(left: TensorCore | ConstType, right: TensorCore | ConstType) -
     return weak_dtype(right, scalar_dtype(left))
 
 
-# Of tensors that have one float type and one shape.
+def with_rule(
+    x: T,
+    rule: Ops | str,
+    compute: Callable[..., T],
+    *others: T,
+    arg: Payload = None,
+) -> T:
+    """`compute` of this tensor and `others`, whose gradient is that of `rule` alone.
+
+    rule: an op, or a name of `gradient/functions.py`. arg: the payload that the rule reads.
+    """
+    sources = (x, *others)
+    with GradientSwitch():
+        result = compute(*sources)
+    with building:
+        value = Value(result.node, result.device)
+        if is_recording() and result.dtype.is_float:
+            parents = tuple(value_of(source) for source in sources)
+            value.record = Record(rule, arg, parents)
+            value.requires_grad = any(parent.requires_grad for parent in parents)
+        return from_value(type(x), value)
+
+
+# Powers and comparisons
+
+
+@composite
+def scaled(x: T, factor: float, offset: float | None = None) -> T:
+    """self * factor + offset."""
+    product = x.mul(factor)
+    return product if offset is None else product.add(offset)
+
+
+def integer_power(x: T, exponent: int) -> T:
+    """Raise integers to a number. Raises `UserTypeError` for a negative one."""
+    if exponent < 0:
+        raise UserTypeError(
+            f"pow: {x.dtype.name} ** {exponent} is no integer: cast to a float type first"
+        )
+    return power_by_squaring(x, exponent)
+
+
+def power_by_squaring(x: T, exponent: int) -> T:
+    """By repeated squaring; exponent 0 gives ones."""
+    if exponent == 0 and x.dtype.is_float:
+        # An op of its own, so that the result is known to depend on this tensor.
+        return apply(x, Ops.POW, broadcast_to(constant_like(x, 0, x.dtype), x.shape))
+    if exponent == 0:
+        return broadcast_to(constant_like(x, 1, x.dtype), x.shape)
+    result: T | None = None
+    square = x
+    while True:
+        if exponent & 1:
+            result = square if result is None else apply(result, Ops.MUL, square)
+        exponent >>= 1
+        if not exponent:
+            break
+        square = apply(square, Ops.MUL, square)
+    assert result is not None, "an exponent above zero has a lowest set bit"
+    return apart_from(result, x)
+
+
+def power_by_bits(x: T, exponent: T) -> T:
+    """Raise integers to integers by repeated squaring, with a factor for each exponent bit."""
+    result = square = x
+    for bit in range(x.dtype.bits - (not x.dtype.is_unsigned)):
+        factor = exponent.bitwise_and(1 << bit).ne(0).where(square, 1)
+        result = apply(result, Ops.MUL, factor) if bit else factor
+        square = apply(square, Ops.MUL, square)
+    if x.dtype.is_unsigned:
+        return result
+    # The reciprocal of 1 and -1 is a whole number: the lowest bit decides the sign.
+    is_unit = x.eq(1).bitwise_or(x.eq(-1))
+    return is_unit.bitwise_or(exponent.ge(0)).where(result, 0)
+
+
+def is_less(x: T, other: T) -> T:
+    """Compare operands of one type and shape."""
+    return apply(x, Ops.CMPLT, other)
+
+
+def is_at_most(x: T, other: T) -> T:
+    """x <= y. Only floats need two comparisons: with a NaN, not (y < x) would be true."""
+    if not x.dtype.is_float:
+        return is_less(other, x).logical_not()
+    return apply(is_less(x, other), Ops.OR, x.eq(other))
+
+
+def stopped_at(x: T, bound: T | ConstType, is_beyond: T) -> T:
+    """`bound` in place of the elements that are beyond it, which all are if it is NaN."""
+    if not isinstance(bound, TensorCore):
+        is_beyond = is_beyond if bound == bound else constant_like(x, True, dtypes.bool)
+    elif bound.dtype.is_float:
+        is_beyond = is_beyond.bitwise_or(bound.isnan())
+    return is_beyond.where(bound, x)
+
+
+def reversed_order(x: T) -> T:
+    """An exact map that turns the order around, and undoes itself: -x, or ~x for integers."""
+    return x.neg() if x.dtype.is_float else x.bitwise_not()
+
+
+# Functions of floats with gradients of their own: of one type and shape
+
+
+def floor_divide(tensor: T, x: T | ConstType, reverse: bool = False) -> T:
+    """Return the quotient, rounded down."""
+    left, right = quotient_pair(tensor, x, "floor_divide", reverse)
+    if left.dtype.is_float:
+        return with_rule(left, "steps", _floor_quotient, right)
+    quotient = left.idiv(right)
+    if left.dtype.is_unsigned:
+        return quotient
+    return quotient.sub(remainder_is_opposite(left, right).cast(left.dtype))
+
+
+def remainder_is_opposite(x: T, divisor: T) -> T:
+    """Where truncation and rounding down differ: the remainder is neither 0 nor of the
+    divisor's sign.
+    """
+    remainder = apply(x, Ops.MOD, divisor)
+    return remainder.lt(0).ne(divisor.lt(0)).mul(remainder.ne(0))
 
 
 def _larger(x: T, y: T) -> T:
@@ -905,28 +1107,10 @@ def _nearest_even(x: T) -> T:
     return away.where(whole.add(x.lt(0).where(-1, constant_like(x, 1, x.dtype))), whole)
 
 
-def _remainder(x: T, y: T) -> T:
-    """x - floor(x / y) y: the exact remainder, to which y is added where the signs differ.
-
-    Zero has the sign of y, as in Python and the array API standard. 16-bit floats are exact too.
-    """
-    left, right = (item.cast(sum_dtype(x.dtype)) for item in (x, y))
-    rest = _truncated_remainder(left, right)
-    is_opposite = rest.lt(0).ne(right.lt(0)).bitwise_and(rest.ne(0))
-    zero = right.lt(0).where(-0.0, constant_like(rest, 0.0, rest.dtype))
-    result = rest.eq(0).where(zero, is_opposite.where(rest.add(right), rest))
-    return result.cast(x.dtype)
-
-
 def _truncated_quotient(x: T, y: T) -> T:
     """Return x / y, rounded towards zero; 16-bit floats are divided in float32."""
     left, right = (item.cast(sum_dtype(x.dtype)) for item in (x, y))
     return apply(left, Ops.FDIV, right).trunc().cast(x.dtype)
-
-
-def _signed_remainder(x: T, y: T) -> T:
-    """x - trunc(x / y) y. Rounding down and towards zero agree for the magnitudes."""
-    return _signed_like(_remainder(x.abs(), y.abs()), x)
 
 
 def _floor_quotient(x: T, y: T) -> T:
@@ -947,6 +1131,43 @@ def _floor_quotient(x: T, y: T) -> T:
     whole = is_small.bitwise_and(is_negative).where(-1, whole)
     has_no_remainder = left.abs().eq(math.inf).bitwise_and(right.ne(0))
     return has_no_remainder.where(math.nan, whole).cast(x.dtype)
+
+
+def _remainder(x: T, y: T) -> T:
+    """x - floor(x / y) y: the exact remainder, to which y is added where the signs differ.
+
+    Zero has the sign of y, as in Python and the array API standard. 16-bit floats are exact too.
+    """
+    left, right = (item.cast(sum_dtype(x.dtype)) for item in (x, y))
+    rest = _truncated_remainder(left, right)
+    is_opposite = rest.lt(0).ne(right.lt(0)).bitwise_and(rest.ne(0))
+    zero = right.lt(0).where(-0.0, constant_like(rest, 0.0, rest.dtype))
+    result = rest.eq(0).where(zero, is_opposite.where(rest.add(right), rest))
+    return result.cast(x.dtype)
+
+
+@gradient_rule("mod", reads_sources=True)
+def mod_gradient(step: GradientStep[Elementwise]) -> Contributions:
+    """x - floor(x / y) y has the slopes 1 and -floor(x / y)."""
+    x, y = step.sources
+    return (lambda: step.gradient, lambda: -step.gradient * x.div(y, rounding_mode="floor"))
+
+
+def _signed_remainder(x: T, y: T) -> T:
+    """x - trunc(x / y) y. Rounding down and towards zero agree for the magnitudes."""
+    return _signed_like(_remainder(x.abs(), y.abs()), x)
+
+
+@gradient_rule("fmod", reads_sources=True)
+def fmod_gradient(step: GradientStep[Elementwise]) -> Contributions:
+    """x - trunc(x / y) y has the slopes 1 and -trunc(x / y)."""
+    x, y = step.sources
+
+    def of_divisor() -> Elementwise:
+        quotient = x.abs().div(y.abs(), rounding_mode="floor")
+        return step.gradient * x.lt(0).ne(y.lt(0)).where(quotient, -quotient)
+
+    return (lambda: step.gradient, of_divisor)
 
 
 # For each float type the integers of its bits, and how often the power of two is squared below.
@@ -996,221 +1217,3 @@ def _product_modulo(x: T, y: T, modulus: T, float_type: DType) -> T:
     quotient = apply(a.mul(b), Ops.FDIV, m).cast(x.dtype)
     rest = apply(x.mul(y).sub(quotient.mul(modulus)), Ops.MOD, modulus)
     return rest.lt(0).where(rest.add(modulus), rest)
-
-
-def operand_pair(x: T, other: object, name: str, reverse: bool = False) -> tuple[T, T]:
-    """Both operands in their common type and shape, in the order of the operation."""
-    found = operand(x, other, name)
-    if isinstance(found, TensorCore):
-        dtype = compute_dtype(name, promote(x.dtype, found.dtype))
-        left, right = x.cast(dtype), found.cast(dtype)
-    else:
-        dtype = compute_dtype(name, weak_dtype(found, x.dtype))
-        left, right = x.cast(dtype), constant_like(x, found, dtype)
-    left, right = spread(left, name, right)
-    return (right, left) if reverse else (left, right)
-
-
-def bound_operand(x: T, value: object, name: str, is_lower: bool) -> T | ConstType:
-    """An operand that elements must not be below, or above: one that none is, is the extreme.
-
-    Raises `UserError` for a number that integer elements would become and cannot.
-    """
-    found = operand(x, value, name)
-    if isinstance(found, TensorCore | float):
-        return found
-    dtype = weak_dtype(found, x.dtype)
-    if not dtype.is_int:
-        return found
-    extreme = dtype.minimum if is_lower else dtype.maximum
-    if found < extreme if is_lower else found > extreme:
-        return extreme
-    check_fits(found, dtype, name)
-    return found
-
-
-def spread(x: T, name: str, *others: T) -> tuple[T, ...]:
-    """This tensor and `others` in their common shape."""
-    operands = (x, *others)
-    shape = broadcast([operand.shape for operand in operands], name)
-    return tuple(broadcast_to(operand, shape) for operand in operands)
-
-
-def as_float(x: T, name: str) -> T:
-    """Integers and bools as the default float; floats as they are."""
-    if x.dtype.is_float:
-        compute_dtype(name, x.dtype)
-        return x
-    return x.cast(dtypes.default_float)
-
-
-def widened(x: T, name: str) -> T:
-    """This tensor in the type that functions of several ops are computed in."""
-    floats = as_float(x, name)
-    return floats.cast(sum_dtype(floats.dtype))
-
-
-def result_dtype(x: T) -> DType:
-    """Return the type of a function of floats: integers give the default float."""
-    return x.dtype if x.dtype.is_float else dtypes.default_float
-
-
-def with_rule(
-    x: T,
-    rule: Ops | str,
-    compute: Callable[..., T],
-    *others: T,
-    arg: Payload = None,
-) -> T:
-    """`compute` of this tensor and `others`, whose gradient is that of `rule` alone.
-
-    rule: an op, or a name of `gradient/functions.py`. arg: the payload that the rule reads.
-    """
-    sources = (x, *others)
-    with GradientSwitch():
-        result = compute(*sources)
-    with building:
-        value = Value(result.node, result.device)
-        if is_recording() and result.dtype.is_float:
-            parents = tuple(value_of(source) for source in sources)
-            value.record = Record(rule, arg, parents)
-            value.requires_grad = any(parent.requires_grad for parent in parents)
-        return from_value(type(x), value)
-
-
-def power_by_bits(x: T, exponent: T) -> T:
-    """Raise integers to integers by repeated squaring, with a factor for each exponent bit."""
-    result = square = x
-    for bit in range(x.dtype.bits - (not x.dtype.is_unsigned)):
-        factor = exponent.bitwise_and(1 << bit).ne(0).where(square, 1)
-        result = apply(result, Ops.MUL, factor) if bit else factor
-        square = apply(square, Ops.MUL, square)
-    if x.dtype.is_unsigned:
-        return result
-    # The reciprocal of 1 and -1 is a whole number: the lowest bit decides the sign.
-    is_unit = x.eq(1).bitwise_or(x.eq(-1))
-    return is_unit.bitwise_or(exponent.ge(0)).where(result, 0)
-
-
-@composite
-def scaled(x: T, factor: float, offset: float | None = None) -> T:
-    """self * factor + offset."""
-    product = x.mul(factor)
-    return product if offset is None else product.add(offset)
-
-
-def integer_power(x: T, exponent: int) -> T:
-    """Raise integers to a number. Raises `UserTypeError` for a negative one."""
-    if exponent < 0:
-        raise UserTypeError(
-            f"pow: {x.dtype.name} ** {exponent} is no integer: cast to a float type first"
-        )
-    return power_by_squaring(x, exponent)
-
-
-def power_by_squaring(x: T, exponent: int) -> T:
-    """By repeated squaring; exponent 0 gives ones."""
-    if exponent == 0 and x.dtype.is_float:
-        # An op of its own, so that the result is known to depend on this tensor.
-        return apply(x, Ops.POW, broadcast_to(constant_like(x, 0, x.dtype), x.shape))
-    if exponent == 0:
-        return broadcast_to(constant_like(x, 1, x.dtype), x.shape)
-    result: T | None = None
-    square = x
-    while True:
-        if exponent & 1:
-            result = square if result is None else apply(result, Ops.MUL, square)
-        exponent >>= 1
-        if not exponent:
-            break
-        square = apply(square, Ops.MUL, square)
-    assert result is not None, "an exponent above zero has a lowest set bit"
-    return apart_from(result, x)
-
-
-def is_less(x: T, other: T) -> T:
-    """Compare operands of one type and shape."""
-    return apply(x, Ops.CMPLT, other)
-
-
-def is_at_most(x: T, other: T) -> T:
-    """x <= y. Only floats need two comparisons: with a NaN, not (y < x) would be true."""
-    if not x.dtype.is_float:
-        return is_less(other, x).logical_not()
-    return apply(is_less(x, other), Ops.OR, x.eq(other))
-
-
-def stopped_at(x: T, bound: T | ConstType, is_beyond: T) -> T:
-    """`bound` in place of the elements that are beyond it, which all are if it is NaN."""
-    if not isinstance(bound, TensorCore):
-        is_beyond = is_beyond if bound == bound else constant_like(x, True, dtypes.bool)
-    elif bound.dtype.is_float:
-        is_beyond = is_beyond.bitwise_or(bound.isnan())
-    return is_beyond.where(bound, x)
-
-
-def floor_divide(tensor: T, x: T | ConstType, reverse: bool = False) -> T:
-    """Return the quotient, rounded down."""
-    left, right = quotient_pair(tensor, x, "floor_divide", reverse)
-    if left.dtype.is_float:
-        return with_rule(left, "steps", _floor_quotient, right)
-    quotient = left.idiv(right)
-    if left.dtype.is_unsigned:
-        return quotient
-    return quotient.sub(remainder_is_opposite(left, right).cast(left.dtype))
-
-
-def remainder_is_opposite(x: T, divisor: T) -> T:
-    """Where truncation and rounding down differ: the remainder is neither 0 nor of the
-    divisor's sign.
-    """
-    remainder = apply(x, Ops.MOD, divisor)
-    return remainder.lt(0).ne(divisor.lt(0)).mul(remainder.ne(0))
-
-
-def reversed_order(x: T) -> T:
-    """An exact map that turns the order around, and undoes itself: -x, or ~x for integers."""
-    return x.neg() if x.dtype.is_float else x.bitwise_not()
-
-
-def operand(x: T, value: object, name: str) -> T | ConstType:
-    """Return a tensor or a number of Python. Raises `UserTypeError` for anything else."""
-    if isinstance(value, type(x)):
-        return value
-    number = weak_number(value)
-    if number is not None:
-        return number
-    if isinstance(value, UOp):
-        # A symbolic size is a number too: an int32 tensor without axes.
-        size = as_node(as_size(value, name))
-        return from_node(type(x), graph.cast(size, dtypes.int32), x.device)
-    raise UserTypeError(f"{name}: got a {type(value).__name__}: accepted are a Tensor and a number")
-
-
-def quotient_pair(tensor: T, x: object, name: str, reverse: bool) -> tuple[T, T]:
-    """Both sides of a division whose result is whole: a number that wraps to 0 is refused."""
-    number = operand(tensor, x, name)
-    if not reverse and not isinstance(number, TensorCore | float):
-        dtype = weak_dtype(number, tensor.dtype)
-        if dtype.is_int and as_const(number, dtype) == 0 != number:
-            raise UserError(f"{name}: the divisor {number} is 0 in {dtype.name}")
-    return operand_pair(tensor, number, name, reverse)
-
-
-@gradient_rule("mod", reads_sources=True)
-def mod_gradient(step: GradientStep[Elementwise]) -> Contributions:
-    """x - floor(x / y) y has the slopes 1 and -floor(x / y)."""
-    x, y = step.sources
-    return (lambda: step.gradient, lambda: -step.gradient * x.div(y, rounding_mode="floor"))
-
-
-@gradient_rule("fmod", reads_sources=True)
-def fmod_gradient(step: GradientStep[Elementwise]) -> Contributions:
-    """x - trunc(x / y) y has the slopes 1 and -trunc(x / y)."""
-    x, y = step.sources
-
-    def of_divisor() -> Elementwise:
-        quotient = x.abs().div(y.abs(), rounding_mode="floor")
-        return step.gradient * x.lt(0).ne(y.lt(0)).where(quotient, -quotient)
-
-    return (lambda: step.gradient, of_divisor)

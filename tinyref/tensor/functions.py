@@ -9,6 +9,7 @@ from typing import Literal, Self, TypeVar
 from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor import elementary as tables
+from tinyref.tensor.arguments import require_one_of, wrong_type
 from tinyref.tensor.core import TensorCore, constant_like
 from tinyref.tensor.elementwise import (
     Elementwise,
@@ -46,8 +47,7 @@ def _require_numbers(name: str, **given: object) -> None:
     """Raises `UserError` for an argument that is no number."""
     for argument, value in given.items():
         if weak_number(value) is None:
-            kind = type(value).__name__
-            raise UserTypeError(f"{name}: {argument} is a {kind}: accepted is a number")
+            raise wrong_type(f"{name}: {argument}", value, "is a number")
 
 
 class Functions(Elementwise):
@@ -319,8 +319,7 @@ class Functions(Elementwise):
             >>> round(Tensor([1.0]).gelu(approximate="none").item(), 4)
             0.8413
         """
-        if approximate not in ("none", "tanh"):
-            raise UserError(f"gelu: approximate {approximate!r}: accepted are 'none' and 'tanh'")
+        require_one_of(approximate, ("none", "tanh"), "gelu: approximate")
         if approximate == "none":
             share = self.mul(math.sqrt(0.5)).erf().add(1).mul(0.5)
             return self.mul(share)

@@ -7,6 +7,7 @@ import math
 from tinyref.algebra.symbolic import lift, lower, product
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
+from tinyref.tensor.arguments import inverse_order
 from tinyref.tensor.core import expand, pad, reduce_over, reshape, shrink
 from tinyref.tensor.elementwise import with_rule
 from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
@@ -56,7 +57,7 @@ def permute_gradient(step: GradientStep[Indexing]) -> Contributions:
     """By the inverse order."""
     assert isinstance(step.arg, PermuteArg), "PERMUTE carries its order"
     order = step.arg.order
-    inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
+    inverse = inverse_order(order)
     return (lambda: step.gradient.permute(inverse),)
 
 
@@ -299,7 +300,7 @@ def _slope_of_others(step: GradientStep[Indexing], axes: tuple[int, ...]) -> Ind
     others = left_out.where(0, _product_of_others(matrix, (matrix.ndim - 1,)))
     weights = step.gradient.permute(order).reshape(rows)
     found = (others * weights.unsqueeze(-1)).sum(-2)
-    inverse = tuple(sorted(range(x.ndim), key=order.__getitem__))
+    inverse = inverse_order(order)
     return found.reshape(shape).permute(inverse)
 
 

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
 
-from tinyref.algebra.symbolic import describe_shape, product
+from tinyref.algebra.symbolic import describe_shape
 from tinyref.arrays import Array, np, npt
 from tinyref.dtype import ConstType, DTypeLike, dtypes, numpy_dtype, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
-from tinyref.tensor.arguments import Shape, axis_of, broadcast, fixed, integer
+from tinyref.tensor.arguments import (
+    Shape,
+    axis_of,
+    broadcast,
+    count_of,
+    fixed,
+    integer,
+    inverse_order,
+    require_one_of,
+    wrong_type,
+)
 from tinyref.tensor.core import (
     GradientSwitch,
     apart_from,
     apply,
+    as_tensor,
     broadcast_to,
     constant_like,
     expand,
@@ -35,9 +45,7 @@ from tinyref.tensor.elementwise import (
     reversed_order,
     spread,
     widened,
-    with_rule,
 )
-from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.index_keys import (
     Chosen,
     Layout,
@@ -53,7 +61,6 @@ from tinyref.tensor.index_keys import (
 from tinyref.tensor.literals import has_place, weak_number
 from tinyref.tensor.movement import (
     as_row,
-    bits_as,
     count_to,
     cut_axis,
     cut_beside,
@@ -61,10 +68,10 @@ from tinyref.tensor.movement import (
     moved_from_last,
     moved_last,
     pad_with,
-    word_of,
 )
-from tinyref.tensor.reduction import Reduction, reduce_axes, reduced_last, shown_at
-from tinyref.uops.node import UOp, sint, toposort
+from tinyref.tensor.reduction import Reduction, looked_up, reduce_axes, reduced_last
+from tinyref.tensor.sorting import sort_keys, sorted_order
+from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
 
 T = TypeVar("T", bound="Indexing")
@@ -83,38 +90,6 @@ def check_axis_size(size: int, name: str) -> int:
             f"{name}: {size} elements to choose from: accepted are at most {dtypes.int32.maximum}"
         )
     return size
-
-
-# Steps of one kernel: 2 ** 3 elements are exchanged in registers.
-STEPS = 3
-# At least so many bits of the position are high ones, for vectors in kernels of low ones.
-HIGH_BITS = 4
-KEY_BITS = 32
-
-
-@dataclass(frozen=True)
-class Merge:
-    """Steps of one kernel within the merge of blocks of 2 ** `stage`: on bits first to last."""
-
-    stage: int
-    first: int
-    last: int
-
-
-def merges(bits: int, low: int) -> list[Merge]:
-    """All steps for 2 ** `bits` elements, of which `low` bits are low."""
-    found = []
-    for stage in range(1, bits + 1):
-        first = stage - 1
-        while first >= 0:
-            last = low + (first - low) // STEPS * STEPS if first >= low else first // STEPS * STEPS
-            found.append(Merge(stage, first, last))
-            first = last - 1
-    return found
-
-
-# Up to here n * n comparisons in one kernel take less time than the launches of a network.
-COUNTED = 1024
 
 
 Places: TypeAlias = "npt.NDArray[np.int64]"
@@ -160,9 +135,7 @@ class Indexing(Reduction, Creation, Data):
 
     def _index_operand(self, index: object, axis: int, name: str) -> Self:
         """The argument `index` of a function along `axis`, checked against this tensor."""
-        if not isinstance(index, Indexing):
-            raise UserTypeError(f"{name}: index is a {type(index).__name__}, accepted is a Tensor")
-        found = cast(Self, index)
+        found = as_tensor(self, index, f"{name}: index")
         require_integer(f"{name}: index", found.dtype, accept_bool=False)
         if found.ndim != self.ndim:
             raise UserError(
@@ -204,8 +177,7 @@ class Indexing(Reduction, Creation, Data):
                 raise UserError(f"{name}: src {number!r} has no place in {self.dtype.name}")
             return broadcast_to(constant_like(self, number, self.dtype), index.shape)
         if not isinstance(src, Indexing):
-            kind = type(src).__name__
-            raise UserTypeError(f"{name}: src is a {kind}, accepted are a Tensor and a number")
+            raise wrong_type(f"{name}: src", src, "are a Tensor and a number")
         source = cast(Self, src)
         if source.dtype is not self.dtype:
             raise UserTypeError(
@@ -253,8 +225,7 @@ class Indexing(Reduction, Creation, Data):
             >>> Tensor([0, 0, 0]).scatter(0, Tensor([2, 0]), Tensor([5, 6])).tolist()
             [6, 0, 5]
         """
-        if reduce not in (None, "add", "multiply"):
-            raise UserError(f"scatter: reduce {reduce!r}: accepted are None, 'add' and 'multiply'")
+        require_one_of(reduce, (None, "add", "multiply"), "scatter: reduce")
         places, source, axis = self._scatter_args(dim, index, src, "scatter")
         rows = moved_last(as_row(self), axis)
         if reduce is None:
@@ -280,11 +251,8 @@ class Indexing(Reduction, Creation, Data):
             >>> Tensor([0, 0, 0]).scatter_reduce(0, places, values, "sum").tolist()
             [3, 0, 5]
         """
-        if reduce not in REDUCES:
-            raise UserError(f"scatter_reduce: reduce {reduce!r}: accepted are {', '.join(REDUCES)}")
-        if not isinstance(src, Indexing):
-            kind = type(src).__name__
-            raise UserTypeError(f"scatter_reduce: src is a {kind}, accepted is a Tensor")
+        require_one_of(reduce, REDUCES, "scatter_reduce: reduce")
+        as_tensor(self, src, "scatter_reduce: src")
         compute_dtype("scatter_reduce", self.dtype)
         places, source, axis = self._scatter_args(dim, index, src, "scatter_reduce")
         rows = moved_last(as_row(self), axis)
@@ -346,9 +314,7 @@ class Indexing(Reduction, Creation, Data):
         """
         axis = axis_of(dim, self.ndim, "topk")
         size = fixed(as_row(self).shape, "topk")[axis]
-        count = integer(k, "topk: k")
-        if not 0 <= count <= size:
-            raise UserError(f"topk: k is {count}, accepted is 0 to {size}, the size of axis {dim}")
+        count = count_of(k, "topk: k", 0, size)
         return self._sort_axis("topk", axis, count, largest)
 
     def _sort_axis(self, name: str, axis: int, count: int, descending: bool) -> tuple[Self, Self]:
@@ -418,10 +384,7 @@ class Indexing(Reduction, Creation, Data):
             fits = has_place(number, self.dtype)
             filling = constant_like(self, number, self.dtype) if fits else self
         else:
-            kind = type(value).__name__
-            raise UserTypeError(
-                f"masked_fill: value is a {kind}, accepted are a Tensor and a number"
-            )
+            raise wrong_type("masked_fill: value", value, "are a Tensor and a number")
         if not fits:
             raise UserError(f"masked_fill: value {value!r} has no place in {self.dtype.name}")
         return chosen.where(filling.cast(self.dtype), self)
@@ -455,8 +418,7 @@ class Indexing(Reduction, Creation, Data):
             [[0, 1], [1, 0]]
         """
         if not isinstance(as_tuple, bool):
-            kind = type(as_tuple).__name__
-            raise UserTypeError(f"nonzero: as_tuple is a {kind}, accepted is a bool")
+            raise wrong_type("nonzero: as_tuple", as_tuple, "is a bool")
         tensor = as_row(self) if as_tuple else self
         places = np.argwhere(tensor.cast(dtypes.bool).numpy()).astype(np.int32)
         if not as_tuple:
@@ -465,9 +427,7 @@ class Indexing(Reduction, Creation, Data):
 
     def _mask_operand(self, mask: object, name: str) -> Self:
         if not isinstance(mask, Indexing):
-            raise UserTypeError(
-                f"{name}: mask is a {type(mask).__name__}, accepted is a bool Tensor"
-            )
+            raise wrong_type(f"{name}: mask", mask, "is a bool Tensor")
         if not mask.dtype.is_bool:
             raise UserTypeError(f"{name}: mask is {mask.dtype.name}, accepted is bool")
         return cast(Self, mask)
@@ -571,9 +531,7 @@ class Indexing(Reduction, Creation, Data):
             >>> Tensor([1, 2]).repeat_interleave(2).tolist()
             [1, 1, 2, 2]
         """
-        count = integer(repeats, "repeat_interleave: repeats")
-        if count < 0:
-            raise UserError(f"repeat_interleave: repeats {count}, accepted is at least 0")
+        count = count_of(repeats, "repeat_interleave: repeats", 0)
         if dim is None:
             joined = reshape(self, (self.numel(),))
             return apart_from(joined.repeat_interleave(count, 0), self)
@@ -595,13 +553,10 @@ class Indexing(Reduction, Creation, Data):
             >>> rows.tolist(), columns.tolist()
             ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
         """
-        if indexing not in ("ij", "xy"):
-            raise UserError(f"meshgrid: indexing {indexing!r}: accepted are 'ij' and 'xy'")
+        require_one_of(indexing, ("ij", "xy"), "meshgrid: indexing")
         tensors = (self, *args)
         for place, tensor in enumerate(tensors):
-            if not isinstance(tensor, Indexing):
-                kind = type(tensor).__name__
-                raise UserTypeError(f"meshgrid: argument {place} is a {kind}, accepted are Tensors")
+            as_tensor(self, tensor, f"meshgrid: argument {place}")
             if tensor.ndim > 1:
                 raise UserError(
                     f"meshgrid: argument {place} has shape {describe_shape(tensor.shape)}: "
@@ -641,8 +596,7 @@ class Indexing(Reduction, Creation, Data):
                 f"interpolate: size {size!r} for shape {describe_shape(self.shape)}: accepted is "
                 f"a tuple of sizes for the last axes"
             )
-        if mode not in _MODES:
-            raise UserError(f"interpolate: mode {mode!r}: accepted are {', '.join(_MODES)}")
+        require_one_of(mode, _MODES, "interpolate: mode")
         if align_corners and mode.startswith("nearest"):
             raise UserError(f"interpolate: align_corners is not defined in mode {mode!r}")
         is_bytes = self.dtype is dtypes.uint8
@@ -679,10 +633,8 @@ class Indexing(Reduction, Creation, Data):
             >>> sorted(Tensor.randperm(5).tolist())
             [0, 1, 2, 3, 4]
         """
-        count = integer(n, "randperm: n")
+        count = count_of(n, "randperm: n", 0)
         target = element_dtype(dtype) or dtypes.default_int
-        if count < 0:
-            raise UserError(f"randperm: n {count} is negative, accepted is at least 0")
         wanted = _requires_grad("randperm", kwargs)
         largest = 1 << target.mantissa_bits + 1 if target.is_float else target.maximum
         if count - 1 > largest:
@@ -705,12 +657,10 @@ class Indexing(Reduction, Creation, Data):
         """
         if self.ndim not in (1, 2):
             raise UserError(f"multinomial: weights have {self.ndim} axes, accepted are 1 and 2")
-        count = integer(num_samples, "multinomial: num_samples")
+        count = count_of(num_samples, "multinomial: num_samples", 1)
         places = fixed(self.shape, "multinomial")[-1]
         if not places:
             raise UserError("multinomial: there are no weights to choose from")
-        if count < 1:
-            raise UserError(f"multinomial: num_samples {count}, accepted is at least 1")
         if not replacement and count > places:
             raise UserError(
                 f"multinomial: num_samples {count} of {places} places without replacement: "
@@ -743,15 +693,325 @@ class Indexing(Reduction, Creation, Data):
         return bool(self._isclose(other, rtol, atol, equal_nan, "allclose").all())
 
 
-def _reads_memory_of(node: UOp, value: UOp) -> bool:
-    """True where `value` is computed from a buffer that `node` shows."""
-    shown = {source for source in toposort([node]) if source.op is Ops.BUFFER}
-    return not shown.isdisjoint(toposort([value]))
+# Keys
+
+
+def basic_part(x: T, key: object) -> T:
+    """Return what integers, slices, None and Ellipsis show."""
+    index = parse_index(x.shape, key)
+    result = shrink(x, index.bounds)
+    if index.flipped_axes:
+        result = result.flip(index.flipped_axes)
+    for number, axis in enumerate(index.axes):
+        result = every_element(result, number, axis.step)
+    return reshape(result, index.shape)
+
+
+def joined_places(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T:
+    """The places on the joined axis, in the shape of the layout; outside of it for none."""
+    is_joined = len(chosen) > 1
+    stride = layout.size
+    dtype = graph.counting_dtype(layout.size)
+    known: Array | None = None
+    total: T | None = None
+    outside: T | None = None
+    for item, size in zip(chosen, layout.sizes, strict=True):
+        stride = stride // size if size else 0
+        if not isinstance(item.index, Indexing):
+            part = np.asarray(item.index * stride)
+            known = part if known is None else np.asarray(known + part)
+            continue
+        places = as_places(cast(T, item.index), size, "index", mark=is_joined)
+        if is_joined:
+            missed = places.lt(0)
+            outside = missed if outside is None else outside.bitwise_or(missed)
+            places = places.cast(dtype).mul(stride)
+        total = places if total is None else total.add(places)
+    if known is not None:
+        numbers = beside(x, known.astype(numpy_dtype(dtype)))
+        total = numbers if total is None else total.add(numbers)
+    assert total is not None, "a lookup has at least one index"
+    if outside is not None:
+        total = outside.where(-1, total)
+    return broadcast_to(total, layout.shape)
+
+
+def joined_axes(x: T, layout: Layout) -> T:
+    """The axes that are looked up as one, behind all others."""
+    ordered = x.permute((*layout.others, *layout.axes))
+    return reshape(ordered, (*layout.rest, layout.size))
+
+
+def separate_axes(x: T, layout: Layout) -> T:
+    """The inverse of `_joined_axes`."""
+    axes = (*layout.others, *layout.axes)
+    back = inverse_order(axes)
+    return reshape(x, (*layout.rest, *layout.sizes)).permute(back)
+
+
+def beside(x: T, array: Array) -> T:
+    """The elements of `array` on this tensor's device, or on each of its devices."""
+    place = x.device
+    first = place if isinstance(place, str) else place[0]
+    return type(x)(array, device=first).to(place)
+
+
+# Assignment by index
+
+
+def assignment_target(x: T, key: object, value: T) -> tuple[T, T | None, T]:
+    """Return the view that `key` shows, which of its elements are written, and what they get."""
+    items = items_of(key)
+    if not any(map(is_advanced, items)):
+        target = basic_part(x, tuple(items))
+        return target, None, spread_over(value.cast(x.dtype), target.shape)
+    if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
+        return x, *aimed_by_mask(x, cast(T, items[0]), value)
+    parts = split_key(x.shape, key)
+    target = x if parts.is_whole else basic_part(x, parts.basic)
+    return target, *looked_up_at(x, target.shape, parts.chosen, value.cast(x.dtype))
+
+
+def aimed_by_mask(x: T, mask: T, value: T) -> tuple[T, T]:
+    """One value for all places of a mask: the elements of the mask need not be read now."""
+    check_mask(as_index(mask).shape, x.shape[: mask.ndim])
+    aligned = reshape(mask, (*mask.shape, *(1 for _ in x.shape[mask.ndim :])))
+    spread = reshape(value, ()).cast(x.dtype)
+    return broadcast_to(aligned, x.shape), broadcast_to(spread, x.shape)
+
+
+def looked_up_at(x: T, shape: Shape, chosen: Sequence[Chosen], value: T) -> tuple[T, T]:
+    """Which elements of a tensor of `shape` are chosen, and what they get of `value`."""
+    layout = layout_of(shape, chosen)
+    inner = (*layout.rest[: layout.begin], *layout.shape, *layout.rest[layout.begin :])
+    spread = spread_over(value, inner)
+    # The axes of the places go to the end, where they are joined.
+    ends = range(layout.begin, layout.begin + len(layout.shape))
+    order = [axis for axis in range(len(inner)) if axis not in ends]
+    source = reshape(spread.permute((*order, *ends)), (*layout.rest, layout.count))
+    places = reshape(joined_places(x, layout, chosen), (layout.count,))
+    last = last_hits(places, layout.count, layout.size)
+    whole = (*layout.rest, layout.size)
+    aligned = reshape(last, (*(1 for _ in layout.rest), layout.size))
+    unaligned = (1,) * len(inner) + value.shape
+    if layout.count and all(unaligned[axis - len(inner)] == 1 for axis in ends):
+        found = cut_axis(source, len(whole) - 1, 0, 1)  # the same for all places
+    else:
+        found = looked_up(source.unsqueeze(-2), aligned)
+    hits = broadcast_to(last.ge(0), whole)
+    return separate_axes(hits, layout), separate_axes(broadcast_to(found, whole), layout)
+
+
+def spread_over(x: T, shape: Shape) -> T:
+    """Broadcast to `shape`; axes of size 1 in front that it does not have are dropped."""
+    needless = x.ndim - len(shape)
+    fits = x
+    if needless > 0 and all(size == 1 for size in x.shape[:needless]):
+        fits = reshape(x, x.shape[needless:])
+    if broadcast([fits.shape, shape], "assignment by index") != shape:
+        raise UserError(
+            f"assignment by index: shape {describe_shape(x.shape)} "
+            f"does not fit {describe_shape(shape)}"
+        )
+    return broadcast_to(fits, shape)
+
+
+def spread_elements(x: T, axis: int, step: int, length: sint) -> T:
+    """The inverse of `_every_element`: `step - 1` zeros after each element, cut to `length`."""
+    if step == 1:
+        return x
+    before, (count, *after) = x.shape[:axis], x.shape[axis:]
+    bounds = [(0, 0)] * (x.ndim + 1)
+    bounds[axis + 1] = (0, step - 1)
+    rows = pad(reshape(x, (*before, count, 1, *after)), tuple(bounds))
+    total = fixed((count,), "assignment by index")[0] * step
+    whole = reshape(rows, (*before, total, *after))
+    return cut_axis(whole, axis, 0, fixed((length,), "assignment by index")[0])
+
+
+# Gather and scatter
+
+
+def as_places(x: T, size: int, name: str, mark: bool = False) -> T:
+    """These indices into an axis of `size` from 0 on, as the type that numbers it; with `mark`
+    all that are outside become -1, else they only stay outside.
+    """
+    require_integer(name, x.dtype, accept_bool=False)
+    target = graph.counting_dtype(size)
+    if x.dtype.itemsize < target.itemsize:
+        return as_places(x.cast(target), size, name, mark)
+    counted = x
+    if not x.dtype.is_unsigned:
+        counted = x.lt(0).where(x.add(size), x)
+    if x.dtype is target and not mark:
+        return counted
+    inside = counted.lt(size)
+    if not x.dtype.is_unsigned:
+        inside = inside.bitwise_and(counted.ge(0))
+    return inside.where(counted.cast(target), -1)
+
+
+def elements_at(x: T, axis: int, index: T, name: str) -> T:
+    """The elements at the places `index` along an axis, 0 for a place outside of it.
+
+    `index` has as many axes as this tensor; all but `axis` broadcast to this one's. It is a
+    sum over the axis of which one term is not 0, so that a kernel may read that term alone.
+    """
+    size = fixed((x.shape[axis],), name)[0]
+    numbers = reshape(count_to(x, size), (size, *(1,) * (x.ndim - axis - 1)))
+    hits = numbers.eq(index.unsqueeze(axis + 1))
+    chosen = hits.where(x.unsqueeze(axis), constant_like(x, 0, x.dtype))
+    return reduce_axes(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD, (axis + 1,), False)
+
+
+def matches_of(x: T, size: int) -> T:
+    """Which of these places (..., count) are which of `size` elements: (..., size, count)."""
+    return count_to(x, size).unsqueeze(-1).eq(x.unsqueeze(-2))
+
+
+def last_hits(x: T, count: int, size: int) -> T:
+    """Of these places (..., count) the number of the last one that hits each of `size`
+    elements: (..., size), -1 for none.
+    """
+    return reduced_last(matches_of(x, size).where(count_to(x, count), -1), Ops.MAX)
+
+
+def combine_at(x: T, reduce: Reduce, places: T, source: T, include_self: bool) -> T:
+    """This tensor (..., size) and `source` (..., count), brought together at `places`."""
+    if x.dtype.is_bool:
+        if reduce == "mean":
+            raise UserTypeError("scatter_reduce: bool has no mean: cast to a number type first")
+        numbers = x.cast(dtypes.int32), source.cast(dtypes.int32)
+        return combine_at(numbers[0], reduce, places, numbers[1], include_self).cast(dtypes.bool)
+    wide = sum_dtype(x.dtype)
+    hits = matches_of(places, fixed(x.shape[-1:], "scatter")[0])
+    own, others = x.cast(wide), source.cast(wide)
+    if reduce in ("amax", "amin"):
+        largest = largest_of if reduce == "amax" else smallest_of
+        result = largest(own, hits, others, include_self)
+    else:
+        result = accumulated_at(own, reduce, hits, others, include_self)
+    if not include_self:
+        result = reduced_last(hits, Ops.MAX).where(result, own)
+    return result.cast(x.dtype)
+
+
+def accumulated_at(x: T, reduce: Reduce, hits: T, source: T, include_self: bool) -> T:
+    """Sums, products or means; those of no element are not defined."""
+    op, identity = (Ops.MUL, 1) if reduce == "prod" else (Ops.ADD, 0)
+    result = reduced_last(hits.where(source.unsqueeze(-2), identity), op)
+    if include_self:
+        result = apply(result, op, x)
+    if reduce != "mean":
+        return result
+    count = reduced_last(hits.cast(dtypes.int32), Ops.ADD)
+    count = count.add(1) if include_self else count.maximum(1)
+    divide = result.div if x.dtype.is_float else partial(floor_divide, result)
+    return divide(count.cast(x.dtype))
+
+
+def largest_of(x: T, hits: T, source: T, include_self: bool) -> T:
+    """The largest; equal ones share the gradient evenly, this tensor's own element too."""
+    lowest = constant_like(x, x.dtype.minimum, x.dtype)
+    candidates = hits.where(source.unsqueeze(-2), lowest)
+    if include_self:
+        candidates = candidates.cat(x.unsqueeze(-1), dim=-1)
+    return candidates.max(-1)
+
+
+def smallest_of(x: T, hits: T, source: T, include_self: bool) -> T:
+    """The smallest, as the largest of the reversed order."""
+    return reversed_order(largest_of(reversed_order(x), hits, reversed_order(source), include_self))
+
+
+# Selection
 
 
 def _kind(tensor: Indexing) -> int:
     """Bool, integers and floats in the order of promotion."""
     return 2 if tensor.dtype.is_float else 1 if tensor.dtype.is_int else 0
+
+
+def place_of_largest(x: T, axis: int | None, keepdim: bool, name: str) -> T:
+    """Return the place of the largest element along an axis, or of all elements."""
+    compute_dtype(name, x.dtype)
+    sizes = fixed(x.shape, name)
+    if axis is None:
+        number, shape = 0, tuple(1 for _ in sizes) if keepdim else ()
+        rows = reshape(x, (x.numel(),))
+    else:
+        number = axis_of(axis, x.ndim, name)
+        shape = tuple(1 if place == number else size for place, size in enumerate(sizes))
+        if not keepdim:
+            shape = (*shape[:number], *shape[number + 1 :])
+        rows = moved_last(as_row(x), number)
+    size = fixed(rows.shape[-1:], name)[0]
+    if not size:
+        raise UserError(
+            f"{name}: shape {describe_shape(sizes)} has no element along the axis: "
+            f"accepted is at least one"
+        )
+    return reshape(first_largest(rows.detach(), size), shape)
+
+
+def first_largest(x: T, size: int) -> T:
+    """The first place of the largest element of the last axis; a NaN is larger than all."""
+    largest = reduce_over(x, Ops.MAX, (x.ndim - 1,))
+    # The earlier a place, the larger its score; what is not the largest has score 0.
+    score = count_to(x, size).cast(graph.counting_dtype(2 * size)).neg().add(size)
+    found = x.eq(largest).where(score, 0)
+    if x.dtype.is_float:
+        found = x.isnan().where(score.add(size), found)
+    best = reduced_last(found, Ops.MAX)
+    index = best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
+    return index.cast(graph.counting_dtype(size))
+
+
+def drawn_again(x: T, count: int) -> T:
+    """For each row and sample the number of places whose running sum a point has passed."""
+    rows = fixed(x.shape, "multinomial")[0]
+    sums = x.cumsum(1)
+    points = x.rand(rows, count, device=x.device, dtype=x.dtype)
+    passed = points.mul(sums[:, -1:]).unsqueeze(-1).ge(sums.unsqueeze(1))
+    # A point that rounds up to the whole sum belongs to the last place with a weight.
+    last = sums.lt(sums[:, -1:]).sum(1, keepdim=True)
+    return passed.sum(-1).minimum(last)
+
+
+def drawn_once(x: T, count: int) -> T:
+    """The places that come first, if each waits for a time with its weight as rate."""
+    chance = x.rand(*x.shape, device=x.device, dtype=x.dtype)
+    # In logarithms: the wait for a tiny weight would overflow, as if it were 0.
+    waits = chance.neg().add(1).log().neg().log().sub(x.log())
+    never = x.gt(0).logical_not().where(math.inf, waits)
+    waited, places = never.topk(count, dim=1, largest=False)
+    return waited.lt(math.inf).where(places, -1)
+
+
+# Interpolation
+
+
+def resample_axis(x: T, axis: int, places: Places, weights: Weights | Places) -> T:
+    """The sum over the rows of weight times the element at the place; both (rows, new)."""
+    rest = (1,) * (x.ndim - axis - 1)
+    result: T | None = None
+    for row, weight in zip(places, weights, strict=True):
+        numbers = type(x)(row.astype(np.int32), x.device)
+        numbers = reshape(numbers, (*(1,) * axis, len(row), *rest))
+        part = elements_at(x, axis, numbers, "interpolate")
+        if len(places) > 1:
+            factor = type(x)(weight, x.device).cast(x.dtype)
+            part = part.mul(reshape(factor, (len(row), *rest)))
+        result = part if result is None else result.add(part)
+    assert result is not None, "there is at least one row"
+    return result
+
+
+def resample_bytes(x: T, axis: int, places: Places, weights: Weights) -> T:
+    """Resample integers from 0 to 255, in int32; round to nearest, and a half up."""
+    factors, bits = fixed_point(places, weights)
+    sums = resample_axis(x, axis, places, factors)
+    return sums.add(1 << (bits - 1)).rshift(bits).clamp(0, 255)
 
 
 def nearest_places(old: int, new: int, is_exact: bool) -> Places:
@@ -815,502 +1075,3 @@ def fixed_point(places: Places, weights: Weights) -> tuple[Places, int]:
         bits += 1
     scaled = joined * (1 << bits)
     return np.trunc(scaled + np.copysign(0.5, scaled)).astype(np.int64), bits
-
-
-def spread_over(x: T, shape: Shape) -> T:
-    """Broadcast to `shape`; axes of size 1 in front that it does not have are dropped."""
-    needless = x.ndim - len(shape)
-    fits = x
-    if needless > 0 and all(size == 1 for size in x.shape[:needless]):
-        fits = reshape(x, x.shape[needless:])
-    if broadcast([fits.shape, shape], "assignment by index") != shape:
-        raise UserError(
-            f"assignment by index: shape {describe_shape(x.shape)} "
-            f"does not fit {describe_shape(shape)}"
-        )
-    return broadcast_to(fits, shape)
-
-
-def spread_elements(x: T, axis: int, step: int, length: sint) -> T:
-    """The inverse of `_every_element`: `step - 1` zeros after each element, cut to `length`."""
-    if step == 1:
-        return x
-    before, (count, *after) = x.shape[:axis], x.shape[axis:]
-    bounds = [(0, 0)] * (x.ndim + 1)
-    bounds[axis + 1] = (0, step - 1)
-    rows = pad(reshape(x, (*before, count, 1, *after)), tuple(bounds))
-    total = fixed((count,), "assignment by index")[0] * step
-    whole = reshape(rows, (*before, total, *after))
-    return cut_axis(whole, axis, 0, fixed((length,), "assignment by index")[0])
-
-
-def as_places(x: T, size: int, name: str, mark: bool = False) -> T:
-    """These indices into an axis of `size` from 0 on, as the type that numbers it; with `mark`
-    all that are outside become -1, else they only stay outside.
-    """
-    require_integer(name, x.dtype, accept_bool=False)
-    target = graph.counting_dtype(size)
-    if x.dtype.itemsize < target.itemsize:
-        return as_places(x.cast(target), size, name, mark)
-    counted = x
-    if not x.dtype.is_unsigned:
-        counted = x.lt(0).where(x.add(size), x)
-    if x.dtype is target and not mark:
-        return counted
-    inside = counted.lt(size)
-    if not x.dtype.is_unsigned:
-        inside = inside.bitwise_and(counted.ge(0))
-    return inside.where(counted.cast(target), -1)
-
-
-def looked_up(x: T, places: T) -> T:
-    """The elements of the last axis at `places`, and 0 for places that are outside.
-
-    The other axes broadcast against those of `places`; the result has them.
-    """
-    if x.dtype.is_float:
-        return with_rule(x, "looked_up", floats_at, places)
-    return sum_at(x, places)
-
-
-def floats_at(x: T, places: T) -> T:
-    """As `_looked_up`, of floats: a sum of them would lose the sign of a zero."""
-    if x.dtype is dtypes.float64:
-        # Devices whose 64-bit integers are pairs of words have no bits of float64.
-        is_negative = x.eq(0).bitwise_and(x.reciprocal().lt(0))
-        return sum_at(is_negative, places).where(-0.0, sum_at(x, places))
-    bits = bits_as(x, word_of(x.dtype.itemsize))
-    return bits_as(sum_at(bits, places), x.dtype)
-
-
-def sum_at(x: T, places: T) -> T:
-    """Return the elements of the last axis at `places` as sums with one term that is not 0."""
-    chosen = shown_at(x, places, x)
-    return reduced_last(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD)
-
-
-def matches_of(x: T, size: int) -> T:
-    """Which of these places (..., count) are which of `size` elements: (..., size, count)."""
-    return count_to(x, size).unsqueeze(-1).eq(x.unsqueeze(-2))
-
-
-def last_hits(x: T, count: int, size: int) -> T:
-    """Of these places (..., count) the number of the last one that hits each of `size`
-    elements: (..., size), -1 for none.
-    """
-    return reduced_last(matches_of(x, size).where(count_to(x, count), -1), Ops.MAX)
-
-
-def combine_at(x: T, reduce: Reduce, places: T, source: T, include_self: bool) -> T:
-    """This tensor (..., size) and `source` (..., count), brought together at `places`."""
-    if x.dtype.is_bool:
-        if reduce == "mean":
-            raise UserTypeError("scatter_reduce: bool has no mean: cast to a number type first")
-        numbers = x.cast(dtypes.int32), source.cast(dtypes.int32)
-        return combine_at(numbers[0], reduce, places, numbers[1], include_self).cast(dtypes.bool)
-    wide = sum_dtype(x.dtype)
-    hits = matches_of(places, fixed(x.shape[-1:], "scatter")[0])
-    own, others = x.cast(wide), source.cast(wide)
-    if reduce in ("amax", "amin"):
-        largest = largest_of if reduce == "amax" else smallest_of
-        result = largest(own, hits, others, include_self)
-    else:
-        result = accumulated_at(own, reduce, hits, others, include_self)
-    if not include_self:
-        result = reduced_last(hits, Ops.MAX).where(result, own)
-    return result.cast(x.dtype)
-
-
-def accumulated_at(x: T, reduce: Reduce, hits: T, source: T, include_self: bool) -> T:
-    """Sums, products or means; those of no element are not defined."""
-    op, identity = (Ops.MUL, 1) if reduce == "prod" else (Ops.ADD, 0)
-    result = reduced_last(hits.where(source.unsqueeze(-2), identity), op)
-    if include_self:
-        result = apply(result, op, x)
-    if reduce != "mean":
-        return result
-    count = reduced_last(hits.cast(dtypes.int32), Ops.ADD)
-    count = count.add(1) if include_self else count.maximum(1)
-    divide = result.div if x.dtype.is_float else partial(floor_divide, result)
-    return divide(count.cast(x.dtype))
-
-
-def largest_of(x: T, hits: T, source: T, include_self: bool) -> T:
-    """The largest; equal ones share the gradient evenly, this tensor's own element too."""
-    lowest = constant_like(x, x.dtype.minimum, x.dtype)
-    candidates = hits.where(source.unsqueeze(-2), lowest)
-    if include_self:
-        candidates = candidates.cat(x.unsqueeze(-1), dim=-1)
-    return candidates.max(-1)
-
-
-def smallest_of(x: T, hits: T, source: T, include_self: bool) -> T:
-    """The smallest, as the largest of the reversed order."""
-    return reversed_order(largest_of(reversed_order(x), hits, reversed_order(source), include_self))
-
-
-def joined_axes(x: T, layout: Layout) -> T:
-    """The axes that are looked up as one, behind all others."""
-    ordered = x.permute((*layout.others, *layout.axes))
-    return reshape(ordered, (*layout.rest, layout.size))
-
-
-def separate_axes(x: T, layout: Layout) -> T:
-    """The inverse of `_joined_axes`."""
-    axes = (*layout.others, *layout.axes)
-    back = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-    return reshape(x, (*layout.rest, *layout.sizes)).permute(back)
-
-
-def network_order(x: T, size: int) -> T:
-    """The places (rows, size) of the sorted keys (rows, size), int32, equal ones in order.
-
-    Keys of 64 bits are sorted by their lower halves, then by the upper ones.
-    """
-    halves = key_halves(x)
-    order = order_of_words(halves[0], size)
-    for half in halves[1:]:
-        after = order_of_words(looked_up(half.unsqueeze(-2), order), size)
-        order = looked_up(order.unsqueeze(-2), after)
-    return order
-
-
-def order_of_words(x: T, size: int) -> T:
-    """Return the places of sorted keys of 32 bits, by words that hold key and number."""
-    rows = fixed(x.shape, "sort")[0]
-    bits = max((size - 1).bit_length(), HIGH_BITS + 1)
-    total = 1 << bits
-    low = (bits - HIGH_BITS) // STEPS * STEPS or bits - HIGH_BITS
-    high_size, low_size = total >> low, 1 << low
-    # What fills the row comes last: no key is larger, and no number.
-    keys = pad_with(x, ((0, 0), (0, total - size)), (1 << (KEY_BITS - 1)) - 1)
-    words = keys.lshift(KEY_BITS).bitwise_or(count_to(x, total).cast(dtypes.int64))
-    words = reshape(words, (rows, high_size, low_size)).permute((0, 2, 1)).contiguous()
-    steps = merges(bits, low)
-    for place, merge in enumerate(steps):
-        after = steps[place + 1].first < low if place + 1 < len(steps) else False
-        words = merged_words(words, merge, bits, low, turned=after != (merge.first < low))
-    numbers = reshape(words.bitwise_and((1 << KEY_BITS) - 1), (rows, total))
-    return cut_axis(numbers, 1, 0, size).cast(dtypes.int32)
-
-
-def merged_words(x: T, merge: Merge, bits: int, low: int, *, turned: bool) -> T:
-    """Words (rows, low, high), of steps on high bits (rows, high, low), after the steps.
-
-    `turned`: the two axes are exchanged in the result.
-    """
-    rows, outer, inner = fixed(x.shape, "sort")
-    offset = 0 if merge.first < low else low
-    first, last = merge.first - offset, merge.last - offset
-    lead = outer >> (first + 1)
-    twos = first - last + 1
-    words = reshape(x, (rows, lead, *(2,) * twos, 1 << last, inner))
-    is_second = count_to(x, 2).ne(0)
-    if merge.first == merge.stage - 1:
-        was_falling = reshape(is_second, (2, *(1,) * (twos + 1)))
-        falls = is_falling(x, merge, low, lead, inner)
-        if merge.stage == 1:
-            turns = falls
-        elif merge.stage == bits:
-            turns = was_falling
-        else:
-            turns = was_falling.ne(falls)
-        words = words.bitwise_xor(turns.where(-1, constant_like(x, 0, x.dtype)))
-    for axis in range(2, 2 + twos):
-        other = words.flip((axis,))
-        is_later = reshape(is_second, (2, *(1,) * (twos - axis + 3)))
-        words = words.lt(other).ne(is_later).where(words, other)
-    # Stored before its axes are joined: those of size 2 remain axes of the kernel.
-    if not turned:
-        return reshape(words.contiguous(), (rows, outer, inner))
-    order = (0, 4 + twos - 1, *range(1, 4 + twos - 1))
-    return reshape(words.permute(order).contiguous(), (rows, inner, outer))
-
-
-def sort_keys(x: T) -> T:
-    """Integers of 32 or 64 bits that are in the same order as the elements."""
-    if x.dtype.itemsize < 4:
-        wide = dtypes.float32 if x.dtype.is_float else dtypes.int32
-        return sort_keys(x.cast(wide))
-    if not x.dtype.is_float:
-        return x
-    word = dtypes.int32 if x.dtype is dtypes.float32 else dtypes.int64
-    # As integers floats of one sign are in order already, the negative ones in reverse.
-    words = bits_as(x.eq(0).where(0, x), word)
-    ordered = words.lt(0).where(words.bitwise_xor(word.maximum), words)
-    return x.isnan().where(word.maximum, ordered)
-
-
-def sorted_order(x: T, size: int, count: int) -> T:
-    """The places of the first `count` of the sorted keys (..., size), as int32."""
-    if size <= COUNTED:
-        return counted_order(x, size, count)
-    if 2 * count <= COUNTED:
-        return order_of_best(x, size, count)
-    shape = x.shape[:-1]
-    order = network_order(reshape(x, (product(shape), size)), size)
-    return reshape(cut_axis(order, 1, 0, count), (*shape, count))
-
-
-def counted_order(x: T, size: int, count: int) -> T:
-    """By rank: the number of keys that are smaller, or equal and before."""
-    numbers = count_to(x, size)
-    mine, other = x.unsqueeze(-1), x.unsqueeze(-2)
-    is_before = numbers.lt(numbers.unsqueeze(-1))
-    precedes = other.lt(mine).bitwise_or(other.eq(mine).bitwise_and(is_before))
-    rank = reduced_last(precedes.cast(dtypes.int32), Ops.ADD)
-    has_rank = count_to(x, count).unsqueeze(-1).eq(rank.unsqueeze(-2))
-    return reduced_last(has_rank.where(numbers, 0), Ops.ADD)
-
-
-def place_of_largest(x: T, axis: int | None, keepdim: bool, name: str) -> T:
-    """Return the place of the largest element along an axis, or of all elements."""
-    compute_dtype(name, x.dtype)
-    sizes = fixed(x.shape, name)
-    if axis is None:
-        number, shape = 0, tuple(1 for _ in sizes) if keepdim else ()
-        rows = reshape(x, (x.numel(),))
-    else:
-        number = axis_of(axis, x.ndim, name)
-        shape = tuple(1 if place == number else size for place, size in enumerate(sizes))
-        if not keepdim:
-            shape = (*shape[:number], *shape[number + 1 :])
-        rows = moved_last(as_row(x), number)
-    size = fixed(rows.shape[-1:], name)[0]
-    if not size:
-        raise UserError(
-            f"{name}: shape {describe_shape(sizes)} has no element along the axis: "
-            f"accepted is at least one"
-        )
-    return reshape(first_largest(rows.detach(), size), shape)
-
-
-def first_largest(x: T, size: int) -> T:
-    """The first place of the largest element of the last axis; a NaN is larger than all."""
-    largest = reduce_over(x, Ops.MAX, (x.ndim - 1,))
-    # The earlier a place, the larger its score; what is not the largest has score 0.
-    score = count_to(x, size).cast(graph.counting_dtype(2 * size)).neg().add(size)
-    found = x.eq(largest).where(score, 0)
-    if x.dtype.is_float:
-        found = x.isnan().where(score.add(size), found)
-    best = reduced_last(found, Ops.MAX)
-    index = best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
-    return index.cast(graph.counting_dtype(size))
-
-
-def elements_at(x: T, axis: int, index: T, name: str) -> T:
-    """The elements at the places `index` along an axis, 0 for a place outside of it.
-
-    `index` has as many axes as this tensor; all but `axis` broadcast to this one's. It is a
-    sum over the axis of which one term is not 0, so that a kernel may read that term alone.
-    """
-    size = fixed((x.shape[axis],), name)[0]
-    numbers = reshape(count_to(x, size), (size, *(1,) * (x.ndim - axis - 1)))
-    hits = numbers.eq(index.unsqueeze(axis + 1))
-    chosen = hits.where(x.unsqueeze(axis), constant_like(x, 0, x.dtype))
-    return reduce_axes(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD, (axis + 1,), False)
-
-
-def resample_axis(x: T, axis: int, places: Places, weights: Weights | Places) -> T:
-    """The sum over the rows of weight times the element at the place; both (rows, new)."""
-    rest = (1,) * (x.ndim - axis - 1)
-    result: T | None = None
-    for row, weight in zip(places, weights, strict=True):
-        numbers = type(x)(row.astype(np.int32), x.device)
-        numbers = reshape(numbers, (*(1,) * axis, len(row), *rest))
-        part = elements_at(x, axis, numbers, "interpolate")
-        if len(places) > 1:
-            factor = type(x)(weight, x.device).cast(x.dtype)
-            part = part.mul(reshape(factor, (len(row), *rest)))
-        result = part if result is None else result.add(part)
-    assert result is not None, "there is at least one row"
-    return result
-
-
-def resample_bytes(x: T, axis: int, places: Places, weights: Weights) -> T:
-    """Resample integers from 0 to 255, in int32; round to nearest, and a half up."""
-    factors, bits = fixed_point(places, weights)
-    sums = resample_axis(x, axis, places, factors)
-    return sums.add(1 << (bits - 1)).rshift(bits).clamp(0, 255)
-
-
-def drawn_again(x: T, count: int) -> T:
-    """For each row and sample the number of places whose running sum a point has passed."""
-    rows = fixed(x.shape, "multinomial")[0]
-    sums = x.cumsum(1)
-    points = x.rand(rows, count, device=x.device, dtype=x.dtype)
-    passed = points.mul(sums[:, -1:]).unsqueeze(-1).ge(sums.unsqueeze(1))
-    # A point that rounds up to the whole sum belongs to the last place with a weight.
-    last = sums.lt(sums[:, -1:]).sum(1, keepdim=True)
-    return passed.sum(-1).minimum(last)
-
-
-def drawn_once(x: T, count: int) -> T:
-    """The places that come first, if each waits for a time with its weight as rate."""
-    chance = x.rand(*x.shape, device=x.device, dtype=x.dtype)
-    # In logarithms: the wait for a tiny weight would overflow, as if it were 0.
-    waits = chance.neg().add(1).log().neg().log().sub(x.log())
-    never = x.gt(0).logical_not().where(math.inf, waits)
-    waited, places = never.topk(count, dim=1, largest=False)
-    return waited.lt(math.inf).where(places, -1)
-
-
-def key_halves(x: T) -> list[T]:
-    """The keys as int64 in the range of int32, of 64 bits the lower half first."""
-    half = 1 << (KEY_BITS - 1)
-    if x.dtype.itemsize == 4:
-        wide = x.cast(dtypes.int64)
-        return [wide if x.dtype is dtypes.int32 else wide.sub(half)]
-    lower = x.bitwise_and((1 << KEY_BITS) - 1).cast(dtypes.int64).sub(half)
-    upper = x.rshift(KEY_BITS).cast(dtypes.int64)
-    return [lower, upper if x.dtype is dtypes.int64 else upper.sub(half)]
-
-
-def is_falling(x: T, merge: Merge, low: int, lead: int, inner: int) -> T:
-    """Whether a block is merged in falling order, so that with the next it is bitonic."""
-    if merge.first < low <= merge.stage:
-        return bit_of_numbers(x, inner, merge.stage - low)
-    ones = (lead, *(1,) * (merge.first - merge.last + 3))
-    return reshape(bit_of_numbers(x, lead, merge.stage - merge.first - 1), ones)
-
-
-def bit_of_numbers(x: T, size: int, bit: int) -> T:
-    """Whether the bit is set, of the numbers up to `size`."""
-    return count_to(x, size).bitwise_and(1 << bit).ne(0)
-
-
-def order_of_best(x: T, size: int, count: int) -> T:
-    """Only the first `count` elements of a block can be among the first of all."""
-    blocks = -(-size // COUNTED)
-    keys, numbers = sorted_blocks(x, size, blocks, count)
-    left = blocks * count
-    joined = (*x.shape[:-1], left)
-    order = sorted_order(reshape(keys, joined).contiguous(), left, count)
-    return looked_up(reshape(numbers, joined).unsqueeze(-2), order)
-
-
-def sorted_blocks(x: T, size: int, blocks: int, count: int) -> tuple[T, T]:
-    """The first `count` keys and places of each of `blocks` blocks, in order.
-
-    What fills the last block comes last: no key is larger, and no place.
-    """
-    rows = x.shape[:-1]
-    margins = (*((0, 0) for _ in rows), (0, blocks * COUNTED - size))
-    parts = reshape(pad_with(x, margins, x.dtype.maximum), (*rows, blocks, COUNTED))
-    within = counted_order(parts, COUNTED, count).contiguous()
-    numbers = within.add(count_to(x, blocks).mul(COUNTED).unsqueeze(-1))
-    return looked_up(parts.unsqueeze(-2), within), numbers
-
-
-def basic_part(x: T, key: object) -> T:
-    """Return what integers, slices, None and Ellipsis show."""
-    index = parse_index(x.shape, key)
-    result = shrink(x, index.bounds)
-    if index.flipped_axes:
-        result = result.flip(index.flipped_axes)
-    for number, axis in enumerate(index.axes):
-        result = every_element(result, number, axis.step)
-    return reshape(result, index.shape)
-
-
-def beside(x: T, array: Array) -> T:
-    """The elements of `array` on this tensor's device, or on each of its devices."""
-    place = x.device
-    first = place if isinstance(place, str) else place[0]
-    return type(x)(array, device=first).to(place)
-
-
-def joined_places(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T:
-    """The places on the joined axis, in the shape of the layout; outside of it for none."""
-    is_joined = len(chosen) > 1
-    stride = layout.size
-    dtype = graph.counting_dtype(layout.size)
-    known: Array | None = None
-    total: T | None = None
-    outside: T | None = None
-    for item, size in zip(chosen, layout.sizes, strict=True):
-        stride = stride // size if size else 0
-        if not isinstance(item.index, Indexing):
-            part = np.asarray(item.index * stride)
-            known = part if known is None else np.asarray(known + part)
-            continue
-        places = as_places(cast(T, item.index), size, "index", mark=is_joined)
-        if is_joined:
-            missed = places.lt(0)
-            outside = missed if outside is None else outside.bitwise_or(missed)
-            places = places.cast(dtype).mul(stride)
-        total = places if total is None else total.add(places)
-    if known is not None:
-        numbers = beside(x, known.astype(numpy_dtype(dtype)))
-        total = numbers if total is None else total.add(numbers)
-    assert total is not None, "a lookup has at least one index"
-    if outside is not None:
-        total = outside.where(-1, total)
-    return broadcast_to(total, layout.shape)
-
-
-def assignment_target(x: T, key: object, value: T) -> tuple[T, T | None, T]:
-    """Return the view that `key` shows, which of its elements are written, and what they get."""
-    items = items_of(key)
-    if not any(map(is_advanced, items)):
-        target = basic_part(x, tuple(items))
-        return target, None, spread_over(value.cast(x.dtype), target.shape)
-    if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
-        return x, *aimed_by_mask(x, cast(T, items[0]), value)
-    parts = split_key(x.shape, key)
-    target = x if parts.is_whole else basic_part(x, parts.basic)
-    # The kernel that writes this tensor's memory may not read it at other places.
-    own = value.contiguous() if _reads_memory_of(x.node, value.node) else value
-    return target, *looked_up_at(x, target.shape, parts.chosen, own.cast(x.dtype))
-
-
-def aimed_by_mask(x: T, mask: T, value: T) -> tuple[T, T]:
-    """One value for all places of a mask: the elements of the mask need not be read now."""
-    check_mask(as_index(mask).shape, x.shape[: mask.ndim])
-    aligned = reshape(mask, (*mask.shape, *(1 for _ in x.shape[mask.ndim :])))
-    spread = reshape(value, ()).cast(x.dtype)
-    return broadcast_to(aligned, x.shape), broadcast_to(spread, x.shape)
-
-
-def looked_up_at(x: T, shape: Shape, chosen: Sequence[Chosen], value: T) -> tuple[T, T]:
-    """Which elements of a tensor of `shape` are chosen, and what they get of `value`."""
-    layout = layout_of(shape, chosen)
-    inner = (*layout.rest[: layout.begin], *layout.shape, *layout.rest[layout.begin :])
-    spread = spread_over(value, inner)
-    # The axes of the places go to the end, where they are joined.
-    ends = range(layout.begin, layout.begin + len(layout.shape))
-    order = [axis for axis in range(len(inner)) if axis not in ends]
-    source = reshape(spread.permute((*order, *ends)), (*layout.rest, layout.count))
-    places = reshape(joined_places(x, layout, chosen), (layout.count,))
-    last = last_hits(places, layout.count, layout.size)
-    whole = (*layout.rest, layout.size)
-    aligned = reshape(last, (*(1 for _ in layout.rest), layout.size))
-    unaligned = (1,) * len(inner) + value.shape
-    if layout.count and all(unaligned[axis - len(inner)] == 1 for axis in ends):
-        found = cut_axis(source, len(whole) - 1, 0, 1)  # the same for all places
-    else:
-        found = looked_up(source.unsqueeze(-2), aligned)
-    hits = broadcast_to(last.ge(0), whole)
-    return separate_axes(hits, layout), separate_axes(broadcast_to(found, whole), layout)
-
-
-@gradient_rule("looked_up", reads_sources=True)
-def looked_up_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """The gradient of each element is the sum over the places that chose it."""
-    rows, places = step.sources
-    gradient = step.gradient
-
-    def of_rows() -> Indexing:
-        # Types that are for storage alone are not added.
-        is_stored = rows.dtype in dtypes.storage_only
-        given = gradient.cast(dtypes.float32) if is_stored else gradient
-        spread = shown_at(rows, places, given.unsqueeze(-1))
-        beyond = spread.ndim - rows.ndim
-        repeated = tuple(
-            axis
-            for axis, size in enumerate(spread.shape)
-            if axis < beyond or rows.shape[axis - beyond] != size
-        )
-        return reshape(spread.sum(repeated, keepdim=True), rows.shape).cast(rows.dtype)
-
-    return (of_rows, None)

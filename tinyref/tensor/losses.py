@@ -9,12 +9,21 @@ from typing import ClassVar, Self, TypeVar, cast
 from tinyref.algebra.symbolic import describe, describe_shape
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
-from tinyref.tensor.arguments import axes_of, axis_of, broadcast, fixed, integer
-from tinyref.tensor.contraction import Contraction, matrix_product, require_tensor
+from tinyref.tensor.arguments import (
+    axes_of,
+    axis_of,
+    broadcast,
+    fixed,
+    integer,
+    require_one_of,
+    wrong_type,
+)
+from tinyref.tensor.contraction import Contraction, matrix_product
 from tinyref.tensor.core import (
     GradientSwitch,
     Mode,
     SwitchBlock,
+    as_tensor,
     broadcast_to,
     constant_like,
     no_grad_mode,
@@ -93,11 +102,10 @@ class Losses(Contraction, Indexing):
         """
         result = self
         if not isinstance(ll, Iterable):
-            raise UserTypeError(f"sequential: ll is a {type(ll).__name__}, accepted is a list")
+            raise wrong_type("sequential: ll", ll, "is a list")
         for place, layer in enumerate(ll):
             if not callable(layer):
-                name = type(layer).__name__
-                raise UserTypeError(f"sequential: item {place} is a {name}, accepted are functions")
+                raise wrong_type(f"sequential: item {place}", layer, "are functions")
             result = layer(result)
         return result
 
@@ -141,7 +149,7 @@ class Losses(Contraction, Indexing):
         shape = tuple(size if number in axes else 1 for number, size in enumerate(self.shape))
 
         def reshape_statistic(tensor: Self, name: str) -> Self:
-            require_tensor(self, tensor, f"batchnorm: {name}")
+            as_tensor(self, tensor, f"batchnorm: {name}")
             if tensor.shape not in (wanted, shape):
                 raise UserError(
                     f"batchnorm: {name} {describe_shape(tensor.shape)}: "
@@ -186,13 +194,10 @@ class Losses(Contraction, Indexing):
     # Losses
 
     def _check_loss(self, other: Self, reduction: str, smoothing: float, name: str) -> None:
-        if reduction not in _REDUCTIONS:
-            raise UserError(
-                f"{name}: reduction {reduction!r}: accepted are {', '.join(_REDUCTIONS)}"
-            )
+        require_one_of(reduction, _REDUCTIONS, f"{name}: reduction")
         if not 0 <= smoothing <= 1:
             raise UserError(f"{name}: label_smoothing {smoothing}: accepted is 0 to 1")
-        require_tensor(self, other, name)
+        as_tensor(self, other, f"{name}: Y")
 
     def _check_pairs(self, other: Self, name: str) -> None:
         if self.shape != other.shape:
@@ -236,7 +241,7 @@ class Losses(Contraction, Indexing):
         x, y = widened(self, name), widened(Y, name)
         positive = y
         if pos_weight is not None:
-            require_tensor(self, pos_weight, f"{name}: pos_weight")
+            as_tensor(self, pos_weight, f"{name}: pos_weight")
             if broadcast([self.shape, pos_weight.shape], f"{name}: pos_weight") != self.shape:
                 raise UserError(
                     f"{name}: pos_weight {describe_shape(pos_weight.shape)}: accepted is a shape "
@@ -346,7 +351,7 @@ class Losses(Contraction, Indexing):
     def _class_weights(self, labels: Self, weight: Self | None, axis: int, name: str) -> Self:
         if weight is None:
             return broadcast_to(constant_like(self, 1, result_dtype(self)), labels.shape)
-        require_tensor(self, weight, f"{name}: weight")
+        as_tensor(self, weight, f"{name}: weight")
         if weight.shape != (self.shape[axis],):
             raise UserError(
                 f"{name}: weight {describe_shape(weight.shape)}: accepted is a factor for each of "
@@ -454,7 +459,7 @@ class Losses(Contraction, Indexing):
         self, key: Self, value: Self, mask: Self | None, is_causal: bool, name: str
     ) -> None:
         for argument, tensor in (("key", key), ("value", value)):
-            require_tensor(self, tensor, f"{name}: {argument}")
+            as_tensor(self, tensor, f"{name}: {argument}")
         if min(self.ndim, key.ndim, value.ndim) < 2 or self.shape[-1] != key.shape[-1]:
             raise UserError(
                 f"{name}: queries {describe_shape(self.shape)} and keys "
@@ -467,7 +472,7 @@ class Losses(Contraction, Indexing):
             )
         if mask is None:
             return
-        require_tensor(self, mask, f"{name}: attn_mask")
+        as_tensor(self, mask, f"{name}: attn_mask")
         if is_causal:
             raise UserError(f"{name}: attn_mask and is_causal: accepted is one of them")
         if not (mask.dtype.is_bool or mask.dtype.is_float):

@@ -19,18 +19,22 @@ from tinyref.tensor.arguments import (
     axes_of,
     axis_of,
     bound_sizes,
+    count_of,
     dimension,
     fixed,
     flat,
     integer,
     padding_bounds,
     permutation,
+    require_one_of,
     resolve_reshape,
+    wrong_type,
 )
 from tinyref.tensor.core import (
     TensorCore,
     apart_from,
     apply,
+    as_tensor,
     as_view_of,
     broadcast_to,
     cast_to,
@@ -300,7 +304,7 @@ class Movement(TensorCore):
             return self._pad_with_own_elements(bounds, mode)
         number = weak_number(value)
         if number is None:
-            raise UserTypeError(f"pad: value is a {type(value).__name__}, accepted is a number")
+            raise wrong_type("pad: value", value, "is a number")
         cut = cut_negative(self, bounds)
         grown = tuple((_positive(before), _positive(after)) for before, after in bounds)
         is_default = number == 0 and math.copysign(1, number) > 0
@@ -312,10 +316,7 @@ class Movement(TensorCore):
         A negative amount cuts what is there after the other side has got its elements, except that
         "circular" goes round what is left: both as in torch.
         """
-        if mode not in ("reflect", "replicate", "circular"):
-            raise UserError(
-                f"pad: mode {mode!r}: accepted are constant, reflect, replicate and circular"
-            )
+        require_one_of(mode, ("constant", "reflect", "replicate", "circular"), "pad: mode")
         is_cut_first = mode == "circular"
         result = cut_negative(self, bounds) if is_cut_first else self
         for axis, pair in enumerate(bounds):
@@ -378,10 +379,7 @@ class Movement(TensorCore):
     def _in_common_type(self, others: Sequence[Self], name: str) -> list[Self]:
         """This tensor and the others in their common type."""
         for place, other in enumerate(others):
-            if not isinstance(other, Movement):
-                raise UserTypeError(
-                    f"{name}: argument {place} is a {type(other).__name__}, accepted is a Tensor"
-                )
+            as_tensor(self, other, f"{name}: argument {place}")
         dtype = promote(*(part.dtype for part in (self, *others)))
         return [cast_to(part, dtype) for part in (self, *others)]
 
@@ -415,9 +413,7 @@ class Movement(TensorCore):
             if sum(parts) != length or any(size < 0 for size in parts):
                 raise UserError(f"split: sizes {tuple(parts)} do not add up to {length}")
         else:
-            size = integer(sizes, "split")
-            if size < 1:
-                raise UserError(f"split: size {size}, accepted is at least 1")
+            size = count_of(sizes, "split: size", 1)
             parts = [min(size, length - begin) for begin in range(0, max(length, 1), size)]
         begins = [sum(parts[:place]) for place in range(len(parts))]
         return tuple(
@@ -433,9 +429,7 @@ class Movement(TensorCore):
             [[1, 2, 3], [4, 5]]
         """
         _, length = self._sized_axis(dim, "chunk")
-        count = integer(chunks, "chunk")
-        if count < 1:
-            raise UserError(f"chunk: {count} chunks, accepted is at least 1")
+        count = count_of(chunks, "chunk: chunks", 1)
         if not length:
             return list(self.split([0] * count, dim))
         return list(self.split(-(-length // count), dim))
@@ -507,10 +501,7 @@ class Movement(TensorCore):
 def _require_tensor(name: str, first: object) -> None:
     """Refuses what is not a tensor, as in the call `Tensor.cat([x, y])`."""
     if not isinstance(first, Movement):
-        raise UserTypeError(
-            f"{name}: the first argument is a {type(first).__name__}, accepted are Tensors, one "
-            f"argument each"
-        )
+        raise wrong_type(f"{name}: the first argument", first, "are Tensors, one argument each")
 
 
 def word_of(itemsize: int) -> DType:

@@ -34,11 +34,13 @@ from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.movement import (
     Movement,
     as_row,
+    bits_as,
     count_to,
     cut_axis,
     moved_from_last,
     moved_last,
     pad_with,
+    word_of,
 )
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg
@@ -602,3 +604,51 @@ def shown_at(x: T, places: T, shown: T) -> T:
     here = count_to(x, x.shape[-1]).eq(places.unsqueeze(-1))
     # The elements that are not chosen may be NaN: a product with 0 would let them through.
     return here.where(shown, False if shown.dtype.is_bool else 0)
+
+
+def looked_up(x: T, places: T) -> T:
+    """The elements of the last axis at `places`, and 0 for places that are outside.
+
+    The other axes broadcast against those of `places`; the result has them.
+    """
+    if x.dtype.is_float:
+        return with_rule(x, "looked_up", floats_at, places)
+    return sum_at(x, places)
+
+
+def floats_at(x: T, places: T) -> T:
+    """As `_looked_up`, of floats: a sum of them would lose the sign of a zero."""
+    if x.dtype is dtypes.float64:
+        # Devices whose 64-bit integers are pairs of words have no bits of float64.
+        is_negative = x.eq(0).bitwise_and(x.reciprocal().lt(0))
+        return sum_at(is_negative, places).where(-0.0, sum_at(x, places))
+    bits = bits_as(x, word_of(x.dtype.itemsize))
+    return bits_as(sum_at(bits, places), x.dtype)
+
+
+def sum_at(x: T, places: T) -> T:
+    """Return the elements of the last axis at `places` as sums with one term that is not 0."""
+    chosen = shown_at(x, places, x)
+    return reduced_last(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD)
+
+
+@gradient_rule("looked_up", reads_sources=True)
+def looked_up_gradient(step: GradientStep[Reduction]) -> Contributions:
+    """The gradient of each element is the sum over the places that chose it."""
+    rows, places = step.sources
+    gradient = step.gradient
+
+    def of_rows() -> Reduction:
+        # Types that are for storage alone are not added.
+        is_stored = rows.dtype in dtypes.storage_only
+        given = gradient.cast(dtypes.float32) if is_stored else gradient
+        spread = shown_at(rows, places, given.unsqueeze(-1))
+        beyond = spread.ndim - rows.ndim
+        repeated = tuple(
+            axis
+            for axis, size in enumerate(spread.shape)
+            if axis < beyond or rows.shape[axis - beyond] != size
+        )
+        return reshape(spread.sum(repeated, keepdim=True), rows.shape).cast(rows.dtype)
+
+    return (of_rows, None)

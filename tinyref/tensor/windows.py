@@ -14,19 +14,35 @@ from tinyref.algebra.symbolic import describe_shape
 from tinyref.arrays import np
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, sum_dtype
 from tinyref.errors import UserError, UserTypeError
-from tinyref.tensor.arguments import Shape, axis_of, fixed, integer, per_axis, spatial_padding
+from tinyref.tensor.arguments import (
+    Shape,
+    axis_of,
+    count_of,
+    fixed,
+    integer,
+    per_axis,
+    spatial_padding,
+)
 from tinyref.tensor.contraction import (
     Contraction,
     fits_image_layout,
     in_image_layout,
     matrix_product,
     products_of,
-    require_tensor,
     sums_over,
     types_of_sums,
     with_bias,
 )
-from tinyref.tensor.core import apply, broadcast_to, constant_like, expand, pad, reshape, shrink
+from tinyref.tensor.core import (
+    apply,
+    as_tensor,
+    broadcast_to,
+    constant_like,
+    expand,
+    pad,
+    reshape,
+    shrink,
+)
 from tinyref.tensor.elementwise import as_float, compute_dtype, spread, with_rule
 from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.indexing import Indexing, elements_at, spread_elements
@@ -83,53 +99,6 @@ class ConvolutionPlan:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Residues:
-    """Residues by `stride` of the places of a kernel along one axis, with as many places each.
-
-    They are `count` from the one called `first` on; `length` places of the kernel have each.
-    rows: the quotients by `stride`, first and beyond the last, of the results that are kept.
-    """
-
-    stride: int
-    first: int
-    count: int
-    length: int
-    rows: tuple[int, int]
-
-    @staticmethod
-    def of(width: int, stride: int, kept: tuple[int, int]) -> tuple[Residues, ...]:
-        """All residues of a kernel of `width` places: the first ones may have one place more."""
-        length, longer = divmod(width, stride)
-        edges = sorted({0, longer, *(bound % stride for bound in kept), stride})
-        return tuple(
-            Residues(
-                stride,
-                first,
-                end - first,
-                length + (first < longer),
-                (-((first - kept[0]) // stride), -((first - kept[1]) // stride)),
-            )
-            for first, end in pairwise(edges)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Transposition(Generic[T]):
-    """A transposed convolution without padding, of which a part is computed.
-
-    kept: where that part begins and ends along each axis.
-    written: the elements of the data that are no zeros between others; see `_presence`.
-    """
-
-    kernels: T
-    bias: T | None
-    plan: ConvolutionPlan
-    strides: tuple[int, ...]
-    kept: Margins
-    written: T
-
-
 class Windows(Contraction, Indexing):
     """Pooling goes over as many of the last axes as `kernel_size` has numbers, two for one number.
 
@@ -154,11 +123,8 @@ class Windows(Contraction, Indexing):
         """
         axis = axis_of(dimension, self.ndim, "unfold")
         length = fixed(as_row(self).shape, "unfold")[axis]
-        width, stride = integer(size, "unfold: size"), integer(step, "unfold: step")
-        if not 0 <= width <= length:
-            raise UserError(f"unfold: size {width}, accepted is 0 to {length}, the axis's size")
-        if stride < 1:
-            raise UserError(f"unfold: step {stride}, accepted is at least 1")
+        width = count_of(size, "unfold: size", 0, length)
+        stride = count_of(step, "unfold: step", 1)
         windows = moved_last(axis_windows(as_row(self), axis, width, stride, 1), axis + 1)
         shape = windows.shape if self.ndim else (width,)
         return reshape(windows, shape)
@@ -451,7 +417,7 @@ class Windows(Contraction, Indexing):
         return shrink(result, tuple((0, size) for size in (*result.shape[:2], *left)))
 
     def _check_layout(self, weight: Self, name: str) -> None:
-        require_tensor(self, weight, name)
+        as_tensor(self, weight, f"{name}: weight")
         if weight.ndim < 3 or self.ndim != weight.ndim:
             raise UserError(
                 f"{name}: input {describe_shape(self.shape)} and weight "
@@ -459,86 +425,8 @@ class Windows(Contraction, Indexing):
                 f"a channel axis and the same number of spatial axes"
             )
 
-    # Gradients, where strides are 1: they are correlations too
 
-
-@dataclass(frozen=True, slots=True)
-class PoolPlan:
-    """Windows over the last axes; `extra` elements past the end make room for the last window."""
-
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    extra: tuple[int, ...]
-
-    def places(self, axis: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        """(windows, kernel): the numbers of the elements that the windows see along an axis.
-
-        Below 0 and from `size` on is padding.
-        """
-        before, after = self.padding[axis]
-        reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
-        last = size + after + self.extra[axis] - reach
-        starts = np.arange(-before, last + 1, self.stride[axis])
-        return starts[:, None] + np.arange(self.kernel[axis])[None, :] * self.dilation[axis]
-
-
-def _check_seen(shape: Shape, plan: PoolPlan, name: str) -> None:
-    """Raises `UserError` where a window sees nothing but padding."""
-    count = len(plan.kernel)
-    for axis, size in enumerate(fixed(shape[len(shape) - count :], name)):
-        places = plan.places(axis, size)
-        sees = ((places >= 0) & (places < size)).any(1)
-        if not sees.all():
-            raise UserError(
-                f"{name}: padding {plan.padding[axis]} around {size} elements: a window of "
-                f"{plan.kernel[axis]} would see nothing else"
-            )
-
-
-def plan_pool(
-    shape: Shape,
-    kernel_size: Sizes,
-    stride: Sizes | None,
-    dilation: Sizes,
-    padding: Sizes,
-    ceil_mode: bool,
-    name: str,
-) -> PoolPlan:
-    """Reads the arguments of a pooling function. Raises `UserError` where a window does not fit."""
-    count = len(kernel_size) if isinstance(kernel_size, list | tuple) else 2
-    if len(shape) < count:
-        raise UserError(f"{name}: shape {describe_shape(shape)} has fewer than {count} axes")
-    kernel = per_axis(kernel_size, count, f"{name}: kernel_size", 1)
-    steps = per_axis(kernel if stride is None else stride, count, f"{name}: stride", 1)
-    spread = per_axis(dilation, count, f"{name}: dilation", 1)
-    margins = spatial_padding(padding, count, f"{name}: padding")
-    sizes = fixed(shape[len(shape) - count :], name)
-    lengths = [size + sum(margin) for size, margin in zip(sizes, margins, strict=True)]
-    extra = [0] * count
-    if ceil_mode:
-        for axis, length in enumerate(lengths):
-            reach = spread[axis] * (kernel[axis] - 1) + 1
-            last = -(-(length - reach) // steps[axis]) * steps[axis]
-            # A window that would see nothing but padding past the end is left out.
-            if 0 <= last < sizes[axis] + margins[axis][0]:
-                extra[axis] = max(0, last + reach - length)
-    grown = [length + more for length, more in zip(lengths, extra, strict=True)]
-    check_windows(grown, kernel, spread, name)
-    return PoolPlan(kernel, steps, spread, margins, tuple(extra))
-
-
-def check_windows(
-    sizes: Sequence[object], kernel: tuple[int, ...], dilation: tuple[int, ...], name: str
-) -> None:
-    """Raises `UserError` where a window is longer than its axis; a symbolic axis passes."""
-    for size, width, gap in zip(sizes, kernel, dilation, strict=True):
-        reach = gap * (width - 1) + 1
-        if isinstance(size, int) and size < reach:
-            raise UserError(
-                f"{name}: a window that reaches over {reach} elements does not fit {size}"
-            )
+# Windows, by moving elements
 
 
 def windows_of(
@@ -612,26 +500,256 @@ def axis_windows(x: T, axis: int, kernel: int, stride: int, dilation: int) -> T:
     return laid.transpose(axis, axis + 1)
 
 
-def pooling_windows(x: T, plan: PoolPlan, fill: ConstType, beyond: ConstType) -> T:
-    """The windows of `plan`: its padding holds `fill`, what `ceil_mode` adds `beyond`."""
-    lead = ((0, 0),) * (x.ndim - len(plan.kernel))
-    padded = pad_with(x, (*lead, *plan.padding), fill)
-    grown = pad_with(padded, (*lead, *((0, extra) for extra in plan.extra)), beyond)
-    return windows_of(grown, plan.kernel, plan.stride, plan.dilation)
+def fit_axis(x: T, axis: int, length: int) -> T:
+    """An axis cut, or grown with zeros at its end, to `length`."""
+    have = fixed((x.shape[axis],), "windows")[0]
+    if length <= have:
+        return cut_axis(x, axis, 0, length)
+    bounds = [(0, 0)] * x.ndim
+    bounds[axis] = (0, length - have)
+    # No window shows the zeros, so windows are views of the elements.
+    return pad(x, tuple(bounds), is_view=True)
 
 
-def number_of_largest(x: T, numbers: T, largest: T) -> T:
-    """The number of the first element of each of these windows that is `largest`.
+def check_windows(
+    sizes: Sequence[object], kernel: tuple[int, ...], dilation: tuple[int, ...], name: str
+) -> None:
+    """Raises `UserError` where a window is longer than its axis; a symbolic axis passes."""
+    for size, width, gap in zip(sizes, kernel, dilation, strict=True):
+        reach = gap * (width - 1) + 1
+        if isinstance(size, int) and size < reach:
+            raise UserError(
+                f"{name}: a window that reaches over {reach} elements does not fit {size}"
+            )
 
-    If there are NaNs, it is the number of the last one, as in torch.
+
+# Convolutions
+
+
+def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> None:
+    """Raises `UserError` if channels, groups and bias do not fit."""
+    have, want = describe_shape(x.shape), describe_shape(weight.shape)
+    name, groups = plan.name, plan.groups
+    outputs, share = fixed(weight.shape[:2], name)
+    if groups < 1 or x.shape[1] != groups * share or outputs % groups:
+        raise UserError(
+            f"{name}: input {have}, weight {want}, groups {groups}: input channels must be "
+            f"groups * {share}, and {outputs} outputs must divide by groups"
+        )
+    if 0 in weight.shape:
+        raise UserError(f"{name}: weight {want} is empty")
+    if bias is None:
+        return
+    if bias.shape != (outputs,):
+        raise UserError(f"{name}: bias {describe_shape(bias.shape)}, accepted is ({outputs},)")
+
+
+def convolved(
+    x: T, weight: T, bias: T | None, plan: ConvolutionPlan, written: T | None = None
+) -> T:
+    """The cross-correlation of this tensor, which is padded already; see `_presence`."""
+    check_channels(x, weight, bias, plan)
+    kernel = fixed(weight.shape[2:], plan.name)
+    check_windows(x.shape[2:], kernel, plan.dilation, plan.name)
+    data, factors = x, weight
+    if plan.groups == 1 and fits_image_layout(data, factors, weight.shape[1]):
+        data, factors = in_image_layout(data, 1), in_image_layout(factors, 1)
+    data, factors = data.cast(plan.accumulator), factors.cast(plan.accumulator)
+    is_minimal = (
+        bool(config.integer("WINO"))
+        and plan.accumulator.is_float
+        and (kernel, plan.stride, plan.dilation) == ((3, 3), (1, 1), (1, 1))
+    )
+    if is_minimal:
+        sums = convolve_tiles(data, factors, plan)
+    else:
+        sums = correlated(data, factors, plan, written)
+    placed = None if bias is None else reshape(bias, (bias.shape[0], *(1,) * len(kernel)))
+    return with_bias(sums, placed, plan.result)
+
+
+def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
+    """By the definition, with the rule of gradients that takes less time."""
+    if not gradient_is_correlation(x, weight, plan):
+        return sum_windows(x, weight, plan, written)
+
+    def compute(data: T, kernels: T, *presence: T) -> T:
+        return sum_windows(data, kernels, plan, *presence)
+
+    presence = () if written is None else (written,)
+    result: T = with_rule(x, "correlate", compute, weight, *presence)
+    return result
+
+
+def sum_windows(x: T, weight: T, plan: ConvolutionPlan, written: T | None = None) -> T:
+    """The sum over every window, in one reduction; see `_presence`."""
+    kernel = fixed(weight.shape[2:], plan.name)
+    count = len(kernel)
+    outputs, share = fixed(weight.shape[:2], plan.name)
+    windows = windows_of(x, kernel, plan.stride, plan.dilation)
+    places = windows.shape[2 : 2 + count]
+    windows = reshape(windows, (x.shape[0], plan.groups, 1, share, *places, *kernel))
+    factors = reshape(
+        weight, (1, plan.groups, outputs // plan.groups, share, *(1,) * count, *kernel)
+    )
+    windows, factors = spread(windows, plan.name, factors)
+    axes = (3, *range(4 + count, 4 + 2 * count))
+    products = products_of(windows, factors)
+    if written is not None:
+        products = only_written(written, products, kernel, plan)
+    sums = sums_over(products, axes)
+    return reshape(sums, (x.shape[0], outputs, *places))
+
+
+def only_written(x: T, products: T, kernel: tuple[int, ...], plan: ConvolutionPlan) -> T:
+    """The products of windows with elements that this presence has, and 0 for others."""
+    seen = windows_of(x, kernel, plan.stride, plan.dilation)
+    return reshape(seen, (1, 1, *seen.shape)).where(products, 0)
+
+
+def presence_of(x: T, lead: int) -> T:
+    """True for each element, in a shape whose first `lead` axes have size 1.
+
+    Zeros that are written around it become False. A product with such a zero is left out of a
+    sum, as an infinite factor would make it NaN.
     """
-    axes = tuple(range(x.ndim - numbers.ndim // 2, x.ndim))
-    equal = x.eq(largest).where(numbers, dtypes.int32.maximum)
-    first = equal.min(axes, keepdim=True)
-    if not x.dtype.is_float:
-        return first
-    last_nan = x.isnan().where(numbers, -1).max(axes, keepdim=True)
-    return last_nan.ge(0).where(last_nan, first)
+    shape = (*(1,) * lead, *x.shape[lead:])
+    return broadcast_to(constant_like(x, True, dtypes.bool), shape)
+
+
+# The gradient of a convolution: where strides are 1 it is a correlation too
+
+
+@gradient_rule("correlate", reads_sources=True)
+def correlate_gradient(step: GradientStep[Windows]) -> Contributions:
+    """Correlations of the gradient: with the kernels turned round, and with the data."""
+    # Rules are given tensors of one class, that of the user.
+    gradient, data, weight, *presence = (step.gradient, *step.sources)
+    written = presence[0] if presence else None
+    return (
+        lambda: gradient_of_data(gradient, weight, data),
+        lambda: gradient_of_kernels(gradient, weight, data, written),
+        *(None for _ in presence),
+    )
+
+
+def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
+    """Whether the gradient of the data is better computed as `_gradient_of_data` does."""
+    kernel = fixed(weight.shape[2:], plan.name)
+    sizes = fixed(x.shape[2:], plan.name)
+    if max(plan.stride) > 1 or max(kernel) == 1 or 0 in sizes:
+        return False
+    reach = (gap * (width - 1) for gap, width in zip(plan.dilation, kernel, strict=True))
+    places = (size - length for size, length in zip(sizes, reach, strict=True))
+    return prod(sizes) <= MAX_GROWTH * prod(places)
+
+
+def gradient_of_data(x: T, weight: T, data: T) -> T:
+    """The gradient of `data`, from this one of the sums: their correlation with the kernels
+    turned round, once zeros are written around them.
+    """
+    plan = gradient_plan(x, weight, data)
+    reach = (
+        gap * (width - 1)
+        for gap, width in zip(plan.dilation, fixed(weight.shape[2:], plan.name), strict=True)
+    )
+    turned = outputs_first(x, weight, plan.groups).flip(tuple(range(2, weight.ndim)))
+    margins = ((0, 0), (0, 0), *((length, length) for length in reach))
+    written = pad(presence_of(x, 2), margins)
+    return correlated(pad(x, margins).contiguous(), turned, plan, written)
+
+
+def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
+    """The gradient of `weight`, from this one of the sums: their products with each window."""
+    plan = gradient_plan(x, weight, data)
+    kernel, places = weight.shape[2:], x.shape[2:]
+    outputs, share = fixed(weight.shape[:2], plan.name)
+    windows = windows_of(data, fixed(kernel, plan.name), plan.stride, plan.dilation)
+    windows = reshape(windows, (data.shape[0], plan.groups, 1, share, *places, *kernel))
+    one = (1,) * len(kernel)
+    sums = reshape(x, (x.shape[0], plan.groups, outputs // plan.groups, 1, *places, *one))
+    windows, sums = spread(windows, plan.name, sums)
+    axes = (0, *range(4, 4 + len(kernel)))
+    products = apply(windows, Ops.MUL, sums)
+    if written is not None:
+        products = only_written(written, products, fixed(kernel, plan.name), plan)
+    return reshape(reduce_axes(products, Ops.ADD, axes, False), weight.shape)
+
+
+def gradient_plan(x: T, weight: T, data: T) -> ConvolutionPlan:
+    """The plan of the sums whose gradient this is: sizes tell it where strides are 1."""
+    name = "conv2d"
+    sizes, places = fixed(data.shape[1:], name), fixed(x.shape[2:], name)
+    share, *kernel = fixed(weight.shape[1:], name)
+    dilation = tuple(
+        (size - place) // (width - 1) if width > 1 else 1
+        for size, place, width in zip(sizes[1:], places, kernel, strict=True)
+    )
+    one = (1,) * len(kernel)
+    return ConvolutionPlan(sizes[0] // share, one, dilation, x.dtype, x.dtype, name)
+
+
+def outputs_first(x: T, weight: T, groups: int) -> T:
+    """The kernels of a transposed convolution in the layout of those of `conv2d`."""
+    inputs, share, *kernel = fixed(weight.shape, "conv_transpose2d")
+    if groups < 1 or x.shape[1] != inputs or inputs % groups:
+        raise UserError(
+            f"conv_transpose2d: input {describe_shape(x.shape)}, weight "
+            f"{describe_shape(weight.shape)}, groups {groups}: input channels must be "
+            f"{inputs} and divide by groups"
+        )
+    parts = reshape(weight, (groups, inputs // groups, share, *kernel)).transpose(1, 2)
+    return reshape(parts, (groups * share, inputs // groups, *kernel))
+
+
+# Transposed convolutions
+
+
+@dataclass(frozen=True, slots=True)
+class Residues:
+    """Residues by `stride` of the places of a kernel along one axis, with as many places each.
+
+    They are `count` from the one called `first` on; `length` places of the kernel have each.
+    rows: the quotients by `stride`, first and beyond the last, of the results that are kept.
+    """
+
+    stride: int
+    first: int
+    count: int
+    length: int
+    rows: tuple[int, int]
+
+    @staticmethod
+    def of(width: int, stride: int, kept: tuple[int, int]) -> tuple[Residues, ...]:
+        """All residues of a kernel of `width` places: the first ones may have one place more."""
+        length, longer = divmod(width, stride)
+        edges = sorted({0, longer, *(bound % stride for bound in kept), stride})
+        return tuple(
+            Residues(
+                stride,
+                first,
+                end - first,
+                length + (first < longer),
+                (-((first - kept[0]) // stride), -((first - kept[1]) // stride)),
+            )
+            for first, end in pairwise(edges)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Transposition(Generic[T]):
+    """A transposed convolution without padding, of which a part is computed.
+
+    kept: where that part begins and ends along each axis.
+    written: the elements of the data that are no zeros between others; see `_presence`.
+    """
+
+    kernels: T
+    bias: T | None
+    plan: ConvolutionPlan
+    strides: tuple[int, ...]
+    kept: Margins
+    written: T
 
 
 def transposed_convolution(tensor: T, of: Transposition[T]) -> T:
@@ -658,6 +776,48 @@ def spread_out(x: T, steps: tuple[int, ...]) -> T:
         size = fixed((x.shape[2 + place],), "conv_transpose2d")[0]
         result = spread_elements(result, 2 + place, step, max(0, (size - 1) * step + 1))
     return result
+
+
+def by_residues(x: T, of: Transposition[T]) -> T:
+    """A transposed convolution with strides that reads only elements which exist.
+
+    Along an axis of stride s, result s i + r is the sum over t of x[i - t] w[s t + r]: a
+    convolution for each residue r, of which those of equal length and rows are channels of one.
+    No other result is computed: its gradient is 0, and 0 times an infinite weight is NaN.
+    """
+    kernels, bias, plan = of.kernels, of.bias, of.plan
+    strides, kept = of.strides, of.kept
+    check_channels(x, kernels, bias, plan)
+    batch, outputs, count = x.shape[0], kernels.shape[0], len(strides)
+    # Of i, for every residue.
+    rows = tuple(
+        (start // step, -(-end // step)) for (start, end), step in zip(kept, strides, strict=True)
+    )
+    data, factors = x.cast(plan.accumulator), kernels.cast(plan.accumulator)
+    widths = fixed(kernels.shape[2:], plan.name)
+    axes = [Residues.of(*each) for each in zip(widths, strides, kept, strict=True)]
+    parts = {
+        each: sums_of_residues(data, factors, plan, each, rows, of.written)
+        for each in product(*axes)
+    }
+    for place in reversed(range(count)):
+        chosen = dict.fromkeys(each[:place] for each in parts)
+        parts = {
+            each: parts[*each, axes[place][0]].cat(
+                *(parts[*each, last] for last in axes[place][1:]), dim=2 + place
+            )
+            for each in chosen
+        }
+    order = (place for each in range(count) for place in (2 + count + each, 2 + each))
+    spans = [(high - low) * step for (low, high), step in zip(rows, strides, strict=True)]
+    sums = reshape(parts[()].permute((0, 1, *order)), (batch, outputs, *spans))
+    cut = (
+        (start - low * step, end - low * step)
+        for (start, end), (low, _), step in zip(kept, rows, strides, strict=True)
+    )
+    sums = shrink(sums, ((0, batch), (0, outputs), *cut))
+    placed = None if bias is None else reshape(bias, (outputs, *(1,) * count))
+    return with_bias(sums, placed, plan.result)
 
 
 def sums_of_residues(
@@ -733,99 +893,7 @@ def places_of_residues(x: T, residues: Residues, axis: int) -> T:
     return cut_axis(rows, axis + 1, residues.first, residues.first + residues.count)
 
 
-def convolved(
-    x: T, weight: T, bias: T | None, plan: ConvolutionPlan, written: T | None = None
-) -> T:
-    """The cross-correlation of this tensor, which is padded already; see `_presence`."""
-    check_channels(x, weight, bias, plan)
-    kernel = fixed(weight.shape[2:], plan.name)
-    check_windows(x.shape[2:], kernel, plan.dilation, plan.name)
-    data, factors = x, weight
-    if plan.groups == 1 and fits_image_layout(data, factors, weight.shape[1]):
-        data, factors = in_image_layout(data, 1), in_image_layout(factors, 1)
-    data, factors = data.cast(plan.accumulator), factors.cast(plan.accumulator)
-    is_minimal = (
-        bool(config.integer("WINO"))
-        and plan.accumulator.is_float
-        and (kernel, plan.stride, plan.dilation) == ((3, 3), (1, 1), (1, 1))
-    )
-    if is_minimal:
-        sums = convolve_tiles(data, factors, plan)
-    else:
-        sums = correlated(data, factors, plan, written)
-    placed = None if bias is None else reshape(bias, (bias.shape[0], *(1,) * len(kernel)))
-    return with_bias(sums, placed, plan.result)
-
-
-def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
-    """By the definition, with the rule of gradients that takes less time."""
-    if not gradient_is_correlation(x, weight, plan):
-        return sum_windows(x, weight, plan, written)
-
-    def compute(data: T, kernels: T, *presence: T) -> T:
-        return sum_windows(data, kernels, plan, *presence)
-
-    presence = () if written is None else (written,)
-    result: T = with_rule(x, "correlate", compute, weight, *presence)
-    return result
-
-
-def sum_windows(x: T, weight: T, plan: ConvolutionPlan, written: T | None = None) -> T:
-    """The sum over every window, in one reduction; see `_presence`."""
-    kernel = fixed(weight.shape[2:], plan.name)
-    count = len(kernel)
-    outputs, share = fixed(weight.shape[:2], plan.name)
-    windows = windows_of(x, kernel, plan.stride, plan.dilation)
-    places = windows.shape[2 : 2 + count]
-    windows = reshape(windows, (x.shape[0], plan.groups, 1, share, *places, *kernel))
-    factors = reshape(
-        weight, (1, plan.groups, outputs // plan.groups, share, *(1,) * count, *kernel)
-    )
-    windows, factors = spread(windows, plan.name, factors)
-    axes = (3, *range(4 + count, 4 + 2 * count))
-    products = products_of(windows, factors)
-    if written is not None:
-        products = only_written(written, products, kernel, plan)
-    sums = sums_over(products, axes)
-    return reshape(sums, (x.shape[0], outputs, *places))
-
-
-def only_written(x: T, products: T, kernel: tuple[int, ...], plan: ConvolutionPlan) -> T:
-    """The products of windows with elements that this presence has, and 0 for others."""
-    seen = windows_of(x, kernel, plan.stride, plan.dilation)
-    return reshape(seen, (1, 1, *seen.shape)).where(products, 0)
-
-
-def gradient_of_data(x: T, weight: T, data: T) -> T:
-    """The gradient of `data`, from this one of the sums: their correlation with the kernels
-    turned round, once zeros are written around them.
-    """
-    plan = gradient_plan(x, weight, data)
-    reach = (
-        gap * (width - 1)
-        for gap, width in zip(plan.dilation, fixed(weight.shape[2:], plan.name), strict=True)
-    )
-    turned = outputs_first(x, weight, plan.groups).flip(tuple(range(2, weight.ndim)))
-    margins = ((0, 0), (0, 0), *((length, length) for length in reach))
-    written = pad(presence_of(x, 2), margins)
-    return correlated(pad(x, margins).contiguous(), turned, plan, written)
-
-
-def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
-    """The gradient of `weight`, from this one of the sums: their products with each window."""
-    plan = gradient_plan(x, weight, data)
-    kernel, places = weight.shape[2:], x.shape[2:]
-    outputs, share = fixed(weight.shape[:2], plan.name)
-    windows = windows_of(data, fixed(kernel, plan.name), plan.stride, plan.dilation)
-    windows = reshape(windows, (data.shape[0], plan.groups, 1, share, *places, *kernel))
-    one = (1,) * len(kernel)
-    sums = reshape(x, (x.shape[0], plan.groups, outputs // plan.groups, 1, *places, *one))
-    windows, sums = spread(windows, plan.name, sums)
-    axes = (0, *range(4, 4 + len(kernel)))
-    products = apply(windows, Ops.MUL, sums)
-    if written is not None:
-        products = only_written(written, products, fixed(kernel, plan.name), plan)
-    return reshape(reduce_axes(products, Ops.ADD, axes, False), weight.shape)
+# Convolutions by tiles, with fewer products
 
 
 def convolve_tiles(x: T, weight: T, plan: ConvolutionPlan) -> T:
@@ -860,122 +928,96 @@ def by_matrix(x: T, matrix: Rows) -> T:
     return matrix_product(x, type(x)(both, x.device, x.dtype), None, "conv2d")
 
 
-def fit_axis(x: T, axis: int, length: int) -> T:
-    """An axis cut, or grown with zeros at its end, to `length`."""
-    have = fixed((x.shape[axis],), "windows")[0]
-    if length <= have:
-        return cut_axis(x, axis, 0, length)
-    bounds = [(0, 0)] * x.ndim
-    bounds[axis] = (0, length - have)
-    # No window shows the zeros, so windows are views of the elements.
-    return pad(x, tuple(bounds), is_view=True)
+# Pooling and its gradient
 
 
-def presence_of(x: T, lead: int) -> T:
-    """True for each element, in a shape whose first `lead` axes have size 1.
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """Windows over the last axes; `extra` elements past the end make room for the last window."""
 
-    Zeros that are written around it become False. A product with such a zero is left out of a
-    sum, as an infinite factor would make it NaN.
-    """
-    shape = (*(1,) * lead, *x.shape[lead:])
-    return broadcast_to(constant_like(x, True, dtypes.bool), shape)
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    extra: tuple[int, ...]
+
+    def places(self, axis: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+        """(windows, kernel): the numbers of the elements that the windows see along an axis.
+
+        Below 0 and from `size` on is padding.
+        """
+        before, after = self.padding[axis]
+        reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
+        last = size + after + self.extra[axis] - reach
+        starts = np.arange(-before, last + 1, self.stride[axis])
+        return starts[:, None] + np.arange(self.kernel[axis])[None, :] * self.dilation[axis]
 
 
-def outputs_first(x: T, weight: T, groups: int) -> T:
-    """The kernels of a transposed convolution in the layout of those of `conv2d`."""
-    inputs, share, *kernel = fixed(weight.shape, "conv_transpose2d")
-    if groups < 1 or x.shape[1] != inputs or inputs % groups:
-        raise UserError(
-            f"conv_transpose2d: input {describe_shape(x.shape)}, weight "
-            f"{describe_shape(weight.shape)}, groups {groups}: input channels must be "
-            f"{inputs} and divide by groups"
-        )
-    parts = reshape(weight, (groups, inputs // groups, share, *kernel)).transpose(1, 2)
-    return reshape(parts, (groups * share, inputs // groups, *kernel))
+def plan_pool(
+    shape: Shape,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    dilation: Sizes,
+    padding: Sizes,
+    ceil_mode: bool,
+    name: str,
+) -> PoolPlan:
+    """Reads the arguments of a pooling function. Raises `UserError` where a window does not fit."""
+    count = len(kernel_size) if isinstance(kernel_size, list | tuple) else 2
+    if len(shape) < count:
+        raise UserError(f"{name}: shape {describe_shape(shape)} has fewer than {count} axes")
+    kernel = per_axis(kernel_size, count, f"{name}: kernel_size", 1)
+    steps = per_axis(kernel if stride is None else stride, count, f"{name}: stride", 1)
+    spread = per_axis(dilation, count, f"{name}: dilation", 1)
+    margins = spatial_padding(padding, count, f"{name}: padding")
+    sizes = fixed(shape[len(shape) - count :], name)
+    lengths = [size + sum(margin) for size, margin in zip(sizes, margins, strict=True)]
+    extra = [0] * count
+    if ceil_mode:
+        for axis, length in enumerate(lengths):
+            reach = spread[axis] * (kernel[axis] - 1) + 1
+            last = -(-(length - reach) // steps[axis]) * steps[axis]
+            # A window that would see nothing but padding past the end is left out.
+            if 0 <= last < sizes[axis] + margins[axis][0]:
+                extra[axis] = max(0, last + reach - length)
+    grown = [length + more for length, more in zip(lengths, extra, strict=True)]
+    check_windows(grown, kernel, spread, name)
+    return PoolPlan(kernel, steps, spread, margins, tuple(extra))
 
 
-def by_residues(x: T, of: Transposition[T]) -> T:
-    """A transposed convolution with strides that reads only elements which exist.
-
-    Along an axis of stride s, result s i + r is the sum over t of x[i - t] w[s t + r]: a
-    convolution for each residue r, of which those of equal length and rows are channels of one.
-    No other result is computed: its gradient is 0, and 0 times an infinite weight is NaN.
-    """
-    kernels, bias, plan = of.kernels, of.bias, of.plan
-    strides, kept = of.strides, of.kept
-    check_channels(x, kernels, bias, plan)
-    batch, outputs, count = x.shape[0], kernels.shape[0], len(strides)
-    # Of i, for every residue.
-    rows = tuple(
-        (start // step, -(-end // step)) for (start, end), step in zip(kept, strides, strict=True)
-    )
-    data, factors = x.cast(plan.accumulator), kernels.cast(plan.accumulator)
-    widths = fixed(kernels.shape[2:], plan.name)
-    axes = [Residues.of(*each) for each in zip(widths, strides, kept, strict=True)]
-    parts = {
-        each: sums_of_residues(data, factors, plan, each, rows, of.written)
-        for each in product(*axes)
-    }
-    for place in reversed(range(count)):
-        chosen = dict.fromkeys(each[:place] for each in parts)
-        parts = {
-            each: parts[*each, axes[place][0]].cat(
-                *(parts[*each, last] for last in axes[place][1:]), dim=2 + place
+def _check_seen(shape: Shape, plan: PoolPlan, name: str) -> None:
+    """Raises `UserError` where a window sees nothing but padding."""
+    count = len(plan.kernel)
+    for axis, size in enumerate(fixed(shape[len(shape) - count :], name)):
+        places = plan.places(axis, size)
+        sees = ((places >= 0) & (places < size)).any(1)
+        if not sees.all():
+            raise UserError(
+                f"{name}: padding {plan.padding[axis]} around {size} elements: a window of "
+                f"{plan.kernel[axis]} would see nothing else"
             )
-            for each in chosen
-        }
-    order = (place for each in range(count) for place in (2 + count + each, 2 + each))
-    spans = [(high - low) * step for (low, high), step in zip(rows, strides, strict=True)]
-    sums = reshape(parts[()].permute((0, 1, *order)), (batch, outputs, *spans))
-    cut = (
-        (start - low * step, end - low * step)
-        for (start, end), (low, _), step in zip(kept, rows, strides, strict=True)
-    )
-    sums = shrink(sums, ((0, batch), (0, outputs), *cut))
-    placed = None if bias is None else reshape(bias, (outputs, *(1,) * count))
-    return with_bias(sums, placed, plan.result)
 
 
-def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> None:
-    """Raises `UserError` if channels, groups and bias do not fit."""
-    have, want = describe_shape(x.shape), describe_shape(weight.shape)
-    name, groups = plan.name, plan.groups
-    outputs, share = fixed(weight.shape[:2], name)
-    if groups < 1 or x.shape[1] != groups * share or outputs % groups:
-        raise UserError(
-            f"{name}: input {have}, weight {want}, groups {groups}: input channels must be "
-            f"groups * {share}, and {outputs} outputs must divide by groups"
-        )
-    if 0 in weight.shape:
-        raise UserError(f"{name}: weight {want} is empty")
-    if bias is None:
-        return
-    if bias.shape != (outputs,):
-        raise UserError(f"{name}: bias {describe_shape(bias.shape)}, accepted is ({outputs},)")
+def pooling_windows(x: T, plan: PoolPlan, fill: ConstType, beyond: ConstType) -> T:
+    """The windows of `plan`: its padding holds `fill`, what `ceil_mode` adds `beyond`."""
+    lead = ((0, 0),) * (x.ndim - len(plan.kernel))
+    padded = pad_with(x, (*lead, *plan.padding), fill)
+    grown = pad_with(padded, (*lead, *((0, extra) for extra in plan.extra)), beyond)
+    return windows_of(grown, plan.kernel, plan.stride, plan.dilation)
 
 
-def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
-    """Whether the gradient of the data is better computed as `_gradient_of_data` does."""
-    kernel = fixed(weight.shape[2:], plan.name)
-    sizes = fixed(x.shape[2:], plan.name)
-    if max(plan.stride) > 1 or max(kernel) == 1 or 0 in sizes:
-        return False
-    reach = (gap * (width - 1) for gap, width in zip(plan.dilation, kernel, strict=True))
-    places = (size - length for size, length in zip(sizes, reach, strict=True))
-    return prod(sizes) <= MAX_GROWTH * prod(places)
+def number_of_largest(x: T, numbers: T, largest: T) -> T:
+    """The number of the first element of each of these windows that is `largest`.
 
-
-def gradient_plan(x: T, weight: T, data: T) -> ConvolutionPlan:
-    """The plan of the sums whose gradient this is: sizes tell it where strides are 1."""
-    name = "conv2d"
-    sizes, places = fixed(data.shape[1:], name), fixed(x.shape[2:], name)
-    share, *kernel = fixed(weight.shape[1:], name)
-    dilation = tuple(
-        (size - place) // (width - 1) if width > 1 else 1
-        for size, place, width in zip(sizes[1:], places, kernel, strict=True)
-    )
-    one = (1,) * len(kernel)
-    return ConvolutionPlan(sizes[0] // share, one, dilation, x.dtype, x.dtype, name)
+    If there are NaNs, it is the number of the last one, as in torch.
+    """
+    axes = tuple(range(x.ndim - numbers.ndim // 2, x.ndim))
+    equal = x.eq(largest).where(numbers, dtypes.int32.maximum)
+    first = equal.min(axes, keepdim=True)
+    if not x.dtype.is_float:
+        return first
+    last_nan = x.isnan().where(numbers, -1).max(axes, keepdim=True)
+    return last_nan.ge(0).where(last_nan, first)
 
 
 @gradient_rule("max_pool", reads_sources=True, reads_output=True)
@@ -988,16 +1030,3 @@ def max_pool_gradient(step: GradientStep[Windows]) -> Contributions:
         return (numbers == number_of_largest(windows, numbers, largest)).where(gradient, 0)
 
     return (for_windows, None)
-
-
-@gradient_rule("correlate", reads_sources=True)
-def correlate_gradient(step: GradientStep[Windows]) -> Contributions:
-    """Correlations of the gradient: with the kernels turned round, and with the data."""
-    # Rules are given tensors of one class, that of the user.
-    gradient, data, weight, *presence = (step.gradient, *step.sources)
-    written = presence[0] if presence else None
-    return (
-        lambda: gradient_of_data(gradient, weight, data),
-        lambda: gradient_of_kernels(gradient, weight, data, written),
-        *(None for _ in presence),
-    )
