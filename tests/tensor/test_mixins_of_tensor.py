@@ -1,7 +1,10 @@
 """The mixins of Tensor: one core, few mixins, and no class hides a name of another."""
 
+import ast
 from collections.abc import Iterator
+from pathlib import Path
 
+import tinyref.tensor
 from tinyref import Tensor
 from tinyref.tensor.core import TensorCore
 
@@ -51,3 +54,22 @@ def test_few_mixins_and_no_chain() -> None:
 
 def test_no_metaclass() -> None:
     assert type(Tensor) is type
+
+
+def private_accesses(text: str) -> Iterator[str]:
+    """Every `x._name` of a module, where x is neither `self` nor `cls`."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Attribute) or not node.attr.startswith("_"):
+            continue
+        is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        if not (is_own or node.attr.startswith("__")):
+            yield ast.unparse(node)
+
+
+def test_private_names_of_tensors_are_used_in_the_core_alone() -> None:
+    modules = Path(tinyref.tensor.__path__[0]).glob("*.py")
+    others = [path for path in modules if path.name != "core.py"]
+    accesses = [name for path in others for name in private_accesses(path.read_text())]
+    # An assignment is undone by what is above the module that computes.
+    assert accesses == ["cast(Assigned, value.tensor)._undo"]
+    assert list(private_accesses("x._value.node")) == ["x._value"]

@@ -15,7 +15,7 @@ import pytest
 
 from tinyref import GlobalCounters, Tensor, TinyJit, dtypes
 from tinyref.errors import UserError
-from tinyref.tensor.creation import Creation
+from tinyref.tensor.creation import streams
 
 MANY = 20000
 # Salmon and others, the known answers of Random123: (counter, key, result), first word lowest.
@@ -30,7 +30,7 @@ def at(counter: int, seed: int) -> None:
     """Sets the stream of the CPU to a counter."""
     Tensor.manual_seed(seed)
     Tensor.rand(1).realize()
-    stream = Creation._streams._of["CPU"]
+    stream = streams._of["CPU"]
     stream.counter.assign(Tensor(np.array([counter], np.uint64)))
 
 

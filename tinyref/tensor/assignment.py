@@ -59,7 +59,7 @@ from tinyref.tensor.creation import base_of
 from tinyref.tensor.data import Data, become_leaf, write_held
 from tinyref.tensor.indexing import Indexing, assignment_target, spread_over
 from tinyref.tensor.literals import check_fits, weak_number
-from tinyref.tensor.registry import building, is_computed, parts_of, shown_numbers
+from tinyref.tensor.registry import graph_lock, is_computed, parts_of, shown_numbers
 from tinyref.tensor.views import (
     VIEW_OPS,
     Step,
@@ -280,7 +280,7 @@ def give_elements(x: T, merged: T, record: Record | None = None) -> None:
     What shows it shows that. record: by which gradients go back to targets that were not
     marked, until this base is computed.
     """
-    with building:
+    with graph_lock:
         note_change(x)
         before = value_of(x)
         if is_recording() and value_of(merged).requires_grad:
@@ -467,7 +467,7 @@ def found_base(x: T, tensors: Sequence[T]) -> T | None:
 def found_memory(x: T, tensors: Sequence[T]) -> T | None:
     """The memory of the base of which `tensors` are views, if one of them shows it."""
     for tensor in tensors:
-        with building:
+        with graph_lock:
             node = _base_node(tensor)
             if node is not None and base_of(node).op in (Ops.BUFFER, Ops.ASSIGN):
                 found = from_node(type(x), node, x.device)

@@ -20,7 +20,7 @@ from tinyref.lazy.multi import build
 from tinyref.lazy.shards import Place, describe_place, on_place
 from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes, wrong_type
 from tinyref.tensor.naming import name_node
-from tinyref.tensor.registry import Registry, TurnLock, building, parts_of
+from tinyref.tensor.registry import Registry, TurnLock, graph_lock, parts_of
 from tinyref.tensor.views import VIEW_OPS, Step, Steps, Storage, View
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
@@ -159,7 +159,7 @@ def hold_tensors(find: Callable[[], Sequence[Value]]) -> dict[Value, TensorCore 
     Another thread may go on from a tensor that it drops then. As no node is built meanwhile, either
     that tensor is among these or what was made of it is.
     """
-    with building:
+    with graph_lock:
         return {value: value.tensor for value in find()}
 
 
@@ -425,7 +425,7 @@ def whole_tensors(tensor: TensorCore) -> list[TensorCore]:
 
 def store_apart(value: Value) -> None:
     """When `value` is computed next it gets memory of its own, even if it is in some already."""
-    with building:
+    with graph_lock:
         parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in parts_of(value.node))
         value.node = value.node.replace(src=parts) if value.node.op is Ops.MULTI else parts[0]
         registry.add(value)
@@ -435,7 +435,7 @@ def same_node(x: T) -> T:
     """Another tensor of the node that this one has; no gradient goes back through it."""
     # A node that is read before another thread computes it, and registered after, is stale:
     # its assignments would run a second time.
-    with building:
+    with graph_lock:
         return from_node(type(x), x.node, x.device)
 
 
@@ -453,7 +453,7 @@ def take_value(x: T, value: Value) -> None:
     value.owner = weakref.ref(x)
     value.session = capturing.get()
     name_node(value.node)
-    with building:
+    with graph_lock:
         x._value = value
         registry.add(value)
 
@@ -484,7 +484,7 @@ def apply(
             session.read(source._value)
     device = _target(arg) or common_device(op, sources)
     # Another thread may give the sources other nodes until their user is registered.
-    with building:
+    with graph_lock:
         node = build(op, arg, dtype, [source._value.node for source in sources])
         value = Value(node, device)
         if is_recording() and node.dtype.is_float and op is not Ops.DETACH:
@@ -499,7 +499,7 @@ def apply(
 
 def shown_view(x: T) -> View[TensorCore]:
     """What this tensor shows, for another one that will show some of it."""
-    with building:
+    with graph_lock:
         if x._view is None:
             storage: Storage[TensorCore] = Storage()
             storage.add(x)
@@ -509,7 +509,7 @@ def shown_view(x: T) -> View[TensorCore]:
 
 def show_part_of(x: T, source: T, step: Step | None) -> None:
     """From now on this tensor is a view of `source`; without a step it shows all of it."""
-    with building:
+    with graph_lock:
         shown = shown_view(source)
         leave_storage(x)
         x._view = shown if step is None else shown.through(step, x.shape)

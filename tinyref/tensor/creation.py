@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 from tinyref.algebra.constraints import Constraint, require
 from tinyref.algebra.symbolic import as_node, as_size, describe, highest, lift
@@ -46,7 +46,7 @@ from tinyref.tensor.elementwise import scaled
 from tinyref.tensor.functions import Functions
 from tinyref.tensor.literals import finite
 from tinyref.tensor.movement import Movement, placed_like
-from tinyref.tensor.registry import TurnLock, building
+from tinyref.tensor.registry import TurnLock, graph_lock
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 
@@ -168,6 +168,9 @@ class Streams:
         return maker(np.array([value], dtype=np.uint64), device=device)
 
 
+streams = Streams()
+
+
 class Creation(Functions, Movement):
     """`Tensor(data)` and the constructors with a shape.
 
@@ -200,7 +203,7 @@ class Creation(Functions, Movement):
     ) -> None:
         named = element_dtype(dtype)
         if isinstance(data, PurePath):
-            data = type(self)._of_file(data, named or dtypes.uint8)
+            data = self._of_file(data, named or dtypes.uint8)
             device = data.device if device is None else device
         elif isinstance(data, list | tuple) and literals.holds(data, Creation):
             data = self._of_list(data, device, named)
@@ -211,7 +214,7 @@ class Creation(Functions, Movement):
             session = capturing.get()
             if session is not None:
                 session.read(value_of(converted))
-            with building:
+            with graph_lock:
                 initialise(self, Value(converted.node, converted.device))
         else:
             target = canonical_place(device)
@@ -471,8 +474,6 @@ class Creation(Functions, Movement):
         """
         return self.full_like(1, **kwargs)
 
-    _streams: ClassVar[Streams] = Streams()
-
     @staticmethod
     def manual_seed(seed: int = 0) -> None:
         """Every device starts again at the first number of `seed`, from 0 to 2**64 - 1.
@@ -489,13 +490,13 @@ class Creation(Functions, Movement):
         number = integer(seed, "manual_seed: seed")
         if not 0 <= number < 1 << 64:
             raise UserError(f"manual_seed: seed {number}, accepted is 0 to 2**64 - 1")
-        Creation._streams.restart(number)
+        streams.restart(number)
 
     @classmethod
     def _random_words(cls, shape: Sizes, device: Place | None) -> Self:
         """64 random bits for each element, as uint64."""
         place = canonical_place(device)
-        words = cls._streams.draw(cls, math.prod(shape), place)
+        words = streams.draw(cls, math.prod(shape), place)
         return reshape(words, shape)
 
     @classmethod

@@ -54,8 +54,7 @@ from tinyref.tensor.literals import MAX_AXES
 from tinyref.tensor.movement import Movement, in_layout
 from tinyref.tensor.registry import (
     below_views,
-    building,
-    computing,
+    graph_lock,
     is_computed,
     parts_of,
     shown_buffers,
@@ -89,7 +88,7 @@ def compute(tensors: Sequence[TensorCore]) -> None:
         if any(value.before is not None for value in values):
             from tinyref.tensor.realisation import undo_assignments
 
-            with computing:
+            with graph_lock:
                 undo_assignments(values)
         raise
 
@@ -100,7 +99,7 @@ def _compute(tensors: Sequence[TensorCore]) -> None:
     if not waiting:
         return
     session = capturing.get()
-    with computing:
+    with graph_lock:
         if session is not None:
             session.before_compute([tensor.node for tensor in waiting])
         write_empty(waiting)
@@ -173,7 +172,7 @@ class Data(Elementwise, Movement):
             return self
         from tinyref.engine import GlobalCounters
 
-        with computing:
+        with graph_lock:
             before = dict(vars(GlobalCounters))
             compute([self, *lst])
             vars(GlobalCounters).update(before)
@@ -222,14 +221,14 @@ class Data(Elementwise, Movement):
 
         forbid_while_capturing("a tensor's elements are read")
         # Until the elements are read no other thread's replay writes to this memory.
-        with computing:
+        with graph_lock:
             buffer = buffer_of(buffer_node(self))
             array = np.frombuffer(buffer.copy_out(), dtype=numpy_dtype(self.dtype))
         return array[: math.prod(shape)].reshape(shape)
 
     def _gather_elements(self) -> Array:
         """The elements that lie on several devices."""
-        with computing:
+        with graph_lock:
             compute([self])
             layout = layout_of(self.node)
             places = zip(self.node.src, layout.devices, strict=True)
@@ -382,7 +381,7 @@ class Data(Elementwise, Movement):
         with GradientSwitch():
             moved = moving()
         if moved is not self:
-            with building:
+            with graph_lock:
                 note_change(self)
                 leave_storage(self)
                 become_leaf(self, moved.node, moved.device)
@@ -411,7 +410,7 @@ class Data(Elementwise, Movement):
         session = capturing.get()
         if session is not None:
             session.read(value_of(x))
-        with building:
+        with graph_lock:
             note_change(self)
             show_part_of(self, x, None)
             become_leaf(self, x.node, x.device)

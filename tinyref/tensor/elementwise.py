@@ -38,7 +38,7 @@ from tinyref.tensor.core import (
 )
 from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.literals import check_fits, scalar_dtype, weak_dtype, weak_number
-from tinyref.tensor.registry import building
+from tinyref.tensor.registry import graph_lock
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import Payload
@@ -968,7 +968,7 @@ def with_rule(
     sources = (x, *others)
     with GradientSwitch():
         result = compute(*sources)
-    with building:
+    with graph_lock:
         value = Value(result.node, result.device)
         if is_recording() and result.dtype.is_float:
             parents = tuple(value_of(source) for source in sources)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import inspect
 from collections.abc import Iterator
 from contextvars import ContextVar
 from types import CodeType, FrameType
@@ -41,9 +41,17 @@ def name_node(node: UOp) -> None:
             give_line(node, _line_of_caller())
 
 
+def _callers_frame() -> FrameType | None:
+    """Return the frame that called `name_node`."""
+    frame = inspect.currentframe()
+    for _ in range(3):
+        frame = None if frame is None else frame.f_back
+    return frame
+
+
 def _line_of_caller() -> str:
     """FILE:LINE of the innermost frame that is no part of tinyref."""
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = _callers_frame()
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -67,7 +75,7 @@ _known: dict[CodeType, str | None] = {}
 
 
 def _outermost_function() -> str:
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = _callers_frame()
     outermost = ""
     while frame is not None:
         code = frame.f_code

@@ -31,7 +31,7 @@ from tinyref.tensor.core import (
 )
 from tinyref.tensor.registry import (
     below_views,
-    building,
+    graph_lock,
     is_computed,
     parts_of,
     shown_buffers,
@@ -122,7 +122,7 @@ def undo_assignments(values: Iterable[Value], failed: Collection[UOp] | None = N
     failed: the nodes that could not be computed; assignments that are not among them stay. What was
     computed from the assigned elements is computed from what was assigned.
     """
-    with InterruptsHeld(), building:
+    with InterruptsHeld(), graph_lock:
         undone: dict[UOp, None] = {}
         for value in values:
             while _can_undo(value, failed):
@@ -209,7 +209,7 @@ class _Watched:
         Another thread may go on from a tensor that it drops then: as no node is built meanwhile,
         either the tensor is there or what was made of it is.
         """
-        with building:
+        with graph_lock:
             found = [
                 (_held_copy_below(value.node), value.device)
                 for value in self.values(())
@@ -220,7 +220,7 @@ class _Watched:
 
     def held(self) -> Iterator[UOp]:
         """The graphs of all values that are not computed yet, those of records too."""
-        with building:
+        with graph_lock:
             found = [value.node for value in registry.pending()]
         yield from found
 
@@ -257,7 +257,7 @@ def _substitute_everywhere(
         for node, result in realised.items()
         if node.op is Ops.ASSIGN or is_lost(result)
     }
-    with building:
+    with graph_lock:
         by_session: dict[Session | None, list[Value]] = {}
         for value in watched.values(tensors):
             session = value.session
@@ -316,7 +316,7 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
 
 def lose(numbers: Collection[int], why: str) -> None:
     """Nobody knows any more what these BUFFERs hold: what shows them, or reads them, refuses."""
-    with building:
+    with graph_lock:
         showing = [value for number in numbers for value in registry.showing(number)]
         shown = {buffer for value in showing for buffer in shown_buffers(value.node)}
         lost = {

@@ -24,13 +24,10 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg
 
-# Held while graphs are computed, and while a replay runs: what one thread computes changes the
-# graphs of all others. Taken before `building`, never after it.
-computing = threading.RLock()
-# Held, for microseconds, while a node is built from those of tensors, until it is registered, and
-# while computed nodes are put into the graphs of all tensors.
-building = threading.RLock()
-
+# The one lock of all tensors. It is held while a node is built from those of tensors, until it is
+# registered: another thread may give them other nodes. It is held while graphs are computed and
+# while a replay runs, as what one thread computes changes the graphs of all others.
+graph_lock = threading.RLock()
 
 # The capture of a function may wait for other threads; after so many seconds in which it used no
 # tensor, it is taken to wait for the thread that waits for it.
@@ -82,33 +79,25 @@ class TurnLock:
 
 
 def _nobody_computes() -> bool:
-    if not computing.acquire(blocking=False):
+    if not graph_lock.acquire(blocking=False):
         return False
-    computing.release()
+    graph_lock.release()
     return True
 
 
 _turn_locks: WeakSet[TurnLock] = WeakSet()
 
 
-def _before_fork() -> None:
-    computing.acquire()
-    building.acquire()
-
-
-def _after_fork() -> None:
-    building.release()
-    computing.release()
-
-
 def _in_child() -> None:
-    for lock in _turn_locks:
-        lock.renew()
-    _after_fork()
+    for turn_lock in _turn_locks:
+        turn_lock.renew()
+    graph_lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+    os.register_at_fork(
+        before=graph_lock.acquire, after_in_parent=graph_lock.release, after_in_child=_in_child
+    )
 
 
 # What shows memory without changing a bit; padding is computed.

@@ -35,7 +35,7 @@ from tinyref.tensor.jit.results import Output, Result, fill_template
 from tinyref.tensor.jit.session import CaptureSession, capture_session
 from tinyref.tensor.jit.state import State
 from tinyref.tensor.realisation import lose
-from tinyref.tensor.registry import TurnLock, computing, shown_numbers
+from tinyref.tensor.registry import TurnLock, graph_lock, shown_numbers
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.variable import rebound, values_bound
 from tinyref.uops.node import UOp, sint
@@ -215,7 +215,7 @@ class Capture:
             return self._run(given)
 
     def _run(self, given: Arguments) -> object:
-        with computing:
+        with graph_lock:
             if self.broken:
                 raise UserStateError(
                     f"TinyJit: a replay broke off, and what the function assigns to is lost: "

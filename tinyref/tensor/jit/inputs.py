@@ -15,7 +15,7 @@ from tinyref.lazy.shape import is_empty
 from tinyref.tensor.core import TensorCore, from_node, from_value, registry, same_node
 from tinyref.tensor.data import compute
 from tinyref.tensor.jit.session import description_of
-from tinyref.tensor.registry import building, parts_of, shown_numbers
+from tinyref.tensor.registry import graph_lock, parts_of, shown_numbers
 from tinyref.tensor.tensor import Tensor
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
@@ -59,7 +59,7 @@ class Input:
                 f"TinyJit: argument {self.path} becomes {description_of(found)} within the "
                 f"function, it was {description_of(memory)}: return the new tensor"
             )
-        with building:
+        with graph_lock:
             node = assign(self.node, same_node(found)._node)
             return [from_node(Tensor, node, found._device)]
 

@@ -26,7 +26,7 @@ from tinyref.tensor.jit.arguments import (
 )
 from tinyref.tensor.jit.inputs import Input, buffers_behind, is_backed, number_of, numbers_behind
 from tinyref.tensor.jit.session import CaptureSession
-from tinyref.tensor.registry import building, parts_of
+from tinyref.tensor.registry import graph_lock, parts_of
 from tinyref.tensor.variable import rebound
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -100,7 +100,7 @@ class Result:
 
 def _copied(tensor: TensorCore) -> TensorCore:
     """A tensor of the same elements, which has memory of its own when it is computed."""
-    with building:
+    with graph_lock:
         node = tensor._node
         parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in parts_of(node))
         copied = node.replace(src=parts) if node.op is Ops.MULTI else parts[0]

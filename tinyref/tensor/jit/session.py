@@ -36,7 +36,7 @@ from tinyref.tensor.core import (
 from tinyref.tensor.data import compute
 from tinyref.tensor.registry import (
     TurnLock,
-    building,
+    graph_lock,
     is_computed,
     is_view,
     parts_of,
@@ -125,7 +125,7 @@ class CaptureSession:
             return
         self.read(whole._value)
         if _is_in_memory(whole._node):
-            with building:
+            with graph_lock:
                 node = whole._node
                 for step in steps_of(tensor):
                     node = build(step.op, step.arg, step.result, (node,))

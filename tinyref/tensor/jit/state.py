@@ -24,7 +24,7 @@ from tinyref.tensor.jit.session import (
     description_of,
     reaching,
 )
-from tinyref.tensor.registry import building, is_assigned, is_view, parts_of, shown_numbers
+from tinyref.tensor.registry import graph_lock, is_assigned, is_view, parts_of, shown_numbers
 from tinyref.tensor.views import has_expand
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
@@ -254,7 +254,7 @@ class State:
     def _has_stale(self) -> bool:
         """Whether a tensor was assigned to, or is gone."""
         # A value that gets another node is out of the registry for a moment.
-        with building:
+        with graph_lock:
             for holder in self._holders:
                 tensor = holder.tensor()
                 if tensor is None or tensor._value is not holder.value:
