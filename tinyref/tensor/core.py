@@ -234,8 +234,12 @@ class Mode:
     def settle(self) -> None:
         """Take over a value that was assigned to a class. Raises `UserTypeError` for no bool."""
         for cls in self.classes:
-            if self.name in cls.__dict__:
-                value = cls.__dict__[self.name]
+            if self.name not in cls.__dict__:
+                continue
+            with graph_lock:
+                value = cls.__dict__.get(self.name, self)
+                if value is self:
+                    continue  # Another thread took it over.
                 delattr(cls, self.name)
                 if not isinstance(value, bool | GradientSwitch):
                     raise UserTypeError(f"{self.name}: {value!r}: accepted are True and False")
@@ -482,19 +486,41 @@ def apply(
     if session is not None:
         for source in sources:
             session.read(source._value)
-    device = _target(arg) or common_device(op, sources)
+    device = _target(arg) or (common_device(op, sources) if others else x._value.device)
     # Another thread may give the sources other nodes until their user is registered.
     with graph_lock:
         node = build(op, arg, dtype, [source._value.node for source in sources])
         value = Value(node, device)
-        if is_recording() and node.dtype.is_float and op is not Ops.DETACH:
-            parents = tuple(source._value for source in sources)
-            value.record = Record(op, arg, parents)
-            value.requires_grad = any(parent.requires_grad for parent in parents)
+        if op is not Ops.DETACH:
+            _record(value, op, arg, sources)
         result = from_value(type(x), value)
         if is_view or op in VIEW_OPS:
-            show_part_of(result, x, Step(op, arg, x.shape, x.dtype, result.dtype))
+            show_part_of(result, x, Step(op, arg, x.shape, x.dtype, node.dtype))
         return result
+
+
+def _record(value: Value, rule: Ops | str, arg: Payload, sources: Sequence[TensorCore]) -> None:
+    """Note how a value was made, for its gradient."""
+    if is_recording() and value.node.dtype.is_float:
+        parents = tuple([source._value for source in sources])
+        value.record = Record(rule, arg, parents)
+        value.requires_grad = any(parent.requires_grad for parent in parents)
+
+
+def with_rule(
+    x: T, rule: Ops | str, compute: Callable[..., T], *others: T, arg: Payload = None
+) -> T:
+    """`compute` of this tensor and `others`, whose gradient is that of `rule` alone.
+
+    rule: an op, or a name with which a rule is entered. arg: the payload that the rule reads.
+    """
+    sources = (x, *others)
+    with GradientSwitch():
+        result = compute(*sources)
+    with graph_lock:
+        value = Value(result.node, result.device)
+        _record(value, rule, arg, sources)
+        return from_value(type(x), value)
 
 
 def shown_view(x: T) -> View[TensorCore]:
@@ -609,8 +635,8 @@ def peek_value(cls: type[T], value: Value) -> T:
 
 def common_device(op: Ops, sources: Sequence[TensorCore]) -> Place:
     """Return where all sources are; a constant has no memory and joins any device."""
-    device = sources[0].device
-    if all(source.device == device for source in sources):
+    device = sources[0]._value.device
+    if all(source._value.device == device for source in sources):
         return device
     placed = {source.device for source in sources if graph.device_of(source.node)}
     if len(placed) > 1:

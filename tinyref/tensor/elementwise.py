@@ -22,26 +22,19 @@ from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import broadcast, require_one_of
 from tinyref.tensor.core import (
-    GradientSwitch,
-    Record,
     TensorCore,
-    Value,
     apart_from,
     apply,
     broadcast_to,
     cast_to,
     constant_like,
     from_node,
-    from_value,
-    is_recording,
-    value_of,
+    with_rule,
 )
 from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.literals import check_fits, scalar_dtype, weak_dtype, weak_number
-from tinyref.tensor.registry import graph_lock
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import Payload
 
 
 def compute_dtype(name: str, dtype: DType) -> DType:
@@ -952,29 +945,6 @@ def _common_dtype(left: TensorCore | ConstType, right: TensorCore | ConstType) -
     if isinstance(right, TensorCore):
         return weak_dtype(left, right.dtype)
     return weak_dtype(right, scalar_dtype(left))
-
-
-def with_rule(
-    x: T,
-    rule: Ops | str,
-    compute: Callable[..., T],
-    *others: T,
-    arg: Payload = None,
-) -> T:
-    """`compute` of this tensor and `others`, whose gradient is that of `rule` alone.
-
-    rule: an op, or a name of `gradient/functions.py`. arg: the payload that the rule reads.
-    """
-    sources = (x, *others)
-    with GradientSwitch():
-        result = compute(*sources)
-    with graph_lock:
-        value = Value(result.node, result.device)
-        if is_recording() and result.dtype.is_float:
-            parents = tuple(value_of(source) for source in sources)
-            value.record = Record(rule, arg, parents)
-            value.requires_grad = any(parent.requires_grad for parent in parents)
-        return from_value(type(x), value)
 
 
 # Powers and comparisons

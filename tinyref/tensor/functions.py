@@ -10,7 +10,7 @@ from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor import elementary as tables
 from tinyref.tensor.arguments import require_one_of, wrong_type
-from tinyref.tensor.core import TensorCore, constant_like
+from tinyref.tensor.core import TensorCore, constant_like, with_rule
 from tinyref.tensor.elementwise import (
     Elementwise,
     composite,
@@ -19,7 +19,6 @@ from tinyref.tensor.elementwise import (
     result_dtype,
     spread,
     widened,
-    with_rule,
 )
 from tinyref.tensor.gradient import Contributions, GradientStep, enter_slope, gradient_rule
 from tinyref.tensor.literals import weak_number

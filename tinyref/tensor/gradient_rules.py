@@ -8,8 +8,7 @@ from tinyref.algebra.symbolic import lift, lower, product
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.tensor.arguments import inverse_order
-from tinyref.tensor.core import expand, pad, reduce_over, reshape, shrink
-from tinyref.tensor.elementwise import with_rule
+from tinyref.tensor.core import expand, pad, reduce_over, reshape, shrink, with_rule
 from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.indexing import Indexing
 from tinyref.tensor.movement import placed_like

@@ -20,6 +20,7 @@ from tinyref.tensor.core import (
     from_node,
     reduce_over,
     reshape,
+    with_rule,
 )
 from tinyref.tensor.elementwise import (
     composite,
@@ -27,7 +28,6 @@ from tinyref.tensor.elementwise import (
     result_dtype,
     reversed_order,
     widened,
-    with_rule,
 )
 from tinyref.tensor.functions import Functions, _require_numbers
 from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule

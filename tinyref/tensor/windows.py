@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import prod
 from typing import Generic, Literal, Self, TypeVar, overload
@@ -42,8 +42,9 @@ from tinyref.tensor.core import (
     pad,
     reshape,
     shrink,
+    with_rule,
 )
-from tinyref.tensor.elementwise import as_float, compute_dtype, spread, with_rule
+from tinyref.tensor.elementwise import as_float, compute_dtype, spread
 from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.indexing import Indexing, elements_at, spread_elements
 from tinyref.tensor.movement import as_row, count_to, cut_axis, moved_last, pad_with
@@ -347,15 +348,9 @@ class Windows(Contraction, Indexing):
             >>> image.conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
             [[[[12.0, 16.0]]]]
         """
-        name = "conv2d"
-        self._check_layout(weight, name)
-        count = weight.ndim - 2
-        steps = per_axis(stride, count, f"{name}: stride", 1)
-        spread = per_axis(dilation, count, f"{name}: dilation", 1)
-        margins = spatial_padding(padding, count, f"{name}: padding", minimum=None)
-        number = integer(groups, f"{name}: groups")
-        types = types_of_sums(self, weight, bias, dtype, name)
-        plan = ConvolutionPlan(number, steps, spread, *types, name)
+        plan, margins = plan_convolution(
+            self, weight, bias, groups, stride, dilation, padding, dtype, "conv2d"
+        )
         return convolved(self.pad(((0, 0), (0, 0), *margins)), weight, bias, plan)
 
     def conv_transpose2d(
@@ -379,19 +374,17 @@ class Windows(Contraction, Indexing):
             [[[[1.0, 3.0, 2.0]]]]
         """
         name = "conv_transpose2d"
-        self._check_layout(weight, name)
-        count = weight.ndim - 2
-        steps = per_axis(stride, count, f"{name}: stride", 1)
-        spread = per_axis(dilation, count, f"{name}: dilation", 1)
-        margins = spatial_padding(padding, count, f"{name}: padding", minimum=None)
+        plan, margins = plan_convolution(
+            self, weight, bias, groups, stride, dilation, padding, None, name
+        )
+        steps, spread, count = plan.stride, plan.dilation, len(plan.stride)
         growth = per_axis(output_padding, count, f"{name}: output_padding", 0)
         if any(grown >= max(limits) for grown, *limits in zip(growth, steps, spread, strict=True)):
             raise UserError(
                 f"{name}: output_padding {growth}: accepted is less than the stride {steps} "
                 f"or the dilation {spread}"
             )
-        number = integer(groups, f"{name}: groups")
-        kernels = outputs_first(self, weight, number)
+        kernels = outputs_first(self, weight, plan.groups)
         # Where the kernel has gaps too, zeros are written between the elements of the axis.
         gaps = tuple(step if wide > 1 else 1 for step, wide in zip(steps, spread, strict=True))
         strides = tuple(step // gap for step, gap in zip(steps, gaps, strict=True))
@@ -408,22 +401,12 @@ class Windows(Contraction, Indexing):
         left = tuple(end - start for start, end in kept)
         if min(left) < 0 or 0 in sizes:
             raise UserError(f"{name}: padding {margins} leaves sizes {left} of the result")
-        types = types_of_sums(self, weight, bias, None, name)
-        plan = ConvolutionPlan(number, (1,) * count, spread, *types, name)
+        plan = replace(plan, stride=(1,) * count)
         # A window has an element: where nothing is left of the result it is cut off again.
         computed = tuple((start, max(end, start + 1)) for start, end in kept)
         transposition = Transposition(kernels, bias, plan, strides, computed, written)
         result = transposed_convolution(whole, transposition)
         return shrink(result, tuple((0, size) for size in (*result.shape[:2], *left)))
-
-    def _check_layout(self, weight: Self, name: str) -> None:
-        as_tensor(self, weight, f"{name}: weight")
-        if weight.ndim < 3 or self.ndim != weight.ndim:
-            raise UserError(
-                f"{name}: input {describe_shape(self.shape)} and weight "
-                f"{describe_shape(weight.shape)}: both need a batch or output axis, "
-                f"a channel axis and the same number of spatial axes"
-            )
 
 
 # Windows, by moving elements
@@ -524,6 +507,33 @@ def check_windows(
 
 
 # Convolutions
+
+
+def plan_convolution(
+    x: T,
+    weight: T,
+    bias: T | None,
+    groups: int,
+    stride: Sizes,
+    dilation: Sizes,
+    padding: Sizes,
+    dtype: DTypeLike | None,
+    name: str,
+) -> tuple[ConvolutionPlan, Margins]:
+    """Return the plan and the padding. Raises `UserError` for arguments that do not fit."""
+    as_tensor(x, weight, f"{name}: weight")
+    if weight.ndim < 3 or x.ndim != weight.ndim:
+        raise UserError(
+            f"{name}: input {describe_shape(x.shape)} and weight {describe_shape(weight.shape)}: "
+            f"both need a batch or output axis, a channel axis and the same number of spatial axes"
+        )
+    count = weight.ndim - 2
+    steps = per_axis(stride, count, f"{name}: stride", 1)
+    gaps = per_axis(dilation, count, f"{name}: dilation", 1)
+    margins = spatial_padding(padding, count, f"{name}: padding", minimum=None)
+    number = integer(groups, f"{name}: groups")
+    types = types_of_sums(x, weight, bias, dtype, name)
+    return ConvolutionPlan(number, steps, gaps, *types, name), margins
 
 
 def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> None:
