@@ -204,6 +204,8 @@ def fits_image_layout(first: Movement, second: Movement, length: sint) -> bool:
 def in_image_layout(tensor: _T, axis: int) -> _T:
     """The tensor in memory where `axis` is the last one, with zeros up to whole texels.
 
+    The flag IMAGE asks for it: see `schedule.images`.
+
     The axes stay in their order; `axis` is up to three longer.
     """
     place = axis % tensor.ndim

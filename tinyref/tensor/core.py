@@ -296,7 +296,7 @@ def _target(arg: Payload) -> Place | None:
 
 
 class TensorCore:
-    """What every tensor has; the layers above add what one can do with it."""
+    """What every tensor has; the mixins add what one can do with it."""
 
     __slots__ = ("__weakref__", "_grad", "_value", "_view")
 
@@ -315,8 +315,6 @@ class TensorCore:
     @property
     def _device(self) -> Place:
         return self._value.device
-
-    # Views
 
     @property
     def node(self) -> UOp:

@@ -1,4 +1,13 @@
-"""Making tensors: from numbers, lists, bytes, arrays and files, from nothing, and at random."""
+"""Making tensors: from numbers, lists, bytes, arrays and files, from nothing, and at random.
+
+Random numbers come from Threefry counters, the same on every device. Element i of a draw is made of
+the 64 bits that Threefry-2x32 gives for the counter c + i under the key of the seed (Salmon,
+Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011); a draw of n elements
+moves the counter on by n. So numbers depend on the seed and on how many were drawn on the device
+before, not on the device, on the size of the draws, or on when they are computed: `rand(6)` is
+`rand(3)` and `rand(3)` again. Counter and key are tensors, and moving on is an assignment of the
+graph: a captured function draws new numbers in every replay.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Computing tensors, reading their elements, moving them between devices, pickling them."""
+"""Computing tensors, reading and showing elements, moving them between devices, pickling them.
+
+Pickles and deep copies hold tensors by value, on the devices that they were on. What is written to
+a device that only holds data is computed elsewhere first, and written at once; so whatever waits to
+be computed from the old bytes is computed before.
+"""
 
 from __future__ import annotations
 
@@ -145,13 +150,10 @@ Sizes = tuple[int, ...]
 class Data(Elementwise, Movement):
     """Reading elements computes what is not computed yet.
 
-    A tensor on several devices computes what it would on one, each device its part.
-
-    Its device is a tuple of names. Operations on tensors with the same devices run on each device
-    with what that device has; where they need elements of another, those are copied, and sums over
-    the axis that was cut come together on every device. Gradients lie as their tensors do.
-
-    What `pickle` and `copy` ask of a tensor.
+    A tensor on several devices computes what it would on one, each device its part. Its device is a
+    tuple of names. Operations on tensors with the same devices run on each device with what that
+    device has; where they need elements of another, those are copied, and sums over the axis that
+    was cut come together on every device. Gradients lie as their tensors do.
     """
 
     __slots__ = ()

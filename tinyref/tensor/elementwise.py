@@ -88,10 +88,6 @@ class Elementwise(TensorCore):
 
     __slots__ = ()
 
-    # Operands
-
-    # Functions with a gradient of their own
-
     # Arithmetic of two
 
     def add(self, x: Self | ConstType, reverse: bool = False) -> Self:

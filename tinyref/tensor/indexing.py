@@ -1,4 +1,9 @@
-"""Indexing, gather and scatter, sorting, masks and scans."""
+"""Indexing by tensors too, gather and scatter, sorting, selection, interpolation.
+
+A place is the number of an element along one axis. Devices only have reads and writes at places
+that are known when a kernel is made, so a lookup is a choice among all elements of the axis:
+`(0, 1, 2 ... == place).where(element, 0)` added up, which the compiler turns into one read.
+"""
 
 from __future__ import annotations
 
@@ -101,29 +106,16 @@ _MODES = ("linear", "nearest", "nearest-exact", "cubic")
 
 
 class Indexing(Reduction, Creation, Data):
-    """`tensor[...]` is a tensor of its own; `tensor[...] = value` gives this one new elements.
+    """`tensor[...]` reads and `tensor[...] = value` writes; gather and scatter, sorting, selection.
 
-    Places are integers of any type; a negative one counts from the end of the axis, once.
+    Places are integers of any type; a negative one counts from the end of the axis, once. Elements
+    are not read to check places: outside of the axis a read gives 0 and a write does nothing, where
+    torch raises an error. Places in lists, ranges and arrays are known, and refused with a
+    `UserError`. A mask decides the shape of the result, so its elements are read at once; uint8
+    tensors are integers, no masks. Of several values assigned to one place the last counts.
 
-    Elements are not read to check places: outside of the axis a read gives 0 and a write does
-    nothing, where torch raises an error.
-
-    `tensor[indices]` and `tensor[indices] = value`.
-
-    The rules are those of `Indexing`: negative places count from the end, places outside read 0 and
-    write nothing; those in lists, ranges and arrays are known, and refused with a `UserError`. A
-    mask decides the shape of the result, so its elements are read at once. uint8 tensors are
-    integers, no masks. Where a place is assigned to several times the last value counts.
-
-    Element i of a result stands for the elements 0 to i of the axis.
-
-    Orders of keys.
-
-    NaN is larger than every number, as with torch and numpy; -0 and 0 are equal.
-
-    Indices of results are int32, and int64 where an axis has more elements; torch has int64.
-
-    Every result is a tensor of its own: changing one later never changes the other.
+    NaN is larger than every number, as with torch and numpy; -0 and 0 are equal. Indices of results
+    are int32, and int64 where an axis has more elements; torch has int64.
     """
 
     __slots__ = ()

@@ -63,6 +63,10 @@ class Reduction(Functions, Movement):
 
     The reduced axes go, or stay as size 1 with `keepdim`. A reduction of nothing gives the
     identity: 0, 1, and for max and min the far end of the type.
+
+    Element i of a running sum stands for the elements 0 to i of the axis. A long axis is cut into
+    blocks: each is scanned by itself, then the results of whole blocks are scanned and brought to
+    the blocks behind (the two-level scan of Blelloch, "Prefix Sums and Their Applications", 1990).
     """
 
     __slots__ = ()

@@ -2,6 +2,10 @@
 
 Realising one value gives the others that share its graph the result as well. What is in memory
 already shares no graph that could be computed, so only the others are looked at.
+
+Here is also the lock that all tensors share. A fork waits until no other thread computes or builds,
+so that the child finds every tensor whole: it has the forking thread alone, which holds the lock
+there and gives it back.
 """
 
 from __future__ import annotations

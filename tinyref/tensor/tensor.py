@@ -1,4 +1,4 @@
-"""The class Tensor: all layers together, with gradients on top."""
+"""The class Tensor: all mixins together, with gradients and assignment."""
 
 from __future__ import annotations
 

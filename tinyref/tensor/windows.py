@@ -101,13 +101,12 @@ class ConvolutionPlan:
 
 
 class Windows(Contraction, Indexing):
-    """Pooling goes over as many of the last axes as `kernel_size` has numbers, two for one number.
+    """Convolutions compute products and sums in the accumulator's type: see `Contraction`.
 
+    Pooling goes over as many of the last axes as `kernel_size` has numbers, two for one number.
     The stride defaults to the window's size. `padding` is one number, one for each axis, or two
     for each axis from the last backwards. With `ceil_mode` a last window may reach past the end,
     by less than a stride.
-
-    Products and sums of convolutions are computed in the accumulator's type; see Contraction.
     """
 
     __slots__ = ()
