@@ -54,7 +54,7 @@ def count_of(value: object, argument: str, minimum: int, maximum: int | None = N
 def require_one_of(value: object, accepted: Sequence[str | None], argument: str) -> None:
     """Raises `UserError` for a mode that does not exist."""
     if value not in accepted:
-        listed = ", ".join(map(str, accepted))
+        listed = ", ".join(map(repr, accepted))
         raise UserError(f"{argument} {value!r}: accepted are {listed}")
 
 

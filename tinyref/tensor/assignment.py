@@ -40,7 +40,6 @@ from tinyref.tensor.core import (
     leave_storage,
     note_change,
     pad,
-    recording,
     registry,
     reshape,
     same_node,
@@ -327,7 +326,7 @@ def refresh_view(x: T, base: T, had_gradient: bool) -> None:
     """
     note_change(x)
     was, steps = value_of(x), steps_of(x)
-    with recording(was.requires_grad or (is_recording() and not had_gradient)):
+    with GradientSwitch(was.requires_grad or (is_recording() and not had_gradient)):
         shown = value_of(seen_through(base, steps) if steps else as_view_of(base, base))
     if was.requires_grad and was.record is None:
         shown = replace(shown, record=None, requires_grad=True)

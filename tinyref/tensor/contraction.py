@@ -201,7 +201,7 @@ def fits_image_layout(first: Movement, second: Movement, length: sint) -> bool:
     return Device[first_device(first.device)].capabilities.images
 
 
-def in_image_layout(tensor: _T, axis: int) -> _T:
+def in_image_layout(tensor: T, axis: int) -> T:
     """The tensor in memory where `axis` is the last one, with zeros up to whole texels.
 
     The flag IMAGE asks for it: see `schedule.images`.
@@ -218,14 +218,11 @@ def in_image_layout(tensor: _T, axis: int) -> _T:
     return laid.permute(back)
 
 
-_T = TypeVar("_T", bound=Contraction)
-
-
 @dataclass(frozen=True, slots=True)
-class Factor(Generic[_T]):
+class Factor(Generic[T]):
     """One operand of a sum of products: a letter for each axis, none twice."""
 
-    tensor: _T
+    tensor: T
     letters: str
 
     def size(self, letter: str) -> sint:
@@ -233,26 +230,26 @@ class Factor(Generic[_T]):
         place = self.letters.find(letter)
         return 1 if place < 0 else self.tensor.shape[place]
 
-    def spread(self, letters: str) -> _T:
+    def spread(self, letters: str) -> T:
         """The tensor with the axes of `letters` in order, of size 1 where it has none."""
         own = [letter for letter in letters if letter in self.letters]
         moved = self.tensor.permute(tuple(self.letters.index(letter) for letter in own))
         return reshape(moved, tuple(self.size(letter) for letter in letters))
 
-    def sum_other_letters(self, kept: Set[str]) -> Factor[_T]:
+    def sum_other_letters(self, kept: Set[str]) -> Factor[T]:
         """Summed over the letters that are not in `kept`."""
         axes = tuple(axis for axis, letter in enumerate(self.letters) if letter not in kept)
         left = "".join(letter for letter in self.letters if letter in kept)
         return Factor(sums_over(self.tensor, axes), left)
 
-    def times(self, other: Factor[_T]) -> Factor[_T]:
+    def times(self, other: Factor[T]) -> Factor[T]:
         """The products of both, over the letters of either."""
         letters = self.letters + "".join(sorted(set(other.letters) - set(self.letters)))
         left, right = spread(self.spread(letters), "einsum", other.spread(letters))
         return Factor(products_of(left, right), letters)
 
 
-def _contract(factors: Sequence[Factor[_T]], output: str) -> _T:
+def _contract(factors: Sequence[Factor[T]], output: str) -> T:
     """The product of all factors, summed over the letters that are not in `output`."""
     left = list(factors)
     for place, factor in enumerate(left):
@@ -269,13 +266,13 @@ def _contract(factors: Sequence[Factor[_T]], output: str) -> _T:
     return left[0].spread(output)
 
 
-def _needed_letters(factors: Sequence[Factor[_T]], places: Sequence[int], output: str) -> Set[str]:
+def _needed_letters(factors: Sequence[Factor[T]], places: Sequence[int], output: str) -> Set[str]:
     """The letters that the result or a factor elsewhere than at `places` has."""
     others = (factor for place, factor in enumerate(factors) if place not in places)
     return set(output).union(*(factor.letters for factor in others))
 
 
-def _cost(factors: Sequence[Factor[_T]], pair: tuple[int, int]) -> int:
+def _cost(factors: Sequence[Factor[T]], pair: tuple[int, int]) -> int:
     """How many products a pair takes; a symbolic size counts once."""
     first, second = (factors[place] for place in pair)
     total = 1
@@ -285,7 +282,7 @@ def _cost(factors: Sequence[Factor[_T]], pair: tuple[int, int]) -> int:
     return total
 
 
-def _check_sizes(factors: Sequence[Factor[_T]], formula: str) -> None:
+def _check_sizes(factors: Sequence[Factor[T]], formula: str) -> None:
     for letter in sorted(set().union(*(factor.letters for factor in factors))):
         sizes = [factor.size(letter) for factor in factors if letter in factor.letters]
         grown = [size for size in sizes if not (isinstance(size, int) and size == 1)]
@@ -343,10 +340,6 @@ def _dots(count: int) -> str:
     return "".join(chr(0x2460 + number) for number in reversed(range(count)))
 
 
-def _is_name(token: str) -> bool:
-    return token.isidentifier() and token.strip("_") == token
-
-
 def _parse_side(text: str, formula: str) -> list[Axis]:
     """One entry for each axis: its names, none for an axis of size 1, `...` by itself."""
     axes: list[Axis] = []
@@ -358,7 +351,9 @@ def _parse_side(text: str, formula: str) -> list[Axis]:
         if found is None:
             raise UserError(f"rearrange: {formula!r}: {text[place:].strip()!r} is no axis")
         place, token = found.end(), found.group().strip()
-        if token not in ("(", ")", "...", "1") and not _is_name(token):
+        if token not in ("(", ")", "...", "1") and not (
+            token.isidentifier() and token.strip("_") == token
+        ):
             raise UserError(
                 f"rearrange: {formula!r}: {token!r} is no axis: accepted are identifiers that "
                 f"neither start nor end with an underscore"
@@ -419,11 +414,6 @@ def matrix_product(x: T, other: T, dtype: DTypeLike | None, name: str) -> T:
     as_tensor(x, other, f"{name}: the operand")
     accumulator, result = types_of_sums(x, other, None, dtype, name)
     return wide_product(x, other, accumulator, name).cast(result)
-
-
-def sum_of_products(x: T, other: T, axes: tuple[int, ...]) -> T:
-    """Multiply by `other`, of the same type and shape, and sum over `axes`, which go."""
-    return sums_over(products_of(x, other), axes)
 
 
 def products_of(x: T, other: T) -> T:
@@ -498,4 +488,4 @@ def wide_product(x: T, other: T, accumulator: DType, name: str) -> T:
         rows = rows.unsqueeze(-2)
         columns = columns.unsqueeze(-3)
     rows, columns = spread(rows, name, columns)
-    return sum_of_products(rows, columns, (rows.ndim - 1,))
+    return sums_over(products_of(rows, columns), (rows.ndim - 1,))

@@ -203,11 +203,6 @@ class Session(Protocol):
 capturing: ContextVar[Session | None] = ContextVar("tinyref_session", default=None)
 
 
-def recording(records: bool) -> GradientSwitch:
-    """What is computed within the block has gradients, or has none."""
-    return GradientSwitch(records)
-
-
 class Mode:
     """A switch that is read as an attribute of a class, such as `Tensor.training`.
 
@@ -281,7 +276,7 @@ no_grad_mode = Mode(
 
 
 def is_recording() -> bool:
-    """Return False within `Tensor.no_grad()`."""
+    """Return False within `Tensor.no_grad()`. Asked for with every op."""
     for cls in Mode.classes:
         if "no_grad" in cls.__dict__:
             no_grad_mode.settle()
@@ -521,20 +516,14 @@ def with_rule(
         return from_value(type(x), value)
 
 
-def shown_view(x: T) -> View[TensorCore]:
-    """What this tensor shows, for another one that will show some of it."""
-    with graph_lock:
-        if x._view is None:
-            storage: Storage[TensorCore] = Storage()
-            storage.add(x)
-            x._view = View(storage)
-        return x._view
-
-
 def show_part_of(x: T, source: T, step: Step | None) -> None:
     """From now on this tensor is a view of `source`; without a step it shows all of it."""
     with graph_lock:
-        shown = shown_view(source)
+        if source._view is None:
+            storage: Storage[TensorCore] = Storage()
+            storage.add(source)
+            source._view = View(storage)
+        shown = source._view
         leave_storage(x)
         x._view = shown if step is None else shown.through(step, x.shape)
         x._view.storage.add(x)

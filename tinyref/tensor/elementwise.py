@@ -295,7 +295,7 @@ class Elementwise(TensorCore):
             [True, False, False]
         """
         left, right = self._comparands(x, "lt")
-        return is_less(left, right)
+        return apply(left, Ops.CMPLT, right)
 
     def gt(self, x: Self | ConstType) -> Self:
         """self > x as bool; false where either side is NaN.
@@ -305,7 +305,7 @@ class Elementwise(TensorCore):
             [False, False, True]
         """
         left, right = self._comparands(x, "gt")
-        return is_less(right, left)
+        return apply(right, Ops.CMPLT, left)
 
     def le(self, x: Self | ConstType) -> Self:
         """self <= x as bool; false where either side is NaN.
@@ -996,16 +996,11 @@ def power_by_bits(x: T, exponent: T) -> T:
     return is_unit.bitwise_or(exponent.ge(0)).where(result, 0)
 
 
-def is_less(x: T, other: T) -> T:
-    """Compare operands of one type and shape."""
-    return apply(x, Ops.CMPLT, other)
-
-
 def is_at_most(x: T, other: T) -> T:
     """x <= y. Only floats need two comparisons: with a NaN, not (y < x) would be true."""
     if not x.dtype.is_float:
-        return is_less(other, x).logical_not()
-    return apply(is_less(x, other), Ops.OR, x.eq(other))
+        return apply(other, Ops.CMPLT, x).logical_not()
+    return apply(apply(x, Ops.CMPLT, other), Ops.OR, x.eq(other))
 
 
 def stopped_at(x: T, bound: T | ConstType, is_beyond: T) -> T:
@@ -1046,7 +1041,7 @@ def remainder_is_opposite(x: T, divisor: T) -> T:
 
 def _larger(x: T, y: T) -> T:
     """The larger element; NaN where one is."""
-    return is_less(x, y).bitwise_or(y.isnan()).where(y, x)
+    return apply(x, Ops.CMPLT, y).bitwise_or(y.isnan()).where(y, x)
 
 
 def _sign(x: T) -> T:

@@ -239,22 +239,23 @@ def bitcast_gradient(step: GradientStep[Indexing]) -> Contributions:
 
 @gradient_rule(Ops.REDUCE, reads_sources=True, reads_output=True)
 def reduce_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """By the reducing op: see the three functions below."""
+    """A sum: the same to every summand. A product: to each factor the product of the others, which
+    a factor of zero does not make NaN. A maximum: to the largest elements, evenly to equal ones.
+    """
     assert isinstance(step.arg, ReduceArg), "REDUCE carries its op and axes"
     axes = step.arg.axes
-    rules = {Ops.ADD: _of_sum, Ops.MUL: _of_product, Ops.MAX: _of_maximum}
-    make = rules[step.arg.op]
-    return (lambda: make(step, axes),)
+    x, gradient = step.sources[0], step.gradient
 
+    def of_maximum() -> Indexing:
+        is_largest = (x == step.output).cast(gradient.dtype)
+        return gradient * is_largest / is_largest.sum(axes, keepdim=True)
 
-def _of_sum(step: GradientStep[Indexing], axes: tuple[int, ...]) -> Indexing:
-    """The same to every summand."""
-    return expand(step.gradient, step.sources[0].shape)
-
-
-def _of_product(step: GradientStep[Indexing], axes: tuple[int, ...]) -> Indexing:
-    """To each factor the product of the others, which a factor of zero does not make NaN."""
-    return step.gradient * _product_of_others(step.sources[0], axes)
+    rules = {
+        Ops.ADD: lambda: expand(gradient, x.shape),
+        Ops.MUL: lambda: gradient * _product_of_others(x, axes),
+        Ops.MAX: of_maximum,
+    }
+    return (rules[step.arg.op],)
 
 
 def _product_of_others(x: Indexing, axes: tuple[int, ...]) -> Indexing:
@@ -301,12 +302,6 @@ def _slope_of_others(step: GradientStep[Indexing], axes: tuple[int, ...]) -> Ind
     found = (others * weights.unsqueeze(-1)).sum(-2)
     inverse = inverse_order(order)
     return found.reshape(shape).permute(inverse)
-
-
-def _of_maximum(step: GradientStep[Indexing], axes: tuple[int, ...]) -> Indexing:
-    """To the largest elements; equal ones share evenly."""
-    is_largest = (step.sources[0] == step.output).cast(step.gradient.dtype)
-    return step.gradient * is_largest / is_largest.sum(axes, keepdim=True)
 
 
 @gradient_rule("contiguous_backward")

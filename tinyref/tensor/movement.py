@@ -244,7 +244,9 @@ class Movement(TensorCore):
             )
         aligned = (1,) * (len(wanted) - self.ndim) + self.shape
         sizes = tuple(
-            have if _keeps_size(want) else dimension(want, "expand")
+            have
+            if want is None or (type(want) is int and want == -1)
+            else dimension(want, "expand")
             for have, want in zip(aligned, wanted, strict=True)
         )
         return as_view_of(expand(reshape(self, aligned), sizes), self)
@@ -509,19 +511,8 @@ def word_of(itemsize: int) -> DType:
     return {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}[itemsize]
 
 
-def _keeps_size(size: object) -> bool:
-    return size is None or (type(size) is int and size == -1)
-
-
 def _is_one(size: sint) -> bool:
     return isinstance(size, int) and size == 1
-
-
-def _sum(sizes: Sequence[sint]) -> sint:
-    total: sint = 0
-    for size in sizes:
-        total = total + size
-    return total
 
 
 def _positive(amount: sint) -> sint:
@@ -583,7 +574,7 @@ def pad_with(x: T, bounds: Bounds, value: ConstType) -> T:
 def laid_out(x: T, parts: Sequence[T], axis: int) -> T:
     """The parts one after the other along an axis."""
     sizes = [part.shape[axis] for part in parts]
-    total = _sum(sizes)
+    total = sum(sizes)
     begin: sint = 0
     placed: list[T] = []
     for part, size in zip(parts, sizes, strict=True):
@@ -694,7 +685,7 @@ def select_parts(x: T, placed: Sequence[T], sizes: Sequence[sint], axis: int) ->
     A sum would do for numbers, but it loses -0 and it is not defined for the storage types.
     """
     result = placed[-1]
-    total = _sum(sizes)
+    total = sum(sizes)
     end = total - sizes[-1]
     for part, size in zip(reversed(placed[:-1]), reversed(sizes[:-1]), strict=True):
         before: Shape = tuple(end if number == axis else 1 for number in range(part.ndim))

@@ -55,7 +55,6 @@ SINGLE_BLOCK = 64
 
 
 Axes = int | Sequence[int] | None
-_T = TypeVar("_T", bound="Reduction")
 
 
 class Reduction(Functions, Movement):
@@ -389,7 +388,7 @@ class Reduction(Functions, Movement):
         return result.cast(result_dtype(self))
 
 
-def _unit_of(x: _T, axes: tuple[int, ...]) -> tuple[_T, _T]:
+def _unit_of(x: T, axes: tuple[int, ...]) -> tuple[T, T]:
     """Return a power of two near the largest magnitude over `axes`, and its inverse.
 
     Both are 1 where squares of the elements and sums of them are far from the ends of the type.
@@ -423,7 +422,7 @@ def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tu
     return sum_dtype(operands), operands
 
 
-def _running_maxima(row: _T) -> _T:
+def _running_maxima(row: T) -> T:
     lowest = row.dtype.minimum
     return scan_last_axis(
         row,

@@ -244,20 +244,13 @@ class Windows(Contraction, Indexing):
     ) -> tuple[int, ...]:
         """The sizes that pooling brings to this tensor's. Raises `UserError` for others."""
         name = "max_unpool2d"
-        count = len(kernel_size) if isinstance(kernel_size, list | tuple) else 2
-        if self.ndim < count:
-            raise UserError(
-                f"{name}: shape {describe_shape(self.shape)} has fewer than {count} axes"
-            )
-        kernel = per_axis(kernel_size, count, f"{name}: kernel_size", 1)
-        steps = per_axis(kernel if stride is None else stride, count, f"{name}: stride", 1)
-        spread = per_axis(dilation, count, f"{name}: dilation", 1)
-        margins = spatial_padding(padding, count, f"{name}: padding")
+        plan = read_pool(self.shape, kernel_size, stride, dilation, padding, name)
+        count, steps = len(plan.kernel), plan.stride
         sizes = fixed(self.shape[self.ndim - count :], name)
         usual = [
             (size - 1) * step - sum(margin) + gap * (width - 1) + 1
             for size, step, margin, gap, width in zip(
-                sizes, steps, margins, spread, kernel, strict=True
+                sizes, steps, plan.padding, plan.dilation, plan.kernel, strict=True
             )
         ]
         if output_size is None:
@@ -962,6 +955,25 @@ class PoolPlan:
         return starts[:, None] + np.arange(self.kernel[axis])[None, :] * self.dilation[axis]
 
 
+def read_pool(
+    shape: Shape,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    dilation: Sizes,
+    padding: Sizes,
+    name: str,
+) -> PoolPlan:
+    """Reads the arguments of a pooling function. Raises `UserError` for others."""
+    count = len(kernel_size) if isinstance(kernel_size, list | tuple) else 2
+    if len(shape) < count:
+        raise UserError(f"{name}: shape {describe_shape(shape)} has fewer than {count} axes")
+    kernel = per_axis(kernel_size, count, f"{name}: kernel_size", 1)
+    steps = per_axis(kernel if stride is None else stride, count, f"{name}: stride", 1)
+    spread = per_axis(dilation, count, f"{name}: dilation", 1)
+    margins = spatial_padding(padding, count, f"{name}: padding")
+    return PoolPlan(kernel, steps, spread, margins, (0,) * count)
+
+
 def plan_pool(
     shape: Shape,
     kernel_size: Sizes,
@@ -971,14 +983,10 @@ def plan_pool(
     ceil_mode: bool,
     name: str,
 ) -> PoolPlan:
-    """Reads the arguments of a pooling function. Raises `UserError` where a window does not fit."""
-    count = len(kernel_size) if isinstance(kernel_size, list | tuple) else 2
-    if len(shape) < count:
-        raise UserError(f"{name}: shape {describe_shape(shape)} has fewer than {count} axes")
-    kernel = per_axis(kernel_size, count, f"{name}: kernel_size", 1)
-    steps = per_axis(kernel if stride is None else stride, count, f"{name}: stride", 1)
-    spread = per_axis(dilation, count, f"{name}: dilation", 1)
-    margins = spatial_padding(padding, count, f"{name}: padding")
+    """The plan of a pooling function. Raises `UserError` where a window does not fit."""
+    plan = read_pool(shape, kernel_size, stride, dilation, padding, name)
+    kernel, steps, spread, margins = plan.kernel, plan.stride, plan.dilation, plan.padding
+    count = len(kernel)
     sizes = fixed(shape[len(shape) - count :], name)
     lengths = [size + sum(margin) for size, margin in zip(sizes, margins, strict=True)]
     extra = [0] * count
@@ -991,7 +999,7 @@ def plan_pool(
                 extra[axis] = max(0, last + reach - length)
     grown = [length + more for length, more in zip(lengths, extra, strict=True)]
     check_windows(grown, kernel, spread, name)
-    return PoolPlan(kernel, steps, spread, margins, tuple(extra))
+    return replace(plan, extra=tuple(extra))
 
 
 def _check_seen(shape: Shape, plan: PoolPlan, name: str) -> None:
