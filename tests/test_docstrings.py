@@ -11,7 +11,7 @@ import pytest
 
 import tinyref
 import tinyref.nn
-import tinyref.tensor.methods
+import tinyref.tensor
 from tinyref import Tensor, dtypes, nn
 from tinyref_spec.tensor import surface
 
@@ -29,11 +29,7 @@ MODULES = [
     "tinyref.device",
     "tinyref.dtype",
     "tinyref.engine.counters",
-    "tinyref.tensor.jit.calls",
-    "tinyref.tensor.tensor",
-    "tinyref.tensor.values.core",
-    "tinyref.tensor.variable",
-    *modules_below(tinyref.tensor.methods),
+    *modules_below(tinyref.tensor),
     *modules_below(tinyref.nn),
 ]
 TESTS = [

@@ -16,7 +16,7 @@ from tinyref.device import Buffer, Device, memory
 from tinyref.errors import DeviceError, UserError
 from tinyref.lazy.buffers import buffer_of
 from tinyref.runtimes.data_only import replace_file
-from tinyref.tensor.methods.creation import base_of
+from tinyref.tensor.creation import base_of
 from tinyref.uops.ops import Ops
 
 BYTES = np.arange(240, dtype=np.uint8)

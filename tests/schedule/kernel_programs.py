@@ -12,6 +12,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref.lazy import graph
 from tinyref.nn import optim
 from tinyref.tensor import Tensor
+from tinyref.tensor.core import from_node
 from tinyref.tensor.variable import Variable
 
 DEVICE = "CPU"
@@ -19,7 +20,7 @@ DEVICE = "CPU"
 
 def data(*shape: int, dtype: DType = dtypes.float32, device: str = DEVICE) -> Tensor:
     """A tensor with memory behind it."""
-    return Tensor._from_node(graph.new_buffer(device, shape, dtype), device)
+    return from_node(Tensor, graph.new_buffer(device, shape, dtype), device)
 
 
 def weight(*shape: int) -> Tensor:

@@ -11,6 +11,7 @@ from tinyref.lazy.buffers import assigned_buffer
 from tinyref.schedule import kernel_ast, schedule
 from tinyref.schedule.ordering import Ordering, Versions, needing_old_contents
 from tinyref.tensor import Tensor
+from tinyref.tensor.core import from_node
 from tinyref.uops.node import toposort
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
@@ -22,7 +23,7 @@ SIDE = 8
 def memory(*shape: int) -> Tensor:
     """A tensor with memory behind it, which nothing has written yet."""
     device = Device.default
-    return Tensor._from_node(g.new_buffer(device, shape, dtypes.float32), device)
+    return from_node(Tensor, g.new_buffer(device, shape, dtypes.float32), device)
 
 
 def elementwise_chain(count: int) -> Outputs:

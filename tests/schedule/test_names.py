@@ -5,12 +5,13 @@ from tinyref.lazy import graph as g
 from tinyref.lazy.shape import give_name, keep_name, name_of
 from tinyref.schedule import KernelItem
 from tinyref.tensor import Tensor
-from tinyref.tensor.values.names import noting_lines
+from tinyref.tensor.core import from_node
+from tinyref.tensor.naming import noting_lines
 from tinyref.uops.ops import Ops
 
 
 def data(*shape):
-    return Tensor._from_node(g.new_buffer("CPU", shape, dtypes.float32), "CPU")
+    return from_node(Tensor, g.new_buffer("CPU", shape, dtypes.float32), "CPU")
 
 
 def names(*outputs):

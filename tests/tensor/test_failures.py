@@ -22,7 +22,7 @@ from tinyref.engine.interrupts import InterruptsHeld
 from tinyref.engine.watch import watching
 from tinyref.errors import DeviceError, UserStateError
 from tinyref.runtimes.kernel import forget_kernels
-from tinyref.tensor.values.core import registry
+from tinyref.tensor.core import registry
 
 UNSURE = ("launch", "launched")
 

@@ -11,6 +11,7 @@ from tinyref import Context, Tensor, TinyJit, Variable, dtypes, nn
 from tinyref.errors import UserError
 from tinyref.lazy.shape import shape_of
 from tinyref.nn.state import get_state_dict, load_state_dict
+from tinyref.tensor.core import from_node
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ShardArg
@@ -33,7 +34,7 @@ def layout(tensor: Tensor) -> ShardArg:
 def parts(tensor: Tensor) -> list[np.ndarray]:
     """What each device holds."""
     pairs = zip(tensor.node.src, layout(tensor).devices, strict=True)
-    return [Tensor._from_node(part, device).numpy() for part, device in pairs]
+    return [from_node(Tensor, part, device).numpy() for part, device in pairs]
 
 
 # --- where the elements lie ----------------------------------------------------------------------

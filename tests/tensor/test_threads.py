@@ -13,7 +13,7 @@ import pytest
 from tinyref import Context, Tensor, TinyJit
 from tinyref.config import integer
 from tinyref.errors import UserStateError
-from tinyref.tensor.values import locks
+from tinyref.tensor import registry as locks
 
 THREADS = 8
 SHARED = np.arange(12, dtype=np.float32).reshape(4, 3) / 4

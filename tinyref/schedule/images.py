@@ -2,7 +2,7 @@
 
 An image is another way to see the memory of a buffer: the same elements in the same order, which a
 kernel reads by texels of four lanes. So the kernel that reads decides, and the one that wrote does
-not know. `tensor/methods/image_layout.py` lays operands out so that they fit.
+not know. `tensor/contraction.py` lays operands out so that they fit.
 """
 
 from __future__ import annotations

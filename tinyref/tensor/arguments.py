@@ -42,6 +42,32 @@ def integer(value: object, argument: str) -> int:
         ) from None
 
 
+def count_of(value: object, argument: str, minimum: int, maximum: int | None = None) -> int:
+    """`value` as an int within bounds. Raises `UserError` for any other."""
+    number = integer(value, argument)
+    if number < minimum or (maximum is not None and number > maximum):
+        limits = f"at least {minimum}" if maximum is None else f"{minimum} to {maximum}"
+        raise UserError(f"{argument} {number}, accepted is {limits}")
+    return number
+
+
+def require_one_of(value: object, accepted: Sequence[str | None], argument: str) -> None:
+    """Raises `UserError` for a mode that does not exist."""
+    if value not in accepted:
+        listed = ", ".join(map(repr, accepted))
+        raise UserError(f"{argument} {value!r}: accepted are {listed}")
+
+
+def wrong_type(argument: str, value: object, accepted: str) -> UserTypeError:
+    """Return the error for an argument of a type that is not accepted."""
+    return UserTypeError(f"{argument} is a {type(value).__name__}, accepted {accepted}")
+
+
+def inverse_order(order: Sequence[int]) -> tuple[int, ...]:
+    """Return the order that undoes a permutation of axes."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
 def on_one_line(value: object) -> str:
     """The repr of an argument for an error: that of a tensor or array has lines of elements."""
     text = " ".join(repr(value).split())

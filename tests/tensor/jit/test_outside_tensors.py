@@ -7,8 +7,8 @@ from kernel_runs import count_kernels
 
 from tinyref import Tensor, TinyJit
 from tinyref.errors import UserError
+from tinyref.tensor.core import store_apart
 from tinyref.tensor.jit import state
-from tinyref.tensor.values.core import store_apart
 
 
 def test_a_capture_computes_nothing_that_it_does_not_need():

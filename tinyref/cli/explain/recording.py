@@ -26,7 +26,7 @@ from tinyref.formats.text import to_text
 from tinyref.lazy.shards import Place
 from tinyref.runtimes.kernel import Kernel
 from tinyref.schedule import CopyItem, Schedule
-from tinyref.tensor.values.names import noting_lines
+from tinyref.tensor.naming import noting_lines
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg

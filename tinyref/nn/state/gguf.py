@@ -23,6 +23,7 @@ from tinyref.lazy.buffers import new_buffer_node, only_holds_data, set_buffer
 from tinyref.nn.state.reading import ByteReader, parsed, section, tensor_of_bytes
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes
+from tinyref.tensor.core import from_node
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -219,7 +220,7 @@ def ggml_data_to_tensor(t: Tensor, n: int, ggml_type: int) -> Tensor:
     node = new_buffer_node("NPY", n, dtypes.float32)
     blocks = ByteReader(tensor[:needed])
     set_buffer(node, _QuantisedBuffer("NPY", n, dtypes.float32, blocks=blocks, ggml_type=ggml_type))
-    return Tensor._from_node(node, "NPY").to(_device_of_elements(tensor))
+    return from_node(Tensor, node, "NPY").to(_device_of_elements(tensor))
 
 
 @dataclass(eq=False)

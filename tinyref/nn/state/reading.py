@@ -16,6 +16,7 @@ from tinyref.errors import TinyrefError, UserError, UserTypeError
 from tinyref.lazy.buffers import buffer_of, part_of, stored_buffer
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes
+from tinyref.tensor.core import from_node
 
 # What a parser may ask for in one read: larger than any header that is no attack.
 MAX_READ = 128 * 2**20
@@ -143,7 +144,7 @@ def section(tensor: Tensor, offset: int, count: int, dtype: DType) -> Tensor:
         return Tensor.zeros(0, dtype=dtype, device=tensor.device)
     node = stored_buffer(tensor.node)
     if node is not None:
-        return Tensor._from_node(part_of(node, offset, count, dtype), tensor.device)
+        return from_node(Tensor, part_of(node, offset, count, dtype), tensor.device)
     part = tensor[offset : offset + count * dtype.itemsize]
     return part.cast(dtypes.bool) if dtype.is_bool else part.bitcast(dtype)
 

@@ -11,6 +11,8 @@ from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import DType
 from tinyref.errors import UserError, UserLookupError, UserTypeError, printable
 from tinyref.tensor import Tensor
+from tinyref.tensor.assignment import read_first
+from tinyref.tensor.movement import placed_like
 from tinyref.uops.node import UOp
 
 # Of the names that an error or a warning lists.
@@ -160,8 +162,8 @@ def _check_shapes(
 def _with_elements_of(target: Tensor, source: Tensor) -> Tensor:
     """Return `target`, which stands for a copy of the elements of `source` from now on."""
     # Placed before it is cast: where it lies now there may be no kernels.
-    value = source.detach().reshape(target.shape)._placed_like(target)
-    return target.replace(value.cast(target.dtype)._read_first())
+    value = placed_like(source.detach().reshape(target.shape), target)
+    return target.replace(read_first(value.cast(target.dtype)))
 
 
 def _list_of_names(names: list[str]) -> str:

@@ -15,6 +15,7 @@ from tinyref.nn.state.pickles import AllowedGlobal, Global, PickleReader, plain_
 from tinyref.nn.state.reading import ByteReader, check_bools, parsed, section, tensor_of_bytes
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import fixed
+from tinyref.tensor.core import pad, shrink
 from tinyref.tensor.literals import MAX_AXES
 
 ZIP_START = b"PK\x03\x04"
@@ -468,9 +469,9 @@ def strided_view(row: Tensor, offset: int, shape: Sequence[int], strides: Sequen
         outer = view.shape[:-1]
         missing = size * step - fixed(view.shape[-1:], "storage")[0]
         padding = ((0, 0),) * len(outer) + ((0, missing),)
-        rows = view._pad(padding) if missing else view
+        rows = pad(view, padding) if missing else view
         rows = rows.reshape((*outer, size, step))
-        view = rows._shrink((*((0, each) for each in (*outer, size)), (0, left)))
+        view = shrink(rows, (*((0, each) for each in (*outer, size)), (0, left)))
     sizes = tuple(shape[axis] for axis in axes)
     view = view.reshape(sizes)
     order = sorted(range(len(axes)), key=lambda place: axes[place])

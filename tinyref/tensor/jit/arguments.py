@@ -14,7 +14,7 @@ from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy.shards import Place
 from tinyref.schedule.prepare import unbound
 from tinyref.tensor.arguments import Shape
-from tinyref.tensor.values.core import TensorCore
+from tinyref.tensor.core import TensorCore
 from tinyref.tensor.variable import values_bound
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import ShardArg

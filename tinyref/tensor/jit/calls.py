@@ -20,14 +20,14 @@ from weakref import WeakSet
 from tinyref import config
 from tinyref.engine.capture import active_recorder
 from tinyref.errors import UserError, UserStateError, UserTypeError
+from tinyref.tensor.core import TensorCore
 from tinyref.tensor.jit.arguments import (
     read_arguments,
 )
 from tinyref.tensor.jit.capture import Capture, Captured, captured_call
 from tinyref.tensor.jit.results import Result
 from tinyref.tensor.jit.saving import restored_capture, saved_capture
-from tinyref.tensor.values.core import TensorCore
-from tinyref.tensor.values.locks import building
+from tinyref.tensor.registry import graph_lock
 
 VERSION = 1
 
@@ -133,7 +133,7 @@ class TinyJit(Generic[P, R]):
             self._program.capture, self._program.holders = restored_capture(state["captured"])
 
     def _program_of(self, instance: object) -> _Program:
-        with building:
+        with graph_lock:
             return self._found_program(instance)
 
     def _found_program(self, instance: object) -> _Program:

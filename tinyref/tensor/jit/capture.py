@@ -13,6 +13,8 @@ from tinyref.errors import UserError, UserStateError, words_of
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.shards import join_parts
+from tinyref.tensor.core import TensorCore, from_node
+from tinyref.tensor.data import compute
 from tinyref.tensor.jit.arguments import (
     Arguments,
     mismatch,
@@ -32,12 +34,9 @@ from tinyref.tensor.jit.inputs import (
 from tinyref.tensor.jit.results import Output, Result, fill_template
 from tinyref.tensor.jit.session import CaptureSession, capture_session
 from tinyref.tensor.jit.state import State
-from tinyref.tensor.methods.data import compute
-from tinyref.tensor.methods.realisation import lose
+from tinyref.tensor.realisation import lose
+from tinyref.tensor.registry import TurnLock, graph_lock, shown_numbers
 from tinyref.tensor.tensor import Tensor
-from tinyref.tensor.values.core import TensorCore
-from tinyref.tensor.values.locks import TurnLock, computing
-from tinyref.tensor.values.registry import shown_numbers
 from tinyref.tensor.variable import rebound, values_bound
 from tinyref.uops.node import UOp, sint
 
@@ -216,7 +215,7 @@ class Capture:
             return self._run(given)
 
     def _run(self, given: Arguments) -> object:
-        with computing:
+        with graph_lock:
             if self.broken:
                 raise UserStateError(
                     f"TinyJit: a replay broke off, and what the function assigns to is lost: "
@@ -291,7 +290,7 @@ class Capture:
             node = nodes[output.input]
             if output.layout is None:
                 node = _first_elements(node, shape)
-            return Tensor._from_node(node, output.device)
+            return from_node(Tensor, node, output.device)
         parts = []
         for part in output.parts:
             # Variables that the function binds itself keep their values.
@@ -300,7 +299,7 @@ class Capture:
             if part.buffer is not None and fresh is not None:
                 exchanged[part.buffer.number] = fresh
         whole = parts[0] if output.layout is None else join_parts(output.layout, parts)
-        return Tensor._from_node(whole, output.device)
+        return from_node(Tensor, whole, output.device)
 
 
 def _first_elements(node: UOp, shape: tuple[sint, ...]) -> UOp:

@@ -12,12 +12,11 @@ from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of, new_buffer_like
 from tinyref.lazy.multi import assign
 from tinyref.lazy.shape import is_empty
+from tinyref.tensor.core import TensorCore, from_node, from_value, registry, same_node
+from tinyref.tensor.data import compute
 from tinyref.tensor.jit.session import description_of
-from tinyref.tensor.methods.data import compute
+from tinyref.tensor.registry import graph_lock, parts_of, shown_numbers
 from tinyref.tensor.tensor import Tensor
-from tinyref.tensor.values.core import TensorCore, registry
-from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import parts_of, shown_numbers
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
@@ -43,7 +42,7 @@ class Input:
         """Copies the elements of `tensor`, computed if need be."""
         node = copy_in_memory(in_memory(tensor, path))
         value = replace(tensor._value, node=node, record=None, owner=None)
-        stand_in = type(tensor)._of(value)
+        stand_in = from_value(type(tensor), value)
         return cls(path, stand_in, numbers_behind(node), node, shown_numbers(tensor._node))
 
     def written_back(self) -> list[TensorCore]:
@@ -54,15 +53,15 @@ class Input:
         found = self.stand_in
         if found._node is self.node or _is_assignment_to(found._node, self.node):
             return []
-        memory = Tensor._from_node(self.node, found._device)
+        memory = from_node(Tensor, self.node, found._device)
         if (memory.shape, memory.dtype) != (found.shape, found.dtype) or not self.numbers:
             raise UserError(
                 f"TinyJit: argument {self.path} becomes {description_of(found)} within the "
                 f"function, it was {description_of(memory)}: return the new tensor"
             )
-        with building:
-            node = assign(self.node, found._same()._node)
-            return [Tensor._from_node(node, found._device)]
+        with graph_lock:
+            node = assign(self.node, same_node(found)._node)
+            return [from_node(Tensor, node, found._device)]
 
     def find_written(self, recorder: Recorder) -> None:
         """Sees whether a step has written to it."""
@@ -145,7 +144,7 @@ def hand_over(tensor: TensorCore, node: UOp) -> None:
     """Assigns the elements of `node`, which is computed, to an argument, as a plain call does."""
     assert isinstance(tensor, Tensor), "arguments are Tensors"
     with Tensor.no_grad():
-        tensor.assign(Tensor._from_node(node, tensor._device))
+        tensor.assign(from_node(Tensor, node, tensor._device))
     compute([tensor])
 
 
@@ -170,7 +169,7 @@ def in_memory(tensor: TensorCore, path: str) -> UOp:
     compute([tensor])
     if is_backed(tensor._node):
         return tensor._node
-    copy = cast(Tensor, tensor._same()).contiguous()
+    copy = cast(Tensor, same_node(tensor)).contiguous()
     compute([copy])
     return copy._node
 

@@ -17,16 +17,15 @@ from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.shape import is_empty, leave_unnamed
 from tinyref.lazy.shards import Place, layout_of
 from tinyref.schedule.prepare import unbound
+from tinyref.tensor.core import TensorCore, from_node, registry, same_node
+from tinyref.tensor.data import compute
 from tinyref.tensor.jit.arguments import (
     check_returned,
     rebuilt,
 )
 from tinyref.tensor.jit.inputs import Input, buffers_behind, is_backed, number_of, numbers_behind
 from tinyref.tensor.jit.session import CaptureSession
-from tinyref.tensor.methods.data import compute
-from tinyref.tensor.values.core import TensorCore, registry
-from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import parts_of
+from tinyref.tensor.registry import graph_lock, parts_of
 from tinyref.tensor.variable import rebound
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -65,7 +64,7 @@ class Result:
 
         self.template = rebuilt(returned, take)
         # From here on the function's own tensors are held by whoever keeps them outside.
-        self.tensors = [x._same() for x in originals]
+        self.tensors = [same_node(x) for x in originals]
 
     def settle(
         self,
@@ -100,11 +99,11 @@ class Result:
 
 def _copied(tensor: TensorCore) -> TensorCore:
     """A tensor of the same elements, which has memory of its own when it is computed."""
-    with building:
+    with graph_lock:
         node = tensor._node
         parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in parts_of(node))
         copied = node.replace(src=parts) if node.op is Ops.MULTI else parts[0]
-        return type(tensor)._from_node(copied, tensor._device)
+        return from_node(type(tensor), copied, tensor._device)
 
 
 def _is_private(tensor: TensorCore, mine: set[int], own: Sequence[int], seen: set[int]) -> bool:

@@ -20,19 +20,17 @@ from tinyref.errors import TinyrefError, UserError, UserStateError
 from tinyref.formats.json_format import from_json_text, program_to_json, to_json
 from tinyref.lazy.buffers import buffer_of, new_buffer_node, new_number
 from tinyref.runtimes.kernel import restored_kernel
+from tinyref.tensor.core import TensorCore, whole_tensors
+from tinyref.tensor.creation import streams
+from tinyref.tensor.data import check_device, compute
 from tinyref.tensor.jit.arguments import Arguments, SizeSpec, Spec, TensorSpec
 from tinyref.tensor.jit.capture import Capture
 from tinyref.tensor.jit.inputs import buffers_behind, is_backed, number_of
 from tinyref.tensor.jit.results import Output, Part
 from tinyref.tensor.jit.session import description_of
 from tinyref.tensor.jit.state import State
-from tinyref.tensor.methods.data import compute
-from tinyref.tensor.methods.random import Random
-from tinyref.tensor.methods.saving import check_device
+from tinyref.tensor.registry import graph_lock, shown_numbers
 from tinyref.tensor.tensor import Tensor
-from tinyref.tensor.values.core import TensorCore, whole_tensors
-from tinyref.tensor.values.locks import computing
-from tinyref.tensor.values.registry import shown_numbers
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.payload import BufferArg, ShapeArg
 from tinyref.uops.program import Program
@@ -92,7 +90,7 @@ class _ReadNodes:
 
 def saved_capture(capture: Capture) -> Saved:
     """All that `restored_capture` needs. Raises `UserError` where a replay could not run now."""
-    with computing:
+    with graph_lock:
         capture.state.before_replay(compute)
         nodes = _Nodes()
         holders = _holders(capture)
@@ -163,7 +161,7 @@ def _is_refused(tensor: TensorCore) -> bool:
 
 
 def _saved_holder(tensor: TensorCore) -> object:
-    role = Random._streams.role_of(tensor)
+    role = streams.role_of(tensor)
     return tensor if role is None else _Drawn(*role)
 
 
@@ -219,7 +217,7 @@ def restored_capture(saved: Saved) -> tuple[Capture, list[TensorCore]]:
     Raises `UserError` for what `saved_capture` did not make, and where a device is not here.
     """
     try:
-        with computing:
+        with graph_lock:
             return _restore_capture(saved)
     except TinyrefError:
         raise
@@ -274,14 +272,14 @@ def _restore_capture(saved: Saved) -> tuple[Capture, list[TensorCore]]:
         (saved["template"], outputs),
         replayed,
         state,
-        [Random._streams.lock] if saved["draws"] else [],
+        [streams.lock] if saved["draws"] else [],
     )
     return capture, holders
 
 
 def _restored_holder(holder: object) -> TensorCore:
     if isinstance(holder, _Drawn):
-        return Random._streams.in_role(Tensor, holder.device, holder.role)
+        return streams.in_role(Tensor, holder.device, holder.role)
     if not isinstance(holder, Tensor):
         raise TypeError(f"state is a {type(holder).__name__}")
     return holder

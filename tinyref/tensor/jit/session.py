@@ -22,19 +22,26 @@ from tinyref.lazy.buffers import assigned_buffer
 from tinyref.lazy.folding import shows_constant
 from tinyref.lazy.multi import build
 from tinyref.lazy.shape import is_empty, largest_size, shape_of
-from tinyref.tensor.methods.data import compute
-from tinyref.tensor.values.core import (
+from tinyref.tensor.core import (
     TensorCore,
     Value,
     capturing,
     hold_tensors,
+    peek_value,
     registry,
     steps_of,
     store_apart,
     whole_tensors,
 )
-from tinyref.tensor.values.locks import TurnLock, building
-from tinyref.tensor.values.registry import is_computed, is_view, parts_of, shown_numbers
+from tinyref.tensor.data import compute
+from tinyref.tensor.registry import (
+    TurnLock,
+    graph_lock,
+    is_computed,
+    is_view,
+    parts_of,
+    shown_numbers,
+)
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 
@@ -94,7 +101,7 @@ class CaptureSession:
         """
         with self._outside(), contextlib.suppress(UserError, VerifyError):
             if not is_computed(value.node):
-                compute([TensorCore._peek(value)])
+                compute([peek_value(TensorCore, value)])
             # That a graph is a constant is seen of some only when they are computed.
             if is_computed(value.node) and not _is_in_memory(value.node):
                 if largest_size(shape_of(value.node)) > LARGEST_CONSTANT:
@@ -102,7 +109,7 @@ class CaptureSession:
                         self.constants.append((ref(value.tensor), value.node))
                     return False
                 store_apart(value)
-                compute([TensorCore._peek(value)])
+                compute([peek_value(TensorCore, value)])
         return True
 
     def _compute_whole(self, value: Value) -> None:
@@ -118,7 +125,7 @@ class CaptureSession:
             return
         self.read(whole._value)
         if _is_in_memory(whole._node):
-            with building:
+            with graph_lock:
                 node = whole._node
                 for step in steps_of(tensor):
                     node = build(step.op, step.arg, step.result, (node,))

@@ -14,6 +14,9 @@ from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import is_empty, shape_of
+from tinyref.tensor.assignment import base_tensor, refresh_view
+from tinyref.tensor.core import TensorCore, Value, hold_tensors, registry, steps_of
+from tinyref.tensor.indexing import Indexing
 from tinyref.tensor.jit.session import (
     CaptureSession,
     compute_before_write,
@@ -21,11 +24,8 @@ from tinyref.tensor.jit.session import (
     description_of,
     reaching,
 )
-from tinyref.tensor.methods.assignment import Assignment
-from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry, steps_of
-from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import is_assigned, is_view, parts_of, shown_numbers
-from tinyref.tensor.values.views import has_expand
+from tinyref.tensor.registry import graph_lock, is_assigned, is_view, parts_of, shown_numbers
+from tinyref.tensor.views import has_expand
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
 
@@ -90,13 +90,13 @@ def _refresh_views(tensor: TensorCore) -> None:
         return
     # Of an expanded view the base is not found; nothing is written to it here.
     plain = next((each for each in tensors if not _is_expanded(each)), tensor)
-    assert isinstance(plain, Assignment), "tensors are assigned to"
-    base = plain._base("TinyJit")
+    assert isinstance(plain, Indexing), "tensors are assigned to"
+    base = base_tensor(plain, "TinyJit")
     numbers = set(shown_numbers(base._node))
     for other in tensors:
         if other is not base and not numbers.issuperset(shown_numbers(other._node)):
-            assert isinstance(other, Assignment), "tensors are assigned to"
-            other._refresh(base, base._value.requires_grad)
+            assert isinstance(other, Indexing), "tensors are assigned to"
+            refresh_view(other, base, base._value.requires_grad)
 
 
 class State:
@@ -254,7 +254,7 @@ class State:
     def _has_stale(self) -> bool:
         """Whether a tensor was assigned to, or is gone."""
         # A value that gets another node is out of the registry for a moment.
-        with building:
+        with graph_lock:
             for holder in self._holders:
                 tensor = holder.tensor()
                 if tensor is None or tensor._value is not holder.value:

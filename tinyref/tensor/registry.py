@@ -2,22 +2,107 @@
 
 Realising one value gives the others that share its graph the result as well. What is in memory
 already shares no graph that could be computed, so only the others are looked at.
+
+Here is also the lock that all tensors share. A fork waits until no other thread computes or builds,
+so that the child finds every tensor whole: it has the forking thread alone, which holds the lock
+there and gives it back.
 """
 
 from __future__ import annotations
 
 import itertools
 import operator
+import os
+import threading
+import time
 import weakref
 from collections.abc import Collection, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
+from weakref import WeakSet
 
 from tinyref.algebra.sizes import is_certain
+from tinyref.errors import UserStateError
 from tinyref.lazy.buffers import assigned_buffer, lost_below
 from tinyref.lazy.folding import shows_constant
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg
+
+# The one lock of all tensors. It is held while a node is built from those of tensors, until it is
+# registered: another thread may give them other nodes. It is held while graphs are computed and
+# while a replay runs, as what one thread computes changes the graphs of all others.
+graph_lock = threading.RLock()
+
+# The capture of a function may wait for other threads; after so many seconds in which it used no
+# tensor, it is taken to wait for the thread that waits for it.
+PATIENCE = 10.0
+
+
+class TurnLock:
+    """A reentrant lock that captures hold from the first use to their end.
+
+    what: for messages, what a thread does that takes it.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.last_use = 0.0
+        self._lock = threading.RLock()
+        self._owners: list[int] = []
+        _turn_locks.add(self)
+
+    def renew(self) -> None:
+        """For a forked child: a thread that held it is not there to release it."""
+        if threading.get_ident() not in self._owners:
+            self._lock = threading.RLock()
+            self._owners = []
+
+    def acquire(self) -> None:
+        """Waits for other threads. Raises `UserStateError` where a capture waits for this one."""
+        while not self._lock.acquire(timeout=PATIENCE / 10):
+            if time.monotonic() - self.last_use > PATIENCE and _nobody_computes():
+                raise UserStateError(
+                    f"TinyJit: this thread {self.what}, and so does a function that another thread "
+                    f"captures, which has used no tensor for {PATIENCE:g} s: a captured function "
+                    f"may not wait for a thread that {self.what}: do that outside of it"
+                )
+
+        self._owners.append(threading.get_ident())
+
+    def release(self) -> None:
+        """Gives it to other threads."""
+        self._owners.pop()
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+        self.last_use = time.monotonic()
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+
+def _nobody_computes() -> bool:
+    if not graph_lock.acquire(blocking=False):
+        return False
+    graph_lock.release()
+    return True
+
+
+_turn_locks: WeakSet[TurnLock] = WeakSet()
+
+
+def _in_child() -> None:
+    for turn_lock in _turn_locks:
+        turn_lock.renew()
+    graph_lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=graph_lock.acquire, after_in_parent=graph_lock.release, after_in_child=_in_child
+    )
+
 
 # What shows memory without changing a bit; padding is computed.
 _SHOWING = (MOVEMENT - {Ops.PAD}) | {Ops.BITCAST, Ops.DETACH}

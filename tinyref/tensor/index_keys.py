@@ -1,4 +1,4 @@
-"""Indexing by tensors, lists, ranges and arrays of integers or bools, mixed with slices.
+"""Keys of `tensor[key]`: integers, slices, None, Ellipsis, and what is looked up.
 
 The parts of a key that are no tensors go first, as one view; then one lookup serves all tensors:
 their axes are joined to one, and so are their places on it.
@@ -7,23 +7,137 @@ their axes are joined to one, and so are their places on it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.arrays import Array, np
-from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserIndexError, UserTypeError
-from tinyref.lazy import graph
 from tinyref.tensor import literals
-from tinyref.tensor.arguments import Shape, broadcast, fixed
-from tinyref.tensor.methods.lookup import Lookup
-from tinyref.uops.node import UOp, toposort
-from tinyref.uops.ops import Ops
+from tinyref.tensor.arguments import Bounds, Shape, broadcast, fixed, integer
+from tinyref.tensor.data import Data
+from tinyref.tensor.variable import place_bounds, slice_bounds
+from tinyref.uops.node import UOp, sint
 
-IntegerIndex: TypeAlias = "Lookup | Array"
+IntegerIndex: TypeAlias = "Data | Array"
 WHOLE = slice(None)
+
+
+@dataclass(frozen=True, slots=True)
+class AxisIndex:
+    """What an index takes of one axis: from `begin` to before `end`, turned around where
+    `is_flipped`, then every `step`-th; an integer takes one element.
+    """
+
+    begin: sint
+    end: sint
+    step: int = 1
+    is_flipped: bool = False
+
+    @property
+    def count(self) -> sint:
+        """How many elements are taken."""
+        span = self.end - self.begin
+        return span if self.step == 1 else -(-span // self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A whole index: one entry for each axis of the tensor, and the shape of the result."""
+
+    axes: tuple[AxisIndex, ...]
+    shape: Shape
+
+    @property
+    def bounds(self) -> Bounds:
+        return tuple((axis.begin, axis.end) for axis in self.axes)
+
+    @property
+    def flipped_axes(self) -> tuple[int, ...]:
+        return tuple(number for number, axis in enumerate(self.axes) if axis.is_flipped)
+
+
+def parse_index(shape: Shape, key: object) -> Index:
+    """`key` of an indexing expression, against a tensor of `shape`.
+
+    Raises `UserError` for more indices than axes, integers out of range, a step of 0, two
+    Ellipses, and indices of other types.
+    """
+    items = list(key) if isinstance(key, tuple) else [key]
+    items = list(_without_ellipsis(items, len(shape)))
+    axes: list[AxisIndex] = []
+    result: list[sint] = []
+    for item in items:
+        if item is None:
+            result.append(1)
+            continue
+        number = len(axes)
+        size = shape[number]
+        if isinstance(item, slice):
+            axes.append(_slice_index(item, size))
+            result.append(axes[-1].count)
+        elif isinstance(item, UOp):
+            axes.append(AxisIndex(*place_bounds(item, size, number)))
+        else:
+            axes.append(_integer_index(item, size, number))
+    return Index(tuple(axes), tuple(result))
+
+
+def _without_ellipsis(items: list[object], ndim: int) -> Iterator[object]:
+    """The items with the Ellipsis, or the missing end, spelled out as whole slices."""
+    used = sum(1 for item in items if item is not None and item is not Ellipsis)
+    ellipses = sum(1 for item in items if item is Ellipsis)
+    if ellipses > 1:
+        raise UserIndexError("index: more than one Ellipsis")
+    if used > ndim:
+        raise UserIndexError(f"index: {used} indices for {ndim} axes")
+    rest = [slice(None)] * (ndim - used)
+    for item in items:
+        if item is Ellipsis:
+            yield from rest
+        else:
+            yield item
+    if not ellipses:
+        yield from rest
+
+
+def _slice_index(item: slice, size: sint) -> AxisIndex:
+    if isinstance(size, UOp) or isinstance(item.start, UOp) or isinstance(item.stop, UOp):
+        return AxisIndex(*slice_bounds(item, size))
+    for part in (item.start, item.stop, item.step):
+        if part is not None:
+            integer(part, "index: a slice")
+    if item.step is not None and operator.index(item.step) == 0:
+        raise UserError("index: a slice with step 0: accepted is any other integer")
+    places = range(*item.indices(size))
+    if not len(places):
+        return AxisIndex(0, 0)
+    if places.step > 0:
+        return AxisIndex(places[0], places[-1] + 1, places.step)
+    return AxisIndex(places[-1], places[0] + 1, -places.step, is_flipped=True)
+
+
+def _integer_index(item: object, size: sint, axis: int) -> AxisIndex:
+    try:
+        # An array of numpy has the method too, and refuses when it is called.
+        place = None if isinstance(item, bool | Data) else operator.index(item)  # type: ignore[arg-type]
+    except TypeError:
+        place = None
+    if place is None:
+        raise UserTypeError(
+            f"index: got a {type(item).__name__}: accepted are integers, slices, None, Ellipsis, "
+            f"bools, and tensors, arrays or lists of integers or bools"
+        )
+    if isinstance(size, UOp):
+        return AxisIndex(*place_bounds(place, size, axis))
+    if not -size <= place < size:
+        limits = f"{-size} to {size - 1}" if size else "none: the axis is empty"
+        raise UserIndexError(f"index: {place} is outside axis {axis}: accepted are {limits}")
+    place %= size
+    return AxisIndex(place, place + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +175,7 @@ def is_advanced(item: object) -> bool:
     """
     if isinstance(item, np.ndarray):
         return item.ndim > 0 or item.dtype == np.bool_
-    return isinstance(item, Lookup | list | tuple | range | bool | np.bool_)
+    return isinstance(item, Data | list | tuple | range | bool | np.bool_)
 
 
 def items_of(key: object) -> list[object]:
@@ -76,19 +190,20 @@ def items_of(key: object) -> list[object]:
 
 def _is_item(part: object) -> bool:
     """Return True if `part` of a list makes that list a tuple of items."""
-    return part is None or part is Ellipsis or isinstance(part, Lookup | slice)
+    return part is None or part is Ellipsis or isinstance(part, Data | slice)
 
 
 def as_index(item: object) -> IntegerIndex:
     """A tensor as it is, anything else as an array. Raises `UserError` for other element types."""
-    if isinstance(item, Lookup):
+    if isinstance(item, Data):
         dtype = item.dtype
         found: IntegerIndex = item
     elif isinstance(item, np.ndarray):
         found, dtype = literals.from_numpy(item, None)
-    elif literals.holds(item, Lookup):
-        tensor = next(part for part in literals.leaves(item) if isinstance(part, Lookup))
-        return as_index(type(tensor)(item))
+    elif literals.holds(item, Data):
+        tensor = next(part for part in literals.leaves(item) if isinstance(part, Data))
+        maker: Any = type(tensor)
+        return as_index(maker(item))
     else:
         listed = list(item) if isinstance(item, range) else item
         try:
@@ -117,7 +232,7 @@ def split_key(shape: Shape, key: object) -> AdvancedKey:
     place = 0  # the axis of the tensor
     axis = 0  # the axis after the basic part
     for item in items:
-        if isinstance(item, Lookup | np.ndarray):
+        if isinstance(item, Data | np.ndarray):
             arrays = _places_of_mask(item, shape, place)
             count = _axes_taken(item)
             # A bool without axes is the mask of a new axis of size 1.
@@ -140,7 +255,7 @@ def split_key(shape: Shape, key: object) -> AdvancedKey:
 def _axes_taken(item: object) -> int:
     if item is None or item is Ellipsis:
         return 0
-    if isinstance(item, Lookup):
+    if isinstance(item, Data):
         return item.ndim if item.dtype.is_bool else 1
     if isinstance(item, np.ndarray):
         return item.ndim if item.dtype == np.bool_ else 1
@@ -152,11 +267,11 @@ def _places_of_mask(item: IntegerIndex, shape: Shape, place: int) -> Sequence[In
 
     A mask without axes gives one array: of the place 0, or empty.
     """
-    is_mask = item.dtype.is_bool if isinstance(item, Lookup) else item.dtype == np.bool_
+    is_mask = item.dtype.is_bool if isinstance(item, Data) else item.dtype == np.bool_
     if not is_mask:
         return [item]
     check_mask(item.shape, shape[place : place + item.ndim])
-    elements = item.numpy() if isinstance(item, Lookup) else item
+    elements = item.numpy() if isinstance(item, Data) else item
     return [places.astype(np.int32) for places in np.nonzero(np.atleast_1d(elements))]
 
 
@@ -171,7 +286,7 @@ def check_mask(shape: Shape, covered: Shape) -> None:
 
 def _check_index(index: IntegerIndex, size: int, axis: int) -> IntegerIndex:
     """Places that are known are checked now, and counted from 0."""
-    if isinstance(index, Lookup):
+    if isinstance(index, Data):
         return index
     # As integers of Python, which no type of numpy wraps.
     ends = (int(index.min()), int(index.max())) if index.size else ()
@@ -226,119 +341,5 @@ def layout_of(shape: Shape, chosen: Sequence[Chosen]) -> Layout:
     return Layout(axes, sizes, others, rest, places, taken[0] if is_adjacent else 0)
 
 
-class AdvancedIndexing(Lookup):
-    """`tensor[indices]` and `tensor[indices] = value`.
-
-    The rules are those of `Lookup`: negative places count from the end, places outside read 0 and
-    write nothing; those in lists, ranges and arrays are known, and refused with a `UserError`. A
-    mask decides the shape of the result, so its elements are read at once. uint8 tensors are
-    integers, no masks. Where a place is assigned to several times the last value counts.
-    """
-
-    __slots__ = ()
-
-    def __getitem__(self, key: object) -> Self:
-        items = items_of(key)
-        if not any(map(is_advanced, items)):
-            return super().__getitem__(tuple(items))
-        parts = split_key(self.shape, key)
-        part = self if parts.is_whole else super().__getitem__(parts.basic)
-        layout = layout_of(part.shape, parts.chosen)
-        places = self._joined_places(layout, parts.chosen)
-        aligned = places._reshape((*layout.shape, *(1 for _ in layout.rest)))
-        found = part._joined_axes(layout)._looked_up(aligned)
-        front = range(len(layout.shape))
-        order = list(range(len(layout.shape), found.ndim))
-        order[layout.begin : layout.begin] = front
-        return found._permute(tuple(order))
-
-    def _joined_axes(self, layout: Layout) -> Self:
-        """The axes that are looked up as one, behind all others."""
-        ordered = self._permute((*layout.others, *layout.axes))
-        return ordered._reshape((*layout.rest, layout.size))
-
-    def _joined_places(self, layout: Layout, chosen: Sequence[Chosen]) -> Self:
-        """The places on the joined axis, in the shape of the layout; outside of it for none."""
-        is_joined = len(chosen) > 1
-        stride = layout.size
-        dtype = graph.counting_dtype(layout.size)
-        known: Array | None = None
-        total: Self | None = None
-        outside: Self | None = None
-        for item, size in zip(chosen, layout.sizes, strict=True):
-            stride = stride // size if size else 0
-            if not isinstance(item.index, Lookup):
-                part = np.asarray(item.index * stride)
-                known = part if known is None else np.asarray(known + part)
-                continue
-            places = cast(Self, item.index)._as_places(size, "index", mark=is_joined)
-            if is_joined:
-                missed = places.lt(0)
-                outside = missed if outside is None else outside.bitwise_or(missed)
-                places = places._cast(dtype).mul(stride)
-            total = places if total is None else total.add(places)
-        if known is not None:
-            numbers = self._beside(known.astype(numpy_dtype(dtype)))
-            total = numbers if total is None else total.add(numbers)
-        assert total is not None, "a lookup has at least one index"
-        if outside is not None:
-            total = outside.where(-1, total)
-        return total._broadcast_to(layout.shape)
-
-    def _assignment_target(self, key: object, value: Self) -> tuple[Self, Self | None, Self]:
-        items = items_of(key)
-        if not any(map(is_advanced, items)):
-            return super()._assignment_target(tuple(items), value)
-        if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
-            return self, *self._aimed_by_mask(cast(Self, items[0]), value)
-        parts = split_key(self.shape, key)
-        target = self if parts.is_whole else super().__getitem__(parts.basic)
-        # The kernel that writes this tensor's memory may not read it at other places.
-        own = value.contiguous() if _reads_memory_of(self.node, value.node) else value
-        return target, *self._looked_up_at(target.shape, parts.chosen, own._cast(self.dtype))
-
-    def _aimed_by_mask(self, mask: Self, value: Self) -> tuple[Self, Self]:
-        """One value for all places of a mask: the elements of the mask need not be read now."""
-        check_mask(as_index(mask).shape, self.shape[: mask.ndim])
-        aligned = mask._reshape((*mask.shape, *(1 for _ in self.shape[mask.ndim :])))
-        spread = value._reshape(())._cast(self.dtype)
-        return aligned._broadcast_to(self.shape), spread._broadcast_to(self.shape)
-
-    def _looked_up_at(
-        self, shape: Shape, chosen: Sequence[Chosen], value: Self
-    ) -> tuple[Self, Self]:
-        """Which elements of a tensor of `shape` are chosen, and what they get of `value`."""
-        layout = layout_of(shape, chosen)
-        inner = (*layout.rest[: layout.begin], *layout.shape, *layout.rest[layout.begin :])
-        spread = value._spread_over(inner)
-        # The axes of the places go to the end, where they are joined.
-        ends = range(layout.begin, layout.begin + len(layout.shape))
-        order = [axis for axis in range(len(inner)) if axis not in ends]
-        source = spread._permute((*order, *ends))._reshape((*layout.rest, layout.count))
-        places = self._joined_places(layout, chosen)._reshape((layout.count,))
-        last = places._last_hits(layout.count, layout.size)
-        whole = (*layout.rest, layout.size)
-        aligned = last._reshape((*(1 for _ in layout.rest), layout.size))
-        unaligned = (1,) * len(inner) + value.shape
-        if layout.count and all(unaligned[axis - len(inner)] == 1 for axis in ends):
-            found = source._part(len(whole) - 1, 0, 1)  # the same for all places
-        else:
-            found = source.unsqueeze(-2)._looked_up(aligned)
-        hits = last.ge(0)._broadcast_to(whole)
-        return hits._separate_axes(layout), found._broadcast_to(whole)._separate_axes(layout)
-
-    def _separate_axes(self, layout: Layout) -> Self:
-        """The inverse of `_joined_axes`."""
-        axes = (*layout.others, *layout.axes)
-        back = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-        return self._reshape((*layout.rest, *layout.sizes))._permute(back)
-
-
-def _reads_memory_of(node: UOp, value: UOp) -> bool:
-    """True where `value` is computed from a buffer that `node` shows."""
-    shown = {source for source in toposort([node]) if source.op is Ops.BUFFER}
-    return not shown.isdisjoint(toposort([value]))
-
-
 def _is_mask(item: object) -> bool:
-    return isinstance(item, Lookup) and item.dtype.is_bool
+    return isinstance(item, Data) and item.dtype.is_bool

@@ -2,7 +2,7 @@
 
 A view shows elements of another tensor, its base: what is written to one of them is seen by all.
 That holds wherever the elements lie: in memory, in a graph that is not computed yet, on several
-devices. `tensor/methods/assignment.py` writes.
+devices. `tensor/assignment.py` writes.
 """
 
 from __future__ import annotations

@@ -24,17 +24,19 @@ from tinyref.lazy.shards import Place, first_device
 from tinyref.schedule import Schedule, schedule
 from tinyref.schedule.ordering import CycleError, parts_to_read_first
 from tinyref.schedule.variables import ConflictError, made_with_one_value
-from tinyref.tensor.values.core import (
+from tinyref.tensor.core import (
     Session,
     TensorCore,
     Value,
     capturing,
+    from_node,
     registry,
     store_apart,
+    value_of,
 )
-from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import (
+from tinyref.tensor.registry import (
     below_views,
+    graph_lock,
     is_computed,
     parts_of,
     shown_buffers,
@@ -62,7 +64,7 @@ def compute_graphs(tensors: Sequence[TensorCore], begun: tuple[Sequence[UOp], ..
                 for tensor in tensors:
                     compute_graphs([tensor], begun)
                 return
-            roots = [tensor._node for tensor in tensors]
+            roots = [tensor.node for tensor in tensors]
             first = _parts_to_compute_first(error, roots)
             if not first or first == before:
                 raise
@@ -75,11 +77,11 @@ def compute_graphs(tensors: Sequence[TensorCore], begun: tuple[Sequence[UOp], ..
             if isinstance(error, ConflictError) and error.apart:
                 _compute_live(roots, first, (*begun, first))
             else:
-                device = first_device(tensors[0]._device)
+                device = first_device(tensors[0].device)
                 _compute_below(first, device, (*begun, first))
             before = first
             # What shows memory now needs no value of a variable before somebody reads it.
-            tensors = [tensor for tensor in tensors if not is_computed(tensor._node)]
+            tensors = [tensor for tensor in tensors if not is_computed(tensor.node)]
 
 
 def _parts_to_compute_first(
@@ -93,7 +95,7 @@ def _parts_to_compute_first(
 
 
 def _compute_together(tensors: Sequence[TensorCore]) -> None:
-    outputs = [(_run_for(tensor._node), tensor._device) for tensor in tensors]
+    outputs = [(_run_for(tensor.node), tensor.device) for tensor in tensors]
     watched = _Watched([node for node, _ in outputs])
     outcome = Outcome()
     is_done = False
@@ -125,7 +127,7 @@ def undo_assignments(values: Iterable[Value], failed: Collection[UOp] | None = N
     failed: the nodes that could not be computed; assignments that are not among them stay. What was
     computed from the assigned elements is computed from what was assigned.
     """
-    with InterruptsHeld(), building:
+    with InterruptsHeld(), graph_lock:
         undone: dict[UOp, None] = {}
         for value in values:
             while _can_undo(value, failed):
@@ -194,7 +196,7 @@ def _compute_below(nodes: Sequence[UOp], device: str, begun: tuple[Sequence[UOp]
     """Computes parts of graphs before the rest."""
     places = [graph.device_of(node) or device for node in nodes]
     pairs = zip(nodes, places, strict=True)
-    compute_graphs([TensorCore._from_node(node, place) for node, place in pairs], begun)
+    compute_graphs([from_node(TensorCore, node, place) for node, place in pairs], begun)
 
 
 class _Watched:
@@ -212,7 +214,7 @@ class _Watched:
         Another thread may go on from a tensor that it drops then: as no node is built meanwhile,
         either the tensor is there or what was made of it is.
         """
-        with building:
+        with graph_lock:
             found = [
                 (_held_copy_below(value.node), value.device)
                 for value in self.values(())
@@ -223,7 +225,7 @@ class _Watched:
 
     def held(self) -> Iterator[UOp]:
         """The graphs of all values that are not computed yet, those of records too."""
-        with building:
+        with graph_lock:
             found = [value.node for value in registry.pending()]
         yield from found
 
@@ -241,7 +243,7 @@ class _Watched:
         found = {id(value): value for value in pending}
         for number in numbers:
             found.update((id(value), value) for value in registry.showing(number))
-        found.update((id(tensor._value), tensor._value) for tensor in requested)
+        found.update((id(value_of(tensor)), value_of(tensor)) for tensor in requested)
         return list(found.values())
 
 
@@ -260,7 +262,7 @@ def _substitute_everywhere(
         for node, result in realised.items()
         if node.op is Ops.ASSIGN or is_lost(result)
     }
-    with building:
+    with graph_lock:
         by_session: dict[Session | None, list[Value]] = {}
         for value in watched.values(tensors):
             session = value.session
@@ -319,7 +321,7 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
 
 def lose(numbers: Collection[int], why: str) -> None:
     """Nobody knows any more what these BUFFERs hold: what shows them, or reads them, refuses."""
-    with building:
+    with graph_lock:
         showing = [value for number in numbers for value in registry.showing(number)]
         shown = {buffer for value in showing for buffer in shown_buffers(value.node)}
         lost = {
@@ -340,6 +342,6 @@ def _on_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
 
 def schedule_of(tensors: Sequence[TensorCore]) -> Schedule:
     """What computing `tensors` would run, in order."""
-    outputs = [(tensor._node, tensor._device) for tensor in tensors]
+    outputs = [(tensor.node, tensor.device) for tensor in tensors]
     watched = _Watched([node for node, _ in outputs])
     return schedule(outputs, watched.graphs(), watched.held())

@@ -1,20 +1,27 @@
-"""Functions of one variable that are made of the primitive ops, and some of two."""
+"""Elementary functions, and the activations that are made of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from tinyref.dtype import ConstType, DType, dtypes
-from tinyref.errors import UserTypeError, argument_error
+from tinyref.errors import UserError, UserTypeError, argument_error
+from tinyref.tensor import elementary as tables
+from tinyref.tensor.arguments import require_one_of, wrong_type
+from tinyref.tensor.core import TensorCore, constant_like, with_rule
+from tinyref.tensor.elementwise import (
+    Elementwise,
+    composite,
+    operand,
+    operand_pair,
+    result_dtype,
+    spread,
+    widened,
+)
+from tinyref.tensor.gradient import Contributions, GradientStep, enter_slope, gradient_rule
 from tinyref.tensor.literals import weak_number
-from tinyref.tensor.methods import approximations as tables
-from tinyref.tensor.methods.elementwise import composite
-from tinyref.tensor.methods.reduction import Reduction
-from tinyref.tensor.values.core import TensorCore
-
-T = TypeVar("T", bound="Mathematics")
 
 # pi/2 as the nearest number of the type and what is missing to 53 or 106 bits.
 _HALF_PI = {
@@ -32,8 +39,17 @@ _TANH_FLOAT64 = (
     (1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3),
 )
 
+T = TypeVar("T", bound="Functions")
 
-class Mathematics(Reduction):
+
+def _require_numbers(name: str, **given: object) -> None:
+    """Raises `UserError` for an argument that is no number."""
+    for argument, value in given.items():
+        if weak_number(value) is None:
+            raise wrong_type(f"{name}: {argument}", value, "is a number")
+
+
+class Functions(Elementwise):
     """float16 and bfloat16 are computed in float32 and rounded once; integers give float32."""
 
     __slots__ = ()
@@ -66,7 +82,7 @@ class Mathematics(Reduction):
             >>> Tensor([1000.0, 0.1]).log10().tolist()
             [3.0, -1.0]
         """
-        return self._with_rule("log10", _decimal_logarithm)
+        return with_rule(self, "log10", _decimal_logarithm)
 
     @composite
     def tanh(self) -> Self:
@@ -89,17 +105,10 @@ class Mathematics(Reduction):
         # Far from zero the value is not used; keeping it small keeps its gradient finite.
         x = self.lt(1).mul(self.gt(-1)).where(self, 0)
         z = x.square()
-        quotient = z._polynomial(numerator)
+        quotient = polynomial(z, numerator)
         if denominator:
-            quotient = quotient.div(z._polynomial((1.0, *denominator)))
+            quotient = quotient.div(polynomial(z, (1.0, *denominator)))
         return x.mul(z.mul(quotient).add(1))
-
-    def _polynomial(self, coefficients: tuple[float, ...]) -> Self:
-        """By Horner's scheme, highest power first; at least two coefficients."""
-        result = self.mul(coefficients[0])
-        for coefficient in coefficients[1:-1]:
-            result = result.add(coefficient).mul(self)
-        return result.add(coefficients[-1])
 
     @composite
     def cos(self) -> Self:
@@ -109,7 +118,7 @@ class Mathematics(Reduction):
             >>> Tensor([0.0]).cos().item()
             1.0
         """
-        return self._with_rule("cos", _cosine)
+        return with_rule(self, "cos", _cosine)
 
     @composite
     def tan(self) -> Self:
@@ -119,7 +128,7 @@ class Mathematics(Reduction):
             >>> Tensor([0.0]).tan().item()
             0.0
         """
-        return self._with_rule("tan", _tangent)
+        return with_rule(self, "tan", _tangent)
 
     @composite
     def asin(self) -> Self:
@@ -129,7 +138,7 @@ class Mathematics(Reduction):
             >>> round(Tensor([1.0]).asin().item(), 4)
             1.5708
         """
-        return self._with_rule("asin", _arcsine)
+        return with_rule(self, "asin", _arcsine)
 
     @composite
     def acos(self) -> Self:
@@ -139,7 +148,7 @@ class Mathematics(Reduction):
             >>> Tensor([1.0]).acos().item()
             0.0
         """
-        return self._with_rule("acos", _arccosine)
+        return with_rule(self, "acos", _arccosine)
 
     @composite
     def atan(self) -> Self:
@@ -149,7 +158,7 @@ class Mathematics(Reduction):
             >>> round(Tensor([1.0]).atan().item(), 4)
             0.7854
         """
-        return self._with_rule("atan", _arctangent)
+        return with_rule(self, "atan", _arctangent)
 
     @composite
     def sinh(self) -> Self:
@@ -159,7 +168,7 @@ class Mathematics(Reduction):
             >>> round(Tensor([1.0]).sinh().item(), 4)
             1.1752
         """
-        return self._with_rule("sinh", _hyperbolic_sine)
+        return with_rule(self, "sinh", _hyperbolic_sine)
 
     @composite
     def cosh(self) -> Self:
@@ -169,7 +178,7 @@ class Mathematics(Reduction):
             >>> Tensor([0.0]).cosh().item()
             1.0
         """
-        return self._with_rule("cosh", _hyperbolic_cosine)
+        return with_rule(self, "cosh", _hyperbolic_cosine)
 
     @composite
     def asinh(self) -> Self:
@@ -179,7 +188,7 @@ class Mathematics(Reduction):
             >>> Tensor([0.0]).asinh().item()
             0.0
         """
-        return self._with_rule("asinh", _inverse_sinh)
+        return with_rule(self, "asinh", _inverse_sinh)
 
     @composite
     def acosh(self) -> Self:
@@ -189,7 +198,7 @@ class Mathematics(Reduction):
             >>> Tensor([1.0]).acosh().item()
             0.0
         """
-        return self._with_rule("acosh", _inverse_cosh)
+        return with_rule(self, "acosh", _inverse_cosh)
 
     @composite
     def atanh(self) -> Self:
@@ -199,7 +208,7 @@ class Mathematics(Reduction):
             >>> round(Tensor([0.5]).atanh().item(), 4)
             0.5493
         """
-        return self._with_rule("atanh", _inverse_tanh)
+        return with_rule(self, "atanh", _inverse_tanh)
 
     @composite
     def erf(self) -> Self:
@@ -209,11 +218,7 @@ class Mathematics(Reduction):
             >>> round(Tensor([1.0]).erf().item(), 4)
             0.8427
         """
-        return self._with_rule("erf", _error_function)
-
-    def _expm1(self) -> Self:
-        """e ** x - 1 for x up to 0, accurate near 0, as 2 t / (1 - t) with t = tanh(x / 2)."""
-        return self._with_rule("expm1", _expm1_by_tanh)
+        return with_rule(self, "erf", _error_function)
 
     def lerp(self, end: Self, weight: Self | float) -> Self:
         """self + (end - self) * weight, exactly `end` at weight 1; floats only.
@@ -224,21 +229,15 @@ class Mathematics(Reduction):
             >>> Tensor([0.0, 10.0]).lerp(Tensor([4.0, 20.0]), 0.25).tolist()
             [1.0, 12.5]
         """
-        found = self._operand(end, "lerp")
-        left, right = self._pair(found, "lerp")
+        found = operand(self, end, "lerp")
+        left, right = operand_pair(self, found, "lerp")
         if not left.dtype.is_float:
             raise UserTypeError(f"lerp: got {left.dtype.name}, accepted are float types")
-        share = self._operand(weight, "lerp")
+        share = operand(self, weight, "lerp")
         if not isinstance(share, TensorCore):
-            share = self._constant(share, left.dtype)
-        left, right, share = left._spread("lerp", right, share._cast(left.dtype))
-        return left._mix(right, share)
-
-    @composite
-    def _mix(self, end: Self, share: Self) -> Self:
-        distance = end.sub(self)
-        from_end = end.sub(distance.mul(share.neg().add(1)))
-        return share.lt(0.5).where(self.add(distance.mul(share)), from_end)
+            share = constant_like(self, share, left.dtype)
+        left, right, share = spread(left, "lerp", right, share.cast(left.dtype))
+        return mix(left, right, share)
 
     def isclose(
         self, other: Self, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
@@ -269,11 +268,232 @@ class Mathematics(Reduction):
         equal = left.eq(right)
         if left.dtype.is_bool:
             return equal
-        floats, others = left._wide(name), right._wide(name)
+        floats, others = widened(left, name), widened(right, name)
         distance = floats.sub(others).abs()
         near = distance.le(others.abs().mul(rtol).add(atol)).bitwise_and(distance.isfinite())
         found = equal.bitwise_or(near.bitwise_and(others.isfinite()))
         return found.bitwise_or(left.isnan().bitwise_and(right.isnan())) if equal_nan else found
+
+    @composite
+    def sigmoid(self) -> Self:
+        """1 / (1 + e ** -self), by powers of e that never overflow, so its gradient is finite.
+
+        Examples:
+            >>> Tensor([0.0]).sigmoid().item()
+            0.5
+        """
+        negative = self.lt(0)
+        power = negative.where(self, self.neg()).exp()
+        return negative.where(power, 1.0).div(power.add(1))
+
+    @composite
+    def silu(self) -> Self:
+        """self * sigmoid(self).
+
+        Examples:
+            >>> Tensor([0.0]).silu().item()
+            0.0
+        """
+        return self.mul(self.sigmoid())
+
+    def swish(self) -> Self:
+        """The same as `silu`.
+
+        Examples:
+            >>> Tensor([0.0]).swish().item()
+            0.0
+        """
+        return self.silu()
+
+    @composite
+    def gelu(self, approximate: Literal["none", "tanh"] = "tanh") -> Self:
+        """Return self * (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3).
+
+        With `approximate` "none", return self * (1 + erf(self / sqrt(2))) / 2. Source: Hendrycks
+        and Gimpel, "Gaussian Error Linear Units", 2016.
+
+        Examples:
+            >>> round(Tensor([1.0]).gelu().item(), 4)
+            0.8412
+            >>> round(Tensor([1.0]).gelu(approximate="none").item(), 4)
+            0.8413
+        """
+        require_one_of(approximate, ("none", "tanh"), "gelu: approximate")
+        if approximate == "none":
+            share = self.mul(math.sqrt(0.5)).erf().add(1).mul(0.5)
+            return self.mul(share)
+        # (1 + tanh(u)) / 2 is sigmoid(2u).
+        inner = self.mul(self.square().mul(0.044715).add(1)).mul(2 * math.sqrt(2 / math.pi))
+        return self.mul(inner.sigmoid())
+
+    @composite
+    def quick_gelu(self) -> Self:
+        """self * sigmoid(1.702 self).
+
+        Examples:
+            >>> round(Tensor([1.0]).quick_gelu().item(), 4)
+            0.8458
+        """
+        return self.mul(self.mul(1.702).sigmoid())
+
+    def relu6(self) -> Self:
+        """The element from 0 to 6, else the nearer end.
+
+        Examples:
+            >>> Tensor([-1.0, 3.0, 9.0]).relu6().tolist()
+            [0.0, 3.0, 6.0]
+        """
+        return self.relu().clamp(max_=6)
+
+    def hardtanh(self, min_val: ConstType = -1, max_val: ConstType = 1) -> Self:
+        """The element from `min_val` to `max_val`, else the nearer end.
+
+        Examples:
+            >>> Tensor([-9.0, 0.5, 9.0]).hardtanh().tolist()
+            [-1.0, 0.5, 1.0]
+        """
+        _require_numbers("hardtanh", min_val=min_val, max_val=max_val)
+        if min_val > max_val:
+            raise UserError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
+        return self.clamp(min_val, max_val)
+
+    @composite
+    def hardsigmoid(self, alpha: float = 1 / 6, beta: float = 0.5) -> Self:
+        """alpha * self + beta, from 0 to 1, else the nearer end.
+
+        Examples:
+            >>> Tensor([-9.0, 0.0, 9.0]).hardsigmoid().tolist()
+            [0.0, 0.5, 1.0]
+        """
+        _require_numbers("hardsigmoid", alpha=alpha, beta=beta)
+        return self.mul(alpha).add(beta).clamp(0, 1)
+
+    @composite
+    def hardswish(self) -> Self:
+        """self * relu6(self + 3) / 6.
+
+        Examples:
+            >>> Tensor([-9.0, 0.0, 9.0]).hardswish().tolist()
+            [-0.0, 0.0, 9.0]
+        """
+        return self.mul(self.add(3).relu6().mul(1 / 6))
+
+    @composite
+    def leaky_relu(self, neg_slope: float = 0.01) -> Self:
+        """The element where it is above 0, else `neg_slope` times it.
+
+        Examples:
+            >>> Tensor([-4.0, 2.0]).leaky_relu(0.25).tolist()
+            [-1.0, 2.0]
+        """
+        _require_numbers("leaky_relu", neg_slope=neg_slope)
+        return self.gt(0).where(self, self.mul(neg_slope))
+
+    @composite
+    def elu(self, alpha: float = 1.0) -> Self:
+        """The element where it is above 0, else alpha * (e ** self - 1).
+
+        Examples:
+            >>> Tensor([-1e4, 2.0]).elu().tolist()
+            [-1.0, 2.0]
+        """
+        _require_numbers("elu", alpha=alpha)
+        return self._exponential_below_zero(alpha, 1.0)
+
+    @composite
+    def celu(self, alpha: float = 1.0) -> Self:
+        """The element where it is above 0, else alpha * (e ** (self / alpha) - 1).
+
+        Examples:
+            >>> Tensor([-1e4, 2.0]).celu().tolist()
+            [-1.0, 2.0]
+        """
+        _require_numbers("celu", alpha=alpha)
+        if alpha == 0:
+            raise UserError("celu: alpha is 0, by which it divides: accepted are other numbers")
+        return self._exponential_below_zero(alpha, alpha)
+
+    @composite
+    def selu(self, alpha: float = 1.67326, gamma: float = 1.0507) -> Self:
+        """gamma * elu(self, alpha): Klambauer and others, "Self-Normalizing Neural Networks".
+
+        Examples:
+            >>> round(Tensor([1.0]).selu().item(), 4)
+            1.0507
+        """
+        _require_numbers("selu", alpha=alpha, gamma=gamma)
+        return self._exponential_below_zero(alpha, 1.0).mul(gamma)
+
+    def _exponential_below_zero(self, scale: float, width: float) -> Self:
+        """The element where it is above 0, else scale * (e ** (self / width) - 1)."""
+        is_above = self.gt(0)
+        # The side that is not chosen stays small, so that its gradient is finite.
+        below = is_above.where(0, self)
+        scaled = below if width == 1 else below.div(width)
+        return is_above.where(self, expm1(scaled).mul(scale))
+
+    @composite
+    def softplus(self, beta: float = 1) -> Self:
+        """log(1 + e ** (beta * self)) / beta, as max(z, 0) + log(1 + e ** -|z|): no overflow.
+
+        Examples:
+            >>> round(Tensor([0.0]).softplus().item(), 4)
+            0.6931
+        """
+        _require_numbers("softplus", beta=beta)
+        if beta == 0:
+            raise UserError("softplus: beta is 0, by which it divides: accepted are other numbers")
+        z = self if beta == 1 else self.mul(beta)
+        result = with_rule(z, "softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
+        if beta == 1:
+            return result
+        # An infinite product may stand for a result that is representable.
+        linear = self.relu() if beta > 0 else self.neg().relu().neg()
+        return z.abs().eq(math.inf).where(linear, result.div(beta))
+
+    @composite
+    def logsigmoid(self) -> Self:
+        """Return log(sigmoid(self)), without its underflow, as 0 - softplus(-self).
+
+        Examples:
+            >>> Tensor([-1000.0, 1000.0]).logsigmoid().tolist()
+            [-1000.0, 0.0]
+        """
+        return self.neg().softplus().sub(0, reverse=True)
+
+    @composite
+    def mish(self) -> Self:
+        """self * tanh(softplus(self)): Misra, "Mish: A Self Regularized Activation Function".
+
+        Examples:
+            >>> Tensor([0.0]).mish().item()
+            0.0
+        """
+        return self.mul(self.softplus().tanh())
+
+    @composite
+    def softsign(self) -> Self:
+        """self / (1 + |self|).
+
+        Examples:
+            >>> Tensor([-1.0, 3.0]).softsign().tolist()
+            [-0.5, 0.75]
+        """
+        return self.div(self.abs().add(1))
+
+    def logaddexp(self, other: Self | ConstType) -> Self:
+        """Return log(e ** self + e ** other), without overflow; integers give float32.
+
+        Examples:
+            >>> round(Tensor([0.0]).logaddexp(Tensor([0.0])).item(), 4)
+            0.6931
+        """
+        name = "logaddexp"
+        target = result_dtype(operand_pair(self, other, name)[0])
+        # Widened first, so that the gradient of a broadcast operand is summed before it is rounded.
+        operand = widened(other, name) if isinstance(other, Functions) else other
+        left, right = operand_pair(widened(self, name), operand, name)
+        return with_rule(left, name, _log_of_two_powers, right).cast(target)
 
 
 # The values, in float32 or float64.
@@ -289,7 +509,7 @@ def _odd(x: T, compute: Callable[[T], T]) -> T:
 def _near_zero(x: T, float32: tables.Coefficients, float64: tables.Coefficients) -> T:
     """x + x z P(z), with z = x * x."""
     z = x.square()
-    return x.add(x.mul(z).mul(z._polynomial(tables.for_dtype(x.dtype, float32, float64))))
+    return x.add(x.mul(z).mul(polynomial(z, tables.for_dtype(x.dtype, float32, float64))))
 
 
 def _with_sines(x: T) -> tuple[T, T, T]:
@@ -459,7 +679,7 @@ def _error_function(x: T) -> T:
         _chosen_polynomial(is_near, squared, near_table[-k::-2][::-1], far_table[-k::-2][::-1])
         for k in (2, 3)
     )
-    constant = is_near.where(x._constant(near_table[-1], x.dtype), far_table[-1])
+    constant = is_near.where(constant_like(x, near_table[-1], x.dtype), far_table[-1])
     total = variable.mul(variable.mul(odd).add(even)).add(constant)
     complement = total.square().square().square()
     beyond = complement.neg().add(1)
@@ -474,9 +694,71 @@ def _chosen_polynomial(
     longer = len(second) - len(first)
     start: T | float = second[0]
     if longer:
-        start = variable._polynomial(second[: longer + 1])
-    total = is_first.where(variable._constant(first[0], variable.dtype), start)
+        start = polynomial(variable, second[: longer + 1])
+    total = is_first.where(constant_like(variable, first[0], variable.dtype), start)
     for one, other in zip(first[1:], second[longer + 1 :], strict=True):
-        chosen = is_first.where(variable._constant(one, variable.dtype), other)
+        chosen = is_first.where(constant_like(variable, one, variable.dtype), other)
         total = total.mul(variable).add(chosen)
     return total
+
+
+def _log_of_two_powers(x: T, y: T) -> T:
+    """The larger one, plus log(1 + e ** -d) for their distance d."""
+    distance = x.eq(y).where(0, x.sub(y)).abs()
+    return x.maximum(y).add(log1p(distance.neg().exp()))
+
+
+def polynomial(x: T, coefficients: tuple[float, ...]) -> T:
+    """By Horner's scheme, highest power first; at least two coefficients."""
+    result = x.mul(coefficients[0])
+    for coefficient in coefficients[1:-1]:
+        result = result.add(coefficient).mul(x)
+    return result.add(coefficients[-1])
+
+
+def expm1(x: T) -> T:
+    """e ** x - 1 for x up to 0, accurate near 0, as 2 t / (1 - t) with t = tanh(x / 2)."""
+    return with_rule(x, "expm1", _expm1_by_tanh)
+
+
+@composite
+def mix(x: T, end: T, share: T) -> T:
+    """Return x + (end - x) * share, exactly `end` for 1."""
+    distance = end.sub(x)
+    from_end = end.sub(distance.mul(share.neg().add(1)))
+    return share.lt(0.5).where(x.add(distance.mul(share)), from_end)
+
+
+@gradient_rule("logaddexp", reads_sources=True)
+def logaddexp_gradient(step: GradientStep[Functions]) -> Contributions:
+    """log(e ** x + e ** y) has the slopes sigmoid(x - y) and sigmoid(y - x)."""
+    x, y = step.sources
+    return (lambda: step.gradient * (x - y).sigmoid(), lambda: step.gradient * (y - x).sigmoid())
+
+
+@gradient_rule("softplus", reads_sources=True)
+def softplus_gradient(step: GradientStep[Functions]) -> Contributions:
+    """d(softplus x) = sigmoid(x) dx."""
+    return (lambda: step.gradient * step.sources[0].sigmoid(),)
+
+
+# Functions y of one tensor x: the gradient times the slope. Some slopes read y.
+_SLOPES: dict[str, Callable[[Functions, Functions], Functions]] = {
+    "cos": lambda x, y: -x.sin(),
+    "tan": lambda x, y: y * y + 1,
+    # (1 - x) (1 + x) is more accurate than 1 - x^2 near 1.
+    "asin": lambda x, y: ((1 - x) * (1 + x)).rsqrt(),
+    "acos": lambda x, y: -((1 - x) * (1 + x)).rsqrt(),
+    "atan": lambda x, y: 1 / (x * x + 1),
+    "sinh": lambda x, y: x.cosh(),
+    "cosh": lambda x, y: x.sinh(),
+    "asinh": lambda x, y: (x * x + 1).rsqrt(),
+    "acosh": lambda x, y: ((x - 1) * (x + 1)).rsqrt(),
+    "atanh": lambda x, y: 1 / ((1 - x) * (1 + x)),
+    "erf": lambda x, y: (-(x * x)).exp() * (2 / math.sqrt(math.pi)),
+    "expm1": lambda x, y: x.exp(),
+    "log10": lambda x, y: 1 / (x * math.log(10)),
+}
+
+for _name, _slope in _SLOPES.items():
+    enter_slope(_name, _slope)

@@ -4,22 +4,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Self
+from typing import ClassVar, Self, TypeVar, cast
 
 from tinyref.algebra.symbolic import describe, describe_shape
-from tinyref.config import Switch
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
-from tinyref.tensor.arguments import axes_of, axis_of, broadcast, fixed, integer
+from tinyref.tensor.arguments import (
+    axes_of,
+    axis_of,
+    broadcast,
+    fixed,
+    integer,
+    require_one_of,
+    wrong_type,
+)
+from tinyref.tensor.contraction import Contraction, matrix_product
+from tinyref.tensor.core import (
+    GradientSwitch,
+    Mode,
+    SwitchBlock,
+    as_tensor,
+    broadcast_to,
+    constant_like,
+    no_grad_mode,
+    reshape,
+    training,
+    training_mode,
+)
+from tinyref.tensor.elementwise import operand, result_dtype, scaled, widened
+from tinyref.tensor.indexing import Indexing, elements_at
 from tinyref.tensor.literals import weak_number
-from tinyref.tensor.methods.random import Random
-from tinyref.tensor.methods.reduction import Axes
-from tinyref.tensor.values.core import GradientSwitch, SwitchBlock, set_recording
+from tinyref.tensor.reduction import Axes
+
+T = TypeVar("T", bound="Losses")
+
 
 _REDUCTIONS = ("mean", "sum", "none")
 # What torch limits the logarithms of binary cross-entropy to, so that a sure mistake costs 100.
 _LEAST_LOGARITHM = -100.0
-_training = Switch("tinyref_training", False)
 
 
 def _check_mode(mode: object, name: str) -> None:
@@ -27,36 +49,7 @@ def _check_mode(mode: object, name: str) -> None:
         raise UserTypeError(f"{name} {mode!r}: accepted are True and False")
 
 
-class Modes(type):
-    """The class of classes that have modes to read and to set: `Tensor.training`, `Tensor.no_grad`.
-
-    Set, a mode holds everywhere outside of the blocks for it; within one, for the rest of that
-    block.
-    """
-
-    @property
-    def training(cls) -> bool:
-        """True if dropout drops and batch normalisation learns; False at first."""
-        return _training.get()
-
-    @training.setter
-    def training(cls, mode: bool) -> None:
-        _check_mode(mode, "training:")
-        _training.set(mode)
-
-    @property
-    def no_grad(cls) -> GradientSwitch:
-        """The switch of gradients: a block, a decorator or a condition; off at first."""
-        return GradientSwitch()
-
-    @no_grad.setter
-    def no_grad(cls, mode: bool | GradientSwitch) -> None:
-        if not isinstance(mode, GradientSwitch):
-            _check_mode(mode, "no_grad:")
-        set_recording(not mode)
-
-
-class Losses(Random, metaclass=Modes):
+class Losses(Contraction, Indexing):
     """Losses and normalisations of float16 and bfloat16 are computed in float32, rounded once.
 
     reduction: "mean", "sum", or "none" for one loss each. Classes are integers along the axis
@@ -65,22 +58,12 @@ class Losses(Random, metaclass=Modes):
 
     __slots__ = ()
 
-    @property
-    def training(self) -> bool:
-        """The mode of the class: see `Tensor.training`.
+    training: ClassVar[bool] = cast(bool, training_mode)
+    no_grad: ClassVar[GradientSwitch] = cast(GradientSwitch, no_grad_mode)
 
-        Examples:
-            >>> Tensor.training
-            False
-        """
-        return _training.get()
-
-    no_grad = GradientSwitch()
-    """Record no gradients within `with Tensor.no_grad():`, or a function decorated with it.
-
-    `Tensor.no_grad = True` does so everywhere, or for the rest of a block. In a condition
-    `Tensor.no_grad` is True where no gradients are recorded.
-    """
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Mode.classes.append(cls)
 
     @staticmethod
     def train(mode: bool = True) -> SwitchBlock:
@@ -92,7 +75,7 @@ class Losses(Random, metaclass=Modes):
             True
         """
         _check_mode(mode, "train: mode")
-        return SwitchBlock(_training, mode, "train")
+        return SwitchBlock(training, mode, "train")
 
     @staticmethod
     def test(mode: bool = True) -> GradientSwitch:
@@ -119,11 +102,10 @@ class Losses(Random, metaclass=Modes):
         """
         result = self
         if not isinstance(ll, Iterable):
-            raise UserTypeError(f"sequential: ll is a {type(ll).__name__}, accepted is a list")
+            raise wrong_type("sequential: ll", ll, "is a list")
         for place, layer in enumerate(ll):
             if not callable(layer):
-                name = type(layer).__name__
-                raise UserTypeError(f"sequential: item {place} is a {name}, accepted are functions")
+                raise wrong_type(f"sequential: item {place}", layer, "are functions")
             result = layer(result)
         return result
 
@@ -139,11 +121,11 @@ class Losses(Random, metaclass=Modes):
             [[-1.0, 1.0]]
         """
         axes = axes_of(axis, self.ndim, "layernorm")
-        self._operand(eps, "layernorm: eps")
-        wide = self._wide("layernorm")
+        operand(self, eps, "layernorm: eps")
+        wide = widened(self, "layernorm")
         distance = wide.sub(wide.mean(axes, keepdim=True))
         variance = distance.square().mean(axes, keepdim=True)
-        return distance.mul(variance.add(eps).rsqrt())._cast(self._result_dtype())
+        return distance.mul(variance.add(eps).rsqrt()).cast(result_dtype(self))
 
     def batchnorm(
         self,
@@ -167,21 +149,21 @@ class Losses(Random, metaclass=Modes):
         shape = tuple(size if number in axes else 1 for number, size in enumerate(self.shape))
 
         def reshape_statistic(tensor: Self, name: str) -> Self:
-            self._factors(tensor, f"batchnorm: {name}")
+            as_tensor(self, tensor, f"batchnorm: {name}")
             if tensor.shape not in (wanted, shape):
                 raise UserError(
                     f"batchnorm: {name} {describe_shape(tensor.shape)}: "
                     f"accepted is {describe_shape(wanted)}"
                 )
-            return tensor._reshape(shape)
+            return reshape(tensor, shape)
 
-        result = self._wide("batchnorm").sub(reshape_statistic(mean, "mean"))
+        result = widened(self, "batchnorm").sub(reshape_statistic(mean, "mean"))
         if weight is not None:
             result = result.mul(reshape_statistic(weight, "weight"))
         result = result.mul(reshape_statistic(invstd, "invstd"))
         if bias is not None:
             result = result.add(reshape_statistic(bias, "bias"))
-        return result._cast(self._result_dtype())
+        return result.cast(result_dtype(self))
 
     def dropout(self, p: float = 0.5) -> Self:
         """Each element is 0 with probability `p`, else divided by 1 - p; only in training.
@@ -199,30 +181,23 @@ class Losses(Random, metaclass=Modes):
             )
         if not self.dtype.is_float:
             raise UserTypeError(f"dropout: got {self.dtype.name}, accepted are floats")
+        training_mode.settle()
         if not self.training or p == 0:
             return self
         if p == 1:
-            return self._constant(False, dtypes.bool)._broadcast_to(self.shape).where(self, 0)
+            return broadcast_to(constant_like(self, False, dtypes.bool), self.shape).where(self, 0)
         drawn = self.rand(*self.shape, device=self.device, dtype=dtypes.float32, contiguous=False)
         # The mask is kept: the gradient needs the very same one.
         kept = drawn.ge(p).contiguous()
-        return kept.where(self._scale(1 / (1 - p)), 0)
+        return kept.where(scaled(self, 1 / (1 - p)), 0)
 
     # Losses
 
-    def _mean_or_sum(self, reduction: str) -> Self:
-        if reduction == "none":
-            return self
-        return self.mean() if reduction == "mean" else self.sum()
-
     def _check_loss(self, other: Self, reduction: str, smoothing: float, name: str) -> None:
-        if reduction not in _REDUCTIONS:
-            raise UserError(
-                f"{name}: reduction {reduction!r}: accepted are {', '.join(_REDUCTIONS)}"
-            )
+        require_one_of(reduction, _REDUCTIONS, f"{name}: reduction")
         if not 0 <= smoothing <= 1:
             raise UserError(f"{name}: label_smoothing {smoothing}: accepted is 0 to 1")
-        self._factors(other, name)
+        as_tensor(self, other, f"{name}: Y")
 
     def _check_pairs(self, other: Self, name: str) -> None:
         if self.shape != other.shape:
@@ -240,15 +215,10 @@ class Losses(Random, metaclass=Modes):
         """
         self._check_loss(Y, reduction, 0, "binary_crossentropy")
         self._check_pairs(Y, "binary_crossentropy")
-        x = self._wide("binary_crossentropy")
-        y = Y._wide("binary_crossentropy")
-        losses = x._limited_log().mul(y).add(x.sub(1).neg()._limited_log().mul(y.sub(1).neg()))
-        return losses.neg()._mean_or_sum(reduction)._cast(self._result_dtype())
-
-    def _limited_log(self) -> Self:
-        tiny = self.le(math.exp(_LEAST_LOGARITHM))
-        # The logarithm is not even taken there: its gradient would be 0 times infinity.
-        return tiny.where(_LEAST_LOGARITHM, tiny.where(1, self).log())
+        x = widened(self, "binary_crossentropy")
+        y = widened(Y, "binary_crossentropy")
+        losses = limited_log(x).mul(y).add(limited_log(x.sub(1).neg()).mul(y.sub(1).neg()))
+        return mean_or_sum(losses.neg(), reduction).cast(result_dtype(self))
 
     def binary_crossentropy_logits(
         self,
@@ -268,18 +238,18 @@ class Losses(Random, metaclass=Modes):
         name = "binary_crossentropy_logits"
         self._check_loss(Y, reduction, 0, name)
         self._check_pairs(Y, name)
-        x, y = self._wide(name), Y._wide(name)
+        x, y = widened(self, name), widened(Y, name)
         positive = y
         if pos_weight is not None:
-            self._factors(pos_weight, f"{name}: pos_weight")
+            as_tensor(self, pos_weight, f"{name}: pos_weight")
             if broadcast([self.shape, pos_weight.shape], f"{name}: pos_weight") != self.shape:
                 raise UserError(
                     f"{name}: pos_weight {describe_shape(pos_weight.shape)}: accepted is a shape "
                     f"that broadcasts to {describe_shape(self.shape)}"
                 )
-            positive = y.mul(pos_weight._wide(name))
+            positive = y.mul(widened(pos_weight, name))
         losses = positive.mul(x.neg().softplus()).add(y.neg().add(1).mul(x.softplus()))
-        return losses._mean_or_sum(reduction)._cast(self._result_dtype())
+        return mean_or_sum(losses, reduction).cast(result_dtype(self))
 
     def cross_entropy(
         self,
@@ -306,12 +276,12 @@ class Losses(Random, metaclass=Modes):
         else:
             self._check_pairs(Y, name)
             classes = fixed((self.shape[axis],), name)[0]
-            spread = Y._wide(name)
+            spread = widened(Y, name)
             if label_smoothing:
                 spread = spread.mul(1 - label_smoothing).add(label_smoothing / classes)
-            logarithms = self._wide(name).log_softmax(axis)
+            logarithms = widened(self, name).log_softmax(axis)
             losses = logarithms.mul(spread).sum(axis).neg()
-        return losses._mean_or_sum(reduction)._cast(self._result_dtype())
+        return mean_or_sum(losses, reduction).cast(result_dtype(self))
 
     def _class_axis(self, name: str) -> int:
         if not self.ndim:
@@ -339,10 +309,10 @@ class Losses(Random, metaclass=Modes):
 
         As log(sum(e ** (x - max))) - (x[class] - max), where nothing cancels.
         """
-        wide = self._wide(name)
+        wide = widened(self, name)
         largest = wide.detach().max(axis, keepdim=True)
         logarithm = wide.sub(largest).exp().sum(axis, keepdim=True).log()
-        losses = logarithm.sub(wide._elements_at(axis, labels, name).sub(largest))
+        losses = logarithm.sub(elements_at(wide, axis, labels, name).sub(largest))
         if smoothing:
             even = logarithm.sub(wide.sub(largest).mean(axis, keepdim=True))
             losses = losses.mul(1 - smoothing).add(even.mul(smoothing))
@@ -368,36 +338,27 @@ class Losses(Random, metaclass=Modes):
         self._check_loss(Y, reduction, 0, name)
         axis = self._class_axis(name)
         labels = self._labels(Y, axis, name)
-        wide = self._wide(name)
-        factors = self._class_weights(labels, weight, axis, name)._cast(wide.dtype)
-        losses = wide._elements_at(axis, labels, name).neg().mul(factors)
+        wide = widened(self, name)
+        factors = self._class_weights(labels, weight, axis, name).cast(wide.dtype)
+        losses = elements_at(wide, axis, labels, name).neg().mul(factors)
         losses = self._is_a_class(axis, labels).where(losses, math.nan)
         counted = None
         if ignore_index is not None:
             counted = labels.ne(integer(ignore_index, f"{name}: ignore_index"))
-        found = losses._weigh(factors, counted, axis, reduction)
-        return found._cast(self._result_dtype())
+        found = weighed_mean(losses, factors, counted, axis, reduction)
+        return found.cast(result_dtype(self))
 
     def _class_weights(self, labels: Self, weight: Self | None, axis: int, name: str) -> Self:
         if weight is None:
-            return self._constant(1, self._result_dtype())._broadcast_to(labels.shape)
-        self._factors(weight, f"{name}: weight")
+            return broadcast_to(constant_like(self, 1, result_dtype(self)), labels.shape)
+        as_tensor(self, weight, f"{name}: weight")
         if weight.shape != (self.shape[axis],):
             raise UserError(
                 f"{name}: weight {describe_shape(weight.shape)}: accepted is a factor for each of "
                 f"{describe(self.shape[axis])} classes"
             )
         shape = [1] * axis + [-1] + [1] * (self.ndim - axis - 1)
-        return weight.reshape(tuple(shape))._elements_at(axis, labels, name)
-
-    def _weigh(self, factors: Self, counted: Self | None, axis: int, reduction: str) -> Self:
-        """Losses reduced: their sum over the sum of the factors, both where it is counted."""
-        losses = self
-        if counted is not None:
-            losses, factors = counted.where(self, 0), counted.where(factors, 0)
-        if reduction == "mean":
-            return losses.sum().div(factors.sum())
-        return losses.squeeze(axis) if reduction == "none" else losses.sum()
+        return elements_at(weight.reshape(tuple(shape)), axis, labels, name)
 
     def sparse_categorical_crossentropy(
         self,
@@ -419,10 +380,10 @@ class Losses(Random, metaclass=Modes):
         axis = axis_of(-1, self.ndim, name)
         labels = self._labels(Y, axis, name)
         losses = self._class_losses(labels, axis, label_smoothing, name).unsqueeze(axis)
-        ones = losses._constant(1, losses.dtype)._broadcast_to(losses.shape)
+        ones = broadcast_to(constant_like(losses, 1, losses.dtype), losses.shape)
         counted = labels.ne(integer(ignore_index, f"{name}: ignore_index"))
-        found = losses._weigh(ones, counted, axis, reduction)
-        return found._cast(self._result_dtype())
+        found = weighed_mean(losses, ones, counted, axis, reduction)
+        return found.cast(result_dtype(self))
 
     # Attention
 
@@ -454,11 +415,11 @@ class Losses(Random, metaclass=Modes):
         self._check_attention(key, value, attn_mask, is_causal, name)
         if enable_gqa:
             # Widened first: gradients of shared heads are summed before they are rounded.
-            key = self._shared_heads(key._wide(name), name)
-            value = self._shared_heads(value._wide(name), name)
-        target = self._result_dtype()
-        wide = self._wide(name)
-        scores = wide._product(key.transpose(-2, -1), None, name)
+            key = self._shared_heads(widened(key, name), name)
+            value = self._shared_heads(widened(value, name), name)
+        target = result_dtype(self)
+        wide = widened(self, name)
+        scores = matrix_product(wide, key.transpose(-2, -1), None, name)
         scores = scores.mul(1 / math.sqrt(fixed(self.shape[-1:], name)[0]))
         if is_causal:
             attn_mask = self._causal(self.shape[-2], key.shape[-2])
@@ -471,7 +432,7 @@ class Losses(Random, metaclass=Modes):
         powers = scores.sub(base).exp()
         total = powers.sum(-1, keepdim=True)
         weights = powers.div(total.eq(0).where(1, total)).dropout(dropout_p)
-        return weights._product(value, None, name)._cast(target)
+        return matrix_product(weights, value, None, name).cast(target)
 
     def _shared_heads(self, heads: Self, name: str) -> Self:
         """`heads`, those of axis -3 repeated, so that there is one for each head of this tensor."""
@@ -498,7 +459,7 @@ class Losses(Random, metaclass=Modes):
         self, key: Self, value: Self, mask: Self | None, is_causal: bool, name: str
     ) -> None:
         for argument, tensor in (("key", key), ("value", value)):
-            self._factors(tensor, f"{name}: {argument}")
+            as_tensor(self, tensor, f"{name}: {argument}")
         if min(self.ndim, key.ndim, value.ndim) < 2 or self.shape[-1] != key.shape[-1]:
             raise UserError(
                 f"{name}: queries {describe_shape(self.shape)} and keys "
@@ -511,10 +472,34 @@ class Losses(Random, metaclass=Modes):
             )
         if mask is None:
             return
-        self._factors(mask, f"{name}: attn_mask")
+        as_tensor(self, mask, f"{name}: attn_mask")
         if is_causal:
             raise UserError(f"{name}: attn_mask and is_causal: accepted is one of them")
         if not (mask.dtype.is_bool or mask.dtype.is_float):
             raise UserTypeError(
                 f"{name}: attn_mask of {mask.dtype.name}: accepted are bool and floats"
             )
+
+
+def mean_or_sum(x: T, reduction: str) -> T:
+    """Reduce losses as `reduction` names it."""
+    if reduction == "none":
+        return x
+    return x.mean() if reduction == "mean" else x.sum()
+
+
+def limited_log(x: T) -> T:
+    """Return the logarithm, or the least one if it is below that."""
+    tiny = x.le(math.exp(_LEAST_LOGARITHM))
+    # The logarithm is not even taken there: its gradient would be 0 times infinity.
+    return tiny.where(_LEAST_LOGARITHM, tiny.where(1, x).log())
+
+
+def weighed_mean(x: T, factors: T, counted: T | None, axis: int, reduction: str) -> T:
+    """Losses reduced: their sum over the sum of the factors, both where it is counted."""
+    losses = x
+    if counted is not None:
+        losses, factors = counted.where(x, 0), counted.where(factors, 0)
+    if reduction == "mean":
+        return losses.sum().div(factors.sum())
+    return losses.squeeze(axis) if reduction == "none" else losses.sum()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import inspect
 from collections.abc import Iterator
 from contextvars import ContextVar
 from types import CodeType, FrameType
@@ -12,6 +12,7 @@ from tinyref.lazy.shape import give_line, give_name, may_be_named, name_of
 from tinyref.uops.node import UOp
 
 _PACKAGE = "tinyref.tensor."
+_CORE = "tinyref.tensor.core"
 _BACKWARD = "backward"
 MAX_KNOWN = 10_000
 # While gradients are computed: what the nodes are called that are made meanwhile.
@@ -40,9 +41,17 @@ def name_node(node: UOp) -> None:
             give_line(node, _line_of_caller())
 
 
+def _callers_frame() -> FrameType | None:
+    """Return the frame that called `name_node`."""
+    frame = inspect.currentframe()
+    for _ in range(3):
+        frame = None if frame is None else frame.f_back
+    return frame
+
+
 def _line_of_caller() -> str:
     """FILE:LINE of the innermost frame that is no part of tinyref."""
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = _callers_frame()
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -66,7 +75,7 @@ _known: dict[CodeType, str | None] = {}
 
 
 def _outermost_function() -> str:
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = _callers_frame()
     outermost = ""
     while frame is not None:
         code = frame.f_code
@@ -79,8 +88,11 @@ def _outermost_function() -> str:
 
 
 def _learn(frame: FrameType) -> str | None:
-    is_ours = frame.f_globals.get("__name__", "").startswith(_PACKAGE)
+    module = frame.f_globals.get("__name__", "")
+    is_ours = module.startswith(_PACKAGE)
     name = _user_name(frame.f_code.co_name) if is_ours else None
+    if module == _CORE:
+        name = ""  # Users call none of its functions.
     # Code that is made anew each time, as at a prompt, must not pile up here.
     if is_ours or len(_known) < MAX_KNOWN:
         _known[frame.f_code] = name
