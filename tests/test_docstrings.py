@@ -28,7 +28,7 @@ MODULES = [
     "tinyref.config",
     "tinyref.device",
     "tinyref.dtype",
-    "tinyref.engine.counters",
+    "tinyref.engine.accounting",
     "tinyref.tensor.jit.calls",
     "tinyref.tensor.tensor",
     "tinyref.tensor.values.core",

@@ -19,9 +19,8 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.engine import search as search_module
-from tinyref.engine.chosen import chosen_opts
-from tinyref.engine.search import best_opts, forget_searches, search
-from tinyref.engine.search_process import Worker, _pattern
+from tinyref.engine.report import chosen_opts
+from tinyref.engine.search import Worker, _pattern, best_opts, forget_searches, search
 from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.actions import actions, candidates, identity
 from tinyref.optimise.opt import Opt, OptOp, opts_text, parse_opts
@@ -399,7 +398,7 @@ def test_tensors_are_computed_by_what_was_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_process_that_searches_nothing_imports_no_search() -> None:
-    seldom = ("engine.search", "engine.search_process", "workers.processes", "verify.index_bounds")
+    seldom = ("engine.search", "engine.search", "workers.processes", "verify.index_bounds")
     text = (
         "import sys; from tinyref.tensor import Tensor; assert Tensor([1, 2]).sum().item() == 3; "
         f"print([name for name in {seldom} if 'tinyref.' + name in sys.modules])"

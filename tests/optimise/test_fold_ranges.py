@@ -15,7 +15,7 @@ from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.lower import lower_ast
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes, numpy_dtype
-from tinyref.engine.estimate import estimate
+from tinyref.engine.accounting import estimate
 from tinyref.errors import TinyrefError
 from tinyref.interpret import Hooks, run_program
 from tinyref.interpret.evaluate import evaluate

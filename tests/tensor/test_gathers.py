@@ -5,7 +5,7 @@ import pytest
 
 from tinyref import Tensor
 from tinyref.dtype import dtypes
-from tinyref.engine.estimate import estimate
+from tinyref.engine.accounting import estimate
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.schedule import schedule
 from tinyref.uops.ops import Ops

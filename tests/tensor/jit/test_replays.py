@@ -1,6 +1,5 @@
 """TinyJit: replays equal plain runs, and Python runs no more."""
 
-import threading
 from collections import namedtuple
 
 import numpy as np
@@ -181,26 +180,6 @@ def test_tensors_of_symbolic_shapes_are_inputs_and_results():
         np.testing.assert_array_equal(result.numpy(), whole[:size] * 2)
 
 
-def test_threads_take_turns():
-    total = Tensor([0]).realize()
-
-    @TinyJit
-    def step(x):
-        total.assign(total + x)
-        return total * 1
-
-    def work():
-        for _ in range(10):
-            step(Tensor([1]))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert total.item() == 40
-
-
 def test_replays_count_as_their_kernels_do(capsys):
     jitted = TinyJit(lambda x: (x + 1).contiguous().sum())
     x = Tensor(floats(64)).realize()
@@ -277,20 +256,6 @@ def test_random_draws_of_one_element_are_those_of_plain_calls(draw, device):
     assert jitted.captured is not None
 
 
-def test_a_stream_that_opens_within_the_capture_goes_on_in_replays():
-    calls = 0
-
-    def draw(x):
-        nonlocal calls
-        calls += 1
-        return x + Tensor.rand(1, device="CPU:5") if calls == 2 else x + 0.0
-
-    jitted = TinyJit(draw)
-    x = Tensor([0.0], device="CPU:5").realize()
-    found = [jitted(x).item() for _ in range(5)][1:]
-    assert len(set(found)) == 4
-
-
 @pytest.mark.parametrize(
     "function",
     [lambda a: a, lambda a: a.clone().realize(), lambda a: a.reshape(1, 2), lambda a: [a.detach()]],
@@ -303,18 +268,6 @@ def test_a_function_that_only_hands_its_argument_on_is_replayed(function):
         found = found[0] if isinstance(found, list) else found
         assert found.flatten().tolist() == [i, i + 1]
     assert jitted.captured is not None
-
-
-def test_a_function_that_waits_for_another_thread_can_be_captured():
-    def add(x):
-        results = []
-        thread = threading.Thread(target=lambda: results.append(Tensor([2.0]).exp2().item()))
-        thread.start()
-        thread.join()
-        return x + results[0]
-
-    jitted = TinyJit(add)
-    assert [jitted(Tensor([float(i)])).item() for i in range(4)] == [4, 5, 6, 7]
 
 
 def test_results_that_no_kernel_makes_come_with_every_replay():
@@ -356,19 +309,6 @@ def test_a_constant_result_keeps_a_size_that_was_bound_outside():
     part = Tensor([[1, 2, 3]])[:, : Variable("n", 1, 3).bind(2)]
     jitted = TinyJit(lambda: part < part)
     assert [jitted().tolist() for _ in range(3)] == [[[False, False]]] * 3
-
-
-def test_a_tensor_that_is_read_may_be_assigned_to_while_an_expanded_view_shows_it():
-    # The base itself is gone: what is left are views of it.
-    kept = Tensor([2]).reshape(())
-    row = kept.reshape(1, 1)
-    jitted = TinyJit(lambda x: kept < x)
-    jitted(kept)
-    wide = row.expand(1, 3)
-    jitted(Tensor([1]))
-    row[0] = 1
-    assert jitted(Tensor([2])).tolist() == [True]
-    assert wide.tolist() == [[1, 1, 1]]
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 2), ()])

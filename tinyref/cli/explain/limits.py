@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tinyref.algebra.evaluate import value_of
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
-from tinyref.engine.estimate import estimate
-from tinyref.engine.watch import watching
+from tinyref.engine.accounting import estimate
+from tinyref.engine.report import watching
 from tinyref.errors import TinyrefError
 from tinyref.lazy.shards import Place
 from tinyref.runtimes.kernel import Kernel

@@ -25,7 +25,7 @@ from tinyref.cli.explain.record import (
     shorten,
 )
 from tinyref.cli.explain.stages import Compiled, compiled_stages
-from tinyref.engine.estimate import estimate
+from tinyref.engine.accounting import estimate
 from tinyref.errors import TinyrefError
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, ViewArg

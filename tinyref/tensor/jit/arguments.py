@@ -1,101 +1,45 @@
-"""What a captured function is called with, and what it returns: containers, tensors, constants."""
+"""What a captured function is called with, and returns: containers, tensors, constants."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from tinyref.algebra.symbolic import describe, describe_shape, variables_of
 from tinyref.arrays import np
-from tinyref.dtype import DType
 from tinyref.errors import UserError, UserTypeError
-from tinyref.lazy.shards import Place
 from tinyref.schedule.prepare import unbound
-from tinyref.tensor.arguments import Shape
 from tinyref.tensor.values.core import TensorCore
 from tinyref.tensor.variable import values_bound
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import ShardArg
 
-_MAX_NESTED = 100
-_RETURNED = (bool, int, float, complex, str, bytes)
+_PLAIN = (bool, int, str, bytes, complex, type(None))
+_MUTABLE = (np.ndarray, set, bytearray, memoryview)
+
+# A kind, and all of a part of a call that must be equal in each call: see `_describe`.
+Spec = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """A tensor: any other of equal shape, type and device may take its place.
+class _Same:
+    """Equal to another one of the same object: of most objects no change would be seen."""
 
-    layout: how it lies on several devices.
-    """
-
-    shape: Shape
-    dtype: DType
-    device: Place
-    layout: ShardArg | None = None
-
-    def __str__(self) -> str:
-        where = f"{self.device}"
-        if self.layout is not None and self.layout.axis is not None:
-            where += f", axis {self.layout.axis} in {self.layout.sizes}"
-        return f"a {self.dtype.name} tensor of shape {describe_shape(self.shape)} on {where}"
-
-
-@dataclass(frozen=True, slots=True)
-class SizeSpec:
-    """A symbolic size, without the values of its variables: those may change."""
-
-    size: UOp
-
-    def __str__(self) -> str:
-        names = [f"{node.arg}" for node in variables_of([self.size])]
-        return f"the symbolic size {describe(self.size)} of {', '.join(names)}"
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerSpec:
-    """A tuple, list or dict: its type, and its keys or its length."""
-
-    kind: type
-    keys: tuple[object, ...] | int
-
-    def __str__(self) -> str:
-        what = f"{self.keys} items" if isinstance(self.keys, int) else f"the keys {self.keys}"
-        return f"a {self.kind.__name__} of {what}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ConstantSpec:
-    """A Python value, part of the capture: numbers and texts must be equal, others the same."""
-
-    value: object
+    def __init__(self, value: object) -> None:
+        self.value = value
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ConstantSpec) or type(self.value) is not type(other.value):
-            return False
-        if isinstance(self.value, float) and isinstance(other.value, float):
-            return struct.pack("<d", self.value) == struct.pack("<d", other.value)
-        if isinstance(self.value, (*_RETURNED, type(None))):
-            return bool(self.value == other.value)
-        return self.value is other.value
+        return isinstance(other, _Same) and other.value is self.value
 
     def __hash__(self) -> int:
-        return hash(type(self.value))
-
-    def __str__(self) -> str:
-        text = repr(self.value)
-        return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-Spec = TensorSpec | SizeSpec | ContainerSpec | ConstantSpec
+        return id(self.value)
 
 
 @dataclass
 class Arguments:
-    """All parts of a call in a fixed order: `specs` decide whether a capture fits.
+    """All parts of a call in a fixed order: a capture fits if `specs` and `paths` are equal.
 
-    paths: where each part was found. tensors: in order. values: of the variables, by name.
+    values: those of the variables, by name.
     """
 
     specs: list[Spec] = field(default_factory=list)
@@ -104,43 +48,57 @@ class Arguments:
     tensor_paths: list[str] = field(default_factory=list)
     values: dict[str, int] = field(default_factory=dict)
 
-    def add(self, value: object, path: str, depth: int = 0) -> None:
-        """Reads one argument and all that is in it. Raises `UserError` for what no replay takes."""
-        if depth > _MAX_NESTED:
-            raise UserError(f"TinyJit: argument {path} nests more than {_MAX_NESTED} containers")
+    @classmethod
+    def of(
+        cls, names: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> Arguments:
+        """Read a call; `names` are those of the positional parameters.
+
+        Raises `UserError` for what no replay takes.
+        """
+        arguments = cls()
+        for number, value in enumerate(args):
+            arguments._add(value, names[number] if number < len(names) else str(number))
+        for name in sorted(kwargs):
+            arguments._add(kwargs[name], name)
+        return arguments
+
+    def _add(self, value: object, path: str) -> None:
         self.paths.append(path)
+        kind = type(value)
         if isinstance(value, TensorCore):
-            self._add_tensor(value, path)
+            self.specs.append(self._tensor_spec(value, path))
         elif isinstance(value, UOp):
             self._bind([value], path)
-            self.specs.append(SizeSpec(cast(UOp, unbound(value))))
+            self.specs.append(("size", unbound(value)))
         elif isinstance(value, dict):
-            self.specs.append(ContainerSpec(type(value), tuple(value)))
+            self.specs.append(("container", kind, tuple(value)))
             for key, item in value.items():
-                self.add(item, f"{path}[{key!r}]", depth + 1)
+                self._add(item, f"{path}[{key!r}]")
         elif isinstance(value, list | tuple):
-            self.specs.append(ContainerSpec(type(value), len(value)))
-            for place, item in enumerate(value):
-                self.add(item, f"{path}[{place}]", depth + 1)
-        elif isinstance(value, np.ndarray | set | bytearray | memoryview):
-            name = type(value).__name__
+            self.specs.append(("container", kind, len(value)))
+            for number, item in enumerate(value):
+                self._add(item, f"{path}[{number}]")
+        elif isinstance(value, _MUTABLE):
             raise UserTypeError(
-                f"TinyJit: argument {path} is a {name}, whose contents a replay would not see: "
-                f"pass a Tensor"
+                f"TinyJit: argument {path} is a {kind.__name__}, whose contents a replay would "
+                f"not see: pass a Tensor"
             )
+        elif isinstance(value, float):
+            self.specs.append(("value", kind, value.hex()))
         else:
-            self.specs.append(ConstantSpec(value))
+            self.specs.append(("value", kind, value if kind in _PLAIN else _Same(value)))
 
-    def _add_tensor(self, tensor: TensorCore, path: str) -> None:
+    def _tensor_spec(self, tensor: TensorCore, path: str) -> Spec:
+        self.tensors.append(tensor)
+        self.tensor_paths.append(path)
         shape = tensor.shape
         if UOp in map(type, shape):
             self._bind([size for size in shape if isinstance(size, UOp)], path)
             shape = tuple(unbound(size) for size in shape)
         argument = tensor._node.arg
         layout = argument if isinstance(argument, ShardArg) else None
-        self.specs.append(TensorSpec(shape, tensor.dtype, tensor._device, layout))
-        self.tensors.append(tensor)
-        self.tensor_paths.append(path)
+        return "tensor", shape, tensor.dtype, tensor._device, layout
 
     def _bind(self, sizes: Sequence[UOp], path: str) -> None:
         for name, value in values_bound(sizes, f"TinyJit: argument {path}").items():
@@ -150,73 +108,100 @@ class Arguments:
                     f"{self.values[name]} in an argument before: accepted is one value"
                 )
 
+    def check(self, call: Arguments) -> None:
+        """Raise `UserError` if a call differs from what was captured."""
+        if call.specs != self.specs or call.paths != self.paths:
+            raise UserError(
+                f"TinyJit: {self._mismatch(call)}: "
+                f"call it as it was captured, or reset() it to capture it again"
+            )
 
-def read_arguments(
-    names: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]
-) -> Arguments:
-    """All parts of a call; `names` are those of the positional parameters."""
-    found = Arguments()
-    for place, value in enumerate(args):
-        found.add(value, names[place] if place < len(names) else str(place))
-    for name in sorted(kwargs):
-        found.add(kwargs[name], name)
-    return found
+    def _mismatch(self, call: Arguments) -> str:
+        for have, got, path, other in zip(
+            self.specs, call.specs, self.paths, call.paths, strict=False
+        ):
+            if path != other:
+                return f"argument {other} came where {path} was captured"
+            if have != got:
+                is_value = have[0] == got[0] == "value"
+                reason = "; a Python value is part of the capture" if is_value else ""
+                return (
+                    f"argument {path} is {_describe(got)}, captured was {_describe(have)}{reason}"
+                )
+        if len(self.specs) < len(call.specs):
+            return f"argument {call.paths[len(self.specs)]} was not there when it was captured"
+        return f"argument {self.paths[len(call.specs)]} is missing"
+
+    def describe(self) -> tuple[str, ...]:
+        """Return a line for each tensor, and for each variable."""
+        pairs = zip(self.paths, self.specs, strict=True)
+        tensors = [f"{path}: {_describe(spec)}" for path, spec in pairs if spec[0] == "tensor"]
+        return *tensors, *(f"{name}: a variable" for name in self.values)
 
 
-def mismatch(captured: Arguments, given: Arguments) -> str:
-    """A sentence on the first part of a call that differs from what was captured."""
-    pairs = zip(captured.specs, given.specs, captured.paths, given.paths, strict=False)
-    for have, got, path, other in pairs:
-        if path != other:
-            return f"argument {other} came where {path} was captured"
-        if have != got:
-            kept = "; a Python value is part of the capture" if _is_constant(have, got) else ""
-            return f"argument {path} is {got}, captured was {have}{kept}"
-    if len(captured.specs) < len(given.specs):
-        return f"argument {given.paths[len(captured.specs)]} was not there when it was captured"
-    return f"argument {captured.paths[len(given.specs)]} is missing"
+def _describe(spec: Spec) -> str:
+    kind, first, *others = spec
+    if kind == "tensor":
+        dtype, device, layout = others
+        where = (
+            f", axis {layout.axis} in {layout.sizes}" if layout and layout.axis is not None else ""
+        )
+        return f"a {dtype.name} tensor of shape {describe_shape(first)} on {device}{where}"
+    if kind == "size":
+        names = ", ".join(f"{node.arg}" for node in variables_of([first]))
+        return f"the symbolic size {describe(first)} of {names}"
+    (value,) = others
+    if kind == "container":
+        what = f"{value} items" if isinstance(value, int) else f"the keys {value}"
+        return f"a {first.__name__} of {what}"
+    if isinstance(value, _Same):
+        value = value.value
+    text = repr(float.fromhex(value) if first is float else value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _is_constant(*specs: Spec) -> bool:
-    return all(isinstance(spec, ConstantSpec) for spec in specs)
+@dataclass(frozen=True)
+class Placeholder:
+    """Stands for a tensor in what a function returned: number `number` of its results.
+
+    is_argument: of its arguments.
+    """
+
+    number: int
+    is_argument: bool
 
 
-def rebuilt(value: object, replace: Callable[[TensorCore], object]) -> object:
-    """`value` with `replace` applied to every tensor in it; containers are made anew."""
-    if isinstance(value, TensorCore):
+def rebuilt(value: object, kind: type, replace: Callable[..., object]) -> object:
+    """Return `value` with `replace` applied to every `kind` in it; containers are copied."""
+    if isinstance(value, kind):
         return replace(value)
+    made: object
     if isinstance(value, dict):
-        items = {key: rebuilt(item, replace) for key, item in value.items()}
-        return items if type(value) is dict else _same_kind(value, items)
-    if isinstance(value, list | tuple):
-        listed = [rebuilt(item, replace) for item in value]
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return cast(Callable[..., object], type(value))(*listed)
-        return listed if type(value) is list else _same_kind(value, listed)
-    return value
-
-
-def _same_kind(value: object, items: object) -> object:
+        made = {key: rebuilt(item, kind, replace) for key, item in value.items()}
+    elif isinstance(value, list | tuple):
+        made = [rebuilt(item, kind, replace) for item in value]
+    else:
+        return value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return cast(Callable[..., object], type(value))(*cast(list[object], made))
     try:
-        return type(value)(items)  # type: ignore[call-arg]  # containers are made of their items
+        return made if type(value) in (dict, list) else cast(Any, type(value))(made)
     except TypeError as error:
         raise UserTypeError(
-            f"TinyJit: cannot make a {type(value).__name__} anew: {error}: "
+            f"TinyJit: cannot copy a {type(value).__name__}: {error}: "
             f"accepted are tuples, lists and dicts"
         ) from error
 
 
-def check_returned(value: object, path: str = "the result", depth: int = 0) -> None:
-    """Raises `UserError` unless a replay can return `value`: tensors, numbers, texts, None."""
-    if depth > _MAX_NESTED:
-        raise UserError(f"TinyJit: {path} nests more than {_MAX_NESTED} containers")
+def check_returned(value: object, path: str = "the result") -> None:
+    """Raise `UserError` unless a replay can return `value`: tensors, numbers, texts, None."""
     if isinstance(value, dict):
         for key, item in value.items():
-            check_returned(item, f"{path}[{key!r}]", depth + 1)
+            check_returned(item, f"{path}[{key!r}]")
     elif isinstance(value, list | tuple):
-        for place, item in enumerate(value):
-            check_returned(item, f"{path}[{place}]", depth + 1)
-    elif value is not None and not isinstance(value, TensorCore | bool | int | float | str | bytes):
+        for number, item in enumerate(value):
+            check_returned(item, f"{path}[{number}]")
+    elif not isinstance(value, TensorCore | bool | int | float | str | bytes | None):
         raise UserTypeError(
             f"TinyJit: {path} is a {type(value).__name__}: accepted are Tensors, numbers, texts "
             f"and None, in tuples, lists and dicts"

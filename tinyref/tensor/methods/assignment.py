@@ -219,8 +219,6 @@ class Assignment(Data):
             if base._value.session is not session and not base._has_memory_alone():
                 # It shows an element at several places, or a part of what nobody else shows.
                 session.give_memory(base._value)
-                # A pending tensor of the same elements has been computed to be in it, too.
-                session.separate(base._sharing())
             session.read(value._value)
         if (reads_first or steps) and base._shares_memory(value):
             value = value._read_first()

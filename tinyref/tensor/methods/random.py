@@ -26,8 +26,8 @@ from tinyref.tensor.arguments import fixed, integer, shape_argument
 from tinyref.tensor.literals import finite
 from tinyref.tensor.methods.creation import element_dtype
 from tinyref.tensor.methods.windows import Windows
-from tinyref.tensor.values.core import GradientSwitch, capturing
-from tinyref.tensor.values.locks import TurnLock
+from tinyref.tensor.values.core import GradientSwitch
+from tinyref.tensor.values.locks import computing
 from tinyref.uops.ops import Ops
 
 T = TypeVar("T", bound="Random")
@@ -46,7 +46,6 @@ class Streams:
     """The streams of all devices, which share one seed."""
 
     def __init__(self) -> None:
-        self.lock = TurnLock("draws random numbers")
         self.seed = int.from_bytes(os.urandom(4), "little")
         self._of: dict[str, Stream[Any]] = {}
 
@@ -76,10 +75,7 @@ class Streams:
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         """One thread draws at a time, and none while another one captures what draws."""
-        with self.lock, GradientSwitch():
-            session = capturing.get()
-            if session is not None:
-                session.hold(self.lock)
+        with computing, GradientSwitch():
             yield
 
     def _open(self, maker: type[T], device: str) -> Stream[T]:

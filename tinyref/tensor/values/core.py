@@ -19,7 +19,7 @@ from tinyref.lazy import graph
 from tinyref.lazy.multi import build
 from tinyref.lazy.shards import Place, describe_place, on_place
 from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
-from tinyref.tensor.values.locks import TurnLock, building
+from tinyref.tensor.values.locks import building
 from tinyref.tensor.values.names import name_node
 from tinyref.tensor.values.registry import Registry, parts_of
 from tinyref.tensor.values.views import VIEW_OPS, Step, Steps, Storage, View
@@ -197,14 +197,6 @@ class Session(Protocol):
 
     def before_compute(self, roots: Sequence[UOp]) -> None:
         """The function is about to compute `roots`."""
-        ...
-
-    def hold(self, lock: TurnLock) -> None:
-        """The function uses what one thread at a time may use, until it was captured."""
-        ...
-
-    def disturb(self) -> None:
-        """Another thread computed an assignment that is part of the function's graphs."""
         ...
 
 
