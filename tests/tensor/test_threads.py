@@ -101,12 +101,6 @@ def test_threads_compute_what_they_would_alone(make):
     stress(make, 20)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [realizes, goes_back, captures, mixed])
-def test_threads_compute_what_they_would_alone_a_thousand_times(make):
-    stress(make, 1000)
-
-
 def draws(calls):
     """Draws in threads, plainly and by captured functions: together those of a single thread."""
 

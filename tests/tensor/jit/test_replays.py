@@ -11,23 +11,6 @@ from tinyref.errors import UserError
 from tinyref.lazy.names import name_of
 
 
-@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
-def test_replays_compute_from_the_tensors_that_they_are_given(device):
-    count = 0
-
-    @TinyJit
-    def double_sum(x):
-        nonlocal count
-        count += 1
-        return (x * 2).sum(1)
-
-    inputs = [floats(3, 4, seed=i) for i in range(5)]
-    for array in inputs:
-        found = double_sum(Tensor(array, device=device)).numpy()
-        np.testing.assert_allclose(found, (array * 2).sum(1), rtol=1e-6)
-    assert count == 2
-
-
 def test_a_capture_says_what_it_holds():
     jitted = TinyJit(lambda x: (x + 1).contiguous().sum())
     assert jitted.captured is None
@@ -153,13 +136,6 @@ def test_kernels_that_read_intermediate_results_share_an_arena():
         assert apart.captured.arena_bytes == 0
 
 
-def test_copies_between_devices_are_replayed():
-    jitted = TinyJit(lambda x: (x.to("CPU:1") * 2).to("CPU") + 1)
-    for i in range(4):
-        assert jitted(Tensor([float(i)])).item() == 2 * i + 1
-    assert jitted.captured.copies == 2
-
-
 def test_variables_may_change_from_call_to_call():
     length = Variable("length", 1, 8)
     jitted = TinyJit(lambda x, size: x.shrink(((0, size),)).sum())
@@ -198,6 +174,13 @@ def test_empty_tensors_pass():
     jitted = TinyJit(lambda x, y: x.sum() + y)
     for i in range(4):
         assert jitted(Tensor(np.zeros((0, 3), np.float32)), Tensor([float(i)])).item() == i
+
+
+def test_an_empty_argument_may_be_computed_with_another_that_shares_its_graph():
+    empty = Tensor(np.zeros((0, 2), np.float32))
+    turned = empty.detach().permute(1, 0)
+    jitted = TinyJit(lambda x: turned - turned)
+    assert [jitted(empty).shape for _ in range(4)] == [(2, 0)] * 4
 
 
 def test_tensors_on_several_devices_are_inputs_results_and_state():

@@ -7,19 +7,6 @@ from tinyref import Tensor, TinyJit, Variable
 from tinyref.errors import UserError
 
 
-def test_state_that_is_assigned_to_advances():
-    weight = Tensor([1.0, 2.0]).realize()
-
-    @TinyJit
-    def step(x):
-        weight.assign(weight * 2)
-        return (weight * x).sum()
-
-    wanted = [2 * 2.0**i * 3 for i in range(5)]
-    assert [step(Tensor([1.0, 1.0])).item() for _ in range(5)] == wanted
-    assert weight.tolist() == [32.0, 64.0]
-
-
 def test_an_assignment_that_nobody_computes_runs_in_every_call():
     count = Tensor([0]).realize()
 

@@ -57,10 +57,13 @@ class Arguments:
         Raises `UserError` for what no replay takes.
         """
         arguments = cls()
-        for number, value in enumerate(args):
-            arguments._add(value, names[number] if number < len(names) else str(number))
-        for name in sorted(kwargs):
-            arguments._add(kwargs[name], name)
+        try:
+            for number, value in enumerate(args):
+                arguments._add(value, names[number] if number < len(names) else str(number))
+            for name in sorted(kwargs):
+                arguments._add(kwargs[name], name)
+        except RecursionError:
+            raise UserError("TinyJit: an argument nests too many containers") from None
         return arguments
 
     def _add(self, value: object, path: str) -> None:
