@@ -20,12 +20,11 @@ from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.engine import search as search_module
 from tinyref.engine.report import chosen_opts
-from tinyref.engine.search import Worker, _pattern, best_opts, forget_searches, search
+from tinyref.engine.search import Worker, best_opts, forget_searches, search
 from tinyref.errors import DeviceError, UserError
-from tinyref.optimise.actions import actions, candidates, identity
+from tinyref.optimise.actions import actions, identity
 from tinyref.optimise.opt import Opt, OptOp, opts_text, parse_opts
 from tinyref.optimise.plan import Plan
-from tinyref.schedule import schedule
 from tinyref.tensor import Tensor
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU
@@ -198,13 +197,6 @@ def test_a_process_that_cannot_open_the_device_is_an_error() -> None:
         worker.seconds(())
 
 
-def test_buffers_hold_values_of_their_type() -> None:
-    assert set(_pattern(dtypes.bool, 9)) == {1}
-    halves = np.frombuffer(_pattern(dtypes.float16, 10_000), np.float16)
-    assert (halves.size, sorted(set(halves.tolist()))) == (5000, [1.0, 2.0, 3.0])
-    assert len(_pattern(dtypes.int64, 8)) == 8
-
-
 # --- choosing -------------------------------------------------------------------------------------
 
 
@@ -252,26 +244,6 @@ def test_where_nothing_can_be_timed_the_heuristics_choose(
     # It is not kept: the next process may be luckier.
     plain = Plan.of(copy_kernel(), capabilities)
     assert search_module._Memory("CPU", copy_kernel()).result(plain) is None
-
-
-def test_without_a_beam_or_with_noopt_nothing_is_searched() -> None:
-    with Context(BEAM=0):
-        assert chosen_opts("CPU", copy_kernel()) is None
-    with Context(BEAM=4, NOOPT=1):
-        assert chosen_opts("CPU", copy_kernel()) is None
-
-
-def test_tiles_are_tried_as_the_flags_say() -> None:
-    with Context(BEAM=0):
-        x = Tensor.ones(16, 16, dtype=dtypes.float16).contiguous().realize()
-        y = Tensor.ones(16, 8, dtype=dtypes.float16).contiguous().realize()
-        product = x.matmul(y, dtype=dtypes.float32)
-        (kernel,) = schedule([(product.node, "CPU")]).kernels
-    plan = Plan.of(kernel.ast, Device["PYTHON"].capabilities)
-    for mode, level, found in ((0, 0, set()), (1, 0, {(1, 0)}), (3, 2, {(3, 2)})):
-        with Context(TC=mode, TC_LEVEL=level):
-            tiles = [opt for opt in candidates(plan) if opt.op is OptOp.TC]
-        assert {(opt.mode, opt.level) for opt in tiles} == found
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -343,19 +315,6 @@ def test_an_interrupted_search_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
     best_opts("CPU", copy_kernel())
     assert len(first) == 5
     assert not set(asked[5:]) & set(first)
-
-
-def test_a_result_that_is_torn_or_no_longer_legal_is_searched_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    memory = search_module._Memory("CPU", copy_kernel())
-    memory.keep_result((Opt(OptOp.LOCAL, 0, 4),))
-    plain = Plan.of(copy_kernel(), Device["CPU"].capabilities)
-    assert memory.result(plain) is None
-    memory._write(memory._key("result", 1), {"opts": "rm -rf"})
-    assert memory.result(plain) is None
-    memory.keep_result((Opt(OptOp.UPCAST, 1, 4),))
-    assert memory.result(plain) == (Opt(OptOp.UPCAST, 1, 4),)
 
 
 @pytest.mark.long

@@ -49,15 +49,6 @@ def test_a_pending_tensor_that_reads_what_the_function_overwrites_keeps_its_elem
     assert step.captured.kernels == 1
 
 
-def test_a_result_that_was_pending_outside_is_read_anew_by_replays():
-    kept = Tensor([1.0]).realize() + 1
-    jitted = TinyJit(lambda x: (x + 1, kept))
-    for _ in range(3):
-        assert jitted(Tensor([0.0]))[1].item() == 2.0
-    kept.assign(Tensor([9.0]))
-    assert jitted(Tensor([0.0]))[1].item() == 9.0
-
-
 @pytest.mark.parametrize("make", [lambda: Tensor(3.0), lambda: Tensor([1.0, 1.0]).sum() + 1])
 def test_state_that_is_no_memory_yet_goes_on(make):
     total = make()
@@ -108,22 +99,6 @@ def test_a_tensor_outside_that_was_replaced_is_refused(make):
     kept["scale"] = make(3.0)
     with pytest.raises(UserError, match="is gone"):
         scaled(Tensor([1.0, 2.0]))
-
-
-def test_what_is_pending_is_looked_at_again_for_another_argument_that_is_assigned_to():
-    @TinyJit
-    def step(x):
-        x.assign(x + 1)
-        return x * 2
-
-    first, second = Tensor([1.0]).realize(), Tensor([5.0]).realize()
-    for _ in range(2):
-        step(first)
-    lazy = second * 10
-    step(first)
-    step(first)
-    step(second)
-    assert (lazy.item(), first.item(), second.item()) == (50.0, 5.0, 6.0)
 
 
 @pytest.mark.parametrize("is_assigned_before", [False, True])
@@ -231,3 +206,19 @@ def test_a_tensor_outside_may_be_replaced_by_what_each_call_computes_or_by_itsel
     for i in range(4):
         assert function(Tensor([float(i)]).realize()).item() == i + 6
         assert (computed.item(), itself.item()) == (2 * i, 6)
+
+
+def test_what_is_pending_is_looked_at_again_for_another_argument_that_is_assigned_to():
+    @TinyJit
+    def step(x):
+        x.assign(x + 1)
+        return x * 2
+
+    first, second = Tensor([1.0]).realize(), Tensor([5.0]).realize()
+    for _ in range(2):
+        step(first)
+    lazy = second * 10
+    step(first)
+    step(first)
+    step(second)
+    assert (lazy.item(), first.item(), second.item()) == (50.0, 5.0, 6.0)

@@ -1,4 +1,4 @@
-"""What a captured function is called with, and returns: containers, tensors, constants."""
+"""What a captured function is called with, and what it returns: containers, tensors, constants."""
 
 from __future__ import annotations
 
@@ -6,14 +6,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from tinyref.algebra.symbolic import describe, describe_shape, variables_of
+from tinyref.algebra.symbolic import describe, describe_shape, product, variables_of
 from tinyref.arrays import np
-from tinyref.errors import UserError, UserTypeError
+from tinyref.device import Buffer
+from tinyref.dtype import ConstType, DType
+from tinyref.engine.capture import RecordedBuffer, Recorder
+from tinyref.errors import UserError, UserStateError, UserTypeError
+from tinyref.lazy import graph
+from tinyref.lazy.buffers import buffer_of, new_buffer_like
+from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.names import leave_unnamed
+from tinyref.lazy.shape import is_empty
+from tinyref.lazy.shards import Place, join_parts, layout_of
 from tinyref.schedule.prepare import unbound
-from tinyref.tensor.values.core import TensorCore
-from tinyref.tensor.variable import values_bound
-from tinyref.uops.node import UOp
-from tinyref.uops.payload import ShardArg
+from tinyref.tensor.jit.session import CaptureSession, compute_copies
+from tinyref.tensor.methods.data import compute
+from tinyref.tensor.tensor import Tensor
+from tinyref.tensor.values.core import TensorCore, registry
+from tinyref.tensor.values.registry import parts_of, shown_numbers
+from tinyref.tensor.variable import rebound, values_bound
+from tinyref.uops.node import UOp, sint, substitute
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import BufferArg, ShapeArg, ShardArg
 
 _PLAIN = (bool, int, str, bytes, complex, type(None))
 _MUTABLE = (np.ndarray, set, bytearray, memoryview)
@@ -209,3 +223,186 @@ def check_returned(value: object, path: str = "the result") -> None:
             f"TinyJit: {path} is a {type(value).__name__}: accepted are Tensors, numbers, texts "
             f"and None, in tuples, lists and dicts"
         )
+
+
+# --- tensors of a call in memory -------------------------------------------------------------------
+
+
+def buffers_behind(node: UOp) -> list[UOp]:
+    """Return the BUFFERs behind a computed tensor, one a part; none for what has no elements."""
+    buffers = [graph.backing(part) for part in parts_of(node)]
+    return [buffer for buffer in buffers if buffer is not None]
+
+
+def is_backed(node: UOp) -> bool:
+    """Return True if the elements are in memory, in order, on each device."""
+    return len(buffers_behind(node)) == len(parts_of(node))
+
+
+def argument_in_memory(tensor: TensorCore, path: str) -> UOp:
+    """Return a node of the elements in memory, in order: compute and copy them if need be."""
+    if tensor._value.requires_grad and tensor._value.record is not None:
+        raise UserStateError(
+            f"TinyJit: argument {path} was computed from tensors that require grad, and no "
+            f"gradient flows through a replay: pass {path}.detach()"
+        )
+    if not is_backed(tensor._node) and not is_empty(tensor.shape):
+        compute([tensor])
+        if not is_backed(tensor._node):
+            return _copied(tensor)._node
+    return tensor._node
+
+
+def _copied(tensor: TensorCore) -> TensorCore:
+    """Return a tensor of the same elements in memory of its own."""
+    copy = tensor._same()
+    compute_copies([copy._value])
+    return copy
+
+
+def copy_in_memory(node: UOp) -> UOp:
+    """Return a node of the same elements as a computed one, in memory of its own."""
+    copies = {}
+    for buffer in buffers_behind(node):
+        copies[buffer], memory = new_buffer_like(cast(BufferArg, buffer.arg), buffer.dtype)
+        memory.copy_from(buffer_of(buffer))
+    return substitute(node, copies)
+
+
+def hand_over(tensor: TensorCore, node: UOp) -> None:
+    """Assign the elements of `node`, which is computed, to an argument."""
+    with Tensor.no_grad():
+        cast(Tensor, tensor).assign(Tensor._from_node(node, tensor._device))
+    compute([tensor])
+
+
+def is_alone(tensor: TensorCore, node: UOp) -> bool:
+    """Return True if `tensor` is in memory as `node`, and no other tensor shows its elements."""
+    views = 1 if tensor._view is None else len(tensor._view.storage.tensors())
+    is_same = tensor._node is node and views == 1
+    return is_same and all(registry.count_showing(n) == 1 for n in shown_numbers(node))
+
+
+class Results:
+    """What a call returned: its tensors in order, and a template of all around them."""
+
+    def __init__(
+        self, returned: object, args: Sequence[TensorCore], session: CaptureSession | None = None
+    ) -> None:
+        check_returned(returned)
+        places = {id(tensor): Placeholder(place, True) for place, tensor in enumerate(args)}
+        originals: list[TensorCore] = []
+
+        def take(tensor: TensorCore) -> object:
+            self.is_bare = False
+            if id(tensor) not in places:
+                places[id(tensor)] = Placeholder(len(originals), False)
+                originals.append(tensor)
+                if session is not None:
+                    session.read(tensor._value)
+            return places[id(tensor)]
+
+        self.is_bare = True
+        self.template = rebuilt(returned, TensorCore, take)
+        # From here on the function's own tensors are held by whoever keeps them outside.
+        self.tensors = [tensor._same() for tensor in originals]
+
+    def compute(self, others: Sequence[TensorCore], recorder: Recorder | None) -> None:
+        """Compute the tensors, with `others`, each in memory that no other tensor shows.
+
+        recorder: its steps must fill that memory.
+        """
+        compute([*self.tensors, *others])
+        taken: set[int] = set()
+        for place, tensor in enumerate(self.tensors):
+            if not _is_private(tensor, taken, recorder):
+                # One by one: equal copies that are computed together have one memory.
+                self.tensors[place] = _copied(tensor)
+            taken.update(shown_numbers(self.tensors[place]._node))
+
+    def build(self, args: Sequence[TensorCore]) -> object:
+        """Return what a call with these tensors returns."""
+        return fill(self.template, self.tensors, args)
+
+
+def fill(template: object, tensors: Sequence[object], args: Sequence[object]) -> object:
+    """Return `template` with results and arguments in the place of what stands for them."""
+    def tensor_of(mark: Placeholder) -> object:
+        return (args if mark.is_argument else tensors)[mark.number]
+
+    return rebuilt(template, Placeholder, tensor_of)
+
+
+def _is_private(tensor: TensorCore, taken: set[int], recorder: Recorder | None) -> bool:
+    """Return True for a constant, and for memory that nothing else shows and steps fill."""
+    node = tensor._node
+    if uniform_value(node) is not None or is_empty(tensor.shape):
+        return True
+    numbers = shown_numbers(node)
+    others = (value.tensor for number in numbers for value in registry.showing(number))
+    return (
+        is_backed(node)
+        and taken.isdisjoint(numbers)
+        and all(other is None or other is tensor for other in others)
+        and (recorder is None or all(map(recorder.makes, numbers)))
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of a result in a replay: `buffer` is its BUFFER, None for a constant `value`.
+
+    is_whole: it is a reshape of all of a buffer.
+    """
+
+    buffer: RecordedBuffer | None
+    dtype: DType
+    shape: tuple[sint, ...]
+    is_whole: bool
+    value: ConstType
+
+    @classmethod
+    def of(cls, node: UOp, recorder: Recorder) -> _Part:
+        """Return the part of a computed result."""
+        shape = tuple(unbound(size) for size in graph.shape_of(node))
+        value = uniform_value(node)
+        (number,) = shown_numbers(node) if value is None and not is_empty(shape) else (None,)
+        recorded = None if number is None else recorder.buffers[number]
+        size = 0 if recorded is None else recorded.argument.size
+        is_whole = product(shape) == size and shape != (size,)
+        return cls(recorded, node.dtype, shape, is_whole, 0 if value is None else value)
+
+    def fresh(self, values: Mapping[str, int], exchanged: dict[RecordedBuffer, Buffer]) -> UOp:
+        """Return a node for the result of the next replay; its memory is added to `exchanged`."""
+        if self.buffer is None:
+            shape = tuple(rebound(size, values) for size in self.shape)
+            return graph.full(shape, self.value, self.dtype)
+        node, exchanged[self.buffer] = new_buffer_like(self.buffer.argument, self.dtype)
+        if self.is_whole:
+            # What `window` builds, without its checks: each replay does this.
+            node = UOp(Ops.RESHAPE, self.dtype, (node,), ShapeArg(self.shape))
+        else:
+            node = graph.window(node, tuple(rebound(size, values) for size in self.shape))
+        # It is memory, as what is computed is, and no function's view of that.
+        leave_unnamed(node)
+        return node
+
+
+# A tensor among the results: its device, its parts, and their layout on several devices.
+Output = tuple[Place, tuple[_Part, ...], ShardArg | None]
+
+
+def output_of(tensor: TensorCore, recorder: Recorder) -> Output:
+    """Return the output that a computed result becomes."""
+    node = tensor._node
+    parts = tuple(_Part.of(part, recorder) for part in parts_of(node))
+    return tensor._device, parts, layout_of(node) if node.op is Ops.MULTI else None
+
+
+def fresh_result(
+    output: Output, values: Mapping[str, int], exchanged: dict[RecordedBuffer, Buffer]
+) -> TensorCore:
+    """Return the tensor of a replay for one result."""
+    device, parts, layout = output
+    nodes = [part.fresh(values, exchanged) for part in parts]
+    return Tensor._from_node(nodes[0] if layout is None else join_parts(layout, nodes), device)

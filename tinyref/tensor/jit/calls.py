@@ -15,8 +15,8 @@ from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar, cast, overl
 from tinyref import config
 from tinyref.engine.capture import active_recorder
 from tinyref.errors import UserError, UserStateError, UserTypeError
-from tinyref.tensor.jit.arguments import Arguments
-from tinyref.tensor.jit.capture import Capture, Captured, Results, capture_call
+from tinyref.tensor.jit.arguments import Arguments, Results
+from tinyref.tensor.jit.capture import Capture, Captured, capture_call
 from tinyref.tensor.values.locks import building, computing
 
 VERSION = 1

@@ -6,25 +6,28 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from tinyref.algebra.symbolic import product
-from tinyref.device import Buffer
-from tinyref.dtype import ConstType, DType
 from tinyref.engine.capture import RecordedBuffer, Recorder, Replay, recording
 from tinyref.engine.runner import InterruptsHeld
 from tinyref.errors import UserError, UserStateError, words_of
-from tinyref.lazy import graph
-from tinyref.lazy.buffers import buffer_of, new_buffer_like
-from tinyref.lazy.folding import uniform_value
-from tinyref.lazy.names import leave_unnamed
-from tinyref.lazy.shape import is_empty
-from tinyref.lazy.shards import Place, join_parts, layout_of
-from tinyref.schedule.prepare import unbound
-from tinyref.tensor.jit.arguments import Arguments, Placeholder, check_returned, rebuilt
+from tinyref.lazy.buffers import buffer_of
+from tinyref.tensor.jit.arguments import (
+    Arguments,
+    Results,
+    argument_in_memory,
+    buffers_behind,
+    copy_in_memory,
+    fill,
+    fresh_result,
+    hand_over,
+    is_alone,
+    is_backed,
+    output_of,
+    rebuilt,
+)
 from tinyref.tensor.jit.session import (
     CaptureSession,
     Holder,
     capture_session,
-    compute_copies,
     keep_elements,
     readers_of,
     shows_alike,
@@ -35,12 +38,11 @@ from tinyref.tensor.methods.realisation import lose
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.values.core import TensorCore, Value, registry, steps_of, whole_tensors
 from tinyref.tensor.values.locks import building, computing
-from tinyref.tensor.values.registry import is_computed, is_view, parts_of, shown_numbers
+from tinyref.tensor.values.registry import is_computed, is_view, shown_numbers
 from tinyref.tensor.values.views import has_expand
-from tinyref.tensor.variable import rebound, values_bound
-from tinyref.uops.node import UOp, sint, substitute
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import BufferArg, ShapeArg, ShardArg
+from tinyref.tensor.variable import values_bound
+from tinyref.uops.node import UOp
+from tinyref.uops.payload import BufferArg
 
 
 @dataclass(frozen=True)
@@ -60,181 +62,6 @@ class Captured:
     unplanned_bytes: int
 
 
-# --- arguments and results ------------------------------------------------------------------------
-
-
-def _buffers_behind(node: UOp) -> list[UOp]:
-    """Return the BUFFERs behind a computed tensor, one a part; none for what has no elements."""
-    buffers = [graph.backing(part) for part in parts_of(node)]
-    return [buffer for buffer in buffers if buffer is not None]
-
-
-def _is_backed(node: UOp) -> bool:
-    """Return True if the elements are in memory, in order, on each device."""
-    return len(_buffers_behind(node)) == len(parts_of(node))
-
-
-def _argument_in_memory(tensor: TensorCore, path: str) -> UOp:
-    """Return a node of the elements in memory, in order: compute and copy them if need be."""
-    if tensor._value.requires_grad and tensor._value.record is not None:
-        raise UserStateError(
-            f"TinyJit: argument {path} was computed from tensors that require grad, and no "
-            f"gradient flows through a replay: pass {path}.detach()"
-        )
-    if not _is_backed(tensor._node) and not is_empty(tensor.shape):
-        compute([tensor])
-        if not _is_backed(tensor._node):
-            return _copied(tensor)._node
-    return tensor._node
-
-
-def _copied(tensor: TensorCore) -> TensorCore:
-    """Return a tensor of the same elements in memory of its own."""
-    copy = tensor._same()
-    compute_copies([copy._value])
-    return copy
-
-
-def _copy_in_memory(node: UOp) -> UOp:
-    """Return a node of the same elements as a computed one, in memory of its own."""
-    copies = {}
-    for buffer in _buffers_behind(node):
-        copies[buffer], memory = new_buffer_like(cast(BufferArg, buffer.arg), buffer.dtype)
-        memory.copy_from(buffer_of(buffer))
-    return substitute(node, copies)
-
-
-def _hand_over(tensor: TensorCore, node: UOp) -> None:
-    """Assign the elements of `node`, which is computed, to an argument."""
-    with Tensor.no_grad():
-        cast(Tensor, tensor).assign(Tensor._from_node(node, tensor._device))
-    compute([tensor])
-
-
-def _is_alone(tensor: TensorCore, node: UOp) -> bool:
-    """Return True if `tensor` is in memory as `node`, and no other tensor shows its elements."""
-    views = 1 if tensor._view is None else len(tensor._view.storage.tensors())
-    is_same = tensor._node is node and views == 1
-    return is_same and all(registry.count_showing(n) == 1 for n in shown_numbers(node))
-
-
-class Results:
-    """What a call returned: its tensors in order, and a template of all around them."""
-
-    def __init__(
-        self, returned: object, args: Sequence[TensorCore], session: CaptureSession | None = None
-    ) -> None:
-        check_returned(returned)
-        places = {id(tensor): Placeholder(place, True) for place, tensor in enumerate(args)}
-        originals: list[TensorCore] = []
-
-        def take(tensor: TensorCore) -> object:
-            self.is_bare = False
-            if id(tensor) not in places:
-                places[id(tensor)] = Placeholder(len(originals), False)
-                originals.append(tensor)
-                if session is not None:
-                    session.read(tensor._value)
-            return places[id(tensor)]
-
-        self.is_bare = True
-        self.template = rebuilt(returned, TensorCore, take)
-        # From here on the function's own tensors are held by whoever keeps them outside.
-        self.tensors = [tensor._same() for tensor in originals]
-
-    def compute(self, others: Sequence[TensorCore], recorder: Recorder | None) -> None:
-        """Compute the tensors, with `others`, each in memory that no other tensor shows.
-
-        recorder: its steps must fill that memory.
-        """
-        compute([*self.tensors, *others])
-        taken: set[int] = set()
-        for place, tensor in enumerate(self.tensors):
-            if not _is_private(tensor, taken, recorder):
-                # One by one: equal copies that are computed together have one memory.
-                self.tensors[place] = _copied(tensor)
-            taken.update(shown_numbers(self.tensors[place]._node))
-
-    def build(self, args: Sequence[TensorCore]) -> object:
-        """Return what a call with these tensors returns."""
-        return _fill(self.template, self.tensors, args)
-
-
-def _fill(template: object, tensors: Sequence[object], args: Sequence[object]) -> object:
-    def tensor_of(mark: Placeholder) -> object:
-        return (args if mark.is_argument else tensors)[mark.number]
-
-    return rebuilt(template, Placeholder, tensor_of)
-
-
-def _is_private(tensor: TensorCore, taken: set[int], recorder: Recorder | None) -> bool:
-    """Return True for a constant, and for memory that nothing else shows and steps fill."""
-    node = tensor._node
-    if uniform_value(node) is not None or is_empty(tensor.shape):
-        return True
-    numbers = shown_numbers(node)
-    others = (value.tensor for number in numbers for value in registry.showing(number))
-    return (
-        _is_backed(node)
-        and taken.isdisjoint(numbers)
-        and all(other is None or other is tensor for other in others)
-        and (recorder is None or all(map(recorder.makes, numbers)))
-    )
-
-
-@dataclass(frozen=True)
-class _Part:
-    """One part of a result in a replay: `buffer` is its BUFFER, None for a constant `value`.
-
-    is_whole: it is a reshape of all of a buffer.
-    """
-
-    buffer: RecordedBuffer | None
-    dtype: DType
-    shape: tuple[sint, ...]
-    is_whole: bool
-    value: ConstType
-
-    @classmethod
-    def of(cls, node: UOp, recorder: Recorder) -> _Part:
-        """Return the part of a computed result."""
-        shape = tuple(unbound(size) for size in graph.shape_of(node))
-        value = uniform_value(node)
-        (number,) = shown_numbers(node) if value is None and not is_empty(shape) else (None,)
-        recorded = None if number is None else recorder.buffers[number]
-        size = 0 if recorded is None else recorded.argument.size
-        is_whole = product(shape) == size and shape != (size,)
-        return cls(recorded, node.dtype, shape, is_whole, 0 if value is None else value)
-
-    def fresh(self, values: Mapping[str, int], exchanged: dict[RecordedBuffer, Buffer]) -> UOp:
-        """Return a node for the result of the next replay; its memory is added to `exchanged`."""
-        if self.buffer is None:
-            shape = tuple(rebound(size, values) for size in self.shape)
-            return graph.full(shape, self.value, self.dtype)
-        node, exchanged[self.buffer] = new_buffer_like(self.buffer.argument, self.dtype)
-        if self.is_whole:
-            # What `window` builds, without its checks: each replay does this.
-            node = UOp(Ops.RESHAPE, self.dtype, (node,), ShapeArg(self.shape))
-        else:
-            node = graph.window(node, tuple(rebound(size, values) for size in self.shape))
-        # It is memory, as what is computed is, and no function's view of that.
-        leave_unnamed(node)
-        return node
-
-
-# A tensor among the results: its device, its parts, and their layout on several devices.
-_Output = tuple[Place, tuple[_Part, ...], ShardArg | None]
-
-
-def _output_of(tensor: TensorCore, recorder: Recorder) -> _Output:
-    node = tensor._node
-    parts = tuple(_Part.of(part, recorder) for part in parts_of(node))
-    return tensor._device, parts, layout_of(node) if node.op is Ops.MULTI else None
-
-
-# --- captures -------------------------------------------------------------------------------------
-
-
 def capture_call(
     fxn: Callable[..., object],
     arguments: Arguments,
@@ -244,7 +71,7 @@ def capture_call(
 ) -> tuple[Capture, object]:
     """Run the function while its kernels are recorded: the capture, and what the call returns."""
     nodes = [
-        _copy_in_memory(_argument_in_memory(tensor, path))
+        copy_in_memory(argument_in_memory(tensor, path))
         for tensor, path in zip(arguments.tensors, arguments.tensor_paths, strict=True)
     ]
     # So uses of an argument are distinguished from uses of a tensor that the function keeps.
@@ -274,7 +101,7 @@ def capture_call(
         capture = Capture(arguments, nodes, results, recorder, session, prune)
     capture.check_sharing(arguments.tensor_paths, shown)
     for place in capture.assigned:
-        _hand_over(arguments.tensors[place], nodes[place])
+        hand_over(arguments.tensors[place], nodes[place])
     returned = results.build(arguments.tensors)
     # The tensors themselves are the caller's.
     arguments.tensors = []
@@ -314,7 +141,7 @@ class Capture:
         written = recorder.written()
         inputs = [[recorder.buffers.get(n) for n in shown_numbers(node)] for node in nodes]
         self.arguments, self.inputs, self.template = arguments, inputs, results.template
-        self.outputs = [_output_of(tensor, recorder) for tensor in results.tensors]
+        self.outputs = [output_of(tensor, recorder) for tensor in results.tensors]
         self.assigned = [i for i, buffers in enumerate(inputs) if not written.isdisjoint(buffers)]
         results_of = [part.buffer for _, parts, _ in self.outputs for part in parts]
         exchanged = {b for group in (*inputs, results_of) for b in group if b is not None}
@@ -365,34 +192,34 @@ class Capture:
         self.arguments.check(call)
         self.replayed.check(call.values)
         tensors = call.tensors
-        nodes = list(map(_argument_in_memory, tensors, call.tensor_paths))
+        nodes = list(map(argument_in_memory, tensors, call.tensor_paths))
         if self.assigned or self.written:
             self.check_sharing(call.tensor_paths, [shown_numbers(t._node) for t in tensors])
         for place in self.assigned:
-            if not _is_alone(tensors[place], nodes[place]):
-                nodes[place] = _copy_in_memory(nodes[place])
+            if not is_alone(tensors[place], nodes[place]):
+                nodes[place] = copy_in_memory(nodes[place])
         exchanged = {
             recorded: buffer_of(buffer)
             for recorded_parts, node in zip(self.inputs, nodes, strict=True)
-            for recorded, buffer in zip(recorded_parts, _buffers_behind(node), strict=True)
+            for recorded, buffer in zip(recorded_parts, buffers_behind(node), strict=True)
             if recorded is not None
         }
         # Variables that the function binds itself keep their values.
         values = {**self.replayed.bindings, **call.values}
-        results = [_fresh_result(output, values, exchanged) for output in self.outputs]
+        results = [fresh_result(output, values, exchanged) for output in self.outputs]
         assigned = frozenset(n for i in self.assigned for n in shown_numbers(nodes[i]))
         self._before_replay(assigned)
         self.replayed.bind(exchanged, call.values)
         if not (assigned or self.written):
             self.replayed.run()
-            return _fill(self.template, results, tensors)
+            return fill(self.template, results, tensors)
         # An interrupt that has waited for the replay waits for what it gives to arguments, too.
         with InterruptsHeld():
             self._run({*assigned, *self.written})
             for place in self.assigned:
                 if tensors[place]._node is not nodes[place]:
-                    _hand_over(tensors[place], nodes[place])
-        return _fill(self.template, results, tensors)
+                    hand_over(tensors[place], nodes[place])
+        return fill(self.template, results, tensors)
 
     def _run(self, written: set[int]) -> None:
         """Run the steps; the BUFFERs that they write are lost if that breaks off."""
@@ -534,7 +361,7 @@ class Capture:
                 buffer = self.outside.get(number)
                 if buffer is None or (not holder.is_read and buffer in keeper):
                     continue
-                if not _is_backed(whole._node):
+                if not is_backed(whole._node):
                     raise UserStateError(
                         f"TinyJit: cannot be saved: only views show the memory of a "
                         f"{holder.describe()} that the function reads: keep the tensor itself"
@@ -572,7 +399,7 @@ class Capture:
             if isinstance(contents, bytes):
                 buffer.allocated().copy_in(memoryview(contents))
             else:
-                node = _buffers_behind(tensors[contents]._node)[part]
+                node = buffers_behind(tensors[contents]._node)[part]
                 buffer.memory = buffer_of(node)
                 self.outside[cast(BufferArg, node.arg).number] = buffer
         self.replayed = Replay(state["steps"], state["constraints"], state["exchanged"])
@@ -611,12 +438,3 @@ def _whole_of(holder: Holder) -> TensorCore:
         t for t in whole_tensors(tensor) if t._value.record is None or not t._value.requires_grad
     ]
     return next(iter(wholes), tensor)
-
-
-def _fresh_result(
-    output: _Output, values: Mapping[str, int], exchanged: dict[RecordedBuffer, Buffer]
-) -> TensorCore:
-    """Return the tensor of a replay for one result."""
-    device, parts, layout = output
-    nodes = [part.fresh(values, exchanged) for part in parts]
-    return Tensor._from_node(nodes[0] if layout is None else join_parts(layout, nodes), device)
