@@ -225,7 +225,7 @@ def check_returned(value: object, path: str = "the result") -> None:
         )
 
 
-# --- tensors of a call in memory -------------------------------------------------------------------
+# --- tensors of a call in memory ----------------------------------------------------------------
 
 
 def buffers_behind(node: UOp) -> list[UOp]:
@@ -327,6 +327,7 @@ class Results:
 
 def fill(template: object, tensors: Sequence[object], args: Sequence[object]) -> object:
     """Return `template` with results and arguments in the place of what stands for them."""
+
     def tensor_of(mark: Placeholder) -> object:
         return (args if mark.is_argument else tensors)[mark.number]
 
