@@ -290,7 +290,7 @@ def test_a_replay_takes_the_list_and_singly_gives_the_same() -> None:
         with Context(JIT=jit):
             jitted = TinyJit(step)
             assert [jitted(Tensor([number])).item() for number in range(5)] == [1, 4, 7, 10, 13]
-        capture = jitted._program.capture
+        capture = jitted._calls.capture
         assert capture is not None
         kinds = {type(each).__name__ for each in capture.replayed._launches}
         assert kinds == {"HostCommandList" if jit == 1 else "HostLaunch"}

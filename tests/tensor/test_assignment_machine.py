@@ -388,6 +388,6 @@ def test_no_tensor_is_wrong_in_many_steps_with_failures(device):
 @pytest.mark.hypothesis
 @pytest.mark.long
 def test_an_output_that_is_computed_from_what_was_assigned_is_found(monkeypatch):
-    monkeypatch.setattr(runner, "lost_contents", lambda *_: dict[str, str]())
+    monkeypatch.setattr(runner.ScheduleRun, "remains", lambda *_: dict[str, str]())
     with pytest.raises(AssertionError):
         run(DEVICES[0], 300, Phase.generate, base=Failures)
