@@ -19,6 +19,7 @@ from failing_devices import DEVICES, FAULTS, KINDS, Failing
 from tinyref import Context, Tensor, TinyJit, nn
 from tinyref.engine.runner import InterruptsHeld
 from tinyref.errors import DeviceError, UserStateError
+from tinyref.runtimes.host.command_list import HostCommandList
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.tensor.values.core import registry
 
@@ -720,6 +721,32 @@ def test_an_interrupt_waits_for_what_a_replay_gives_to_an_argument(interrupt):
     with FAULTS.at("launch", 0, interrupt), pytest.raises(KeyboardInterrupt):
         step(x)
     assert (w.tolist(), x.tolist(), copy.tolist()) == ([4, 4], [6, 7], [5, 6])
+
+
+def test_an_interrupt_beside_the_one_call_of_a_replay_loses_nothing(monkeypatch):
+    w = Tensor([1.0, 2.0], device="CPU").realize()
+
+    @TinyJit
+    def step(x):
+        total = (w.max() + x).contiguous().realize()
+        w.assign(w + total)
+        return total.sum()
+
+    x = Tensor([0.0, 0.0], device="CPU").realize()
+    for _ in range(3):
+        step(x)
+    calling = HostCommandList.__call__
+
+    def interrupted(commands):
+        calling(commands)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HostCommandList, "__call__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        step(x)
+    monkeypatch.undo()
+    assert w.tolist() == [31.0, 32.0]
+    assert (step(x).item(), w.tolist()) == (64.0, [63.0, 64.0])
 
 
 def test_a_capture_that_hides_a_failed_assignment_is_refused():

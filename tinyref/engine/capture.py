@@ -323,6 +323,12 @@ class Replay:
         GlobalCounters.global_ops += value_of(self._operations, self.bindings)
         GlobalCounters.global_mem += value_of(self._nbytes, self.bindings)
 
+    @property
+    def is_one_call(self) -> bool:
+        """True if an interrupt comes before or after all kernels, and never between two."""
+        launches = self._launches
+        return len(launches) == 1 and getattr(launches[0], "is_one_call", False) and not is_told()
+
     def check(self, bindings: Bindings) -> None:
         """Raise `UserError` for values of variables that the captured graphs exclude."""
         if self.constraints and any(self.bindings.get(k) != v for k, v in bindings.items()):

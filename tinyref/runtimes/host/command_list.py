@@ -51,6 +51,11 @@ class HostCommandList:
         self._launches = [_bound(each) for each in launches]
         self._calls = self._to_call()
 
+    @property
+    def is_one_call(self) -> bool:
+        """True if an interrupt comes before or after all launches, and never between two."""
+        return len(self._calls) == 1 and not isinstance(self._calls[0], HostLaunch)
+
     def __call__(self) -> None:
         for call in self._calls:
             call()

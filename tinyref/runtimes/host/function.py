@@ -97,6 +97,11 @@ class HostLaunch:
         """Of a launch of one group: of the code, of the buffers' addresses, of the variables."""
         return self._kernel.address, self._place, self._single
 
+    @property
+    def is_one_call(self) -> bool:
+        """True if an interrupt comes before or after the launch: see `HostCommandList`."""
+        return bool(self._single)
+
     def __call__(self) -> None:
         if self._single:
             self._function(self._place, self._single)

@@ -25,7 +25,7 @@ from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.values.core import TensorCore, registry
 from tinyref.tensor.values.registry import parts_of, shown_numbers
 from tinyref.tensor.variable import rebound, values_bound
-from tinyref.uops.node import UOp, sint, substitute
+from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg, ShapeArg, ShardArg
 
@@ -230,8 +230,10 @@ def check_returned(value: object, path: str = "the result") -> None:
 
 def buffers_behind(node: UOp) -> list[UOp]:
     """Return the BUFFERs behind a computed tensor, one a part; none for what has no elements."""
-    buffers = [graph.backing(part) for part in parts_of(node)]
-    return [buffer for buffer in buffers if buffer is not None]
+    if node.op is not Ops.MULTI:
+        buffer = graph.backing(node)
+        return [] if buffer is None else [buffer]
+    return [buffer for part in node.src for buffer in buffers_behind(part)]
 
 
 def is_backed(node: UOp) -> bool:
@@ -358,7 +360,7 @@ class _Part:
 
     buffer: RecordedBuffer | None
     dtype: DType
-    shape: tuple[sint, ...]
+    shape: ShapeArg
     is_whole: bool
     value: ConstType
 
@@ -371,19 +373,19 @@ class _Part:
         recorded = None if number is None else recorder.buffers[number]
         size = 0 if recorded is None else recorded.argument.size
         is_whole = product(shape) == size and shape != (size,)
-        return cls(recorded, node.dtype, shape, is_whole, 0 if value is None else value)
+        return cls(recorded, node.dtype, ShapeArg(shape), is_whole, 0 if value is None else value)
 
     def fresh(self, values: Mapping[str, int], exchanged: dict[RecordedBuffer, Buffer]) -> UOp:
         """Return a node for the result of the next replay; its memory is added to `exchanged`."""
         if self.buffer is None:
-            shape = tuple(rebound(size, values) for size in self.shape)
+            shape = tuple(rebound(size, values) for size in self.shape.shape)
             return graph.full(shape, self.value, self.dtype)
         node, exchanged[self.buffer] = new_buffer_like(self.buffer.argument, self.dtype)
         if self.is_whole:
             # What `window` builds, without its checks: each replay does this.
-            node = UOp(Ops.RESHAPE, self.dtype, (node,), ShapeArg(self.shape))
+            node = UOp(Ops.RESHAPE, self.dtype, (node,), self.shape)
         else:
-            node = graph.window(node, tuple(rebound(size, values) for size in self.shape))
+            node = graph.window(node, tuple(rebound(size, values) for size in self.shape.shape))
         # It is memory, as what is computed is, and no function's view of that.
         leave_unnamed(node)
         return node

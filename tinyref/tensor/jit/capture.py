@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -43,6 +44,8 @@ from tinyref.tensor.values.views import has_expand
 from tinyref.tensor.variable import values_bound
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
+
+_NONE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -207,26 +210,35 @@ class Capture:
         # Variables that the function binds itself keep their values.
         values = {**self.replayed.bindings, **call.values}
         results = [fresh_result(output, values, exchanged) for output in self.outputs]
-        assigned = frozenset(n for i in self.assigned for n in shown_numbers(nodes[i]))
+        assigned = _NONE
+        if self.assigned:
+            assigned = frozenset(n for i in self.assigned for n in shown_numbers(nodes[i]))
         self._before_replay(assigned)
         self.replayed.bind(exchanged, call.values)
         if not (assigned or self.written):
             self.replayed.run()
             return fill(self.template, results, tensors)
+        copied = [i for i in self.assigned if tensors[i]._node is not nodes[i]]
+        is_one_call = self.replayed.is_one_call and not copied
         # An interrupt that has waited for the replay waits for what it gives to arguments, too.
-        with InterruptsHeld():
-            self._run({*assigned, *self.written})
-            for place in self.assigned:
-                if tensors[place]._node is not nodes[place]:
-                    hand_over(tensors[place], nodes[place])
+        # To hold it takes 10 us: a third of a small replay.
+        with nullcontext() if is_one_call else InterruptsHeld():
+            self._run(assigned, is_one_call)
+            for place in copied:
+                hand_over(tensors[place], nodes[place])
         return fill(self.template, results, tensors)
 
-    def _run(self, written: set[int]) -> None:
-        """Run the steps; the BUFFERs that they write are lost if that breaks off."""
+    def _run(self, assigned: frozenset[int], is_one_call: bool) -> None:
+        """Run the steps; the BUFFERs that they write are lost if that breaks off.
+
+        assigned: those of arguments. is_one_call: an interrupt finds all steps done, or none.
+        """
         try:
             self.replayed.run()
         except BaseException as error:
-            lose(written, f"were being assigned to by a replay: {words_of(error)}")
+            if not (is_one_call and isinstance(error, KeyboardInterrupt)):
+                why = f"were being assigned to by a replay: {words_of(error)}"
+                lose({*assigned, *self.written}, why)
             raise
 
     def check_sharing(self, paths: Sequence[str], shown: Sequence[Sequence[int]]) -> None:

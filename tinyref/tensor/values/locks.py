@@ -34,6 +34,13 @@ class ComputingLock:
 
     def acquire(self) -> None:
         """Wait for other threads. Raises `UserStateError` where a capture waits for this one."""
+        if not self._lock.acquire(blocking=False):
+            self._wait()
+        self._depth += 1
+
+    __enter__ = acquire
+
+    def _wait(self) -> None:
         while not self._lock.acquire(timeout=PATIENCE / 10):
             is_idle = self._depth == self._capture_depth
             if is_idle and time.monotonic() - self.last_use > PATIENCE:
@@ -42,7 +49,6 @@ class ComputingLock:
                     f"which has used no tensor for {PATIENCE:g} s: a captured function may not "
                     f"wait for a thread that computes or draws random numbers: do that outside"
                 )
-        self._depth += 1
 
     def release(self) -> None:
         """Let other threads go on."""
@@ -50,9 +56,6 @@ class ComputingLock:
         if self._capture_depth:
             self.last_use = time.monotonic()
         self._lock.release()
-
-    def __enter__(self) -> None:
-        self.acquire()
 
     def __exit__(self, *exc: object) -> None:
         self.release()
