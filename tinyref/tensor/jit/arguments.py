@@ -30,7 +30,6 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg, ShapeArg, ShardArg
 
 _PLAIN = (bool, int, str, bytes, complex, type(None))
-_MUTABLE = (np.ndarray, set, bytearray, memoryview)
 
 # A kind, and all of a part of a call that must be equal in each call: see `_describe`.
 Spec = tuple[Any, ...]
@@ -96,7 +95,7 @@ class Arguments:
             self.specs.append(("container", kind, len(value)))
             for number, item in enumerate(value):
                 self._add(item, f"{path}[{number}]")
-        elif isinstance(value, _MUTABLE):
+        elif isinstance(value, np.ndarray | set | bytearray | memoryview):
             raise UserTypeError(
                 f"TinyJit: argument {path} is a {kind.__name__}, whose contents a replay would "
                 f"not see: pass a Tensor"
