@@ -28,7 +28,7 @@ MODULES = [
     "tinyref.config",
     "tinyref.device",
     "tinyref.dtype",
-    "tinyref.engine.counters",
+    "tinyref.engine.accounting",
     *modules_below(tinyref.tensor),
     *modules_below(tinyref.nn),
 ]

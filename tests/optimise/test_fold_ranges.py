@@ -14,7 +14,7 @@ from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.lower import lower as lower_plan
 from tinyref.config import Context
 from tinyref.dtype import dtypes, numpy_dtype
-from tinyref.engine.estimate import estimate
+from tinyref.engine.accounting import estimate
 from tinyref.interpret import Hooks, run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.fold_ranges import fold_ranges

@@ -9,7 +9,7 @@ from kernel_runs import count_kernels
 from tinyref import Tensor
 from tinyref.algebra import semantics
 from tinyref.dtype import dtypes
-from tinyref.engine.estimate import estimate
+from tinyref.engine.accounting import estimate
 from tinyref.lazy.folding import absorbing_value
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.schedule import schedule

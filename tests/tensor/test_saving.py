@@ -494,9 +494,22 @@ def test_a_function_that_reads_a_view_is_saved_with_what_it_is_a_view_of():
     assert again(Tensor([0.0, 0.0]).realize()).tolist() == [8.0, 7.0]
 
 
+def test_a_function_that_reads_one_of_two_tensors_that_are_the_same_is_saved_with_it():
+    weight = Tensor([1.0, 2.0]).realize()
+    same = weight[:]
+    jitted = TinyJit(lambda x: x + same)
+    for _ in range(2):
+        jitted(Tensor([0.0, 0.0]).realize())
+    again, loaded = pickle.loads(pickle.dumps((jitted, weight)))
+    weight.assign(Tensor([7.0, 8.0]))
+    loaded.assign(Tensor([7.0, 8.0]))
+    zeros = Tensor([0.0, 0.0]).realize()
+    assert again(zeros).tolist() == jitted(zeros).tolist() == [7.0, 8.0]
+
+
 @pytest.mark.parametrize(
     ("state", "message"),
-    [(None, "version None, accepted is 1"), ({"version": 1}, "has the entries")],
+    [(None, "version None, accepted is 1"), ({"version": 1}, r"has the entries \['version'\]")],
 )
 def test_a_state_that_is_none_of_a_captured_function_is_refused(state, message):
     with pytest.raises(UserError, match=message):

@@ -217,8 +217,6 @@ def write_elements(
         if value_of(base).session is not session and not has_memory_alone(base):
             # It shows an element at several places, or a part of what nobody else shows.
             session.give_memory(value_of(base))
-            # A pending tensor of the same elements has been computed to be in it, too.
-            session.separate(sharing_memory(base))
         session.read(value_of(value))
     if (reads_first or steps) and shares_memory(base, value):
         value = read_first(value)

@@ -20,7 +20,7 @@ from tinyref.lazy.multi import build
 from tinyref.lazy.shards import Place, describe_place, on_place
 from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes, wrong_type
 from tinyref.tensor.naming import name_node
-from tinyref.tensor.registry import Registry, TurnLock, graph_lock, parts_of
+from tinyref.tensor.registry import Registry, graph_lock, parts_of
 from tinyref.tensor.views import VIEW_OPS, Step, Steps, Storage, View
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
@@ -189,14 +189,6 @@ class Session(Protocol):
 
     def before_compute(self, roots: Sequence[UOp]) -> None:
         """The function is about to compute `roots`."""
-        ...
-
-    def hold(self, lock: TurnLock) -> None:
-        """The function uses what one thread at a time may use, until it was captured."""
-        ...
-
-    def disturb(self) -> None:
-        """Another thread computed an assignment that is part of the function's graphs."""
         ...
 
 

@@ -55,7 +55,7 @@ from tinyref.tensor.elementwise import scaled
 from tinyref.tensor.functions import Functions
 from tinyref.tensor.literals import finite
 from tinyref.tensor.movement import Movement, placed_like
-from tinyref.tensor.registry import TurnLock, graph_lock
+from tinyref.tensor.registry import graph_lock
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 
@@ -103,7 +103,6 @@ class Streams:
     """The streams of all devices, which share one seed."""
 
     def __init__(self) -> None:
-        self.lock = TurnLock("draws random numbers")
         self.seed = int.from_bytes(os.urandom(4), "little")
         self._of: dict[str, Stream[Any]] = {}
 
@@ -133,10 +132,7 @@ class Streams:
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         """One thread draws at a time, and none while another one captures what draws."""
-        with self.lock, GradientSwitch():
-            session = capturing.get()
-            if session is not None:
-                session.hold(self.lock)
+        with graph_lock, GradientSwitch():
             yield
 
     def _open(self, maker: type[T], device: str) -> Stream[T]:

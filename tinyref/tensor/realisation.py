@@ -6,11 +6,11 @@ The scheduler and the compiler are imported with this module, when a tensor is f
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Protocol, cast
 
-from tinyref.engine import Outcome, realize
-from tinyref.engine.interrupts import InterruptsHeld
-from tinyref.errors import UserError
+from tinyref.engine.runner import InterruptsHeld, ScheduleRun
+from tinyref.errors import UserError, words_of
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import (
     assigned_buffer,
@@ -97,20 +97,18 @@ def _parts_to_compute_first(
 def _compute_together(tensors: Sequence[TensorCore]) -> None:
     outputs = [(_run_for(tensor.node), tensor.device) for tensor in tensors]
     watched = _Watched([node for node, _ in outputs])
-    outcome = Outcome()
-    is_done = False
+    schedule_run = ScheduleRun(outputs, watched.graphs(), watched.held())
     try:
-        realised = realize(outputs, watched.graphs(), outcome, watched.held())
+        schedule_run.compile()
+        # Once memory is assigned to in place the graphs must be rewritten, so an interrupt waits.
+        with InterruptsHeld() if schedule_run.assigns else nullcontext():
+            schedule_run.run()
+            with InterruptsHeld():
+                _substitute_everywhere(watched, tensors, schedule_run.results)
+    except BaseException as error:
         with InterruptsHeld():
-            _substitute_everywhere(watched, tensors, realised)
-            is_done = True
-    except BaseException:
-        # An assignment that did run must not run again with the next attempt, nor may what it
-        # has overwritten be computed from.
-        with InterruptsHeld():
-            if not is_done:
-                undo_assignments(watched.values(tensors), outcome.failed)
-                _substitute_everywhere(watched, tensors, outcome.results)
+            undo_assignments(watched.values(tensors), schedule_run.failed())
+            _substitute_everywhere(watched, tensors, schedule_run.remains(words_of(error)))
         raise
 
 
@@ -268,13 +266,8 @@ def _substitute_everywhere(
             session = value.session
             active = None if session is None or session.is_over else session
             by_session.setdefault(active, []).append(value)
-        for session, values in by_session.items():
-            if session is here:
-                _substitute_on_devices(values, realised)
-            elif session is None:
-                _substitute_on_devices(values, assigns)
-            elif not assigns.keys().isdisjoint(toposort([value.node for value in values])):
-                session.disturb()
+        _substitute_on_devices(by_session.pop(here, []), realised)
+        _substitute_on_devices(by_session.pop(None, []), assigns)
 
 
 def _substitute_on_devices(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:

@@ -10,15 +10,15 @@ there and gives it back.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 import os
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
-from weakref import WeakSet
 
 from tinyref.algebra.sizes import is_certain
 from tinyref.errors import UserStateError
@@ -28,79 +28,84 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg
 
-# The one lock of all tensors. It is held while a node is built from those of tensors, until it is
-# registered: another thread may give them other nodes. It is held while graphs are computed and
-# while a replay runs, as what one thread computes changes the graphs of all others.
-graph_lock = threading.RLock()
-
-# The capture of a function may wait for other threads; after so many seconds in which it used no
-# tensor, it is taken to wait for the thread that waits for it.
+# The function that a thread captures may wait for another thread, which waits for the capture.
+# After this many seconds in which it used no tensor the other thread is refused.
 PATIENCE = 10.0
 
 
-class TurnLock:
-    """A reentrant lock that captures hold from the first use to their end.
+class GraphLock:
+    """The one lock of all tensors: reentrant, and held by a capture from its begin to its end.
 
-    what: for messages, what a thread does that takes it.
+    last_use: when the function that is captured last used a tensor.
     """
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self) -> None:
         self.last_use = 0.0
         self._lock = threading.RLock()
-        self._owners: list[int] = []
-        _turn_locks.add(self)
-
-    def renew(self) -> None:
-        """For a forked child: a thread that held it is not there to release it."""
-        if threading.get_ident() not in self._owners:
-            self._lock = threading.RLock()
-            self._owners = []
+        self._depth = 0
+        # The depth at which a function is captured that computes nothing now; else 0.
+        self._capture_depth = 0
 
     def acquire(self) -> None:
-        """Waits for other threads. Raises `UserStateError` where a capture waits for this one."""
+        """Wait for other threads. Raises `UserStateError` where a capture waits for this one."""
+        if not self._lock.acquire(blocking=False):
+            self._wait()
+        self._depth += 1
+
+    __enter__ = acquire
+
+    def _wait(self) -> None:
         while not self._lock.acquire(timeout=PATIENCE / 10):
-            if time.monotonic() - self.last_use > PATIENCE and _nobody_computes():
+            is_idle = self._depth == self._capture_depth
+            if is_idle and time.monotonic() - self.last_use > PATIENCE:
                 raise UserStateError(
-                    f"TinyJit: this thread {self.what}, and so does a function that another thread "
-                    f"captures, which has used no tensor for {PATIENCE:g} s: a captured function "
-                    f"may not wait for a thread that {self.what}: do that outside of it"
+                    f"TinyJit: this thread waits for a function that another thread captures, "
+                    f"which has used no tensor for {PATIENCE:g} s: a captured function may not "
+                    f"wait for a thread that uses tensors: do that outside"
                 )
 
-        self._owners.append(threading.get_ident())
-
     def release(self) -> None:
-        """Gives it to other threads."""
-        self._owners.pop()
+        """Let other threads go on."""
+        self._depth -= 1
+        if self._capture_depth:
+            self.last_use = time.monotonic()
         self._lock.release()
-
-    def __enter__(self) -> None:
-        self.acquire()
-        self.last_use = time.monotonic()
 
     def __exit__(self, *exc: object) -> None:
         self.release()
 
+    @contextlib.contextmanager
+    def held_by_capture(self) -> Iterator[None]:
+        """Hold it while a function is captured in the block."""
+        with self:
+            self.last_use, self._capture_depth = time.monotonic(), self._depth
+            try:
+                yield
+            finally:
+                self._capture_depth = 0
 
-def _nobody_computes() -> bool:
-    if not graph_lock.acquire(blocking=False):
-        return False
-    graph_lock.release()
-    return True
+
+# It is held while a node is built from those of tensors, until it is registered: another thread may
+# give them other nodes. It is held while graphs are computed, while a replay runs and while random
+# numbers are drawn, as what one thread computes changes the graphs of all others.
+graph_lock = GraphLock()
 
 
-_turn_locks: WeakSet[TurnLock] = WeakSet()
-
-
-def _in_child() -> None:
-    for turn_lock in _turn_locks:
-        turn_lock.renew()
-    graph_lock.release()
+def _before_fork() -> None:
+    # However long a capture takes: a fork that is refused here would go on without the lock.
+    while True:
+        try:
+            graph_lock.acquire()
+            return
+        except UserStateError:
+            continue
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=graph_lock.acquire, after_in_parent=graph_lock.release, after_in_child=_in_child
+        before=_before_fork,
+        after_in_parent=graph_lock.release,
+        after_in_child=graph_lock.release,
     )
 
 

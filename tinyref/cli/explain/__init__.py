@@ -151,7 +151,7 @@ def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
     from tinyref.algebra.rewrite import listening
     from tinyref.codegen.compile import compile_kernel, plan_for
     from tinyref.device import Device
-    from tinyref.engine.chosen import chosen_opts
+    from tinyref.engine.report import chosen_opts
     from tinyref.formats.text import to_text
     from tinyref.optimise.plan import print_plan
     from tinyref.runtimes.kernel import compile_ast

@@ -13,7 +13,7 @@ from tinyref.algebra.simplify import ALL_RULES
 from tinyref.cli.explain.recording import KernelRecord, shorten
 from tinyref.codegen.compile import STAGES, compile_kernel, plan_for
 from tinyref.device import Device
-from tinyref.engine.chosen import chosen_opts
+from tinyref.engine.report import chosen_opts
 from tinyref.errors import TinyrefError
 from tinyref.formats.text import node_text, to_text
 from tinyref.optimise.opt import opts_text

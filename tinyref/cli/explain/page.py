@@ -26,8 +26,8 @@ from tinyref.cli.explain.recording import (
 )
 from tinyref.config import Context
 from tinyref.device import Device
-from tinyref.engine.estimate import estimate
-from tinyref.engine.watch import watching
+from tinyref.engine.accounting import estimate
+from tinyref.engine.report import watching
 from tinyref.errors import TinyrefError
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, ViewArg

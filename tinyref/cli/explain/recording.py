@@ -21,7 +21,7 @@ from tinyref.codegen.compile import kernel_name
 from tinyref.config import Context
 from tinyref.device import Buffer
 from tinyref.dtype import dtypes
-from tinyref.engine.watch import watching
+from tinyref.engine.report import watching
 from tinyref.formats.text import to_text
 from tinyref.lazy.shards import Place
 from tinyref.runtimes.kernel import Kernel

@@ -102,6 +102,11 @@ class HostLaunch:
         """Of a launch of one group: of the code, of the buffers' addresses, of the variables."""
         return self._kernel.address, self._place, self._single
 
+    @property
+    def is_one_call(self) -> bool:
+        """True if an interrupt comes before or after the launch: see `HostCommandList`."""
+        return bool(self._single)
+
     def __call__(self) -> None:
         if self._single:
             self._function(self._place, self._single)
@@ -173,6 +178,11 @@ class HostCommandList:
         self._caller = caller
         self._launches = [_bound(each) for each in launches]
         self._calls = self._to_call()
+
+    @property
+    def is_one_call(self) -> bool:
+        """True if an interrupt comes before or after all launches, and never between two."""
+        return len(self._calls) == 1 and not isinstance(self._calls[0], HostLaunch)
 
     def __call__(self) -> None:
         for call in self._calls:
