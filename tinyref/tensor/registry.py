@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tinyref.algebra.sizes import is_certain
 from tinyref.errors import UserStateError
@@ -193,6 +193,11 @@ class _Entry(weakref.ref[V]):
     identity: int
     buffers: tuple[int, ...]
 
+    def leave(self, entries: dict[int, _Entry[V]]) -> None:
+        """Take this entry out of `entries`, unless another value has its identity by now."""
+        if entries.get(self.identity) is self:
+            entries.pop(self.identity, None)
+
 
 class Registry(Generic[V]):
     """Values by identity; `pending` are not computed yet, `showing` those of one buffer.
@@ -238,17 +243,15 @@ class Registry(Generic[V]):
             if self._by_buffer.get(buffer) is shown:
                 return
 
-    def _forget(self, entry: weakref.ref[V]) -> None:
-        """Called when a value is gone; another one may have its identity by now."""
-        if not isinstance(entry, _Entry):
-            return
-        _remove(self._all, entry)
-        _remove(self._pending, entry)
+    def _forget(self, entry: Any) -> None:
+        """Forget a value that is gone; no global is used, as the interpreter may be at its end."""
+        entry.leave(self._all)
+        entry.leave(self._pending)
         for buffer in entry.buffers:
             shown = self._by_buffer.get(buffer)
             if shown is None:
                 continue
-            _remove(shown, entry)
+            entry.leave(shown)
             if not shown:
                 self._changed.pop(buffer, None)
                 self._by_buffer.pop(buffer, None)
@@ -297,11 +300,6 @@ class Registry(Generic[V]):
     def count_showing(self, number: int) -> int:
         """How many values show BUFFER `number`: quicker than to list them."""
         return len(self._by_buffer.get(number, ()))
-
-
-def _remove(entries: dict[int, _Entry[V]], entry: _Entry[V]) -> None:
-    if entries.get(entry.identity) is entry:
-        entries.pop(entry.identity, None)
 
 
 def _alive(entries: dict[int, _Entry[V]]) -> list[V]:
