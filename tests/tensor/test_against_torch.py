@@ -87,12 +87,15 @@ def results_of(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (tuple, list)) else (value,)
 
 
-def torch_answer(call: Call, wide: bool = False, seed: int = 0) -> Answer:
+def torch_answer(
+    call: Call, wide: bool = False, seed: int = 0, weigh: Callable[..., Array] = weights
+) -> Answer:
     """Compute a call by torch.
 
     Args:
         wide: Compute in float64.
         seed: If it is not 0, round every result at random.
+        weigh: What the elements of a result weigh in the gradient, by its shape.
     """
     mode: AbstractContextManager[object] = nullcontext()
     inputs = {name: to_torch(array) for name, array in call.arrays.items()}
@@ -107,7 +110,7 @@ def torch_answer(call: Call, wide: bool = False, seed: int = 0) -> Answer:
     try:
         with mode:
             results = results_of(eval(call.theirs, TORCH_NAMES, inputs))
-            gradients = torch_gradients(call, results, inputs)
+            gradients = torch_gradients(call, results, inputs, weigh)
     finally:
         torch.set_default_dtype(torch.float32)
     arrays = {f"value {number}": from_torch(part) for number, part in enumerate(results)}
@@ -123,12 +126,15 @@ def epsilon_of(call: Call) -> float:
 
 
 def torch_gradients(
-    call: Call, results: Sequence[torch.Tensor], inputs: dict[str, torch.Tensor]
+    call: Call,
+    results: Sequence[torch.Tensor],
+    inputs: dict[str, torch.Tensor],
+    weigh: Callable[..., Array],
 ) -> dict[str, Array]:
     """Return the gradients of the weighted sum of all results."""
     targets = {name: part for name, part in inputs.items() if part.requires_grad}
     losses = [
-        (part * to_torch(weights(tuple(part.shape))).to(part.dtype)).sum()
+        (part * to_torch(weigh(tuple(part.shape))).to(part.dtype)).sum()
         for part in results
         if part.requires_grad
     ]
@@ -173,7 +179,7 @@ def same(actual: Array, expected: Array, signed: bool) -> Array:
     return np.asarray(equal | (np.isnan(left) & np.isnan(right)))
 
 
-def close(actual: Array, theirs: Array, samples: Sequence[Array], size: float) -> Array:
+def close(actual: Array, theirs: Array, samples: Sequence[Array], size: Array | float) -> Array:
     """Return where elements are within the bound of the call.
 
     The bound is a few roundings of the result, the spread of the samples, which are rounded at
@@ -203,6 +209,13 @@ class Samples:
         """Return the exact answer, and those that are rounded at random."""
         return [torch_answer(self.call, True, seed) for seed in range(SAMPLES + 1)]
 
+    def size_of(self, label: str) -> Array | float:
+        """Return the size of the terms that a gradient sums, which may cancel; 0 for a value."""
+        if not label.startswith("gradient"):
+            return self.call.function.size
+        answer = torch_answer(self.call, True, weigh=lambda shape: np.abs(weights(shape)))
+        return np.maximum(np.nan_to_num(np.abs(answer.arrays[label])), self.call.function.size)
+
     def of(self, label: str) -> list[Array]:
         """Return one array of each answer."""
         return [answer.arrays[label] for answer in self.answers]
@@ -224,7 +237,7 @@ def right_elements(call: Call, label: str, actual: Array, theirs: Array, answers
         right |= np.isnan(theirs) | ~np.isfinite(element)
     elif function.exact:
         return right
-    return right | close(actual, theirs, samples, function.size)
+    return right | close(actual, theirs, samples, answers.size_of(label))
 
 
 def problem(call: Call) -> str:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as functional
 
 from tinyref import Tensor, Variable, dtypes
+from tinyref.errors import UserError
 
 INF = math.inf
 
@@ -157,6 +158,14 @@ def test_attention_drops_weights_in_training_alone() -> None:
     with Tensor.train():
         dropped = q.scaled_dot_product_attention(q, q, dropout_p=1.0)
     assert (dropped.numpy() == 0).all()
+
+
+def test_a_training_switch_that_is_no_bool_is_refused_by_the_next_block_or_op() -> None:
+    with Tensor.test():
+        Tensor.training = "yes"
+        with pytest.raises(UserError, match="'yes'"):
+            Tensor([1.0]).dropout()
+    assert Tensor.training is False
 
 
 def test_training_is_a_switch() -> None:
