@@ -273,6 +273,11 @@ class EmulatedDriver:
         """What the device is made of. Raises `DeviceError` where something is missing."""
         return self.emulator.version
 
+    @property
+    def compiler_key(self) -> str:
+        """All that decides what `compile` makes of a source; packages of `new-backend` read it."""
+        return self.emulator.key
+
     def compile(self, source: str) -> bytes:
         """Raises `DeviceError` with the compiler's words."""
         return self.emulator.compile(source)
