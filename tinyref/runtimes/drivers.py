@@ -7,14 +7,13 @@ import tempfile
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from tinyref.capabilities import Capabilities
-from tinyref.contract import Allocator, Availability, Backend, Compiler
+from tinyref.contract import Allocator, Availability, Backend, Compiler, Launch
 from tinyref.errors import DeviceError
-from tinyref.runtimes.driver_checks import check_part
+from tinyref.runtimes.driver_checks import BufferPart, is_empty_launch
 from tinyref.runtimes.host.clang import run_tool
 
 T = TypeVar("T")
@@ -97,39 +96,27 @@ class DriverBackend(Backend):
         self.session.finish()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AddressRange:
-    """`nbytes` bytes of a device from `address` on."""
+class DriverKernel:
+    """A loaded kernel of a driver; `entry` is its name."""
 
-    address: int
-    nbytes: int
+    entry: str
 
-    def part(self, offset: int, nbytes: int) -> AddressRange:
-        """Return a part of it. Raises `UserError` when not all of it is inside."""
-        check_part(offset, nbytes, self.nbytes)
-        return AddressRange(self.address + offset, nbytes)
+    def __call__(
+        self,
+        buffers: Sequence[BufferPart],
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        """Queues the launch; with `wait`, gives the seconds that the device took."""
+        if is_empty_launch(self.entry, grid, group):
+            return 0.0 if wait else None
+        return self.queue(Launch(self, tuple(buffers), grid, group, tuple(variables)), wait)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BufferPart:
-    """`nbytes` bytes of an object of a driver from `offset` on."""
-
-    buffer: Any
-    offset: int
-    nbytes: int
-
-    def part(self, offset: int, nbytes: int) -> BufferPart:
-        """Return a part of it. Raises `UserError` when not all of it is inside."""
-        check_part(offset, nbytes, self.nbytes)
-        return replace(self, offset=self.offset + offset, nbytes=nbytes)
-
-
-class PartAllocator:
-    """An allocator whose handles know their parts; sizes and offsets are in bytes, 0 is fine."""
-
-    def view(self, handle: Any, offset: int, nbytes: int) -> Any:
-        """Return a part of `handle`. Raises `UserError` when not all of it is inside."""
-        return handle.part(offset, nbytes)
+    @abstractmethod
+    def queue(self, launch: Launch, wait: bool) -> float | None:
+        """The same for a launch that has groups."""
 
 
 class AddressArguments:
@@ -138,7 +125,7 @@ class AddressArguments:
     A buffer is an address, a variable an integer of 32 bits. Both stay where they are.
     """
 
-    def __init__(self, buffers: Sequence[AddressRange], variables: Sequence[int]) -> None:
+    def __init__(self, buffers: Sequence[BufferPart], variables: Sequence[int]) -> None:
         self._buffers = (ctypes.c_uint64 * len(buffers))(*(each.address for each in buffers))
         self._variables = (ctypes.c_int32 * len(variables))(*variables)
         self._places = (ctypes.c_void_p * (len(buffers) + len(variables)))(
@@ -150,7 +137,7 @@ class AddressArguments:
         """The address of the addresses of all arguments."""
         return ctypes.addressof(self._places)
 
-    def rebind(self, place: int, handle: AddressRange) -> None:
+    def rebind(self, place: int, handle: BufferPart) -> None:
         """From now on the buffer at `place` is `handle`."""
         self._buffers[place] = handle.address
 

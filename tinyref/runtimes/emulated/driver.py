@@ -19,7 +19,7 @@ import numpy as np
 
 from tinyref import config
 from tinyref.errors import DeviceError
-from tinyref.runtimes.driver_checks import check_part, check_size
+from tinyref.runtimes.driver_checks import BufferPart, PartAllocator, check_size
 from tinyref.runtimes.host.memory import ALIGNMENT, HostAllocator, HostHandle, address_of
 
 Extents = tuple[int, int, int]
@@ -42,16 +42,11 @@ class GuardedAllocation:
     nbytes: int
 
 
-@dataclass(slots=True, eq=False)
-class EmulatedMemory:
-    """A handle: `nbytes` of an allocation from `offset` on. It is no array, and has no address."""
-
-    memory: GuardedAllocation
-    offset: int
-    nbytes: int
+# A handle is a part of a `GuardedAllocation`. It is no array, and has no address of the host.
+EmulatedMemory = BufferPart
 
 
-class EmulatedAllocator:
+class EmulatedAllocator(PartAllocator):
     """Allocations of a device that shares nothing with the host: bytes are copied in and out.
 
     What was freed cannot be reached any more: using a handle of it is a `DeviceError`. So is a
@@ -77,12 +72,7 @@ class EmulatedAllocator:
     def free(self, handle: EmulatedMemory) -> None:
         """Nobody reaches this memory any more. Raises `DeviceError` when it is freed already."""
         self._array(handle)
-        handle.memory.array = None
-
-    def view(self, handle: EmulatedMemory, offset: int, nbytes: int) -> EmulatedMemory:
-        """The `nbytes` of `handle` from `offset` on; `UserError` when they are not all inside."""
-        check_part(offset, nbytes, handle.nbytes)
-        return EmulatedMemory(handle.memory, handle.offset + offset, nbytes)
+        handle.buffer.array = None
 
     def copy_in(self, handle: EmulatedMemory, source: memoryview) -> None:
         """Copies the bytes of `source` to the start of `handle`; `UserError` if they do not fit."""
@@ -114,15 +104,29 @@ class EmulatedAllocator:
             if guard.tobytes() != _GUARD_BYTES:
                 raise DeviceError(
                     self.device,
-                    f"out of bounds: bytes {where} an allocation of {handle.memory.nbytes} bytes "
+                    f"out of bounds: bytes {where} an allocation of {handle.buffer.nbytes} bytes "
                     "were written",
                 )
 
+    def run(
+        self,
+        function: EmulatedFunction,
+        pieces: Sequence[EmulatedMemory],
+        variables: Sequence[int],
+        grid: Extents,
+        group: Extents,
+    ) -> None:
+        """Run a kernel on pieces of this memory to its end. Raises `DeviceError` for its faults."""
+        addresses = [self.address(piece) for piece in pieces]
+        function(addresses, variables, grid, group, [piece.nbytes for piece in pieces])
+        for piece in pieces:
+            self.check(piece)
+
     def _array(self, handle: EmulatedMemory) -> HostHandle:
-        array = handle.memory.array
+        array = handle.buffer.array
         if array is None:
             raise DeviceError(
-                self.device, f"memory of {handle.memory.nbytes} bytes is used after it was freed"
+                self.device, f"memory of {handle.buffer.nbytes} bytes is used after it was freed"
             )
         return array
 
@@ -202,12 +206,9 @@ class EmulatedKernel:
         pieces, values = list(buffers), list(variables)
         if self._takes_offsets:
             values = [*(piece.offset for piece in pieces), *values]
-            pieces = [EmulatedMemory(each.memory, 0, each.memory.nbytes) for each in pieces]
+            pieces = [EmulatedMemory(each.buffer, 0, each.buffer.nbytes) for each in pieces]
         start = time.perf_counter()
-        addresses = [self._memory.address(piece) for piece in pieces]
-        self._function(addresses, values, grid, group, [piece.nbytes for piece in pieces])
-        for piece in pieces:
-            self._memory.check(piece)
+        self._memory.run(self._function, pieces, values, grid, group)
         return time.perf_counter() - start if wait else None
 
 
@@ -329,14 +330,7 @@ class EmulatedDriver:
             self._memory.view(memory, offset, memory.nbytes - offset) for memory, offset in buffers
         ]
         values = list(variables)
-
-        def run() -> None:
-            addresses = [self._memory.address(piece) for piece in pieces]
-            function(addresses, values, grid, group, [piece.nbytes for piece in pieces])
-            for piece in pieces:
-                self._memory.check(piece)
-
-        self._submit(run)
+        self._submit(lambda: self._memory.run(function, pieces, values, grid, group))
 
     def copy(
         self,
