@@ -15,24 +15,22 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from tinyref.arrays import np
 from tinyref.capabilities import Capabilities
-from tinyref.contract import Availability, Backend
+from tinyref.contract import Availability
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.driver_checks import (
     BufferPart,
+    NamedBackend,
     PartAllocator,
     check_copy_in,
     check_copy_out,
     check_size,
 )
 from tinyref.uops.program import Program
-
-if TYPE_CHECKING:
-    from tinyref.runtimes.host.memory import HostAllocator
 
 # Written at once: a signal is answered between two of them.
 WRITE_BYTES = 16 * 2**20
@@ -64,11 +62,10 @@ class NoCompiler:
         self.refuse("source text")
 
 
-class DataOnlyBackend(Backend):
+class DataOnlyBackend(NamedBackend):
     """Memory as a device: allocate, copy in, copy out. Every kernel is refused, by `name`."""
 
     runs_kernels = False
-    name: str
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:
@@ -90,22 +87,18 @@ class NpyBackend(DataOnlyBackend):
     """Host arrays as a device: allocate, copy in, copy out. Every kernel is refused."""
 
     title = "arrays of the host, no kernels"
+    base = "NPY"
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
         # It brings ctypes, which files do not need: this module is loaded with `Tensor`.
         from tinyref.runtimes.host.memory import HostAllocator
 
-        self.name = f"NPY:{index}" if index else "NPY"
         self._allocator = HostAllocator(self.name)
 
     @classmethod
     def availability(cls) -> Availability:
         return Availability(True, f"numpy {np.__version__}")
-
-    @property
-    def allocator(self) -> HostAllocator:
-        return self._allocator
 
     def versions(self) -> dict[str, str]:
         return {"numpy": np.__version__}
@@ -323,10 +316,11 @@ class DiskBackend(DataOnlyBackend):
 
     title = "a file, mapped: DISK:/path"
     takes_path = True
+    base = "DISK"
 
     def __init__(self, index: int = 0, path: str = "") -> None:
         super().__init__(index)
-        self.name = _device(path) if path else "DISK"
+        self.name = _device(path) if path else self.base
         self._allocator = DiskAllocator(path)
 
     @classmethod
@@ -338,10 +332,6 @@ class DiskBackend(DataOnlyBackend):
     @classmethod
     def availability(cls) -> Availability:
         return Availability(True, "files of this host")
-
-    @property
-    def allocator(self) -> DiskAllocator:
-        return self._allocator
 
 
 def _device(path: str) -> str:

@@ -1,12 +1,33 @@
-"""What drivers of devices share: parts of memory, checks of them and of launches, and forks."""
+"""What backends share: their names, parts of memory, checks of these and of launches, forks."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
+from tinyref.contract import Allocator, Backend
 from tinyref.errors import DeviceError, UserError
+
+
+class NamedBackend(Backend):
+    """A device that is called `base`, with its number behind a colon from 1 on.
+
+    Without a `base` it has the name of its class. Subclasses set the allocator as they open it.
+    """
+
+    base: ClassVar[str] = ""
+
+    _allocator: Allocator
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        base = self.base or type(self).__name__
+        self.name = f"{base}:{index}" if index else base
+
+    @property
+    def allocator(self) -> Allocator:
+        return self._allocator
 
 
 def check_size(nbytes: int) -> None:

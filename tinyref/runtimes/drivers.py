@@ -8,12 +8,12 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tinyref.capabilities import Capabilities
-from tinyref.contract import Allocator, Availability, Backend, Compiler, Launch
+from tinyref.contract import Availability, Compiler, Launch
 from tinyref.errors import DeviceError
-from tinyref.runtimes.driver_checks import BufferPart, is_empty_launch
+from tinyref.runtimes.driver_checks import BufferPart, NamedBackend, is_empty_launch
 from tinyref.runtimes.host.clang import run_tool
 
 T = TypeVar("T")
@@ -32,23 +32,15 @@ class DriverSession(Protocol):
         ...
 
 
-class DriverBackend(Backend):
+class DriverBackend(NamedBackend):
     """One device of those that a driver has, by its number.
 
-    Subclasses set `session` and the three members below it as they open the device.
+    Subclasses set `session` and the members below it as they open the device.
     """
-
-    base: ClassVar[str]
-    """The name of the first device, such as "CUDA"."""
 
     session: DriverSession
     _capabilities: Capabilities
     _compiler: Compiler
-    _allocator: Allocator
-
-    def __init__(self, index: int = 0) -> None:
-        super().__init__(index)
-        self.name = f"{self.base}:{index}" if index else self.base
 
     @classmethod
     @abstractmethod
@@ -87,10 +79,6 @@ class DriverBackend(Backend):
     @property
     def compiler(self) -> Compiler:
         return self._compiler
-
-    @property
-    def allocator(self) -> Allocator:
-        return self._allocator
 
     def synchronize(self) -> None:
         self.session.finish()

@@ -13,14 +13,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from tinyref import config
+from tinyref.contract import Launch
 from tinyref.errors import DeviceError
-from tinyref.runtimes.driver_checks import BufferPart, PartAllocator, check_size
+from tinyref.runtimes.driver_checks import BufferPart, NamedBackend, PartAllocator, check_size
 from tinyref.runtimes.host.memory import ALIGNMENT, HostAllocator, HostHandle, address_of
+from tinyref.runtimes.kernel import LaunchesInARow
 
 Extents = tuple[int, int, int]
 
@@ -235,6 +237,34 @@ class Emulator(Protocol):
     def load(self, entry: str, binary: bytes) -> EmulatedFunction:
         """Raises `DeviceError` where there is no such kernel."""
         ...
+
+
+class EmulatedBackend(NamedBackend):
+    """A GPU made of the host, with memory of its own; subclasses set `_emulator`.
+
+    takes_offsets: kernels take the byte at which each buffer begins, before the variables.
+    """
+
+    survives_fork = True
+    takes_offsets: ClassVar[bool] = False
+
+    _emulator: Emulator
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._memory = EmulatedAllocator(self.name)
+        self._allocator = self._memory
+
+    @property
+    def compiler(self) -> Emulator:
+        return self._emulator
+
+    def load(self, entry: str, binary: bytes) -> EmulatedKernel:
+        function = self._emulator.load(entry, binary)
+        return EmulatedKernel(self._memory, function, self.takes_offsets)
+
+    def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
+        return LaunchesInARow(launches)
 
 
 class Event:

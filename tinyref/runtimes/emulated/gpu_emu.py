@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.contract import Availability, Backend, Launch
+from tinyref.contract import Availability
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, OrderError, UserError
 from tinyref.interpret.lanes import Fault
@@ -40,8 +40,7 @@ from tinyref.renderers.llvm_gpu import (
 from tinyref.runtimes.emulated.driver import (
     MAX_GROUP_SIZE,
     MAX_SHARED_BYTES,
-    EmulatedAllocator,
-    EmulatedKernel,
+    EmulatedBackend,
     bytes_at,
     run_in_order,
 )
@@ -56,7 +55,6 @@ from tinyref.runtimes.host.cpu import (
 )
 from tinyref.runtimes.host.memory import address_of
 from tinyref.runtimes.host.threads import run_groups, thread_count
-from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.uops.tiles import TILES
 
 Extents = tuple[int, int, int]
@@ -432,19 +430,18 @@ def _rounded(nbytes: int) -> int:
 _TILES = tuple(tile for tile in TILES.values() if {tile.dtype_in, tile.dtype_out} <= LLVM_DTYPES)
 
 
-class GpuEmuBackend(Backend):
+class GpuEmuBackend(EmulatedBackend):
     """Kernels with groups, barriers and shared memory, on the cores of the host.
 
     Its memory is its own: handles are no arrays, and what was freed cannot be reached.
     """
 
     title = "GPU made of the host, LLVM through llvmlite"
-    survives_fork = True
+    base = "GPU_EMU"
+    _emulator: LlvmEmulator
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self.name = f"GPU_EMU:{index}" if index else "GPU_EMU"
-        self._allocator = EmulatedAllocator(self.name)
         self._emulator = LlvmEmulator(self.name)
 
     @classmethod
@@ -473,20 +470,6 @@ class GpuEmuBackend(Backend):
     @property
     def renderer(self) -> LlvmGpuRenderer:
         return self._emulator.renderer
-
-    @property
-    def compiler(self) -> LlvmEmulator:
-        return self._emulator
-
-    @property
-    def allocator(self) -> EmulatedAllocator:
-        return self._allocator
-
-    def load(self, entry: str, binary: bytes) -> EmulatedKernel:
-        return EmulatedKernel(self._allocator, self._emulator.load(entry, binary))
-
-    def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
-        return LaunchesInARow(launches)
 
     def versions(self) -> dict[str, str]:
         return llvm_versions()

@@ -24,11 +24,12 @@ from pathlib import Path
 from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.contract import Availability, Backend
+from tinyref.contract import Availability
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.machine import Machine
 from tinyref.renderers.c import C_DTYPES, C_OPS, CRenderer
+from tinyref.runtimes.driver_checks import NamedBackend
 from tinyref.runtimes.host.description import host_machine
 from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
 from tinyref.runtimes.host.native import HostFunction
@@ -308,19 +309,19 @@ class CCompiler:
         return compile_shared(self.tools.command, source)
 
 
-class ClangBackend(Backend):
+class ClangBackend(NamedBackend):
     """Kernels as C, compiled to shared objects of this process.
 
     The compiler is the one that the CC flag names now, so one open device can serve several.
     """
 
     title = "host processor, C through gcc, clang or tcc"
+    base = "CLANG"
     survives_fork = True
     environment = ("CC",)
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self.name = f"CLANG:{index}" if index else "CLANG"
         self._allocator = HostAllocator(self.name)
 
     @classmethod
@@ -342,10 +343,6 @@ class ClangBackend(Backend):
     @property
     def compiler(self) -> CCompiler:
         return CCompiler(toolchain())
-
-    @property
-    def allocator(self) -> HostAllocator:
-        return self._allocator
 
     def load(self, entry: str, binary: bytes) -> HostFunction:
         library = load_shared(self.name, binary)
