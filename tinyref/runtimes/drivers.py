@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import tempfile
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from tinyref.capabilities import Capabilities
 from tinyref.contract import Availability, Compiler, Launch
 from tinyref.errors import DeviceError
 from tinyref.runtimes.driver_checks import BufferPart, NamedBackend, is_empty_launch
-from tinyref.runtimes.host.clang import run_tool
 
 T = TypeVar("T")
 
@@ -138,21 +135,6 @@ def _elements(array: Any) -> range:
     """The address of each element of a ctypes array."""
     first, size = ctypes.addressof(array), ctypes.sizeof(array)
     return range(first, first + size, size // len(array)) if len(array) else range(0)
-
-
-def compile_file(command: Sequence[str], read: str, made: str, source: str, device: str) -> bytes:
-    """Return the file `made` that a command makes of `source` as the file `read`.
-
-    Raises `DeviceError` of `device` with the words of the command and the source.
-    """
-    try:
-        with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
-            path = Path(folder)
-            (path / read).write_text(source)
-            run_tool([*command, "-o", made, read], path, source, device)
-            return (path / made).read_bytes()
-    except OSError as error:
-        raise DeviceError(device, f"cannot compile: {error}", source) from error
 
 
 class CompiledSources(Generic[T]):

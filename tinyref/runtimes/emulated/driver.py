@@ -22,6 +22,7 @@ from tinyref.contract import Launch
 from tinyref.errors import DeviceError
 from tinyref.runtimes.driver_checks import BufferPart, NamedBackend, PartAllocator, check_size
 from tinyref.runtimes.host.memory import ALIGNMENT, HostAllocator, HostHandle, address_of
+from tinyref.runtimes.host.threads import run_groups, thread_count
 from tinyref.runtimes.kernel import LaunchesInARow
 
 Extents = tuple[int, int, int]
@@ -32,6 +33,8 @@ MAX_SHARED_BYTES = 64 * 2**10
 # Bytes before and after each allocation that nobody may write, and what they hold.
 GUARD = ALIGNMENT
 _GUARD_BYTES = b"\xc3" * GUARD
+# A launch is cut into more pieces than threads, for groups may take unlike times.
+PIECES_PER_THREAD = 4
 # Work that waits longer than this many calls is done, though nobody has asked for it.
 MAX_QUEUED = 256
 
@@ -162,6 +165,21 @@ def run_in_order(
     for place, (piece, first) in enumerate(zip(pieces, forward, strict=True)):
         if not np.array_equal(piece, first):
             raise differs(place, int(np.flatnonzero(piece != first)[0]))
+
+
+def share_groups(count: int, run: Callable[[int, int], object], is_reverse: bool = False) -> None:
+    """Call `run` for each stretch of `count` groups, on threads of the host: first and end.
+
+    With `is_reverse` the last stretch comes first. Raises what a call raises.
+    """
+    threads = thread_count()
+    pieces = min(count, threads * PIECES_PER_THREAD if threads > 1 else 1)
+
+    def run_piece(index: int) -> None:
+        index = pieces - 1 - index if is_reverse else index
+        run(count * index // pieces, count * (index + 1) // pieces)
+
+    run_groups(run_piece, pieces)
 
 
 class EmulatedFunction(Protocol):

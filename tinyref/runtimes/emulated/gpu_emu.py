@@ -43,6 +43,7 @@ from tinyref.runtimes.emulated.driver import (
     EmulatedBackend,
     bytes_at,
     run_in_order,
+    share_groups,
 )
 from tinyref.runtimes.emulated.groups import DRIVER, RUN_GROUPS
 from tinyref.runtimes.host.cpu import (
@@ -54,7 +55,6 @@ from tinyref.runtimes.host.cpu import (
     run_cheap_passes,
 )
 from tinyref.runtimes.host.memory import address_of
-from tinyref.runtimes.host.threads import run_groups, thread_count
 from tinyref.uops.tiles import TILES
 
 Extents = tuple[int, int, int]
@@ -65,8 +65,6 @@ LLVM_VERSION: int = llvm.llvm_version_info[0]
 # NaN as a float of any width, and no small number as an integer.
 POISON = 0xFF
 _GUARD_BYTE = 0xC3
-# Parts into which a launch is cut for each thread: some groups may take longer than others.
-_PARTS = 4
 _CELL_WORDS = 4
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -248,13 +246,7 @@ class GroupLaunch:
             cells.enter(self._words)
             self._run_part(0, self._count)
             return
-        if self._count == 1:
-            self._run_part(0, 1)
-            return
-        threads = thread_count()
-        parts = min(self._count, threads * _PARTS if threads > 1 else 1)
-        bounds = [self._count * part // parts for part in range(parts + 1)]
-        run_groups(lambda part: self._run_part(bounds[part], bounds[part + 1]), parts)
+        share_groups(self._count, self._run_part)
 
     def _run_part(self, first: int, end: int) -> None:
         words = self._words.copy()
