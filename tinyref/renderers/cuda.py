@@ -25,7 +25,7 @@ from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import ConstType, DType, dtypes
-from tinyref.renderers.c_language import C_TYPE_NAMES, VECTOR_WORDS, WRAPPING
+from tinyref.renderers.c_language import C_TYPE_NAMES, VECTOR_WORDS, WRAPPING, launch_table
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.renderers.ptx_instructions import mma_instruction
 from tinyref.uops.ops import Ops
@@ -92,11 +92,7 @@ class CudaRenderer(CStyleRenderer):
     kernel_keywords = 'extern "C" __global__ void'
     has_launch_bounds = True
     shared_space = "__shared__ "
-    launch_indices: ClassVar[Mapping[tuple[str, int], str]] = {
-        (scope, dimension): f"{word}.{'xyz'[dimension]}"
-        for scope, word in (("group", "blockIdx"), ("item", "threadIdx"))
-        for dimension in range(3)
-    }
+    launch_indices = launch_table("blockIdx.{axis}", "threadIdx.{axis}")
     barrier_text = "__syncthreads();"
 
     def __init__(self, capabilities: Capabilities | None = None) -> None:

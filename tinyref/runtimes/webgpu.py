@@ -14,7 +14,7 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tinyref.capabilities import Capabilities
@@ -76,7 +76,7 @@ class WebgpuBackend(DriverBackend):
             self._device = self.adapter.request_device_sync(
                 required_features=self.features, required_limits=dict(self.adapter.limits)
             )
-        self._capabilities = _capabilities(tuple(self.features), tuple(sorted(self.limits.items())))
+        self._capabilities = _capabilities(self.features, self.limits)
         self._allocator = WebgpuAllocator(self)
         self._compiler = WgslCompiler(self)
         self._layouts: dict[int, tuple[Any, Any]] = {}
@@ -360,9 +360,7 @@ def _adapters() -> list[Any]:
     return found
 
 
-@functools.cache
-def _capabilities(features: tuple[str, ...], limits: tuple[tuple[str, int], ...]) -> Capabilities:
-    limit = dict(limits)
+def _capabilities(features: Sequence[str], limit: Mapping[str, int]) -> Capabilities:
     native = {dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32}
     for feature in features:
         native |= set(_TYPES_OF_FEATURES.get(feature, ()))
