@@ -173,7 +173,8 @@ class CudaRenderer(CStyleRenderer):
         integer = "int" if target.bits == 32 else "longlong"
         floating = "float" if target.bits == 32 else "double"
         if target.is_float:
-            return f"__{integer}_as_{floating}(({self.type(_signed(source))}){value})"
+            signed = dtypes.int32 if target.bits == 32 else dtypes.int64
+            return f"__{integer}_as_{floating}(({self.type(signed)}){value})"
         return f"({self.type(target)})__{floating}_as_{integer}({value})"
 
     def less(self, left: str, right: str, dtype: DType) -> str:
@@ -264,10 +265,6 @@ def _lane_name(number: int) -> str:
 def _rounded(op: Ops, dtype: DType) -> str:
     name = _ROUNDED[op]
     return name if dtype is dtypes.float32 else name.replace("__f", "__d", 1)
-
-
-def _signed(dtype: DType) -> DType:
-    return dtypes.int64 if dtype.bits == 64 else dtypes.int32
 
 
 def _inputs(tile: MatrixTile, operand: Operand) -> Iterator[str]:

@@ -81,15 +81,11 @@ def _loaded(rocm: str) -> Any:
         except OSError as error:
             words = words or str(error)
         else:
-            _declare(library)
+            # Texts are given by two functions alone; all others give the number of an error.
+            for function in ("hipGetErrorName", "hipGetErrorString"):
+                getattr(library, function).restype = ctypes.c_char_p
             return library
     raise DeviceError("HIP", f"the HIP runtime does not load ({words}): {INSTALL}")
-
-
-def _declare(library: Any) -> None:
-    """Texts are given by two functions alone; all others give the number of an error."""
-    for name in ("hipGetErrorName", "hipGetErrorString"):
-        getattr(library, name).restype = ctypes.c_char_p
 
 
 class Session:

@@ -166,14 +166,11 @@ class Session:
             pending, self._pending = self._pending, deque()
             for commands in pending:
                 commands.waitUntilCompleted()
-            failed = _failed(pending, self.metal.MTLCommandBufferStatusError)
+            status = self.metal.MTLCommandBufferStatusError
+            failed = next((each for each in pending if each.status() == status), None)
             if failed is not None:
                 self._queue = self._new_queue()
                 raise DeviceError(self.name, f"a launch failed: {words_of(failed.error())}")
-
-
-def _failed(pending: Sequence[Any], status: Any) -> Any:
-    return next((each for each in pending if each.status() == status), None)
 
 
 def words_of(error: Any) -> str:

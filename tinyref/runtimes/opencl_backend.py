@@ -426,16 +426,12 @@ def divides_exactly(device: Any) -> bool:
 
 def build_options(device: Any) -> list[str]:
     """Strict floats: nothing relaxed, and exact division where the device has it."""
-    options = [f"-cl-std=CL{language_version(device)}"]
+    # The newest OpenCL C that the compiler has and that we write: 1.2 and later.
+    found = re.match(r"OpenCL C (\d+\.\d+)", device.opencl_c_version)
+    options = [f"-cl-std=CL{found[1] if found else '1.2'}"]
     if divides_exactly(device):
         options.append("-cl-fp32-correctly-rounded-divide-sqrt")
     return options
-
-
-def language_version(device: Any) -> str:
-    """The newest OpenCL C that the compiler has and that we write: "1.2" and later."""
-    found = re.match(r"OpenCL C (\d+\.\d+)", device.opencl_c_version)
-    return found[1] if found else "1.2"
 
 
 def capabilities_of(device: Any, is_last: bool) -> Capabilities:

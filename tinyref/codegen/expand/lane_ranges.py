@@ -322,7 +322,7 @@ def _best_width(
         has_unit_stride = False
         for access, alignment in aligned.items():
             lanes = math.gcd(alignment, width)
-            if lanes > 1 and not _is_uniform(_gate_of(access), lane_range, width, dependence):
+            if lanes > 1 and not _is_uniform(access, lane_range, width, dependence):
                 lanes = 1
             has_unit_stride |= lanes > 1
             work += weights[access] * (1 / lanes + (lanes < width))
@@ -330,10 +330,6 @@ def _best_width(
         if has_unit_stride and saved > 0 and all(saved >= each.saved for each in best):
             best = [_Candidate(lane_range, width, saved)]
     return best
-
-
-def _gate_of(access: UOp) -> UOp | None:
-    return access.src[2] if len(access.src) == 3 else None
 
 
 def _alignment(access: UOp, lane_range: UOp, dependence: Dependence) -> int:
@@ -348,10 +344,11 @@ def _alignment(access: UOp, lane_range: UOp, dependence: Dependence) -> int:
     return math.gcd(divisor_of(found.base), found.constant, *others)
 
 
-def _is_uniform(gate: UOp | None, lane_range: UOp, width: int, dependence: Dependence) -> bool:
-    """Whether the gate is seen to be one for the first `width` lanes; a guess for the others."""
-    if gate is None or not dependence.masks[gate] & dependence.bits[lane_range]:
+def _is_uniform(access: UOp, lane_range: UOp, width: int, dependence: Dependence) -> bool:
+    """Whether its gate is seen to be one for the first `width` lanes; a guess for the others."""
+    if len(access.src) < 3 or not dependence.masks[access.src[2]] & dependence.bits[lane_range]:
         return True
+    gate = access.src[2]
     lanes = {
         simplify(substitute(gate, {lane_range: build.const(lane_range.dtype, lane)}))
         for lane in range(width)

@@ -460,6 +460,4 @@ def _free_workers(
         free(worker)
 
 
-@functools.cache
-def _scheduler(tools: Toolchain) -> _FiberScheduler:
-    return _FiberScheduler(tools)
+_scheduler = functools.cache(_FiberScheduler)

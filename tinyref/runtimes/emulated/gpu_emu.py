@@ -66,6 +66,7 @@ LLVM_VERSION: int = llvm.llvm_version_info[0]
 POISON = 0xFF
 _GUARD_BYTE = 0xC3
 _CELL_WORDS = 4
+_DRIVER_DIGEST = hashlib.sha256(DRIVER.encode()).hexdigest()[:16]
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -92,7 +93,7 @@ class LlvmEmulator(LlvmCompiler):
     @property
     def key(self) -> str:
         checks = "checked" if config.integer("EMU_CHECK") else "plain"
-        return f"{super().key} {checks} {_driver_digest()}"
+        return f"{super().key} {checks} {_DRIVER_DIGEST}"
 
     def optimise(self, module: Any, machine: Any, level: int) -> None:
         """As of a host's kernels; coroutines are split at every level.
@@ -114,11 +115,6 @@ class LlvmEmulator(LlvmCompiler):
         return GroupFunction(self.device, entry, binary)
 
 
-@functools.cache
-def _driver_digest() -> str:
-    return hashlib.sha256(DRIVER.encode()).hexdigest()[:16]
-
-
 class _Driver:
     """The compiled driver: `run` as a function, the addresses that kernels call."""
 
@@ -130,9 +126,7 @@ class _Driver:
         self.imports = {name: self._library[name] for name in (RUN_ITEMS, TOUCH)}
 
 
-@functools.cache
-def _driver() -> _Driver:
-    return _Driver()
+_driver = functools.cache(_Driver)
 
 
 class GroupFunction:

@@ -112,10 +112,9 @@ class HostLaunch:
         if self._single:
             self._function(self._place, self._single)
         elif self._values:
-            run_groups(self._run_group, len(self._values))
-
-    def _run_group(self, index: int) -> None:
-        self._function(self._place, self._values[index])
+            run_groups(
+                lambda index: self._function(self._place, self._values[index]), len(self._values)
+            )
 
     def rebind(self, place: int, handle: HostHandle) -> None:
         """From now on the buffer at `place` is `handle`."""
