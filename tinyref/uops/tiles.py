@@ -273,8 +273,8 @@ def _tile(
     m, n, k = dims
     spelled = dtype_in.name if rounds_in is None else rounds_in.value
     name = f"{vendor}_m{m}n{n}k{k}_{spelled}_{dtype_out.name}"
-    layouts = [FragmentLayout.of(*text.split("|")) for text in (a, b, c)]
-    return MatrixTile(name, dims, dtype_in, dtype_out, *layouts, rounds_in=rounds_in)
+    of_a, of_b, of_c = (FragmentLayout.of(*text.split("|")) for text in (a, b, c))
+    return MatrixTile(name, dims, dtype_in, dtype_out, of_a, of_b, of_c, rounds_in)
 
 
 # The accumulators of all m16n8 tiles, and of m8n8 ones.

@@ -128,10 +128,11 @@ class EmulatedAllocator(PartAllocator):
             self.check(piece)
 
     def _array(self, handle: EmulatedMemory) -> HostHandle:
-        array = handle.buffer.array
+        memory: GuardedAllocation = handle.buffer
+        array = memory.array
         if array is None:
             raise DeviceError(
-                self.device, f"memory of {handle.buffer.nbytes} bytes is used after it was freed"
+                self.device, f"memory of {memory.nbytes} bytes is used after it was freed"
             )
         return array
 
