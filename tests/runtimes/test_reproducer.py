@@ -21,7 +21,6 @@ from tinyref.runtimes.reproducer import (
     ReproducedLaunch,
     Wanted,
     check,
-    first_difference,
     ulps_apart,
 )
 from tinyref.uops.ops import Ops
@@ -125,7 +124,7 @@ def test_a_healthy_device_differs_nowhere() -> None:
     for device in ("PYTHON", "CPU"):
         program = sum_of_products()
         if device == "PYTHON":
-            assert "no node differs" in first_difference(device, program, INPUTS, {})
+            assert "no node differs" in ReproducedLaunch(device, program, INPUTS).first_difference()
     assert check(ReproducedLaunch("PYTHON", sum_of_products(), INPUTS), WANTED) == ""
 
 
@@ -150,10 +149,11 @@ def test_a_tile_is_named_where_work_items_share_their_indices() -> None:
     subject = TileProgram(TILES["nvidia_m16n8k8_float16_float32"], FORMS["product"])
     program = subject.program()
     inputs = [None, *(matrix.reshape(-1) for matrix in subject.inputs())]
-    assert "no node differs from the interpreter's" in first_difference(
-        "PYTHON", program, inputs, {}
+    assert (
+        "no node differs from the interpreter's"
+        in ReproducedLaunch("PYTHON", program, inputs).first_difference()
     )
-    problem = first_difference("altered:WrongTile", program, inputs, {})
+    problem = ReproducedLaunch("altered:WrongTile", program, inputs).first_difference()
     assert problem.startswith("the first node that differs is WMMA float32x4 ")
 
 

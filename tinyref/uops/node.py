@@ -303,11 +303,7 @@ def rebuild(root: UOp, change: Change, done: dict[UOp, UOp] | None = None) -> UO
 
 def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
     """`root` with every node that is a key of `mapping` replaced; values are not looked into."""
-    return rebuild(root, _unchanged, dict(mapping))
-
-
-def _unchanged(node: UOp, src: tuple[UOp, ...]) -> None:
-    return None
+    return rebuild(root, lambda node, src: None, dict(mapping))
 
 
 class node_fact(Generic[T]):
