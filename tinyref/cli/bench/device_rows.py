@@ -12,11 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tinyref import TinyJit
+from tinyref import Tensor, TinyJit
 from tinyref.cli.bench import BenchRow, Measured
-from tinyref.cli.bench.program_kernels import data, new_gelu
 from tinyref.cli.bench.speed import speed_rows
-from tinyref.cli.bench.works import Layers, seconds_of_call, step_of
+from tinyref.cli.bench.works import Layers, gelu, seconds_of_call, step_of
 from tinyref.codegen.compile import compile_kernel
 from tinyref.config import Context
 from tinyref.contract import BatchCompiler
@@ -25,6 +24,7 @@ from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.kernel import compile_kernels_together, compile_program
 from tinyref.schedule import schedule
+from tinyref.uops.program import Program
 from tinyref.workers.machine import seconds_of_children
 
 COPIED_BYTES = 1 << 24
@@ -49,8 +49,22 @@ def _milliseconds(act: Callable[[], object]) -> float:
     return (time.perf_counter() - started) * 1e3
 
 
+def _data(*shape: int) -> Tensor:
+    """Return a tensor with memory of its own; the contents do not matter."""
+    # Realised at once, so that the kernel that fills it is not among those timed.
+    return Tensor.ones(*shape).contiguous().realize()
+
+
+def _new_gelu(device: str, number: int) -> Program:
+    """Return a kernel of 512x512 elements for `device` that no cache has: `number` makes it new."""
+    with Context(DEVICE=device):
+        output = gelu(_data(512, 512)) * (1.5 + number + os.getpid() / 7)
+        (kernel,) = schedule([(output.node, device)]).kernels
+    return compile_kernel(kernel.ast, Device[device].capabilities)
+
+
 def _compile(device: str, repeats: int) -> Iterator[Measured]:
-    programs = [new_gelu(device, number) for number in range(repeats + 1)]
+    programs = [_new_gelu(device, number) for number in range(repeats + 1)]
     with Context(CACHE=0):
         values = [
             _milliseconds(functools.partial(compile_program, device, program))
@@ -68,7 +82,7 @@ def _compile_together(device: str, repeats: int) -> Iterator[Measured]:
     values, alone = [], []
     for repeat in range(repeats):
         first = 1000 + 2 * TOGETHER * repeat
-        several = [new_gelu(device, first + number) for number in range(TOGETHER + 1)]
+        several = [_new_gelu(device, first + number) for number in range(TOGETHER + 1)]
         one = [several.pop()]
         together = functools.partial(compile_kernels_together, device)
         values.append(_milliseconds(functools.partial(together, several)) / TOGETHER)
@@ -79,7 +93,7 @@ def _compile_together(device: str, repeats: int) -> Iterator[Measured]:
 def _launch(device: str, repeats: int) -> Iterator[Measured]:
     """A kernel that stores 16 numbers, to its end; and many of them, whose ends nobody awaits."""
     with Context(DEVICE=device):
-        (item,) = schedule([((data(16) + 1).node, device)]).kernels
+        (item,) = schedule([((_data(16) + 1).node, device)]).kernels
     kernel = compile_program(device, compile_kernel(item.ast, Device[device].capabilities))
     buffers = [Buffer(device, each.size, each.dtype) for each in kernel.program.parameters]
     for buffer in buffers:
