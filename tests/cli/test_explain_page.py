@@ -18,7 +18,7 @@ from tinyref import Tensor
 from tinyref.cli.entry import run
 from tinyref.cli.explain import picture as pictures
 from tinyref.cli.explain.kernel_stages import _changes
-from tinyref.cli.explain.page import rate_text, seconds_text
+from tinyref.cli.explain.page import measured_limits, rate_text, seconds_text
 from tinyref.cli.explain.picture import Box, picture
 from tinyref.cli.explain.recording import shorten
 
@@ -130,6 +130,7 @@ def test_pictures_lines_rates_and_each_rewrite_are_there(page: str) -> None:
     # The line of the program that called the function, with its text.
     assert re.search(r'<span class="mono">program.py:\d+</span> <code>\S', page)
     assert re.search(r"<dt>Work</dt><dd>[^<]* [kMG]FLOPS, [^<]* [kMG]B/s</dd>", page)
+    assert re.search(r"<dt>Measured limits</dt><dd>\d\S* [kMGT]FLOPS, \d\S* [kMGT]B/s,", page)
     (first, *_) = re.findall(r'<ol class="rewrites small">(.*?)</ol>', page, re.DOTALL)
     assert re.search(r"<li><code>[a-z0-9-]+</code><br><span class=\"mono minus\">[A-Z]", first)
 
@@ -401,6 +402,16 @@ def test_a_graph_that_nobody_can_read_has_no_picture() -> None:
     for number in range(pictures.MAX_NODES):
         x = x.sin() + float(number)
     assert picture(x.node) == ""
+
+
+@pytest.mark.long
+def test_limits_are_measured_where_something_runs() -> None:
+    limits = measured_limits("PYTHON")
+    assert limits is not None
+    assert limits.operations > 0
+    assert limits.nbytes > 0
+    assert measured_limits("NULL") is None
+    assert measured_limits("DISK") is None
 
 
 # --- in a browser ---------------------------------------------------------------------------------

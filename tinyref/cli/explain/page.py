@@ -24,7 +24,10 @@ from tinyref.cli.explain.recording import (
     Recording,
     shorten,
 )
+from tinyref.config import Context
+from tinyref.device import Device
 from tinyref.engine.accounting import estimate
+from tinyref.engine.report import watching
 from tinyref.errors import TinyrefError
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, ViewArg
@@ -32,6 +35,11 @@ from tinyref.uops.payload import SlotArg, ViewArg
 # Kernels whose stages are shown, the slowest first: a page of more is none that a person reads.
 MAX_KERNELS = 150
 MAX_SOURCE = 600
+
+# Sizes of a product of matrices and of a vector that is read and written; of an interpreter less.
+_SIDE, _ELEMENTS = 512, 1 << 24
+_SMALL_SIDE, _FEW_ELEMENTS = 32, 1 << 12
+_REPEATS = 3
 
 _PACKAGE = "tinyref.cli.explain"
 
@@ -48,6 +56,7 @@ class KernelView:
     nbytes: str
     rate: str
     byte_rate: str
+    limits: str
     share: float
     source: str
     lines: list[tuple[str, str]]
@@ -70,12 +79,15 @@ class KernelView:
 def page(title: str, device: str, record: Recording, failure: Failure | None) -> str:
     """The page. What the program said and named goes in as text, never as markup."""
     total = sum(kernel.seconds for kernel in record.kernels.values())
+    ran = dict.fromkeys(each.device for each in record.kernels.values() if each.seconds)
+    limits = {name: measured_limits(name) for name in ran}
     slowest = sorted(record.kernels.values(), key=lambda kernel: -kernel.seconds)
     shown = set(map(id, slowest[:MAX_KERNELS]))
     kernels = [
         _view(
             kernel,
             total,
+            limits.get(kernel.device),
             compiled_stages(kernel) if id(kernel) in shown else None,
         )
         for kernel in record.kernels.values()
@@ -125,6 +137,13 @@ def rate_text(amount: float, unit: str = "FLOPS") -> str:
     return f"{amount / 1e3:.3g} k{unit}"
 
 
+def _limits_text(limits: DeviceRates | None) -> str:
+    """What the device gave in a product of matrices and in reading and writing a vector."""
+    if limits is None:
+        return ""
+    return f"{rate_text(limits.operations)}, {rate_text(limits.nbytes, 'B/s')}"
+
+
 def _short_place(line: str) -> str:
     path, _, number = line.rpartition(":")
     return f"{Path(path).name}:{number}"
@@ -143,7 +162,9 @@ def _copies(realize: RealizeRecord) -> int:
     return sum(step.runs for step in realize.steps if step.kernel is None)
 
 
-def _view(record: KernelRecord, total: float, compiled: Compiled | None) -> KernelView:
+def _view(
+    record: KernelRecord, total: float, limits: DeviceRates | None, compiled: Compiled | None
+) -> KernelView:
     operations, nbytes = _work(record)
     done, moved = _rates(record) if record.seconds else (0.0, 0.0)
     rate = rate_text(done) if done else ""
@@ -157,6 +178,7 @@ def _view(record: KernelRecord, total: float, compiled: Compiled | None) -> Kern
         f"{nbytes:,}",
         rate,
         byte_rate,
+        _limits_text(limits),
         100 * record.seconds / total if total else 0.0,
         "" if record.kernel is None else shorten(record.kernel.source, MAX_SOURCE),
         [(_short_place(line), _text_of(line)) for line in record.lines],
@@ -213,6 +235,45 @@ def _launch(record: KernelRecord) -> str:
         return "did not run"
     sizes = [" x ".join(map(str, extents)) for extents in (grid, program.group)]
     return f"{sizes[0]} groups of {sizes[1]}"
+
+
+# --- what a device can do at most, to read the rates of kernels beside ----------------------------
+
+
+@dataclass(frozen=True)
+class DeviceRates:
+    """Operations and bytes of a second, of the fastest of a few runs of one kernel each."""
+
+    operations: float
+    nbytes: float
+
+
+def measured_limits(device: str) -> DeviceRates | None:
+    """The rates of a float32 matrix product and of a vector plus one; None where nothing runs."""
+    try:
+        capabilities = Device[device].capabilities
+        if not capabilities.ops or not capabilities.keeps_values:
+            return None
+        return _measure(device, capabilities.is_interpreted)
+    except TinyrefError:
+        return None
+
+
+def _measure(device: str, is_slow: bool) -> DeviceRates:
+    from tinyref.tensor import Tensor
+
+    side, elements = (_SMALL_SIDE, _FEW_ELEMENTS) if is_slow else (_SIDE, _ELEMENTS)
+    matrix = Tensor.ones(side, side, device=device).contiguous().realize()
+    vector = Tensor.ones(elements, device=device).contiguous().realize()
+    record = Recording()
+    # The page is of the program, and the flags too; what is measured is no part of it.
+    with Context(DEBUG=0, PROFILE=""), watching(record):
+        for repeat in range(_REPEATS):
+            (matrix @ matrix + float(repeat)).realize()
+            (vector + float(repeat + 1)).realize()
+    timed = [_rates(kernel) for kernel in record.kernels.values() if kernel.seconds]
+    operations, nbytes = zip(*timed or [(0.0, 0.0)], strict=True)
+    return DeviceRates(max(operations), max(nbytes))
 
 
 def _rates(record: KernelRecord) -> tuple[float, float]:
