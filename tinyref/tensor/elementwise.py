@@ -738,21 +738,9 @@ class Elementwise(TensorCore):
         """
         return self.isnan().bitwise_or(self.isinf()).logical_not()
 
-    # Operators: Python never gives the second argument of these methods.
-
     __neg__ = neg
     __abs__ = abs
     __invert__ = bitwise_not
-    __add__ = add
-    __sub__ = sub
-    __mul__ = mul
-    __truediv__ = div
-    __mod__ = mod
-    __and__ = bitwise_and
-    __or__ = bitwise_or
-    __xor__ = bitwise_xor
-    __lshift__ = lshift
-    __rshift__ = rshift
     __lt__ = lt
     __gt__ = gt
     __le__ = le
@@ -761,14 +749,26 @@ class Elementwise(TensorCore):
     def __pos__(self) -> Self:
         return self
 
+    def __add__(self, x: Self | ConstType) -> Self:
+        return self.add(x)
+
     def __radd__(self, x: ConstType) -> Self:
         return self.add(x, reverse=True)
+
+    def __sub__(self, x: Self | ConstType) -> Self:
+        return self.sub(x)
 
     def __rsub__(self, x: ConstType) -> Self:
         return self.sub(x, reverse=True)
 
+    def __mul__(self, x: Self | ConstType) -> Self:
+        return self.mul(x)
+
     def __rmul__(self, x: ConstType) -> Self:
         return self.mul(x, reverse=True)
+
+    def __truediv__(self, x: Self | ConstType) -> Self:
+        return self.div(x)
 
     def __rtruediv__(self, x: ConstType) -> Self:
         return self.div(x, reverse=True)
@@ -780,6 +780,9 @@ class Elementwise(TensorCore):
     def __rfloordiv__(self, x: ConstType) -> Self:
         return floor_divide(self, x, reverse=True)
 
+    def __mod__(self, x: Self | ConstType) -> Self:
+        return self.mod(x)
+
     def __rmod__(self, x: ConstType) -> Self:
         return self.mod(x, reverse=True)
 
@@ -789,17 +792,32 @@ class Elementwise(TensorCore):
     def __rpow__(self, x: ConstType) -> Self:
         return self.pow(x, reverse=True)
 
+    def __and__(self, x: Self | ConstType) -> Self:
+        return self.bitwise_and(x)
+
     def __rand__(self, x: ConstType) -> Self:
         return self.bitwise_and(x, reverse=True)
+
+    def __or__(self, x: Self | ConstType) -> Self:
+        return self.bitwise_or(x)
 
     def __ror__(self, x: ConstType) -> Self:
         return self.bitwise_or(x, reverse=True)
 
+    def __xor__(self, x: Self | ConstType) -> Self:
+        return self.bitwise_xor(x)
+
     def __rxor__(self, x: ConstType) -> Self:
         return self.bitwise_xor(x, reverse=True)
 
+    def __lshift__(self, x: Self | ConstType) -> Self:
+        return self.lshift(x)
+
     def __rlshift__(self, x: ConstType) -> Self:
         return self.lshift(x, reverse=True)
+
+    def __rshift__(self, x: Self | ConstType) -> Self:
+        return self.rshift(x)
 
     def __rrshift__(self, x: ConstType) -> Self:
         return self.rshift(x, reverse=True)

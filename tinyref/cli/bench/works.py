@@ -366,7 +366,7 @@ def step_of(layers: Layers, device: str) -> Callable[[], Tensor]:
         with Tensor.train():
             optimiser.zero_grad()
             logits = layers.forward(images, weights, OURS)
-            loss = logits.sparse_categorical_crossentropy(labels)
+            loss: Tensor = logits.sparse_categorical_crossentropy(labels)
             loss.backward()
             optimiser.step()
         return loss.realize()
