@@ -22,8 +22,7 @@ import numpy as np
 
 from tinyref import reproduce
 from tinyref.dtype import DType, from_numpy_dtype
-from tinyref.formats.json_format import program_to_text
-from tinyref.formats.text import to_text
+from tinyref.formats.text import program_to_text, to_text
 from tinyref.optimise.opt import Opt, opts_text
 from tinyref.runtimes.reproducer import Wanted
 from tinyref.uops.node import UOp
@@ -189,7 +188,7 @@ def kernel_script(
     if isinstance(program, ScriptKernel):
         needed, made = _COMPILER, _compiled(program)
     else:
-        needed = ["from tinyref.formats.json_format import program_from_text"]
+        needed = ["from tinyref.formats.text import program_from_text"]
         made = [f"program_from_text({_text_literal(program_to_text(program))})"]
     earlier = [f"({_arrays_literal(arrays)}, {dict(names)!r})" for arrays, names in before]
     lines = [

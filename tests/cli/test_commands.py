@@ -166,7 +166,7 @@ def test_devices_named_are_shown_alone_and_decide_the_exit_code(
 
 
 def test_spec_rules_lists_equation_domain_and_proof(capsys: pytest.CaptureFixture[str]) -> None:
-    text = output(capsys, "spec", "rules", "--family", "division", "--no-firings")
+    text = output(capsys, "spec", "rules", "--family", "division")
     assert "mod-of-mod               division" in text
     assert "(x % (a * d)) % d == x % d for a, d > 0" in text
     assert "domain: integers and index" in text
@@ -178,14 +178,13 @@ def test_spec_rules_lists_equation_domain_and_proof(capsys: pytest.CaptureFixtur
     assert "float-mul-one" not in text
 
 
-@pytest.mark.slow
-def test_spec_rules_as_json_counts_firings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spec_rules_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(output(capsys, "spec", "rules", "--json"))
     assert found["counts"]["rules"] == len(found["rules"]) > 100
     rules = {rule["name"]: rule for rule in found["rules"]}
     assert rules["float-mul-one"]["keeps"] == ["NaN, infinities, the sign of zero, roundings"]
     assert rules["div-factor"]["needs_bounds"]
-    assert all(isinstance(rule["firings"], int) and rule["proof"] for rule in found["rules"])
+    assert all(rule["proof"] for rule in found["rules"])
 
 
 def test_spec_rules_refuses_an_unknown_family(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def test_initial_weights_lie_within_their_limits() -> None:
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
-    "linear_size": (lambda: nn.Linear(0, 3), "Linear: in_features: got 0"),
+    "linear_size": (lambda: nn.Linear(0, 3), "Linear: in_features 0, accepted is at least 1"),
     "linear_input": (
         lambda: nn.Linear(4, 3)(Tensor.ones(2, 5)),
         "shapes (2, 5) and (4, 3)",

@@ -10,7 +10,7 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.formats.json_format import program_from_text
+from tinyref.formats.text import program_from_text
 from tinyref.interpret import Fault, SanitizerError
 from tinyref.runtimes.data_only import NpyBackend
 from tinyref.runtimes.kernel import compile_ast, compile_program

@@ -7,7 +7,6 @@ returned belongs to the capture alone, and gets a place in the arena of the `Rep
 from __future__ import annotations
 
 import contextlib
-import json
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -23,14 +22,13 @@ from tinyref.dtype import dtypes, to_dtype
 from tinyref.engine.accounting import GlobalCounters, estimate
 from tinyref.engine.report import copy_buffer, is_timed, is_told, report, report_kernel
 from tinyref.errors import DeviceError, UserStateError
-from tinyref.formats.json_format import from_json_text, program_to_json, to_json
+from tinyref.formats.text import from_text, program_from_text, program_to_text, to_text
 from tinyref.lazy.buffers import buffer_of, has_memory
 from tinyref.runtimes.kernel import BoundKernel, Kernel, record, restored_kernel
 from tinyref.schedule import CopyItem, KernelItem
 from tinyref.schedule.items import Lifetime, plan_arena, spans, written_by
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.payload import BufferArg
-from tinyref.uops.program import Program
 
 Bindings = Mapping[str, int]
 
@@ -95,14 +93,14 @@ class KernelStep:
     written: tuple[RecordedBuffer, ...]
 
     def __getstate__(self) -> tuple[Any, ...]:
-        texts = json.dumps(program_to_json(self.kernel.program)), json.dumps(to_json(self.ast))
+        texts = program_to_text(self.kernel.program), to_text(self.ast)
         return (self.kernel.device, *texts, self.buffers, dict(self.bindings), self.written)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         device, program_text, ast_text, buffers, bindings, written = state
-        program, ast = from_json_text(program_text), from_json_text(ast_text)
-        if not isinstance(program, Program) or not isinstance(ast, UOp):
-            raise TypeError("a kernel is no program")
+        program, ast = program_from_text(program_text), from_text(ast_text)
+        if not isinstance(ast, UOp):
+            raise TypeError("a kernel is no sequence")
         fields = (restored_kernel(device, ast, program), ast, buffers, bindings, written)
         for name, value in zip(self.__dataclass_fields__, fields, strict=True):
             object.__setattr__(self, name, value)

@@ -15,7 +15,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.contract import Availability
 from tinyref.dtype import VECTOR_LANES, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, UserError
-from tinyref.formats.json_format import program_from_text, program_to_text
+from tinyref.formats.text import program_from_text, program_to_text
 from tinyref.interpret import Interpreter
 from tinyref.runtimes.driver_checks import NamedBackend
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle

@@ -258,10 +258,6 @@ class Registry(Generic[V]):
                 for added in list(shown.values()):
                     self._add_shown(buffer, added)
 
-    def live(self) -> list[V]:
-        """Every value that a tensor or a record still refers to, oldest first."""
-        return _alive(self._all)
-
     def pending(self) -> list[V]:
         """The live values that are not computed yet."""
         return _alive(self._pending)
