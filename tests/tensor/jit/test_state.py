@@ -7,19 +7,6 @@ from tinyref import Tensor, TinyJit, Variable
 from tinyref.errors import UserError
 
 
-def test_an_assignment_that_nobody_computes_runs_in_every_call():
-    count = Tensor([0]).realize()
-
-    @TinyJit
-    def step(x):
-        count.assign(count + 1)
-        return x + 1
-
-    for _ in range(5):
-        step(Tensor([1.0]))
-    assert count.tolist() == [5]
-
-
 def test_an_assignment_from_before_the_capture_runs_once():
     count = Tensor([0]).realize()
     jitted = TinyJit(lambda x: x + count)

@@ -83,7 +83,8 @@ class TinyJit(Generic[P, R]):
         if self._instance() is not instance:
             # A deep copy of a method is this one, bound to a copy of the instance.
             return cast(R, getattr(instance, self.__name__)(*rest, **kwargs))
-        return cast(R, self._call(functools.partial(self.fxn, instance), rest, kwargs))
+        fxn: Callable[..., object] = self.fxn
+        return cast(R, self._call(functools.partial(fxn, instance), rest, kwargs))
 
     def _call(self, fxn: Callable[..., object], args: Any, kwargs: Any) -> object:
         arguments = Arguments.of(self._names, args, kwargs)
