@@ -717,8 +717,8 @@ def test_an_interrupt_waits_for_what_a_replay_gives_to_an_argument(interrupt):
     for _ in range(3):
         step(memory([0, 0], DEVICES[0]))
     x = memory([5, 6], DEVICES[0])
-    copy = x.clone()  # In the same memory, so the replay writes to another one.
-    with FAULTS.at("launch", 0, interrupt), pytest.raises(KeyboardInterrupt):
+    copy = x.clone()  # In the same memory, so the first launch gives x memory of its own.
+    with FAULTS.at("launch", 1, interrupt), pytest.raises(KeyboardInterrupt):
         step(x)
     assert (w.tolist(), x.tolist(), copy.tolist()) == ([4, 4], [6, 7], [5, 6])
 

@@ -406,16 +406,13 @@ def test_a_function_that_no_pickle_can_hold_replays_what_was_captured():
 
 @both_ways
 def test_state_of_which_only_a_view_is_left_is_refused(again):
-    kept = [Tensor([1.0, 2.0]).realize()]
-    view = kept[0].flip(0)
-    jitted = TinyJit(lambda x: x * kept[0].sum())
+    view = Tensor([1.0, 2.0]).realize().flip(0)
+    jitted = TinyJit(lambda x: x * view.sum())
     for _ in range(3):
         jitted(Tensor([1.0]))
-    again(jitted)
-    kept.clear()
     with pytest.raises(UserStateError, match=r"only views show the memory of a float32 tensor"):
         again(jitted)
-    assert view.tolist() == [2.0, 1.0]
+    assert jitted(Tensor([2.0])).item() == 6.0
 
 
 PROGRAM = """
@@ -492,10 +489,7 @@ def test_a_function_that_reads_one_of_two_tensors_that_are_the_same_is_saved_wit
     assert again(zeros).tolist() == jitted(zeros).tolist() == [7.0, 8.0]
 
 
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [(None, "version None, accepted is 1"), ({"version": 1}, r"has the entries \['version'\]")],
-)
-def test_a_state_that_is_none_of_a_captured_function_is_refused(state, message):
-    with pytest.raises(UserError, match=message):
+@pytest.mark.parametrize("state", [None, {}, {"version": 2}])
+def test_a_state_that_is_none_of_a_captured_function_is_refused(state):
+    with pytest.raises(UserError, match=r"version (None|2), accepted is 1"):
         TinyJit.__new__(TinyJit).__setstate__(state)

@@ -12,7 +12,7 @@ from tinyref import config
 from tinyref.codegen.compile import kernel_name
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
-from tinyref.engine.capture import Recorder, Step, active_recorder
+from tinyref.engine.capture import active_recorder
 from tinyref.engine.report import (
     active_watcher,
     chosen_opts,
@@ -137,7 +137,7 @@ class ScheduleRun:
             recorder.constraints.update(dict.fromkeys(self._planned.constraints))
         while self._waiting:
             item, kernel = self._waiting[0], self._kernels[0]
-            step = None if recorder is None else _step_of(item, kernel, bindings, recorder)
+            step = None if recorder is None else recorder.step(item, kernel, bindings)
             buffers = _allocate(item, kernel)
             self._begun = _assigned_by(item)
             seconds = _run_item(item, kernel, buffers, bindings)
@@ -205,14 +205,6 @@ def _compile_item(item: Item) -> Kernel | None:
     except DeviceError as error:
         message = f"kernel {kernel_name(item.ast)}: {error.message}"
         raise DeviceError(error.device, message, error.source) from error
-
-
-def _step_of(
-    item: Item, kernel: Kernel | None, bindings: Mapping[str, int], recorder: Recorder
-) -> Step | None:
-    if isinstance(item, CopyItem):
-        return recorder.copy_step(item)
-    return None if kernel is None else recorder.kernel_step(item, kernel, bindings)
 
 
 def _allocate(item: Item, kernel: Kernel | None) -> list[Buffer]:

@@ -277,10 +277,6 @@ class Registry(Generic[V]):
         """Whether any value is not computed yet."""
         return bool(self._pending)
 
-    def any_pending(self, identities: Iterable[int]) -> bool:
-        """Whether any of these live values, by their identities, is not computed yet."""
-        return any(map(self._pending.__contains__, identities))
-
     def moments(self, numbers: Iterable[int]) -> dict[int, int | None]:
         """When what shows each of these BUFFERs last changed; None where nothing does.
 
