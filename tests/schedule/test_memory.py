@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from tinyref import Context, Tensor
-from tinyref.schedule import schedule
+from tinyref.schedule import items, schedule
 from tinyref.schedule.items import Arena, Lifetime, plan_arena, spans, temporaries
 
 LIFETIMES = st.lists(
@@ -129,3 +129,17 @@ def test_what_is_stored_for_nobody_is_a_temporary():
     # What reads an output reads it where it is then.
     assert lives(total, total + 1) == (False, [80])
     assert lives(total + stored.sum()) == (True, [])
+
+
+def test_what_only_ends_the_use_of_memory_goes_before_what_takes_more():
+    """The weight is updated as soon as it may be: there are two of the three products at a time."""
+    matrix = Tensor.empty(10, 10)
+    first = Tensor.empty(96, 10) @ matrix
+    second = first @ matrix
+    third = second @ matrix
+    weight = Tensor.zeros(96).contiguous().realize()
+    weight.assign(weight + first.max(1))
+    planned = schedule([((third @ matrix).node, "CPU"), (weight.node, "CPU")])
+    lives = list(items.temporaries(planned.kernels, planned.results).values())
+    assert [life.nbytes for life in lives] == [3840, 3840, 3840]
+    assert max_in_use(lives) == 2 * 3840

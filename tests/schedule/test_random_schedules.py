@@ -19,6 +19,7 @@ LIMITS = {
     "as they are": (),
     "everything costly": ((fusion, "CHEAP_AGAIN", 2), (fusion, "CHEAP_CONSTANT", 3)),
     "nothing costly": ((fusion, "CHEAP_AGAIN", 10**6), (fusion, "CHEAP_CONSTANT", 10**6)),
+    "every reduce at once": ((prepare, "MAX_GROWTH", 50),),
     "every reduce long": (
         (prepare, "LONG_REDUCE", 3),
         (prepare, "FEW_PARTS", 2),

@@ -59,6 +59,61 @@ def test_a_constant_for_another_device_is_not_copied():
     assert len(planned.items) == len(planned.kernels) == 1
 
 
+# --- reduces of reduces -------------------------------------------------------------------------
+
+
+def test_a_sum_of_sums_is_one_sum_whatever_the_shapes_in_between(machine):
+    x = numbers(4, 6)
+    rows = g.reshape(total(machine.put(x), 1), (2, 2))
+    (got,) = machine.run(total(g.permute(rows, (1, 0)), 0, 1))
+    assert got.tolist() == [[x.sum()]]
+    (kernel,) = machine.planned.kernels
+    assert len(reduces(kernel.ast)) == 1
+
+
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])
+def test_reduces_of_moved_reduces_are_done_at_once(machine, op):
+    x = numbers(3, 4, 5) - 2
+    function = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}[op]
+    inner = g.flip(g.reduce(op, machine.put(x), (1,)), (2,))
+    moved = g.pad(g.shrink(inner, ((0, 3), (0, 1), (1, 5))), ((1, 0), (0, 0), (0, 1)))
+    (got,) = machine.run(g.reduce(op, moved, (0,)))
+    want = function.reduce(x, 1, keepdims=True)[:, :, ::-1][:, :, 1:5]
+    want = function.reduce(np.pad(want, ((1, 0), (0, 0), (0, 1))), 0, keepdims=True)
+    np.testing.assert_array_equal(got, want)
+    assert len(machine.planned.kernels) == 1
+
+
+def test_reduces_stay_two_where_one_would_repeat_work():
+    x = empty(4, 6)
+    rows = total(x, 1)
+    # Each sum would be computed again for each of 5 columns.
+    wide = g.alu(Ops.EXP2, g.expand(rows, (4, 5)))
+    assert len(asts(total(wide, 0))) == 2
+    spread = g.pad(rows, ((0, 0), (0, 5)))
+    assert len(asts(total(spread, 0))) == 2
+
+
+def test_reduces_stay_two_where_the_inner_one_is_wanted_too():
+    rows = total(empty(4, 6), 1)
+    assert len(asts(total(rows.replace(), 0), rows)) == 2
+
+
+def test_reduces_of_another_kind_or_with_work_in_between_stay_two():
+    x = empty(4, 6)
+    assert len(asts(g.reduce(Ops.MAX, g.reshape(total(x, 1), (4,)), (0,)))) == 2
+    assert len(asts(total(mul(total(x, 1), empty(4, 1)), 0))) == 2
+
+
+def test_a_product_is_summed_before_its_windows_are_added():
+    """The loop of a convolution stays free of the gates that adding its windows needs."""
+    x, w = empty(3, 8), empty(3, 8)
+    products = total(mul(x, w), 0)
+    windows = g.reshape(g.pad(products, ((0, 0), (1, 1))), (2, 5))
+    first, _ = asts(total(windows, 0))
+    assert Ops.MUL in ops(first)
+
+
 # --- long reduces -------------------------------------------------------------------------------
 
 
@@ -176,7 +231,7 @@ def test_a_chain_of_sums_into_one_value_is_one_kernel(machine):
     assert len(reduces(kernel.ast)) == 12
 
 
-# --- kernels that stay apart ---------------------------------------------------------------------
+# --- side by side -------------------------------------------------------------------------------
 
 
 def test_they_stay_apart_where_one_needs_the_other_or_sees_other_contents(machine):
@@ -208,6 +263,17 @@ def test_a_shared_number_is_no_reason_to_join():
     rate = empty(1)
     steps = [mul(empty(8, 9), g.expand(g.reshape(rate, (1, 1)), (8, 9))) for _ in range(3)]
     assert len(asts(*steps)) == 3
+
+
+def test_kernels_of_a_few_elements_are_one():
+    counters = [empty(1) for _ in range(3)]
+    assert len(asts(*(g.assign(counter, plus(counter, 1.0)) for counter in counters))) == 1
+
+
+def test_no_more_than_eight_outputs_are_joined():
+    x = empty(8, 9)
+    planned = schedule([(plus(x, step + 0.5), "PYTHON") for step in range(20)])
+    assert sorted(len(item.ast.src) for item in planned.kernels) == [4, 8, 8]
 
 
 # --- limits of devices --------------------------------------------------------------------------

@@ -10,19 +10,22 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from tinyref.algebra.symbolic import product
 from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref.lazy.buffers import assigned_buffer, shown_buffer
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import describe_shape, shape_of
 from tinyref.optimise.normal_form import merge_axes
-from tinyref.schedule.items import CopyItem, Item, KernelItem
+from tinyref.schedule.items import CopyItem, Item, KernelItem, nbytes_of
 from tinyref.schedule.join import KernelDraft, join, join_rows
 from tinyref.schedule.kernel_ast import Location
 from tinyref.schedule.prepare import peel
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import BufferArg
 
 # --- who may see which contents of a buffer that is assigned to -----------------------------------
 
@@ -159,6 +162,12 @@ def needing_old_contents(
 
 Joining = Callable[[KernelDraft, KernelDraft, set[UOp]], KernelDraft | None]
 
+# Kernels that only share what they read are joined up to so many outputs: each output is a stream
+# of stores of its own.
+MAX_OUTPUTS = 8
+# A kernel of so few elements costs little but its launch.
+FEW_ELEMENTS = 32
+
 
 @dataclass(frozen=True)
 class PendingItem:
@@ -230,8 +239,11 @@ class Ordering:
         for number in order:
             while self._join_one_into(number):
                 pass
+        order = self._topological()
+        self._find_levels(order)
+        self._join_side_by_side(order)
         self._join_rows(self._topological())
-        return [self.tasks[number].item(self.owners) for number in self._topological()]
+        return [self.tasks[number].item(self.owners) for number in self._by_memory()]
 
     # --- dependencies ---------------------------------------------------------------------------
 
@@ -264,25 +276,44 @@ class Ordering:
             self.users[needed].add(user)
 
     def _topological(self) -> list[int]:
-        """Numbers in an order in which nothing waits; of several the smallest goes first.
+        """Numbers in an order in which nothing waits; of several the smallest goes first."""
+        return self._sorted(lambda number: number)
 
-        Raises `UserError` for a cycle of assigns.
+    def _by_memory(self) -> list[int]:
+        """The topological order, but that what takes no memory does not wait."""
+        policy = _LeastMemory(self, self._topological())
+        return self._sorted(policy.rank, policy.fallen)
+
+    def _sorted(
+        self,
+        rank: Callable[[int], Any],
+        fallen: Callable[[int], Iterable[int]] = lambda number: (),
+    ) -> list[int]:
+        """Numbers in an order in which nothing waits; of several the lowest rank goes first.
+
+        fallen: of which numbers the rank is another one once a number has gone. Raises `UserError`
+        for a cycle of assigns.
         """
         left = {number: len(needed) for number, needed in self.waits.items()}
-        ready = [number for number, count in left.items() if count == 0]
+        ready = [(rank(number), number) for number, count in left.items() if count == 0]
         heapq.heapify(ready)
-        order: list[int] = []
+        order: dict[int, None] = {}
         while ready:
-            number = heapq.heappop(ready)
-            order.append(number)
+            number = heapq.heappop(ready)[1]
+            # What was entered again when its rank fell stands there twice.
+            if number in order:
+                continue
+            order[number] = None
+            entering = [other for other in fallen(number) if left[other] == 0]
             for user in self.users[number]:
                 left[user] -= 1
                 if left[user] == 0:
-                    heapq.heappush(ready, user)
+                    entering.append(user)
+            for other in entering:
+                heapq.heappush(ready, (rank(other), other))
         if len(order) < len(self.tasks):
-            done = set(order)
-            raise CycleError(_cycle_message([self.tasks[n] for n in left if n not in done]))
-        return order
+            raise CycleError(_cycle_message([self.tasks[n] for n in left if n not in order]))
+        return list(order)
 
     # --- joining --------------------------------------------------------------------------------
 
@@ -330,6 +361,43 @@ class Ordering:
         for number in order:
             needed = self.waits[number]
             self.levels[number] = 1 + max((self.levels[other] for other in needed), default=0)
+
+    def _join_side_by_side(self, order: Sequence[int]) -> None:
+        """Joins kernels of one level, so that neither waits for the other.
+
+        They have one shape, and read some buffer alike, or are too small to be worth a launch each.
+        Products of matrices, which read each element many times, are left alone.
+        """
+        latest: dict[object, int] = {}
+        for number in order:
+            others = {latest.get(meeting) for meeting in self._meetings(number)}
+            room = MAX_OUTPUTS - len(self.tasks[number].written_buffers)
+            for first in sorted(other for other in others if other is not None):
+                outputs = len(self.tasks[first].written_buffers)
+                if outputs <= room and self._join_pair(first, number, set()):
+                    break
+            # A joined kernel meets whatever the first one did, and is the latest there.
+            latest.update(dict.fromkeys(self._meetings(number), number))
+
+    def _meetings(self, number: int) -> list[object]:
+        """What a task must have in common with another to be joined with it."""
+        task = self.tasks[number]
+        if task.draft is None:
+            return []
+        together = (task.device, task.draft.outer, task.draft.inner, self.levels[number])
+        count = product((*task.draft.outer, *task.draft.inner))
+        if not isinstance(count, int):
+            return []
+        # To share what is read for every element saves memory traffic; one number does not.
+        found: list[object] = [
+            (*together, read.location.buffer, read.tracker)
+            for read in task.draft.reads
+            if isinstance(read.location.buffer.arg, BufferArg)
+            and read.location.buffer.arg.size >= count
+        ]
+        if count <= FEW_ELEMENTS:
+            found.append(together)
+        return found
 
     def _is_between(self, first: int, second: int) -> bool:
         """Whether `second` also waits for `first` through some other task."""
@@ -390,6 +458,55 @@ class Ordering:
             self._add(user, second)
         self._add_readers(second)
         self._raise(second)
+
+
+class _LeastMemory:
+    """Of the tasks that wait for nothing those first that take no memory.
+
+    A task that ends the use of as many bytes as it begins goes as soon as it is ready: it can only
+    make room for those after it. So a weight is updated before the next gradient is made.
+    """
+
+    def __init__(self, ordering: Ordering, order: Sequence[int]) -> None:
+        self.tasks = ordering.tasks
+        self.place = {number: place for place, number in enumerate(order)}
+        # Who still has to read each buffer that is written here and not looked at later.
+        self.readers = {
+            buffer: set(ordering.readers.get(buffer, ()))
+            for task in self.tasks.values()
+            for buffer in task.written_buffers
+            if ordering.is_temporary(buffer)
+        }
+
+    def rank(self, number: int) -> tuple[bool, int, int]:
+        """Of those that take no memory the ones that begin least go first, as their inputs end."""
+        begun, ended = self._begun(number), self._ended(number)
+        is_free = begun <= ended
+        return not is_free, begun if is_free else 0, self.place[number]
+
+    def fallen(self, number: int) -> list[int]:
+        """After `number`: those that alone still read one of its buffers, and end its use."""
+        found: list[int] = []
+        for buffer in self.tasks[number].buffers:
+            others = self.readers.get(buffer, set())
+            others.discard(number)
+            if len(others) == 1:
+                found += others
+        return found
+
+    def _begun(self, number: int) -> int:
+        """The bytes that a task takes.
+
+        What is assigned to has its memory already, and what is written beside it, such as the
+        gradient of a weight, is a result that has its size.
+        """
+        task = self.tasks[number]
+        return 0 if task.assigns else sum(map(nbytes_of, task.written_buffers))
+
+    def _ended(self, number: int) -> int:
+        """The bytes that only this task still reads."""
+        buffers = set(self.tasks[number].buffers)
+        return sum(nbytes_of(buffer) for buffer in buffers if self.readers.get(buffer) == {number})
 
 
 def _cycle_message(stuck: Sequence[PendingItem]) -> str:

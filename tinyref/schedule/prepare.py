@@ -7,6 +7,7 @@ form that computes best, and what a COPY copies gets memory.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from tinyref.algebra import semantics
@@ -22,10 +23,11 @@ from tinyref.lazy.shape import device_of, keep_name, shape_of
 from tinyref.optimise.one_hot import is_one_hot_reduce, one_hot_axes
 from tinyref.schedule.variables import Variables
 from tinyref.uops.node import UOp, node_fact, rebuild, sint, substitute, toposort
-from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import (
     BoundsArg,
     CopyArg,
+    FlipArg,
     Payload,
     PermuteArg,
     ReduceArg,
@@ -39,6 +41,7 @@ class Prepared:
     def __init__(self) -> None:
         self.new: dict[UOp, UOp] = {}
         self.variables = Variables()
+        self._users: Counter[UOp] = Counter()
 
     def add(self, roots: Sequence[UOp]) -> None:
         """Rewrites everything that `roots` need: give them together, as each call walks all.
@@ -48,6 +51,9 @@ class Prepared:
         order = toposort(roots)
         if self.variables.add(order):
             self.new.clear()
+        self._users = Counter(roots)
+        for node in order:
+            self._users.update(dict.fromkeys(node.src, 1))
         for root in roots:
             rebuild(root, self._change, self.new)
 
@@ -63,13 +69,14 @@ class Prepared:
             return src[0]
         if node.op is Ops.COPY:
             return _copy(node, src[0])
+        stacked = node.op is Ops.REDUCE and self._is_stacked(node)
         argument = self._unbound_payload(node.arg)
         if node.op is Ops.RESHAPE and not is_certain(node) and isinstance(argument, ShapeArg):
             return _reshape_symbolic(src[0], argument.shape)
         if src != node.src or argument != node.arg:
             node = _rebuild(node, src, argument)
         if node.op is Ops.REDUCE:
-            return simplify_reduce(node)
+            return simplify_reduce(node, stacked=stacked)
         return _copy_own_elements(node) if node.op is Ops.ASSIGN else node
 
     def _unbound_payload(self, argument: Payload) -> Payload:
@@ -79,6 +86,13 @@ class Prepared:
         if isinstance(argument, BoundsArg):
             return BoundsArg(tuple((size(a), size(b)) for a, b in argument.bounds))
         return argument
+
+    def _is_stacked(self, node: UOp) -> bool:
+        """Whether a REDUCE is all that reads another one, but for movement in between."""
+        below = node.src[0]
+        while self._users[below] == 1 and (below.op in MOVEMENT or below.op is Ops.DETACH):
+            below = below.src[0]
+        return below.op is Ops.REDUCE and self._users[below] == 1
 
 
 def _copy_own_elements(assign: UOp) -> UOp:
@@ -143,16 +157,21 @@ def _rebuild(node: UOp, src: tuple[UOp, ...], argument: Payload) -> UOp:
 
 Shape = tuple[sint, ...]
 
+# Movement that keeps every element just once.
+_IN_ORDER = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})
+
 # A reduce of so many elements into at most so many results is split in two.
 LONG_REDUCE = 32768
 FEW_RESULTS = 256
 MAX_PARTS = 256
 # Fewer parts than this are not worth a kernel: the axis is padded to give more.
 FEW_PARTS = 32
+# A reduce of a reduce is done at once where that reads at most so many times as many elements.
+MAX_GROWTH = 2
 
 
-def simplify_reduce(node: UOp) -> UOp:
-    """REDUCE `node` in its best form."""
+def simplify_reduce(node: UOp, *, stacked: bool = False) -> UOp:
+    """REDUCE `node` in its best form; `stacked` says that a reduce below is read by it alone."""
     argument = node.arg
     if not isinstance(argument, ReduceArg):
         return node
@@ -166,7 +185,9 @@ def simplify_reduce(node: UOp) -> UOp:
         return repeated
     if one_hot_axes(node):
         return _reduce_chosen(node, argument)
-    return split_long_reduce(node)
+    together = _reduce_at_once(node, argument) if stacked else None
+    reduced = split_long_reduce(node if together is None else together)
+    return graph.reshape(reduced, shape_of(node))
 
 
 # --- constants and repeated elements ------------------------------------------------------------
@@ -244,6 +265,72 @@ def _reduce_chosen(node: UOp, argument: ReduceArg) -> UOp:
     inner = UOp(Ops.REDUCE, node.dtype, node.src, ReduceArg(argument.op, chosen))
     outer = UOp(Ops.REDUCE, node.dtype, (inner,), ReduceArg(argument.op, rest))
     return split_long_reduce(outer)
+
+
+# --- a reduce of a reduce -----------------------------------------------------------------------
+
+
+def _reduce_at_once(node: UOp, argument: ReduceArg) -> UOp | None:
+    """One REDUCE for two of the same kind with movement between; None where that is no gain.
+
+    The axes that the inner one reduces go last, and the movement leaves them alone. The result has
+    the elements of `node` in order.
+    """
+    steps: list[UOp] = []
+    inner = node.src[0]
+    while inner.op in MOVEMENT:
+        steps.append(inner)
+        inner = inner.src[0]
+    if not isinstance(inner.arg, ReduceArg) or inner.arg.op is not argument.op:
+        return None
+    if is_one_hot_reduce(inner):
+        return None
+    moved = product(shape_of(node.src[0]))
+    made = product(shape_of(inner))
+    if not isinstance(moved, int) or not isinstance(made, int) or moved > MAX_GROWTH * made:
+        return None
+    source = inner.src[0]
+    if _is_costly_to_reduce(source) and not all(step.op in _IN_ORDER for step in steps):
+        return None
+    shape = shape_of(source)
+    axes = inner.arg.axes
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    last = tuple(shape[axis] for axis in axes)
+    value = graph.permute(source, [*kept, *axes])
+    value = graph.reshape(value, (*shape_of(inner), *last))
+    for step in reversed(steps):
+        value = _move_blocks(value, step, last)
+    rank = len(shape_of(node))
+    return graph.reduce(argument.op, value, [*argument.axes, *range(rank, rank + len(last))])
+
+
+def _is_costly_to_reduce(source: UOp) -> bool:
+    """Whether a reduce of `source` does more than add up: a product, say, as in a convolution.
+
+    Such a loop is the work of the program: it is better without the gates and the arithmetic of
+    places that movement after it would bring in.
+    """
+    while source.op in MOVEMENT:
+        source = source.src[0]
+    return source.op in ALU
+
+
+def _move_blocks(value: UOp, step: UOp, last: Shape) -> UOp:
+    """A movement of elements as one of blocks of shape `last`."""
+    rank = len(shape_of(step.src[0]))
+    match step.arg:
+        case ShapeArg(shape):
+            build = graph.reshape if step.op is Ops.RESHAPE else graph.expand
+            return build(value, (*shape, *last))
+        case PermuteArg(order):
+            return graph.permute(value, [*order, *range(rank, rank + len(last))])
+        case FlipArg(axes):
+            return graph.flip(value, axes)
+        case BoundsArg(bounds) if step.op is Ops.PAD:
+            return graph.pad(value, [*bounds, *((0, 0) for _ in last)])
+        case BoundsArg(bounds):
+            return graph.shrink(value, [*bounds, *((0, size) for size in last)])
+    raise TypeError(f"{step.op.name} is no movement")
 
 
 # --- long reduces -------------------------------------------------------------------------------
