@@ -137,16 +137,6 @@ def test_result_types_agree_with_torch(function: Function, form: Form) -> None:
         assert different == []
 
 
-def test_no_form_has_a_twin_and_a_reason_against_it() -> None:
-    bad = [
-        f"{function.name}: {form.expression}"
-        for function in (*FUNCTIONS, *layers.FUNCTIONS)
-        for form in [*function.forms, *generated_forms(function, 1)]
-        if form.torch and form.no_torch
-    ]
-    assert bad == []
-
-
 # A wrong reference must fail.
 
 

@@ -1,9 +1,8 @@
-"""Rows of programs, copies, replays and shards: right devices pass, broken ones fail them."""
+"""The other device of a copy, and rings of emulated devices and of two kinds."""
 
 from __future__ import annotations
 
 import pytest
-from run_rows import failed
 
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
@@ -12,75 +11,10 @@ from tinyref.runtimes.host.memory import HostAllocator
 from tinyref.runtimes.python import PythonBackend
 from tinyref_spec.catalogue import find
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel import gpu_forms
 from tinyref_spec.system import transfers
 
-HERE = "test_faulty_rows"
+HERE = "test_partners"
 FAULTY = "tinyref_conformance.faulty"
-PROGRAMS = ("barriers", "extremes", "boxes", "arrays", "long", "name", "unused", "grids")
-# One row of each kind, in the type that shows most.
-TRANSFERS = ("bytes.uint8", "view.uint8", "order", "float32")
-
-
-def rows_that_fail(device: str, prefix: str, rows: tuple[str, ...]) -> set[str]:
-    return {row for row in rows if failed(f"{prefix}.{row}", device)}
-
-
-@pytest.mark.long
-def test_the_rows_of_programs_are_passed_by_the_interpreter_and_by_a_gpu_of_the_host() -> None:
-    assert {row.id.split(".")[2] for row in gpu_forms.rows()} == {*PROGRAMS}
-    assert rows_that_fail("PYTHON", "kernel.program", PROGRAMS) == set()
-    assert rows_that_fail("GPU_EMU", "kernel.program", ("barriers", "arrays", "grids")) == set()
-
-
-@pytest.mark.long
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize(
-    ("name", "rows"),
-    [
-        ("HastyTransfer", {"order"}),
-        ("RoundedTransferOffset", {"view.uint8"}),
-        ("RoundedTransferSize", {"bytes.uint8", "view.uint8"}),
-        # What was copied for a kernel alone is memory of the plan, which others use next.
-        ("LateTransfer", {"order", "float32"}),
-    ],
-)
-def test_a_fault_of_copies_is_seen_by_these_rows(name: str, rows: set[str]) -> None:
-    assert rows_that_fail(f"{FAULTY}:{name}", "system.transfer", TRANSFERS) == rows
-
-
-@pytest.mark.parametrize(
-    ("name", "rows"),
-    [
-        ("BuiltInNames", {"name"}),
-        ("DroppedParameters", {"unused"}),
-        ("FirstGridAgain", {"grids"}),
-        ("SpilledValues", {"long"}),
-        ("NestedBarriersLost", {"barriers"}),
-        ("SharedArraysOverlap", {"arrays", "extremes"}),
-        ("MissingBarrier", {"barriers", "extremes", "boxes", "arrays"}),
-    ],
-)
-def test_a_fault_of_programs_is_seen_by_these_rows(name: str, rows: set[str]) -> None:
-    assert rows_that_fail(f"{FAULTY}:{name}", "kernel.program", PROGRAMS) == rows
-
-
-@pytest.mark.parametrize(
-    ("device", "case"),
-    [
-        ("StalePointers", "system.jit.float32.inputs"),
-        ("StaleVariables", "system.symbolic.float32.forms.replay"),
-        ("StaleListVariables", "system.jit.float32.in_flight.sizes"),
-        ("SingleUpdate", "system.jit.float32.in_flight"),
-        ("UnorderedList", "system.jit.float32.in_flight"),
-        ("HastyList", "system.jit.float32.in_flight"),
-        ("LateArguments", "system.jit.float32.in_flight.sizes"),
-        ("LostEvents", "system.shard.ring.int32.ring:2"),
-        ("LostEvents", "system.shard.ring.float32.ring.replay:3"),
-    ],
-)
-def test_a_fault_of_replays_and_of_waits_is_seen_by_this_case(device: str, case: str) -> None:
-    assert not find(case).run(DeviceUnderTest(f"{FAULTY}:{device}")).passed
 
 
 @pytest.mark.long
