@@ -172,9 +172,7 @@ def put(array):
 PROGRAMS = {
     "rows": (rows, lambda t, i: t[i]),
     "indexing": (lambda t, i: t[i], lambda t, i: t[i]),
-    "computed index": (lambda t, i: rows(t, 6 - i), lambda t, i: t[6 - i]),
     "computed table": (lambda t, i: rows(t * 2 + 1, i), lambda t, i: t[i] * 2 + 1),
-    "gather then add": (lambda t, i: rows(t, i) + 1, lambda t, i: t[i] + 1),
     "padding": (
         lambda t, i: rows(t, i).pad(((1, 0), (0, 2), (0, 0))),
         lambda t, i: np.pad(t[i], ((1, 0), (0, 2), (0, 0))),
@@ -187,13 +185,11 @@ PROGRAMS = {
 }
 REDUCED = {
     "sum": (lambda t, i: rows(t, i).sum(1), lambda t, i: t[i].sum(1)),
-    "sum of all": (lambda t, i: rows(t, i).sum(), lambda t, i: t[i].sum()),
     "maximum": (lambda t, i: rows(t, i).max(-1), lambda t, i: t[i].max(-1)),
     "product": (
         lambda t, i: rows(t, i) @ Tensor(TABLE[:2].T.copy()),
         lambda t, i: t[i] @ TABLE[:2].T,
     ),
-    "squares": (lambda t, i: rows(t, i).square().sum(-1), lambda t, i: (t[i] ** 2).sum(-1)),
 }
 
 

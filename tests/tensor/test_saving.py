@@ -210,7 +210,7 @@ def inputs(count):
 
 
 @both_ways
-@pytest.mark.parametrize("name", ["SGD", "Adam", "LAMB"])
+@pytest.mark.parametrize("name", ["SGD", "LAMB"])
 def test_optimisers_go_on_with_the_parameters_that_they_share_with_the_model(again, name):
     model = Model()
     parameters = nn.state.get_parameters([model.first, model.second])
@@ -483,28 +483,18 @@ def test_a_function_that_reads_a_tensor_and_a_copy_in_its_memory_is_not_saved(is
     assert copy.tolist() == [1.0, 2.0]
 
 
-def test_a_function_that_reads_a_view_is_saved_with_what_it_is_a_view_of():
+@pytest.mark.parametrize(("see", "wanted"), [(lambda x: x[::-1], [8, 7]), (lambda x: x[:], [7, 8])])
+def test_a_function_that_reads_a_view_is_saved_with_what_it_is_a_view_of(see, wanted):
     weight = Tensor([1.0, 2.0]).realize()
-    view = weight[::-1]
+    view = see(weight)
     jitted = TinyJit(lambda x: x + view)
-    for _ in range(2):
-        jitted(Tensor([0.0, 0.0]).realize())
-    again, loaded = pickle.loads(pickle.dumps((jitted, weight)))
-    loaded.assign(Tensor([7.0, 8.0]))
-    assert again(Tensor([0.0, 0.0]).realize()).tolist() == [8.0, 7.0]
-
-
-def test_a_function_that_reads_one_of_two_tensors_that_are_the_same_is_saved_with_it():
-    weight = Tensor([1.0, 2.0]).realize()
-    same = weight[:]
-    jitted = TinyJit(lambda x: x + same)
     for _ in range(2):
         jitted(Tensor([0.0, 0.0]).realize())
     again, loaded = pickle.loads(pickle.dumps((jitted, weight)))
     weight.assign(Tensor([7.0, 8.0]))
     loaded.assign(Tensor([7.0, 8.0]))
     zeros = Tensor([0.0, 0.0]).realize()
-    assert again(zeros).tolist() == jitted(zeros).tolist() == [7.0, 8.0]
+    assert again(zeros).tolist() == jitted(zeros).tolist() == wanted
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from tinyref.errors import UserError
 from tinyref.lazy.shape import shape_of
 from tinyref.nn.state import get_state_dict, load_state_dict
 from tinyref.tensor.core import from_node
-from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ShardArg
 
@@ -114,17 +113,6 @@ def test_a_tensor_like_one_in_parts_is_in_parts(make: Callable[[Tensor], Tensor]
     assert layout(make(whole.shard(TWO))) == ShardArg(("CPU", "CPU:1"))
 
 
-def test_moving_in_place() -> None:
-    tensor = Tensor(INTEGERS)
-    assert tensor.shard_(TWO, 1) is tensor
-    assert tensor.device == NAMES[:2]
-    assert tensor.to_(FOUR) is tensor
-    assert layout(tensor) == ShardArg(NAMES)
-    assert tensor.to_("CPU:1") is tensor
-    assert tensor.device == "CPU:1"
-    assert np.array_equal(tensor.numpy(), INTEGERS)
-
-
 def test_it_says_where_it_is() -> None:
     tensor = Tensor(INTEGERS).shard(TWO, 1)
     assert "(CPU, CPU:1), axis 1 in (3, 3)" in repr(tensor)
@@ -206,14 +194,6 @@ def test_operations(expression: str, devices: tuple[str, ...], axis: int | None)
         assert np.array_equal(whole, wholes[0])
 
 
-@pytest.mark.parametrize("first", [None, 0, 1])
-@pytest.mark.parametrize("second", [None, 0, 1])
-def test_operands_in_different_layouts(first: int | None, second: int | None) -> None:
-    x, y = Tensor(INTEGERS).shard(FOUR, first), Tensor(INTEGERS * 2).shard(FOUR, second)
-    assert np.array_equal((x + y).numpy(), INTEGERS * 3)
-    assert np.array_equal((x @ y.T).numpy(), INTEGERS @ INTEGERS.T * 2)
-
-
 def test_what_is_cut_off_stays_where_it_is() -> None:
     """Neither a slice nor padding along the axis moves anything between devices."""
     x = Tensor(INTEGERS).shard(FOUR, 0).realize()
@@ -270,21 +250,7 @@ def test_a_ring_moves_less() -> None:
     assert copies_of(1, 1 << 18) == 2 * 3 << 18
 
 
-def buffers(tensor: Tensor) -> list[UOp]:
-    """The memory of each device."""
-    return [node for node in tensor.node.toposort() if node.op is Ops.BUFFER]
-
-
 # --- assignment ----------------------------------------------------------------------------------
-
-
-def test_assigning_writes_into_the_memory_of_each_device() -> None:
-    target = Tensor(INTEGERS).shard(FOUR, 0).contiguous().realize()
-    memory = buffers(target)
-    target.assign(target * 2).realize()
-    target += 1
-    assert np.array_equal(target.numpy(), INTEGERS * 2 + 1)
-    assert buffers(target) == memory
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
@@ -314,14 +280,6 @@ def test_a_tensor_that_shares_memory_keeps_it() -> None:
     sharded.assign(sharded + 1).realize()
     assert np.array_equal(sharded.numpy(), INTEGERS + 1)
     assert np.array_equal(original.numpy(), INTEGERS)
-
-
-def test_writing_by_index() -> None:
-    tensor = Tensor(INTEGERS).shard(TWO, 0).contiguous().realize()
-    tensor[2:5, 1] = 9
-    expected = INTEGERS.copy()
-    expected[2:5, 1] = 9
-    assert np.array_equal(tensor.numpy(), expected)
 
 
 # --- gradients and training ----------------------------------------------------------------------

@@ -123,23 +123,15 @@ def draws(calls):
     assert found == sorted(map(tuple, words))
 
 
+@pytest.mark.long
 def test_threads_share_the_random_numbers():
-    draws(20)
-
-
-@pytest.fixture
-def switching():
     """Threads give way to each other in the middle of everything."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(interval)
-
-
-@pytest.mark.long
-def test_threads_that_switch_often_share_the_random_numbers(switching):
-    for _ in range(3):
+    try:
         draws(20)
+    finally:
+        sys.setswitchinterval(interval)
 
 
 WEIGHT = Tensor([1.0]).realize()

