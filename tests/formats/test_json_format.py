@@ -26,7 +26,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 
-LAW = settings(max_examples=100)
+LAW = settings(max_examples=50)
 
 
 def test_the_schema_of_a_graph() -> None:
