@@ -302,7 +302,9 @@ def test_differences_are_those_of_the_library() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["numpy on cpu", "torch on cpu"])
+@pytest.mark.parametrize(
+    "name", ["numpy on cpu", pytest.param("torch on cpu", marks=pytest.mark.slow)]
+)
 def test_what_a_library_fails_is_what_its_file_names(name: str) -> None:
     """All quick cases: no failure without an entry, and no entry without a failure."""
     device = open_device(name)
