@@ -119,31 +119,6 @@ def test_an_assignment_runs_once():
     assert x.tolist() == [4.0, 2.0]
 
 
-def test_an_assignment_that_is_overwritten_unread_does_not_run():
-    x, other = Tensor([1.0, 2.0]).realize(), Tensor([5.0, 6.0]).realize()
-    memory = x.node
-
-    def overwrite():
-        x.assign(other * 2)
-        x.assign(other * 3)
-        x.assign(other * 4)
-        x.realize()
-
-    assert count_kernels(overwrite)[1] == 1
-    assert x.tolist() == [20.0, 24.0]
-    assert x.node is memory
-
-
-def test_an_assignment_that_is_read_before_it_is_overwritten_runs():
-    x, other = Tensor([1.0, 2.0]).realize(), Tensor([5.0, 6.0]).realize()
-    x.assign(other * 2)
-    between = x + 1
-    x.assign(other * 3)
-    x.assign(x + 100)
-    assert x.tolist() == [115.0, 118.0]
-    assert between.tolist() == [11.0, 13.0]
-
-
 # Elements chosen by an index: one kernel, and no loop of its own
 
 

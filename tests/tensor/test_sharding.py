@@ -7,10 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tinyref import Context, Tensor, TinyJit, Variable, dtypes, nn
+from tinyref import Context, Tensor, TinyJit, Variable
 from tinyref.errors import UserError
 from tinyref.lazy.shape import shape_of
-from tinyref.nn.state import get_state_dict, load_state_dict
 from tinyref.tensor.core import from_node
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ShardArg
@@ -111,30 +110,6 @@ def test_a_tensor_like_one_in_parts_is_in_parts(make: Callable[[Tensor], Tensor]
     assert [part.shape for part in parts(found)] == [(3, 3), (2, 3)]
     assert np.array_equal(found.numpy(), wanted)
     assert layout(make(whole.shard(TWO))) == ShardArg(("CPU", "CPU:1"))
-
-
-def test_it_says_where_it_is() -> None:
-    tensor = Tensor(INTEGERS).shard(TWO, 1)
-    assert "(CPU, CPU:1), axis 1 in (3, 3)" in repr(tensor)
-    assert "not computed yet" in repr(tensor)
-    assert "not computed yet" not in repr(tensor.realize())
-    assert "on (CPU, CPU:1), constant" in repr(Tensor.zeros(2, device=TWO))
-
-
-def test_constructors_put_the_whole_on_each_device() -> None:
-    made = [
-        Tensor([1, 2], device=TWO),
-        Tensor.full((2,), 3, device=TWO),
-        Tensor.arange(1, 3, device=TWO),
-        Tensor.ones(2, device=TWO, dtype=dtypes.int32).contiguous(),
-        Tensor.eye(2, device=TWO, dtype=dtypes.int32),
-    ]
-    expected = [[1, 2], [3, 3], [1, 2], [1, 1], [[1, 0], [0, 1]]]
-    for tensor, values in zip(made, expected, strict=True):
-        assert tensor.device == NAMES[:2]
-        assert [part.tolist() for part in parts(tensor.realize())] == [values, values]
-    assert Tensor.empty(2, 3, device=TWO).realize().device == NAMES[:2]
-    assert Tensor.zeros(4).shard(TWO, 0).zeros_like().device == NAMES[:2]
 
 
 # --- what they compute ---------------------------------------------------------------------------
@@ -367,17 +342,6 @@ def test_training_is_that_on_one_device(name: str) -> None:
         if axis is None:
             wholes = parts(many)
             assert all(whole.tobytes() == wholes[0].tobytes() for whole in wholes)
-
-
-def test_states_are_loaded_into_parts() -> None:
-    model = nn.Linear(8, 6)
-    for weight in get_state_dict(model).values():
-        weight.shard_(FOUR, 0)
-    state = {"weight": Tensor(floats(6, 8)), "bias": Tensor(floats(6))}
-    load_state_dict(model, dict(state))
-    for name, weight in get_state_dict(model).items():
-        assert layout(weight) == ShardArg(NAMES, 0, (2, 2, 1, 1))
-        assert np.array_equal(weight.numpy(), state[name].numpy())
 
 
 @pytest.mark.long
