@@ -1,7 +1,7 @@
 """Every form of the tables against torch: values and gradients of our references, result types.
 
 The references are compared in float64, where both sides round alike. The rows compare tinyref with
-the references, and tests/tensor/test_against_torch.py compares it with torch.
+the references; tests/tensor/test_against_torch.py compares it with torch on odd elements.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shapes, axes, padding, formulas, images: what the sweep against torch does not call."""
+"""Shapes, axes, images: laziness, views and literals that no row has."""
 
 import numpy as np
 import pytest
