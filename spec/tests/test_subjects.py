@@ -64,11 +64,6 @@ FAULTS: dict[str, tuple[str, Callable[..., Any], set[str]]] = {
         _half_away,
         {"tensor.special.literal.round_ties"},
     ),
-    "sqrt is forty units of the last place off": (
-        "sqrt",
-        lambda x: np.sqrt(x) + 40 * np.spacing(np.sqrt(x)),
-        {f"tensor.sqrt.{name}.forward:0" for name in ("float16", "float32", "float64")},
-    ),
     "exp computes in 16 bits": (
         "exp",
         lambda x: np.exp(x.astype(np.float16)).astype(x.dtype),
