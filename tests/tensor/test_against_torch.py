@@ -317,6 +317,7 @@ def test_many_random_calls(group: str, data: st.DataObject) -> None:
     assert problem(data.draw(calls(tuple(GROUPS[group])))) == ""
 
 
+@pytest.mark.slow
 def test_torch_computes_every_line() -> None:
     refused = []
     for function in (one for group in GROUPS.values() for one in group):

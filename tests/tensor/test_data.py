@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -137,20 +135,6 @@ def test_the_default_device_is_a_flag() -> None:
     assert Tensor([1]).device == "CPU"
 
 
-@pytest.mark.long
-def test_importing_is_quick_and_loads_no_compiler() -> None:
-    code = (
-        "import sys, tinyref; assert 'numpy' not in sys.modules\n"
-        "from tinyref import Tensor, dtypes, Device, Context, GlobalCounters, Variable\n"
-        "t = Tensor(1.0) + 1\n"
-        "assert 'llvmlite' not in sys.modules\n"
-        "assert set(tinyref.__all__) <= set(dir(tinyref))\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    with pytest.raises(ImportError):
-        from tinyref import nothing  # type: ignore[attr-defined]  # noqa: F401
-
-
 def test_a_large_constant_takes_its_own_bytes_only() -> None:
     assert Tensor.full((3,), 0.1, dtype=dtypes.bfloat16).numpy().tolist() == [0.10009765625] * 3
     tracemalloc.start()
@@ -158,21 +142,6 @@ def test_a_large_constant_takes_its_own_bytes_only() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2 * (2 << 22)
-
-
-@pytest.mark.parametrize("name", ["abs", "sign", "floor", "ceil", "trunc", "round", "any"])
-def test_a_result_of_integers_is_a_tensor_of_its_own(name: str) -> None:
-    x = Tensor([0, 1], dtype=dtypes.bool if name in ("sign", "any") else dtypes.uint8)
-    result = x.any(()) if name == "any" else getattr(x, name)()
-    x |= True
-    assert result.tolist() == [0, 1]
-
-
-def test_a_gradient_goes_through_a_result_of_the_same_elements() -> None:
-    x = Tensor([3.0], requires_grad=True)
-    ((x.reshape(1) * x.sum(())) ** 1).sum().backward()
-    assert x.grad is not None
-    assert x.grad.tolist() == [6.0]
 
 
 # How tensors are shown
@@ -194,16 +163,10 @@ def counted(size: int) -> str:
         (lambda: Tensor([3]).reshape(()), "<Tensor () int32 on CPU, in memory: 3>"),
         (lambda: Tensor(2.0), "<Tensor () float32 on CPU, constant: 2.>"),
         (lambda: Tensor.zeros(2), "<Tensor (2,) float32 on CPU, constant: [0., 0.]>"),
-        (lambda: Tensor([]), "<Tensor (0,) float32 on CPU, constant: []>"),
         (
             lambda: Tensor([1.0, 0.5], dtype="bfloat16"),
             "<Tensor (2,) bfloat16 on CPU, in memory: [1. , 0.5]>",
         ),
-        (
-            lambda: Tensor([2.0, 0.5], dtype="fp8e4m3"),
-            "<Tensor (2,) fp8e4m3 on CPU, in memory: [2. , 0.5]>",
-        ),
-        (lambda: Tensor([True]), "<Tensor (1,) bool on CPU, in memory: [ True]>"),
         (
             lambda: Tensor([1.0], requires_grad=True),
             "<Tensor (1,) float32 on CPU, in memory, requires grad: [1.]>",
@@ -218,10 +181,6 @@ def counted(size: int) -> str:
         ),
         (lambda: Tensor([1]) + 1, "<Tensor (1,) int32 on CPU, not computed yet (ADD)>"),
         (lambda: Tensor.empty(2**50), f"<Tensor ({2**50},) float32 on CPU, in memory>"),
-        (
-            lambda: Tensor(np.zeros((2,) * 13, np.int8)),
-            f"<Tensor {(2,) * 13} int8 on CPU, in memory>",
-        ),
     ],
 )
 def test_repr(make: object, text: str) -> None:

@@ -304,24 +304,15 @@ def in_memory():
     return memory(range(6), DEVICES[0])
 
 
-def cloned():
-    x = in_memory()
-    twins.append(x)
-    return x.clone()
-
-
 def view_of_what_is_gone():
     return memory(range(12), DEVICES[0]).reshape(2, 6)[0]
 
 
-twins = []
 WRITTEN = {
     "in memory": in_memory,
     "not computed": lambda: in_memory() + 1,
-    "clone": cloned,
     "leaf": lambda: in_memory().requires_grad_(True),
     "view": view_of_what_is_gone,
-    "empty base": lambda: Tensor.empty(6, device=DEVICES[0]).assign(in_memory()).realize(),
     "in shards": lambda: (
         Tensor(np.arange(6, dtype=np.float32), device=DEVICES[0])
         .shard((DEVICES[0], f"{DEVICES[0]}:1"), 0)
@@ -347,13 +338,8 @@ def assigns_a_part(x):
     x[1:4] = failing(x)[1:4]
 
 
-def assigns_all(x):
-    x[...] = failing(x)
-
-
 WAYS = {
     "assign": lambda x: x.assign(failing(x)),
-    "all": assigns_all,
     "part": assigns_a_part,
     "index": assigns_an_index,
     "view": lambda x: x.reshape(2, 3).assign(failing(x).reshape(2, 3)),

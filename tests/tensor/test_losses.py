@@ -1,7 +1,6 @@
 """Losses, norms, attention, dropout and the training switch: literals, and what goes wrong."""
 
 import math
-import threading
 
 import numpy as np
 import pytest
@@ -159,21 +158,6 @@ def test_training_is_a_switch() -> None:
             with Tensor.test(mode):
                 assert Tensor.training is True
     assert Tensor.training is False
-
-
-def test_training_set_without_a_block_holds_everywhere() -> None:
-    seen: list[bool] = []
-    Tensor.training = True
-    try:
-        thread = threading.Thread(target=lambda: seen.append(Tensor.training))
-        thread.start()
-        thread.join()
-        with Tensor.train(False):
-            assert Tensor.training is False
-        assert Tensor.training is True
-    finally:
-        Tensor.training = False
-    assert seen == [True]
 
 
 def test_large_vectors_are_normalised() -> None:

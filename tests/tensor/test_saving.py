@@ -346,16 +346,6 @@ def test_state_stays_shared_beside_views_of_it(again, requires_grad):
 
 
 @both_ways
-def test_methods_of_a_copy_are_captured_anew(again):
-    model = Stepper()
-    for x in inputs(3):
-        wanted = model.method(x).numpy()
-    found = again(model)
-    np.testing.assert_array_equal(again(found.method)(x).numpy(), wanted)
-    assert found.method.captured is None
-
-
-@both_ways
 def test_random_draws_go_on_in_the_stream_of_the_process(again):
     jitted = TinyJit(draw)
     Tensor.manual_seed(3)
@@ -393,17 +383,6 @@ def test_variables_devices_and_containers_are_kept(again, prune, plan):
             np.testing.assert_array_equal(part.numpy(), (array * n)[:, :n])
             assert (number, ones.tolist()) == (7, [1.0, 1.0])
     assert found.captured == jitted.captured
-
-
-@both_ways
-def test_pruned_kernels_are_not_run_again(again):
-    weight = Tensor([2.0, 3.0]).realize()
-    jitted = TinyJit(lambda x: x * (weight + 1).contiguous(), prune=True)
-    for _ in range(3):
-        jitted(Tensor([1.0, 1.0]))
-    found = again(jitted)
-    result, kernels = count_kernels(found, Tensor([2.0, 2.0]).realize())
-    assert (result.tolist(), kernels) == ([6.0, 8.0], 1)
 
 
 def test_a_function_that_no_pickle_can_hold_replays_what_was_captured():

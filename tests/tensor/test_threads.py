@@ -254,13 +254,10 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do no
 
 
 @pytest.mark.long
-@needs_fork
-def test_a_child_forked_while_threads_compute_computes():
-    in_a_pool("fork")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method",
+    ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spawn", "forkserver"))],
+)
 def test_processes_that_are_started_while_threads_compute_compute(method):
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"processes do not start by {method} here")

@@ -120,19 +120,6 @@ def test_only_what_reads_other_elements_takes_a_temporary():
     assert len(x.schedule().kernels) == 2
 
 
-def test_elements_of_a_file(tmp_path):
-    path = f"DISK:{tmp_path / 'numbers'}"
-    x = Tensor.empty(4, 4, device=path)
-    x.assign(M)
-    x.assign(x.T)
-    np.testing.assert_array_equal(x.numpy(), M.T)
-    x[1:].assign(x[:-1])
-    x[:2].assign(x[2:].flip(0))
-    np.testing.assert_array_equal(x.numpy(), M.T[[2, 1, 1, 2]])
-    x.assign(x.to("CPU").cumsum(0))
-    np.testing.assert_array_equal(x.numpy(), M.T[[2, 1, 1, 2]].cumsum(0))
-
-
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("shape", [(), (1,), (0, 3), (7,), (3, 5), (2, 1, 3)])
 def test_of_any_type_and_size(dtype, shape):
