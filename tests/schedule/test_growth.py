@@ -42,14 +42,6 @@ def chain_of_reduces(count: int) -> Outputs:
     return [value]
 
 
-def diamonds(count: int) -> Outputs:
-    """Each value is read twice, and once through a sum of all of it."""
-    value = memory(SIDE, SIDE)
-    for step in range(count // 8):
-        value = (value + value.sum()) * (step + 0.5)
-    return [value]
-
-
 def assigns(count: int) -> Outputs:
     """One tensor updated in place again and again."""
     value = memory(SIDE, SIDE)
@@ -91,7 +83,6 @@ def training_step(count: int) -> Outputs:
 SCHEDULE_GROWTHS: dict[str, Callable[[int], Outputs]] = {
     "elementwise": elementwise_chain,
     "reduces": chain_of_reduces,
-    "diamonds": diamonds,
     "assigns": assigns,
     "updates": updates,
     "buffers": sum_of_buffers,
