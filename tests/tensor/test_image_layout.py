@@ -43,6 +43,8 @@ CASES = {
     "whole texels": (MATMUL, (4, 8), (8, 6), F32, [image(F32, 4, 2), image(F32, 6, 2)]),
     "padded texels": (MATMUL, (5, 6), (6, 7), F32, [image(F32, 5, 2), image(F32, 7, 2)]),
     "half texels": (MATMUL, (8, 8), (8, 8), F16, [image(F16, 8, 2), image(F16, 8, 2)]),
+    "batch": (MATMUL, (2, 5, 8), (2, 8, 3), F32, [image(F32, 10, 2), image(F32, 6, 2)]),
+    "vector": (MATMUL, (12,), (12, 4), F32, [image(F32, 1, 3), image(F32, 4, 3)]),
     "linear": (
         lambda x, w: x.linear(w.T),
         (4, 8),
@@ -57,6 +59,13 @@ CASES = {
         (4, 3, 3, 3),
         F32,
         [image(F32, 49, 1), image(F32, 36, 1)],
+    ),
+    "strides": (
+        lambda x, w: x.conv2d(w, stride=2, dilation=2),
+        (1, 4, 7, 7),
+        (2, 4, 3, 3),
+        F32,
+        [image(F32, 1, 49), image(F32, 18, 1)],
     ),
 }
 
