@@ -195,7 +195,7 @@ def inputs(count):
 
 
 @both_ways
-@pytest.mark.parametrize("name", ["SGD", "Adam", "LAMB"])
+@pytest.mark.parametrize("name", ["SGD", "LAMB"])
 def test_optimisers_go_on_with_the_parameters_that_they_share_with_the_model(again, name):
     model = Model()
     parameters = nn.state.get_parameters([model.first, model.second])
@@ -331,16 +331,6 @@ def test_state_stays_shared_beside_views_of_it(again, requires_grad):
 
 
 @both_ways
-def test_methods_of_a_copy_are_captured_anew(again):
-    model = Stepper()
-    for x in inputs(3):
-        wanted = model.method(x).numpy()
-    found = again(model)
-    np.testing.assert_array_equal(again(found.method)(x).numpy(), wanted)
-    assert found.method.captured is None
-
-
-@both_ways
 def test_random_draws_go_on_in_the_stream_of_the_process(again):
     jitted = TinyJit(draw)
     Tensor.manual_seed(3)
@@ -378,17 +368,6 @@ def test_variables_devices_and_containers_are_kept(again, prune, plan):
             np.testing.assert_array_equal(part.numpy(), (array * n)[:, :n])
             assert (number, ones.tolist()) == (7, [1.0, 1.0])
     assert found.captured == jitted.captured
-
-
-@both_ways
-def test_pruned_kernels_are_not_run_again(again):
-    weight = Tensor([2.0, 3.0]).realize()
-    jitted = TinyJit(lambda x: x * (weight + 1).contiguous(), prune=True)
-    for _ in range(3):
-        jitted(Tensor([1.0, 1.0]))
-    found = again(jitted)
-    result, kernels = count_kernels(found, Tensor([2.0, 2.0]).realize())
-    assert (result.tolist(), kernels) == ([6.0, 8.0], 1)
 
 
 def test_a_function_that_no_pickle_can_hold_replays_what_was_captured():
@@ -465,28 +444,18 @@ def test_a_function_that_reads_a_tensor_and_a_copy_in_its_memory_is_not_saved(is
     assert copy.tolist() == [1.0, 2.0]
 
 
-def test_a_function_that_reads_a_view_is_saved_with_what_it_is_a_view_of():
+@pytest.mark.parametrize(("see", "wanted"), [(lambda x: x[::-1], [8, 7]), (lambda x: x[:], [7, 8])])
+def test_a_function_that_reads_a_view_is_saved_with_what_it_is_a_view_of(see, wanted):
     weight = Tensor([1.0, 2.0]).realize()
-    view = weight[::-1]
+    view = see(weight)
     jitted = TinyJit(lambda x: x + view)
-    for _ in range(2):
-        jitted(Tensor([0.0, 0.0]).realize())
-    again, loaded = pickle.loads(pickle.dumps((jitted, weight)))
-    loaded.assign(Tensor([7.0, 8.0]))
-    assert again(Tensor([0.0, 0.0]).realize()).tolist() == [8.0, 7.0]
-
-
-def test_a_function_that_reads_one_of_two_tensors_that_are_the_same_is_saved_with_it():
-    weight = Tensor([1.0, 2.0]).realize()
-    same = weight[:]
-    jitted = TinyJit(lambda x: x + same)
     for _ in range(2):
         jitted(Tensor([0.0, 0.0]).realize())
     again, loaded = pickle.loads(pickle.dumps((jitted, weight)))
     weight.assign(Tensor([7.0, 8.0]))
     loaded.assign(Tensor([7.0, 8.0]))
     zeros = Tensor([0.0, 0.0]).realize()
-    assert again(zeros).tolist() == jitted(zeros).tolist() == [7.0, 8.0]
+    assert again(zeros).tolist() == jitted(zeros).tolist() == wanted
 
 
 @pytest.mark.parametrize("state", [None, {}, {"version": 2}])
