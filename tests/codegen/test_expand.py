@@ -29,12 +29,12 @@ from expand_cases import (
 from tinyref.algebra.linear import MAX_TERMS
 from tinyref.algebra.simplify import simplify
 from tinyref.codegen.expand import copies, expand
-from tinyref.dtype import DType, dtypes, image, numpy_dtype
+from tinyref.dtype import DType, dtypes, image
 from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, BufferArg, RangeArg, SlotArg, TileArg
+from tinyref.uops.payload import AxisKind, BufferArg, SlotArg, TileArg
 from tinyref.uops.tiles import TILES
 
 I32 = dtypes.int32
@@ -100,16 +100,6 @@ def test_neighbours_in_another_order_are_one_vector_though_no_step_leads_from_la
     assert widths(expanded["scalars"], LOADS) == [1, 1, 1, 1]
 
 
-def test_no_lane_range_is_left_and_others_stay() -> None:
-    for capabilities in DEVICES.values():
-        left = [
-            node.arg
-            for node in expand(simplify(copy_kernel(8)), capabilities).toposort()
-            if isinstance(node.arg, RangeArg)
-        ]
-        assert left == [RangeArg(0, AxisKind.LOOP)]
-
-
 def test_a_kernel_without_lane_ranges_stays_as_it_is() -> None:
     i = loop(4, 0)
     root = build.sink(build.store(at(memory(0, 4), i), build.cast(i, I32)))
@@ -161,39 +151,6 @@ def test_a_symbolic_row_is_aligned_as_its_stride_is(stride: int, width: int) -> 
     assert set(widths(expanded["vectors"], LOADS)) == {width}
 
 
-def test_a_scalar_is_stored_and_used_in_every_lane() -> None:
-    i, u = loop(3, 0), upcast(4, 1)
-    scale = build.load(at(memory(2, 3), i))
-    x = build.load(at(memory(1, 12), (i, 4), u))
-    root = build.sink(
-        build.store(at(memory(0, 12), (i, 4), u), build.mul(x, scale)),
-        build.store(at(memory(3, 12), (i, 4), u), scale),
-        build.store(at(memory(4, 12), (i, 4), u), build.const(I32, 7)),
-    )
-    buffers = [zeros(12), np.arange(12, dtype=np.int32), numbers(3), zeros(12), zeros(12)]
-    buffers[2][:] = [1, 10, 100]
-    expected = {
-        0: [0, 1, 2, 3, 40, 50, 60, 70, 800, 900, 1000, 1100],
-        3: [1] * 4 + [10] * 4 + [100] * 4,
-        4: [7] * 12,
-    }
-    expanded = agree(root, buffers, expected)
-    assert widths(expanded["vectors"], LOADS) == [1, 4]
-    assert widths(expanded["vectors"], STORES) == [4, 4, 4]
-
-
-def test_the_index_of_a_lane_is_a_value() -> None:
-    i, u = loop(3, 0), upcast(4, 1)
-    where = build.add(build.mul(i, 4), u)
-    value = build.add(
-        build.cast(build.mod(where, 5), F32), build.load(at(memory(1, 12, F32), (i, 4), u))
-    )
-    chosen = build.where(build.less(where, 7), value, -1.0)
-    root = build.sink(build.store(at(memory(0, 12, F32), (i, 4), u), chosen))
-    expected = {0: [0, 1, 2, 3, 4, 0, 1, -1, -1, -1, -1, -1]}
-    agree(root, [zeros(12, F32), zeros(12, F32)], expected)
-
-
 def test_a_transposed_copy_has_vectors_on_one_side_only() -> None:
     u, v = upcast(4, 0), upcast(4, 1)
     x = build.load(at(memory(1, 16), (v, 4), u))
@@ -216,21 +173,6 @@ def matmul(kinds: tuple[int, int, int], strides: tuple[int, int] = (8, 16)) -> U
     y = build.load(at(memory(2, 8 * along, F32), (k, terms * along), (w, along), (j, columns), v))
     out = at(memory(0, 128, F32), (i, rows * 16), (u, 16), (j, columns), v)
     return build.sink(build.store(out, build.reduce_over(Ops.ADD, build.mul(x, y), k, w)))
-
-
-MATRICES = [zeros(128, F32), numbers(8 * 9, F32, 1), numbers(8 * 17, F32, 2)]
-
-
-@pytest.mark.long
-@pytest.mark.sampled(7)
-@pytest.mark.parametrize(
-    "kinds", [(8, 16, 2), (2, 4, 4), (4, 1, 8), (1, 8, 8), (8, 2, 1), (2, 2, 2)]
-)
-@pytest.mark.parametrize("strides", [(8, 16), (9, 17), (8, 17), (9, 16)])
-def test_matrix_products(kinds: tuple[int, int, int], strides: tuple[int, int]) -> None:
-    buffers = [MATRICES[0], MATRICES[1][: 8 * strides[0]], MATRICES[2][: 8 * strides[1]]]
-    x, y = buffers[1].reshape(8, -1)[:, :8], buffers[2].reshape(8, -1)[:, :16]
-    agree(matmul(kinds, strides), buffers, {0: (x @ y).reshape(-1).tolist()})
 
 
 def test_the_columns_of_a_matrix_product_are_its_lanes() -> None:
@@ -260,17 +202,6 @@ def test_two_ranges_that_never_meet_are_both_vectors() -> None:
     )
     expanded = agree(root, [zeros(4), zeros(8), numbers(4), numbers(8)])
     assert widths(expanded["vectors"], STORES) == [4, 8]
-
-
-@pytest.mark.parametrize("op", [Ops.IDIV, Ops.MOD])
-def test_a_lane_inside_a_quotient_is_put_in(op: Ops) -> None:
-    i, u = loop(3, 0), upcast(4, 1)
-    where = build.add(build.mul(i, 4), u)
-    x = build.load(build.index(memory(1, 12), simplify(build.binary(op, where, 3))))
-    root = build.sink(build.store(at(memory(0, 12), (i, 4), u), x))
-    values = np.arange(12, dtype=np.int32)
-    expected = values // 3 if op is Ops.IDIV else values % 3
-    agree(root, [zeros(12), values], {0: expected.tolist()})
 
 
 def test_a_row_at_a_loaded_position_is_a_vector() -> None:
@@ -314,21 +245,6 @@ def test_a_position_of_too_many_terms_is_read_as_it_is(lane_of: Callable[[UOp], 
     out = run(program_of(root), buffers, {f"v{number}": 1 for number in range(MAX_TERMS)})[0]
     lanes = [0, 1, 2, 3] if lane_of(u) is u else [0, 2, 5, 7]
     assert out.tolist() == [MAX_TERMS + lane for lane in lanes]
-
-
-def test_a_position_that_was_loaded() -> None:
-    i, u = loop(2, 0), upcast(4, 1)
-    place = build.load(at(memory(1, 8), (i, 4), u))
-    inside = build.less(place, 5)
-    x = build.load(build.index(memory(2, 5), build.cast(place, dtypes.index)), inside, place)
-    out = build.index(memory(0, 8), build.cast(place, dtypes.index))
-    root = build.sink(build.store(out, x, build.not_equal(place, 7)))
-    buffers = [
-        zeros(8),
-        np.array([3, 0, 7, 1, 6, 2, 5, 4], np.int32),
-        np.arange(50, 55, dtype=np.int32),
-    ]
-    agree(root, buffers, {0: [50, 51, 52, 53, 54, 5, 6, 0]})
 
 
 # --- gates ---------------------------------------------------------------------------------------
@@ -499,24 +415,6 @@ def matvec(op: Ops, dtype: DType, terms: int, lanes: int) -> UOp:
     return build.sink(build.store(at(memory(0, 3, dtype), i), build.reduce_over(op, x, *ranges)))
 
 
-REDUCES = [
-    (op, dtype)
-    for op in (Ops.ADD, Ops.MUL, Ops.MAX)
-    for dtype in (dtypes.bool, *dtypes.ints, *dtypes.floats)
-    if op is Ops.MAX or not dtype.is_bool
-]
-
-
-@pytest.mark.sampled(11)
-@pytest.mark.parametrize(("op", "dtype"), REDUCES, ids=lambda each: each.name)
-@pytest.mark.parametrize(("terms", "lanes"), [(8, 8), (12, 4), (6, 3), (32, 16)])
-def test_reduces(op: Ops, dtype: DType, terms: int, lanes: int) -> None:
-    values = numbers(3 * terms, dtype, 5)
-    if op is Ops.MUL:
-        values = np.where(np.arange(3 * terms) % 5 == 0, 2, 1).astype(numpy_dtype(dtype))
-    agree(matvec(op, dtype, terms, lanes), [zeros(3, dtype), values])
-
-
 def test_a_reduce_of_a_vector_ends_with_its_lanes() -> None:
     root = expand(simplify(matvec(Ops.ADD, F32, 32, 16)), VECTORS)
     (reduce,) = (node for node in root.toposort() if node.op is Ops.REDUCE)
@@ -571,18 +469,6 @@ def test_an_upcast_reduce_has_a_vector_for_its_accumulator() -> None:
     assert reduce.dtype is I32.vec(4)
 
 
-def test_a_reduce_within_a_reduce() -> None:
-    """out[i] = max over a of the sum over b of x[i, a, b], both partly unrolled."""
-    i, a, c = loop(2, 0), reduced(2, 1), unroll(2, 2)
-    b, d = reduced(2, 3), unroll(4, 4)
-    x = build.load(at(memory(1, 64), (i, 32), (a, 16), (c, 8), (b, 4), d))
-    value = build.reduce_over(Ops.MAX, build.reduce_over(Ops.ADD, x, b, d), a, c)
-    root = build.sink(build.store(at(memory(0, 2), i), value))
-    values = numbers(64)
-    expected = values.reshape(2, 4, 8).sum(2).max(1)
-    agree(root, [zeros(2), values], {0: expected.tolist()})
-
-
 # --- order ---------------------------------------------------------------------------------------
 
 
@@ -620,16 +506,6 @@ def test_scratch_memory_is_filled_before_it_is_read() -> None:
     expanded = agree(root, [zeros(16), values], {0: expected})
     # A flipped row is read as a vector, too, and turned round.
     assert widths(expanded["vectors"], LOADS) == [4, 4]
-
-
-def test_an_address_may_wait() -> None:
-    u, v = upcast(4, 0), upcast(4, 1)
-    local = build.define_local("row", I32, 4)
-    filled = build.store(at(local, u), build.load(at(memory(1, 4), u)))
-    address = at(local, v)
-    late = build.after(address, filled)
-    root = build.sink(build.store(at(memory(0, 4), v), build.load(late)))
-    agree(root, [zeros(4), np.arange(4, dtype=np.int32)], {0: [0, 1, 2, 3]})
 
 
 def test_a_value_may_wait() -> None:

@@ -54,18 +54,6 @@ def counts(uops: tuple[UOp, ...]) -> dict[str, int]:
 # --- how many values live -----------------------------------------------------------------------
 
 
-def test_live_values_of_short_programs() -> None:
-    data, out = build.define_global(1, i32, 4), build.define_global(0, i32, 4)
-    zero, one = build.const(i32, 0), build.const(i32, 1)
-    places = [build.index(data, zero), build.index(data, one), build.index(out, zero)]
-    x, y = build.load(places[0]), build.load(places[1])
-    both = build.add(x, y)
-    head = (out, data, zero, one, *places)
-    assert live_values((*head, x, y, both, build.store(places[2], both))) == 2
-    assert live_values((*head, x, build.store(places[2], x), y, build.store(places[0], y))) == 1
-    assert live_values((*head, x)) == 0
-
-
 def test_a_value_from_outside_lives_as_long_as_the_loop() -> None:
     data, out = build.define_global(1, i32, 4), build.define_global(0, i32, 4)
     k = loop(4, 0)
