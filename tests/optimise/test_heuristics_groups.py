@@ -90,15 +90,6 @@ def test_a_warp_uses_what_it_reads(ast: UOp, parts: list[float]) -> None:
     assert used_parts(ast) == parts
 
 
-def test_a_thread_for_each_row_would_read_far_from_its_neighbours() -> None:
-    """The measure can fail: what the heuristics do not choose."""
-    plan = Plan.of(rows(8192, 4096), GPU)
-    by_row = plan.apply_all(parse_opts("LOCAL(0, 32)"))
-    assert used_part(by_row, accesses(by_row)[0]) == 0.125
-    far = plan.apply_all(parse_opts("GROUPTOP(1, 32)"))
-    assert used_part(far, accesses(far)[0]) == 0.125
-
-
 # --- reduces in groups ----------------------------------------------------------------------------
 
 
