@@ -89,16 +89,6 @@ def test_an_index_of_two_types_has_two_names() -> None:
     assert len({line.split()[1] for line in declared}) == 2
 
 
-def test_a_language_without_groups_refuses_them() -> None:
-    with pytest.raises(
-        UserError, match=r"C here has no item index of dimension 0: accepted are gr"
-    ):
-        CRenderer().render(reversed_groups())
-    nodes = (build.barrier(),)
-    with pytest.raises(UserError, match=r"BARRIER: C devices print no such node"):
-        CRenderer().render(Program("k", nodes, ()))
-
-
 def test_a_language_without_tiles_refuses_them() -> None:
     tile = TILES["apple_m8n8k8_float32_float32"]
     a, b, c = (build.const(tile.fragment(operand), 0) for operand in Operand)

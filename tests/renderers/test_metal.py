@@ -19,8 +19,7 @@ from tinyref_spec.kernel.programs import at
 
 TYPES = frozenset(MetalRenderer.type_names)
 RENDERER = MetalRenderer(Capabilities(TYPES, METAL_OPS, vector_lanes=(1, 2, 4)))
-I8, I32, U32, I64 = dtypes.int8, dtypes.int32, dtypes.uint32, dtypes.int64
-F16, BF16, F32 = dtypes.float16, dtypes.bfloat16, dtypes.float32
+I32, BF16, F32 = dtypes.int32, dtypes.bfloat16, dtypes.float32
 
 
 def body(found: Program) -> list[str]:
@@ -131,11 +130,6 @@ bfloat2 {name}(bfloat2 a, bfloat2 b, bfloat2 c) {{
 def test_contraction_is_allowed_where_floats_are_not_strict() -> None:
     with Context(STRICT_FLOAT=0):
         assert "#pragma" not in RENDERER.render(groups())
-
-
-def test_float64_is_refused() -> None:
-    with pytest.raises(UserError, match="float64 has no MSL type here: accepted are bfloat16, bo"):
-        RENDERER.render(stored(build.const(dtypes.float64, 1.0)))
 
 
 def test_an_encoder_has_a_number_for_each_argument() -> None:
