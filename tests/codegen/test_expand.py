@@ -28,13 +28,13 @@ from expand_cases import (
 
 from tinyref.algebra.linear import MAX_TERMS
 from tinyref.algebra.simplify import simplify
-from tinyref.codegen.expand import copies, expand
+from tinyref.codegen.expand import expand
 from tinyref.dtype import DType, dtypes, image
 from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, BufferArg, SlotArg, TileArg
+from tinyref.uops.payload import AxisKind, SlotArg, TileArg
 from tinyref.uops.tiles import TILES
 
 I32 = dtypes.int32
@@ -556,26 +556,6 @@ def test_images_are_accessed_by_texels(extent: int) -> None:
     assert widths(root, LOADS) == widths(root, STORES) == [4] * (extent // 4)
 
 
-@pytest.mark.parametrize(
-    ("extent", "stride", "shift"), [(2, 1, 0), (4, 4, 0), (4, 1, 2), (3, 1, 0), (1, 1, 0)]
-)
-def test_parts_of_texels_are_refused(extent: int, stride: int, shift: int) -> None:
-    i, u = loop(2, 0), upcast(extent, 1)
-    root = build.sink(
-        build.store(at(picture(0), (i, 16), (u, stride), shift), build.const(F32, 1.0))
-    )
-    with pytest.raises(UserError, match="an axis of unit stride must be upcast by 4"):
-        expand(simplify(root), IMAGES)
-
-
-def test_an_image_in_a_kernel_without_upcast_axes_is_refused() -> None:
-    root = build.sink(
-        build.store(at(memory(0, 64, F32), loop(64, 0)), build.load(at(picture(1), loop(64, 0))))
-    )
-    with pytest.raises(UserError, match="an axis of unit stride must be upcast by 4"):
-        expand(root, IMAGES)
-
-
 # --- what is refused -----------------------------------------------------------------------------
 
 
@@ -594,18 +574,6 @@ def test_a_loop_whose_length_differs_between_lanes_is_refused() -> None:
         expand(root, VECTORS)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("depth", [700, pytest.param(3000, marks=pytest.mark.slow)])
-def test_deep_kernels_need_no_recursion(depth: int) -> None:
-    u = upcast(4, 0)
-    value = build.load(at(memory(1, 4), u))
-    for _ in range(depth):
-        value = build.add(build.mul(value, 3), build.load(at(memory(1, 4), u)))
-    root = build.sink(build.store(at(memory(0, 4), u), value))
-    for capabilities in (SCALARS, VECTORS):
-        assert expand(root, capabilities).op is Ops.SINK
-
-
 def test_a_node_is_not_copied_for_ranges_that_it_does_not_depend_on() -> None:
     """Eight ranges of 16 each, of which every value depends on one."""
     ranges = [upcast(16, number) for number in range(8)]
@@ -614,33 +582,3 @@ def test_a_node_is_not_copied_for_ranges_that_it_does_not_depend_on() -> None:
         for slot, each in enumerate(ranges)
     ]
     assert len(expand(build.sink(*stores), SCALARS).toposort()) < 1000
-
-
-# --- lanes that take no node ---------------------------------------------------------------------
-
-a, b, c, d = (UOp(Ops.BUFFER, F32, (), BufferArg("CPU", 4, number)) for number in range(1, 5))
-loaded = UOp(Ops.BUFFER, F32.vec(4), (), BufferArg("CPU", 4, 5))
-made = build.vectorize(a, b, c, d)
-twos = build.const(F32.vec(4), 2.0)
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("found", "wanted"),
-    [
-        (copies.take(loaded, 0, 1, 2, 3), loaded),
-        (copies.take(made, 2), c),
-        (copies.take(made, 3, 1), build.vectorize(d, b)),
-        # Lanes of lanes are lanes of what was loaded.
-        (copies.take(build.gep(loaded, 3, 2, 1, 0), 2, 3), build.gep(loaded, 1, 0)),
-        (copies.take(twos, 1), build.const(F32, 2.0)),
-        (copies.take(twos, 1, 3), build.const(F32.vec(2), 2.0)),
-        (copies.repeat(build.const(F32, 2.0), 4), twos),
-        (copies.join([(a, 0), (a, 0)]), build.vectorize(a, a)),
-        (copies.join([(a, 0), (made, 1)]), build.vectorize(a, b)),
-        (copies.join([(loaded, 1), (loaded, 0)]), build.gep(loaded, 1, 0)),
-        (copies.tidy(build.where(build.const(dtypes.bool, False), a, b)), b),
-    ],
-)
-def test_lanes(found: UOp, wanted: UOp) -> None:
-    assert found is wanted
