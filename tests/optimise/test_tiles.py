@@ -241,15 +241,6 @@ def test_index_expressions_give_the_same_elements(tile: MatrixTile, operand: Ope
             assert found == tile.element(operand, t % tile.threads, register)
 
 
-def test_neighbouring_bits_are_one_term() -> None:
-    thread = build.special("item", 0, 32)
-    tile = TILES["nvidia_m16n8k16_float16_float32"]
-    row, column = tile_element(tile, Operand.A, thread, 6)
-    ops = [node.op for node in row.toposort() if node.op is not Ops.CONST]
-    assert ops == [Ops.SPECIAL, Ops.IDIV, Ops.MOD, Ops.MUL, Ops.ADD]
-    assert [node.op for node in column.toposort()].count(Ops.MOD) == 1
-
-
 # --- refusals ------------------------------------------------------------------------------------
 
 LAYOUT = FragmentLayout.of
