@@ -14,19 +14,11 @@ from tinyref.uops import build
 from tinyref.uops.node import toposort
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import TILES
-from tinyref_spec.kernel import programs
 from tinyref_spec.kernel.programs import at
 
 TYPES = frozenset(MetalRenderer.type_names)
 RENDERER = MetalRenderer(Capabilities(TYPES, METAL_OPS, vector_lanes=(1, 2, 4)))
 I32, BF16, F32 = dtypes.int32, dtypes.bfloat16, dtypes.float32
-
-
-def body(found: Program) -> list[str]:
-    """The lines of a kernel, without its head."""
-    lines = RENDERER.render(found).splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("kernel void"))
-    return [line.strip() for line in lines[start + 1 : -1]]
 
 
 def groups() -> Program:
@@ -69,28 +61,6 @@ def test_a_whole_kernel() -> None:
     assert f"  {BARRIER}\n" in text
     assert "  int item_0 = item_id.x;\n" in text
     assert "  int group_1 = group_id.y;\n" in text
-
-
-def copied(dtype: DType, lanes: int) -> Program:
-    data, out = build.define_global(1, dtype, 8), build.define_global(0, dtype, 8)
-    value = build.load(at(data, 3), lanes=lanes)
-    total = value if dtype.is_bool else build.add(value, value)
-    return programs.program("k", build.store(at(out, 1), total))
-
-
-def test_vectors_are_packed_in_memory() -> None:
-    """As their elements are aligned (2.2.3), for no view is aligned further."""
-    assert body(copied(F32, 4)) == [
-        "float4 v1;",
-        "v1 = *(device packed_float4 *)(data1 + 3);",
-        "float4 v2 = v1 + v1;",
-        "*(device packed_float4 *)(data0 + 1) = v2;",
-    ]
-    assert body(copied(dtypes.bool, 2)) == [
-        "uchar2 v1;",
-        "v1 = uchar2(data1[3] != 0, data1[3 + 1] != 0);",
-        "*(device packed_uchar2 *)(data0 + 1) = v1;",
-    ]
 
 
 def multiplied(dtype: DType) -> Program:

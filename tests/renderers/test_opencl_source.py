@@ -82,19 +82,3 @@ def test_of_vectors_only_division_that_is_not_exact_goes_lane_by_lane() -> None:
         text = inexact.render(Program("lanes", tuple(toposort([store])), (OUT, IN)))
         assert text.count("(double)") == 2 * count
         assert ("v1 + v1" in text) == (count == 0)
-
-
-def test_vectors_of_bools_are_bytes_of_0_and_1() -> None:
-    source, target = (build.define_global(slot, dtypes.bool, 4) for slot in (1, 0))
-    value = build.load(build.index(source, number(0)), lanes=4)
-    nodes = toposort([build.store(build.index(target, number(0)), value)])
-    parameters = (
-        Parameter(0, dtypes.bool, 4, True, False),
-        Parameter(1, dtypes.bool, 4, False, True),
-    )
-    lines = LANES.render(Program("flags", tuple(nodes), parameters)).splitlines()
-    assert lines[-3:] == [
-        "  v1 = vload4(0, data1 + 0); v1 = as_uchar4(v1 != (uchar4)0) & (uchar4)1;",
-        "  vstore4(v1, 0, data0 + 0);",
-        "}",
-    ]
