@@ -134,24 +134,6 @@ def test_outputs_that_do_not_fit_together_are_refused() -> None:
 N = build.variable("n", 1, 8)
 
 
-@pytest.mark.table
-@pytest.mark.parametrize("n", [1, 3, 8])
-def test_symbolic_extent(n: int) -> None:
-    ast = kernel_of(build.mul(load(1, i32, (N,)), 2), N)
-    wanted = [2 * k if k <= n else -1 for k in range(1, 9)]
-    agree(ast, {0: np.full(8, -1, np.int32), 1: ramp(8, i32)}, {0: wanted}, {"n": n})
-
-
-@pytest.mark.parametrize("n", [1, 5])
-def test_symbolic_reduce_and_value(n: int) -> None:
-    x = load(1, i32, (2, N))
-    total = build.add(build.reduce(Ops.ADD, x, (1,)), build.cast(N, i32))
-    ast = kernel_of(total, 2, 1)
-    values = ramp(16, i32)
-    wanted = [values[:n].sum() + n, values[n : 2 * n].sum() + n]
-    agree(ast, {0: zeros(2, i32), 1: values}, {0: wanted}, {"n": n})
-
-
 def test_a_program_lists_its_variables() -> None:
     ast = kernel_of(load(1, i32, (N,)), N)
     program = compile_kernel(ast, GRID)
@@ -230,19 +212,6 @@ def test_parameters_say_who_reads_and_writes() -> None:
         (0, 3, True, False),
         (1, 12, False, True),
     ]
-
-
-@pytest.mark.parametrize("dtype", [dtypes.bfloat16, dtypes.float16], ids=lambda d: d.name)
-def test_emulated_types_run_on_buffers_of_the_type_itself(dtype: DType) -> None:
-    small = frozenset({dtypes.bfloat16, dtypes.float16})
-    emulating = Capabilities(LOOPS.dtypes - small, LOOPS.ops, emulated=small)
-    x = load(1, dtype, (2, 3))
-    ast = kernel_of(build.reduce(Ops.ADD, build.mul(x, x), (1,)), 2, 1)
-    program = compile_kernel(ast, emulating)
-    assert [parameter.dtype for parameter in program.parameters] == [dtypes.uint16] * 2
-    result = zeros(2, dtype)
-    run_program(program, [result, ramp(6, dtype)])
-    assert [float(value) for value in result] == [14, 77]
 
 
 # --- what a device lacks ---------------------------------------------------------------------

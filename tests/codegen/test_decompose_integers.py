@@ -168,22 +168,6 @@ def test_casts_from_every_type(other: DType, dtype: DType, device: Capabilities)
 
 @pytest.mark.table
 @DEVICES
-@BOTH
-@pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])
-def test_accumulators_carry(op: Ops, dtype: DType, device: Capabilities) -> None:
-    x = integers(dtype, 16 * 48, 11)
-    shown = shaped(16, 48)
-    total = build.reduce(op, load(1, dtype, shown), (1,))
-    ast = kernel_of(total, 16, 1)
-    out = np.zeros(16, x.dtype)
-    run_program(compile_kernel(ast, device), [out, x])
-    rows = x.reshape(16, 48)
-    function = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}[op]
-    assert (out == function.reduce(rows, axis=1)).all()
-
-
-@pytest.mark.table
-@DEVICES
 def test_masked_loads_give_both_words_of_the_alternative(device: Capabilities) -> None:
     x = integers(dtypes.int64, 40, 12)
     padded = shaped(40).pad(((8, 16),))
@@ -315,7 +299,6 @@ SMALL = frozenset(SMALL_INTEGERS)
 DEVICE = Capabilities(BARE, WORDS.ops, SMALL | {*WIDE, *SMALL_FLOATS}, stored_in_words=SMALL)
 i8, u8, i16, u16 = dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16
 i32, u32, i64, u64 = dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64
-MOST = 2**63 - 1
 f8, f16, bf16, f32 = dtypes.fp8e5m2, dtypes.float16, dtypes.bfloat16, dtypes.float32
 
 # --- nodes of types that a device lacks -----------------------------------------------------------
@@ -339,18 +322,9 @@ def bitcast(dtype: DType) -> Callable[..., UOp]:
 
 
 CASES: list[Case] = [
-    (binary(Ops.SUB), [(i64, [0, -(2**63)]), (i64, [2**40, 1])], i64, [-(2**40), MOST]),
-    (lambda x: build.unary(Ops.NEG, x), [(i64, [2**32, -1])], i64, [-(2**32), 1]),
-    (binary(Ops.MAX), [(i64, [-1, 2**40]), (i64, [-2, 2**41])], i64, [-1, 2**41]),
-    (binary(Ops.MAX), [(u64, [2**63, 1]), (u64, [1, 2])], u64, [2**63, 2]),
-    (lambda x: build.binary(Ops.SHR, x, 32), [(i64, [-(2**40), 2**33])], i64, [-(2**8), 2]),
-    (cast(dtypes.bool), [(i64, [0, 2**32, 1])], dtypes.bool, [False, True, True]),
-    (cast(i32), [(i64, [2**32 + 5, -1])], i32, [5, -1]),
-    (cast(f32), [(u64, [2**63, 2**40 + 1])], f32, [2.0**63, 2.0**40]),
     (cast(f16), [(i64, [2049, 2051, -(2**40)])], f16, [2048.0, 2052.0, float("-inf")]),
     (cast(i64), [(f16, [-2.5, 65504.0])], i64, [-2, 65504]),
     (cast(u64), [(i8, [-1, 127])], u64, [2**64 - 1, 127]),
-    (bitcast(u64), [(i64, [-1, 5])], u64, [2**64 - 1, 5]),
     (binary(Ops.ADD), [(i8, [127, -128]), (i8, [1, -1])], i8, [-128, 127]),
     (binary(Ops.MUL), [(u8, [255, 16]), (u8, [255, 16])], u8, [1, 0]),
     (binary(Ops.SHL), [(i16, [1, 3]), (i16, [15, 14])], i16, [-(2**15), -(2**14)]),
@@ -369,9 +343,6 @@ CASES: list[Case] = [
     (bitcast(i8), [(f8, [1.0, -2.0])], i8, [0x3C, -64]),
     (bitcast(u16), [(f16, [1.0, -2.0])], u16, [0x3C00, 0xC000]),
     (bitcast(bf16), [(i16, [0x3F80, -0x4000])], bf16, [1.0, -2.0]),
-    (binary(Ops.ADD), [(f16, [2048.0, 1.0]), (f16, [1.0, 2.0**-11])], f16, [2048.0, 1.0]),
-    (binary(Ops.MUL), [(bf16, [3.0, 2.0**100]), (bf16, [0.5, 2.0**100])], bf16, [1.5, np.inf]),
-    (cast(bf16), [(f32, [1.00390625, 1.01171875])], bf16, [1.0, 1.015625]),
 ]
 
 

@@ -100,12 +100,6 @@ def test_neighbours_in_another_order_are_one_vector_though_no_step_leads_from_la
     assert widths(expanded["scalars"], LOADS) == [1, 1, 1, 1]
 
 
-def test_a_kernel_without_lane_ranges_stays_as_it_is() -> None:
-    i = loop(4, 0)
-    root = build.sink(build.store(at(memory(0, 4), i), build.cast(i, I32)))
-    assert expand(root, VECTORS) is root
-
-
 @pytest.mark.parametrize(
     ("extent", "by_fours", "by_any"),
     [(2, [1] * 2, [2]), (6, [1, 1, 4], [2] * 3), (8, [4] * 2, [8]), (12, [4] * 3, [4] * 3)],
@@ -192,16 +186,6 @@ def test_no_node_depends_on_two_vector_ranges() -> None:
     expanded = agree(root, [zeros(32), numbers(4), numbers(8)])
     assert widths(expanded["vectors"], STORES) == [8] * 4
     assert widths(expanded["fours"], STORES) == [4] * 8
-
-
-def test_two_ranges_that_never_meet_are_both_vectors() -> None:
-    u, v = upcast(4, 0), upcast(8, 1)
-    root = build.sink(
-        build.store(at(memory(0, 4), u), build.load(at(memory(2, 4), u))),
-        build.store(at(memory(1, 8), v), build.load(at(memory(3, 8), v))),
-    )
-    expanded = agree(root, [zeros(4), zeros(8), numbers(4), numbers(8)])
-    assert widths(expanded["vectors"], STORES) == [4, 8]
 
 
 def test_a_row_at_a_loaded_position_is_a_vector() -> None:

@@ -147,25 +147,6 @@ def test_stores_come_as_soon_as_they_can() -> None:
     assert live_values(linearise(build.sink(*stores))) == 1
 
 
-def straight(width: int, depth: int, stride: int) -> UOp:
-    """Layers of sums of two values of the layer before, `stride` apart: no order is good."""
-    data, out = build.define_global(1, i32, width), build.define_global(0, i32, width)
-    layer = [build.load(at(data, lane)) for lane in range(width)]
-    for number in range(depth):
-        layer = [
-            build.binary(Ops.XOR, value, layer[(lane + stride * (number + 1)) % width])
-            for lane, value in enumerate(layer)
-        ]
-    return build.sink(*[build.store(at(out, lane), value) for lane, value in enumerate(layer)])
-
-
-@pytest.mark.parametrize(("width", "depth", "stride"), [(8, 3, 1), (16, 4, 3), (24, 6, 5)])
-def test_the_order_is_not_worse_than_that_of_the_graph(width: int, depth: int, stride: int) -> None:
-    root = straight(width, depth, stride)
-    graph_order = tuple(node for node in root.toposort() if node.op is not Ops.SINK)
-    assert live_values(linearise(root)) <= live_values(graph_order)
-
-
 # --- memory order -------------------------------------------------------------------------------
 
 

@@ -68,7 +68,6 @@ def changed(parent: type[Backend], change: Callable[[Capabilities], Capabilities
 DEVICES = {
     "python-words": (PythonBackend, in_words),
     "python-emulated": (PythonBackend, without_small_types),
-    "gcc-words": (ClangBackend, in_words),
     "gcc-emulated": (ClangBackend, without_small_types),
 }
 
