@@ -8,30 +8,15 @@ from hypothesis import strategies as st
 
 from tinyref.device import Device
 from tinyref.interpret.evaluate import view_elements
-from tinyref.optimise.opt import Opt
-from tinyref.optimise.plan import Plan
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.generate.optimisations import on_fixed_machine
-from tinyref_fuzz.strategies import kernels, opt_lists, views
+from tinyref_fuzz.strategies import kernels, views
 from tinyref_spec.kernel_case import KernelCase
-from tinyref_spec.kernels.corpus import corpus_kernels
 
 FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 SEARCH = settings(
     max_examples=400, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 PYTHON = Device["PYTHON"].capabilities
-KERNEL = corpus_kernels()["sum-rows"].ast
-
-
-@FEW
-@given(opt_lists(KERNEL, "CPU", most=4))
-def test_every_list_is_legal(opts: tuple[Opt, ...]) -> None:
-    assert len(opts) <= 4
-    plan = Plan.of(KERNEL, on_fixed_machine(Device["CPU"].capabilities))
-    for opt in opts:
-        plan = plan.apply(opt)
-    assert plan.opts == opts
 
 
 @FEW
