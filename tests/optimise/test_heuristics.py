@@ -13,7 +13,7 @@ from kernel_cases import GRID, LOOPS, SMALL_GRID
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel, kernel_name, plan_for
 from tinyref.config import Context
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.machine import FIXED, MemoryLevel
@@ -148,18 +148,6 @@ def columns(length: int, count: int) -> UOp:
 
 def axes(ast: UOp, capabilities: Capabilities) -> str:
     return ", ".join(map(str, plan_for(ast, capabilities).axes))
-
-
-def test_a_host_takes_the_widest_vectors_that_divide() -> None:
-    def copy(size: int, dtype: DType = f32) -> UOp:
-        return named.copied(dtype, shaped(size))
-
-    assert axes(copy(48), CPU_LIKE) == "global 3, upcast 16"
-    assert axes(copy(40), CPU_LIKE) == "global 5, upcast 8"
-    assert axes(copy(13), CPU_LIKE) == "global 13"
-    # A register of 64 bytes has 8 of these.
-    assert axes(copy(48, dtypes.float64), CPU_LIKE) == "global 6, upcast 8"
-    assert axes(copy(48), LOOPS) == "global 48"
 
 
 def test_lanes_wider_than_an_upcast_may_be_are_left_alone() -> None:
