@@ -147,27 +147,18 @@ def test_what_is_copied_in_is_dropped() -> None:
     assert all(each.realize().device == "NULL" for each in state.values())
 
 
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
-        (["conform", "--device", "NULL"], "NULL runs nothing and keeps no values"),
-        (["fuzz", "--device", "NULL"], "NULL runs nothing and keeps no values"),
-        (["bench", "--row", "lower"], "NULL runs nothing and keeps no values"),
-    ],
-)
+@pytest.mark.parametrize("command", ["conform", "fuzz"])
 def test_commands_that_look_at_values_refuse_it(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    command: list[str],
-    says: str,
+    command: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with Context(DEVICE="NULL"):
-        assert run(command) == 2
+    assert run([command, "--device", "NULL"]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert says in shown.err
+    assert "NULL runs nothing and keeps no values" in shown.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from tests.runtimes.fake_cuda import FakeDriver
 from tinyref.config import Context
-from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.ptx import PtxRenderer
@@ -103,7 +102,3 @@ def test_a_device_is_one_of_the_driver_of_cuda(
     assert backend.name == "PTX"
     assert ".target sm_87" in backend.renderer.render(store(1))
     assert "--gpu-name=sm_87" in backend.compiler.key
-
-
-def test_it_is_in_the_list_of_devices() -> None:
-    assert Device.backend_class("PTX") is PtxBackend

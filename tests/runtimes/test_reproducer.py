@@ -157,15 +157,14 @@ def test_a_tile_is_named_where_work_items_share_their_indices() -> None:
     assert problem.startswith("the first node that differs is WMMA float32x4 ")
 
 
-def test_inputs_that_no_node_reads_are_no_hindrance() -> None:
-    inputs = [*INPUTS, np.arange(9, dtype=np.int32)]
-    problem = check(ReproducedLaunch("altered:WrongMul", sum_of_products(), inputs), WANTED)
-    assert "the first node that differs is MUL int32" in problem
-
-
-def test_heuristics_change_where_a_node_runs_and_not_which_is_wrong() -> None:
-    problem = check(ReproducedLaunch("altered:WrongMul", sum_of_products(None), INPUTS), WANTED)
-    assert "the first node that differs is MUL int32" in problem
+@pytest.mark.parametrize(
+    ("opts", "more"), [((), [np.arange(9, dtype=np.int32)]), (None, [])], ids=["unread", "opts"]
+)
+def test_neither_unread_inputs_nor_heuristics_change_which_node_is_wrong(
+    opts: tuple | None, more: list
+) -> None:
+    launch = ReproducedLaunch("altered:WrongMul", sum_of_products(opts), [*INPUTS, *more])
+    assert "the first node that differs is MUL int32" in check(launch, WANTED)
 
 
 @pytest.mark.parametrize("unaligned", [(0,), (1, 2)])
