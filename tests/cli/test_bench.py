@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from tinyref import Tensor, TinyJit
 from tinyref.cli.app import app
-from tinyref.cli.bench import Measured, _line, device_rows, host, speed, table, works
+from tinyref.cli.bench import Measured, _line, device_rows, host, table, works
 from tinyref.cli.bench.device_rows import LiveStorages, matching_rows, milliseconds_of_process
 from tinyref.cli.bench.speed import ON_HOST, peer_of
 from tinyref.cli.bench.table import COLD_BEFORE, WorkLine, mean_cells, measured_alone, table_text
@@ -136,20 +136,6 @@ def test_a_chain_is_as_many_kernels_as_it_says(kernels: int) -> None:
         assert jitted(Tensor(np.float32([number]))).tolist() == [number + kernels]
     assert jitted.captured is not None
     assert jitted.captured.kernels == kernels
-
-
-@pytest.mark.long
-def test_the_row_of_launches_measures_that_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def note(x: Tensor, kernels: int) -> Tensor:
-        asked.append(kernels)
-        return (x + 1).realize()
-
-    monkeypatch.setattr(speed, "chained", note)
-    (row,) = matching_rows("CPU", "op.launches")
-    list(row.run(1))
-    assert asked == [100, 100]
 
 
 def test_the_cost_of_a_kernel_is_what_more_kernels_take(monkeypatch: pytest.MonkeyPatch) -> None:
