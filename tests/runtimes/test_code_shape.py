@@ -18,6 +18,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
+from tinyref_spec.kernel.programs import at, loop, program
 
 INT, FLOAT = dtypes.int32, dtypes.float32
 LANES, VECTORS, ROWS, DEPTH = 16, 2, 3, 8
@@ -94,11 +95,11 @@ def test_sums_live_in_registers() -> None:
 def test_two_parameters_may_be_one_buffer(device: str, needs_device: Callable[[str], None]) -> None:
     """Each iteration reads what the iteration before has written: nothing may be read ahead."""
     needs_device(device)
-    i = build.counter(number(63), 0, AxisKind.LOOP, INT)
-    value = build.load(build.index(build.define_global(1, INT, 64), i))
-    target = build.index(build.define_global(0, INT, 64), build.add(i, 1))
-    nodes = linearise(build.sink(build.store(target, build.add(value, 2))))
-    parameters = (Parameter(0, INT, 64, True, False), Parameter(1, INT, 64, False, True))
+    i = loop(63, 0)
+    out, source = (build.define_global(slot, INT, 64) for slot in (0, 1))
+    value = build.add(build.load(at(source, i)), 2)
+    stored = build.store(at(out, build.add(i, 1)), value)
+    ahead = program("ahead", stored, build.close(i))
     both = fill(device, np.arange(64) * 100 + 7, INT)
-    compile_program(device, Program("ahead", nodes, parameters))([both, both])
+    compile_program(device, ahead)([both, both])
     assert read(both).tolist() == [7 + 2 * k for k in range(64)]

@@ -8,13 +8,13 @@ import signal
 import warnings
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from elementwise_programs import fill, read
 
 from tinyref import Tensor, TinyJit
-from tinyref.codegen.linearise import linearise
 from tinyref.config import Context
 from tinyref.contract import CommandList, Launch
 from tinyref.device import Buffer, Device
@@ -24,8 +24,8 @@ from tinyref.runtimes.host.cpu import CpuBackend
 from tinyref.runtimes.kernel import Kernel, compile_program, forget_kernels
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.payload import AxisKind
-from tinyref.uops.program import Parameter, Program
+from tinyref.uops.program import Program
+from tinyref_spec.kernel.programs import at, loop, program
 
 INT = dtypes.int32
 
@@ -33,15 +33,16 @@ INT = dtypes.int32
 def steps(groups: int | UOp = 1) -> Program:
     """out[i] = in[i] * 3 + n for two positions of each group, of 16 that there are."""
     n = build.variable("n", 0, 100, INT)
-    inner = build.counter(build.const(INT, 2), 0, AxisKind.LOOP, INT)
+    inner = loop(2, 0)
     is_one = isinstance(groups, int) and groups == 1
-    group = build.const(INT, 0) if is_one else build.special("group", 0, groups, INT)
-    i = inner if is_one else build.add(build.mul(group, 2), inner)
+    i = inner
+    if not is_one:
+        i = build.add(build.mul(build.special("group", 0, groups, INT), 2), inner)
     out, source = (build.define_global(slot, INT, 16) for slot in (0, 1))
-    value = build.add(build.mul(build.load(build.index(source, i)), 3), n)
-    root = build.sink(build.store(build.index(out, i), value))
-    parameters = (Parameter(0, INT, 16, True, False), Parameter(1, INT, 16, False, True))
-    return Program("steps", linearise(root), parameters, (n,), (groups, 1, 1))
+    value = build.add(build.mul(build.load(at(source, i)), 3), n)
+    stored = build.store(at(out, i), value)
+    kernel = program("steps", stored, build.close(inner), grid=(groups, 1, 1))
+    return replace(kernel, variables=(n,))
 
 
 def kernel_of(groups: int | UOp = 1) -> Kernel:

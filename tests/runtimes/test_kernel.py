@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ from tinyref.runtimes.kernel import (
     forget_kernels,
 )
 from tinyref.uops import build
-from tinyref.uops.node import UOp, toposort
-from tinyref.uops.payload import AxisKind
+from tinyref.uops.node import UOp
 from tinyref.uops.program import Parameter, Program
+from tinyref_spec.kernel.programs import at, loop, program
 from tinyref_spec.kernels.named import multiplied
 from tinyref_spec.kernels.notation import kernel_of, load
 
@@ -54,13 +55,11 @@ def fresh() -> Iterator[None]:
 def scale_first(size: int = 16) -> Program:
     """out[i] = in[i] * 2 + n for the first n elements."""
     count = build.variable("n", 0, size, INT)
-    i = build.counter(count, 0, AxisKind.LOOP, INT)
-    value = build.load(build.index(build.define_global(1, FLOAT, size), i))
-    total = build.add(build.mul(value, 2.0), build.cast(count, FLOAT))
-    store = build.store(build.index(build.define_global(0, FLOAT, size), i), total)
-    nodes = (*toposort([store]), build.close(i))
-    parameters = (Parameter(0, FLOAT, size, True, False), Parameter(1, FLOAT, size, False, True))
-    return Program("scale_first", nodes, parameters, (count,))
+    i = loop(count, 0)
+    out, source = (build.define_global(slot, FLOAT, size) for slot in (0, 1))
+    total = build.add(build.mul(build.load(at(source, i)), 2.0), build.cast(count, FLOAT))
+    kernel = program("scale_first", build.store(at(out, i), total), build.close(i))
+    return replace(kernel, variables=(count,))
 
 
 def given(device: str, values: list[float], dtype: DType = FLOAT) -> Buffer:
@@ -83,10 +82,10 @@ def test_a_variable_is_given_at_launch(device: str, count: int) -> None:
 
 
 def test_a_kernel_is_compiled_once_and_knows_where_it_came_from(device: str) -> None:
-    program = scale_first()
-    kernel = compile_program(device, program)
+    scaled = scale_first()
+    kernel = compile_program(device, scaled)
     assert compile_program(device.lower(), scale_first()) is kernel
-    assert kernel.program is program
+    assert kernel.program is scaled
     assert "scale_first" in kernel.source
     assert kernel.device == device
     assert repr(kernel) == f"Kernel('scale_first' on {device})"
@@ -151,17 +150,11 @@ def test_too_many_buffers_are_refused(device: str) -> None:
 
 def test_other_threads_run_meanwhile(device: str) -> None:
     """A kernel releases the interpreter lock: this one counts long enough to see it."""
-    size = 10_000_000
-    bound = build.const(INT, size)
-    i = build.counter(bound, 0, AxisKind.LOOP, INT)
-    memory = build.define_global(0, INT, 1)
-    address = build.index(memory, build.const(INT, 0))
+    i = loop(10_000_000, 0)
+    address = at(build.define_global(0, INT, 1), 0)
     # A chain that no compiler folds: each step divides by what the last one left.
     step = build.add(build.mod(build.mul(build.load(address), 1103515245), 65537), i)
-    store = build.store(address, step)
-    body = [node for node in toposort([store]) if node not in (bound, i)]
-    nodes = (bound, i, *body, build.close(i))
-    kernel = compile_program(device, Program("slow", nodes, (Parameter(0, INT, 1, True, True),)))
+    kernel = compile_program(device, program("slow", i, build.store(address, step), build.close(i)))
     buffer = given(device, [1], INT)
     thread = threading.Thread(target=kernel, args=([buffer],))
     thread.start()
