@@ -8,7 +8,6 @@ import json
 import os
 import sys
 import textwrap
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,13 +20,13 @@ from tinyref.cli.app import app
 from tinyref.cli.bench import Measured, _line, device_rows, host, table, works
 from tinyref.cli.bench.device_rows import LiveStorages, matching_rows, milliseconds_of_process
 from tinyref.cli.bench.speed import ON_HOST, peer_of
-from tinyref.cli.bench.table import COLD_BEFORE, WorkLine, mean_cells, measured_alone, table_text
-from tinyref.cli.bench.works import MODELS, SMALL_MODELS, WORKS, Alone, chained
+from tinyref.cli.bench.table import WorkLine, mean_cells, measured_alone, table_text
+from tinyref.cli.bench.works import SMALL_MODELS, Alone, chained
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref.interpret.evaluate import evaluate
-from tinyref.machine import FIXED, MemoryLevel, problem_of
+from tinyref.machine import FIXED, problem_of
 from tinyref.optimise.plan import Plan
 from tinyref.runtimes.host import description
 
@@ -229,19 +228,6 @@ def test_a_measured_host_is_kept_and_shown(tmp_path: Path, monkeypatch: pytest.M
     assert f"Kept in {file}" in done.output
 
 
-def test_lines_have_the_host_beside_the_fixed_description() -> None:
-    measured = dataclasses.replace(
-        FIXED, operations_per_ns=35.5, levels=(MemoryLevel(32 << 10, 140.0),), thread_ns=50_000.0
-    )
-    assert host.machine_lines(measured) == [
-        "machine                                        here      fixed  unit",
-        "operations                                     35.5         64  a nanosecond, one thread",
-        "reading 32 KiB                                  140        128  bytes a nanosecond",
-        "small cache                                      32         32  KiB",
-        "waking threads                                   50       32.8  microseconds",
-    ]
-
-
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -300,13 +286,6 @@ def test_the_table_as_it_is_printed() -> None:
     assert mean_cells(two)[-1] == "met, of 2 rows"
 
 
-def test_it_has_the_twelve_works_and_all_variants() -> None:
-    measured = {work.name for work in WORKS if work.host} | {layers.name for layers in MODELS}
-    assert len(COLD_BEFORE) == 12
-    assert set(COLD_BEFORE) <= measured
-    assert [(each.threads, each.strict) for each in ON_HOST] == [(1, 1), (1, 0), (0, 1), (0, 0)]
-
-
 def test_a_python_that_does_not_run_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -343,10 +322,3 @@ def test_a_work_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     line = table._line("op.cumsum", ON_HOST[0], Alone(missing="none"), sys.executable, 1)
     assert line.before == line.now == line.cold
     assert (line.ours, line.no_tinygrad, line.no_before) == (3.0, "none", "")
-
-
-def test_a_wait_is_no_processor_time() -> None:
-    assert works.clock_of(1) is time.process_time
-    assert works.clock_of(0) is time.perf_counter
-    ticks = iter(range(100))
-    assert works.seconds_of_call(lambda: None, lambda: float(next(ticks))) == 1.0

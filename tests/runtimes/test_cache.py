@@ -7,8 +7,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import threading
 import warnings
@@ -343,32 +341,6 @@ def test_a_child_forked_while_a_thread_uses_the_cache_has_its_own(tmp_path: Path
         holder.join()
         assert os.waitpid(child, 0) == (child, 0)
         assert cache_module.default_cache().get("a") == b"1"
-
-
-WORKER = """
-import sys, warnings
-from pathlib import Path
-from typing import Any
-from tinyref.runtimes.cache import CompileCache
-warnings.simplefilter("error")
-cache = CompileCache(Path(sys.argv[1]))
-for number in range(60):
-    cache.put(f"{sys.argv[2]} {number}", bytes([number]) * 500)
-    cache.put(f"shared {number}", bytes([number]) * 500)
-    assert cache.get(f"shared {number}") == bytes([number]) * 500
-"""
-
-
-@pytest.mark.slow
-def test_many_processes_share_one_file(tmp_path: Path) -> None:
-    workers = [
-        subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path), str(number)])
-        for number in range(4)
-    ]
-    assert [worker.wait(timeout=60) for worker in workers] == [0, 0, 0, 0]
-    cache = CompileCache(tmp_path)
-    for worker in range(4):
-        assert all(cache.get(f"{worker} {number}") for number in range(60))
 
 
 # --- a cache against a dictionary -----------------------------------------------------------------
