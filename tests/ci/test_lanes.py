@@ -159,10 +159,6 @@ def test_a_shard_that_is_none_is_refused(collections: dict[str, dict[str, Any]],
     assert f"got {text!r}" in found["said"] or f"invalid parse value: {text!r}" in found["said"]
 
 
-def test_the_default_checks() -> None:
-    assert noxfile.nox.options.sessions == ["lint", "types", "docs", "tests", "conform", "fuzz"]
-
-
 def thorough_parts() -> list[str]:
     """Each device and library of the tables, and each other Python."""
     parts = ["slow", "coverage", "random", "shuffled", "compiled", "sdist"]

@@ -162,6 +162,21 @@ def test_a_folder_that_no_file_system_has_is_not_used(folder: str) -> None:
         assert (Tensor([1, 2, 3]) + 39).tolist() == [40, 41, 42]
 
 
+def change(cache: CompileCache, *statements: str) -> None:
+    cache.close()
+    with contextlib.closing(sqlite3.connect(cache.path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def test_the_binary_of_another_key_is_not_loaded(tmp_path: Path) -> None:
+    cache = CompileCache(tmp_path)
+    cache.put("a", b"of a")
+    cache.put("b", b"of b")
+    change(cache, "DELETE FROM programs WHERE key = 'b'", "UPDATE programs SET key = 'b'")
+    assert cache.get("b") is None
+
+
 @pytest.mark.parametrize(
     ("column", "value"), [("used", "'never'"), ("digest", "7"), ("binary", "'text'")]
 )
@@ -170,9 +185,7 @@ def test_values_of_another_type_do_not_reach_the_caller(
 ) -> None:
     cache = CompileCache(tmp_path)
     cache.put("a", b"1")
-    cache.close()
-    with contextlib.closing(sqlite3.connect(cache.path)) as connection, connection:
-        connection.execute(f"UPDATE programs SET {column} = {value}")
+    change(cache, f"UPDATE programs SET {column} = {value}")
     assert cache.get("a") == (b"1" if column == "used" else None)
 
 
@@ -395,18 +408,6 @@ class Caches(RuleBasedStateMachine):
             connection.execute("update programs set binary = ? where key = ?", (binary, key))
         connection.close()
         self.damaged.add(key)
-
-    @rule(key=KEYS, other=KEYS)
-    def swap(self, key: str, other: str) -> None:
-        """The row of another key, digest and all, in the place of this one."""
-        if self.damaged or key == other or not {key, other} <= self.stored.keys():
-            return
-        with sqlite3.connect(self.caches[0].path) as connection:
-            connection.execute("delete from programs where key = ?", (key,))
-            connection.execute("update programs set key = ? where key = ?", (key, other))
-        connection.close()
-        self.damaged.add(key)
-        del self.stored[other]
 
     @invariant()
     def nothing_else_is_there(self) -> None:

@@ -106,7 +106,7 @@ def test_temporary_files_of_a_worker_go_with_it(running):
     assert not folder.exists()
 
 
-def test_a_worker_that_is_killed_tells_for_what(pool):
+def test_a_worker_that_is_killed_tells_for_what(pool, monkeypatch):
     worker = pool.start()
     worker.limit(Limits(memory=3 << 20))
     worker.kill(Cause.MEMORY)
@@ -114,25 +114,18 @@ def test_a_worker_that_is_killed_tells_for_what(pool):
     death = pool.remove(worker)
     assert (death.cause, death.words) == (Cause.MEMORY, "the worker held over 3 MiB")
     assert pool.workers == []
-
-
-def test_a_kill_of_others_is_told_as_theirs(pool):
-    worker = pool.start()
-    worker.signal_group(signal.SIGKILL)
-    death = pool.remove(worker)
-    assert (death.cause, death.words) == (Cause.OTHERS, "killed by SIGKILL (Killed)")
-
-
-def test_the_system_that_kills_for_memory_is_told(pool, monkeypatch):
-    worker = pool.start()
-    monkeypatch.setattr(processes, "memory_kills", lambda: 1 << 60)
-    worker.held = 5 << 20
-    worker.signal_group(signal.SIGKILL)
-    death = pool.remove(worker)
-    assert death.cause is Cause.OTHERS
-    assert death.words == (
-        "out of memory: killed by SIGKILL (Killed) by the system, as it held 5 MiB"
-    )
+    # Others, and the system for its memory.
+    words = "killed by SIGKILL (Killed)"
+    for kills, told in (
+        (0, words),
+        (1 << 60, f"out of memory: {words} by the system, as it held 5 MiB"),
+    ):
+        worker = pool.start()
+        monkeypatch.setattr(processes, "memory_kills", lambda kills=kills: kills)
+        worker.held = 5 << 20
+        worker.signal_group(signal.SIGKILL)
+        death = pool.remove(worker)
+        assert (death.cause, death.words) == (Cause.OTHERS, told)
 
 
 @pytest.mark.parametrize(
