@@ -283,7 +283,7 @@ channel.send({"ended": True})
 channel.receive()
 """
 # A compiler on a busy machine has the processor for a small part of the time.
-STARVED = "import time\nfor _ in range(100):\n    time.sleep(0.05); sum(range(100_000))"
+STARVED = "import time\nfor _ in range(50):\n    time.sleep(0.05); sum(range(100_000))"
 SPINS = "while True: pass"
 
 
@@ -294,13 +294,13 @@ def test_what_a_worker_waits_for_counts_by_its_processor_time(running, program):
     worker = pool.start()
     assert messages(pool) == [{"ready": True}]
     started = time.monotonic()
-    worker.limit(Limits(2.0))
+    worker.limit(Limits(1.0))
     (event,) = messages(pool)
     if program is STARVED:
         assert event == {"ended": True}
-        assert time.monotonic() - started > 2.0
+        assert time.monotonic() - started > 1.0
     else:
-        assert (event.cause, event.words) == (Cause.TIMEOUT, "no end within 2 s")
+        assert (event.cause, event.words) == (Cause.TIMEOUT, "no end within 1 s")
 
 
 def test_a_message_that_is_no_json_is_noise():
