@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from running import is_running
 
-from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref.workers import run as run_loop
 from tinyref.workers.run import Progress, Quiet
@@ -148,29 +147,6 @@ def test_a_resume_of_another_run_or_device_is_refused(
     assert json.loads((fake.folder / "report.previous.json").read_text()) == report
     assert fake.run(resume=True).report.counts == again.report.counts
     assert len(fake.ran()) == 2 * ran
-
-
-@pytest.mark.long
-def test_another_device_is_not_certified_by_an_earlier_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    package = tmp_path / "my_card"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    text = "from tinyref.runtimes.python import TextBackend\nclass Mine(TextBackend): pass\n"
-    (package / "backend.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    # Only the processes that the command starts import the backend.
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    command = ["conform", "--device", "my_card.backend:Mine", "--query", "memory.copy.uint8"]
-    command += ["--report", "out", "--jobs", "1"]
-    assert run(command) == 0, capsys.readouterr().err
-    (package / "backend.py").write_text(f"{text}# changed\n")
-    capsys.readouterr()
-    assert run([*command, "--resume"]) == 2
-    assert "sources of the backend: " in capsys.readouterr().err
-    assert run([*command, "--resume", "--restart"]) == 0, capsys.readouterr().err
-    assert (tmp_path / "out" / "report.previous.json").exists()
 
 
 def test_a_resume_of_nothing_is_refused(fake: Any) -> None:
