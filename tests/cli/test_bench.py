@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import os
@@ -27,7 +26,7 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref.interpret.evaluate import evaluate
-from tinyref.machine import FIXED, MemoryLevel, problem_of
+from tinyref.machine import FIXED, problem_of
 from tinyref.optimise.plan import Plan
 from tinyref.runtimes.host import description
 
@@ -191,19 +190,6 @@ def test_a_measured_host_is_kept_and_shown(tmp_path: Path, monkeypatch: pytest.M
     assert found.origin.startswith(description.processor_name())
     (file,) = tmp_path.glob("machine-*.json")
     assert f"Kept in {file}" in done.output
-
-
-def test_lines_have_the_host_beside_the_fixed_description() -> None:
-    measured = dataclasses.replace(
-        FIXED, operations_per_ns=35.5, levels=(MemoryLevel(32 << 10, 140.0),), thread_ns=50_000.0
-    )
-    assert host.machine_lines(measured) == [
-        "machine                                        here      fixed  unit",
-        "operations                                     35.5         64  a nanosecond, one thread",
-        "reading 32 KiB                                  140        128  bytes a nanosecond",
-        "small cache                                      32         32  KiB",
-        "waking threads                                   50       32.8  microseconds",
-    ]
 
 
 # --- the table ------------------------------------------------------------------------------------

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,22 +22,6 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     path = os.pathsep.join([str(DEVICES), os.environ.get("PYTHONPATH", "")])
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.syspath_prepend(str(DEVICES))
-
-
-@pytest.mark.long
-def test_a_clean_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    began = time.monotonic()
-    assert run(["fuzz", "--device", "PYTHON", "--kernels", "6", "--seed", "4", *QUICK]) == 0
-    captured = capsys.readouterr()
-    assert "fuzzing PYTHON with seed 4, policy small, in fuzz-PYTHON" in captured.err
-    first, second, *more = captured.out.splitlines()
-    took = time.monotonic() - began
-    minutes, of_minute = re.findall(r"PYTHON: 6 kernels judged, all agree, (\d+):(\d\d)", first)[0]
-    # Of this command, in a process that is older; rounded.
-    assert 60 * int(minutes) + int(of_minute) <= took + 1
-    assert second.startswith("seed 4, policy small, ")
-    assert more == []
-    assert [path.name for path in (tmp_path / "fuzz-PYTHON").iterdir()] == ["campaign.sqlite"]
 
 
 @pytest.mark.long
