@@ -56,10 +56,13 @@ class Arguments:
         Raises `UserError` for what no replay takes.
         """
         arguments = cls()
-        for number, value in enumerate(args):
-            arguments._add(value, names[number] if number < len(names) else str(number))
-        for name in sorted(kwargs):
-            arguments._add(kwargs[name], name)
+        try:
+            for number, value in enumerate(args):
+                arguments._add(value, names[number] if number < len(names) else str(number))
+            for name in sorted(kwargs):
+                arguments._add(kwargs[name], name)
+        except RecursionError:
+            raise UserError("TinyJit: an argument contains itself, or is nested too deep") from None
         return arguments
 
     def _add(self, value: object, path: str) -> None:

@@ -131,16 +131,19 @@ class TinyJit(Generic[P, R]):
     def __setstate__(self, state: object) -> None:
         """Become the TinyJit that was saved: it replays what was captured.
 
-        Raises `UserError` for another version.
+        Raises `UserError` for another version and for a state that lacks a member.
         """
         version = state.get("version") if isinstance(state, dict) else None
         if version != VERSION or not isinstance(state, dict):
             raise UserError(f"TinyJit: the pickle is of version {version!r}, accepted is {VERSION}")
+        members = {"fxn", "prune", "_names", "_has_run", "_capture"}
+        if missing := sorted(members - state.keys()):
+            raise UserError(f"TinyJit: the pickle is damaged: it has no {', '.join(missing)}")
         fxn = state["fxn"]
         TinyJit.__init__(
             self, _function_named(*fxn) or _not_saved if isinstance(fxn, tuple) else fxn
         )
-        vars(self).update({name: state[name] for name in state.keys() - {"version", "fxn"}})
+        vars(self).update({name: state[name] for name in members - {"fxn"}})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a copy of the capture with state of its own, and of an object that is called."""
