@@ -17,7 +17,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg
 from tinyref_conformance.faulty.device import Array, FaultyDevice
-from tinyref_conformance.faulty.programs import each
+from tinyref_conformance.faulty.programs import Change, each
 from tinyref_spec.case import Rung
 
 _FLOAT_ARITHMETIC = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.RECIP, Ops.SQRT, Ops.MULACC, Ops.NEG)
@@ -175,6 +175,35 @@ def _coarse_device(op: Ops) -> FaultyDevice:
     )
 
 
+def _is_wider(target: UOp, source: UOp) -> bool:
+    is_scalar = target.dtype is target.dtype.scalar
+    return is_scalar and source.dtype.is_int and target.dtype.bits > source.dtype.bits
+
+
+def uncut(op: Ops) -> Change:
+    """Return the change that widens the operands of an integer op in place of its result."""
+
+    def change(node: UOp) -> tuple[UOp, ...]:
+        if node.op is not Ops.CAST or node.src[0].op is not op or not node.dtype.is_int:
+            return (node,)
+        if not _is_wider(node, node.src[0]):
+            return (node,)
+        operands = tuple(UOp(Ops.CAST, node.dtype, (source,)) for source in node.src[0].src)
+        return (*operands, UOp(op, node.dtype, operands))
+
+    return change
+
+
+def _divide_in_source_type(node: UOp) -> tuple[UOp, ...]:
+    if node.op is not Ops.IDIV or any(source.op is not Ops.CAST for source in node.src):
+        return (node,)
+    first, second = (source.src[0] for source in node.src)
+    if first.dtype is not second.dtype or not _is_wider(node, first):
+        return (node,)
+    quotient = UOp(Ops.IDIV, first.dtype, (first, second))
+    return (quotient, UOp(Ops.CAST, node.dtype, (quotient,)))
+
+
 FAULTS = (
     _faulty(
         name="Tf32Rounding",
@@ -255,6 +284,22 @@ FAULTS = (
                 lambda values: np.clip(values, -128, 127).astype(np.int8),
             )
         },
+    ),
+    FaultyDevice(
+        name="UncutShifts",
+        sentence="Widens the operands of a left shift in place of its result.",
+        clause="int.wrap",
+        rung=Rung.CAST,
+        program=each(uncut(Ops.SHL)),
+        query="memory.open,memory.launch.uint8,isa.binary.shl,isa.cast.int8,isa.narrow.shl",
+    ),
+    FaultyDevice(
+        name="ShortDivision",
+        sentence="Divides integers that were widened in the type that they had before.",
+        clause="isa.idiv",
+        rung=Rung.CAST,
+        program=each(_divide_in_source_type),
+        query="memory.open,memory.launch.uint8,isa.binary.idiv,isa.cast.int8,isa.widened",
     ),
     *(_coarse_device(op) for op in sorted(ALU - _NAMED, key=lambda op: op.name)),
 )
