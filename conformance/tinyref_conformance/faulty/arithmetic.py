@@ -110,6 +110,25 @@ def _truncate_to_bfloat16(values: Array) -> Array:
     return np.where(np.isnan(values), values.astype(ml_dtypes.bfloat16), chopped)
 
 
+def _round_bits_to_bfloat16(values: Array) -> Array:
+    bits = np.ascontiguousarray(values).view(np.uint32).astype(np.uint64)
+    rounded = (bits + np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)
+    return rounded.astype(np.uint16).view(ml_dtypes.bfloat16).reshape(values.shape)
+
+
+def _overflowing_logistic(node: UOp) -> tuple[UOp, ...]:
+    """Make x / (p + 1) the quotient (x / p) / (1 / p + 1), which is NaN where p is 0."""
+    if node.op is not Ops.FDIV or node.src[1].op is not Ops.ADD:
+        return (node,)
+    power, one = node.src[1].src
+    is_one = isinstance(one.arg, ConstArg) and one.arg.value == 1
+    if power.op is not Ops.EXP2 or not is_one:
+        return (node,)
+    scaled, inverse = (UOp(Ops.FDIV, node.dtype, (x, power)) for x in (node.src[0], one))
+    total = UOp(Ops.ADD, node.dtype, (inverse, one))
+    return (scaled, inverse, total, UOp(Ops.FDIV, node.dtype, (scaled, total)))
+
+
 def _fused(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
     wide = np.longdouble if dtype.scalar is dtypes.float64 else np.float64
     with np.errstate(all="ignore"):
@@ -284,6 +303,27 @@ FAULTS = (
                 lambda values: np.clip(values, -128, 127).astype(np.int8),
             )
         },
+    ),
+    FaultyDevice(
+        name="RoundedNan",
+        sentence="Rounds the bits of a NaN to bfloat16 like those of a number: a carry makes it 0.",
+        clause="cast.float",
+        rung=Rung.CAST,
+        ops={
+            Ops.CAST: _cast(
+                lambda target, source: target is dtypes.bfloat16 and source is dtypes.float32,
+                _round_bits_to_bfloat16,
+            )
+        },
+        query="memory.open,memory.launch.uint8,isa.cast.float32",
+    ),
+    FaultyDevice(
+        name="OverflowingLogistic",
+        sentence="Computes 1 / (1 + 2**t) by way of 2**-t, which overflows far from 0.",
+        clause="float.strict",
+        rung=Rung.TENSOR,
+        program=each(_overflowing_logistic),
+        query="memory.open,memory.launch.uint8,isa.unary.exp2,tensor.sigmoid,tensor.silu",
     ),
     FaultyDevice(
         name="UncutShifts",

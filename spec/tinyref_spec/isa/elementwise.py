@@ -13,7 +13,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType
 from tinyref.uops.node import UOp
 from tinyref_spec import samples
-from tinyref_spec.bits import Array, bits_dtype
+from tinyref_spec.bits import Array, bits_dtype, from_bits, to_bits
 from tinyref_spec.case import Case, CaseNeeds, Measurement, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Rule, SameBits, Ulp, smallest_normal, ulp_limit
@@ -127,13 +127,17 @@ def vector_row_of(operation: Operation) -> Row:
     )
     needs = vectors.needs
     feature = f"vectors:{VECTOR_LANES}"
-    needs = CaseNeeds(needs.dtypes, needs.features | {feature})
-    return dataclasses.replace(
-        row_of(vectors), needs=needs, make_cases=functools.partial(_vector_cases, vectors, needs)
-    )
+    return edge_row_of(vectors, CaseNeeds(needs.dtypes, needs.features | {feature}))
 
 
-def _vector_cases(operation: Operation, needs: CaseNeeds, profile: Profile) -> list[Case]:
+def edge_row_of(operation: Operation, needs: CaseNeeds | None = None) -> Row:
+    """Return the row of an operation that runs one batch: the edges of its dtypes."""
+    row, owed = row_of(operation), needs or operation.needs
+    make_cases = functools.partial(_edge_cases, operation, owed)
+    return dataclasses.replace(row, needs=owed, make_cases=make_cases)
+
+
+def _edge_cases(operation: Operation, needs: CaseNeeds, profile: Profile) -> list[Case]:
     kind = next(iter(batches(operation, Profile.QUICK)))
     case = _case(operation, f"{kind}:0", functools.partial(_run_batch, kind, 0))
     return [dataclasses.replace(case, needs=needs)]
@@ -249,6 +253,8 @@ def columns(operation: Operation, kind: str, number: int) -> tuple[Array, ...]:
     if kind == "exhaustive":
         return _table(sources, number)
     if kind == "edge":
+        if isinstance(operation.rule, SameBits) and len(sources) == 1:
+            return _bits_batch(sources[0], operation.result)
         # An expression that ends in a cast has operands of its own.
         is_cast = operation.op == "CAST" and len(sources) == 1
         return _cast_batch(operation) if is_cast else _edge_batch(sources, number)
@@ -293,12 +299,20 @@ def _all(dtype: DType) -> Array:
     return samples.table(dtype)
 
 
+def _bits_batch(source: DType, target: DType) -> tuple[Array, ...]:
+    """The edge grid, and the bits of NaNs of either type."""
+    nans = [samples.nan_payloads(source)]
+    if source.itemsize == target.itemsize:
+        nans.append(from_bits(to_bits(samples.nan_payloads(target)), source))
+    return samples.fit_columns([np.concatenate([*nans, samples.edges(source)])], LANES)
+
+
 def _cast_batch(operation: Operation) -> tuple[Array, ...]:
-    """The edge grid, and the limits and ties of what a cast converts to."""
+    """The edge grid, NaNs, and the limits and ties of what a cast converts to."""
     (source,) = operation.sources
     parts = (samples.limits_between, samples.ties_between)
     beyond = [values_between(source, operation.result) for values_between in parts]
-    grid = np.concatenate([samples.edges(source), *beyond])
+    grid = np.concatenate([samples.nan_payloads(source), samples.edges(source), *beyond])
     assert len(grid) <= LANES, "one batch has all of them"
     return samples.fit_columns([grid], LANES)
 
