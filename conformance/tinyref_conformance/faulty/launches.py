@@ -198,7 +198,7 @@ def _lower_half_twice(access: Access) -> Array:
 
 def _last_lane_lost(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
     value = right(Ops.CAST, dtype, operands, sources)
-    if dtype.lanes == 8 and dtype.itemsize < sources[0].itemsize:
+    if value.ndim > 1 and value.shape[-1] == 8 and dtype.itemsize < sources[0].itemsize:
         value = value.copy()
         value[..., -1] = 0
     return value

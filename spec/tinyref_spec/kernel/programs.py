@@ -332,29 +332,39 @@ def _lane_places(device: DeviceUnderTest) -> dict[int, int]:
 
 
 def _all_lanes(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Copies, sums and reversals of vectors of every declared lane count, in one program."""
+    """Copies, sums, products, choices and reversals of vectors of every declared lane count."""
     places = _lane_places(device)
     size = 8 * sum(places)
-    copy, added, turned, x, y = (build.define_global(slot, dtype, size) for slot in range(5))
+    copy, added, scaled, chosen, turned, x, y = (
+        build.define_global(slot, dtype, size) for slot in range(7)
+    )
     a = of_all_kinds(dtype, size, "each", device.capabilities.keeps_subnormals)
     b = samples.small_integers(dtype, size, 2, 50)
     i, stores, backwards = loop(8, 0), list[UOp](), a.copy()
     for lanes, first in places.items():
         place = build.add(build.mul(i, lanes), first)
         value, other = (build.load(at(memory, place), lanes=lanes) for memory in (x, y))
-        total = build.either(value, other) if dtype.is_bool else build.add(value, other)
+        total, product = _sum_and_product(value, other)
         stores += [
             build.store(at(copy, place), value),
             build.store(at(added, place), total),
+            build.store(at(scaled, place), product),
+            build.store(at(chosen, place), build.where(build.less(value, other), other, value)),
             build.store(at(turned, place), build.gep(value, *reversed(range(lanes)))),
         ]
         part = slice(first, first + 8 * lanes)
         backwards[part] = a[part].reshape(8, lanes)[:, ::-1].reshape(-1)
     subject = program("lanes", i, *stores, close(i))
     with np.errstate(all="ignore"):
-        total_values = (a | b if dtype.is_bool else a + b).astype(a.dtype)
-    inputs = [None, None, None, a, b]
-    return run_exact(case_id, device, subject, inputs, [a, total_values, backwards])
+        computed = [a | b, a & b] if dtype.is_bool else [a + b, a * b]
+        expected = [a, *computed, np.where(a < b, b, a), backwards]
+    return run_exact(case_id, device, subject, [*[None] * 5, a, b], expected)
+
+
+def _sum_and_product(x: UOp, y: UOp) -> tuple[UOp, UOp]:
+    if x.dtype.is_bool:
+        return build.either(x, y), build.both(x, y)
+    return build.add(x, y), build.mul(x, y)
 
 
 def _lane_casts(source: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
