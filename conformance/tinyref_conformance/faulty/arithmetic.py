@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import ml_dtypes
@@ -13,6 +14,7 @@ from tinyref.algebra.op_table import OP_TABLE
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.interpret.translate import Override
+from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg
@@ -116,17 +118,17 @@ def _round_bits_to_bfloat16(values: Array) -> Array:
     return rounded.astype(np.uint16).view(ml_dtypes.bfloat16).reshape(values.shape)
 
 
-def _overflowing_logistic(node: UOp) -> tuple[UOp, ...]:
-    """Make x / (p + 1) the quotient (x / p) / (1 / p + 1), which is NaN where p is 0."""
-    if node.op is not Ops.FDIV or node.src[1].op is not Ops.ADD:
+def _wrapped_exponents(node: UOp) -> tuple[UOp, ...]:
+    """Make 2 ** (x * c) 1 where the exponent is a number below -2**31."""
+    if node.op is not Ops.EXP2 or node.src[0].op is not Ops.MUL:
         return (node,)
-    power, one = node.src[1].src
-    is_one = isinstance(one.arg, ConstArg) and one.arg.value == 1
-    if power.op is not Ops.EXP2 or not is_one:
-        return (node,)
-    scaled, inverse = (UOp(Ops.FDIV, node.dtype, (x, power)) for x in (node.src[0], one))
-    total = UOp(Ops.ADD, node.dtype, (inverse, one))
-    return (scaled, inverse, total, UOp(Ops.FDIV, node.dtype, (scaled, total)))
+    exponent, dtype = node.src[0], node.dtype
+    limits = tuple(build.const(dtype, value) for value in (-math.inf, -(2.0**31), 0.0))
+    is_number = UOp(Ops.CMPLT, dtypes.bool, (limits[0], exponent))
+    is_huge = UOp(Ops.CMPLT, dtypes.bool, (exponent, limits[1]))
+    wraps = UOp(Ops.AND, dtypes.bool, (is_number, is_huge))
+    wrapped = UOp(Ops.WHERE, dtype, (wraps, limits[2], exponent))
+    return (*limits, is_number, is_huge, wraps, wrapped, UOp(Ops.EXP2, dtype, (wrapped,)))
 
 
 def _fused(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
@@ -318,12 +320,12 @@ FAULTS = (
         query="memory.open,memory.launch.uint8,isa.cast.float32",
     ),
     FaultyDevice(
-        name="OverflowingLogistic",
-        sentence="Computes 1 / (1 + 2**t) by way of 2**-t, which overflows far from 0.",
+        name="WrappedExponents",
+        sentence="Takes the exponent of e**x through an int32, which wraps; infinities are right.",
         clause="float.strict",
         rung=Rung.TENSOR,
-        program=each(_overflowing_logistic),
-        query="memory.open,memory.launch.uint8,isa.unary.exp2,tensor.sigmoid,tensor.silu",
+        program=each(_wrapped_exponents),
+        query="memory.open,memory.launch.uint8,isa.unary.exp2,tensor.sigmoid,tensor.special",
     ),
     FaultyDevice(
         name="UncutShifts",
