@@ -115,7 +115,7 @@ def _truncate_to_bfloat16(values: Array) -> Array:
 def _round_bits_to_bfloat16(values: Array) -> Array:
     bits = np.ascontiguousarray(values).view(np.uint32).astype(np.uint64)
     rounded = (bits + np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)
-    return rounded.astype(np.uint16).view(ml_dtypes.bfloat16).reshape(values.shape)
+    return np.asarray(rounded.astype(np.uint16).view(ml_dtypes.bfloat16).reshape(values.shape))
 
 
 def _wrapped_exponents(node: UOp) -> tuple[UOp, ...]:

@@ -151,6 +151,14 @@ _OVERFLOWING = (Ops.NEG, Ops.ADD, Ops.SUB, Ops.MUL, Ops.SHL)
 _QUICK = (dtypes.int8, dtypes.uint16)
 
 
+def _cast(wide: DType, result: UOp, other: UOp) -> UOp:
+    return build.cast(result, wide)
+
+
+def _widened(wide: DType, result: Array, other: Array) -> Array:
+    return result.astype(numpy_dtype(wide))
+
+
 def _consumers(op: Ops, device: DeviceUnderTest) -> list[Output]:
     """Return what is done with x op y; z is what it is compared with and divided by."""
     arity = 1 if op is Ops.NEG else 2
@@ -174,14 +182,8 @@ def _consumers(op: Ops, device: DeviceUnderTest) -> list[Output]:
     ]
     for wide in (dtypes.int32, dtypes.int64):
         if device.capabilities.supports(wide):
-            target = numpy_dtype(wide)
-            outputs.append(
-                output(
-                    f"CAST to {wide.name}",
-                    lambda r, z, wide=wide: build.cast(r, wide),
-                    lambda r, z, target=target: r.astype(target),
-                )
-            )
+            cast, widened = functools.partial(_cast, wide), functools.partial(_widened, wide)
+            outputs.append(output(f"CAST to {wide.name}", cast, widened))
     return outputs
 
 

@@ -127,6 +127,14 @@ def _all_reduces(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measure
     return together
 
 
+def _grouped_checks(dtype: DType) -> list[Check]:
+    return [
+        Check(f"{op.name.lower()}:{name}", functools.partial(_measure, dtype, (op,), opts))
+        for op in _ops_of(dtype)
+        for name, opts in GROUPED.items()
+    ]
+
+
 def rows() -> Iterator[Row]:
     """Yield a row for each type: one loop, and one for groups."""
     clauses = ("isa.reduce", "isa.reduce.add", "isa.reduce.mul", "isa.reduce.max")
@@ -150,11 +158,7 @@ def rows() -> Iterator[Row]:
             op="REDUCE",
             dtype=dtype,
             features=("grid", "groups", f"group:{ITEMS}x1x1", f"shared:{ITEMS * 8}"),
-            checks=lambda dtype=dtype: [
-                Check(f"{op.name.lower()}:{name}", functools.partial(_measure, dtype, (op,), opts))
-                for op in _ops_of(dtype)
-                for name, opts in GROUPED.items()
-            ],
+            checks=functools.partial(_grouped_checks, dtype),
             advice="look at the type of shared partial results, the identity with which they "
             "begin, and barriers in groups above the subgroup size",
         )
