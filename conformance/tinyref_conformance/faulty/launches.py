@@ -190,7 +190,7 @@ def _maxima_from_zero(program: Program) -> Change:
 
 def _lower_half_twice(access: Access) -> Array:
     lanes = access.node.dtype.lanes
-    if lanes < 8 or access.value.dtype.itemsize != 2:
+    if lanes < 8 or access.value.dtype not in (np.int16, np.uint16):
         return access.value
     lower = access.value[..., : lanes // 2]
     return np.concatenate([lower, lower], axis=-1)
@@ -245,7 +245,7 @@ FAULTS = (
     ),
     FaultyDevice(
         name="LowerHalfTwice",
-        sentence="Loads the lower half of vectors of eight and more 16-bit lanes twice.",
+        sentence="Loads the lower half of eight and more 16-bit integers twice.",
         clause="kernel.vector",
         rung=Rung.VECTOR,
         sanitize=False,
