@@ -138,7 +138,7 @@ _NUMBERS = (1e20, 1e30, 5000.0, 1e-8, 1e-20, 88.9, 103.0, 710.0, 16.7, math.pi /
 
 
 def singles(dtype: DType) -> Array:
-    """Return the extremes of a type: of a float 46, of an integer its edges."""
+    """Return the extremes of a type: 46 floats, or the edges of an integer."""
     if not dtype.is_float:
         return samples.edges(dtype)
     one = samples.bias(dtype) << dtype.mantissa_bits
