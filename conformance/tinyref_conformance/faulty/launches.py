@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyref.dtype import ImageDType, PtrDType
+from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import DeviceError
 from tinyref.interpret import Access, Hooks
 from tinyref.interpret.interpreter import Interpreter
@@ -16,15 +16,18 @@ from tinyref.runtimes.host.memory import HostHandle
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SpecialArg
+from tinyref.uops.payload import ConstArg, SpecialArg
 from tinyref.uops.program import Program
 from tinyref.uops.tiles import MatrixTile
 from tinyref_conformance.faulty.arithmetic import FAULTS as ARITHMETIC
+from tinyref_conformance.faulty.arithmetic import right
 from tinyref_conformance.faulty.device import Array, Call, FaultyDevice, SimulatedKernel
 from tinyref_conformance.faulty.programs import Change, each
 from tinyref_spec.case import Rung
 
 _LONG = 500
+VECTOR_QUERY = "memory.open,memory.launch.uint8,isa.vector.binary.add,kernel.program.vector*,"
+VECTOR_QUERY += "kernel.program.lanes"
 
 
 def _first_index(scope: str, change: Callable[[Array], Array]) -> Hooks:
@@ -170,6 +173,37 @@ def _first_store_only(program: Program) -> Change:
     return lambda node: () if node in stores[1:] else (node,)
 
 
+def _maxima_from_zero(program: Program) -> Change:
+    shares = any(node.op is Ops.DEFINE_LOCAL for node in program.uops)
+
+    def change(node: UOp) -> tuple[UOp, ...]:
+        if node.op is not Ops.DEFINE_ACC or not shares:
+            return (node,)
+        start = node.src[0].arg
+        if not isinstance(start, ConstArg) or start.value != node.dtype.minimum:
+            return (node,)
+        zero = build.const(node.dtype, 0)
+        return (zero, node.with_sources((zero, *node.src[1:])))
+
+    return change
+
+
+def _lower_half_twice(access: Access) -> Array:
+    lanes = access.node.dtype.lanes
+    if lanes < 8 or access.value.dtype not in (np.int16, np.uint16):
+        return access.value
+    lower = access.value[..., : lanes // 2]
+    return np.concatenate([lower, lower], axis=-1)
+
+
+def _last_lane_lost(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
+    value = right(Ops.CAST, dtype, operands, sources)
+    if value.ndim > 1 and value.shape[-1] == 8 and dtype.itemsize < sources[0].itemsize:
+        value = value.copy()
+        value[..., -1] = 0
+    return value
+
+
 FAULTS = (
     FaultyDevice(
         name="WrongGroupIndex",
@@ -208,6 +242,32 @@ FAULTS = (
         rung=Rung.VECTOR,
         sanitize=False,
         hooks=Hooks(load=_reversed_lanes),
+    ),
+    FaultyDevice(
+        name="LowerHalfTwice",
+        sentence="Loads the lower half of eight and more 16-bit integers twice.",
+        clause="kernel.vector",
+        rung=Rung.VECTOR,
+        sanitize=False,
+        hooks=Hooks(load=_lower_half_twice),
+        query=VECTOR_QUERY,
+    ),
+    FaultyDevice(
+        name="LostLane",
+        sentence="Makes the last of eight lanes 0 where a cast makes them narrower.",
+        clause="kernel.vector",
+        rung=Rung.VECTOR,
+        ops={Ops.CAST: _last_lane_lost},
+        query=VECTOR_QUERY,
+    ),
+    FaultyDevice(
+        name="MaximaFromZero",
+        sentence="Begins the maxima with 0 that work-items of a group compute together.",
+        clause="kernel.local",
+        rung=Rung.OPTIMISED,
+        program=_maxima_from_zero,
+        query="memory.open,memory.launch.uint8,kernel.reduce.max.int32,kernel.program.group,"
+        "kernel.opt.group,kernel.grouped_reduce",
     ),
     FaultyDevice(
         name="EmptyLoop",

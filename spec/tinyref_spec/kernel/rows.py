@@ -12,6 +12,7 @@ from tinyref_spec.kernel import (
     gpu_forms,
     images,
     limits,
+    long_reduces,
     opt_tiles,
     opts,
     products,
@@ -31,6 +32,7 @@ def rows() -> Iterator[Row]:
     yield from ranges.rows()
     yield from gathers.rows()
     yield from reduces.rows()
+    yield from long_reduces.rows()
     yield from products.rows()
     yield from programs.rows()
     yield from gpu_forms.rows()
