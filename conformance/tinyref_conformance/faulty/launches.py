@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ from tinyref_conformance.faulty.programs import Change, each
 from tinyref_spec.case import Rung
 
 _LONG = 500
+# Nodes that no load or store passes.
+_BORDERS = (Ops.RANGE, Ops.IF, Ops.END, Ops.ENDIF, Ops.BARRIER)
 
 
 def _first_index(scope: str, change: Callable[[Array], Array]) -> Hooks:
@@ -131,6 +134,41 @@ def _without_nested_barriers(program: Program) -> Change:
     return change
 
 
+def _without_barriers_of_large_groups(program: Program) -> Change:
+    return _without(Ops.BARRIER) if math.prod(program.group) > 192 else _without()
+
+
+def _sunken_loads(program: Program) -> Change:
+    """Move a load behind a later store to its place, if its value is used after that."""
+    sunken: dict[UOp, list[UOp]] = {}
+    waiting: list[UOp] = []
+    for node in program.uops:
+        if node.op in _BORDERS:
+            waiting = []
+        waiting = [load for load in waiting if load not in node.src]
+        if node.op is Ops.LOAD:
+            waiting.append(node)
+        elif node.op is Ops.STORE:
+            sunken[node] = [load for load in waiting if load.src[0] is node.src[0]]
+            waiting = [load for load in waiting if load.src[0] is not node.src[0]]
+    moved = {load for loads in sunken.values() for load in loads}
+    return lambda node: () if node in moved else (node, *sunken.get(node, ()))
+
+
+def _without_later_stores(program: Program) -> Change:
+    """Leave out a store if the same iteration has stored to its place before."""
+    later: set[UOp] = set()
+    seen: set[UOp] = set()
+    for node in program.uops:
+        if node.op in _BORDERS:
+            seen = set()
+        elif node.op is Ops.STORE and node.src[0] in seen:
+            later.add(node)
+        elif node.op is Ops.STORE:
+            seen.add(node.src[0])
+    return lambda node: () if node in later else (node,)
+
+
 def _spilled(program: Program) -> Change:
     middle = program.uops[_LONG // 2 :] if len(program.uops) > _LONG else ()
     position = next(
@@ -218,6 +256,20 @@ FAULTS = (
         hooks=Hooks(loop=lambda extent: max(extent, 1)),
     ),
     FaultyDevice(
+        name="SunkenLoads",
+        sentence="Loads after a store to the same place, if the value is used after it.",
+        clause="isa.load",
+        rung=Rung.LOOP,
+        program=_sunken_loads,
+    ),
+    FaultyDevice(
+        name="FirstStoreStays",
+        sentence="Leaves out the second of two stores to one place.",
+        clause="isa.store",
+        rung=Rung.LOOP,
+        program=_without_later_stores,
+    ),
+    FaultyDevice(
         name="OpenBranches",
         sentence="Does what stands in an IF whether its condition holds or not.",
         clause="kernel.if",
@@ -254,6 +306,17 @@ FAULTS = (
         clause="kernel.barrier",
         rung=Rung.GROUP,
         program=_without_nested_barriers,
+    ),
+    FaultyDevice(
+        name="BarriersOfLargeGroupsLost",
+        sentence="Prints no barriers in kernels whose groups have more than 192 work-items.",
+        clause="kernel.barrier",
+        rung=Rung.GROUP,
+        base=GpuEmuBackend,
+        healthy="GPU_EMU",
+        query="memory.open,memory.launch.float32,kernel.program.group,kernel.program.group_size,"
+        "kernel.program.barriers,kernel.program.limit",
+        program=_without_barriers_of_large_groups,
     ),
     FaultyDevice(
         name="SharedArraysOverlap",

@@ -34,7 +34,7 @@ BUDGET_SECONDS = 4.0
 GRIDS = (1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
 MAX_INDEX = 2**31 - 1
 MAX_BUFFERS = 1024
-MAX_ITEMS = 64
+MAX_ITEMS = 1024
 MAX_GROUP = 1 << 16
 MAX_SHARED = 1 << 26
 DIMENSIONS = ("x", "y", "z")
@@ -50,8 +50,8 @@ def _extents(dim: int, size: int) -> programs.Extents:
     return found[0], found[1], found[2]
 
 
-def _note_reach(found: Measurement, reached: int, limit: int, what: str) -> Measurement:
-    """Says how far a probe came."""
+def note_reach(found: Measurement, reached: int, limit: int, what: str) -> Measurement:
+    """Say in a measurement how far a probe came, and return it."""
     found.observed = f"{what} of {reached:,}"
     if reached < limit:
         found.observed += f"; not probed from there to {limit:,}"
@@ -86,7 +86,7 @@ def _grid(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
         seconds, reached = time.perf_counter() - begin, size
         if not found.passed:
             break
-    return _note_reach(found, reached, limit, f"a grid along {DIMENSIONS[dim]}")
+    return note_reach(found, reached, limit, f"a grid along {DIMENSIONS[dim]}")
 
 
 def _grid_written(old: Array, size: int) -> Array:
@@ -102,7 +102,7 @@ def _group(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     limit = min(declared.group_limit[dim], declared.group_size_limit)
     size = min(limit, MAX_GROUP)
     found = programs.items(_extents(dim, size), case_id, device)
-    return _note_reach(found, size, limit, f"a group along {DIMENSIONS[dim]}")
+    return note_reach(found, size, limit, f"a group along {DIMENSIONS[dim]}")
 
 
 def largest_group(limits: programs.Extents, most: int) -> programs.Extents:
@@ -129,7 +129,7 @@ def _whole_group(case_id: str, device: DeviceUnderTest) -> Measurement:
     most = min(declared.group_size_limit, MAX_GROUP)
     extents = largest_group(declared.group_limit, most)
     found = programs.items(extents, case_id, device)
-    return _note_reach(
+    return note_reach(
         found, _size(extents), declared.group_size_limit, f"a group of {extents}, in all"
     )
 
@@ -167,7 +167,7 @@ def _measure_shared_memory(items: int, case_id: str, device: DeviceUnderTest) ->
     written = np.arange(size, dtype=np.int64)[::-1] * 7 + 1
     expected = written.reshape(-1, items).sum(0).astype(np.int32)
     found = programs.run(case_id, device, subject, [None], expected)
-    return _note_reach(found, size * INT.itemsize, limit, "shared bytes")
+    return note_reach(found, size * INT.itemsize, limit, "shared bytes")
 
 
 def _group_shared(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -181,7 +181,7 @@ def _buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
     limit = device.capabilities.buffer_limit
     count = min(limit, MAX_BUFFERS)
     if count == 1:
-        return _note_reach(programs.grid((1, 1, 1), case_id, device), 1, 1, "buffers")
+        return note_reach(programs.grid((1, 1, 1), case_id, device), 1, 1, "buffers")
     memories = [build.define_global(slot, INT, 1) for slot in range(count)]
     terms = [
         build.mul(build.load(programs.at(memory, 0)), slot)
@@ -193,7 +193,7 @@ def _buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
     inputs += [np.array([slot + 3], np.int32) for slot in range(1, count)]
     expected = np.array([sum((slot + 3) * slot for slot in range(1, count))], np.int32)
     found = programs.run(case_id, device, subject, inputs, expected)
-    return _note_reach(found, count, limit, "buffers")
+    return note_reach(found, count, limit, "buffers")
 
 
 VALUES = (1, 65_537, 2**31 - 1, 0, -1, -(2**31))

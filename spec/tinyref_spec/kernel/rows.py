@@ -10,8 +10,10 @@ from tinyref_spec.kernel import (
     forms,
     gathers,
     gpu_forms,
+    group_sizes,
     images,
     limits,
+    memory_order,
     opt_tiles,
     opts,
     products,
@@ -35,7 +37,9 @@ def rows() -> Iterator[Row]:
     yield from programs.rows()
     yield from gpu_forms.rows()
     yield from images.rows()
+    yield from memory_order.rows()
     yield from limits.rows()
+    yield from group_sizes.rows()
     yield from tiles.rows()
     yield from opts.rows()
     yield from opt_tiles.rows()
