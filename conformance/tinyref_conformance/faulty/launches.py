@@ -256,6 +256,14 @@ FAULTS = (
         hooks=Hooks(loop=lambda extent: max(extent, 1)),
     ),
     FaultyDevice(
+        name="EndedLoops",
+        sentence="Ends a loop after a million iterations.",
+        clause="kernel.range",
+        rung=Rung.LOOP,
+        sanitize=False,
+        hooks=Hooks(loop=lambda extent: min(extent, 1_000_000)),
+    ),
+    FaultyDevice(
         name="SunkenLoads",
         sentence="Loads after a store to the same place, if the value is used after it.",
         clause="isa.load",
