@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from tinyref.runtimes.host.memory import HostHandle
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SpecialArg
+from tinyref.uops.payload import ConstArg, SpecialArg
 from tinyref.uops.program import Program
 from tinyref.uops.tiles import MatrixTile
 from tinyref_conformance.faulty.arithmetic import FAULTS as ARITHMETIC
@@ -71,6 +72,26 @@ def _first_grid_again(kernel: SimulatedKernel) -> Call:
     def run(buffers: Sequence[HostHandle], grid: Any, *rest: Any) -> Any:
         grids.append(grid)
         return healthy(buffers, grids[0], *rest)
+
+    return run
+
+
+def _without_helpers(kernel: SimulatedKernel) -> Call:
+    """Return a launch of long loops that ends before its last group has written its element."""
+    healthy = kernel.run
+    loops = [node.src[0].arg for node in kernel.program.uops if node.op is Ops.RANGE]
+    is_long = any(isinstance(extent, ConstArg) and extent.value > 1000 for extent in loops)
+
+    def run(buffers: Sequence[HostHandle], grid: Any, *rest: Any) -> Any:
+        old = buffers[0].copy()
+        seconds = healthy(buffers, grid, *rest)
+        if is_long and grid[0] > 1:
+            late, size = buffers[0][-4:].copy(), buffers[0].size
+            buffers[0][-4:] = old[-4:]
+            timer = threading.Timer(0.02, buffers[0].__setitem__, (slice(size - 4, size), late))
+            timer.daemon = True
+            timer.start()
+        return seconds
 
     return run
 
@@ -372,6 +393,13 @@ FAULTS = (
         clause="device.limit",
         rung=Rung.INDEX,
         launch=_short_of_buffers,
+    ),
+    FaultyDevice(
+        name="EarlyGroups",
+        sentence="Returns before the last group of a launch of long loops has written.",
+        clause="device.order",
+        rung=Rung.LOOP,
+        launch=_without_helpers,
     ),
     FaultyDevice(
         name="LeakingLaunches",
