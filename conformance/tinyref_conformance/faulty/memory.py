@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -127,6 +128,15 @@ def _load_once(self: Simulated, entry: str, binary: bytes) -> InterpretedKernel:
     return loaded.setdefault(entry, Simulated.load(self, entry, binary))
 
 
+def _load_by_address(self: Simulated, entry: str, binary: bytes) -> InterpretedKernel:
+    """Take a kernel for one that was released, if it has the same name and is as long."""
+    released: dict[tuple[str, int], bytes] = self.__dict__.setdefault("released", {})
+    key = entry, len(binary)
+    kernel = Simulated.load(self, entry, released.pop(key, binary))
+    weakref.finalize(kernel, released.__setitem__, key, binary).atexit = False
+    return kernel
+
+
 def _without_add(self: Simulated) -> Capabilities:
     declared: Capabilities = Simulated.capabilities.func(self)  # type: ignore[attr-defined]
     return _edited(declared, ops=declared.ops - {"ADD"})
@@ -205,6 +215,13 @@ FAULTS = (
         sentence="Keeps the kernels that it loaded by their names alone.",
         clause="isa.const",
         methods={"load": _load_once},
+    ),
+    FaultyDevice(
+        name="KernelsByAddress",
+        sentence="Takes a kernel for a released one of its name and length.",
+        clause="isa.const",
+        rung=Rung.STORE,
+        methods={"load": _load_by_address},
     ),
     FaultyDevice(
         name="StaleOutput",
