@@ -242,7 +242,8 @@ def _loop(
     """Loops of more and more iterations, as long as the next ones fit the budget."""
     is_quick = not device.capabilities.is_interpreted
     found, reached, seconds = Measurement(True), 0, 0.0
-    for size in sizes:
+    # What an interpreter adds up at once takes memory.
+    for size in sizes if is_quick else LOOPS:
         if reached and seconds * size / reached > budget:
             break
         extents = (*outer, size // math.prod(outer))
