@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +30,8 @@ from tinyref_spec.case import Rung
 _LONG = 500
 VECTOR_QUERY = "memory.open,memory.launch.uint8,isa.vector.binary.add,kernel.program.vector*,"
 VECTOR_QUERY += "kernel.program.lanes"
+# Nodes that no load or store passes.
+_BORDERS = (Ops.RANGE, Ops.IF, Ops.END, Ops.ENDIF, Ops.BARRIER)
 
 
 def _first_index(scope: str, change: Callable[[Array], Array]) -> Hooks:
@@ -71,6 +75,26 @@ def _first_grid_again(kernel: SimulatedKernel) -> Call:
     def run(buffers: Sequence[HostHandle], grid: Any, *rest: Any) -> Any:
         grids.append(grid)
         return healthy(buffers, grids[0], *rest)
+
+    return run
+
+
+def _without_helpers(kernel: SimulatedKernel) -> Call:
+    """Return a launch of long loops that ends before its last group has written its element."""
+    healthy = kernel.run
+    loops = [node.src[0].arg for node in kernel.program.uops if node.op is Ops.RANGE]
+    is_long = any(isinstance(extent, ConstArg) and extent.value > 1000 for extent in loops)
+
+    def run(buffers: Sequence[HostHandle], grid: Any, *rest: Any) -> Any:
+        old = buffers[0].copy()
+        seconds = healthy(buffers, grid, *rest)
+        if is_long and grid[0] > 1:
+            late, size = buffers[0][-4:].copy(), buffers[0].size
+            buffers[0][-4:] = old[-4:]
+            timer = threading.Timer(0.02, buffers[0].__setitem__, (slice(size - 4, size), late))
+            timer.daemon = True
+            timer.start()
+        return seconds
 
     return run
 
@@ -132,6 +156,41 @@ def _without_nested_barriers(program: Program) -> Change:
         return () if node.op is Ops.BARRIER and depth else (node,)
 
     return change
+
+
+def _without_barriers_of_large_groups(program: Program) -> Change:
+    return _without(Ops.BARRIER) if math.prod(program.group) > 192 else _without()
+
+
+def _sunken_loads(program: Program) -> Change:
+    """Move a load behind a later store to its place, if its value is used after that."""
+    sunken: dict[UOp, list[UOp]] = {}
+    waiting: list[UOp] = []
+    for node in program.uops:
+        if node.op in _BORDERS:
+            waiting = []
+        waiting = [load for load in waiting if load not in node.src]
+        if node.op is Ops.LOAD:
+            waiting.append(node)
+        elif node.op is Ops.STORE:
+            sunken[node] = [load for load in waiting if load.src[0] is node.src[0]]
+            waiting = [load for load in waiting if load.src[0] is not node.src[0]]
+    moved = {load for loads in sunken.values() for load in loads}
+    return lambda node: () if node in moved else (node, *sunken.get(node, ()))
+
+
+def _without_later_stores(program: Program) -> Change:
+    """Leave out a store if the same iteration has stored to its place before."""
+    later: set[UOp] = set()
+    seen: set[UOp] = set()
+    for node in program.uops:
+        if node.op in _BORDERS:
+            seen = set()
+        elif node.op is Ops.STORE and node.src[0] in seen:
+            later.add(node)
+        elif node.op is Ops.STORE:
+            seen.add(node.src[0])
+    return lambda node: () if node in later else (node,)
 
 
 def _spilled(program: Program) -> Change:
@@ -278,6 +337,28 @@ FAULTS = (
         hooks=Hooks(loop=lambda extent: max(extent, 1)),
     ),
     FaultyDevice(
+        name="EndedLoops",
+        sentence="Ends a loop after a million iterations.",
+        clause="kernel.range",
+        rung=Rung.LOOP,
+        sanitize=False,
+        hooks=Hooks(loop=lambda extent: min(extent, 1_000_000)),
+    ),
+    FaultyDevice(
+        name="SunkenLoads",
+        sentence="Loads after a store to the same place, if the value is used after it.",
+        clause="isa.load",
+        rung=Rung.LOOP,
+        program=_sunken_loads,
+    ),
+    FaultyDevice(
+        name="FirstStoreStays",
+        sentence="Leaves out the second of two stores to one place.",
+        clause="isa.store",
+        rung=Rung.LOOP,
+        program=_without_later_stores,
+    ),
+    FaultyDevice(
         name="OpenBranches",
         sentence="Does what stands in an IF whether its condition holds or not.",
         clause="kernel.if",
@@ -314,6 +395,17 @@ FAULTS = (
         clause="kernel.barrier",
         rung=Rung.GROUP,
         program=_without_nested_barriers,
+    ),
+    FaultyDevice(
+        name="BarriersOfLargeGroupsLost",
+        sentence="Prints no barriers in kernels whose groups have more than 192 work-items.",
+        clause="kernel.barrier",
+        rung=Rung.GROUP,
+        base=GpuEmuBackend,
+        healthy="GPU_EMU",
+        query="memory.open,memory.launch.float32,kernel.program.group,kernel.program.group_size,"
+        "kernel.program.barriers,kernel.program.limit",
+        program=_without_barriers_of_large_groups,
     ),
     FaultyDevice(
         name="SharedArraysOverlap",
@@ -361,6 +453,13 @@ FAULTS = (
         clause="device.limit",
         rung=Rung.INDEX,
         launch=_short_of_buffers,
+    ),
+    FaultyDevice(
+        name="EarlyGroups",
+        sentence="Returns before the last group of a launch of long loops has written.",
+        clause="device.order",
+        rung=Rung.LOOP,
+        launch=_without_helpers,
     ),
     FaultyDevice(
         name="LeakingLaunches",

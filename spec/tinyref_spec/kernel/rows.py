@@ -10,9 +10,11 @@ from tinyref_spec.kernel import (
     forms,
     gathers,
     gpu_forms,
+    group_sizes,
     images,
     limits,
     long_reduces,
+    memory_order,
     opt_tiles,
     opts,
     products,
@@ -37,7 +39,9 @@ def rows() -> Iterator[Row]:
     yield from programs.rows()
     yield from gpu_forms.rows()
     yield from images.rows()
+    yield from memory_order.rows()
     yield from limits.rows()
+    yield from group_sizes.rows()
     yield from tiles.rows()
     yield from opts.rows()
     yield from opt_tiles.rows()

@@ -392,6 +392,7 @@ class CFunction:
         pieces = [bytes_at(*piece) for piece in zip(addresses, sizes, strict=bool(sizes))]
         run_in_order(
             pieces,
+            math.prod(grid) * math.prod(group),
             lambda is_reverse: self._run(launch, math.prod(grid), is_reverse),
             self._differs,
         )

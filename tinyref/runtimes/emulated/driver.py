@@ -145,15 +145,17 @@ def bytes_at(address: int, nbytes: int) -> HostHandle:
 
 def run_in_order(
     pieces: Sequence[HostHandle],
+    items: int,
     run: Callable[[bool], None],
     differs: Callable[[int, int], DeviceError],
 ) -> None:
     """Calls `run` with whether the order is reversed, as the flag EMU_ORDER says.
 
     With "both" it is run forward, then in reverse on the same bytes of its buffers: raises what
-    `differs` gives for the buffer and the first byte where the results differ.
+    `differs` gives for the buffer and the first byte where the results differ. A launch of one
+    work-item has one order: its buffers, which may be larger than this host, are not copied.
     """
-    order = config.text("EMU_ORDER")
+    order = config.text("EMU_ORDER") if items > 1 else "forward"
     if order != "both":
         run(order == "reverse")
         return

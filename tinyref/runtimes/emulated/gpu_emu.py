@@ -277,7 +277,8 @@ class GroupLaunch:
                 f"{byte // each.itemsize} of {each.name} differs when they run in reverse",
             )
 
-        run_in_order([now for _, now in written], self.run, differs)
+        items = self._count * self._items
+        run_in_order([now for _, now in written], items, self.run, differs)
 
 
 class ShadowCells:
