@@ -203,7 +203,8 @@ class ConformWorker:
 
     def _new_reach(self) -> dict[str, int]:
         """Return the sizes that grew since the last record of this process."""
-        self._reach["copy"] = memory.copied.get(Device.canonical(self.device_name), 0)
+        if isinstance(self._device, DeviceUnderTest):
+            self._reach["copy"] = memory.copied.get(Device.canonical(self.device_name), 0)
         grown = {
             name: size for name, size in self._reach.items() if size > self._sent_reach.get(name, 0)
         }
