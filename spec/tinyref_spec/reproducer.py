@@ -37,7 +37,7 @@ MAX_LINES = 40
 # Elements that a script looks at.
 MAX_PLACES = 16
 _LONGEST_TEXT = 14
-_LONGEST_COMMENT = 160
+_LONGEST_COMMENT = 320
 # All gradients of a question, and the index of one.
 _GRADIENT = re.compile(r"(?P<all>.*, gradient=g\))\[(?P<index>\d+)\]")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -68,7 +68,7 @@ def script(
     what `lines` define. settings: the variables of the environment that it sets first.
     """
     # A device and a file name themselves: no name ends the comment.
-    shown = repr(" ".join(about.split()))[1:-1][:_LONGEST_COMMENT]
+    shown = repr(" ".join(reproduce.without_local_folders(about).split()))[1:-1][:_LONGEST_COMMENT]
     text = "\n".join(
         [
             f"# Reproduces {shown}.",

@@ -12,6 +12,7 @@ from tinyref.errors import UserError, VerifyError
 from tinyref.formats.payload_fields import refuse
 from tinyref.formats.text import to_text
 from tinyref.optimise.opt import Opt, opts_text, parse_opts
+from tinyref.reproduce import without_local_folders
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
 from tinyref.verify import verify
@@ -125,8 +126,8 @@ def _word_of(member: Enum | None) -> str:
 
 
 def _clip(text: str) -> str:
-    """A text that the reader accepts: not too long, and of characters that can be written."""
-    written = text.encode("utf-8", "replace").decode("utf-8")
+    """Return a text that the reader accepts, and that names no folder of this machine."""
+    written = without_local_folders(text).encode("utf-8", "replace").decode("utf-8")
     return written if len(written) <= LONGEST_TEXT else written[: LONGEST_TEXT - 3] + "..."
 
 
