@@ -187,9 +187,8 @@ def amount(op: OptOp, axis: Axis, tape: Tape, capabilities: Capabilities) -> int
     spec = OPTS[op]
     if spec.takes is Argument.MULTIPLE:
         return tape.pick([n for n in PADDINGS if extent % n] or PADDINGS)
-    cuts, most = CUTS, THREADS if op is OptOp.THREAD else spec.max_amount or 64
-    if op in GROUP_OPS:
-        cuts, most = GROUP_CUTS, capabilities.group_size_limit
+    cuts = GROUP_CUTS if op in GROUP_OPS else CUTS
+    most = THREADS if op is OptOp.THREAD else spec.max_amount or capabilities.group_size_limit
     found = [n for n in cuts if n <= most and extent % n == 0]
     if spec.may_be_whole and extent <= most:
         found.append(0)
