@@ -9,6 +9,9 @@ import pytest
 from judged import CORPUS, case_of, found
 
 from tinyref.device import Device
+from tinyref.optimise.opt import OptOp
+from tinyref.optimise.plan import Plan
+from tinyref_fuzz.generate.candidates import amount
 from tinyref_fuzz.generate.optimisations import random_opts
 from tinyref_fuzz.generate.tape import Tape
 
@@ -29,6 +32,16 @@ REGRESSIONS = [
 @pytest.mark.parametrize(("name", "device", "text"), REGRESSIONS)
 def test_lists_that_were_wrong_are_refused_or_right(name, device, text):
     assert found(case_of(name, text), device) == (None, None)
+
+
+def test_groups_reach_the_limit_that_a_device_declares():
+    kernel = CORPUS["in-place-add-row-sum"].ast
+    capabilities = Device["PYTHON"].capabilities
+    axis = replace(Plan.of(kernel, capabilities).axes[0], extent=1024)
+    for limit in (64, 256, 1024):
+        device = replace(capabilities, group_size_limit=limit)
+        sizes = {amount(OptOp.LOCAL, axis, Tape(seed=seed), device) for seed in range(200)}
+        assert max(sizes) == limit
 
 
 def test_lists_do_not_depend_on_the_number_of_cores():
