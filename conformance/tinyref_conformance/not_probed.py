@@ -44,7 +44,7 @@ def not_probed(report: Report) -> list[Tried]:
 def _sizes(reach: dict[str, int], capabilities: dict[str, Any]) -> Iterator[Tried]:
     for extent in EXTENTS:
         tried, declared = reach.get(extent.name, 0), extent.declared(capabilities)
-        if declared == 0 or (extent.name == "barrier group" and not capabilities["has_groups"]):
+        if declared == 0 or not capabilities.get(extent.needs, True):
             continue
         limit = "no limit" if declared is None else number(declared, extent.unit)
         yield Tried(extent.title, number(tried, extent.unit), limit, tried < (declared or 0))

@@ -26,12 +26,14 @@ class Extent:
 
     name: the key in the evidence of a row. title: the words of a report. unit: of the number.
     limit: the member of `Capabilities` that declares the most; empty where nothing declares it.
+    needs: the member without which a device has no such size; empty where every device has it.
     """
 
     name: str
     title: str
     unit: str
     limit: str = ""
+    needs: str = ""
 
     def declared(self, capabilities: Mapping[str, Any]) -> int | None:
         """Return what a device declares by its capabilities as JSON, None if it declares none."""
@@ -43,9 +45,15 @@ class Extent:
 
 
 EXTENTS = (
-    Extent("group", "largest group", "work-items", "group_size_limit"),
-    Extent("barrier group", "largest group with a barrier", "work-items", "group_size_limit"),
-    Extent("groups", "most groups along one dimension", "groups", "grid_limit"),
+    Extent("group", "largest group", "work-items", "group_size_limit", "has_groups"),
+    Extent(
+        "barrier group",
+        "largest group with a barrier",
+        "work-items",
+        "group_size_limit",
+        "has_groups",
+    ),
+    Extent("groups", "most groups along one dimension", "groups", "grid_limit", "has_grid"),
     Extent("shared", "most shared memory", "bytes", "shared_bytes"),
     Extent("lanes", "widest vector", "lanes", "vector_lanes"),
     Extent("buffers", "most buffers of a kernel", "buffers", "buffer_limit"),
