@@ -174,7 +174,7 @@ ROWS = {
     "EarlyReads": "memory.launch.float32,kernel.one_alu.add.float32,kernel.program.loop",
     "StaleOutput": "memory.launch,kernel.program.grids,kernel.one_alu.add.int32",
     # Some of their other launches reach so far beyond a buffer that they end the process.
-    "SwappedItemIndices": "kernel.program.item,kernel.program.boxes,tensor.add.float32,tensor.sum.float32",
+    "SwappedItemIndices": "kernel.program.item,tensor.add.float32,tensor.sum.float32",
     "LostLoadGate": "memory.gate",
     "PrivateArrays": "kernel.program.extremes,kernel.program.boxes,kernel.program.arrays",
     # Tensor functions, whose scripts have other memory than kernels have.
