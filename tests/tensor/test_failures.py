@@ -217,6 +217,13 @@ def test_no_tensor_is_wrong_after_an_interrupt(program, device):
             assert fail_everywhere(program, device, KINDS, KeyboardInterrupt()) >= 4
 
 
+@pytest.mark.parametrize("number", [4, 5])
+def test_what_an_earlier_assignment_gave_is_lost_with_a_later_one(number):
+    """Each draw assigns to the counter: the first numbers need what it was before the others."""
+    found = computed_with_a_fault(draws, DEVICES[0], "launch", number)
+    check(found, found, may_be_lost=True)
+
+
 def lost_tensor():
     """One whose assignment in place may have run."""
     found = computed_with_a_fault(adds_in_place, DEVICES[0], "launch", 2)

@@ -164,15 +164,23 @@ class ScheduleRun:
         """Return what becomes of nodes where the run broke off, to rewrite all graphs by.
 
         An ASSIGN that has run is its result, and must not run again. What a BUFFER held before is
-        lost, and what it holds is lost while an ASSIGN to it was running.
+        lost, the results of earlier ASSIGNs to it included, and what it holds is lost while an
+        ASSIGN to it was running.
         """
         if not self._waiting:
             return self.results
         text = f"were being assigned to: {why}"
         assigned = (*self._completed, *self._begun)
         lost = {buffer: lost_buffer_like(buffer, text) for buffer in map(assigned_buffer, assigned)}
-        unsure = {buffer: lost[buffer] for buffer in map(assigned_buffer, self._begun)}
-        return {**lost, **{node: substitute(self.results[node], unsure) for node in assigned}}
+        held = {assigned_buffer(node): node for node in self._completed}
+        for buffer in map(assigned_buffer, self._begun):
+            held.pop(buffer, None)
+        stands = set(held.values())
+        results = {
+            node: self.results[node] if node in stands else substitute(self.results[node], lost)
+            for node in assigned
+        }
+        return {**lost, **results}
 
 
 def _assigned_by(item: Item) -> list[UOp]:
