@@ -172,10 +172,8 @@ class ScheduleRun:
         text = f"were being assigned to: {why}"
         assigned = (*self._completed, *self._begun)
         lost = {buffer: lost_buffer_like(buffer, text) for buffer in map(assigned_buffer, assigned)}
-        held = {assigned_buffer(node): node for node in self._completed}
-        for buffer in map(assigned_buffer, self._begun):
-            held.pop(buffer, None)
-        stands = set(held.values())
+        last = {assigned_buffer(node): node for node in assigned}
+        stands = set(last.values()).difference(self._begun)
         results = {
             node: self.results[node] if node in stands else substitute(self.results[node], lost)
             for node in assigned

@@ -76,8 +76,14 @@ def _exchanging(extents: Extents, groups: int, count: int) -> Program:
     whole = build.store(at(sums, group), build.load(at(row, build.const(INT, 0))))
     return programs.program(
         "exchanging",
-        *(item, place, inside, mine, *steps),
-        *(first, whole, close(first)),
+        item,
+        place,
+        inside,
+        mine,
+        *steps,
+        first,
+        whole,
+        close(first),
         grid=(groups, 1, 1),
         group=extents,
     )
