@@ -401,8 +401,8 @@ class RepeatedCall:
     def __call__(self) -> None:
         self._kernel(self._handles, self._grid, self._group, self._variables)
 
-    def rebind(self, position: int, handle: Handle) -> None:
-        self._handles[position] = handle
+    def rebind(self, place: int, handle: Handle) -> None:
+        self._handles[place] = handle
 
     def vary(self, grid: Extents, variables: Sequence[int]) -> None:
         self._grid = grid
@@ -419,8 +419,8 @@ class LaunchesInARow:
         for launch in self._launches:
             launch()
 
-    def rebind(self, launch: int, position: int, handle: Handle) -> None:
-        self._launches[launch].rebind(position, handle)
+    def rebind(self, launch: int, place: int, handle: Handle) -> None:
+        self._launches[launch].rebind(place, handle)
 
     def vary(self, launch: int, grid: Extents, variables: Sequence[int]) -> None:
         self._launches[launch].vary(grid, variables)
