@@ -139,8 +139,8 @@ class DeviceRegistry:
     def backend_class(self, name: str) -> type[Backend]:
         """Return the class that declares `name`, without opening it.
 
-        Raises `UserError` for an unknown name, `DeviceError` if its package does not import, or is
-        written for a version of the contract that is not served.
+        Raises `UserError` for an unknown name. Raises `DeviceError` if its package does not import
+        or needs a version of the contract that is not supported.
         """
         base, _ = self._parts(self.canonical(name))
         try:

@@ -404,8 +404,8 @@ def round_float(value: ConstType, dtype: DType) -> float:
 def _round_to_odd(value: int) -> int:
     """Cut `value` to 53 bits and fold every lost bit into the last one.
 
-    A later rounding to a narrower type then sees that the value was not a tie (Boldo and
-    Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+    A later rounding to a narrower type then sees that the value was not a tie. Source: Boldo and
+    Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
     """
     lost = abs(value).bit_length() - 53
     if lost <= 0:

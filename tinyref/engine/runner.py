@@ -84,9 +84,9 @@ def realize(
     of them that are in none of its graphs. A constant maps to itself. Rewrite each graph that
     contains one of these nodes: otherwise an ASSIGN in it would run twice.
 
-    Raises `UserError` for graphs that no order of kernels computes or that the device refuses, and
-    `DeviceError` with the kernel if compiling fails, both before anything has run. Raises
-    `DeviceError` too if allocating, launching or copying fails.
+    Raises `UserError` for graphs that no order of kernels computes or that the device refuses.
+    Raises `DeviceError` with the kernel if compiling fails. Nothing has run after these errors.
+    Raises `DeviceError` too if allocating, launching or copying fails.
     """
     schedule_run = ScheduleRun(outputs, live, held)
     schedule_run.compile()

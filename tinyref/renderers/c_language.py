@@ -384,7 +384,7 @@ class CStyleLanguage:
         self.declare(f"{self.shared_space}{kind} {name}[{size}];")
 
     def vector_load(self, name: str, memory: str, position: str, dtype: DType) -> str:
-        """Load neighbours in memory, of which only the elements are certainly aligned."""
+        """Load neighbours in memory; only the alignment of the elements is certain."""
         lanes = [
             self.read(self.index(memory, _plus(position, lane)), dtype.scalar)
             for lane in range(dtype.lanes)

@@ -113,7 +113,7 @@ def _wmma(types: str, suffix: str = "") -> str:
 
 
 def _wmma_of_bytes(words: int, suffix: str = "") -> str:
-    """Both operands are signed; nothing is clamped."""
+    """Return the body for tiles of signed bytes, without clamping."""
     return (
         f"typedef int words __attribute__((ext_vector_type({words}))); "
         f"return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32{suffix}("
@@ -122,7 +122,7 @@ def _wmma_of_bytes(words: int, suffix: str = "") -> str:
 
 
 def _mfma(types: str) -> str:
-    """Without a broadcast or a permutation of blocks."""
+    """Return the body for MFMA tiles, without a broadcast or a permutation of blocks."""
     return f"return __builtin_amdgcn_mfma_{types}(a, b, c, 0, 0, 0);"
 
 

@@ -335,8 +335,8 @@ class GpuFunction(LlvmFunction):
         element = element_of(node)
         size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
         self.memory_numbers[node] = len(self.memories)
-        shown = payload_of(node, LocalArg).name
-        self.memories.append(MemoryInfo(shown, size, element.itemsize, True, self.shared_bytes))
+        label = payload_of(node, LocalArg).name
+        self.memories.append(MemoryInfo(label, size, element.itemsize, True, self.shared_bytes))
         self.entry.append(f"  {name} = getelementptr i8, ptr %shared, i64 {self.shared_bytes}")
         whole = size * element.itemsize
         self.shared_bytes += whole + -whole % ALIGNMENT + guard_bytes(whole)

@@ -41,9 +41,9 @@ def entry_name(name: str, taken: Collection[str], language: str) -> str:
 def checked_name(name: str, language: str) -> str:
     """Return an identifier of at most `LONGEST_NAME` characters. Raises `UserError` otherwise."""
     if not is_identifier(name) or len(name) > LONGEST_NAME:
-        shown = name if len(name) <= LONGEST_NAME else f"{name[:20]}..."
+        text = name if len(name) <= LONGEST_NAME else f"{name[:20]}..."
         raise UserError(
-            f"program: {shown!r} cannot be the name of {language} function: accepted are up to "
+            f"program: {text!r} cannot be the name of {language} function: accepted are up to "
             f"{LONGEST_NAME} letters, digits and _ of ASCII, no digit first"
         )
     return name

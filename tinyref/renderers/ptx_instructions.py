@@ -136,7 +136,8 @@ def mma_instruction(tile: MatrixTile) -> str:
     """
     m, n, k = tile.dims
     words = [
-        "s8" if each is dtypes.int8 else type_word(each) for each in (tile.dtype_in, tile.dtype_out)
+        "s8" if dtype is dtypes.int8 else type_word(dtype)
+        for dtype in (tile.dtype_in, tile.dtype_out)
     ]
     factor = words[0] if tile.rounds_in is None else tile.rounds_in.value
     return f"mma.sync.aligned.m{m}n{n}k{k}.row.col.{words[1]}.{factor}.{factor}.{words[1]}"
@@ -377,7 +378,7 @@ class Emitter:
         """Return the registers of D = A * B + C. Raises `UserError` for a missing tile."""
         known = [name for name, since in _SINCE.items() if since <= self.architecture]
         if tile not in known:
-            accepted = ", ".join(known_tile.name for known_tile in known)
+            accepted = ", ".join(accepted_tile.name for accepted_tile in known)
             raise UserError(
                 f"WMMA: sm_{self.architecture} has no {tile.name}: accepted are {accepted}"
             )

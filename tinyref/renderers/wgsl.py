@@ -49,7 +49,7 @@ _BITS = {
 
 
 class WgslRenderer(CStyleRenderer):
-    """WGSL, with the 64-bit types and f16 where the device declares them."""
+    """Renders programs as WGSL, with the 64-bit types and f16 if the device declares them."""
 
     language = "WGSL"
     type_names: ClassVar[Mapping[DType, str]] = {

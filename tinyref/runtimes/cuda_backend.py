@@ -162,8 +162,8 @@ def toolkit_of(compiler: ToolkitCompiler) -> tuple[int, int]:
 def check_toolkit(name: str, capability: Capability, toolkit: tuple[int, int]) -> None:
     """Raise `DeviceError` for a compiler that is known to give wrong values on this GPU.
 
-    It does not negate the second of three integers in their maximum or minimum where it should
-    (ptxas-1 of docs/found.md), on every GPU with an instruction for that.
+    In a maximum or minimum of three integers it does not negate the second one (ptxas-1 of
+    docs/found.md). Every GPU with an instruction for this is affected.
     """
     if LARGEST_OF_THREE[0] <= capability <= LARGEST_OF_THREE[1] and toolkit < NEGATES_ALL:
         raise DeviceError(

@@ -2,7 +2,7 @@
 
 NPY has arrays of the host. The memory of "DISK:/path" is the bytes of a file. Reading maps the file
 and copies the requested bytes; a part of the file is a view. Writing makes a new file next to the
-old one and renames it, so a reader sees either the old bytes or all of the new ones.
+old one and renames it. A reader therefore sees either the old bytes or all of the new ones.
 """
 
 from __future__ import annotations

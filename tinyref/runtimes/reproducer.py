@@ -111,12 +111,12 @@ class Wanted:
     bounds: tuple[Array, Array] | None = None
     shape: tuple[int, ...] | None = None
 
-    def problem(self, found: Array) -> str:
+    def problem(self, result: Array) -> str:
         """Return the first error in an array; empty if there is none."""
         dtype = self.values.dtype
-        if self.shape is not None and (found.shape, found.dtype) != (self.shape, dtype):
-            return f"expected {dtype} of shape {self.shape}, got {found.dtype} of {found.shape}"
-        actual = found.reshape(-1)[list(self.places)]
+        if self.shape is not None and (result.shape, result.dtype) != (self.shape, dtype):
+            return f"expected {dtype} of shape {self.shape}, got {result.dtype} of {result.shape}"
+        actual = result.reshape(-1)[list(self.places)]
         if actual.dtype != dtype:
             narrowed = actual.astype(dtype)
             if not np.array_equal(narrowed, actual):

@@ -125,13 +125,16 @@ def chosen_compiler(order: Sequence[str] = COMPILERS) -> tuple[str, ...]:
             continue
         command = tuple(shlex.split(text))
         if not command or shutil.which(command[0]) is None:
-            raise DeviceError("CLANG", f"{origin} names the compiler {text!r}, which is not found")
+            raise DeviceError(
+                "CLANG", f"{origin} names the compiler {text!r}, which is not installed"
+            )
         return command
     for name in order:
         if shutil.which(name):
             return (name,)
     raise DeviceError(
-        "CLANG", f"no C compiler found: install one of {', '.join(COMPILERS)} or name one by CC"
+        "CLANG",
+        f"no C compiler is installed: install one of {', '.join(COMPILERS)} or name one by CC",
     )
 
 
@@ -176,7 +179,7 @@ def _passes(command: Sequence[str], source: str) -> bool:
 
 
 def _target(command: Sequence[str]) -> str:
-    """Return a digest of the compiler's macros, many of which depend on the processor."""
+    """Return a digest of the compiler's macros: many depend on the processor."""
     with contextlib.suppress(DeviceError):
         defined = run_tool(
             [*command, "-dM", "-E", "-x", "c", os.devnull], Path(tempfile.gettempdir())
