@@ -117,7 +117,7 @@ def test_the_host_is_what_was_measured_of_it(tmp_path: Path) -> None:
         (b"\xc3(", "decode"),
         (b"[" * 100_000, "more than 65536 bytes"),
         (b"[" * 10_000, "nested too deeply"),
-        (b"[]", "no object"),
+        (b"[]", "not an object"),
         (b"{}", "schema and version are (None, None)"),
         (b'{"schema": "tinyref.machine", "version": 2}', "('tinyref.machine', 2), accepted are"),
         (b'{"schema": "tinyref.machine", "version": 1}', "a NoneType, expected is an object"),
