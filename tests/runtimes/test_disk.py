@@ -53,7 +53,7 @@ def test_a_file_needs_a_name():
         Tensor([1, 2], device="DISK")
     with pytest.raises(UserError, match=r"write DISK:\./3"):
         Tensor([1, 2], device="DISK:3")
-    with pytest.raises(UserError, match="the path is empty: accepted is that of a file"):
+    with pytest.raises(UserError, match="the path is empty: accepted is the path of a file"):
         Device.canonical("DISK:")
 
 
