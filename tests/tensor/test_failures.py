@@ -686,7 +686,7 @@ def test_a_capture_that_hides_a_failed_assignment_is_refused():
 
     x = memory([0, 1], DEVICES[0])
     step(x)
-    with FAULTS.at("allocate", 1), pytest.raises(UserStateError, match="other memory, which no re"):
+    with FAULTS.at("allocate", 1), pytest.raises(UserStateError, match="to other memory, which no"):
         step(x)
     assert w.tolist() == [3, 4]
     for wanted in ([7, 8], [15, 16], [31, 32]):
