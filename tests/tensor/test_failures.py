@@ -278,7 +278,7 @@ def test_random_numbers_begin_anew_when_the_counter_is_lost():
     Tensor.rand(2, device=DEVICES[0]).realize()
     with pytest.raises(DeviceError, match="launched"), FAULTS.at("launched", 0):
         Tensor.rand(2, device=DEVICES[0]).realize()
-    with pytest.raises(UserStateError, match=r"begin anew with manual_seed\(\)"):
+    with pytest.raises(UserStateError, match=r"restart it with manual_seed\(\)"):
         Tensor.rand(2, device=DEVICES[0]).realize()
     Tensor.manual_seed(5)
     wanted = Tensor.rand(2, device="PYTHON").tolist()

@@ -172,7 +172,7 @@ def _base_node(tensor: TensorCore) -> UOp | None:
         return None
     sizes = (*tensor.shape, *(size for step in steps for size in step.shape))
     if not all(isinstance(size, int) for size in sizes):
-        return None  # Memory of a symbolic size has the largest size, whatever part the base is.
+        return None  # Memory has room for the largest symbolic size: sizes do not show the base.
     node = tensor.node
     while True:
         # A DETACH is no memory, although its own DETACH is the same node.

@@ -108,9 +108,9 @@ _MODES = ("linear", "nearest", "nearest-exact", "cubic")
 class Indexing(Reduction, Creation, Data):
     """Functions that read, write, select and sort elements: `tensor[...]`, `tensor[...] = value`.
 
-    Indices are integers of any type. A negative index counts from the end of the axis. Indices in
-    tensors are not checked: outside of the axis a read gives 0 and a write does nothing, where
-    torch raises an error. Indices in lists, ranges and arrays are checked: a wrong one raises
+    Indices are integers of any type. To a negative index, the size of the axis is added once.
+    Indices in tensors are not checked: outside of the axis a read gives 0 and a write does nothing,
+    where torch raises an error. Indices in lists, ranges and arrays are checked: a wrong one raises
     `UserError`. A mask decides the shape of the result, so its elements are read at once. A uint8
     tensor is an index and no mask. If several values are assigned to one element, the last counts.
 
