@@ -30,7 +30,7 @@ NO_VERB = rf"{NO_NOUN}|`|({'|'.join(SETTINGS['no_verbs'])}|[A-Z][a-z]*[a-rt-z]s)
 # Blocks of code, doctests with what they print, indented code, tables, headings, HTML.
 CODE_BLOCKS = r"```(?s:.*?)```|^ *>>>(?:.+\n?)+|(?<=\n\n)(?: {4}.*\n)+"
 NO_PROSE = re.compile(rf"{CODE_BLOCKS}|^\s*(?:\||#|<|---).*$", re.MULTILINE)
-BREAK = re.compile(r"(?<=[.!?])\s+(?=[\W\dA-Z])|\n\s*\n|\n\s*(?=[-*] |\d+\. |[`*]*\w+[`*]*: )|\Z")
+BREAK = re.compile(r"(?<=[.!?])\s+(?=[\W\dA-Z]|\w+:)|\n\s*\n|\n\s*(?=[-*] |\d+\. |`?\w+`?: )|\Z")
 CODE = re.compile(r"`[^`]*`|\]\([^)]*\)")
 Problems = Iterator[tuple[int, str]]
 
