@@ -2,8 +2,7 @@
 
     python ci/english.py
 
-`[tool.tinyref.english]` in pyproject.toml lists the folders, files and pages to check. The check
-reads docstrings, comments and names of variables in Python files, and the text of pages.
+`[tool.tinyref.english]` in pyproject.toml lists the folders, files and pages to check.
 """
 
 from __future__ import annotations
@@ -24,9 +23,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["tinyref"]["english"]
 LONGEST, LONG, LONG_SHARE = 30, 25, 0.05
 WORDS = re.compile(rf"\b({'|'.join(SETTINGS['words'])})\b", re.IGNORECASE)
-# What neither a class nor a function begins with, and what a function does not.
+# First words to avoid: of classes and functions, of functions; decorators of rules are exempt.
 NO_NOUN = rf"({'|'.join(SETTINGS['no_nouns'])})\b"
 NO_VERB = rf"{NO_NOUN}|`|({'|'.join(SETTINGS['no_verbs'])}|[A-Z][a-z]*[a-rt-z]s)\b"
+RULE = re.compile(rf"([A-Z]+\.)?({'|'.join(SETTINGS['rules'])})\(")
 # Blocks of code, doctests with what they print, indented code, tables, headings, HTML.
 CODE_BLOCKS = r"```(?s:.*?)```|^ *>>>(?:.+\n?)+|(?<=\n\n)(?: {4}.*\n)+"
 NO_PROSE = re.compile(rf"{CODE_BLOCKS}|^\s*(?:\||#|<|---).*$", re.MULTILINE)
@@ -37,8 +37,7 @@ Problems = Iterator[tuple[int, str]]
 
 def check_text(text: str, line: int, *, is_page: bool = False) -> Problems:
     """Yield the sentences that are too long or have a word to avoid; `text` begins at `line`."""
-    text = NO_PROSE.sub(lambda block: "\f" + "\n" * block[0].count("\n"), text)
-    begin, lengths = 0, []
+    text, begin, lengths = NO_PROSE.sub(lambda x: "\f" + "\n" * x[0].count("\n"), text), 0, []
     for gap in BREAK.finditer(text):
         start = line + text.count("\n", 0, begin)
         sentence = " ".join(text[begin : gap.end()].split())
@@ -48,9 +47,8 @@ def check_text(text: str, line: int, *, is_page: bool = False) -> Problems:
             yield start, f"{lengths[-1]} words, accepted are {LONGEST}: {sentence}"
         for word in WORDS.findall(words):
             yield start, f'"{word}" is a word to avoid: {sentence}'
-    long = sum(length > LONG for length in lengths)
-    if is_page and long > LONG_SHARE * len(lengths):
-        yield line, f"{long} of {len(lengths)} sentences have over {LONG} words, accepted are 5 %"
+    if is_page and sum(length > LONG for length in lengths) > LONG_SHARE * len(lengths):
+        yield line, f"over 5 % of the {len(lengths)} sentences have over {LONG} words"
 
 
 def check_source(source: str) -> Problems:
@@ -68,7 +66,9 @@ def check_source(source: str) -> Problems:
                 yield from check_text(cleandoc(text), node.lineno)
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                 text = ast.get_docstring(node) or ""
-                if re.match(NO_NOUN if isinstance(node, ast.ClassDef) else NO_VERB, text):
+                decorators = " ".join(map(ast.unparse, node.decorator_list))
+                is_free = isinstance(node, ast.ClassDef) or RULE.match(decorators)
+                if re.match(NO_NOUN if is_free else NO_VERB, text):
                     yield node.lineno, f"{node.name} does not begin with a verb: {text}"
 
 
