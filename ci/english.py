@@ -26,7 +26,7 @@ WORDS = re.compile(rf"\b({'|'.join(SETTINGS['words'])})\b", re.IGNORECASE)
 # First words to avoid: of classes and functions, of functions; decorators of rules are exempt.
 NO_NOUN = rf"({'|'.join(SETTINGS['no_nouns'])})\b"
 NO_VERB = rf"{NO_NOUN}|`|({'|'.join(SETTINGS['no_verbs'])}|[A-Z][a-z]*[a-rt-z]s)\b"
-RULE = re.compile(rf"([A-Z]+\.)?({'|'.join(SETTINGS['rules'])})\(")
+RULE = re.compile(rf"(\w+\.)?({'|'.join(SETTINGS['rules'])})\(")
 # Blocks of code, doctests with what they print, indented code, tables, headings, HTML.
 CODE_BLOCKS = r"```(?s:.*?)```|^ *>>>(?:.+\n?)+|(?<=\n\n)(?: {4}.*\n)+"
 NO_PROSE = re.compile(rf"{CODE_BLOCKS}|^\s*(?:\||#|<|---).*$", re.MULTILINE)
