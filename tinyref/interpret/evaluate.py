@@ -7,8 +7,8 @@ rewriting and with linearising. If it disagrees with the interpreter, one of the
 The evaluator reads a view by its definition alone: position p is element
 `offset + sum(p * strides)`, if p lies within the mask. In a chain of views, the element of one view
 is a row-major position of the view before it. Python integers compute the sizes. No code is shared
-with `index_and_valid`, which the compiler lowers, nor with `numpy_indices` and `algebra.evaluate`:
-an oracle that read views as the compiler does would repeat its errors.
+with `index_and_valid`, which the compiler lowers, nor with `numpy_indices` and `algebra.evaluate`.
+An oracle that read views as the compiler does would repeat its errors.
 """
 
 from __future__ import annotations

@@ -75,9 +75,8 @@ def multiply(tile: MatrixTile, a: Array, b: Array, c: Array) -> Array:
 def wmma(machine: LaneMachine, node: UOp, tile: MatrixTile, a: Array, b: Array, c: Array) -> Array:
     """Compute the fragments of D from the fragments of A, B and C, for all lanes that run now.
 
-    Raises `SanitizerError` if a group is no whole number of subgroups. With the sanitizer it is
-    also raised if only a part of a subgroup arrives, or if threads differ in an element that they
-    all hold.
+    Raises `SanitizerError` if a group is no whole number of subgroups. The sanitizer also checks
+    that whole subgroups arrive, and that threads agree in the elements that they all hold.
     """
     if machine.group_size % tile.threads:
         raise SanitizerError(

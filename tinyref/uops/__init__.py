@@ -1,7 +1,8 @@
 """The IR and nothing else: every dialect is made of the nodes of this room.
 
-In: ops, dtypes, typed payloads. Out: `UOp`, frozen and hash-consed, so that equal nodes are one
-object; builders of nodes; `Program`, a kernel as a list of nodes in a legal order.
+In: ops, dtypes, typed payloads. Out: the node `UOp`, builders of nodes, and `Program`. A `UOp` is
+frozen and hash-consed, so equal nodes are one object. A `Program` is a kernel as a list of nodes in
+a legal order.
 
 `ops.py` names the operations. `payload.py` has the payloads. `node.py` has the node, its cached
 facts and the total order of nodes. `build.py` makes common nodes. `tiles.py` maps lanes to elements

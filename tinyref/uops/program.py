@@ -2,7 +2,7 @@
 
 If a device lacks a type, memory holds its elements as integers. If memory has only words of 32
 bits, a program accesses buffers of 8- and 16-bit elements as words. Its parameters still describe
-the buffers as elements. A buffer may begin inside a word: a variable of the program holds the
+the buffers as elements. A buffer may begin inside a word. A variable of the program holds the
 position of its first element there, and a launch sets this variable by itself.
 """
 

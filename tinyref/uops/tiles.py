@@ -6,7 +6,7 @@ bits of the two numbers. Each bit of the thread's number and each bit of the reg
 contributes a power of two to one coordinate of the element, or nothing. If a thread bit
 contributes nothing, threads that differ only in it hold the same elements.
 
-The tiles of the vendors follow their instruction set documents. Bits are written lowest first: in
+The tiles of the vendors follow their instruction set documents. Bits are written lowest first. In
 "k2 k4 m1 m2 m4" the lowest bit of the thread's number adds 2 to k, and so on; "-" adds nothing.
 
 NVIDIA: PTX ISA, "Warp-level matrix multiply-accumulate", the sections "Matrix Fragments for

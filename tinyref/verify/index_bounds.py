@@ -1,7 +1,7 @@
 """Bounds check: each access of an indexed kernel must be inside its buffer where its gate is true.
 
-An access is proved by value ranges, then by ranges under its gate, then by trying all values of the
-counters and variables that it depends on. If there are too many values, the check tries the ends of
+An access is proved by value ranges, then by ranges under its gate. The last proof tries all values
+of its counters and variables. If there are too many values, the check tries the ends of
 their ranges and random values between: this finds errors but proves nothing. So each error can
 occur in a launch, and each access that is not proved is counted.
 """
