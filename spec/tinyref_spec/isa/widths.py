@@ -37,7 +37,7 @@ class Output:
     values: Callable[..., Array]
 
 
-def _quotient(x: Array, y: Array) -> Array:
+def quotient(x: Array, y: Array) -> Array:
     """Return x / y towards zero, in the type of both."""
     return np.asarray((x - np.fmod(x, y)) // y)
 
@@ -48,7 +48,7 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.ADD: np.add,
     Ops.SUB: np.subtract,
     Ops.MUL: np.multiply,
-    Ops.IDIV: _quotient,
+    Ops.IDIV: quotient,
     Ops.MOD: np.fmod,
     Ops.MAX: np.maximum,
     Ops.AND: np.bitwise_and,
@@ -61,8 +61,8 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
 _SHIFTS = (Ops.SHL, Ops.SHR)
 
 
-def _apply(op: Ops, *operands: UOp) -> UOp:
-    # Straight into the node: the builder would swap commutative operands.
+def apply_op(op: Ops, *operands: UOp) -> UOp:
+    """Return the node of an operation, whose operands stay in order: the builder may swap them."""
     dtype = dtypes.bool if op is Ops.CMPLT else operands[0].dtype
     return UOp(op, dtype, operands)
 
@@ -129,16 +129,16 @@ def _measure_kernel(
     return run_exact(case_id, device, kernel, [*[None] * len(outputs), *inputs], expected)
 
 
-def _values(dtype: DType, seed: int) -> Array:
+def integers(dtype: DType, seed: int) -> Array:
     """Return integers of all kinds: the edges, the limits, powers of two, random bits."""
     parts = [samples.edges(dtype), of_all_kinds(dtype, 100), samples.random_bits(dtype, 500, seed)]
     values = np.resize(np.concatenate(parts), LANES)
     return np.asarray(np.random.default_rng(seed).permutation(values))
 
 
-def _divisors(dtype: DType, seed: int) -> Array:
+def divisors(dtype: DType, seed: int) -> Array:
     """Return integers that neither trap nor overflow as divisors: neither 0 nor -1."""
-    values = _values(dtype, seed)
+    values = integers(dtype, seed)
     minus_one = np.array([-1]).astype(values.dtype)
     return np.where((values == 0) | (values == minus_one), 3, values).astype(values.dtype)
 
@@ -169,15 +169,15 @@ def _consumers(op: Ops, device: DeviceUnderTest) -> list[Output]:
     ) -> Output:
         return Output(
             f"{op.name}, then {name}",
-            lambda *loaded: use(_apply(op, *loaded[:arity]), loaded[2]),
+            lambda *loaded: use(apply_op(op, *loaded[:arity]), loaded[2]),
             lambda *data: used(compute(*data[:arity]), data[2]),
         )
 
     outputs = [
         output("CMPLT", build.less, np.less),
-        output("IDIV", build.idiv, _quotient),
+        output("IDIV", build.idiv, quotient),
         output(
-            "SHR", lambda r, z: _apply(Ops.SHR, r, build.const(r.dtype, 1)), lambda r, z: r >> 1
+            "SHR", lambda r, z: apply_op(Ops.SHR, r, build.const(r.dtype, 1)), lambda r, z: r >> 1
         ),
     ]
     for wide in (dtypes.int32, dtypes.int64):
@@ -188,11 +188,11 @@ def _consumers(op: Ops, device: DeviceUnderTest) -> list[Output]:
 
 
 def _narrow(op: Ops, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    x, y, z = _values(dtype, 1), _values(dtype, 2), _divisors(dtype, 3)
+    x, y, z = integers(dtype, 1), integers(dtype, 2), divisors(dtype, 3)
     if op in _SHIFTS:
         y = (np.arange(LANES) % dtype.bits).astype(x.dtype)
     elif op in (Ops.IDIV, Ops.MOD):
-        y = _divisors(dtype, 2)
+        y = divisors(dtype, 2)
     return measure_outputs(case_id, device, dtype, [x, y, z], _consumers(op, device))
 
 
@@ -249,7 +249,7 @@ def _masked(bits: int) -> Narrowing:
     mask = (1 << bits) - 1
     return Narrowing(
         f"low_{bits}",
-        lambda x: _apply(Ops.AND, x, build.const(x.dtype, mask)),
+        lambda x: apply_op(Ops.AND, x, build.const(x.dtype, mask)),
         lambda x: x & x.dtype.type(mask),
     )
 
@@ -258,7 +258,7 @@ def _shifted(dtype: DType, bits: int) -> Narrowing:
     count = dtype.bits - bits
     return Narrowing(
         f"high_{bits}",
-        lambda x: _apply(Ops.SHR, x, build.const(x.dtype, count)),
+        lambda x: apply_op(Ops.SHR, x, build.const(x.dtype, count)),
         lambda x: x >> x.dtype.type(count),
         1 << count,
     )
@@ -268,8 +268,8 @@ def _few_bits_output(op: Ops, narrowing: Narrowing) -> Output:
     def node(x: UOp, y: UOp) -> UOp:
         first, second = narrowing.node(x), narrowing.node(y)
         if op is Ops.SHR:
-            second = _apply(Ops.AND, second, build.const(second.dtype, 7))
-        return _apply(op, first, second)
+            second = apply_op(Ops.AND, second, build.const(second.dtype, 7))
+        return apply_op(op, first, second)
 
     def values(x: Array, y: Array) -> Array:
         first, second = narrowing.values(x), narrowing.values(y)
@@ -284,7 +284,7 @@ def _few_bits(
     source: DType, narrowing: Narrowing, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """Each operation on two operands with few bits; half of the dividends are near a multiple."""
-    x, y = _values(source, 4), _values(source, 5)
+    x, y = integers(source, 4), integers(source, 5)
     # Pairs of edges in every combination come first: the least integer and -1 among them.
     edges = samples.edges(source)[:20]
     pairs = len(edges) ** 2

@@ -1,0 +1,355 @@
+"""Chains of integer operations: pairs, idioms that compilers recognise, constants as divisors.
+
+A compiler replaces chains such as a rotation by two shifts, a magnitude or a saturated sum by one
+instruction, and a division by a constant by a product. Each such rule has conditions on widths,
+signs and constants, which kernels of one operation never meet. The reference is numpy.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_spec import samples
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.isa.elementwise import LANES
+from tinyref_spec.isa.widths import (
+    REFERENCES,
+    Output,
+    apply_op,
+    divisors,
+    integers,
+    measure_outputs,
+)
+from tinyref_spec.kernels.notation import load
+
+# A chain, of two loaded operands. The second is neither 0 nor -1.
+Chain = Callable[[UOp, UOp], UOp]
+
+_SHIFTS = (Ops.SHL, Ops.SHR)
+_BINARY = tuple(op for op in REFERENCES if op is not Ops.NEG)
+
+
+def evaluate(node: UOp, data: Mapping[UOp, Array]) -> Array:
+    """Return the values of a chain by numpy; `data` has those of its loads."""
+    if node in data:
+        return data[node]
+    dtype = numpy_dtype(node.dtype)
+    if node.op is Ops.CONST:
+        return np.full(LANES, node.arg.value, dtype)
+    operands = [evaluate(source, data) for source in node.src]
+    if node.op is Ops.CAST:
+        return operands[0].astype(dtype)
+    if node.op is Ops.WHERE:
+        return np.where(*operands)
+    if node.op is Ops.CMPNE:
+        return np.asarray(operands[0] != operands[1])
+    return REFERENCES[node.op](*operands)
+
+
+def _output(name: str, dtype: DType, chain: Chain) -> Output:
+    def values(*data: Array) -> Array:
+        loads = [load(slot, dtype, (LANES,)) for slot in range(len(data))]
+        with np.errstate(all="ignore"):
+            return evaluate(chain(*loads), dict(zip(loads, data, strict=True)))
+
+    return Output(name, chain, values)
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+
+
+def _apply(op: Ops, x: UOp, y: UOp) -> UOp:
+    """Return x op y in the type of x: a shift takes the low bits of y as its count."""
+    if op in _SHIFTS:
+        y = build.binary(Ops.AND, y, x.dtype.bits - 1)
+    return build.cast(apply_op(op, x, y), x.dtype)
+
+
+def _pair(first: Ops, second: Ops, has_constant: bool, x: UOp, y: UOp) -> UOp:
+    operand = build.const(x.dtype, 5) if has_constant else y
+    return _apply(second, _apply(first, x, y), operand)
+
+
+def pairs(
+    second: Ops, dtype: DType, has_constant: bool, device: DeviceUnderTest
+) -> Iterator[Output]:
+    """Yield each operation on (x, y), followed by `second` with y, or with the constant 5."""
+    for first in _BINARY:
+        name = f"{first.name}, then {second.name}"
+        yield _output(name, dtype, functools.partial(_pair, first, second, has_constant))
+
+
+# --- idioms ---------------------------------------------------------------------------------------
+
+
+def _shl(x: UOp, count: int | UOp) -> UOp:
+    return build.binary(Ops.SHL, x, count)
+
+
+def _shr(x: UOp, count: int | UOp) -> UOp:
+    return build.binary(Ops.SHR, x, count)
+
+
+def _and(x: UOp, mask: int | UOp) -> UOp:
+    return build.binary(Ops.AND, x, mask)
+
+
+def _or(x: UOp, y: int | UOp) -> UOp:
+    return build.binary(Ops.OR, x, y)
+
+
+def _xor(x: UOp, y: int | UOp) -> UOp:
+    return build.binary(Ops.XOR, x, y)
+
+
+def _is(condition: UOp, dtype: DType) -> UOp:
+    return build.cast(condition, dtype)
+
+
+def _magnitude(x: UOp) -> UOp:
+    return build.where(build.less(x, 0), build.unary(Ops.NEG, x), x)
+
+
+def _magnitude_by_sign(x: UOp, y: UOp) -> UOp:
+    sign = _shr(x, x.dtype.bits - 1)
+    return build.sub(_xor(x, sign), sign)
+
+
+def _funnel(x: UOp, y: UOp, count: int) -> UOp:
+    """Return the upper part of the pair (x, y), shifted left by `count` of 1 .. bits - 1."""
+    return _or(_shl(x, count), _shr(y, x.dtype.bits - count))
+
+
+def _variable_rotation(x: UOp, y: UOp) -> UOp:
+    last = x.dtype.bits - 1
+    back = _and(build.unary(Ops.NEG, y), last)
+    return _or(_shl(x, _and(y, last)), _shr(x, back))
+
+
+def _swapped_bytes(x: UOp, y: UOp) -> UOp:
+    parts = []
+    for byte in range(x.dtype.itemsize):
+        low = _and(_shr(x, 8 * byte), 255)
+        parts.append(_shl(low, x.dtype.bits - 8 - 8 * byte))
+    return functools.reduce(_or, parts)
+
+
+def _high_product(x: UOp, y: UOp) -> UOp:
+    wide = dtypes.uint64 if x.dtype.is_unsigned else dtypes.int64
+    product = build.mul(build.cast(x, wide), build.cast(y, wide))
+    return build.cast(_shr(product, x.dtype.bits), x.dtype)
+
+
+def _halved_towards_zero(x: UOp, y: UOp) -> UOp:
+    bias = _and(_shr(x, x.dtype.bits - 1), 3)
+    return _shr(build.add(x, bias), 2)
+
+
+_ANY: Mapping[str, Chain] = {
+    "positive part by a product": lambda x, y: build.mul(_is(build.less(0, x), x.dtype), x),
+    "positive part by a choice": lambda x, y: build.where(build.less(0, x), x, 0),
+    "larger by a choice": lambda x, y: build.where(build.less(x, y), y, x),
+    "smaller by a choice": lambda x, y: build.where(build.less(x, y), x, y),
+    "clamp": lambda x, y: build.where(
+        build.less(x, 3), 3, build.where(build.less(100, x), build.const(x.dtype, 100), x)
+    ),
+    "choice by a negated condition": lambda x, y: build.where(
+        build.logical_not(build.less(x, y)), build.add(x, 1), y
+    ),
+    "choice by two conditions": lambda x, y: build.where(
+        build.both(build.less(x, y), build.less(7, x)), x, y
+    ),
+    "choice by either condition": lambda x, y: build.where(
+        build.either(build.less(x, y), build.less(7, x)), x, y
+    ),
+    "complement of a comparison": lambda x, y: _xor(_is(build.less(x, y), x.dtype), -1),
+    "negative of a comparison": lambda x, y: build.unary(Ops.NEG, _is(build.less(x, y), x.dtype)),
+    "order of two numbers": lambda x, y: build.sub(
+        _is(build.less(y, x), x.dtype), _is(build.less(x, y), x.dtype)
+    ),
+    "average": lambda x, y: _shr(build.add(x, y), 1),
+    "rounded average": lambda x, y: _shr(build.add(build.add(x, y), 1), 1),
+    "average without overflow": lambda x, y: build.add(_and(x, y), _shr(_xor(x, y), 1)),
+    "rotation by 1": lambda x, y: _funnel(x, x, 1),
+    "rotation by 3": lambda x, y: _funnel(x, x, 3),
+    "rotation by all but 1": lambda x, y: _funnel(x, x, x.dtype.bits - 1),
+    "rotation by a loaded count": _variable_rotation,
+    "funnel shift by 5": lambda x, y: _funnel(x, y, 5),
+    "half with its sign": lambda x, y: _shr(
+        _shl(x, x.dtype.bits // 2), build.const(x.dtype, x.dtype.bits // 2)
+    ),
+    "field of 3 bits": lambda x, y: _and(_shr(x, 2), 7),
+    "swapped bytes": _swapped_bytes,
+    "saturated sum": lambda x, y: build.where(
+        build.less(build.add(x, y), x), build.const(x.dtype, int(x.dtype.maximum)), build.add(x, y)
+    ),
+    "saturated difference": lambda x, y: build.where(build.less(x, y), 0, build.sub(x, y)),
+    "carry": lambda x, y: _is(build.less(build.add(x, y), x), x.dtype),
+    "lowest bit": lambda x, y: _and(x, build.unary(Ops.NEG, x)),
+    "without its lowest bit": lambda x, y: _and(x, build.sub(x, 1)),
+    "is a power of two": lambda x, y: _is(build.equal(_and(x, build.sub(x, 1)), 0), x.dtype),
+    "choice of bits": lambda x, y: _xor(_and(_xor(x, y), 0x35), y),
+    "both bits or neither": lambda x, y: _xor(_or(x, y), _and(x, y)),
+    "remainder by its quotient": lambda x, y: build.sub(x, build.mul(build.idiv(x, y), y)),
+    "quotient and remainder": lambda x, y: build.add(build.idiv(x, y), build.mod(x, y)),
+    "multiple of a divisor": lambda x, y: build.mul(build.idiv(x, y), y),
+    "parity": lambda x, y: build.mod(x, 2),
+    "complement by a difference": lambda x, y: build.sub(-1, x),
+    "negative of a difference": lambda x, y: build.unary(Ops.NEG, build.sub(x, y)),
+    "product with a sum of shifts": lambda x, y: build.add(_shl(x, 2), _shl(x, 1)),
+    "products by 7 and -9": lambda x, y: build.add(build.mul(x, 7), build.mul(y, -9)),
+}
+_SIGNED: Mapping[str, Chain] = {
+    "magnitude by a choice": lambda x, y: _magnitude(x),
+    "magnitude by a maximum": lambda x, y: build.maximum(x, build.unary(Ops.NEG, x)),
+    "magnitude by its sign": _magnitude_by_sign,
+    "negated magnitude": lambda x, y: build.unary(Ops.NEG, _magnitude(x)),
+    "comparison of magnitudes": lambda x, y: _is(build.less(_magnitude(x), _magnitude(y)), x.dtype),
+    "comparison of a magnitude with itself": lambda x, y: _is(
+        build.less(_magnitude(_or(x, 0)), build.maximum(x, build.unary(Ops.NEG, x))), x.dtype
+    ),
+    "quarter towards zero": _halved_towards_zero,
+    "sign bit": lambda x, y: _shr(x, x.dtype.bits - 1),
+}
+
+
+def idioms(dtype: DType, device: DeviceUnderTest) -> Iterator[Output]:
+    """Yield the idioms of a type."""
+    chains = dict(_ANY) if dtype.is_unsigned else {**_ANY, **_SIGNED}
+    if dtype.bits <= 32 and device.capabilities.supports(dtypes.int64):
+        chains["high half of a product"] = _high_product
+    for name, chain in chains.items():
+        yield _output(name, dtype, chain)
+
+
+# --- constant divisors and dividends --------------------------------------------------------------
+
+_ODD = (3, 5, 7, 9, 10, 11, 12, 13, 25, 60, 100, 125)
+
+
+def constant_divisors(dtype: DType) -> list[int]:
+    """Return small numbers, powers of two and their neighbours, and the limits of the type."""
+    largest, least = int(dtype.maximum), int(dtype.minimum)
+    powers = [1 << bit for bit in range(0, dtype.bits - 1, 3)]
+    near = [power + step for power in powers for step in (-1, 1) if power > 8]
+    positive = [*_ODD, *powers, *near, largest, largest - 1, largest // 2 + 1]
+    if dtype.is_unsigned:
+        return positive
+    return [*positive, *(-number for number in (*_ODD, *powers[1:], largest)), least, least + 1]
+
+
+def quotients(dtype: DType, chosen: slice, device: DeviceUnderTest) -> Iterator[Output]:
+    """Yield quotients and remainders by the chosen constants, and of some constants."""
+    for divisor in constant_divisors(dtype)[chosen]:
+        for op in (Ops.IDIV, Ops.MOD):
+            chain = functools.partial(_divide_by, op, divisor)
+            yield _output(f"{op.name} by {divisor}", dtype, chain)
+    for dividend in constant_divisors(dtype)[-4:]:
+        for op in (Ops.IDIV, Ops.MOD):
+            chain = functools.partial(_divide_constant, op, dividend)
+            yield _output(f"{op.name} of {dividend}", dtype, chain)
+
+
+def _divide_by(op: Ops, divisor: int, x: UOp, y: UOp) -> UOp:
+    return apply_op(op, x, build.const(x.dtype, divisor))
+
+
+def _divide_constant(op: Ops, dividend: int, x: UOp, y: UOp) -> UOp:
+    return apply_op(op, build.const(x.dtype, dividend), y)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _data(dtype: DType) -> list[Array]:
+    """Return two arrays: pairs of edges in every combination, then numbers of all kinds."""
+    x, y = integers(dtype, 6), divisors(dtype, 7)
+    edges = samples.edges(dtype)[:20]
+    others = edges[(edges != 0) & (edges != edges.dtype.type(-1 if not dtype.is_unsigned else 0))]
+    count = len(edges) * len(others)
+    x[:count], y[:count] = np.repeat(edges, len(others)), np.tile(others, len(edges))
+    return [x, y]
+
+
+def _measure(
+    dtype: DType,
+    outputs: Callable[[DeviceUnderTest], Iterable[Output]],
+    case_id: str,
+    device: DeviceUnderTest,
+) -> Measurement:
+    return measure_outputs(case_id, device, dtype, _data(dtype), list(outputs(device)))
+
+
+def _pair_checks(dtype: DType) -> list[Check]:
+    return [
+        Check(
+            op.name.lower() + (":constant" if has_constant else ""),
+            functools.partial(_measure, dtype, functools.partial(pairs, op, dtype, has_constant)),
+            full_only=has_constant or dtype not in (dtypes.int32, dtypes.uint8),
+        )
+        for op in _BINARY
+        for has_constant in (False, True)
+    ]
+
+
+def _quotient_checks(dtype: DType) -> list[Check]:
+    # The quick profile divides by every fourth number.
+    parts = {"quick": slice(0, None, 4)} | {f"{n}": slice(n, None, 4) for n in (1, 2, 3)}
+    return [
+        Check(
+            name,
+            functools.partial(_measure, dtype, functools.partial(quotients, dtype, part)),
+            full_only=name != "quick",
+        )
+        for name, part in parts.items()
+    ]
+
+
+def _row(name: str, dtype: DType, sentence: str, advice: str, checks: list[Check]) -> Row:
+    return make_row(
+        f"isa.{name}.{dtype.name}",
+        f"{sentence} In {dtype.name}.",
+        clauses=("int.wrap", "isa.idiv", "isa.mod", "isa.shl", "isa.shr", "isa.where"),
+        rung=Rung.CAST,
+        op="IDIV" if name == "divisor" else "",
+        dtype=dtype,
+        uses=(dtype, dtypes.bool),
+        checks=lambda: checks,
+        advice=advice,
+    )
+
+
+def rows() -> Iterator[Row]:
+    """Yield the rows of pairs, of idioms and of constant divisors for each type of integers."""
+    for dtype in dtypes.ints:
+        yield _row(
+            "pair",
+            dtype,
+            "Two operations in a row give what they give one after the other.",
+            "look at the rules of the compiler that join the two operations of the message",
+            _pair_checks(dtype),
+        )
+        yield _row(
+            "idiom",
+            dtype,
+            "Rotations, magnitudes, averages and other chains give what their operations give.",
+            "look at the rule of the compiler that recognises the chain of the message",
+            [Check("all", functools.partial(_measure, dtype, functools.partial(idioms, dtype)))],
+        )
+        yield _row(
+            "divisor",
+            dtype,
+            "Quotients and remainders by constants, and of constants, are exact.",
+            "look at how a division by the constant of the message becomes a product or shifts",
+            _quotient_checks(dtype),
+        )
