@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
@@ -31,11 +32,14 @@ from tinyref_spec.isa.widths import (
     measure_outputs,
 )
 from tinyref_spec.kernels.notation import load
+from tinyref_spec.styles import VECTOR_LANES
 
 # A chain, of two loaded operands. The second is neither 0 nor -1.
 Chain = Callable[[UOp, UOp], UOp]
 
 _SHIFTS = (Ops.SHL, Ops.SHR)
+# The types of which the quick profile runs all pairs.
+_QUICK = (dtypes.int32, dtypes.uint8)
 _BINARY = tuple(op for op in REFERENCES if op is not Ops.NEG)
 
 
@@ -71,8 +75,8 @@ def _output(name: str, dtype: DType, chain: Chain) -> Output:
 def _apply(op: Ops, x: UOp, y: UOp) -> UOp:
     """Return x op y in the type of x: a shift takes the low bits of y as its count."""
     if op in _SHIFTS:
-        y = build.binary(Ops.AND, y, x.dtype.bits - 1)
-    return build.cast(apply_op(op, x, y), x.dtype)
+        y = build.binary(Ops.AND, y, x.dtype.scalar.bits - 1)
+    return build.cast(apply_op(op, x, y), x.dtype.scalar)
 
 
 def _pair(first: Ops, second: Ops, has_constant: bool, x: UOp, y: UOp) -> UOp:
@@ -113,7 +117,7 @@ def _xor(x: UOp, y: int | UOp) -> UOp:
 
 
 def _is(condition: UOp, dtype: DType) -> UOp:
-    return build.cast(condition, dtype)
+    return build.cast(condition, dtype.scalar)
 
 
 def _magnitude(x: UOp) -> UOp:
@@ -121,37 +125,37 @@ def _magnitude(x: UOp) -> UOp:
 
 
 def _magnitude_by_sign(x: UOp, y: UOp) -> UOp:
-    sign = _shr(x, x.dtype.bits - 1)
+    sign = _shr(x, x.dtype.scalar.bits - 1)
     return build.sub(_xor(x, sign), sign)
 
 
 def _funnel(x: UOp, y: UOp, count: int) -> UOp:
     """Return the upper part of the pair (x, y), shifted left by `count` of 1 .. bits - 1."""
-    return _or(_shl(x, count), _shr(y, x.dtype.bits - count))
+    return _or(_shl(x, count), _shr(y, x.dtype.scalar.bits - count))
 
 
 def _variable_rotation(x: UOp, y: UOp) -> UOp:
-    last = x.dtype.bits - 1
+    last = x.dtype.scalar.bits - 1
     back = _and(build.unary(Ops.NEG, y), last)
     return _or(_shl(x, _and(y, last)), _shr(x, back))
 
 
 def _swapped_bytes(x: UOp, y: UOp) -> UOp:
     parts = []
-    for byte in range(x.dtype.itemsize):
+    for byte in range(x.dtype.scalar.itemsize):
         low = _and(_shr(x, 8 * byte), 255)
-        parts.append(_shl(low, x.dtype.bits - 8 - 8 * byte))
+        parts.append(_shl(low, x.dtype.scalar.bits - 8 - 8 * byte))
     return functools.reduce(_or, parts)
 
 
 def _high_product(x: UOp, y: UOp) -> UOp:
-    wide = dtypes.uint64 if x.dtype.is_unsigned else dtypes.int64
+    wide = dtypes.uint64 if x.dtype.scalar.is_unsigned else dtypes.int64
     product = build.mul(build.cast(x, wide), build.cast(y, wide))
-    return build.cast(_shr(product, x.dtype.bits), x.dtype)
+    return build.cast(_shr(product, x.dtype.scalar.bits), x.dtype.scalar)
 
 
 def _halved_towards_zero(x: UOp, y: UOp) -> UOp:
-    bias = _and(_shr(x, x.dtype.bits - 1), 3)
+    bias = _and(_shr(x, x.dtype.scalar.bits - 1), 3)
     return _shr(build.add(x, bias), 2)
 
 
@@ -182,16 +186,18 @@ _ANY: Mapping[str, Chain] = {
     "average without overflow": lambda x, y: build.add(_and(x, y), _shr(_xor(x, y), 1)),
     "rotation by 1": lambda x, y: _funnel(x, x, 1),
     "rotation by 3": lambda x, y: _funnel(x, x, 3),
-    "rotation by all but 1": lambda x, y: _funnel(x, x, x.dtype.bits - 1),
+    "rotation by all but 1": lambda x, y: _funnel(x, x, x.dtype.scalar.bits - 1),
     "rotation by a loaded count": _variable_rotation,
     "funnel shift by 5": lambda x, y: _funnel(x, y, 5),
     "half with its sign": lambda x, y: _shr(
-        _shl(x, x.dtype.bits // 2), build.const(x.dtype, x.dtype.bits // 2)
+        _shl(x, x.dtype.scalar.bits // 2), build.const(x.dtype, x.dtype.scalar.bits // 2)
     ),
     "field of 3 bits": lambda x, y: _and(_shr(x, 2), 7),
     "swapped bytes": _swapped_bytes,
     "saturated sum": lambda x, y: build.where(
-        build.less(build.add(x, y), x), build.const(x.dtype, int(x.dtype.maximum)), build.add(x, y)
+        build.less(build.add(x, y), x),
+        build.const(x.dtype, int(x.dtype.scalar.maximum)),
+        build.add(x, y),
     ),
     "saturated difference": lambda x, y: build.where(build.less(x, y), 0, build.sub(x, y)),
     "carry": lambda x, y: _is(build.less(build.add(x, y), x), x.dtype),
@@ -219,7 +225,7 @@ _SIGNED: Mapping[str, Chain] = {
         build.less(_magnitude(_or(x, 0)), build.maximum(x, build.unary(Ops.NEG, x))), x.dtype
     ),
     "quarter towards zero": _halved_towards_zero,
-    "sign bit": lambda x, y: _shr(x, x.dtype.bits - 1),
+    "sign bit": lambda x, y: _shr(x, x.dtype.scalar.bits - 1),
 }
 
 
@@ -237,34 +243,39 @@ def idioms(dtype: DType, device: DeviceUnderTest) -> Iterator[Output]:
 _ODD = (3, 5, 7, 9, 10, 11, 12, 13, 25, 60, 100, 125)
 
 
-def constant_divisors(dtype: DType) -> list[int]:
-    """Return small numbers, powers of two and their neighbours, and the limits of the type."""
+def limits(dtype: DType) -> list[int]:
+    """Return the numbers at the limits of a type and at half of its range."""
     largest, least = int(dtype.maximum), int(dtype.minimum)
+    return [largest, largest - 1, largest // 2 + 1, *((least, least + 1) if least else ())]
+
+
+def constant_divisors(dtype: DType) -> list[int]:
+    """Return small numbers, powers of two and their neighbours; of signed types negative ones."""
     powers = [1 << bit for bit in range(0, dtype.bits - 1, 3)]
     near = [power + step for power in powers for step in (-1, 1) if power > 8]
-    positive = [*_ODD, *powers, *near, largest, largest - 1, largest // 2 + 1]
-    if dtype.is_unsigned:
-        return positive
-    return [*positive, *(-number for number in (*_ODD, *powers[1:], largest)), least, least + 1]
+    negative = [] if dtype.is_unsigned else [-number for number in (*_ODD, *powers[1:])]
+    return [*_ODD, *powers, *near, *negative]
 
 
-def quotients(dtype: DType, chosen: slice, device: DeviceUnderTest) -> Iterator[Output]:
-    """Yield quotients and remainders by the chosen constants, and of some constants."""
-    for divisor in constant_divisors(dtype)[chosen]:
+def quotients(dtype: DType, is_quick: bool, device: DeviceUnderTest) -> Iterator[Output]:
+    """Yield quotients and remainders by constants, and of constants.
+
+    is_quick: of types with more than 8 bits every fourth constant, and the limits.
+    """
+    step = 4 if is_quick and dtype.bits > 8 else 1
+    for number in (*constant_divisors(dtype)[::step], *limits(dtype)):
         for op in (Ops.IDIV, Ops.MOD):
-            chain = functools.partial(_divide_by, op, divisor)
-            yield _output(f"{op.name} by {divisor}", dtype, chain)
-    for dividend in constant_divisors(dtype)[-4:]:
+            yield _output(f"{op.name} by {number}", dtype, functools.partial(_by, op, number))
+    for number in (100, *limits(dtype)):
         for op in (Ops.IDIV, Ops.MOD):
-            chain = functools.partial(_divide_constant, op, dividend)
-            yield _output(f"{op.name} of {dividend}", dtype, chain)
+            yield _output(f"{op.name} of {number}", dtype, functools.partial(_of, op, number))
 
 
-def _divide_by(op: Ops, divisor: int, x: UOp, y: UOp) -> UOp:
+def _by(op: Ops, divisor: int, x: UOp, y: UOp) -> UOp:
     return apply_op(op, x, build.const(x.dtype, divisor))
 
 
-def _divide_constant(op: Ops, dividend: int, x: UOp, y: UOp) -> UOp:
+def _of(op: Ops, dividend: int, x: UOp, y: UOp) -> UOp:
     return apply_op(op, build.const(x.dtype, dividend), y)
 
 
@@ -275,8 +286,11 @@ def _data(dtype: DType) -> list[Array]:
     """Return two arrays: pairs of edges in every combination, then numbers of all kinds."""
     x, y = integers(dtype, 6), divisors(dtype, 7)
     edges = samples.edges(dtype)[:20]
-    others = edges[(edges != 0) & (edges != edges.dtype.type(-1 if not dtype.is_unsigned else 0))]
+    minus_one = np.array([-1]).astype(edges.dtype)
+    others = edges[(edges != 0) & (edges != minus_one)]
     count = len(edges) * len(others)
+    if dtype.bits == 8:
+        x[count:] = np.resize(np.arange(256).astype(x.dtype), LANES - count)
     x[:count], y[:count] = np.repeat(edges, len(others)), np.tile(others, len(edges))
     return [x, y]
 
@@ -287,7 +301,27 @@ def _measure(
     case_id: str,
     device: DeviceUnderTest,
 ) -> Measurement:
-    return measure_outputs(case_id, device, dtype, _data(dtype), list(outputs(device)))
+    """Measure chains as programs, of scalars and of vectors; lower those that need it."""
+    capabilities = device.capabilities
+    data = _data(dtype)
+    direct, lowered = [], []
+    for output in outputs(device):
+        (direct if _is_direct(output, dtype, capabilities) else lowered).append(output)
+    measured = measure_outputs(case_id, device, dtype, data, lowered) if lowered else None
+    for lanes in (1, VECTOR_LANES):
+        if direct and lanes in capabilities.vector_lanes and (measured is None or measured.passed):
+            measured = measure_outputs(case_id, device, dtype, data, direct, lanes)
+    assert measured is not None, "every device computes scalars"
+    return measured
+
+
+def _is_direct(output: Output, dtype: DType, capabilities: Capabilities) -> bool:
+    """Return True if the renderer prints every operation of the chain in every type."""
+    x, y = (load(slot, dtype, (LANES,)) for slot in range(2))
+    nodes = set(output.node(x, y).toposort()) - set(x.toposort()) - set(y.toposort())
+    return all(
+        node.op.name in capabilities.ops and node.dtype in capabilities.dtypes for node in nodes
+    )
 
 
 def _pair_checks(dtype: DType) -> list[Check]:
@@ -295,7 +329,7 @@ def _pair_checks(dtype: DType) -> list[Check]:
         Check(
             op.name.lower() + (":constant" if has_constant else ""),
             functools.partial(_measure, dtype, functools.partial(pairs, op, dtype, has_constant)),
-            full_only=has_constant or dtype not in (dtypes.int32, dtypes.uint8),
+            full_only=has_constant or not (op is Ops.IDIV or dtype in _QUICK),
         )
         for op in _BINARY
         for has_constant in (False, True)
@@ -303,15 +337,13 @@ def _pair_checks(dtype: DType) -> list[Check]:
 
 
 def _quotient_checks(dtype: DType) -> list[Check]:
-    # The quick profile divides by every fourth number.
-    parts = {"quick": slice(0, None, 4)} | {f"{n}": slice(n, None, 4) for n in (1, 2, 3)}
     return [
         Check(
             name,
-            functools.partial(_measure, dtype, functools.partial(quotients, dtype, part)),
-            full_only=name != "quick",
+            functools.partial(_measure, dtype, functools.partial(quotients, dtype, is_quick)),
+            full_only=not is_quick,
         )
-        for name, part in parts.items()
+        for name, is_quick in (("some", True), ("all", False))
     ]
 
 

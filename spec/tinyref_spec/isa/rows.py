@@ -25,7 +25,6 @@ from tinyref_spec.isa.sequences import (
     product_of_first,
     sequences,
     within_roundings_of_product,
-    wrapped_quotients,
 )
 from tinyref_spec.isa.specials import ACCEPTED, ALSO, VALUES, Special, specials
 from tinyref_spec.oracles import Expected
@@ -217,7 +216,6 @@ def operations() -> Iterator[Operation]:
 def rows() -> Iterator[Row]:
     """All rows of the level `isa`."""
     yield from map(row_of, sequences())
-    yield from map(row_of, wrapped_quotients())
     yield from map(edge_row_of, bit_sequences())
     yield from constants.rows(_rule)
     yield from widths.rows()

@@ -17,6 +17,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.program import Program
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
@@ -24,6 +25,7 @@ from tinyref_spec.checks import Check, make_row
 from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.isa.elementwise import LANES
+from tinyref_spec.kernel.programs import at, loop, program
 from tinyref_spec.kernels.notation import Sketch, load
 from tinyref_spec.measure import run_exact
 
@@ -63,7 +65,8 @@ _SHIFTS = (Ops.SHL, Ops.SHR)
 
 def apply_op(op: Ops, *operands: UOp) -> UOp:
     """Return the node of an operation, whose operands stay in order: the builder may swap them."""
-    dtype = dtypes.bool if op is Ops.CMPLT else operands[0].dtype
+    first = operands[0].dtype
+    dtype = dtypes.bool.vec(first.lanes) if op is Ops.CMPLT else first
     return UOp(op, dtype, operands)
 
 
@@ -73,18 +76,22 @@ def measure_outputs(
     dtype: DType,
     data: Sequence[Array],
     outputs: Sequence[Output],
+    lanes: int = 0,
 ) -> Measurement:
     """Measure kernels that compute the outputs from inputs of `dtype`, as many as they may store.
 
     A failure names the output: its kernel is run again for each output alone.
+
+    lanes: of the vectors of a program that goes to the renderer as it stands. If it is 0, the
+    compiler lowers a kernel.
     """
     several = max(1, device.capabilities.buffer_limit - len(data))
     compared = 0
     for first in range(0, len(outputs), several):
         part = outputs[first : first + several]
-        measured = _measure_kernel(case_id, device, dtype, data, part)
+        measured = _measure_part(case_id, device, dtype, data, part, lanes)
         if not measured.passed:
-            return _name_output(case_id, device, dtype, data, part) or measured
+            return _name_output(case_id, device, dtype, data, part, lanes) or measured
         compared += measured.compared
     measured.compared = compared
     return measured
@@ -96,37 +103,63 @@ def _name_output(
     dtype: DType,
     data: Sequence[Array],
     outputs: Sequence[Output],
+    lanes: int,
 ) -> Measurement | None:
     for output in outputs:
-        measured = _measure_kernel(case_id, device, dtype, data, [output])
+        measured = _measure_part(case_id, device, dtype, data, [output], lanes)
         if not measured.passed:
             measured.message = f"{output.name}: {measured.message}"
             return measured
     return None
 
 
-def _measure_kernel(
+def _measure_part(
     case_id: str,
     device: DeviceUnderTest,
     dtype: DType,
     data: Sequence[Array],
     outputs: Sequence[Output],
+    lanes: int,
 ) -> Measurement:
-    sketch = Sketch(outputs=len(outputs))
     drafts = [load(number, dtype, (LANES,)) for number in range(len(data))]
     needed = {node for output in outputs for node in output.node(*drafts).toposort()}
-    is_used = [draft in needed for draft in drafts]
     # Slots have no gaps: an input that no output uses is no parameter.
-    loads = [
-        sketch.input(dtype, LANES) if used else draft
-        for draft, used in zip(drafts, is_used, strict=True)
-    ]
-    for output in outputs:
-        sketch.store(output.node(*loads), LANES)
+    is_used = [draft in needed for draft in drafts]
+    make = functools.partial(_program, lanes) if lanes else _kernel
     expected = [output.values(*data) for output in outputs]
     inputs = [array for array, used in zip(data, is_used, strict=True) if used]
-    kernel = build.sink(*sketch.stores)
+    kernel = make(dtype, is_used, outputs)
     return run_exact(case_id, device, kernel, [*[None] * len(outputs), *inputs], expected)
+
+
+def _kernel(dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]) -> UOp:
+    """Return a kernel of the outputs. A constant stands for an input that none uses."""
+    sketch = Sketch(outputs=len(outputs))
+    unused = build.const(dtype, 0)
+    loads = [sketch.input(dtype, LANES) if used else unused for used in is_used]
+    for output in outputs:
+        sketch.store(output.node(*loads), LANES)
+    return build.sink(*sketch.stores)
+
+
+def _program(
+    lanes: int, dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]
+) -> Program:
+    """Return a loop over all elements that computes the outputs, `lanes` elements at a time."""
+    counter = loop(LANES // lanes, 0)
+    position = build.mul(counter, lanes)
+    slot = len(outputs)
+    loads = []
+    for used in is_used:
+        memory = build.define_global(slot, dtype, LANES)
+        loads.append(build.load(at(memory, position), lanes=lanes))
+        slot += used
+    stores = []
+    for number, output in enumerate(outputs):
+        value = output.node(*loads)
+        memory = build.define_global(number, value.dtype.scalar, LANES)
+        stores.append(build.store(at(memory, position), value))
+    return program("chains", counter, *stores, build.close(counter))
 
 
 def integers(dtype: DType, seed: int) -> Array:
