@@ -319,8 +319,9 @@ def _is_direct(output: Output, dtype: DType, capabilities: Capabilities) -> bool
     """Return True if the renderer prints every operation of the chain in every type."""
     x, y = (load(slot, dtype, (LANES,)) for slot in range(2))
     nodes = set(output.node(x, y).toposort()) - set(x.toposort()) - set(y.toposort())
-    return all(
-        node.op.name in capabilities.ops and node.dtype in capabilities.dtypes for node in nodes
+    operations = {node.op.name for node in nodes if node.op is not Ops.CONST}
+    return operations <= capabilities.ops and all(
+        node.dtype in capabilities.dtypes for node in nodes
     )
 
 
