@@ -8,7 +8,8 @@ signs and constants, which kernels of one operation never meet. The reference is
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -36,10 +37,13 @@ from tinyref_spec.styles import VECTOR_LANES
 
 # A chain, of two loaded operands. The second is neither 0 nor -1.
 Chain = Callable[[UOp, UOp], UOp]
+OutputsOf = Callable[[DeviceUnderTest], Iterable[Output]]
 
 _SHIFTS = (Ops.SHL, Ops.SHR)
+_SCALARS, _BOTH = (1,), (1, VECTOR_LANES)
 # The types of which the quick profile runs all pairs.
 _QUICK = (dtypes.int32, dtypes.uint8)
+_CAST_TARGETS = (dtypes.int8, dtypes.int64)
 _BINARY = tuple(op for op in REFERENCES if op is not Ops.NEG)
 
 
@@ -91,6 +95,22 @@ def pairs(
     for first in _BINARY:
         name = f"{first.name}, then {second.name}"
         yield _output(name, dtype, functools.partial(_pair, first, second, has_constant))
+
+
+def _cast_result(op: Ops, target: DType, has_constant: bool, x: UOp, y: UOp) -> UOp:
+    # More than half of the bits, so that a shift by it leaves few of them.
+    operand = build.const(x.dtype, x.dtype.scalar.bits // 2 + 1) if has_constant else y
+    return build.cast(_apply(op, x, operand), target)
+
+
+def casts(dtype: DType, targets: Iterable[DType], device: DeviceUnderTest) -> Iterator[Output]:
+    """Yield each operation, with y and with a constant, followed by a cast to each target."""
+    for target in filter(device.capabilities.supports, targets):
+        for op in _BINARY:
+            for has_constant in (False, True):
+                name = f"{op.name}, then CAST to {target.name}"
+                chain = functools.partial(_cast_result, op, target, has_constant)
+                yield _output(name, dtype, chain)
 
 
 # --- idioms ---------------------------------------------------------------------------------------
@@ -159,7 +179,27 @@ def _halved_towards_zero(x: UOp, y: UOp) -> UOp:
     return _shr(build.add(x, bias), 2)
 
 
+def _unsigned(x: UOp) -> UOp:
+    bits = x.dtype.scalar.bits
+    return build.cast(x, next(to for to in dtypes.ints if to.is_unsigned and to.bits == bits))
+
+
+def _back(result: UOp, x: UOp) -> UOp:
+    return build.cast(result, x.dtype.scalar)
+
+
+def _by_power(op: Ops, start: int, x: UOp, y: UOp) -> UOp:
+    """Return x op a divisor that is `start` shifted right by fewer than half of the bits."""
+    count = _and(y, x.dtype.scalar.bits // 2 - 1)
+    return apply_op(op, x, _shr(build.const(x.dtype, start), count))
+
+
 _ANY: Mapping[str, Chain] = {
+    "quotient of a negative": lambda x, y: build.idiv(build.unary(Ops.NEG, x), 7),
+    "remainder of a negative": lambda x, y: build.mod(build.unary(Ops.NEG, x), 7),
+    "quotient of a product": lambda x, y: build.idiv(build.mul(x, 6), 3),
+    "quotient of a quotient": lambda x, y: build.idiv(build.idiv(x, 3), 5),
+    "remainder of a remainder": lambda x, y: build.mod(build.mod(x, 12), 4),
     "positive part by a product": lambda x, y: build.mul(_is(build.less(0, x), x.dtype), x),
     "positive part by a choice": lambda x, y: build.where(build.less(0, x), x, 0),
     "larger by a choice": lambda x, y: build.where(build.less(x, y), y, x),
@@ -216,6 +256,9 @@ _ANY: Mapping[str, Chain] = {
     "products by 7 and -9": lambda x, y: build.add(build.mul(x, 7), build.mul(y, -9)),
 }
 _SIGNED: Mapping[str, Chain] = {
+    "unsigned comparison": lambda x, y: _is(build.less(_unsigned(x), _unsigned(y)), x.dtype),
+    "unsigned quotient": lambda x, y: _back(build.idiv(_unsigned(x), _unsigned(y)), x),
+    "unsigned shift": lambda x, y: _back(_shr(_unsigned(x), 3), x),
     "magnitude by a choice": lambda x, y: _magnitude(x),
     "magnitude by a maximum": lambda x, y: build.maximum(x, build.unary(Ops.NEG, x)),
     "magnitude by its sign": _magnitude_by_sign,
@@ -230,12 +273,20 @@ _SIGNED: Mapping[str, Chain] = {
 
 
 def idioms(dtype: DType, device: DeviceUnderTest) -> Iterator[Output]:
-    """Yield the idioms of a type."""
+    """Yield the idioms of a type. Narrow ones are widened: their registers have more bits."""
     chains = dict(_ANY) if dtype.is_unsigned else {**_ANY, **_SIGNED}
+    top = 1 << (dtype.bits - 1) if dtype.is_unsigned else int(dtype.minimum)
+    for op in (Ops.IDIV, Ops.MOD):
+        chains[f"{op.name} by a shifted limit"] = functools.partial(_by_power, op, top)
     if dtype.bits <= 32 and device.capabilities.supports(dtypes.int64):
         chains["high half of a product"] = _high_product
+    is_widened = dtype.bits < 32 and device.capabilities.supports(dtypes.int32)
     for name, chain in chains.items():
-        yield _output(name, dtype, chain)
+        yield _output(name, dtype, functools.partial(_widened, chain) if is_widened else chain)
+
+
+def _widened(chain: Chain, x: UOp, y: UOp) -> UOp:
+    return build.cast(chain(x, y), dtypes.int32)
 
 
 # --- constant divisors and dividends --------------------------------------------------------------
@@ -279,6 +330,19 @@ def _of(op: Ops, dividend: int, x: UOp, y: UOp) -> UOp:
     return apply_op(op, build.const(x.dtype, dividend), y)
 
 
+def folded(dtype: DType, device: DeviceUnderTest) -> Iterator[Output]:
+    """Yield operations on two constants, which a compiler computes itself."""
+    numbers = [100, *limits(dtype)]
+    for op in _BINARY:
+        for first, second in itertools.product(numbers, numbers[-1:]):
+            chain = functools.partial(_of_constants, op, first, second)
+            yield _output(f"{first} {op.name} {second}", dtype, chain)
+
+
+def _of_constants(op: Ops, first: int, second: int, x: UOp, y: UOp) -> UOp:
+    return _apply(op, build.const(x.dtype, first), build.const(x.dtype, second))
+
+
 # --- rows -----------------------------------------------------------------------------------------
 
 
@@ -290,25 +354,27 @@ def _data(dtype: DType) -> list[Array]:
     others = edges[(edges != 0) & (edges != minus_one)]
     count = len(edges) * len(others)
     if dtype.bits == 8:
-        x[count:] = np.resize(np.arange(256).astype(x.dtype), LANES - count)
+        # All values, each with an equal neighbour.
+        x[count:] = np.resize(np.repeat(np.arange(256), 2).astype(x.dtype), LANES - count)
     x[:count], y[:count] = np.repeat(edges, len(others)), np.tile(others, len(edges))
     return [x, y]
 
 
 def _measure(
     dtype: DType,
-    outputs: Callable[[DeviceUnderTest], Iterable[Output]],
+    outputs: OutputsOf,
+    widths: Sequence[int],
     case_id: str,
     device: DeviceUnderTest,
 ) -> Measurement:
-    """Measure chains as programs, of scalars and of vectors; lower those that need it."""
+    """Measure chains as programs of vectors with these widths; lower those that need it."""
     capabilities = device.capabilities
     data = _data(dtype)
     direct, lowered = [], []
     for output in outputs(device):
         (direct if _is_direct(output, dtype, capabilities) else lowered).append(output)
     measured = measure_outputs(case_id, device, dtype, data, lowered) if lowered else None
-    for lanes in (1, VECTOR_LANES):
+    for lanes in widths:
         if direct and lanes in capabilities.vector_lanes and (measured is None or measured.passed):
             measured = measure_outputs(case_id, device, dtype, data, direct, lanes)
     assert measured is not None, "every device computes scalars"
@@ -325,30 +391,41 @@ def _is_direct(output: Output, dtype: DType, capabilities: Capabilities) -> bool
     )
 
 
-def _pair_checks(dtype: DType) -> list[Check]:
-    return [
-        Check(
-            op.name.lower() + (":constant" if has_constant else ""),
-            functools.partial(_measure, dtype, functools.partial(pairs, op, dtype, has_constant)),
-            full_only=has_constant or not (op is Ops.IDIV or dtype in _QUICK),
-        )
-        for op in _BINARY
-        for has_constant in (False, True)
-    ]
+def _check(
+    name: str,
+    dtype: DType,
+    outputs: OutputsOf,
+    widths: Sequence[int] = _BOTH,
+    is_quick: bool = True,
+) -> Check:
+    return Check(name, functools.partial(_measure, dtype, outputs, widths), full_only=not is_quick)
 
 
-def _quotient_checks(dtype: DType) -> list[Check]:
-    return [
-        Check(
-            name,
-            functools.partial(_measure, dtype, functools.partial(quotients, dtype, is_quick)),
-            full_only=not is_quick,
-        )
-        for name, is_quick in (("some", True), ("all", False))
-    ]
+def _pair_checks(dtype: DType) -> Iterator[Check]:
+    for op in _BINARY:
+        is_quick = op is Ops.IDIV or dtype in _QUICK
+        pair, name = functools.partial(pairs, op, dtype), op.name.lower()
+        yield _check(name, dtype, functools.partial(pair, False), _SCALARS, is_quick)
+        yield _check(f"{name}:constant", dtype, functools.partial(pair, True), is_quick=False)
+    some = [to for to in _CAST_TARGETS if to is not dtype]
+    others = [to for to in dtypes.ints if to not in (dtype, *some)]
+    yield _check("cast", dtype, functools.partial(casts, dtype, some), _SCALARS)
+    yield _check("cast:others", dtype, functools.partial(casts, dtype, others), is_quick=False)
 
 
-def _row(name: str, dtype: DType, sentence: str, advice: str, checks: list[Check]) -> Row:
+def _idiom_checks(dtype: DType) -> Iterator[Check]:
+    yield _check("all", dtype, functools.partial(idioms, dtype))
+
+
+def _constant_checks(dtype: DType) -> Iterator[Check]:
+    yield _check("some", dtype, functools.partial(quotients, dtype, True))
+    yield _check("all", dtype, functools.partial(quotients, dtype, False), is_quick=False)
+    yield _check("folded", dtype, functools.partial(folded, dtype), _SCALARS)
+
+
+def _row(
+    name: str, dtype: DType, sentence: str, advice: str, checks: Callable[[DType], Iterable[Check]]
+) -> Row:
     return make_row(
         f"isa.{name}.{dtype.name}",
         f"{sentence} In {dtype.name}.",
@@ -357,7 +434,7 @@ def _row(name: str, dtype: DType, sentence: str, advice: str, checks: list[Check
         op="IDIV" if name == "divisor" else "",
         dtype=dtype,
         uses=(dtype, dtypes.bool),
-        checks=lambda: checks,
+        checks=functools.partial(checks, dtype),
         advice=advice,
     )
 
@@ -370,19 +447,19 @@ def rows() -> Iterator[Row]:
             dtype,
             "Two operations in a row give what they give one after the other.",
             "look at the rules of the compiler that join the two operations of the message",
-            _pair_checks(dtype),
+            _pair_checks,
         )
         yield _row(
             "idiom",
             dtype,
             "Rotations, magnitudes, averages and other chains give what their operations give.",
             "look at the rule of the compiler that recognises the chain of the message",
-            [Check("all", functools.partial(_measure, dtype, functools.partial(idioms, dtype)))],
+            _idiom_checks,
         )
         yield _row(
             "divisor",
             dtype,
             "Quotients and remainders by constants, and of constants, are exact.",
             "look at how a division by the constant of the message becomes a product or shifts",
-            _quotient_checks(dtype),
+            _constant_checks,
         )
