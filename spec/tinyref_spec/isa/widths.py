@@ -313,6 +313,21 @@ def _few_bits_output(op: Ops, narrowing: Narrowing) -> Output:
     return Output(op.name, node, values)
 
 
+def _constant_dividend(op: Ops, narrowing: Narrowing) -> Output:
+    """Return the output of the largest number of the type, divided by the second operand."""
+
+    def node(x: UOp, y: UOp) -> UOp:
+        divisor = narrowing.node(y)
+        return apply_op(op, build.const(divisor.dtype, int(divisor.dtype.maximum)), divisor)
+
+    def values(x: Array, y: Array) -> Array:
+        divisor = narrowing.values(y)
+        dividend = np.full_like(divisor, np.iinfo(divisor.dtype).max)
+        return REFERENCES[op](dividend, divisor)
+
+    return Output(f"{op.name} of a constant", node, values)
+
+
 def _few_bits(
     source: DType, narrowing: Narrowing, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
@@ -327,6 +342,7 @@ def _few_bits(
     half, one = x.dtype.type(source.bits // 2), x.dtype.type(1)
     x[near] = y[near] * (x[near] >> half) - (x[near] & one)
     outputs = [_few_bits_output(op, narrowing) for op in FEW_BITS_OPS]
+    outputs += [_constant_dividend(op, narrowing) for op in (Ops.IDIV, Ops.MOD)]
     return measure_outputs(case_id, device, source, [x, y], outputs)
 
 
