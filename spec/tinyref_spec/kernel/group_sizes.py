@@ -181,6 +181,37 @@ def _rounds(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     return run_exact(case_id, device, subject, [None, before, given], [total, marks])
 
 
+def _broadcast(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The last work-item writes a number that all read behind a barrier; the first adds a mark."""
+    out, data = (build.define_global(slot, INT, GROUPS * size) for slot in range(2))
+    shared, item = build.define_local("shared", INT, 1), item_index(size)
+    place = _place(group_index(GROUPS), item, size)
+    given = build.load(at(data, place))
+    is_last, is_first = branch(build.less(size - 2, item)), branch(build.less(item, 1))
+    put, common = build.store(at(shared, 0), given), build.load(at(shared, 0))
+    total = build.add(common, given)
+    subject = programs.program(
+        "broadcast",
+        place,
+        given,
+        is_last,
+        put,
+        close(is_last),
+        barrier(),
+        build.store(at(out, place), total),
+        is_first,
+        build.store(at(out, place), build.add(total, 1)),
+        close(is_first),
+        grid=(GROUPS, 1, 1),
+        group=(size, 1, 1),
+    )
+    numbers = small_and_extreme(INT, GROUPS * size, size, 1000).reshape(GROUPS, size)
+    with np.errstate(over="ignore"):
+        expected = numbers + numbers[:, -1:]
+        expected[:, 0] += 1
+    return run_exact(case_id, device, subject, [None, numbers], [expected])
+
+
 def _largest(case_id: str, device: DeviceUnderTest) -> Measurement:
     declared = device.capabilities
     limit = declared.group_size_limit
@@ -202,6 +233,10 @@ def _checks() -> list[Check]:
     rounds = [
         Check(f"rounds:{size}", functools.partial(_rounds, size), needs=_needs((size, 1, 1)))
         for size in (5, 65, 513)
+    ]
+    rounds += [
+        Check(f"broadcast:{size}", functools.partial(_broadcast, size), needs=_needs((size, 1, 1)))
+        for size in (4, 65, 257, 513)
     ]
     return [
         *rounds,
