@@ -188,12 +188,14 @@ def _broadcast(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     place = _place(group_index(GROUPS), item, size)
     given = build.load(at(data, place))
     is_last, is_first = branch(build.less(size - 2, item)), branch(build.less(item, 1))
-    put, common = build.store(at(shared, 0), given), build.load(at(shared, 0))
+    common_place = at(shared, 0)
+    put, common = build.store(common_place, given), build.load(common_place)
     total = build.add(common, given)
     subject = programs.program(
         "broadcast",
         place,
         given,
+        common_place,
         is_last,
         put,
         close(is_last),
