@@ -31,6 +31,8 @@ SHAPES: tuple[Shape, ...] = (
     (33, 17, 31),
     (32, 32, 32),
 )
+# Longer than the tiles and the parts in which libraries add up, and no multiple of them.
+LONG: tuple[Shape, ...] = ((1, 131, 3), (3, 2053, 2), (2, 33_001, 1))
 # Enough products for the statistics: at least 1,000 results each.
 MEASURED: tuple[Shape, ...] = ((32, 64, 32), (40, 16, 26), (32, 256, 32))
 DTYPES = (
@@ -68,6 +70,23 @@ def _exact(
     expected = round_to(wide, dtype) if dtype.is_float else wide.astype(numpy_dtype(dtype))
     kernel = _kernel(shape, dtype, is_transposed)
     return run_exact(case_id, device, kernel, [None, a, b], [expected])
+
+
+def _long(shape: Shape, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Zeros and ones: sums of thousands, which are rounded once, at the end."""
+    rows, inner, columns = shape
+    # A second for 33,001 products where an interpreter computes them: one type is enough there.
+    if device.capabilities.is_interpreted and dtype is not dtypes.float32:
+        inner = min(inner, LONG[1][1])
+    generator = np.random.default_rng(inner)
+    a, b = (generator.integers(0, 2, size) for size in ((rows, inner), (inner, columns)))
+    # The last products count.
+    a[:, -1], b[-1, :] = 1, 1
+    wide = (a @ b).astype(np.float64 if dtype.is_float else np.int64)
+    expected = round_to(wide, dtype) if dtype.is_float else wide.astype(numpy_dtype(dtype))
+    left, right = (array.astype(numpy_dtype(dtype)) for array in (a, b))
+    kernel = _kernel((rows, inner, columns), dtype)
+    return run_exact(case_id, device, kernel, [None, left, right], [expected])
 
 
 def expected_product(a: Array, b: Array, dtype: DType) -> tuple[Expected, Array, Products]:
@@ -120,6 +139,9 @@ def _checks(dtype: DType) -> list[Check]:
     for shape in SHAPES:
         name = "x".join(map(str, shape))
         found.append(Check(f"exact.{name}", functools.partial(_exact, shape, dtype, False)))
+    for shape in LONG:
+        name = "x".join(map(str, shape))
+        found.append(Check(f"long.{name}", functools.partial(_long, shape, dtype)))
     found.append(Check("transposed.9x8x7", functools.partial(_exact, (9, 8, 7), dtype, True)))
     if dtype.is_float:
         for shape in MEASURED:
