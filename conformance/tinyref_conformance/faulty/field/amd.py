@@ -12,7 +12,7 @@ import numpy as np
 
 from tinyref import TinyJit
 from tinyref.contract import Handle, Launch
-from tinyref.dtype import AddressSpace, PtrDType, dtypes
+from tinyref.dtype import AddressSpace, DType, PtrDType, dtypes
 from tinyref.interpret import Hooks
 from tinyref.runtimes.host.memory import HostHandle, address_of
 from tinyref.runtimes.launch import LaunchesInARow
@@ -20,20 +20,22 @@ from tinyref.tensor import Tensor
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg, SpecialArg
+from tinyref.uops.payload import SpecialArg
 from tinyref.uops.program import Program
-from tinyref_conformance.faulty.device import Call, Simulated, SimulatedKernel
+from tinyref_conformance.faulty.arithmetic import right
+from tinyref_conformance.faulty.device import Array, Call, Simulated, SimulatedKernel
 from tinyref_conformance.faulty.field.direct import compute, launch
+from tinyref_conformance.faulty.field.edits import constant_value
 from tinyref_conformance.faulty.field.fault import (
     DirectProgram,
     FaultKind,
     FieldFault,
     field_device,
 )
-from tinyref_conformance.faulty.field.gpu import HEALTHY, OneOrderGpu
+from tinyref_conformance.faulty.field.gpu import HEALTHY, OneOrderGpu, broadcast_last
 from tinyref_conformance.faulty.programs import Change, each
 from tinyref_conformance.faulty.queues import Postponed
-from tinyref_spec.kernel.programs import INT, at, group_index, item_index, loop, program
+from tinyref_spec.kernel.programs import INT, at, group_index, loop, program
 
 _LLVM = "LLVM AMDGPU back end, AMD"
 _HIP = "HIP runtime, AMD"
@@ -46,18 +48,13 @@ _LONG_GRAPH = 200
 _BOUNDARIES = (Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER)
 
 
-def _constant(node: UOp) -> int | float | None:
-    """Return the value of a constant, None for every other node."""
-    return node.arg.value if isinstance(node.arg, ConstArg) else None
-
-
 # Division
 
 
 def _divide_constant_by_24_bits(node: UOp) -> tuple[UOp, ...]:
     if node.op is not Ops.IDIV or node.dtype is not dtypes.uint32:
         return (node,)
-    dividend, divisor = _constant(node.src[0]), node.src[1]
+    dividend, divisor = constant_value(node.src[0]), node.src[1]
     is_short = divisor.op is Ops.CAST and divisor.src[0].dtype in (dtypes.uint8, dtypes.uint16)
     if dividend is None or dividend < 0xFF800000 or not is_short:
         return (node,)
@@ -66,7 +63,7 @@ def _divide_constant_by_24_bits(node: UOp) -> tuple[UOp, ...]:
 
 
 def _is_masked_24(node: UOp) -> bool:
-    return node.op is Ops.AND and _constant(node.src[1]) == _MASK_24
+    return node.op is Ops.AND and constant_value(node.src[1]) == _MASK_24
 
 
 def _divide_24_bits_by_reciprocal(node: UOp) -> tuple[UOp, ...]:
@@ -108,7 +105,7 @@ def _mask_funnel_shift_by_63(node: UOp) -> tuple[UOp, ...]:
     left, down = node.src
     if left.op is not Ops.SHL or down.op is not Ops.SHR:
         return (node,)
-    counts = _constant(left.src[1]), _constant(down.src[1])
+    counts = constant_value(left.src[1]), constant_value(down.src[1])
     if None in counts or sum(count or 0 for count in counts) != 32 or not _is_uniform(left.src[0]):
         return (node,)
     return (build.binary(Ops.SHR, left.src[0], down.src[1]),)
@@ -123,7 +120,7 @@ def _select_other_side_of_comparison(node: UOp) -> tuple[UOp, ...]:
     if not first.op is second.op is Ops.CMPLT or first.src != second.src[::-1]:
         return (node,)
     others = [source for source in first.src if source is not constant]
-    if len(others) != 1 or _constant(constant) is None:
+    if len(others) != 1 or constant_value(constant) is None:
         return (node,)
     return (node.with_sources((differs, value, others[0])),)
 
@@ -143,6 +140,15 @@ def _cast_pair() -> Program:
     return program("cast_pair", build.store(at(out, 0), pair))
 
 
+def _truncate_product(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
+    """Drop the low half of the bits of an exact product of bfloat16."""
+    if dtype.scalar is not dtypes.bfloat16:
+        return right(Ops.MUL, dtype, operands, sources)
+    first, second = (operand.astype(np.float32) for operand in operands)
+    bits = np.asarray(first * second).view(np.uint32) & np.uint32(0xFFFF0000)
+    return bits.view(np.float32).astype(operands[0].dtype)
+
+
 # Order and control flow
 
 
@@ -152,7 +158,7 @@ def _is_uniform_reload(node: UOp) -> bool:
         return False
     memory, *position = node.src[0].src
     is_shared = isinstance(memory.dtype, PtrDType) and memory.dtype.space is AddressSpace.LOCAL
-    return is_shared and all(_constant(index) is not None for index in position)
+    return is_shared and all(constant_value(index) is not None for index in position)
 
 
 def _load_before_barrier(subject: Program) -> Change:
@@ -175,23 +181,6 @@ def _load_before_barrier(subject: Program) -> Change:
     return change
 
 
-def _broadcast_last(size: int) -> Program:
-    """Return a program whose last work-item writes a number that all others add."""
-    out, data = build.define_global(0, INT, size), build.define_global(1, INT, size)
-    shared, item = build.define_local("shared", INT, 1), item_index(size)
-    number = build.load(at(data, item))
-    is_last = build.less(build.const(INT, size - 2), item)
-    put = build.store(at(shared, 0), number, is_last)
-    result = build.add(build.load(at(shared, 0)), number)
-    return program(
-        "broadcast_last",
-        put,
-        build.barrier(),
-        build.store(at(out, item), result),
-        group=(size, 1, 1),
-    )
-
-
 def _load_after_store(subject: Program) -> Change:
     """Move a load behind the store of a constant to its element, if its uses are behind both."""
     late: dict[UOp, UOp] = {}
@@ -199,7 +188,7 @@ def _load_after_store(subject: Program) -> Change:
     for node in subject.uops:
         if node.op in _BOUNDARIES:
             waiting = []
-        if node.op is Ops.STORE and _constant(node.src[1]) is not None:
+        if node.op is Ops.STORE and constant_value(node.src[1]) is not None:
             late |= {load: node for load in waiting if load.src[0] is node.src[0]}
         waiting = [load for load in waiting if load not in node.src and load not in late]
         waiting += [node] if node.op is Ops.LOAD and len(node.src) == 1 else []
@@ -479,12 +468,29 @@ FAULTS = (
         kind=FaultKind.SYNCHRONISATION,
         link="https://github.com/llvm/llvm-project/issues/207883",
         program=launch(
-            _broadcast_last(1024),
+            broadcast_last(1024),
             [None, np.arange(1024, dtype=np.int32)],
             1023,
             1024,
             1025,
             take=slice(3),
+        ),
+    ),
+    FieldFault(
+        device=field_device(
+            name="TritonAmdTruncatesBfloat16Products",
+            sentence="Rounds products of bfloat16 towards zero instead of to nearest.",
+            ops={Ops.MUL: _truncate_product},
+        ),
+        stack="Triton AMD back end, OpenAI",
+        kind=FaultKind.FLOAT,
+        link="https://github.com/triton-lang/triton/issues/11217",
+        program=compute(
+            lambda device: (lambda x: x * x)(
+                Tensor([1.078125, 1.5], dtype=dtypes.bfloat16, device=device)
+            ),
+            1.1640625,
+            2.25,
         ),
     ),
     FieldFault(
