@@ -221,8 +221,9 @@ def _offset_bytes(device: str) -> list[float]:
 
 
 def _batch(device: str) -> list[float]:
-    x, y = Tensor([1.0, 2.0], device=device), Tensor([10.0, 20.0], device=device).realize()
-    doubled = (x.realize() * 2).realize()
+    x, y = (Tensor(data, device=device).realize() for data in ([1.0, 2.0], [10.0, 20.0]))
+    doubled = Tensor([0.0, 0.0], device=device).realize()
+    doubled.assign(x * 2).realize()
     return [float(number) for number in (doubled + y).numpy()]
 
 
@@ -350,8 +351,8 @@ FAULTS = (
     FieldFault(
         device=field_device(
             name="AscendTailOfProducts",
-            sentence="Leaves out the end of products of float16 matrices with more than 128 "
-            "terms, unless the terms of the last tile are a multiple of 16.",
+            sentence="Cuts products of float16 matrices with more than 128 terms so that the last "
+            "tile has a multiple of 16.",
             program=_shorter_tail,
         ),
         stack="TileLang for Ascend, Huawei",
@@ -418,8 +419,8 @@ FAULTS = (
     FieldFault(
         device=field_device(
             name="AmdNpuOffsetsInWords",
-            sentence="Copies to a part of memory that begins within a word, and divides its offset "
-            "by the four bytes of a word: offsets below 16 are 0.",
+            sentence="Divides the offset of a part of memory that begins within a word by four: "
+            "offsets below 16 bytes are 0.",
             memory=_views_of_words,
         ),
         stack="MLIR-AIE for Ryzen AI, AMD",
