@@ -196,6 +196,36 @@ def _product_with_sign(node: UOp) -> tuple[UOp, ...]:
     return (node,)
 
 
+def _row_of(position: UOp) -> tuple[UOp, int, UOp] | None:
+    """Return row, stride and column of the position row * stride + column."""
+    for product, column in (position.src, position.src[::-1]) if position.op is Ops.ADD else ():
+        stride = _value(product.src[1]) if product.op is Ops.MUL else None
+        if isinstance(stride, int):
+            return product.src[0], stride, column
+    return None
+
+
+def _dense_operand(program: Program) -> Change:
+    """Read what is added to a product of matrices with the row stride of the result."""
+    stores = [node for node in program.uops if node.op is Ops.STORE]
+    reduces = any(node.op is Ops.UPDATE_ACC for node in program.uops)
+    target = stores[0].src[0].src[1] if reduces and len(stores) == 1 else None
+    result = None if target is None else _row_of(target)
+
+    def change(node: UOp) -> tuple[UOp, ...]:
+        if node.op is not Ops.LOAD or node.dtype is not dtypes.float16 or result is None:
+            return (node,)
+        memory, position = node.src[0].src
+        place = _row_of(position)
+        if place is None or target is None or place[1] <= result[1]:
+            return (node,)
+        if place[0] is not result[0] or place[2] is not result[2]:
+            return (node,)
+        return tuple(node.with_sources((build.index(memory, target), *node.src[1:])).toposort())
+
+    return change
+
+
 def _loaded(dtype: DType, size: int, slot: int = 1, lanes: int = 1) -> UOp:
     return build.load(at(build.define_global(slot, dtype, size), 0), lanes=lanes)
 
@@ -213,6 +243,24 @@ def _dot_of_bfloat16(size: int) -> Program:
     factors = [build.cast(build.load(at(side, k)), dtypes.float32) for side in sides]
     new = build.update(total, build.add(total, build.mul(*factors)))
     return program("dot", total, k, new, build.close(k), build.store(at(out, 0), new))
+
+
+def _residual(rows: int, columns: int, stride: int, terms: int) -> Program:
+    """Return the program out[r, c] = sum over k of data[r, k], plus other[r * stride + c]."""
+    half = dtypes.float16
+    out, data = (
+        build.define_global(slot, half, rows * size) for slot, size in enumerate((columns, terms))
+    )
+    other = build.define_global(2, half, rows * stride)
+    row, column, k = loop(rows, 0), loop(columns, 1), loop(terms, 2)
+    total = build.accumulator("total", build.const(half, 0.0))
+    element = build.load(at(data, build.add(build.mul(row, terms), k)))
+    new = build.update(total, build.add(total, element))
+    added = build.load(at(other, build.add(build.mul(row, stride), column)))
+    place = at(out, build.add(build.mul(row, columns), column))
+    store = build.store(place, build.add(new, added))
+    blocks = [build.close(column), build.close(row)]
+    return program("residual", row, column, total, k, new, build.close(k), store, *blocks)
 
 
 def _shifted_wide() -> Program:
@@ -374,6 +422,25 @@ FAULTS = (
         kind=FaultKind.REDUCE,
         link="https://github.com/NVIDIA/TransformerEngine/pull/3440",
         program=launch(_dot_of_bfloat16(512), [None, _SPLIT, np.ones_like(_SPLIT)], 1),
+    ),
+    FieldFault(
+        device=field_device(
+            name="TensorrtResidualReadAsDense",
+            sentence="Adds a part of a wider float16 matrix to a product as if its rows followed "
+            "each other without gaps.",
+            program=_dense_operand,
+        ),
+        stack="TensorRT, NVIDIA",
+        kind=FaultKind.INDEX,
+        link="https://github.com/NVIDIA/TensorRT/issues/4854",
+        program=launch(
+            _residual(2, 2, 3, 2),
+            [None, np.ones(4, np.float16), np.array([10, 20, 30, 40, 50, 60], np.float16)],
+            12,
+            22,
+            42,
+            52,
+        ),
     ),
     FieldFault(
         device=field_device(

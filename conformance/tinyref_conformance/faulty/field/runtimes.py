@@ -32,8 +32,9 @@ _CHUNK = 128
 
 
 def _load_by_name(self: Simulated, entry: str, binary: bytes) -> InterpretedKernel:
-    loaded: dict[str, InterpretedKernel] = self.__dict__.setdefault("loaded", {})
-    return loaded.setdefault(entry, Simulated.load(self, entry, binary))
+    loaded: dict[Any, InterpretedKernel] = self.__dict__.setdefault("loaded", {})
+    kernel = Simulated.load(self, entry, binary)
+    return loaded.setdefault((entry, kernel.program.parameters), kernel)
 
 
 def _load_for_first_device(self: Simulated, entry: str, binary: bytes) -> InterpretedKernel:
@@ -245,8 +246,8 @@ FAULTS = (
     FieldFault(
         device=field_device(
             name="MlxCudaModulesByName",
-            sentence="Keeps compiled kernels by their names alone, so that a second kernel of one "
-            "name runs the code of the first.",
+            sentence="Keeps compiled kernels by their names, so that a second kernel of one name "
+            "and signature runs the code of the first.",
             methods={"load": _load_by_name},
         ),
         stack="MLX for CUDA, Apple",
