@@ -102,21 +102,30 @@ def _saturated_products(node: UOp) -> tuple[UOp, ...]:
     return tuple(build.update(target, build.where(is_above, _LARGEST_HALF, value)).toposort())
 
 
+def _terms_at_once(program: Program) -> int:
+    """Return how many terms an iteration adds: each lane has its own if lanes are added later."""
+    for node in program.uops:
+        sides = {side.op for side in node.src}
+        if node.op is Ops.ADD and sides == {Ops.GEP} and node.src[0].src[0].op is Ops.UPDATE_ACC:
+            return node.src[0].src[0].dtype.lanes
+    return 1
+
+
 def _shorter_tail(program: Program) -> Change:
-    """Cut the last tile of a long product of float16 matrices to whole steps of 16 elements."""
-    factors = [node.src[0] for node in program.uops if node.op is Ops.CAST]
-    has_halves = any(side.op is Ops.LOAD and side.dtype is dtypes.float16 for side in factors)
+    """Cut the last tile of a long product of float16 matrices to whole steps of 16 terms."""
+    factors = [node.src[0].dtype.scalar for node in program.uops if node.op is Ops.CAST]
     has_product = any(node.op is Ops.MUL and node.dtype.is_float for node in program.uops)
+    terms = _terms_at_once(program)
 
     def change(node: UOp) -> tuple[UOp, ...]:
         is_reduce = isinstance(node.arg, RangeArg) and node.arg.kind is AxisKind.REDUCE
-        if not (has_halves and has_product and is_reduce):
+        if not (is_reduce and has_product and dtypes.float16 in factors):
             return (node,)
         extent = node.src[0].arg.value if isinstance(node.src[0].arg, ConstArg) else 0
-        rest = int(extent) % _ASCEND_TILE % _ASCEND_STEP
-        if extent <= _ASCEND_TILE or not rest:
+        rest = int(extent) * terms % _ASCEND_TILE % _ASCEND_STEP
+        if extent * terms <= _ASCEND_TILE or not rest:
             return (node,)
-        shorter = build.const(node.src[0].dtype, int(extent) - rest)
+        shorter = build.const(node.src[0].dtype, int(extent) - rest // terms)
         return (shorter, node.with_sources((shorter,)))
 
     return change
