@@ -15,6 +15,9 @@ from tinyref.contract import Backend
 from tinyref_conformance.faulty.field import (
     amd,
     apple,
+    npu,
+    nvidia,
+    runtimes,
 )
 from tinyref_conformance.faulty.field.fault import FieldFault
 
@@ -23,6 +26,9 @@ __all__ = ["FIELD_FAULTS", "VERDICTS_FILE", "FieldFault", "is_held_out"]
 _MODULES = (
     amd,
     apple,
+    npu,
+    nvidia,
+    runtimes,
 )
 FIELD_FAULTS: dict[str, FieldFault] = {
     fault.name: fault for fault in chain.from_iterable(module.FAULTS for module in _MODULES)
