@@ -12,7 +12,7 @@ from tinyref.uops.program import Program
 from tinyref_conformance.faulty.device import Array
 from tinyref_conformance.faulty.field.fault import DirectProgram
 from tinyref_spec.device_under_test import DeviceUnderTest, Runnable
-from tinyref_spec.kernel.programs import INT, at, barrier, item_index, program, subtract
+from tinyref_spec.kernel.programs import INT, at, item_index, program, subtract
 
 
 def compute(expression: Callable[[str], Tensor], *expected: float) -> DirectProgram:
