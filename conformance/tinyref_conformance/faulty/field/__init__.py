@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from tinyref.contract import Backend
-from tinyref_conformance.faulty.field import apple, code_generators, cpu_compilers
+from tinyref_conformance.faulty.field import apple, code_generators, cpu_compilers, numerics
 from tinyref_conformance.faulty.field.fault import FieldFault
 
 __all__ = ["FIELD_FAULTS", "VERDICTS_FILE", "FieldFault", "is_held_out"]
@@ -21,6 +21,7 @@ _MODULES = (
     apple,
     code_generators,
     cpu_compilers,
+    numerics,
 )
 FIELD_FAULTS: dict[str, FieldFault] = {
     fault.name: fault for fault in chain.from_iterable(module.FAULTS for module in _MODULES)
