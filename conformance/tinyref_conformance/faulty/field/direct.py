@@ -12,7 +12,7 @@ from tinyref.uops.program import Program
 from tinyref_conformance.faulty.device import Array
 from tinyref_conformance.faulty.field.fault import DirectProgram
 from tinyref_spec.device_under_test import DeviceUnderTest, Runnable
-from tinyref_spec.kernel.programs import INT, at, barrier, item_index, program, subtract
+from tinyref_spec.kernel.programs import INT, at, item_index, program, subtract
 
 
 def compute(expression: Callable[[str], Tensor], *expected: float) -> DirectProgram:
@@ -41,7 +41,7 @@ def reversed_in_group(size: int) -> tuple[Program, list[Array | None]]:
     put = build.store(at(shared, item), build.load(at(data, item)))
     took = build.load(at(shared, subtract(size - 1, item)))
     kernel = program(
-        "reverse", put, barrier(), build.store(at(out, item), took), group=(size, 1, 1)
+        "reverse", put, build.barrier(), build.store(at(out, item), took), group=(size, 1, 1)
     )
     return kernel, [None, np.arange(size, dtype=np.int32)]
 
