@@ -15,7 +15,10 @@ from tinyref.contract import Backend
 from tinyref_conformance.faulty.field import (
     amd,
     apple,
+    code_generators,
+    cpu_compilers,
     npu,
+    numerics,
     nvidia,
     runtimes,
 )
@@ -26,7 +29,10 @@ __all__ = ["FIELD_FAULTS", "VERDICTS_FILE", "FieldFault", "is_held_out"]
 _MODULES = (
     amd,
     apple,
+    code_generators,
+    cpu_compilers,
     npu,
+    numerics,
     nvidia,
     runtimes,
 )

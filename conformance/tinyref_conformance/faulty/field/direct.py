@@ -41,7 +41,7 @@ def reversed_in_group(size: int) -> tuple[Program, list[Array | None]]:
     put = build.store(at(shared, item), build.load(at(data, item)))
     took = build.load(at(shared, subtract(size - 1, item)))
     kernel = program(
-        "reverse", put, barrier(), build.store(at(out, item), took), group=(size, 1, 1)
+        "reverse", put, build.barrier(), build.store(at(out, item), took), group=(size, 1, 1)
     )
     return kernel, [None, np.arange(size, dtype=np.int32)]
 
