@@ -12,12 +12,18 @@ from itertools import chain
 from pathlib import Path
 
 from tinyref.contract import Backend
-from tinyref_conformance.faulty.field import apple
+from tinyref_conformance.faulty.field import (
+    apple,
+    mobile,
+)
 from tinyref_conformance.faulty.field.fault import FieldFault
 
 __all__ = ["FIELD_FAULTS", "VERDICTS_FILE", "FieldFault", "is_held_out"]
 
-_MODULES = (apple,)
+_MODULES = (
+    apple,
+    mobile,
+)
 FIELD_FAULTS: dict[str, FieldFault] = {
     fault.name: fault for fault in chain.from_iterable(module.FAULTS for module in _MODULES)
 }
