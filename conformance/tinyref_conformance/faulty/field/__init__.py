@@ -14,6 +14,7 @@ from pathlib import Path
 from tinyref.contract import Backend
 from tinyref_conformance.faulty.field import (
     apple,
+    intel,
     mobile,
 )
 from tinyref_conformance.faulty.field.fault import FieldFault
@@ -22,6 +23,7 @@ __all__ = ["FIELD_FAULTS", "VERDICTS_FILE", "FieldFault", "is_held_out"]
 
 _MODULES = (
     apple,
+    intel,
     mobile,
 )
 FIELD_FAULTS: dict[str, FieldFault] = {
