@@ -15,6 +15,7 @@ from tinyref.contract import Backend
 from tinyref_conformance.faulty.field import (
     apple,
     intel,
+    layers,
     mobile,
 )
 from tinyref_conformance.faulty.field.fault import FieldFault
@@ -24,6 +25,7 @@ __all__ = ["FIELD_FAULTS", "VERDICTS_FILE", "FieldFault", "is_held_out"]
 _MODULES = (
     apple,
     intel,
+    layers,
     mobile,
 )
 FIELD_FAULTS: dict[str, FieldFault] = {
