@@ -98,22 +98,3 @@ def test_a_day(day: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
             name = _FILE.match(block)
             assert name is not None, f"{day.name}: a block without the name of its file"
             (folder / name[1]).write_text(block[name.end() :])
-
-
-def test_what_is_not_visible_is_seen(tmp_path: Path) -> None:
-    assert missing("a  b\nc d", ["a b", "d"]) == []
-    assert missing("one\ntwo", ["two", "one"]) == ["one"]
-    run_commands("$ echo right\nright\n", tmp_path)
-    with pytest.raises(AssertionError, match="echo wrong"):
-        run_commands("$ echo wrong\nright\n", tmp_path)
-    with pytest.raises(AssertionError, match="exit 3"):
-        run_commands("$ exit 3\n", tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-def test_what_a_page_does_not_show_is_seen(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text("<p>shown</p><script>hidden</script>")
-    look_at("page.html\nshown\n", tmp_path, None)
-    with pytest.raises(AssertionError, match=r"page\.html"):
-        look_at("page.html\nhidden\n", tmp_path, None)

@@ -72,5 +72,6 @@ def test_the_two_commands_are_those_of_ci() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(FILES)))
 def test_every_file_of_the_map_exists(name: str) -> None:
-    places = [ROOT / name, ROOT / "tinyref" / name, ROOT / "fuzz" / "tinyref_fuzz" / name]
+    packages = ("tinyref", "fuzz/tinyref_fuzz", "conformance/tinyref_conformance")
+    places = [ROOT / name, *(ROOT / package / name for package in packages)]
     assert any(place.exists() for place in places), name

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tinyref.config import Context
     from tinyref.device import Device
     from tinyref.dtype import dtypes
-    from tinyref.engine.counters import GlobalCounters
+    from tinyref.engine.accounting import GlobalCounters
     from tinyref.tensor import Tensor, Variable
     from tinyref.tensor.jit.calls import TinyJit
 
@@ -30,7 +30,7 @@ __all__ = ["Context", "Device", "GlobalCounters", "Tensor", "TinyJit", "Variable
 _HOMES = {
     "Context": "tinyref.config",
     "Device": "tinyref.device",
-    "GlobalCounters": "tinyref.engine.counters",
+    "GlobalCounters": "tinyref.engine.accounting",
     "Tensor": "tinyref.tensor",
     "TinyJit": "tinyref.tensor.jit.calls",
     "Variable": "tinyref.tensor",

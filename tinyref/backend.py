@@ -39,14 +39,13 @@ from tinyref.renderers.payloads import (
     variable_position,
 )
 from tinyref.renderers.wgsl import WgslRenderer
-from tinyref.runtimes.emulated.c_text import CUDA as CUDA_C
-from tinyref.runtimes.emulated.c_text import OPENCL as OPENCL_C
-from tinyref.runtimes.emulated.c_text import PLAIN as PLAIN_C
-from tinyref.runtimes.emulated.c_text import CEmulator, Dialect
-from tinyref.runtimes.emulated.driver import EmulatedDriver
-from tinyref.runtimes.emulated.llvm_engine import LLVM_VERSION, LlvmEmulator
-from tinyref.runtimes.emulated.memory import EmulatedMemory
-from tinyref.runtimes.launch import LaunchesInARow
+from tinyref.runtimes.emulated.c_emulator import CUDA as CUDA_C
+from tinyref.runtimes.emulated.c_emulator import OPENCL as OPENCL_C
+from tinyref.runtimes.emulated.c_emulator import PLAIN as PLAIN_C
+from tinyref.runtimes.emulated.c_emulator import CEmulator, Dialect
+from tinyref.runtimes.emulated.driver import EmulatedDriver, EmulatedMemory
+from tinyref.runtimes.emulated.gpu_emu import LLVM_VERSION, LlvmEmulator
+from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.runtimes.reuse import ReuseStatistics, ReusingAllocator
 from tinyref.runtimes.webgpu import WebgpuAllocator, WebgpuBackend, WebgpuKernel, WebgpuMemory
 from tinyref.uops.node import UOp

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from tinyref import machine as machines
 from tinyref.dtype import VECTOR_LANES, DType, dtypes
 from tinyref.machine import FIXED, Machine
 from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.program import STORABLE_IN_WORDS
 from tinyref.uops.tiles import MatrixTile
-from tinyref.uops.words import STORABLE_IN_WORDS
 
 CORE_DTYPES = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32})
 CORE_OPS = frozenset(
@@ -48,26 +48,6 @@ _MADE_OF = {
     **dict.fromkeys((dtypes.int64, dtypes.uint64), _WORDS),
     **dict.fromkeys((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16), _WORDS),
 }
-_SWITCHES = (
-    "has_grid",
-    "has_groups",
-    "images",
-    "tiles_pay",
-    "keeps_subnormals",
-    "division_traps",
-    "contracts_floats",
-    "reassociates_floats",
-    "slow_division",
-    "is_interpreted",
-    "is_single",
-    "keeps_values",
-)
-# The smallest value of each number.
-_NUMBERS = {
-    **{"shared_bytes": 0, "threads": 1, "group_size_limit": 1, "buffer_limit": 1},
-    "view_alignment": 1,
-}
-_EXTENTS = ("grid_limit", "group_limit")
 
 
 @dataclass(frozen=True)
@@ -141,6 +121,11 @@ class Capabilities:
         return dtype.scalar in self.dtypes or dtype.scalar in self.emulated
 
 
+def _fields_of(kind: str) -> list[str]:
+    """Return the names of the fields with this annotation."""
+    return [each.name for each in fields(Capabilities) if each.type == kind]
+
+
 def reason_without_values(ops: Collection[str], keeps_values: bool) -> str | None:
     """Why a device computes nothing that one could look at; None where it does."""
     if not keeps_values:
@@ -183,15 +168,15 @@ def _op_problems(declared: Capabilities) -> Iterator[str]:
 
 
 def _limit_problems(declared: Capabilities) -> Iterator[str]:
-    for name in _SWITCHES:
+    for name in _fields_of("bool"):
         value = getattr(declared, name)
         if not isinstance(value, bool):
             yield f"{name} is {value!r}: accepted are True and False"
-    for name, least in _NUMBERS.items():
-        value = getattr(declared, name)
+    for name in _fields_of("int"):
+        value, least = getattr(declared, name), 0 if name == "shared_bytes" else 1
         if not _is_integer(value) or value < least:
             yield f"{name} is {value!r}: accepted are integers from {least}"
-    for name in _EXTENTS:
+    for name in _fields_of("tuple[int, int, int]"):
         value = getattr(declared, name)
         if not _is_tuple_of_integers(value) or len(value) != 3 or min(value) < 1:
             yield f"{name} is {value!r}: accepted are three integers from 1, as a tuple"

@@ -30,8 +30,6 @@ DUMP_STAGES = (
     "narrow",
     "linearise",
 )
-# What files and commands of earlier versions call a stage.
-FORMER_STAGES = {"linearize": "linearise"}
 T = TypeVar("T")
 
 
@@ -58,8 +56,7 @@ def dumped_stages(value: str) -> list[str]:
     Raises `UserError` for a name that no stage has.
     """
     parts = [part.strip() for part in value.split(",")]
-    words = (part.removeprefix("after:") for part in parts if part)
-    names = [FORMER_STAGES.get(word, word) for word in words]
+    names = [part.removeprefix("after:") for part in parts if part]
     for name in names:
         if name not in (*DUMP_STAGES, "*"):
             raise UserLookupError(

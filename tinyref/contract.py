@@ -42,10 +42,8 @@ class Renderer(Protocol):
 
 
 @runtime_checkable
-class NamingRenderer(Protocol):
+class NamingRenderer(Renderer, Protocol):
     """A renderer whose kernels are called otherwise than their programs: a prefix, as a rule."""
-
-    def render(self, program: Program) -> str: ...
 
     def entry_name(self, program: Program) -> str:
         """The entry point in the text of `program`: what `Backend.load` is given."""
@@ -71,16 +69,11 @@ class Compiler(Protocol):
 
 
 @runtime_checkable
-class BatchCompiler(Protocol):
+class BatchCompiler(Compiler, Protocol):
     """A `Compiler` that takes many sources at once: a backend may offer it where each call costs.
 
     The harness then gives it the kernels of the cases that come next.
     """
-
-    @property
-    def key(self) -> str: ...
-
-    def compile(self, source: str) -> bytes: ...
 
     def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
         """For each source, in their order, what `compile` gives of it or the error it raises.
@@ -191,7 +184,7 @@ class CommandList(Protocol):
 class PreparableKernel(Protocol):
     """A loaded kernel that binds arguments itself: a backend may offer it, and replays are quicker.
 
-    `tinyref.runtimes.launch` prepares the kernels of all other backends.
+    `tinyref.runtimes.kernel` prepares the kernels of all other backends.
     """
 
     def prepare(

@@ -15,12 +15,12 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tinyref import config
 from tinyref.capabilities import Capabilities, problem_of
 from tinyref.contract import CONTRACT, OLDEST_CONTRACT, Allocator, Availability, Backend, Handle
-from tinyref.dtype import DType
+from tinyref.dtype import DType, dtypes
 from tinyref.errors import (
     DeviceError,
     TinyrefError,
@@ -28,8 +28,9 @@ from tinyref.errors import (
     UserLookupError,
     UserTypeError,
     describe_error,
+    explain_error,
 )
-from tinyref.guarded import Guard, GuardedBackend
+from tinyref.guarded import Guard, Member, guarded_backend
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -234,19 +235,20 @@ def _check_declaration(name: str, backend: Backend) -> None:
         raise DeviceError(name, f"declares what cannot be: capabilities.{problem}")
 
 
+def _is_backend(found: Any, suffix: str) -> bool:
+    return isinstance(found, Backend)
+
+
+_OPENED = Member("opened", "a Backend", _is_backend)
+
+
 def _open_backend(backend_class: type[Backend], canonical: str, suffix: str) -> Backend:
     """An open backend; one of a vendor stands behind a guard."""
     if is_ours(backend_class.__module__):
         return backend_class.opened(suffix)
-    found = Guard(canonical, backend_class).ask(
-        "opened",
-        backend_class.opened,
-        suffix,
-        accepted="a Backend",
-        is_right=lambda found: isinstance(found, Backend),
-    )
-    guarded: Any = GuardedBackend(canonical, found, Capabilities)
-    return cast(Backend, guarded)
+    found = Guard(canonical, backend_class).ask(_OPENED, backend_class.opened, "", suffix)
+    guarded: Backend = guarded_backend(canonical, found, Capabilities)
+    return guarded
 
 
 def _split(name: str) -> tuple[str, int]:
@@ -436,3 +438,34 @@ def _release(allocator: Allocator, handle: Handle, device: str, nbytes: int) -> 
         # Nobody is there to catch it: what frees memory is the end of an object.
         memory.unfreed.append(f"memory is not freed: {error}")
         warnings.warn(memory.unfreed[-1], stacklevel=2)
+
+
+# What is copied to a device and back to see whether it answers.
+_PATTERN = bytes(range(64))
+
+
+class Health:
+    """A device that answers now, or never did; what is lost later is opened anew elsewhere.
+
+    A device that copies wrongly from the beginning is broken, not lost.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self._answered = not _problem_of_copies(device)
+
+    def problem_since(self) -> str:
+        """Return why a copy to the device and back fails that was right before; else empty."""
+        return _problem_of_copies(self.device) if self._answered else ""
+
+
+def _problem_of_copies(device: str) -> str:
+    try:
+        Device[device].synchronize()
+        buffer = Buffer(device, len(_PATTERN), dtypes.uint8).copy_in(memoryview(_PATTERN))
+        copied = bytes(buffer.copy_out())
+    except MemoryError:
+        return ""
+    except Exception as error:  # a driver may raise anything
+        return explain_error(error).partition("\n")[0]
+    return "" if copied == _PATTERN else "a copy comes back with other bytes"

@@ -1,23 +1,45 @@
 """Backends of vendors behind a guard: what a member raises or returns wrongly is named as theirs.
 
-`Device[...]` puts each backend that is not of tinyref itself behind a `GuardedBackend`. Errors that
-a member raises on purpose, `DeviceError` and `UserError`, pass.
+`Device[...]` puts each backend that is not of tinyref itself behind a guard. Errors that a member
+raises on purpose, `DeviceError` and `UserError`, pass.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import numbers
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tinyref.errors import BackendError, DeviceError, UserError, describe_error, printable
 
-IsRight = Callable[[Any], bool]
+IsRight = Callable[..., bool]
 _OWN_FILE = str(Path(__file__))
 _TEXT = "str, of what UTF-8 has"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of a vendor's object: what it must give, and what an error says of it.
+
+    label: its name in an error. accepted: what it must give, in words, or a function of the
+    arguments that says so. is_right: tells if what it gives is that. members: those of what it
+    gives, which is guarded too. names: "kernel" or "source" if the first argument is one, to be
+    named in an error. is_value: it is read, not called. is_optional: a vendor may leave it out.
+    unguards: the vendor gets its own objects as arguments: it knows more of them than a guard does.
+    """
+
+    label: str
+    accepted: str | Callable[..., str] = ""
+    is_right: IsRight = lambda found, *arguments: True
+    members: Mapping[str, Member] | None = None
+    names: str = ""
+    is_value: bool = False
+    is_optional: bool = False
+    unguards: bool = False
 
 
 class Guard:
@@ -31,312 +53,145 @@ class Guard:
 
     def ask(
         self,
-        member: str,
+        member: Member,
         function: Callable[..., Any],
+        kernel: str,
         *arguments: Any,
-        accepted: str = "",
-        is_right: IsRight = lambda found: True,
-        kernel: str = "",
-        source: str = "",
+        **named: Any,
     ) -> Any:
-        """What the member gives; `accepted` says what that must be, and `is_right` whether it is.
-
-        kernel, source: of what the member is asked for, to be named in an error.
-        """
+        """Return what the member gives for these arguments; kernel: named in an error."""
+        own = [_unguarded(each) for each in arguments] if member.unguards else arguments
         try:
-            found = function(*arguments)
+            found = function(*own, **named)
         except (DeviceError, UserError) as error:
-            error.member = error.member or member
+            error.member = error.member or member.label
             raise
         except MemoryError:
             raise
         except (Exception, SystemExit) as error:  # a vendor's code may raise anything
             words = f"raises {describe_error(error)}\n{_frames(error)}".rstrip()
+            source = arguments[0] if member.names == "source" else ""
             raise self._error(member, words, kernel, source) from error
-        if not is_right(found):
-            raise self._error(member, f"gives {_repr_of(found)}, accepted is {accepted}", kernel)
-        return found
+        if member.is_right(found, *arguments):
+            return found
+        accepted = (
+            member.accepted if isinstance(member.accepted, str) else member.accepted(*arguments)
+        )
+        raise self._error(member, f"gives {_repr_of(found)}, accepted is {accepted}", kernel)
 
-    def _error(self, member: str, words: str, kernel: str, source: str = "") -> BackendError:
+    def _error(self, member: Member, words: str, kernel: str, source: str = "") -> BackendError:
         of = f" of {kernel}" if kernel else ""
-        return BackendError(self.device, member, f"{self._backend}{member}{of}: {words}", source)
+        text = f"{self._backend}{member.label}{of}: {words}"
+        return BackendError(self.device, member.label, text, source)
 
 
-class Proxy:
-    """Stands for an object of a vendor; attributes that it does not guard are the object's own."""
+class Guarded:
+    """Stands for an object of a vendor; attributes other than its `members` are the object's own.
 
-    _own = frozenset({"_guard", "_inner", "_kernel"})
+    kernel: the one that the object is of, to be named in an error.
+    """
 
-    def __init__(self, guard: Guard, inner: Any, kernel: str = "") -> None:
+    _own = frozenset({"_guard", "_guarded", "_inner", "_members", "_kernel"})
+
+    def __init__(
+        self, guard: Guard, inner: Any, members: Mapping[str, Member], kernel: str = ""
+    ) -> None:
         self._guard = guard
         self._inner = inner
+        self._members = members
         self._kernel = kernel
+        self._guarded: dict[str, Guarded] = {}
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # what asks with isinstance means the object
         return type(self._inner)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self if name in self._own else self._inner, name, value)
 
+    def __getattr__(self, name: str) -> Any:
+        member = self._members.get(name)
+        if member is None or (member.is_optional and not hasattr(self._inner, name)):
+            return getattr(self._inner, name)
+        if member.is_value:
+            return self._ask(member, lambda: getattr(self._inner, name))
+        function = functools.partial(_call, self._inner, name)
+        if member.members is not None or member.names:
+            return functools.partial(self._ask, member, function)
+        method = functools.partial(self._guard.ask, member, function, self._kernel)
+        # The next reading finds it without this function: replays ask often. It does not hold on
+        # to the guard, so that what a launch holds is freed with the launch.
+        vars(self)[name] = method
+        return method
 
-class GuardedBackend(Proxy):
-    """A vendor's backend; `capabilities_class` is of what its capabilities must be."""
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._ask(self._members["__call__"], self._inner, *arguments, **named)
 
-    _own = Proxy._own | {"_capabilities_class"}
-
-    def __init__(self, device: str, inner: Any, capabilities_class: type) -> None:
-        super().__init__(Guard(device, type(inner)), inner)
-        self._capabilities_class = capabilities_class
-
-    @property
-    def capabilities(self) -> Any:
-        return self._member("capabilities", "Capabilities", self._are_capabilities)
-
-    def _are_capabilities(self, found: Any) -> bool:
-        return isinstance(found, self._capabilities_class)
-
-    @property
-    def renderer(self) -> GuardedRenderer:
-        return GuardedRenderer(self._guard, self._member("renderer", "a Renderer", _is_something))
-
-    @property
-    def compiler(self) -> GuardedCompiler:
-        found = self._member("compiler", "a Compiler", _is_something)
-        kind = GuardedBatchCompiler if hasattr(found, "compile_many") else GuardedCompiler
-        return kind(self._guard, found)
-
-    @property
-    def allocator(self) -> GuardedAllocator:
-        found = self._member("allocator", "an Allocator", _is_something)
-        kind = GuardedTransferring if hasattr(found, "transfer") else GuardedAllocator
-        return kind(self._guard, found)
-
-    def load(self, entry: str, binary: bytes) -> Any:
-        found = self._guard.ask(
-            "load",
-            self._inner.load,
-            entry,
-            binary,
-            accepted="a kernel to call",
-            is_right=callable,
-            kernel=entry,
-        )
-        return self._guarded(found, entry)
-
-    def interpret(self, program: Any) -> Any:
-        found = self._guard.ask(
-            "interpret",
-            self._inner.interpret,
-            program,
-            accepted="a kernel to call, or None",
-            is_right=lambda found: found is None or callable(found),
-            kernel=program.name,
-        )
-        return None if found is None else self._guarded(found, program.name)
-
-    def _guarded(self, found: Any, entry: str) -> GuardedKernel:
-        kind = GuardedPreparable if hasattr(found, "prepare") else GuardedKernel
-        return kind(self._guard, found, entry)
-
-    def record(self, launches: Sequence[Any]) -> GuardedCommandList | None:
-        # The vendor gets its own kernels, of which it knows more than a guard does.
-        own = [dataclasses.replace(each, kernel=_unguarded(each.kernel)) for each in launches]
-        found = self._guard.ask(
-            "record",
-            self._inner.record,
-            own,
-            accepted="a command list to call, or None",
-            is_right=lambda found: found is None or callable(found),
-        )
-        return None if found is None else GuardedCommandList(self._guard, found)
-
-    def synchronize(self) -> None:
-        self._guard.ask("synchronize", self._inner.synchronize)
-
-    def versions(self) -> dict[str, str]:
-        found: dict[str, str] = self._guard.ask(
-            "versions",
-            self._inner.versions,
-            accepted="a dict of texts",
-            is_right=_are_texts,
-        )
-        return found
-
-    def _member(self, name: str, accepted: str, is_right: IsRight) -> Any:
-        return self._guard.ask(
-            name, getattr, self._inner, name, accepted=accepted, is_right=is_right
-        )
+    def _ask(
+        self, member: Member, function: Callable[..., Any], *arguments: Any, **named: Any
+    ) -> Any:
+        kernel = self._kernel
+        if member.names == "kernel":
+            kernel = getattr(arguments[0], "name", arguments[0])
+        found = self._guard.ask(member, function, kernel, *arguments, **named)
+        if member.members is None or found is None:
+            return found
+        guarded = self._guarded.get(member.label)
+        if guarded is None or guarded._inner is not found or guarded._kernel != kernel:
+            guarded = Guarded(self._guard, found, member.members, kernel)
+            if member.is_value:
+                self._guarded[member.label] = guarded
+        return guarded
 
 
-class GuardedRenderer(Proxy):
-    """A vendor's renderer."""
+def guarded_backend(device: str, inner: Any, capabilities_class: type) -> Any:
+    """Return a vendor's backend behind a guard; its capabilities must be `capabilities_class`."""
 
-    def render(self, program: Any) -> str:
-        found: str = self._guard.ask(
-            "renderer.render",
-            lambda: self._inner.render(program),
-            accepted=_TEXT,
-            is_right=_is_writable_text,
-            kernel=program.name,
-        )
-        return found
+    def are_capabilities(found: Any) -> bool:
+        return isinstance(found, capabilities_class)
 
-    def entry_name(self, program: Any) -> str:
-        """The name of the program itself, where the vendor says nothing else."""
-        if not hasattr(self._inner, "entry_name"):
-            return str(program.name)
-        found: str = self._guard.ask(
-            "renderer.entry_name",
-            lambda: self._inner.entry_name(program),
-            accepted=_TEXT,
-            is_right=_is_writable_text,
-            kernel=program.name,
-        )
-        return found
+    members = {
+        **_BACKEND,
+        "capabilities": Member("capabilities", "Capabilities", are_capabilities, is_value=True),
+    }
+    return Guarded(Guard(device, type(inner)), inner, members)
 
 
-class GuardedCompiler(Proxy):
-    """A vendor's compiler."""
-
-    @property
-    def key(self) -> str:
-        found: str = self._guard.ask(
-            "compiler.key", lambda: self._inner.key, accepted=_TEXT, is_right=_is_writable_text
-        )
-        return found
-
-    def compile(self, source: str) -> bytes:
-        found: bytes = self._guard.ask(
-            "compiler.compile",
-            lambda: self._inner.compile(source),
-            accepted="bytes",
-            is_right=lambda found: isinstance(found, bytes),
-            source=source,
-        )
-        return found
-
-
-class GuardedBatchCompiler(GuardedCompiler):
-    """One that takes many sources at once."""
-
-    def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
-        found: Sequence[bytes | DeviceError] = self._guard.ask(
-            "compiler.compile_many",
-            lambda: self._inner.compile_many(sources),
-            accepted=f"{len(sources)} results, each bytes or a DeviceError",
-            is_right=lambda found: _are_compiled(found, len(sources)),
-        )
-        return found
-
-
-class GuardedAllocator(Proxy):
-    """A vendor's allocator."""
-
-    def allocate(self, nbytes: int) -> Any:
-        return self._handle("allocate", lambda: self._inner.allocate(nbytes))
-
-    def view(self, handle: Any, offset: int, nbytes: int) -> Any:
-        return self._handle("view", lambda: self._inner.view(handle, offset, nbytes))
-
-    def free(self, handle: Any) -> None:
-        self._guard.ask("allocator.free", lambda: self._inner.free(handle))
-
-    def copy_in(self, handle: Any, source: memoryview) -> None:
-        self._guard.ask("allocator.copy_in", lambda: self._inner.copy_in(handle, source))
-
-    def copy_out(self, destination: memoryview, handle: Any) -> None:
-        self._guard.ask("allocator.copy_out", lambda: self._inner.copy_out(destination, handle))
-
-    def _handle(self, name: str, function: Callable[[], Any]) -> Any:
-        accepted = "a handle, which is not None"
-        return self._guard.ask(
-            f"allocator.{name}", function, accepted=accepted, is_right=_is_something
-        )
-
-
-class GuardedTransferring(GuardedAllocator):
-    """One that copies between devices itself."""
-
-    def transfer(self, target: Any, source: Any, origin: Any) -> None:
-        # The vendor gets its own allocator, of which it knows more than a guard does.
-        own = _unguarded(origin)
-        self._guard.ask("allocator.transfer", lambda: self._inner.transfer(target, source, own))
-
-
-class GuardedKernel(Proxy):
-    """A kernel that a vendor's backend has loaded."""
-
-    def __call__(self, *arguments: Any, **named: Any) -> float | None:
-        found: float | None = self._guard.ask(
-            "launch",
-            lambda: self._inner(*arguments, **named),
-            accepted="seconds, or None",
-            is_right=_are_seconds,
-            kernel=self._kernel,
-        )
-        return found
-
-
-class GuardedPreparable(GuardedKernel):
-    """One that binds arguments itself."""
-
-    def prepare(self, *arguments: Any) -> GuardedLaunch:
-        found = self._guard.ask(
-            "prepare",
-            lambda: self._inner.prepare(*arguments),
-            accepted="a launch to call",
-            is_right=callable,
-            kernel=self._kernel,
-        )
-        return GuardedLaunch(self._guard, found, self._kernel)
-
-
-class GuardedLaunch(Proxy):
-    """A vendor's launch with its arguments bound."""
-
-    def __call__(self) -> None:
-        self._ask("launch", self._inner)
-
-    def rebind(self, place: int, handle: Any) -> None:
-        self._ask("launch.rebind", lambda: self._inner.rebind(place, handle))
-
-    def vary(self, grid: tuple[int, int, int], variables: Any) -> None:
-        self._ask("launch.vary", lambda: self._inner.vary(grid, variables))
-
-    def _ask(self, member: str, function: Callable[[], Any]) -> None:
-        self._guard.ask(member, function, kernel=self._kernel)
-
-
-class GuardedCommandList(Proxy):
-    """A vendor's launches that are launched by one call."""
-
-    def __call__(self) -> None:
-        self._guard.ask("command list", self._inner)
-
-    def rebind(self, launch: int, place: int, handle: Any) -> None:
-        self._guard.ask("command list.rebind", self._inner.rebind, launch, place, handle)
-
-    def vary(self, launch: int, grid: tuple[int, int, int], variables: Any) -> None:
-        self._guard.ask("command list.vary", self._inner.vary, launch, grid, variables)
+def _call(inner: Any, name: str, *arguments: Any, **named: Any) -> Any:
+    """Call a method that is looked up here: to lack it is the vendor's error too."""
+    return getattr(inner, name)(*arguments, **named)
 
 
 def _unguarded(found: Any) -> Any:
-    return found._inner if issubclass(type(found), Proxy) else found
+    """Return the vendor's own object, or launches of its own kernels."""
+    if issubclass(type(found), Guarded):
+        return found._inner
+    if isinstance(found, Sequence):
+        return [replace(launch, kernel=_unguarded(launch.kernel)) for launch in found]
+    return found
 
 
-def _is_something(found: Any) -> bool:
+def _is_something(found: Any, *_: Any) -> bool:
     return found is not None
+
+
+def _is_callable(found: Any, *_: Any) -> bool:
+    return callable(found)
+
+
+def _is_callable_or_none(found: Any, *_: Any) -> bool:
+    return found is None or callable(found)
+
+
+def _is_bytes(found: Any, *_: Any) -> bool:
+    return isinstance(found, bytes)
 
 
 def _is_text(found: Any) -> bool:
     return isinstance(found, str)
 
 
-def _is_writable_text(found: Any) -> bool:
+def _is_writable_text(found: Any, *_: Any) -> bool:
     """Whether it is a text without halves of surrogate pairs, which no file takes."""
     if not _is_text(found):
         return False
@@ -347,20 +202,75 @@ def _is_writable_text(found: Any) -> bool:
     return True
 
 
-def _are_texts(found: Any) -> bool:
+def _are_texts(found: Any, *_: Any) -> bool:
     return isinstance(found, dict) and all(
         _is_text(key) and _is_text(value) for key, value in found.items()
     )
 
 
-def _are_compiled(found: Any, count: int) -> bool:
-    if not isinstance(found, Sequence) or len(found) != count:
+def _are_compiled(found: Any, sources: Sequence[str]) -> bool:
+    if not isinstance(found, Sequence) or len(found) != len(sources):
         return False
     return all(isinstance(result, bytes | DeviceError) for result in found)
 
 
-def _are_seconds(found: Any) -> bool:
+def _are_seconds(found: Any, *_: Any) -> bool:
     return found is None or (isinstance(found, numbers.Real) and not isinstance(found, bool))
+
+
+_HANDLE = "a handle, which is not None"
+_PREPARED = {
+    "__call__": Member("launch"),
+    "rebind": Member("launch.rebind"),
+    "vary": Member("launch.vary"),
+}
+_KERNEL = {
+    "__call__": Member("launch", "seconds, or None", _are_seconds),
+    "prepare": Member("prepare", "a launch to call", _is_callable, _PREPARED, is_optional=True),
+}
+_COMMANDS = {
+    "__call__": Member("command list"),
+    "rebind": Member("command list.rebind"),
+    "vary": Member("command list.vary"),
+}
+_RENDERER = {
+    "render": Member("renderer.render", _TEXT, _is_writable_text, names="kernel"),
+    "entry_name": Member(
+        "renderer.entry_name", _TEXT, _is_writable_text, names="kernel", is_optional=True
+    ),
+}
+_COMPILER = {
+    "key": Member("compiler.key", _TEXT, _is_writable_text, is_value=True),
+    "compile": Member("compiler.compile", "bytes", _is_bytes, names="source"),
+    "compile_many": Member(
+        "compiler.compile_many",
+        lambda sources: f"{len(sources)} results, each bytes or a DeviceError",
+        _are_compiled,
+        is_optional=True,
+    ),
+}
+_ALLOCATOR = {
+    "allocate": Member("allocator.allocate", _HANDLE, _is_something),
+    "view": Member("allocator.view", _HANDLE, _is_something),
+    "free": Member("allocator.free"),
+    "copy_in": Member("allocator.copy_in"),
+    "copy_out": Member("allocator.copy_out"),
+    "transfer": Member("allocator.transfer", is_optional=True, unguards=True),
+}
+_BACKEND = {
+    "renderer": Member("renderer", "a Renderer", _is_something, _RENDERER, is_value=True),
+    "compiler": Member("compiler", "a Compiler", _is_something, _COMPILER, is_value=True),
+    "allocator": Member("allocator", "an Allocator", _is_something, _ALLOCATOR, is_value=True),
+    "load": Member("load", "a kernel to call", _is_callable, _KERNEL, names="kernel"),
+    "interpret": Member(
+        "interpret", "a kernel to call, or None", _is_callable_or_none, _KERNEL, names="kernel"
+    ),
+    "record": Member(
+        "record", "a command list to call, or None", _is_callable_or_none, _COMMANDS, unguards=True
+    ),
+    "synchronize": Member("synchronize"),
+    "versions": Member("versions", "a dict of texts", _are_texts),
+}
 
 
 def _repr_of(found: Any) -> str:

@@ -16,57 +16,15 @@ from typing import Any
 # Of a larger file, such as a library that a package brings, size and time must do.
 LARGEST_FILE = 4 << 20
 # What decides how a backend computes; logs and caches that it may write beside do not.
+_PYTHON = {".py", ".pyx", ".pxd"}
+_BINARIES = {".so", ".pyd", ".dylib", ".dll", ".spv", ".bc", ".bin", ".bit"}
+_C = {".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".in"}
+_KERNELS = {".cu", ".cuh", ".cl", ".clh", ".hip", ".metal", ".wgsl", ".glsl", ".comp", ".hlsl"}
+_OTHER_LANGUAGES = {".ptx", ".ll", ".s", ".asm", ".mlir", ".rs", ".v", ".sv"}
+_SETTINGS = {".toml", ".json", ".yaml", ".yml", ".ini", ".cfg"}
+_TEMPLATES = {".jinja", ".j2", ".tmpl", ".template"}
 SUFFIXES = frozenset(
-    (
-        ".py",
-        ".pyx",
-        ".pxd",
-        ".so",
-        ".pyd",
-        ".dylib",
-        ".dll",
-        ".c",
-        ".cc",
-        ".cpp",
-        ".cxx",
-        ".h",
-        ".hh",
-        ".hpp",
-        ".inc",
-        ".cu",
-        ".cuh",
-        ".cl",
-        ".clh",
-        ".hip",
-        ".metal",
-        ".wgsl",
-        ".glsl",
-        ".comp",
-        ".spv",
-        ".hlsl",
-        ".ptx",
-        ".ll",
-        ".bc",
-        ".s",
-        ".asm",
-        ".mlir",
-        ".rs",
-        ".v",
-        ".sv",
-        ".bin",
-        ".bit",
-        ".toml",
-        ".json",
-        ".yaml",
-        ".yml",
-        ".ini",
-        ".cfg",
-        ".jinja",
-        ".j2",
-        ".tmpl",
-        ".template",
-        ".in",
-    )
+    _PYTHON | _BINARIES | _C | _KERNELS | _OTHER_LANGUAGES | _SETTINGS | _TEMPLATES
 )
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Hashed by themselves, and not all of their modules are loaded each time.

@@ -17,7 +17,7 @@ from running import is_running
 from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref.workers import run as run_loop
-from tinyref.workers.progress import Progress, Quiet
+from tinyref.workers.run import Progress, Quiet
 from tinyref_conformance.conform import conform
 from tinyref_conformance.journal import CaseJournal
 from tinyref_conformance.statuses import Status

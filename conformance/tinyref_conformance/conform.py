@@ -10,8 +10,8 @@ from typing import Any
 from tinyref import reproduce
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
-from tinyref.workers.changes import ChangedError
-from tinyref.workers.progress import Quiet, Reporter
+from tinyref.workers.run import Quiet, Reporter
+from tinyref.workers.tasks import ChangedError
 from tinyref_conformance import expectations as known
 from tinyref_conformance import expectations_file, queries, reports
 from tinyref_conformance import report as report_files

@@ -10,7 +10,7 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref.foreign import json_value
 from tinyref.workers import journal
-from tinyref.workers.changes import ChangedError, differences
+from tinyref.workers.tasks import ChangedError, differences
 from tinyref_conformance.records import Record
 
 BINDING = "binding"

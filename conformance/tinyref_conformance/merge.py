@@ -8,7 +8,7 @@ from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder, set_aside
-from tinyref.workers.changes import differences
+from tinyref.workers.tasks import differences
 from tinyref_conformance import report as report_files
 from tinyref_conformance import reports
 from tinyref_conformance.plan import Shard, shard_reduction

@@ -12,7 +12,7 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref.workers import run as harness
 from tinyref.workers.processes import Cause, Limits
-from tinyref.workers.progress import Progress, Reporter
+from tinyref.workers.run import Progress, Reporter
 from tinyref.workers.service import OpeningError
 from tinyref.workers.tasks import (
     MAX_TRIES,

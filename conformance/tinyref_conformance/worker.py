@@ -18,7 +18,7 @@ from typing import Any
 
 from tinyref import config
 from tinyref.contract import BatchCompiler
-from tinyref.device import memory
+from tinyref.device import Health, memory
 from tinyref.errors import (
     BackendError,
     DeviceError,
@@ -28,9 +28,8 @@ from tinyref.errors import (
     explain_error,
     vendors_error,
 )
-from tinyref.runtimes.health import Health
 from tinyref.runtimes.kernel import compile_ahead
-from tinyref.runtimes.planning import programs_of
+from tinyref.runtimes.null import programs_of
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
 from tinyref_conformance import records

@@ -12,9 +12,9 @@ from tinyref.algebra.op_table import OP_TABLE
 from tinyref.algebra.rewrite import RuleSet
 from tinyref.codegen import accumulate
 from tinyref.codegen import compile as compiling
-from tinyref.codegen.decompose import constant_division, int64_emulation
+from tinyref.codegen.decompose import integer_division, wide_integers
 from tinyref.interpret import Interpreter
-from tinyref.optimise import normal_form, padding
+from tinyref.optimise import legality, normal_form
 from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
@@ -83,7 +83,7 @@ def test_a_wrong_start_of_a_reduce_is_blamed_on_accumulating(monkeypatch):
 
 
 def test_a_wrong_emulation_is_blamed_on_decomposing(monkeypatch):
-    monkeypatch.setattr(int64_emulation, "plus", lambda x, y: x)
+    monkeypatch.setattr(wide_integers, "plus", lambda x, y: x)
     found = blamed("multiply-add-int64", device="tinyref_fuzz.judge.devices:Core")
     assert str(found) == "decompose: wide_integers"
 
@@ -161,10 +161,8 @@ def test_a_wrong_value_range_is_named_and_not_the_rule_that_believes_it(monkeypa
 
 
 def test_a_wrong_decomposition_is_named(monkeypatch):
-    shift = constant_division.shift_right
-    monkeypatch.setattr(
-        constant_division, "shift_right", lambda *given: build.add(shift(*given), 1)
-    )
+    shift = integer_division.shift_right
+    monkeypatch.setattr(integer_division, "shift_right", lambda *given: build.add(shift(*given), 1))
     found = blamed("divide-remainder-int32", device="tinyref_fuzz.judge.devices:SlowDivision")
     assert str(found) == "decompose: constant_division"
 
@@ -173,7 +171,7 @@ def test_a_wrong_decomposition_is_named(monkeypatch):
 
 
 def test_an_optimisation_that_is_not_legal_is_blamed_with_its_name(monkeypatch):
-    monkeypatch.setattr(padding, "padding_problem", lambda reduce, target: None)
+    monkeypatch.setattr(legality, "padding_problem", lambda reduce, target: None)
     below_zero = tuple(-np.abs(each) - 1 for each in KERNELS["maximum-int32"].buffers())
     found = blamed("maximum-int32", "UPCAST(0, 2) PADTO(1, 16)", buffers=below_zero)
     assert str(found) == "lower: PADTO"

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tinyref.workers import run as run_loop
-from tinyref.workers.progress import Progress, Reporter
+from tinyref.workers.run import Progress, Reporter
 from tinyref.workers.tasks import Event, Executor, Result, Task
 from tinyref_fuzz.campaign import campaign as campaigns
 from tinyref_fuzz.campaign.campaign import CampaignRequest, Summary, run

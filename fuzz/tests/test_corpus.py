@@ -12,7 +12,7 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref.uops.ops import Dialect
 from tinyref.uops.payload import ViewArg
 from tinyref.verify import verify
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 from tinyref_fuzz.judge.judge import measured_outputs
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.family import CorpusKernel

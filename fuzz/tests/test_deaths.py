@@ -21,7 +21,7 @@ HERE = Path(tinyref.__file__).parent
         (["/usr/lib/python3.11/signal.py", "/elsewhere/driver.py"], Pair.DEVICE),
         ([HERE / "codegen/lower.py", HERE / "runtimes/host/clang.py"], Pair.PLAIN),
         ([HERE / "runtimes/host/clang.py", HERE / "codegen/lower.py"], Pair.DEVICE),
-        ([HERE / "errors.py", HERE / "algebra/rewrite/engine.py"], Pair.PLAIN),
+        ([HERE / "errors.py", HERE / "algebra/rewrite.py"], Pair.PLAIN),
         ([HERE / "renderers/llvm.py"], Pair.DEVICE),
         (["/elsewhere/codegen/lower.py"], Pair.DEVICE),
     ],

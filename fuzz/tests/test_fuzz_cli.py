@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tinyref.cli.entry import run
-from tinyref.cli.fuzz.command import resume_command
+from tinyref.cli.fuzz import resume_command
 from tinyref.errors import UserError
 from tinyref_fuzz import __main__ as lane
 from tinyref_fuzz.campaign.campaign import CampaignRequest

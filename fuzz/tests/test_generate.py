@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tinyref.algebra.kernel_shape import kernel_shape, positions_of
+from tinyref.algebra.shapes import kernel_shape, positions_of
 from tinyref.device import Device
 from tinyref.dtype import PtrDType, dtypes, numpy_dtype
 from tinyref.errors import UserError

@@ -11,10 +11,12 @@ import pytest
 from tinyref.algebra.semantics import apply
 from tinyref.dtype import dtypes
 from tinyref.interpret import Interpreter
+from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.program import Program
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
@@ -148,12 +150,12 @@ def test_a_device_may_do_what_it_declares(case: KernelCase, device: str, is_righ
 def test_one_operation_rounds_right_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
     judged = Judge("relaxed_devices:ReassociatingCpu")
     assert judged.verdict(PLAIN, thorough=True).agrees
-    text = type(judged.backend.renderer).render
+    text = LlvmRenderer.render
 
-    def wrong(self: object, program: object) -> str:
-        return text(self, program).replace("= fadd ", "= fsub ")  # type: ignore[arg-type]
+    def wrong(self: LlvmRenderer, program: Program) -> str:
+        return text(self, program).replace("= fadd ", "= fsub ")
 
-    monkeypatch.setattr(type(judged.backend.renderer), "render", wrong)
+    monkeypatch.setattr(LlvmRenderer, "render", wrong)
     other = case_of(build.add, 1.0, 4.0)
     assert judged.verdict(other, thorough=True).pair is Pair.DEVICE
 

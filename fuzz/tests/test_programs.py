@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tinyref.errors import UserError
-from tinyref.tensor.methods.assignment import Assignment
+from tinyref.tensor import assignment
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs import oracle, script
 from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
@@ -345,6 +345,6 @@ BEGUN = (
 def test_a_refusal_without_a_reason_is_a_finding(judge, monkeypatch):
     program = TensorProgram((*BEGUN, WRITTEN, *calls(9, 1, 60), ProgramStep("read", (60,))))
     assert judge.verdict(program, evaluates=True).judged == 1
-    monkeypatch.setattr(Assignment, "_has_memory_alone", lambda tensor: False)
+    monkeypatch.setattr(assignment, "has_memory_alone", lambda tensor: False)
     verdict = judge.verdict(program, evaluates=True)
     assert "is gone, or has other memory by now" in verdict.detail

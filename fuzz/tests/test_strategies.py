@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tinyref.device import Device
-from tinyref.interpret.view_elements import view_elements
+from tinyref.interpret.evaluate import view_elements
 from tinyref.optimise.opt import Opt
 from tinyref.optimise.plan import Plan
 from tinyref.uops.ops import Dialect, Ops

@@ -10,7 +10,7 @@ from simulated_device import SimulatedDevice
 
 from tinyref.device import Device
 from tinyref.dtype import dtypes
-from tinyref.interpret import machine
+from tinyref.interpret import lanes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref_spec import catalogue
@@ -64,12 +64,12 @@ def test_rows_and_columns_mixed_up_are_caught(monkeypatch: pytest.MonkeyPatch) -
 
 def test_texels_that_are_cut_short_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that truncates to float16 in place of rounding, as images of some devices do."""
-    healthy = machine.Memory._write
+    healthy = lanes.LaneMemory._write
 
-    def truncated(self: machine.Memory, run: object, node: UOp, flat: Array, value: Array, *rest):
+    def truncated(self: lanes.LaneMemory, run: object, node: UOp, flat: Array, value: Array, *rest):
         if self.array.dtype == np.float16 and value.dtype == np.float32:
             value = (value.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
         healthy(self, run, node, flat, value, *rest)
 
-    monkeypatch.setattr(machine.Memory, "_write", truncated)
+    monkeypatch.setattr(lanes.LaneMemory, "_write", truncated)
     assert failures("float16") == {"from_buffer"}

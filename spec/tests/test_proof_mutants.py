@@ -8,9 +8,7 @@ import pytest
 
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.linear import constant_of
-from tinyref.algebra.rewrite import Rule, any_node, is_const, match
-from tinyref.algebra.rewrite.pattern import Pattern
-from tinyref.algebra.rewrite.rule import Domain, anything
+from tinyref.algebra.named_rules import Domain, Pattern, Rule, any_node, anything, is_const, match
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build

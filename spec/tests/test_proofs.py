@@ -11,9 +11,16 @@ import pytest
 import z3
 from expressions import INTEGER_BINARY
 
-from tinyref.algebra.rewrite import Keeps, Rule, constant, match
-from tinyref.algebra.rewrite.pattern import Pattern, any_node
-from tinyref.algebra.rewrite.rule import Domain, floating
+from tinyref.algebra.named_rules import (
+    Domain,
+    Keeps,
+    Pattern,
+    Rule,
+    any_node,
+    constant,
+    floating,
+    match,
+)
 from tinyref.algebra.semantics import apply
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import DType, dtypes, numpy_dtype

@@ -12,7 +12,7 @@ from tinyref.device import Device
 from tinyref.dtype import from_numpy_dtype
 from tinyref.errors import TinyrefError
 from tinyref.runtimes.red_zones import POISONS, MemoryDamageError
-from tinyref.runtimes.reproducer import Launch, Wanted
+from tinyref.runtimes.reproducer import ReproducedLaunch, Wanted
 from tinyref.uops.program import Program
 from tinyref_spec import reproducer
 from tinyref_spec.accuracy import accuracy_of
@@ -303,7 +303,9 @@ def _describe_failure(
         flat = [None if data is None else data.reshape(-1) for data in experiment.inputs]
         unaligned = device.unaligned_slots(experiment.kernel, program)
         before = _earlier_launches(device, experiment)
-        launch = Launch(device.name, program, flat, experiment.bindings, unaligned, before)
+        launch = ReproducedLaunch(
+            device.name, program, flat, experiment.bindings, unaligned, before
+        )
         failure.script = reproducer.kernel_script(
             experiment.case_id,
             device.name,

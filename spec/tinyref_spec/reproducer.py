@@ -184,7 +184,7 @@ def kernel_script(
 ) -> str:
     """Return a script that launches a kernel and names the first node that is wrong.
 
-    The arguments are those of a `Launch`.
+    The arguments are those of a `ReproducedLaunch`.
     """
     if isinstance(program, ScriptKernel):
         needed, made = _COMPILER, _compiled(program)
@@ -199,10 +199,10 @@ def kernel_script(
         "def launch():",
         *[f"    {line}" for line in made[:-1]],
         f"    program = {made[-1]}",
-        f"    return Launch({device!r}, program, inputs, {dict(bindings)!r}, {sorted(unaligned)}, "
-        "before)",
+        f"    return ReproducedLaunch({device!r}, program, inputs, {dict(bindings)!r}, "
+        f"{sorted(unaligned)}, before)",
     ]
-    imports = [*_ARRAYS, *needed, f"{_RUN} Launch, Wanted, check, run"]
+    imports = [*_ARRAYS, *needed, f"{_RUN} ReproducedLaunch, Wanted, check, run"]
     return script(f"{about} on {device}", imports, lines, "check(launch(), wanted)", settings)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tinyref.algebra.constraints import Constraint, accepted_values, limits
-from tinyref.algebra.linear import MAX_TERMS, Linear, constant_of, exact, modular, to_node
+from tinyref.algebra.linear import MAX_TERMS, LinearForm, constant_of, exact, modular, to_node
+from tinyref.algebra.sizes import Constraint, accepted_values, limits
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.build import add, const, mul, sub
@@ -56,17 +56,17 @@ def neg(node: UOp) -> UOp:
     ],
 )
 def test_exact_sums(node: UOp, terms: dict[UOp, int], constant: int) -> None:
-    assert exact(node) == Linear(terms, constant)
+    assert exact(node) == LinearForm(terms, constant)
 
 
 def test_sums_that_wrap_are_read_in_the_ring_of_their_type() -> None:
-    assert modular(add(a, 28)) == Linear({a: 1}, 28)
-    assert modular(mul(c, 3)) == Linear({c: 3}, 0)
+    assert modular(add(a, 28)) == LinearForm({a: 1}, 28)
+    assert modular(mul(c, 3)) == LinearForm({c: 3}, 0)
     # Over a sum only a factor of an index is spread.
     spread = mul(add(a, 1), 3)
-    assert modular(spread) == Linear({spread: 1}, 0)
-    assert modular(mul(add(x, 1), 3)) == Linear({x: 3}, 3)
-    assert modular(mul(mul(a, 5), 3)) == Linear({a: 15}, 0)
+    assert modular(spread) == LinearForm({spread: 1}, 0)
+    assert modular(mul(add(x, 1), 3)) == LinearForm({x: 3}, 3)
+    assert modular(mul(mul(a, 5), 3)) == LinearForm({a: 15}, 0)
 
 
 def test_a_sum_that_is_too_long_is_a_term_of_its_own() -> None:
@@ -74,34 +74,34 @@ def test_a_sum_that_is_too_long_is_a_term_of_its_own() -> None:
     total = parts[0]
     for part in parts[1:]:
         total = add(total, part)
-    assert exact(total.src[0]) == Linear(dict.fromkeys(parts[:-1], 1), 0)
+    assert exact(total.src[0]) == LinearForm(dict.fromkeys(parts[:-1], 1), 0)
     for form in (exact, modular):
-        assert form(total) == Linear({total: 1}, 0)
-        assert form(add(mul(total, 3), 1)) == Linear({total: 3}, 1)
+        assert form(total) == LinearForm({total: 1}, 0)
+        assert form(add(mul(total, 3), 1)) == LinearForm({total: 3}, 1)
 
 
 def test_sums_of_sums() -> None:
-    total = Linear({x: 6, y: 4}, 17)
+    total = LinearForm({x: 6, y: 4}, 17)
     assert total.range == (5, 93)
-    assert Linear({x: -6}, 1).range == (-59, 1)
-    assert total.split(3) == (Linear({x: 2}, 5), Linear({y: 4}, 2))
-    assert Linear({}, -1).split(3) == (Linear({}, -1), Linear({}, 2))
-    assert total.plus(Linear({x: 3, y: 1}, 1), -2) == Linear({y: 2}, 15)
-    assert Linear({x: 12}, 7).fits(i8)
-    assert not Linear({x: 12}, 8).fits(i8)
-    assert Linear({x: -12}, -8).fits(i8)
-    assert not Linear({x: -12}, -9).fits(i8)
-    assert not Linear({x: -1}, 9).fits(u8)
-    assert Linear({x: 1 << 62}, 0).fits(index)
+    assert LinearForm({x: -6}, 1).range == (-59, 1)
+    assert total.split(3) == (LinearForm({x: 2}, 5), LinearForm({y: 4}, 2))
+    assert LinearForm({}, -1).split(3) == (LinearForm({}, -1), LinearForm({}, 2))
+    assert total.plus(LinearForm({x: 3, y: 1}, 1), -2) == LinearForm({y: 2}, 15)
+    assert LinearForm({x: 12}, 7).fits(i8)
+    assert not LinearForm({x: 12}, 8).fits(i8)
+    assert LinearForm({x: -12}, -8).fits(i8)
+    assert not LinearForm({x: -12}, -9).fits(i8)
+    assert not LinearForm({x: -1}, 9).fits(u8)
+    assert LinearForm({x: 1 << 62}, 0).fits(index)
 
 
 def test_a_sum_as_a_node() -> None:
-    assert to_node(index, Linear({}, 0)) is const(index, 0)
-    assert to_node(index, Linear({x: 1}, 0)) is x
-    assert to_node(index, Linear({x: 3}, -2)) is add(mul(x, 3), -2)
+    assert to_node(index, LinearForm({}, 0)) is const(index, 0)
+    assert to_node(index, LinearForm({x: 1}, 0)) is x
+    assert to_node(index, LinearForm({x: 3}, -2)) is add(mul(x, 3), -2)
     # Coefficients wrap: 256 is none, 255 is -1.
-    assert to_node(i8, Linear({a: 256}, 257)) is const(i8, 1)
-    assert to_node(i8, Linear({a: 255}, 256)) is mul(a, -1)
+    assert to_node(i8, LinearForm({a: 256}, 257)) is const(i8, 1)
+    assert to_node(i8, LinearForm({a: 255}, 256)) is mul(a, -1)
 
 
 def test_constants() -> None:

@@ -3,11 +3,9 @@
 import math
 import warnings
 
-import mpmath
 import numpy as np
 import pytest
 
-from tinyref.algebra import semantics
 from tinyref.algebra.semantics import apply, fold, kernel_for, reduce_identity
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
@@ -181,6 +179,7 @@ CASTS = [
     (i32, f16, 65519, 65504.0),
     (i32, f16, 65520, INF),
     (i64, f16, -(2**63), -INF),
+    (i64, bf16, -1, -1.0),
     # Through float64 the last one would be lost, and what is left is a tie.
     (i64, bf16, 2**60 + 2**52 + 1, float(2**60 + 2**53)),
     (i64, bf16, -(2**60) - 2**52 - 1, -float(2**60 + 2**53)),
@@ -232,22 +231,10 @@ def test_where_and_shift_by_another_type():
 
 
 AWKWARD = {
-    "int": [
-        0,
-        1,
-        2,
-        3,
-        7,
-        -1,
-        -2,
-        100,
-        2**7 - 1,
-        -(2**7),
-        2**31 - 1,
-        -(2**31),
-        2**63 - 1,
-        -(2**63),
-    ],
+    # Small numbers, and both ends of three types.
+    "int": sorted(
+        {*range(-2, 4), 7, 100, *(s * 2**k - (s > 0) for k in (7, 31, 63) for s in (-1, 1))}
+    ),
     "float": [0.0, -0.0, 1.0, -1.5, 3.0, 1e-45, 1e-300, 1e30, -1e300, INF, -INF, NAN],
 }
 
@@ -288,49 +275,6 @@ def test_division_by_one_number_is_division_by_an_array():
             for column, divisor in enumerate(every):
                 one = apply(op, dtype, [every, np.array(divisor)])
                 np.testing.assert_array_equal(one, table[:, column])
-
-
-def test_division_identity_holds_wherever_it_is_specified():
-    every = np.arange(-128, 128).astype(np.int8)
-    x, y = every[:, None], every[None, :]
-    quotient, remainder = apply(Ops.IDIV, i8, [x, y]), apply(Ops.MOD, i8, [x, y])
-    specified = (y != 0) & ~((x == -128) & (y == -1))
-    total = quotient.astype(int) * y + remainder
-    assert np.all((total == x) | ~specified)
-    assert np.all((np.abs(remainder.astype(int)) < np.abs(y.astype(int))) | ~specified)
-    assert np.all((np.sign(remainder) == np.sign(x)) | (remainder == 0))
-
-
-@pytest.mark.parametrize("op", [Ops.EXP2, Ops.LOG2, Ops.SIN])
-def test_functions_round_once(op):
-    generator = np.random.default_rng(7)
-    samples = generator.uniform(-100, 100, 300)
-    samples = np.abs(samples) if op is Ops.LOG2 else samples
-    inputs = samples.astype(np.float32)
-    function = {Ops.EXP2: lambda x: mpmath.mpf(2) ** x, Ops.SIN: mpmath.sin}.get(
-        op, lambda x: mpmath.log(x, 2)
-    )
-    with mpmath.workprec(200):
-        wanted = [np.float32(float(function(mpmath.mpf(float(value))))) for value in inputs]
-    np.testing.assert_array_equal(apply(op, f32, [inputs]), np.array(wanted, np.float32))
-
-
-def test_small_floats_round_like_the_exact_result():
-    """f16 and bf16 sums and products of random bits, against float64, which holds them exactly."""
-    generator = np.random.default_rng(3)
-    for dtype in (f16, bf16):
-        bits = generator.integers(0, 2**16, (2, 20000)).astype(np.uint16)
-        x, y = bits.view(numpy_dtype(dtype))
-        with np.errstate(all="ignore"):
-            wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
-            product = semantics.narrow(dtype)(wide_x * wide_y)
-            np.testing.assert_array_equal(
-                apply(Ops.MUL, dtype, [x, y]).astype(np.float64), product.astype(np.float64)
-            )
-            near = np.abs(np.log2(np.abs(wide_x)) - np.log2(np.abs(wide_y))) < 30
-            total = semantics.narrow(dtype)(wide_x + wide_y).astype(np.float64)
-            found = apply(Ops.ADD, dtype, [x, y]).astype(np.float64)
-        np.testing.assert_array_equal(found[near], total[near])
 
 
 def test_threefry_keeps_shape_and_broadcasts():

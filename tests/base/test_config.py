@@ -126,10 +126,6 @@ def test_a_variable_that_is_no_flag_is_refused(variable, message, monkeypatch):
     assert config.integer("DEBUG") == 0
 
 
-def test_a_stage_goes_by_its_former_name_too():
-    assert config.dumped_stages("after:linearize,lower") == ["linearise", "lower"]
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -204,13 +203,6 @@ def test_buffers_refuse_what_does_not_fit(toy):
         buffer.view(-4, 1, dtypes.float32)
 
 
-def test_capabilities_know_native_and_emulated_types():
-    declared = Capabilities(CORE_DTYPES, CORE_OPS, emulated=frozenset({dtypes.bfloat16}))
-    assert declared.supports(dtypes.bfloat16)
-    assert declared.supports(dtypes.float32.vec(4))
-    assert not replace(declared, emulated=frozenset()).supports(dtypes.bfloat16)
-
-
 def test_errors_survive_a_pickle():
     import pickle
 
@@ -228,10 +220,10 @@ def test_memory_that_is_not_freed_is_warned_of():
         def free(self, handle: object) -> None:
             raise DeviceError("LEAKY", "the driver is gone")
 
-    before = memory.now.get("LEAKY", 0)
+    memory.add("LEAKY", 8)
     with pytest.warns(UserWarning, match="memory is not freed: LEAKY: the driver is gone"):
         device._release(Leaky(), 1, "LEAKY", 8)
-    assert memory.now["LEAKY"] == before - 8
+    assert memory.now["LEAKY"] == 0
     assert memory.unfreed.pop() == "memory is not freed: LEAKY: the driver is gone"
 
 

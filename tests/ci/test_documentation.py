@@ -35,7 +35,7 @@ def test_links_that_a_reader_may_follow_are_no_assets() -> None:
 
 
 def test_a_name_without_a_heading_is_missing() -> None:
-    page = '<h3 id="tinyref.tensor.methods.movement.Movement.reshape">'
+    page = '<h3 id="tinyref.tensor.movement.Movement.reshape">'
     missing = site.missing_names(page)
     assert "Tensor.reshape" not in missing
     assert {"Tensor.sum", "nn.Linear", "nn.state.safe_load"} <= set(missing)

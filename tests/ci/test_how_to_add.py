@@ -1,287 +1,172 @@
-"""CONTRIBUTING says where something new is written: a sample of each, in these places alone."""
+"""CONTRIBUTING says where something new is written: an op is, in the places of its list alone."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from adding import MAX_PLACES, RUN_CASES, Insertion, Sample, copied, is_place, places, run
-from samples_of_algebra import DTYPE, OP, RULE
 
-OPT = Sample(
-    "An Opt",
-    {
-        "tinyref/optimise/opt.py": (
-            Insertion("\n\nclass Argument(", '    BLOCK = "BLOCK"\n'),
-            Insertion(
-                "}\n\n\nclass KernelOptError",
-                "    OptOp.BLOCK: OptSpec(\n"
-                '        effect="cuts `arg` positions off a global axis as an inner global axis",\n'
-                "        takes=Argument.AMOUNT,\n"
-                "        axis_conditions=_CUT,\n"
-                "        argument_conditions=(Condition.DIVISOR, Condition.EVEN),\n"
-                "        kinds=(AxisKind.GLOBAL,),\n"
-                "        amounts=(2, 4),\n"
-                "    ),\n",
-            ),
-            Insertion("    # Of what comes out", '    EVEN = "an even amount"\n'),
-        ),
-        "tinyref/optimise/moves.py": (
-            Insertion(
-                "CHECKS: dict[Condition, Check] = {",
-                "def _even(plan: Plan, opt: Opt) -> str | None:\n"
-                '    return f"{opt.arg} is odd" if opt.arg % 2 else None\n\n\n',
-            ),
-            Insertion("    Condition.MOST: _most,", "    Condition.EVEN: _even,\n"),
-            Insertion(
-                "    OptOp.SWAP: _swap,",
-                "    OptOp.BLOCK: lambda plan, opt: _split(plan, opt, AxisKind.GLOBAL),\n",
-            ),
-        ),
-        "spec/tinyref_spec/kernel/opts.py": (
-            Insertion(
-                '    _row("upcast.elementwise", "add"',
-                '    _row("block.elementwise", "add", "BLOCK(0, 4)"),\n',
-            ),
-        ),
-        "tests/optimise/test_legality.py": (
-            Insertion(
-                '    Line(Condition.MULTIPLE, named("row_sum")',
-                '    Line(Condition.EVEN, named("add"), "BLOCK(0, 3)", "is odd", "BLOCK(0, 4)"),\n',
-            ),
-        ),
-    },
-    RUN_CASES
-    + """
-from tinyref.optimise.actions import candidates
-from tinyref.optimise.opt import Opt, OptOp, parse_opts
-from tinyref.optimise.plan import Plan
-from tinyref_fuzz.generate.candidates import axes_by_op
-from tinyref_fuzz.generate.optimisations import random_opts
-from tinyref_fuzz.generate.tape import Tape
-from tinyref_spec.clauses import clause
-from tinyref_spec.kernel.opt_kernels import KERNELS
-from tinyref_spec.pages import optimisations_page
-from tinyref.dtype import dtypes
-
-# Each line of the table is a row, and each passes.
-assert run_cases("kernel.opt.block", "PYTHON") == 1
-# As text, in a plan, and what a search tries.
-(block,) = parse_opts("BLOCK(0, 4)")
-assert block == Opt(OptOp.BLOCK, 0, 4) and str(block) == "BLOCK(0, 4)"
-kernel = KERNELS["add"].build(dtypes.int32)
-under_test = DeviceUnderTest("PYTHON")
-plan = Plan.of(kernel, under_test.capabilities)
-assert str(plan.apply(block)) == "global 6, global 4 after BLOCK(0, 4)"
-assert [opt for opt in candidates(plan) if opt.op is OptOp.BLOCK] == parse_opts_list
-# The fuzzer draws it, and reduces it.
-assert list(axes_by_op(plan)[OptOp.BLOCK]) == [0]
-drawn = [random_opts(kernel, under_test.capabilities, Tape(seed=s), 4).opts for s in range(40)]
-assert any(opt.op is OptOp.BLOCK for opts in drawn for opt in opts)
-# A refusal names the condition.
-assert plan.legal(Opt(OptOp.BLOCK, 0, 3)) is None
-# The specification tells of it.
-assert clause("kernel.opt.block").sentence.startswith("BLOCK cuts `arg` positions off")
-assert "| BLOCK | cuts `arg` positions off" in optimisations_page()
-""".replace("parse_opts_list", "list(parse_opts('BLOCK(0, 2) BLOCK(0, 4)'))"),
-)
-
-DEVICE = Sample(
-    "A device",
-    {
-        "tinyref/renderers/reversed_text.py": '''"""Programs as text, backwards."""
-
-from tinyref.formats.json_format import program_to_text
-from tinyref.uops.program import Program
+ROOT = Path(__file__).parents[2]
+TITLES = ("An op", "A rule", "A dtype", "An Opt", "A device", "A library to judge", "A row")
+MAX_PLACES = 4
 
 
-class ReversedRenderer:
-    """Prints a program as text whose last letter comes first."""
-
-    def render(self, program: Program) -> str:
-        return program_to_text(program)[::-1]
-''',
-        "tinyref/runtimes/reversed_text.py": '''"""The SAMPLE device: reads programs backwards."""
-
-import functools
-
-from tinyref.capabilities import Capabilities
-from tinyref.contract import Availability, Backend
-from tinyref.dtype import dtypes
-from tinyref.formats.json_format import program_from_text
-from tinyref.renderers.reversed_text import ReversedRenderer
-from tinyref.runtimes.host.memory import HostAllocator
-from tinyref.runtimes.python import InterpretedKernel
+def places(title: str) -> list[str]:
+    """Return the paths of the numbered list of a section, with * for what its author names."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    found = re.search(rf"^### {re.escape(title)}\n(.*?)(?=^##|\Z)", text, re.M | re.S)
+    assert found is not None, f"CONTRIBUTING.md has no section {title!r}"
+    listed = re.findall(r"^\d+\. `([^`]+)`", found[1], re.M)
+    return [re.sub(r"\b[A-Z]{2,}\b", "*", place) for place in listed]
 
 
-class TextCompiler:
-    """Keeps the text as it is."""
-
-    key = "reversed text 1"
-
-    def compile(self, source: str) -> bytes:
-        return source.encode()
-
-
-class SampleBackend(Backend):
-    """A device that only knows loops."""
-
-    title = "reads programs backwards"
-    allocator = HostAllocator("SAMPLE")
-    renderer = ReversedRenderer()
-    compiler = TextCompiler()
-
-    def __init__(self, index: int = 0) -> None:
-        super().__init__(index)
-        self.name = "SAMPLE"
-
-    @classmethod
-    def availability(cls) -> Availability:
-        return Availability(True, "always")
-
-    @functools.cached_property
-    def capabilities(self) -> Capabilities:
-        core = frozenset({dtypes.bool, dtypes.int32, dtypes.float32})
-        ops = "ADD MUL SUB NEG IDIV MOD CMPLT CMPNE WHERE MAX AND OR XOR SHL SHR CAST BITCAST"
-        ops += " RECIP SQRT LOAD STORE"
-        return Capabilities(dtypes=core, ops=frozenset(ops.split()))
-
-    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
-        return InterpretedKernel(self.name, program_from_text(binary.decode()[::-1]))
-''',
-        "pyproject.toml": (
-            Insertion(
-                'PYTHON = "tinyref.runtimes.python:PythonBackend"',
-                'SAMPLE = "tinyref.runtimes.reversed_text:SampleBackend"\n',
-            ),
-        ),
-        "ci/devices.toml": (
-            Insertion(
-                "",
-                '\n[[device]]\nid = "sample"\ndevice = "SAMPLE"\nprofile = "quick"\n'
-                'budget = 60\nneeds = "nothing"\nrequired = true\n',
-            ),
-        ),
-    },
-    RUN_CASES
-    + """
-import sys
-from tinyref import Tensor
-from tinyref.device import Device
-sys.path.insert(0, "ci")
-import conform_row
-
-assert "SAMPLE" in Device.names()
-total = (Tensor([1, 2, 3], device="SAMPLE") + 4).sum()
-assert total.device == "SAMPLE" and total.item() == 18
-assert run_cases("isa.binary.add.int32", "SAMPLE") > 3
-(row,) = [row for row in conform_row.read() if row.id == "sample"]
-assert (row.device, row.profile, row.required) == ("SAMPLE", "quick", True)
-""",
-)
-
-ROW = Sample(
-    "A row",
-    {
-        "spec/tinyref_spec/clauses.py": (
-            Insertion(
-                '    "kernel.vector": (',
-                '    "kernel.sample": ("The numbers of an axis and their doubles agree.", OPS),\n',
-            ),
-        ),
-        "spec/tinyref_spec/kernel/doubles.py": '''"""Twice the numbers of an axis."""
-
-from collections.abc import Iterator
-
-import numpy as np
-
-from tinyref.dtype import dtypes
-from tinyref.uops import build
-from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import make_row
-from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.measure import run_exact
-from tinyref_spec.kernels.notation import kernel_of, shaped
-
-
-def _doubled(case_id: str, device: DeviceUnderTest) -> Measurement:
-    kernel = kernel_of(build.mul(build.iota(shaped(4)), 2), 4)
-    return run_exact(case_id, device, kernel, [None], [np.array([0, 2, 4, 6], np.int32)])
-
-
-def rows() -> Iterator[Row]:
-    """One row of one case."""
-    yield make_row(
-        "kernel.sample.doubles",
-        "out[i] = 2 * i.",
-        clauses=("kernel.sample",),
-        rung=Rung.LOOP,
-        op="IOTA",
-        dtype=dtypes.int32,
-        checks={"four": _doubled},
-    )
-''',
-        "spec/tinyref_spec/kernel/rows.py": (
-            Insertion("    features,\n", "    doubles,\n"),
-            Insertion("    yield from features.rows()", "    yield from doubles.rows()\n"),
-        ),
-    },
-    RUN_CASES
-    + """
-from tinyref_spec.catalogue import all_rows
-from tinyref_spec.level_pages import families, page
-from tinyref_spec.pages import clauses_page
-
-assert run_cases("kernel.sample", "CPU") == 1
-assert run_cases("kernel.sample.doubles.four", "PYTHON") == 1
-kernels = page("kernel", families("kernel", all_rows())["kernel"])
-section = kernels.partition("## `kernel.sample`")[2]
-said = section.splitlines()
-assert {"* what: out[i] = 2 * i.", "* clauses: `kernel.sample`"} <= set(said)
-assert "* rung: loops and reduces" in said
-assert "| `kernel.sample.doubles` |" in section
-assert "| `kernel.sample` | The numbers of an axis and their doubles agree. |" in clauses_page()
-""",
-)
-
-SAMPLES = (OP, RULE, DTYPE, OPT, DEVICE, ROW)
-
-
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.title)
-def test_a_sample_is_written_in_the_places_that_are_listed(sample: Sample) -> None:
-    listed = places(sample.title)
+@pytest.mark.parametrize("title", TITLES)
+def test_each_list_is_short_and_names_what_is_there(title: str) -> None:
+    listed = places(title)
     assert 0 < len(listed) <= MAX_PLACES
     for place in listed:
-        assert any(is_place(path, place) for path in sample.places), place
-    for path in sample.places:
-        assert any(is_place(path, place) for place in listed), path
+        assert any(ROOT.glob(place)), place
+
+
+# --- an op ----------------------------------------------------------------------------------------
+
+PACKAGES = {
+    "tinyref": ".",
+    "tinyref_spec": "spec",
+    "tinyref_fuzz": "fuzz",
+    "tinyref_conformance": "conformance",
+}
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """`text` stands before the one place of a file that reads `before`."""
+
+    before: str
+    text: str
+
+
+ABS = {
+    "tinyref/uops/ops.py": (
+        Insertion('    ADD = "ADD"', '    ABS = "ABS"\n'),
+        Insertion("Ops.TRUNC})", "Ops.ABS, "),
+    ),
+    "tinyref/algebra/op_rows.py": (
+        Insertion(
+            "_arithmetic(\n    Ops.ADD,",
+            '_arithmetic(Ops.ABS, types.numbers, "|x|; MIN stays.", '
+            'numpy_function("abs"), exact=abs)\n',
+        ),
+    ),
+    "spec/tinyref_spec/oracles.py": (
+        Insertion('    "ADD": lambda dtype', '    "ABS": lambda dtype, x: max(x, -x),\n'),
+        Insertion('    "ADD": np.add,', '    "ABS": lambda x: np.copysign(x, 1),\n'),
+    ),
+    "spec/tinyref_spec/isa/specials.py": (
+        Insertion('    "ADD": NUMBERS,', '    "ABS": NUMBERS,\n'),
+        Insertion("}\n# Division by zero and MIN", '    "ABS": "3 -> 3; -3 -> 3; MIN -> MIN",\n'),
+        Insertion("}\n\nBOOL: dict", '    "ABS": "3 -> 3; MAX -> MAX",\n'),
+        Insertion("}\n\nTABLES: ", '    "ABS": "-1 -> 1; -0 -> 0; -inf -> inf; nan -> nan",\n'),
+    ),
+}
+# It sees the op at work, and fails with another exit code than 0.
+SCRIPT = """
+from tinyref_spec import catalogue
+from tinyref_spec.case import Profile
+from tinyref_spec.device_under_test import DeviceUnderTest
+
+def run_cases(query, device):
+    cases = catalogue.cases(Profile.FULL, query)
+    under_test = DeviceUnderTest(device)
+    for case in cases:
+        found = case.run(under_test)
+        assert found.passed, (case.id, found)
+    return len(cases)
+
+from tinyref.algebra.evaluate import value_of
+from tinyref.algebra.semantics import fold
+from tinyref.algebra.simplify import simplify
+from tinyref.capabilities import OP_NAMES
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.errors import VerifyError
+from tinyref.formats import json_format, text
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.verify import verify
+from tinyref_spec.clauses import clause
+
+def absolute(x):
+    return UOp(Ops.ABS, x.dtype, (x,))
+
+# It computes: each row on the interpreter, and where constants and sizes are computed.
+assert run_cases("isa.unary.abs", "PYTHON") > 50
+assert fold(Ops.ABS, dtypes.int8, [-128]) == -128
+assert value_of(absolute(build.variable("n", -9, 9)), {"n": -7}) == 7
+assert simplify(absolute(build.const(dtypes.float32, -2.5))).arg.value == 2.5
+# It prints and reads back, as text and as JSON.
+node = absolute(build.variable("n", -9, 9))
+assert "ABS index" in text.to_text(node)
+assert text.from_text(text.to_text(node)) is node
+assert json_format.from_json(json_format.to_json(node)) is node
+# It is verified, and refused where its types are wrong.
+verify(Dialect.TENSOR, node)
+try:
+    verify(Dialect.TENSOR, UOp(Ops.ABS, dtypes.bool, (build.const(dtypes.bool, True),)))
+except VerifyError as error:
+    assert "ABS accepts numbers, got bool" in str(error)
+else:
+    raise AssertionError("an ABS of bool is verified")
+# A device may declare it, and the specification says what it is.
+assert "ABS" in OP_NAMES and Device["PYTHON"].capabilities.ops >= {"ABS"}
+assert clause("isa.abs").sentence == "ABS: |x|; MIN stays."
+"""
+
+
+def copied(folder: Path) -> Path:
+    """Return a copy of the sources with the op, installed as far as its backends are declared."""
+    # What is compiled comes along, with the times of its sources; not what is just being written.
+    ignored = shutil.ignore_patterns("*.pyc.*")
+    for package, room in PACKAGES.items():
+        shutil.copytree(ROOT / room / package, folder / room / package, ignore=ignored)
+    for name, insertions in ABS.items():
+        text = (folder / name).read_text(encoding="utf-8")
+        for each in insertions:
+            assert text.count(each.before) == 1, f"{name}: {each.before!r}"
+            text = text.replace(each.before, each.text + each.before)
+        (folder / name).write_text(text, encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    metadata = folder / "tinyref-0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tinyref\nVersion: 0\n")
+    lines = ["[tinyref.backends]"]
+    lines += [f"{k} = {v}" for k, v in project["entry-points"]["tinyref.backends"].items()]
+    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return folder
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.title)
-def test_a_sample_works_that_is_written_in_these_places_alone(
-    sample: Sample, tmp_path: Path
-) -> None:
-    done = run(copied(tmp_path, sample), sample.script)
+def test_an_op_works_that_is_written_in_the_places_of_its_list_alone(tmp_path: Path) -> None:
+    listed = places("An op")
+    assert all(any(fnmatchcase(path, place) for path in ABS) for place in listed)
+    assert all(any(fnmatchcase(path, place) for place in listed) for path in ABS)
+    folder = copied(tmp_path)
+    path = os.pathsep.join(str(folder / room) for room in PACKAGES.values())
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("sample", "place", "says"),
-    [
-        (OPT, "tinyref/optimise/moves.py", "EVEN"),
-        (OP, "tinyref/algebra/op_rows.py", "ABS"),
-        (OP, "spec/tinyref_spec/oracles.py", "ABS"),
-        (RULE, "spec/tinyref_spec/proofs/integer_laws.py", "not enough values to unpack"),
-        (RULE, "tests/algebra/test_rules.py", "test_every_rule_fires_here"),
-    ],
-)
-def test_a_sample_with_a_place_left_out_is_seen(
-    sample: Sample, place: str, says: str, tmp_path: Path
-) -> None:
-    kept = {path: text for path, text in sample.places.items() if path != place}
-    done = run(copied(tmp_path, replace(sample, places=kept)), sample.script)
-    assert done.returncode == 1
-    assert says in done.stderr

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ci_modules import ROOT, ci_module
-from nox.command import CommandFailed
 
 SUITE = """
 import pytest
@@ -46,117 +44,9 @@ OTHER = """
 def test_slow():
     pass
 """
-THOROUGH = [
-    "slow",
-    "coverage",
-    "random",
-    "shuffled",
-    "compiled",
-    "sdist",
-    *(
-        f"conform_full({device})"
-        for device in (
-            "cpu",
-            "python",
-            "gpu-emu",
-            "cpu-python",
-            "cpu-gpu-emu",
-            "clang-gcc",
-            "clang-tcc",
-            "webgpu",
-            "opencl",
-            "oclgrind",
-            "opencl-two",
-            "cpu-opencl",
-            "cuda-emu",
-            "hip-emu",
-            "metal-emu",
-            "cuda",
-            "ptx",
-            "hip",
-            "metal",
-        )
-    ),
-    *(
-        f"subjects({library})"
-        for library in (
-            "torch",
-            "numpy",
-            "array-api-strict",
-            "jax",
-            "mlx",
-            "dask",
-            "sparse",
-            "ndonnx",
-        )
-    ),
-]
 
 
-@pytest.fixture(scope="module")
-def noxfile() -> ModuleType:
-    return ci_module("noxfile.py")
-
-
-# What one run of nox installed is no matter of another.
-RUNS = itertools.count()
-
-
-class Environment:
-    """An environment of nox in a folder of a run: notes where it was created again.
-
-    is_new: whether it was made anew then, as nox does where it is to reuse none.
-    """
-
-    is_new = False
-
-    def __init__(self, run: str, name: str) -> None:
-        self.location = self.location_name = f"{run}/{name}"
-        self.env = {"VIRTUAL_ENV": self.location, "CONDA_PREFIX": None}
-        self.created: list[str] = []
-
-    def create(self) -> bool:
-        self.created.append(self.location)
-        return self.is_new
-
-
-class Session:
-    """A session of nox that notes its commands and whom it notifies."""
-
-    def __init__(self, *posargs: str) -> None:
-        self.posargs = list(posargs)
-        self.commands: list[tuple[str, ...]] = []
-        self.installed: list[str] = []
-        self.missing = ""
-        self.warnings: list[str] = []
-        self.environment: dict[str, str] = {}
-        self.success_codes: list[int] = []
-        self.notified: list[tuple[str, list[str]]] = []
-        self.virtualenv = Environment(f"/run {next(RUNS)}", "own")
-
-    def install(self, *words: str, **options: Any) -> None:
-        if words[-1] == self.missing:
-            raise CommandFailed(reason="no wheel")
-        self.installed.append(words[-1])
-
-    def run(self, *words: str, env: dict[str, str] | None = None, **options: Any) -> str:
-        self.commands.append(words)
-        self.success_codes = options.get("success_codes", [0])
-        self.environment |= env or {}
-        return json.dumps({"devices": [{"works": True, "reason": ""}]})
-
-    def notify(self, name: str, posargs: list[str]) -> None:
-        self.notified.append((name, posargs))
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-    def skip(self, text: str) -> None:
-        raise Skipped(text)
-
-
-class Skipped(Exception):  # noqa: N818  it is no error
-    """What a session of nox raises that is skipped."""
+noxfile = ci_module("noxfile.py")
 
 
 # Every choice of tests in one child, as a start of pytest takes longer than a collection.
@@ -268,173 +158,30 @@ def test_a_shard_that_is_none_is_refused(collections: dict[str, dict[str, Any]],
     assert f"got {text!r}" in found["said"] or f"invalid parse value: {text!r}" in found["said"]
 
 
-def test_the_default_checks(noxfile: ModuleType) -> None:
+def test_the_default_checks() -> None:
     assert noxfile.nox.options.sessions == ["lint", "types", "docs", "tests", "conform", "fuzz"]
-    session = Session()
-    noxfile.tests(session)
-    (command,) = session.commands
-    assert command == ("pytest", "-n", "auto", "-m", "not slow")
-    assert session.success_codes == [0]
-    assert session.installed == [".[test,lint,types]", ".[opencl,webgpu]", ".[docs]"]
-    assert session.warnings == []
 
 
-def test_where_a_binding_cannot_be_installed_the_other_tests_run(noxfile: ModuleType) -> None:
-    session = Session()
-    session.missing = ".[opencl,webgpu]"
-    noxfile.tests(session)
-    assert len(session.commands) == 1
-    assert session.warnings == [
-        "OPENCL and WEBGPU cannot be installed here: their tests are skipped"
-    ]
-    session = Session()
-    session.missing = ".[test,lint,types]"
-    with pytest.raises(CommandFailed):
-        noxfile.tests(session)
-
-
-@pytest.mark.parametrize("shard", [[], ["--shard", "1/12"]])
-def test_the_floor_of_coverage_is_that_of_all_quick_tests(
-    noxfile: ModuleType, shard: list[str]
-) -> None:
-    session = Session(*shard)
-    noxfile.coverage(session)
-    (command,) = session.commands
-    assert command[:6] == ("pytest", "-n", "auto", "-m", "quick", "--cov")
-    assert "--shard" not in command
-
-
-@pytest.mark.parametrize("shard", ["2/12", "12/12", "11/12"])
-def test_other_shards_have_no_floor(noxfile: ModuleType, shard: str) -> None:
-    session = Session("--shard", shard)
-    with pytest.raises(Skipped, match=shard):
-        noxfile.coverage(session)
-    assert session.commands == []
-
-
-def test_the_thorough_lane_is_all_that_repeats(noxfile: ModuleType) -> None:
-    session = Session("--shard", "3/12")
-    noxfile.thorough(session)
+def thorough_parts() -> list[str]:
+    """Each device and library of the tables, and each other Python."""
+    parts = ["slow", "coverage", "random", "shuffled", "compiled", "sdist"]
+    for name, table in (("conform_full", "devices.toml"), ("subjects", "subjects.toml")):
+        ids = re.findall(r'^id = "(.*)"$', (ROOT / "ci" / table).read_text(), re.MULTILINE)
+        parts += [f"{name}({each})" for each in ids]
     others = [version for version in ("3.11", "3.12", "3.13") if version != noxfile.THIS_PYTHON]
-    parts = [*THOROUGH, *(f"python-{version}" for version in others)]
-    assert session.notified == [(part, ["--shard", "3/12"]) for part in parts]
+    return [*parts, *(f"python-{version}" for version in others)]
 
 
-@pytest.mark.parametrize(
-    ("name", "marks"),
-    [
-        ("slow", ("-m", "slow")),
-        ("random", ("-m", "hypothesis", "--hypothesis-profile", "random")),
-        ("shuffled", ("-m", "not slow")),
-        ("compiled", ("-k", "not HIP")),
-        ("each_python", ()),
-    ],
-)
-def test_a_part_of_the_thorough_lane_runs_its_shard(
-    noxfile: ModuleType, name: str, marks: tuple[str, ...]
-) -> None:
-    session = Session("--shard", "3/12")
-    getattr(noxfile, name)(session)
-    (command,) = session.commands
-    assert command[: 3 + len(marks)] == ("pytest", "-n", "auto", *marks)
-    assert command[-2:] == ("--shard", "3/12")
-    assert session.success_codes == [0, 5], "a shard of few tests may have none of them"
-    folders = [word for word in command if word.startswith("tests/")]
-    assert all((ROOT / folder).exists() for folder in folders)
-    if name == "shuffled":
-        assert session.environment == {"TINYREF_SHUFFLE_RULES": "7"}
-        assert len(folders) == 10
-
-
-def test_the_full_profile_runs_its_shard(noxfile: ModuleType) -> None:
-    session = Session("--shard", "3/12")
-    noxfile.conform_full(session, "cpu")
-    assert session.commands[-1][-4:] == ("--timeout", "240", "--shard", "3/12")
-    assert session.commands[-1][:4] == ("tinyref", "conform", "--device", "CPU")
-
-
-def test_a_library_is_judged_by_its_part_within_a_budget(noxfile: ModuleType) -> None:
-    session = Session("--shard", "3/12")
-    noxfile.subjects(session, "jax")
-    assert session.installed[0] == "."
-    assert session.installed[1].startswith("jax")
-    assert session.virtualenv.location.endswith("/subjects")
-    assert session.environment["JAX_ENABLE_X64"] == "1"
-    (command,) = session.commands
-    assert command[:4] == ("tinyref", "conform", "--subject", "array-api:jax.numpy")
-    assert command[command.index("--budget") + 1] == "10m"
-    assert command[command.index("--profile") + 1] in ("quick", "full")
-    assert command[command.index("--shard") + 1] == "3/12"
-    assert command[-2:] == ("--expectations", str(ROOT / "ci" / "expectations" / "jax.toml"))
-
-
-def test_a_library_that_cannot_be_installed_is_unavailable(
-    noxfile: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(noxfile, "REPORT", tmp_path)
-    session = Session()
-    session.missing = noxfile.SUBJECTS["mlx"].install[-1]
-    with pytest.raises(Skipped, match="mlx is unavailable: no wheel"):
-        noxfile.subjects(session, "mlx")
-    assert session.commands == []
-    note = tmp_path / "subject-mlx" / "unavailable.txt"
-    assert note.read_text() == "mlx is unavailable: no wheel\n"
-    # It is there the next time.
-    noxfile.subjects(Session(), "mlx")
-    assert not note.exists()
-
-
-def session_of(run: str, name: str) -> Session:
-    """A session of a run of nox, in an environment of its own."""
-    session = Session()
-    session.virtualenv = Environment(run, name)
-    return session
-
-
-def test_rows_of_devices_share_what_is_installed(noxfile: ModuleType) -> None:
-    first, second, third = (session_of("/devices", name) for name in ("cpu", "python", "fuzz"))
-    noxfile.conform(first, "cpu")
-    noxfile.conform_full(second, "python")
-    noxfile.fuzz(third)
-    for session in (first, second, third):
-        assert session.virtualenv.location == "/devices/devices"
-        assert session.virtualenv.env == {"VIRTUAL_ENV": "/devices/devices", "CONDA_PREFIX": None}
-        assert session.virtualenv.created == ["/devices/devices"]
-        assert session.commands != []
-    assert [first.installed, second.installed, third.installed] == [["."], [], []]
-
-
-def test_a_failed_installation_is_tried_again(noxfile: ModuleType) -> None:
-    first, second = session_of("/again", "cpu"), session_of("/again", "python")
-    first.missing = "."
-    with pytest.raises(CommandFailed):
-        noxfile.conform(first, "cpu")
-    noxfile.conform(second, "python")
-    assert second.installed == ["."]
-
-
-def test_what_is_made_anew_has_nothing_installed(noxfile: ModuleType) -> None:
-    first, second = session_of("/anew", "cpu"), session_of("/anew", "python")
-    first.virtualenv.is_new = second.virtualenv.is_new = True
-    noxfile.conform(first, "cpu")
-    noxfile.conform(second, "python")
-    assert [first.installed, second.installed] == [["."], ["."]]
-
-
-@pytest.mark.parametrize("name", ["tests", "quick", "slow", "coverage", "random", "shuffled"])
-def test_what_runs_the_same_packages_shares_them(noxfile: ModuleType, name: str) -> None:
-    session = Session()
-    getattr(noxfile, name)(session)
-    assert session.virtualenv.location.endswith("/tests")
-
-
-@pytest.mark.parametrize("name", ["compiled", "each_python"])
-def test_what_has_more_packages_or_another_python_is_on_its_own(
-    noxfile: ModuleType, name: str
-) -> None:
-    session = Session()
-    getattr(noxfile, name)(session)
-    assert session.virtualenv.location.endswith("/own")
+def test_the_thorough_lane_is_all_that_repeats() -> None:
+    """Each landing runs a shard of every part, so that one which is broken is seen at once."""
+    notified = []
+    session = SimpleNamespace(
+        posargs=["--shard", "3/12"], notify=lambda *words: notified.append(words)
+    )
+    noxfile.thorough(session)
+    parts = thorough_parts()
+    assert len(parts) > 30
+    assert notified == [(part, ["--shard", "3/12"]) for part in parts]
 
 
 @pytest.mark.long
@@ -442,7 +189,7 @@ def test_nox_knows_every_part() -> None:
     command = [sys.executable, "-m", "nox", "--list", "-f", str(ROOT / "noxfile.py")]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     names = {line.split()[1] for line in done.stdout.splitlines() if " -> " in line}
-    assert {*THOROUGH, "python-3.11", "python-3.12", "python-3.13", "thorough"} <= names
+    assert {*thorough_parts(), "thorough"} <= names
 
 
 def test_ci_misses_required_devices_and_draws_fresh_examples() -> None:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from ci_modules import ci_module
 
-
-@pytest.fixture(scope="module")
-def packages() -> ModuleType:
-    return ci_module("ci/packages.py")
+packages = ci_module("ci/packages.py")
 
 
 @pytest.mark.parametrize(
@@ -35,14 +31,12 @@ def packages() -> ModuleType:
         ),
     ],
 )
-def test_what_pip_is_told_uv_is_told(
-    packages: ModuleType, listed: str, variables: dict[str, str]
-) -> None:
+def test_what_pip_is_told_uv_is_told(listed: str, variables: dict[str, str]) -> None:
     assert packages.translate(listed) == variables
 
 
 def test_the_settings_are_those_of_this_machine(
-    packages: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     # An environment made by uv has no pip, so another command prints what pip would.
     python = tmp_path / "python"
@@ -53,8 +47,6 @@ def test_the_settings_are_those_of_this_machine(
     assert packages.uv_variables({"UV_FIND_LINKS": "/theirs"}) == {}
 
 
-def test_without_pip_uv_is_told_nothing(
-    packages: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pip_uv_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     assert packages.uv_variables({}) == {}

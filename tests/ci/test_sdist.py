@@ -44,32 +44,3 @@ def test_every_file_of_the_checkout_is_in_the_sdist() -> None:
     assert len(names) > 500
     patterns = included()
     assert [name for name in names if not is_included(name, patterns)] == []
-
-
-def test_what_is_not_named_is_not_included() -> None:
-    """The check above can fail."""
-    assert is_included("ci/devices.toml", ["/ci"])
-    assert is_included("README.md", ["/*.md"])
-    for name in ("ci2/devices.toml", "conftest.py", "docs/README.md"):
-        assert not is_included(name, ["/ci", "/*.md"])
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ci/devices.toml",
-        "ci/conform_row.py",
-        ".ci/run",
-        "noxfile.py",
-        "conftest.py",
-        "README.md",
-        "docs/guide.md",
-        "examples",
-        "pyproject.toml",
-        "LICENSE",
-    ],
-)
-def test_what_commands_and_tests_need_is_there(name: str) -> None:
-    """Also in an unpacked sdist, where the first test has nothing to compare with."""
-    assert (ROOT / name).exists()
-    assert is_included(name, included()) or f"/{name}" in included()

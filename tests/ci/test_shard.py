@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from ci_modules import ROOT, ci_module
 
-
-@pytest.fixture(scope="module")
-def shard() -> ModuleType:
-    return ci_module("ci/shard.py")
+shard = ci_module("ci/shard.py")
 
 
 def git(folder: Path, *words: str) -> str:
@@ -34,7 +30,7 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def test_each_landing_is_given_the_next(shard: ModuleType, repository: Path) -> None:
+def test_each_landing_is_given_the_next(repository: Path) -> None:
     """Commits of a merged branch do not count: only those of the first parents."""
     assert shard.shard(repository) == "2/30"
     git(repository, "checkout", "-q", "-b", "branch")
@@ -50,9 +46,7 @@ def test_each_landing_is_given_the_next(shard: ModuleType, repository: Path) -> 
     assert shard.shard(repository) == "1/30"
 
 
-def test_a_shallow_clone_goes_by_the_hash_of_its_commit(
-    shard: ModuleType, repository: Path, tmp_path: Path
-) -> None:
+def test_a_shallow_clone_goes_by_the_hash_of_its_commit(repository: Path, tmp_path: Path) -> None:
     found = set()
     for number in range(6):
         commit(repository, str(number))
@@ -65,11 +59,11 @@ def test_a_shallow_clone_goes_by_the_hash_of_its_commit(
     assert len(found) > 1
 
 
-def test_without_a_repository_it_is_the_first(shard: ModuleType, tmp_path: Path) -> None:
+def test_without_a_repository_it_is_the_first(tmp_path: Path) -> None:
     assert shard.shard(tmp_path) == "1/30"
 
 
-def test_a_repository_around_the_folder_is_not_counted(shard: ModuleType, tmp_path: Path) -> None:
+def test_a_repository_around_the_folder_is_not_counted(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     words = ["-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty", "-m", "1"]
     subprocess.run(["git", "-C", tmp_path, *words], check=True)

@@ -73,41 +73,40 @@ def rows(system: ModuleType, tmp_path: Path) -> Any:
     return system.conform_row.read(path)
 
 
-def test_what_is_needed_comes_first_and_together(system: ModuleType, rows: Any) -> None:
-    machine = Machine()
-    assert system.install(["chromium"], rows, machine) == []
-    assert machine.asked == [
-        "update",
-        "install -y chromium gcc libc6-dev",
-        "install -y libcard1",
-        "install -y libcloud",
-    ]
+NEEDED = "install -y chromium gcc libc6-dev"
 
 
-def test_what_fails_at_first_is_tried_again(system: ModuleType, rows: Any) -> None:
-    machine = Machine(update=2, chromium=1)
-    assert system.install(["chromium"], rows, machine) == []
-    assert machine.asked[:5] == [*["update"] * 3, *["install -y chromium gcc libc6-dev"] * 2]
-
-
-def test_what_a_row_needs_that_is_not_required_may_fail(system: ModuleType, rows: Any) -> None:
-    machine = Machine(libcard1=3)
-    assert system.install([], rows, machine) == [
-        "card may be unavailable: apt-get install libcard1 failed"
-    ]
-    assert machine.asked[-1] == "install -y libcloud"
-
-
-def test_without_a_network_what_is_there_already_is_enough(system: ModuleType, rows: Any) -> None:
-    machine = Machine(update=3)
-    assert system.install([], rows, machine) == [
-        "apt-get update failed: the lists of packages are as they were"
-    ]
-
-
-def test_what_every_run_needs_must_come(system: ModuleType, rows: Any) -> None:
-    (problem,) = system.install([], rows, Machine(gcc=3))
-    assert problem == "error: apt-get install gcc libc6-dev failed"
+@pytest.mark.parametrize(
+    ("failing", "asked", "problems"),
+    [
+        ({}, ["update", NEEDED, "install -y libcard1", "install -y libcloud"], []),
+        # What fails at first is tried again.
+        ({"update": 2, "chromium": 1}, [*["update"] * 3, *[NEEDED] * 2], []),
+        # What a row needs that is not required may fail.
+        (
+            {"libcard1": 3},
+            ["update", NEEDED, *["install -y libcard1"] * 3, "install -y libcloud"],
+            ["card may be unavailable: apt-get install libcard1 failed"],
+        ),
+        # Without a network what is there already is enough.
+        (
+            {"update": 3},
+            ["update"] * 3,
+            ["apt-get update failed: the lists of packages are as they were"],
+        ),
+        (
+            {"gcc": 3},
+            ["update", *[NEEDED] * 3],
+            ["error: apt-get install chromium gcc libc6-dev failed"],
+        ),
+    ],
+)
+def test_what_is_needed_must_come_and_what_is_left_is_reported(
+    system: ModuleType, rows: Any, failing: dict[str, int], asked: list[str], problems: list[str]
+) -> None:
+    machine = Machine(**failing)
+    assert system.install(["chromium"], rows, machine) == problems
+    assert machine.asked[: len(asked)] == asked
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch, the peer of these rows, is not installed")
 
-from tinyref.cli.bench import alone, speed
-from tinyref.cli.bench.rows import Measured
+from tinyref.cli.bench import Measured, speed, works
 from tinyref.cli.bench.works import MODELS, SMALL_MODELS, WORKS, Layers, Work
 from tinyref.config import Context
 from tinyref.errors import UserError
@@ -53,7 +52,7 @@ def test_a_wrong_operation_has_no_time(change: dict[str, object], words: str) ->
 
 @pytest.mark.long
 def test_a_network_that_learns_otherwise_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    found_library = alone.library("tinyref")
+    found_library = works.library("tinyref")
     fast = dataclasses.replace(found_library, adam=functools.partial(found_library.adam, lr=0.01))
     monkeypatch.setattr(speed, "library", lambda name: fast)
     found = speed.measure_model(MODELS[0], SMALL_MODELS[0], speed.Variant(""), "CPU", 1)

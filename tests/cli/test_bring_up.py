@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.written_backends import tinyref, write_package
-from tinyref.runtimes.host.toolchain import COMPILERS
+from tinyref.runtimes.host.clang import COMPILERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "bring-up.md"
 _STEP = re.compile(r"```diff\n(\S+)\n(.*?)```\n\n```console\n\$ tinyref (.*?)\n(.*?)```\n", re.S)

@@ -6,22 +6,26 @@ import copy
 import json
 import shlex
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tinyref.cli.ci.generate import Settings, job_of_device, jobs_of_table, pipeline
+from tinyref.cli.ci import PipelineSettings, job_of_device, jobs_of_table, pipeline
 from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref_conformance import device_table
 
 jsonschema = pytest.importorskip("jsonschema")
+pytest.importorskip("check_jsonschema", reason="check-jsonschema, which has them, is not installed")
 yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "ci" / "devices.toml"
+# The published schemas come with check-jsonschema, which is kept up with them.
+VENDORED = resources.files("check_jsonschema").joinpath("builtin_schemas", "vendor")
 SCHEMAS = {"github": "github-workflows.json", "gitlab": "gitlab-ci.json"}
-ALONE = Settings()
+ALONE = PipelineSettings()
 MINE = "mine.backend:MineBackend"
 ODD = """
 [[device]]
@@ -40,11 +44,11 @@ setup = ["card-load --quiet 'unit 1' # now"]
 
 
 def problems(provider: str, data: Any) -> list[str]:
-    schema = json.loads((ROOT / "tests" / "schemas" / SCHEMAS[provider]).read_text())
+    schema = json.loads(VENDORED.joinpath(SCHEMAS[provider]).read_text(encoding="utf-8"))
     return [error.message for error in jsonschema.Draft7Validator(schema).iter_errors(data)]
 
 
-def written(provider: str, settings: Settings = ALONE, table: Path = TABLE) -> Any:
+def written(provider: str, settings: PipelineSettings = ALONE, table: Path = TABLE) -> Any:
     text = pipeline(provider, jobs_of_table(table, settings), settings, "tinyref ci")
     found = yaml.safe_load(text)
     # YAML 1.1 reads the word as a truth value; forges read the key.
@@ -58,7 +62,7 @@ def without_merge(jobs: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("provider", SCHEMAS)
 def test_what_is_written_is_valid(provider: str, shards: int) -> None:
-    assert problems(provider, written(provider, Settings(shards=shards))) == []
+    assert problems(provider, written(provider, PipelineSettings(shards=shards))) == []
 
 
 @pytest.mark.parametrize(
@@ -80,7 +84,7 @@ def test_the_schemas_can_refuse(provider: str, spoil: Callable[[Any], object]) -
 
 def test_github_has_a_job_for_each_device_and_shard_of_the_table() -> None:
     rows = device_table.read(TABLE)
-    jobs = written("github", Settings(shards=3))["jobs"]
+    jobs = written("github", PipelineSettings(shards=3))["jobs"]
     conform = without_merge(jobs)
     assert list(conform) == [f"conform-{row.id}" for row in rows]
     assert all(job["strategy"]["matrix"]["shard"] == [1, 2, 3] for job in conform.values())
@@ -98,7 +102,7 @@ def test_github_has_a_job_for_each_device_and_shard_of_the_table() -> None:
 
 def test_gitlab_has_a_job_for_each_device_and_shard_of_the_table() -> None:
     rows = device_table.read(TABLE)
-    data = written("gitlab", Settings(shards=3))
+    data = written("gitlab", PipelineSettings(shards=3))
     conform = without_merge(data)
     assert list(conform) == [f"conform-{row.id}" for row in rows]
     assert all(job["parallel"] == 3 for job in conform.values())
@@ -172,7 +176,7 @@ def test_a_device_of_ones_own_needs_no_table(
     ],
 )
 def test_what_is_not_accepted_is_said(provider: str, shards: int, says: str) -> None:
-    settings = Settings(shards=shards)
+    settings = PipelineSettings(shards=shards)
     with pytest.raises(UserError, match=says):
         pipeline(provider, [job_of_device(MINE, settings)], settings, "tinyref ci")
 
@@ -190,7 +194,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_the_dockerfile_is_that_of_the_table() -> None:
-    settings = Settings()
+    settings = PipelineSettings()
     text = pipeline(
         "docker", jobs_of_table(TABLE, settings), settings, "tinyref ci --provider docker"
     )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from tinyref import __version__
+from tinyref.cli.app import app
 from tinyref.cli.entry import run
 from tinyref.config import Context
 
@@ -29,38 +32,19 @@ def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"\n  {command} " in text
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "devices",
-        "conform",
-        "conform diff",
-        "conform matrix",
-        "conform faulty",
-        "spec",
-        "fuzz",
-        "conform merge",
-        "conform verify",
-        "fuzz replay",
-        "fuzz show",
-        "fuzz reduce",
-        "fuzz keep",
-        "fuzz corpus",
-        "fuzz harvest",
-        "fuzz corpus check",
-        "fuzz score",
-        "spec list",
-        "spec show",
-        "spec rules",
-        "config",
-        "explain",
-        "bench",
-    ],
-)
-def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    text = output(capsys, *command.split(), "--help")
-    assert text.startswith(f"Usage: tinyref {command}")
-    assert len(text.splitlines()) > 5
+def commands_below(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, each in getattr(command, "commands", {}).items():
+        yield (*words, name)
+        yield from commands_below(each, (*words, name))
+
+
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = list(commands_below(typer.main.get_command(app)))
+    assert len(commands) == 27
+    for words in commands:
+        text = output(capsys, *words, "--help")
+        assert text.startswith(f"Usage: tinyref {' '.join(words)}")
+        assert len(text.splitlines()) > 5, words
 
 
 @pytest.mark.long
@@ -167,80 +151,6 @@ def test_conform_writes_a_report(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert "PYTHON/quick" in output(capsys, "conform", "matrix", same)
 
 
-@pytest.mark.slow
-def test_conform_fails_on_a_broken_device_and_diff_tells(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    query = ["--query", "kernel.store.constant.int32", "--jobs", "1"]
-    broken = "tinyref_conformance.faulty:OffByOneTail"
-    assert run(["conform", "--device", broken, *query]) == 1
-    text = capsys.readouterr().out
-    assert "first broken rung is 'store a constant'" in text
-    assert f"tinyref conform --device {broken} --profile quick --query kernel.store." in text
-    # A reduced run has a folder of its own: the report of a whole run stays.
-    bad = tmp_path / "conformance-tinyref-conformance-faulty-OffByOneTail/query/report.json"
-    assert run(["conform", "--device", "PYTHON", *query]) == 0
-    good = tmp_path / "conformance-PYTHON/query/report.json"
-    capsys.readouterr()
-    assert run(["conform", "diff", str(good), str(bad)]) == 1
-    assert "Pass -> Fail" in capsys.readouterr().out
-    assert run(["conform", "diff", str(bad), str(good)]) == 0
-
-
-@pytest.mark.slow
-def test_conform_says_what_was_not_run_and_how_to_go_on(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    broken = "tinyref_conformance.faulty:WrongGroupIndex"
-    query = "kernel.elements.float32.copy,isa.unary.neg.float32.special"
-    arguments = ["--device", broken, "--query", query, "--report", str(tmp_path), "--jobs", "1"]
-    assert run(["conform", *arguments]) == 1
-    text = capsys.readouterr().out
-    assert re.search(r"not run: \d+ cases that rest on kernel\.elements\.float32\.copy:33\n", text)
-    command = re.search(r"run the others all the same:\n  tinyref (.*)\n", text)
-    assert command is not None
-    assert command[1].endswith("--resume --keep-going")
-    assert run(shlex.split(command[1])) == 1
-    text = capsys.readouterr().out
-    assert "not run" not in text
-    assert "Suppressed" not in text
-
-
-@pytest.mark.slow
-def test_the_script_of_a_failure_shows_it_again(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    arguments = ["--device", "tinyref_conformance.faulty:OffByOneTail", "--report", str(tmp_path)]
-    query = ["--query", "kernel.store.constant.int32.size:3", "--jobs", "1"]
-    assert run(["conform", *arguments, *query]) == 1
-    capsys.readouterr()
-    report = json.loads((tmp_path / "report.json").read_text())
-    (case,) = (case for case in report["cases"] if case["status"] == "Fail")
-    script = tmp_path / "script.py"
-    script.write_text(case["details"]["script"])
-    assert len(script.read_text().splitlines()) < 40
-    done = subprocess.run(
-        [sys.executable, str(script)], check=False, capture_output=True, text=True
-    )
-    assert "Traceback" not in done.stderr
-    assert done.stdout
-
-
-@pytest.mark.long
-def test_bench_measures_and_writes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "numbers.json"
-    text = output(capsys, "bench", "--row", "jit.replay", "--repeats", "1", "--json", str(path))
-    assert "us a call of one kernel; the same, called plainly" in text
-    data = json.loads(path.read_text())
-    assert (data["schema"], data["version"]) == ("tinyref.bench", 1)
-    assert data["device"] == "CPU"
-    row = data["rows"][0]
-    assert row["median"] > 0
-    assert row["peer"]["name"] == "the same step, called plainly"
-    assert {"cores", "processor", "surroundings", "load_average"} <= set(data)
-
-
 @pytest.mark.long
 def test_devices_named_are_shown_alone_and_decide_the_exit_code(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -253,24 +163,6 @@ def test_devices_named_are_shown_alone_and_decide_the_exit_code(
     found = json.loads(capsys.readouterr().out)["devices"]
     assert {row["name"]: row["works"] for row in found} == {"CPU": True, "CLANG": False}
     assert run(["devices", "GPU9"]) == 2
-
-
-@pytest.mark.slow
-def test_a_backend_in_the_working_folder_needs_no_installation(tmp_path: Path) -> None:
-    source = "from tinyref.runtimes.python import TextBackend\nclass Mine(TextBackend):\n    pass\n"
-    (tmp_path / "my_backend.py").write_text(source)
-    # Not -m: that puts the working folder on the path by itself, which the command must do.
-    command = "import sys; sys.path.remove(''); from tinyref.cli import main; main()"
-    arguments = ["conform", "--device", "my_backend:Mine", "--query", "memory.copy.uint8"]
-    done = subprocess.run(
-        [sys.executable, "-c", command, *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "my_backend:Mine: all that was run is as expected" in done.stdout
 
 
 def test_spec_rules_lists_equation_domain_and_proof(capsys: pytest.CaptureFixture[str]) -> None:

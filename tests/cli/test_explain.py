@@ -163,6 +163,11 @@ def test_an_expression_writes_no_file(
     assert [path.name for path in tmp_path.iterdir()] == ["victim"]
 
 
+def test_an_expression_takes_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "Tensor([1.0])", "--", "--epochs"]) == 2
+    assert "an expression takes no arguments" in capsys.readouterr().err
+
+
 def test_an_expression_may_read_a_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,13 +10,17 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from tinyref import Tensor
 from tinyref.cli.entry import run
-from tinyref.cli.explain.page import rate_text, seconds_text
-from tinyref.cli.explain.record import shorten
-from tinyref.cli.explain.stages import _changes
+from tinyref.cli.explain import picture as pictures
+from tinyref.cli.explain.kernel_stages import _changes
+from tinyref.cli.explain.page import measured_limits, rate_text, seconds_text
+from tinyref.cli.explain.picture import Box, picture
+from tinyref.cli.explain.recording import shorten
 
 PROGRAM = """
 import sys
@@ -144,11 +148,6 @@ def test_a_program_gets_its_arguments(tmp_path: Path) -> None:
     assert target.exists()
 
 
-def test_an_expression_takes_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", "Tensor([1.0])", "--", "--epochs"]) == 2
-    assert "an expression takes no arguments" in capsys.readouterr().err
-
-
 def test_captured_functions_show_their_replays(tmp_path: Path) -> None:
     text = explained(
         tmp_path,
@@ -166,11 +165,6 @@ def test_an_expression_has_a_page_too(tmp_path: Path) -> None:
     text = target.read_text()
     assert "explain, on PYTHON" in text
     assert "<h1>Tensor([1, 2]) + 1</h1>" in text
-
-
-def test_the_device_is_that_of_the_option(tmp_path: Path) -> None:
-    program = "from tinyref import Tensor\n(Tensor([1, 2]) + 1).realize()\n"
-    assert "Source for PYTHON" in explained(tmp_path, program, "--device", "PYTHON")
 
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -262,11 +256,6 @@ def test_what_a_program_does_to_the_process_is_undone(tmp_path: Path, statement:
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_leaving_with_zero_is_no_failure(tmp_path: Path) -> None:
-    program = "import sys\nfrom tinyref import Tensor\n(Tensor([1]) + 1).realize()\nsys.exit(0)\n"
-    assert "did not end well" not in explained(tmp_path, program)
-
-
 def test_a_kernel_that_does_not_run_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +284,7 @@ def test_a_kernel_that_does_not_run_is_said(
         ("pass\n", ["--html", "."], "cannot be written"),
         ("pass\n", ["--html", "program.py"], "is the program itself"),
         ("pass\n", ["--html", "o", "--device", "NONE"], "unknown device"),
+        ("import sys; sys.exit(0)\n", ["--html", "o"], "computed nothing"),
     ],
 )
 def test_errors_are_one_line(
@@ -358,6 +348,73 @@ def test_times_and_rates_have_units() -> None:
         "4 kFLOPS",
     ]
 
+
+# --- pictures -------------------------------------------------------------------------------------
+
+DIAMOND = [
+    Box(("first",), (), ""),
+    Box(("left", "float32"), (0,), ""),
+    Box(("right",), (0,), ""),
+    Box(("both",), (1, 2, 2), ""),
+]
+
+
+def test_a_node_is_below_all_that_it_needs_and_covers_none() -> None:
+    places = pictures.places_of(DIAMOND)
+    assert sorted(places) == [0, 1, 2, 3]
+    heights = [places[n][1] for n in range(4)]
+    assert heights[0] < min(heights[1], heights[2])
+    assert max(heights[1], heights[2]) < heights[3]
+    left, right = sorted((1, 2), key=lambda n: places[n][0])
+    assert places[right][0] - places[left][0] >= (DIAMOND[left].width + DIAMOND[right].width) / 2
+
+
+def test_crossings_that_need_not_be_are_not_there() -> None:
+    sources = [Box((name,), (), "") for name in "abc"]
+    users = [Box((name,), (2 - n,), "") for n, name in enumerate("xyz")]
+    places = pictures.places_of([*sources, *users])
+    order = [places[n][0] for n in range(3)]
+    assert [places[5 - n][0] for n in range(3)] == order
+
+
+def test_the_picture_has_each_node_and_each_line_once() -> None:
+    x = Tensor([1.0, 2.0], device="CPU").contiguous().realize()
+    root = (x * x).sum().node
+    svg = ElementTree.fromstring(str(picture(root)))
+    nodes = list(root.toposort())
+    assert len(svg.findall("g")) == len(nodes)
+    assert len(svg.findall("path")) == sum(len(set(node.src)) for node in nodes)
+    texts = [each.text for each in svg.iter("text")]
+    assert "MUL float32" in texts
+    assert "sum" in texts
+    assert svg.attrib["aria-label"] == f"{len(nodes)} nodes"
+
+
+def test_text_of_a_node_is_no_markup() -> None:
+    box = Box(("<b>&",), (), "<script>")
+    shown = str(pictures._drawn([box], {0: (0.0, 0.0)}))
+    assert "&lt;b&gt;&amp;" in shown
+    assert "<script>" not in shown
+
+
+def test_a_graph_that_nobody_can_read_has_no_picture() -> None:
+    x = Tensor([1.0, 2.0], device="CPU")
+    for number in range(pictures.MAX_NODES):
+        x = x.sin() + float(number)
+    assert picture(x.node) == ""
+
+
+@pytest.mark.long
+def test_limits_are_measured_where_something_runs() -> None:
+    limits = measured_limits("PYTHON")
+    assert limits is not None
+    assert limits.operations > 0
+    assert limits.nbytes > 0
+    assert measured_limits("NULL") is None
+    assert measured_limits("DISK") is None
+
+
+# --- in a browser ---------------------------------------------------------------------------------
 
 CHROMIUM = shutil.which("chromium")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -76,59 +74,9 @@ def replays(out: str) -> list[list[str]]:
     return [line.split()[2:] for line in out.splitlines() if "tinyref fuzz replay" in line]
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--device", "GPU9"], "GPU9"),
-        (["--device", "campaign_devices:Missing"], "no driver: install faulty-driver"),
-        (["--device", "NPY"], "NPY holds data but runs no kernels"),
-        (["--device", "PYTHON", "--folder", ""], "the path is empty"),
-        (["--device", "PYTHON", "--corpus="], "the path is empty"),
-        (["--device", "PYTHON", "--policy", "odd"], "accepted are all, small"),
-        (["--device", "PYTHON", "--resume"], "there is no campaign in fuzz-PYTHON"),
-        (["--device", "PYTHON", "--folder", "/dev/null/x"], "cannot write to /dev/null/x"),
-        (["--device", "PYTHON", "--cluster", "tcp://h:1", "--jobs", "2"], "not both"),
-        (["--device", "PYTHON", "--kernels", "0"], "Invalid value for '--kernels'"),
-        (["--device", "PYTHON", "--seconds", "soon"], "Invalid value for '--seconds'"),
-        (["--device", "PYTHON", "--seed", "-1"], "Invalid value for '--seed'"),
-    ],
-)
-def test_wrong_usage_is_one_clear_line(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["fuzz", *words]) == 2
-    captured = capsys.readouterr()
-    assert says in " ".join(captured.err.split())
-    assert captured.out == ""
-    assert "Traceback" not in captured.err
-
-
 def test_a_cluster_needs_its_extra(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert run(["fuzz", "--device", "PYTHON", "--cluster", "tcp://127.0.0.1:9"]) == 2
     assert "pip install '.[cluster]' in a clone of tinyref" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_an_interrupted_campaign_says_how_to_go_on(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "tinyref.cli", "fuzz", "--device", "PYTHON", "--jobs", "1"]
-    process = subprocess.Popen(
-        [*words, "--kernels", "100000", "--seed", "3", "--folder", "kept"],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        # A shell starts its jobs in the background with this signal ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
-    )
-    assert process.stderr is not None
-    assert "seed 3" in process.stderr.readline()
-    time.sleep(2)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    command = "tinyref fuzz --device PYTHON --folder kept --jobs 1 --resume"
-    assert command in err
-    assert "Traceback" not in err + out

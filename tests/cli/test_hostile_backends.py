@@ -17,25 +17,13 @@ DEVICE = "hostile_backends:Hostile"
 CASE = "isa.binary.add.int32.special:0"
 # What `conform` exits with where the device does not open is that of a failure: it has a report.
 COMMANDS = {
-    "devices": ["devices", DEVICE, "PYTHON"],
-    "conform": [
-        "conform",
-        "--device",
-        DEVICE,
-        "--query",
-        CASE,
-        "--jobs",
-        "1",
-        "--timeout",
-        "2",
-        "--no-rerun-failures",
-    ],
-    "fuzz": ["fuzz", "--device", DEVICE, "--kernels", "1", "--jobs", "1", "--timeout", "2"],
+    "devices": f"devices {DEVICE} PYTHON".split(),
+    "conform": f"conform --device {DEVICE} --query {CASE} --jobs 1 --timeout 2".split(),
+    "fuzz": f"fuzz --device {DEVICE} --kernels 1 --jobs 1 --timeout 2".split(),
     "explain": ["explain", "Tensor([2, 3]) * 2", "--device", DEVICE],
     "bench": ["bench", "--row", "launch", "--repeats", "1"],
 }
-
-
+COMMANDS["conform"].append("--no-rerun-failures")
 Ended = Callable[..., tuple[int, str]]
 
 

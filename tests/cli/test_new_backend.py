@@ -15,8 +15,8 @@ import pytest
 from tests.cli.conftest import RunTinyref
 from tests.cli.written_backends import tinyref, write_package
 from tinyref.backend import WebgpuBackend
-from tinyref.cli.new_backend.languages import LANGUAGES
-from tinyref.runtimes.host.toolchain import COMPILERS
+from tinyref.cli.new_backend import LANGUAGES
+from tinyref.runtimes.host.clang import COMPILERS
 
 C_LIKE = [name for name, language in LANGUAGES.items() if language.is_c_like]
 # An operation, groups that share memory and wait, views by offsets, the order of the queue, a

@@ -26,7 +26,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str, descriptor: int, data: memoryview) -> NoReturn:
         raise DeviceError(path, f"cannot be written: {os.strerror(errno.ENOSPC)}")
 
-    monkeypatch.setattr("tinyref.runtimes.data.disk._write_all", refuse)
+    monkeypatch.setattr("tinyref.runtimes.data_only._write_all", refuse)
 
 
 @pytest.mark.parametrize("command", [CI, BENCH])
@@ -102,21 +102,31 @@ def test_a_folder_that_takes_no_byte_keeps_no_probe(
 @pytest.mark.parametrize(
     "command",
     [
-        ["fuzz", "replay"],
-        ["fuzz", "keep", "--note", "A bug."],
-        ["fuzz", "corpus", "check"],
-        ["fuzz", "harvest"],
-        ["conform", "verify"],
-        ["conform", "merge"],
-        ["conform", "--expectations"],
-        ["ci", "--provider", "github", "--table"],
-        ["bench", "--json"],
+        "conform --report",
+        "conform --expectations",
+        "conform --timings",
+        "conform diff a.json",
+        "conform matrix a.json",
+        "conform merge",
+        "conform verify",
+        "conform faulty --report",
+        "conform zoo --report",
+        "fuzz --folder",
+        "fuzz replay",
+        "fuzz keep --note bug",
+        "fuzz corpus check",
+        "fuzz harvest",
+        "fuzz score --json",
+        "ci --provider github --table",
+        "bench --json",
     ],
 )
-def test_a_path_that_no_file_can_have_is_refused(
-    command: list[str], capsys: pytest.CaptureFixture[str]
+def test_a_path_that_is_empty_or_that_no_file_can_have_is_refused(
+    command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*command, LONG]) == 2
+    assert run([*command.split(), ""]) == 2
+    assert "the path is empty: accepted is that of a file or a folder" in capsys.readouterr().err
+    assert run([*command.split(), LONG]) == 2
     assert "the path is too long: no file can have it" in capsys.readouterr().err
 
 

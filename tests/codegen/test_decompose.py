@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import ml_dtypes
 import numpy as np
 import pytest
 from decomposed import Array, decomposed, evaluate, every, load, run, same
@@ -86,13 +85,6 @@ def test_float64_narrows_in_one_rounding(small: DType) -> None:
     assert same(got, narrow_float64(values, small))
 
 
-def test_a_float64_that_two_roundings_would_get_wrong() -> None:
-    # Just above the midpoint of 1 and 1 + 2^-7; float32 cannot tell it from the midpoint.
-    value = np.array([1 + 2**-8 + 2**-40])
-    got = run(build.cast(load(0, dtypes.float64), dtypes.bfloat16), [value], EMULATING)
-    assert float(got[0]) == 1 + 2**-7
-
-
 @pytest.mark.table
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
@@ -157,43 +149,22 @@ def test_small_floats_cast_to_every_type(small: DType, target: DType) -> None:
 
 @pytest.mark.table
 @pytest.mark.parametrize(
-    ("value", "bits"),
-    [(448.0, 0x7E), (464.0, 0x7E), (464.1, 0x7F), (480.0, 0x7F), (np.inf, 0x7F), (-1e9, 0xFF)],
-)
-def test_fp8e4m3_overflows_to_nan(value: float, bits: int) -> None:
-    given = np.array([value], np.float32)
-    got = run(build.cast(load(0, dtypes.float32), dtypes.fp8e4m3), [given], EMULATING)
-    assert got.view(np.uint8)[0] == bits
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("value", "bits"), [(57344.0, 0x7B), (61439.0, 0x7B), (61440.0, 0x7C), (-np.inf, 0xFC)]
-)
-def test_fp8e5m2_overflows_to_infinity(value: float, bits: int) -> None:
-    given = np.array([value], np.float32)
-    got = run(build.cast(load(0, dtypes.float32), dtypes.fp8e5m2), [given], EMULATING)
-    assert got.view(np.uint8)[0] == bits
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("dtype", "encodings", "values"),
+    ("dtype", "values", "bits"),
     [
-        # One NaN of each sign and no infinity: what is below it is the largest number.
-        (dtypes.fp8e4m3, (0x7E, 0x7F, 0xFF, 0xFE), (448.0, np.nan, np.nan, -448.0)),
-        (dtypes.fp8e5m2, (0x7B, 0x7C, 0xFC, 0x7D), (57344.0, np.inf, -np.inf, np.nan)),
-        (dtypes.bfloat16, (0x7F80, 0xFF80, 0x7FC0, 0x0001), (np.inf, -np.inf, np.nan, 2.0**-133)),
+        (
+            dtypes.fp8e4m3,
+            (448.0, 464.0, 464.1, 480.0, np.inf, -1e9),
+            (0x7E, 0x7E, 0x7F, 0x7F, 0x7F, 0xFF),
+        ),
+        (dtypes.fp8e5m2, (57344.0, 61439.0, 61440.0, -np.inf), (0x7B, 0x7B, 0x7C, 0xFC)),
     ],
-    ids=lambda each: each.name if isinstance(each, DType) else "",
 )
-def test_the_last_encodings_of_small_floats(
-    dtype: DType, encodings: tuple[int, ...], values: tuple[float, ...]
+def test_fp8_overflows_to_nan_or_to_infinity(
+    dtype: DType, values: tuple[float, ...], bits: tuple[int, ...]
 ) -> None:
-    stored = np.array(encodings, np.uint8 if dtype.bits == 8 else np.uint16)
-    given = stored.view(numpy_dtype(dtype))
-    got = run(build.cast(load(0, dtype), dtypes.float32), [given], EMULATING)
-    np.testing.assert_array_equal(got, np.array(values, np.float32))
+    given = np.array(values, np.float32)
+    got = run(build.cast(load(0, dtypes.float32), dtype), [given], EMULATING)
+    assert tuple(got.view(np.uint8).tolist()) == bits
 
 
 def pairs(dtype: DType) -> list[Array]:
@@ -414,12 +385,6 @@ def test_an_op_without_a_decomposition_is_refused_by_name() -> None:
     assert "accepted are ADD, AND, BITCAST" in message
 
 
-def test_undeclared_vectors_are_refused() -> None:
-    x = load(0, dtypes.float32)
-    message = refusal(build.gep(build.vectorize(x, x), 0), CORE)
-    assert "no vectors of 2 lanes: accepted are 1" in message
-
-
 def test_undeclared_structure_is_refused() -> None:
     group = UOp(Ops.SPECIAL, dtypes.index, (build.const(dtypes.index, 4),), SpecialArg("group", 0))
     assert "no launch indices" in refusal(build.cast(group, dtypes.int32), CORE)
@@ -465,11 +430,6 @@ def test_deep_graphs_need_no_recursion() -> None:
     for _ in range(3000):
         value = UOp(Ops.NEG, dtypes.bfloat16, (value,))
     assert len(decomposed(value, EMULATING).toposort()) > 3000
-
-
-def test_ml_dtypes_is_the_reference_that_we_think() -> None:
-    assert numpy_dtype(dtypes.fp8e4m3) == ml_dtypes.float8_e4m3fn
-    assert numpy_dtype(dtypes.fp8e5m2) == ml_dtypes.float8_e5m2
 
 
 # Vectors

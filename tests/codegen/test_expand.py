@@ -28,13 +28,13 @@ from expand_cases import (
 
 from tinyref.algebra.linear import MAX_TERMS
 from tinyref.algebra.simplify import simplify
-from tinyref.codegen.expand import expand
+from tinyref.codegen.expand import copies, expand
 from tinyref.dtype import DType, dtypes, image, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, RangeArg, SlotArg, TileArg
+from tinyref.uops.payload import AxisKind, BufferArg, RangeArg, SlotArg, TileArg
 from tinyref.uops.tiles import TILES
 
 I32 = dtypes.int32
@@ -738,3 +738,33 @@ def test_a_node_is_not_copied_for_ranges_that_it_does_not_depend_on() -> None:
         for slot, each in enumerate(ranges)
     ]
     assert len(expand(build.sink(*stores), SCALARS).toposort()) < 1000
+
+
+# --- lanes that take no node ---------------------------------------------------------------------
+
+a, b, c, d = (UOp(Ops.BUFFER, F32, (), BufferArg("CPU", 4, number)) for number in range(1, 5))
+loaded = UOp(Ops.BUFFER, F32.vec(4), (), BufferArg("CPU", 4, 5))
+made = build.vectorize(a, b, c, d)
+twos = build.const(F32.vec(4), 2.0)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (copies.take(loaded, 0, 1, 2, 3), loaded),
+        (copies.take(made, 2), c),
+        (copies.take(made, 3, 1), build.vectorize(d, b)),
+        # Lanes of lanes are lanes of what was loaded.
+        (copies.take(build.gep(loaded, 3, 2, 1, 0), 2, 3), build.gep(loaded, 1, 0)),
+        (copies.take(twos, 1), build.const(F32, 2.0)),
+        (copies.take(twos, 1, 3), build.const(F32.vec(2), 2.0)),
+        (copies.repeat(build.const(F32, 2.0), 4), twos),
+        (copies.join([(a, 0), (a, 0)]), build.vectorize(a, a)),
+        (copies.join([(a, 0), (made, 1)]), build.vectorize(a, b)),
+        (copies.join([(loaded, 1), (loaded, 0)]), build.gep(loaded, 1, 0)),
+        (copies.tidy(build.where(build.const(dtypes.bool, False), a, b)), b),
+    ],
+)
+def test_lanes(found: UOp, wanted: UOp) -> None:
+    assert found is wanted

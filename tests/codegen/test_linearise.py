@@ -12,7 +12,7 @@ import pytest
 from live_values import live_values
 
 from tinyref.codegen.accumulate import accumulate
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.interpret import run_program
@@ -426,7 +426,7 @@ _SCRIPT = """
 import sys
 sys.path[:0] = sys.argv[1:]
 import test_linearise as cases
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.formats.text import to_text
 for make in cases.KERNELS:
     print(to_text(linearise(make()[0])))

@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from tinyref import Tensor
 from tinyref.capabilities import Capabilities, problem_of
 from tinyref.codegen.compile import compile_kernel
-from tinyref.codegen.decompose import decompose, word_storage
+from tinyref.codegen.decompose import decompose, small_integers
 from tinyref.codegen.decompose.small_integers import emulate_small_integers
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.codegen.narrow import narrow_index
-from tinyref.config import Context
 from tinyref.contract import Backend
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
@@ -24,15 +22,12 @@ from tinyref.errors import UserError
 from tinyref.interpret import run_program
 from tinyref.optimise.opt import parse_opts
 from tinyref.runtimes.host.clang import ClangBackend
-from tinyref.runtimes.kernel import compile_ast, forget_kernels
-from tinyref.runtimes.launch import BoundKernel
+from tinyref.runtimes.kernel import BoundKernel, compile_ast, forget_kernels
 from tinyref.runtimes.python import PythonBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.program import Parameter, Program
-from tinyref.uops.words import STORABLE_IN_WORDS, offset_name, word_count
-from tinyref_spec.checks import kernel_needs
+from tinyref.uops.program import STORABLE_IN_WORDS, Parameter, Program, offset_name, word_count
 from tinyref_spec.kernels.notation import load, shaped, store
 
 WORDS = frozenset(STORABLE_IN_WORDS)
@@ -211,7 +206,7 @@ def test_memory_that_a_group_shares_is_in_words(dtype: DType) -> None:
     filled = build.after(shared, build.barrier(put))
     took = build.load(build.index(filled, build.sub(build.const(dtypes.index, 7), item)))
     root = build.sink(build.store(build.index(build.define_global(0, dtype, 8), item), took))
-    done = word_storage.store_in_words(root, WORDS)
+    done = small_integers.store_in_words(root, WORDS)
     locals_ = [node.dtype for node in done.toposort() if node.op is Ops.DEFINE_LOCAL]
     assert [(memory.base, memory.size) for memory in locals_] == [
         (dtypes.uint32, 8 * dtype.itemsize // 4)
@@ -306,45 +301,6 @@ def test_what_cannot_be_in_words_is_refused(change: dict[str, object], words: st
     assert problem.startswith(words)
 
 
-@pytest.mark.parametrize("wrong", ["mask", "shift", "offset"])
-def test_a_wrong_word_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first test of this file fails for a lost mask, a lost shift, a lost offset."""
-    place = word_storage._place
-
-    def spoiled(address: UOp, held: DType, lane: int) -> tuple[UOp, UOp]:
-        word, shift = place(address, held, lane)
-        return word, build.const(dtypes.uint32, 0) if wrong == "shift" else shift
-
-    monkeypatch.setattr(word_storage, "_place", spoiled)
-    if wrong == "mask":
-        monkeypatch.setattr(word_storage, "_mask", lambda held: 0xFFFF)
-    if wrong == "offset":
-        zero = build.const(dtypes.index, 0)
-        monkeypatch.setattr(word_storage, "offset_variable", lambda slot, held: zero)
-    monkeypatch.setitem(Device._open, "PYTHON", changed(PythonBackend, in_words)())
-    with pytest.raises(AssertionError):
-        test_views_begin_anywhere_and_their_neighbours_stay("PYTHON", dtypes.uint8, 1)
-
-
-@pytest.mark.parametrize("dtype", [*INTEGERS, dtypes.bfloat16], ids=lambda dtype: dtype.name)
-def test_tensors_of_emulated_types_compute_as_on_another_device(
-    dtype: DType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = changed(PythonBackend, without_small_types)()
-    monkeypatch.setitem(Device._open, "PYTHON", backend)
-    with Context(DEVICE="PYTHON"):
-        x = Tensor(np.arange(-7, 14, dtype=np.int32)).cast(dtype).contiguous().realize()
-        assert (
-            (x + x).cast(dtypes.int32).tolist()
-            == [int(np.array(2 * value).astype(numpy_dtype(dtype))) for value in range(-7, 14)]
-            or dtype.is_float
-            or dtype.is_unsigned
-        )
-        assert x[3:9].contiguous().cast(dtypes.int32).tolist() == [
-            int(np.array(value).astype(numpy_dtype(dtype))) for value in range(-4, 2)
-        ]
-
-
 # A value, a type of as many bits, and what those bits are there.
 BITS = [
     (dtypes.bool, True, dtypes.int8, 1),
@@ -362,20 +318,6 @@ BITS = [
     (dtypes.bfloat16, 1.0, dtypes.uint16, 0x3F80),
     (dtypes.float16, 1.0, dtypes.bfloat16, 2.0**-7),
 ]
-
-
-@pytest.mark.parametrize(
-    ("have", "value", "want", "shown"), BITS, ids=lambda each: getattr(each, "name", str(each))
-)
-def test_bits_of_a_type_are_those_of_another_where_one_or_both_are_emulated(
-    have: DType, value: float, want: DType, shown: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = changed(PythonBackend, without_small_types)()
-    monkeypatch.setitem(Device._open, "PYTHON", backend)
-    with Context(DEVICE="PYTHON"):
-        x = Tensor([value, value]).cast(have).contiguous().realize()
-        wide = dtypes.float32 if want.is_float else dtypes.int32
-        assert x.bitcast(want).cast(wide).tolist() == [shown, shown]
 
 
 def test_small_integers_in_memory_are_never_left_to_their_emulation() -> None:
@@ -408,11 +350,3 @@ def test_the_bits_of_a_float16_are_moved_as_bits(have: DType, want: DType, opts:
     out = np.zeros(8, numpy_dtype(want))
     run_program(program, [out, x])
     assert out.tobytes() == x.tobytes()
-
-
-def test_programs_written_by_hand_are_owed_for_types_that_are_as_they_are() -> None:
-    grid = Capabilities(frozenset(dtypes.all), OPS)
-    needs = kernel_needs(dtypes.uint8, features=["native:uint8"])
-    assert needs.unmet(grid) is None
-    for capabilities in (in_words(grid), without_small_types(grid)):
-        assert needs.unmet(capabilities) == "the device does not declare native:uint8"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tinyref.contract import CommandList, Handle, Launch
 from tinyref.errors import DeviceError
-from tinyref.runtimes.launch import LaunchesInARow
+from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 
 

@@ -19,14 +19,12 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.engine import search as search_module
-from tinyref.engine.chosen import chosen_opts
-from tinyref.engine.search import best_opts, forget_searches, search
-from tinyref.engine.search_process import Worker, _pattern
+from tinyref.engine.report import chosen_opts
+from tinyref.engine.search import Worker, best_opts, forget_searches, search
 from tinyref.errors import DeviceError, UserError
-from tinyref.optimise.actions import actions, candidates, identity
+from tinyref.optimise.choices import actions, identity
 from tinyref.optimise.opt import Opt, OptOp, opts_text, parse_opts
 from tinyref.optimise.plan import Plan
-from tinyref.schedule import schedule
 from tinyref.tensor import Tensor
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU
@@ -161,15 +159,6 @@ def test_a_candidate_that_loses_the_device_costs_itself() -> None:
         worker.close()
 
 
-@pytest.mark.slow
-def test_a_search_on_a_fragile_device_ends_with_a_plan_that_runs() -> None:
-    with Context(BEAM_SECONDS=2):
-        opts = best_opts(FRAGILE, copy_kernel(4, 2))
-    plan = Plan.of(copy_kernel(4, 2), Device[FRAGILE].capabilities)
-    assert plan.apply_all(opts).opts == opts
-    assert "float32x2" not in str(opts)
-
-
 _HANGS = """
 from test_search import FRAGILE, Worker, copy_kernel, parse_opts
 worker = Worker(FRAGILE, copy_kernel(), 2.0)
@@ -206,13 +195,6 @@ def test_a_process_that_cannot_open_the_device_is_an_error() -> None:
     worker = Worker("no_such_module:Backend", copy_kernel(), 1.0)
     with pytest.raises(DeviceError, match=r"the process that times is not ready: .*no_such_module"):
         worker.seconds(())
-
-
-def test_buffers_hold_values_of_their_type() -> None:
-    assert set(_pattern(dtypes.bool, 9)) == {1}
-    halves = np.frombuffer(_pattern(dtypes.float16, 10_000), np.float16)
-    assert (halves.size, sorted(set(halves.tolist()))) == (5000, [1.0, 2.0, 3.0])
-    assert len(_pattern(dtypes.int64, 8)) == 8
 
 
 # --- choosing -------------------------------------------------------------------------------------
@@ -264,26 +246,6 @@ def test_where_nothing_can_be_timed_the_heuristics_choose(
     assert search_module._Memory("CPU", copy_kernel()).result(plain) is None
 
 
-def test_without_a_beam_or_with_noopt_nothing_is_searched() -> None:
-    with Context(BEAM=0):
-        assert chosen_opts("CPU", copy_kernel()) is None
-    with Context(BEAM=4, NOOPT=1):
-        assert chosen_opts("CPU", copy_kernel()) is None
-
-
-def test_tiles_are_tried_as_the_flags_say() -> None:
-    with Context(BEAM=0):
-        x = Tensor.ones(16, 16, dtype=dtypes.float16).contiguous().realize()
-        y = Tensor.ones(16, 8, dtype=dtypes.float16).contiguous().realize()
-        product = x.matmul(y, dtype=dtypes.float32)
-        (kernel,) = schedule([(product.node, "CPU")]).kernels
-    plan = Plan.of(kernel.ast, Device["PYTHON"].capabilities)
-    for mode, level, found in ((0, 0, set()), (1, 0, {(1, 0)}), (3, 2, {(3, 2)})):
-        with Context(TC=mode, TC_LEVEL=level):
-            tiles = [opt for opt in candidates(plan) if opt.op is OptOp.TC]
-        assert {(opt.mode, opt.level) for opt in tiles} == found
-
-
 # --- memory ---------------------------------------------------------------------------------------
 
 
@@ -323,24 +285,6 @@ def test_a_failure_counts_for_no_longer_limit() -> None:
         assert len(asked) == times
 
 
-def test_where_no_candidate_is_in_time_more_time_is_another_search(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Slow(Worker):
-        def seconds(self, opts: tuple[Opt, ...]) -> float | None:
-            return 2.0 if self.seconds_limit > 5 else None
-
-    monkeypatch.setattr(search_module, "Worker", Slow)
-    with Context(BEAM_SECONDS=1):
-        best_opts("CPU", copy_kernel())
-    forget_searches()
-    plain = Plan.of(copy_kernel(), Device["CPU"].capabilities)
-    with Context(BEAM_SECONDS=10):
-        assert search_module._Memory("CPU", copy_kernel()).result(plain) is None
-        best_opts("CPU", copy_kernel())
-        assert search_module._Memory("CPU", copy_kernel()).result(plain) is not None
-
-
 def test_a_search_says_what_it_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -373,19 +317,6 @@ def test_an_interrupted_search_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
     assert not set(asked[5:]) & set(first)
 
 
-def test_a_result_that_is_torn_or_no_longer_legal_is_searched_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    memory = search_module._Memory("CPU", copy_kernel())
-    memory.keep_result((Opt(OptOp.LOCAL, 0, 4),))
-    plain = Plan.of(copy_kernel(), Device["CPU"].capabilities)
-    assert memory.result(plain) is None
-    memory._write(memory._key("result", 1), {"opts": "rm -rf"})
-    assert memory.result(plain) is None
-    memory.keep_result((Opt(OptOp.UPCAST, 1, 4),))
-    assert memory.result(plain) == (Opt(OptOp.UPCAST, 1, 4),)
-
-
 @pytest.mark.long
 def test_tensors_are_computed_by_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -399,7 +330,7 @@ def test_tensors_are_computed_by_what_was_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_process_that_searches_nothing_imports_no_search() -> None:
-    seldom = ("engine.search", "engine.search_process", "workers.processes", "verify.index_bounds")
+    seldom = ("engine.search", "workers.processes", "verify.index_bounds")
     text = (
         "import sys; from tinyref.tensor import Tensor; assert Tensor([1, 2]).sum().item() == 3; "
         f"print([name for name in {seldom} if 'tinyref.' + name in sys.modules])"

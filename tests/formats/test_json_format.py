@@ -24,7 +24,6 @@ from tinyref.formats.json_format import (
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import MemoryVersionArg
 from tinyref.uops.program import Program
 
 LAW = settings(max_examples=100)
@@ -201,27 +200,3 @@ def test_a_random_change_is_refused_or_read(data: st.DataObject) -> None:
     place[key] = data.draw(st.one_of(scalars, st.lists(scalars, max_size=3)))
     with contextlib.suppress(UserError):
         from_json(tree)
-
-
-def test_a_payload_of_a_former_name_reads_as_the_present_one() -> None:
-    """A memory version was called Repeat when these were saved."""
-    nodes: list[dict[str, Any]] = [
-        {
-            "op": "DEFINE_GLOBAL",
-            "dtype": "int32*1@global",
-            "src": [],
-            "payload": {"type": "Slot", "groups": [{"slot": 0}]},
-        },
-        {
-            "op": "LOAD",
-            "dtype": "int32",
-            "src": [0],
-            "payload": {"type": "Repeat", "groups": [{"number": 2}]},
-        },
-    ]
-    saved = {"schema": "tinyref.uops", "version": 1, "kind": "graph", "nodes": nodes, "root": 1}
-    node = from_json(saved)
-    assert isinstance(node, UOp)
-    assert node.arg == MemoryVersionArg(2)
-    nodes[1]["payload"]["type"] = "MemoryVersion"
-    assert to_json(node) == saved

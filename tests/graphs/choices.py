@@ -22,34 +22,6 @@ from tinyref_spec.kernels.notation import load, shaped
 # --- indices and values that are computed ---------------------------------------------------------
 
 
-def _moved_counter() -> Gather:
-    """The counter has something added to it, on the other side something is taken away."""
-    shape = (3, 5)
-    first, second = repeated_load(1, I32, (0,), *shape), repeated_load(2, I32, (0,), *shape)
-    counter = build.sub(build.add(along(1, *shape), 7), first)
-    value = one_hot_reduce(counter, second, repeated_load(3, I32, (1,), *shape))
-    inputs = ((I32, (7, 5, 9)), (I32, (2, 2, 2)), (I32, (11, 12, 13, 14, 15)))
-    return Gather(value, (3, 1), inputs, (13, 11, 15))
-
-
-def _mirrored() -> Gather:
-    """4 - i == k."""
-    shape = (5, 5)
-    counter = build.sub(build.const(I32, 4), along(1, *shape))
-    value = one_hot_reduce(counter, along(0, *shape), repeated_load(1, I32, (1,), *shape))
-    return Gather(value, (5, 1), ((I32, (1, 2, 3, 4, 5)),), (5, 4, 3, 2, 1))
-
-
-def _negated() -> Gather:
-    """-(i + a) == k, in which a is loaded: the place is -k - a."""
-    shape = (3, 5)
-    first, second = repeated_load(1, I32, (0,), *shape), repeated_load(2, I32, (0,), *shape)
-    counter = build.unary(Ops.NEG, build.add(along(1, *shape), first))
-    value = one_hot_reduce(counter, second, repeated_load(3, I32, (1,), *shape))
-    inputs = ((I32, (0, 1, -2)), (I32, (-3, -1, 3)), (I32, (11, 12, 13, 14, 15)))
-    return Gather(value, (3, 1), inputs, (14, 11, 0))
-
-
 def _chosen_after_another() -> Gather:
     """0 where a row is hidden, else x at i == k: the choice is inside another one."""
     shape = (3, 4)
@@ -127,9 +99,6 @@ def _shown_in_one_row() -> Gather:
 
 
 EXPRESSIONS: dict[str, Callable[[], Gather]] = {
-    "moved_counter": _moved_counter,
-    "mirrored": _mirrored,
-    "negated": _negated,
     "chosen_after_another": _chosen_after_another,
     "swapped": _swapped,
     "widened": _widened,

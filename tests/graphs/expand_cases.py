@@ -13,7 +13,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.decompose import decompose
 from tinyref.codegen.expand import expand
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.codegen.narrow import narrow_index
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.interpret import run_program

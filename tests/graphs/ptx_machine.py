@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -21,7 +21,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.contract import Availability, Backend
 from tinyref.dtype import from_numpy_dtype, narrow_float64, round_float
 from tinyref.renderers.ptx import PtxRenderer
-from tinyref.runtimes.cuda.architectures import capabilities_of
+from tinyref.runtimes.cuda_compilers import capabilities_of
 
 Array = Any
 TYPES = {
@@ -349,25 +349,19 @@ class _Memory:
         np.frombuffer(destination, np.uint8)[:] = handle[: destination.nbytes]
 
 
-@dataclass(frozen=True)
 class _Compiler:
-    """Gives the text as it is, or with a fault in it: what a pattern finds, replaced."""
+    """Gives the text as it is."""
 
-    fault: tuple[str, str] | None = None
-
-    @property
-    def key(self) -> str:
-        return f"ptx machine {self.fault}"
+    key = "ptx machine"
 
     def compile(self, source: str) -> bytes:
-        return (re.sub(*self.fault, source) if self.fault else source).encode()
+        return source.encode()
 
 
 class PtxMachine(Backend):
     """A device that runs what the renderer prints for one architecture."""
 
     architecture = 90
-    fault: tuple[str, str] | None = None
     survives_fork = True
 
     @classmethod
@@ -379,7 +373,7 @@ class PtxMachine(Backend):
         return replace(capabilities_of(divmod(self.architecture, 10)), is_interpreted=True)
 
     renderer = property(lambda self: PtxRenderer(self.architecture))  # type: ignore[assignment]
-    compiler = property(lambda self: _Compiler(self.fault))  # type: ignore[assignment]
+    compiler = property(lambda self: _Compiler())  # type: ignore[assignment]
     allocator = property(lambda self: _Memory())  # type: ignore[assignment]
 
     def load(self, entry: str, binary: bytes) -> Callable[..., float]:  # type: ignore[override]

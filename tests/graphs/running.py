@@ -1,8 +1,24 @@
-"""Whether processes run."""
+"""What programs write, and whether processes run."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.interpret import run_program
+from tinyref.uops.program import Program
+
+
+def outcome(
+    program: Program, count: int, *inputs: np.ndarray, dtype: DType = dtypes.int32, **options: Any
+) -> list[Any]:
+    """What the interpreter writes to a buffer of zeros, which is slot 0 of the program."""
+    result = np.zeros(count, numpy_dtype(dtype))
+    run_program(program, [result, *inputs], **options)
+    return result.tolist()
 
 
 def is_running(pid: int) -> bool:

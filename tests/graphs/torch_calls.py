@@ -56,6 +56,8 @@ class Function:
     has_gradient: bool = True
     size: float = 0.0
     """The size of an intermediate result whose rounding counts, where torch avoids it."""
+    repeats: int = 1
+    """Calls in each example of the sweep: more for functions with many kinds of arguments."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,10 @@ SPECIAL = (math.nan, math.inf, -math.inf, -0.0, 0.0, 1.0, -1.0)
 
 
 def elements(dtype: np.dtype[Any], kind: str) -> st.SearchStrategy[Any]:
-    """Strategy of one element: `plain` (eighths), `rough` (any fraction), `wild` or `small`."""
+    """Strategy of one element: `plain` (eighths), `rough` (any fraction), `wild` or `small`.
+
+    `special` are plain ones, infinities and NaN, whose products do not overflow.
+    """
     if dtype.kind == "b":
         return st.booleans()
     if dtype.kind in "iu":
@@ -110,8 +115,9 @@ def elements(dtype: np.dtype[Any], kind: str) -> st.SearchStrategy[Any]:
             inside = [edge for edge in edges if limits.min <= edge <= limits.max]
             return st.sampled_from(inside) | st.integers(int(limits.min), int(limits.max))
         return st.integers(least, 8)
-    if kind == "plain":
-        return st.integers(-32, 32).map(lambda number: number / 8)
+    if kind in ("plain", "special"):
+        eighths = st.integers(-32, 32).map(lambda number: number / 8)
+        return eighths if kind == "plain" else eighths | st.sampled_from(SPECIAL)
     width = 16 if dtype.itemsize == 2 else 8 * dtype.itemsize
     if kind in ("rough", "small"):
         return st.floats(-8, 8, width=width).map(lambda value: round(value, 6))
@@ -205,6 +211,56 @@ def basic_index(draw: Draw, shape: Shape) -> Any:
     )
 
 
+@dataclass(frozen=True)
+class Text:
+    """An expression that stands in a call as it is."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def any_key(draw: Draw, shape: Shape) -> Text:
+    """Draw an index of integers, slices, tensors, lists, masks, bools and new axes."""
+    places = draw(st.sampled_from(((), (2,), (3,), (2, 3), (0,))))
+    parts: list[str] = []
+    axis, kinds = 0, "iissaaaanb.m"
+    # Behind an ellipsis all axes are named, to the last one.
+    while axis < len(shape) and ("..." in parts or draw(st.integers(0, 9))):
+        kind = draw(st.sampled_from(kinds))
+        # One mask is enough: two would have to choose the same number of elements.
+        kinds = kinds.replace(kind, "") if kind in "m." else kinds
+        if kind == ".":
+            parts.append("...")
+            axis = draw(st.integers(axis, len(shape)))
+            continue
+        covered = shape[axis : axis + (draw(st.integers(1, 2)) if kind == "m" else 1)]
+        parts.append(_part_of_key(draw, kind, covered, places))
+        axis += len(covered) if kind in "isam" else 0
+    return Text(f"({', '.join(parts)},)" if parts else "()")
+
+
+def _part_of_key(draw: Draw, kind: str, covered: Shape, places: Shape) -> str:
+    """Draw one part of an index, as text, of axes with these sizes."""
+    size = covered[0]
+    if kind == "i":
+        return str(draw(st.integers(-size, size - 1)))
+    if kind == "s":
+        bound = st.none() | st.integers(-size - 1, size + 1)
+        return repr(slice(draw(bound), draw(bound), draw(st.sampled_from((None, 1, 2)))))
+    if kind == "m":
+        bits = np.resize(draw(st.lists(st.booleans(), min_size=1, max_size=5)), covered)
+        return f"at({bits.tolist()}, {covered}, 'bool')"
+    if kind == "a":
+        sides = _broadcast(draw, places)
+        drawn = draw(st.lists(st.integers(-size, size - 1), min_size=1, max_size=5))
+        numbers = np.resize(drawn, sides).tolist()
+        is_list = len(sides) == 1 and numbers and draw(st.booleans())
+        return repr(numbers) if is_list else f"at({numbers}, {sides}, 'int64')"
+    return "None" if kind == "n" else "True"
+
+
 # Inputs
 
 
@@ -271,21 +327,10 @@ def indexed(is_unique: bool) -> Inputs:
     return drawn
 
 
-def picked(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw `x` and two arrays of places, for its first and its last axis."""
-    shape = tuple(draw(hnp.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=4)))
-    sides = tuple(draw(hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3)))
-    places = [
-        np.resize(
-            draw(st.lists(st.integers(-side, side - 1), min_size=1, max_size=5)), sides
-        ).astype(np.int64)
-        for side in (shape[0], shape[-1])
-    ]
-    first, last = shape[0], shape[-1]
-    start = draw(st.integers(-first - 1, first + 1))
-    part = slice(start, None, draw(st.sampled_from((1, 2))))
-    arrays = {"x": array(draw, dtype, shape), "i": places[0], "j": places[1]}
-    return arrays, {"part": part, "number": draw(st.integers(-last, last - 1))}
+def mild(draw: Draw, dtype: np.dtype[Any], **shapes: Shape) -> Arrays:
+    """Draw arrays of these shapes without huge elements, all of one kind."""
+    kind = draw(st.sampled_from(("plain", "rough")))
+    return {name: array(draw, dtype, shape, kind) for name, shape in shapes.items()}
 
 
 def matrices(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
@@ -293,16 +338,13 @@ def matrices(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     inner, rows, columns, batch = (draw(st.integers(0, 4)) for _ in range(4))
     left = draw(st.sampled_from(((inner,), (rows, inner), (batch, rows, inner))))
     right = draw(st.sampled_from(((inner,), (inner, columns), (1, inner, columns))))
-    kind = draw(st.sampled_from(("plain", "rough")))
-    return {"x": array(draw, dtype, left, kind), "y": array(draw, dtype, right, kind)}, {}
+    return mild(draw, dtype, x=left, y=right), {}
 
 
 def layer(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     """Draw rows `x`, weights `y` and a bias `z` of a linear layer."""
     inner, rows, columns = (draw(st.integers(1, 4)) for _ in range(3))
-    shapes = {"x": (rows, inner), "y": (inner, columns), "z": (columns,)}
-    kind = draw(st.sampled_from(("plain", "rough")))
-    return {name: array(draw, dtype, shape, kind) for name, shape in shapes.items()}, {}
+    return mild(draw, dtype, x=(rows, inner), y=(inner, columns), z=(columns,)), {}
 
 
 FORMULAS = (
@@ -323,12 +365,8 @@ def contraction(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any
     """Draw a formula of einsum and its operands `x` and `y`."""
     formula = draw(st.sampled_from(FORMULAS))
     sizes = {letter: draw(st.integers(0, 4)) for letter in "abcijk"}
-    kind = draw(st.sampled_from(("plain", "rough")))
     shapes = [tuple(sizes[letter] for letter in part) for part in formula.split("->")[0].split(",")]
-    arrays = {
-        name: array(draw, dtype, shape, kind) for name, shape in zip("xy", shapes, strict=True)
-    }
-    return arrays, {"formula": formula}
+    return mild(draw, dtype, **dict(zip("xy", shapes, strict=True))), {"formula": formula}
 
 
 def image(draw: Draw, rank: int) -> Shape:
@@ -348,7 +386,7 @@ def convolution(is_transposed: bool) -> Inputs:
         weights = (
             (shape[1], per_group) if is_transposed else (per_group * groups, shape[1] // groups)
         )
-        kind = draw(st.sampled_from(("plain", "rough", "plain", "wild")))
+        kind = draw(st.sampled_from(("plain", "rough", "plain", "special")))
         arrays = {
             "x": array(draw, dtype, shape, kind),
             "y": array(draw, dtype, (*weights, *kernel), kind),
@@ -392,11 +430,11 @@ def resized(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     rank = draw(st.integers(1, 3))
     shape = image(draw, rank)
     size = tuple(draw(st.integers(1, 7)) for _ in range(rank))
-    mode = draw(st.sampled_from(("nearest", "nearest-exact", "linear")))
-    corners = mode == "linear" and draw(st.booleans())
-    kind = draw(st.sampled_from(("plain", "rough")))
+    cubic = ("cubic",) if rank == 2 else ()
+    mode = draw(st.sampled_from(("nearest", "nearest-exact", "linear", *cubic)))
+    corners = not mode.startswith("nearest") and draw(st.booleans())
     parameters = {"size": size, "mode": mode, "corners": corners}
-    return {"x": array(draw, dtype, shape, kind)}, parameters
+    return mild(draw, dtype, x=shape), parameters
 
 
 def classified(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
@@ -404,9 +442,8 @@ def classified(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]
     rows, classes = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     more = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
     chosen = draw(st.lists(st.integers(0, classes - 1), min_size=1, max_size=6))
-    kind = draw(st.sampled_from(("plain", "rough")))
     arrays = {
-        "x": array(draw, dtype, (rows, classes, *more), kind),
+        **mild(draw, dtype, x=(rows, classes, *more)),
         "i": np.resize(chosen, (rows, *more)).astype(np.int64),
         "y": np.abs(array(draw, dtype, (classes,), "plain")) + np.asarray(1, dtype),
         "p": np.abs(array(draw, dtype, (rows, classes, *more), "plain")) / np.asarray(8, dtype),
@@ -423,33 +460,35 @@ def likelihoods(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any
     """Draw `x` of any numbers, and `p` and `q` from 0 to 1."""
     shape = any_shape(draw)
     unit = np.asarray(4, dtype)
-    arrays = {
-        "x": array(draw, dtype, shape, draw(st.sampled_from(("plain", "rough")))),
-        "p": np.abs(array(draw, dtype, shape, "plain")) / unit,
-        "q": np.abs(array(draw, dtype, shape, "plain")) / unit,
-    }
+    arrays = mild(draw, dtype, x=shape)
+    arrays |= {name: np.abs(array(draw, dtype, shape, "plain")) / unit for name in "pq"}
     return arrays, {"reduction": draw(st.sampled_from(("mean", "sum", "none")))}
 
 
 def attention(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     """Draw queries `x`, keys `y`, values `z` and a mask `m` that hides no whole row."""
     batch, length, keys, width = (draw(st.integers(1, 3)) for _ in range(4))
-    shapes = {"x": (batch, length, width), "y": (batch, keys, width), "z": (batch, keys, 2)}
-    kind = draw(st.sampled_from(("plain", "rough")))
-    arrays = {name: array(draw, dtype, shape, kind) for name, shape in shapes.items()}
+    arrays = mild(draw, dtype, x=(batch, length, width), y=(batch, keys, width), z=(batch, keys, 2))
     mask = array(draw, np.dtype(np.bool_), (length, keys))
     mask[:, 0] = True
     return {**arrays, "m": mask}, {"causal": draw(st.booleans())}
 
 
+def grouped(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw queries `x` of several heads for each head of the keys `y` and the values `z`."""
+    batch, heads, queries, length, width = (draw(st.integers(1, 3)) for _ in range(5))
+    own = (batch, heads * draw(st.integers(1, 3)), queries, width)
+    shapes = {"y": (batch, heads, length, width), "z": (batch, heads, length, 2)}
+    return mild(draw, dtype, x=own, **shapes), {"causal": draw(st.booleans())}
+
+
 def normalised(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     """Draw an image `x`, its mean `y`, inverse deviation `z`, weights `s` and bias `t`."""
     shape = image(draw, draw(st.integers(0, 2)))
-    kind = draw(st.sampled_from(("plain", "rough")))
     line = (shape[1],)
-    arrays = {name: array(draw, dtype, line, "plain") for name in "yst"}
+    arrays = mild(draw, dtype, x=shape, y=line, s=line, t=line)
     arrays["z"] = np.abs(array(draw, dtype, line, "plain")) + np.asarray(0.5, dtype)
-    return {"x": array(draw, dtype, shape, kind), **arrays}, {}
+    return arrays, {}
 
 
 def several(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
@@ -540,8 +579,8 @@ def torch_logsumexp(x: torch.Tensor, dims: Any, keepdim: bool) -> torch.Tensor:
 
 
 def torch_gelu(x: torch.Tensor) -> torch.Tensor:
-    """Return F.gelu by tanh, in parts whose rounding counts."""
-    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x)))
+    """Return F.gelu by tanh, which is this sigmoid, without its cancellation."""
+    return x * torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x * x * x))
 
 
 def torch_celu(x: torch.Tensor, alpha: float) -> torch.Tensor:
@@ -556,9 +595,9 @@ def torch_halves(x: torch.Tensor) -> torch.Tensor:
 
 def torch_interpolate(x: torch.Tensor, size: Any, mode: str, corners: bool) -> torch.Tensor:
     """Return an image in another size; each rank has a name of its own for `linear`."""
-    if mode != "linear":
+    if mode.startswith("nearest"):
         return F.interpolate(x, size, mode=mode)
-    mode = ("linear", "bilinear", "trilinear")[x.dim() - 3]
+    mode = "bicubic" if mode == "cubic" else ("linear", "bilinear", "trilinear")[x.dim() - 3]
     return F.interpolate(x, size, mode=mode, align_corners=corners)
 
 
@@ -595,5 +634,9 @@ TORCH_NAMES = {
     **{name: value for name, value in globals().items() if name.startswith("torch_")},
     **{"torch": torch, "F": F, "CONVS": CONVS, "TRANSPOSED": TRANSPOSED},
     **{"MAXIMA": MAXIMA, "MEANS": MEANS},
+    "at": lambda data, shape, name: torch.tensor(np.array(data, name).reshape(shape)),
 }
-OUR_NAMES = {"Tensor": Tensor, "written": written}
+OUR_NAMES = {
+    **{"Tensor": Tensor, "written": written},
+    "at": lambda data, shape, name: Tensor(np.array(data, name).reshape(shape)),
+}

@@ -17,6 +17,7 @@ from torch_calls import (
     Inputs,
     any_axes,
     any_axis,
+    any_key,
     any_shape,
     attention,
     basic_index,
@@ -25,6 +26,7 @@ from torch_calls import (
     convolution,
     divided,
     filled_shape,
+    grouped,
     indexed,
     inputs,
     layer,
@@ -36,7 +38,6 @@ from torch_calls import (
     one_hot_classes,
     order,
     paddings,
-    picked,
     pool,
     reshaped,
     resized,
@@ -192,7 +193,12 @@ NORM = of(st.sampled_from((1.0, 2.0, 3.0)))
 REDUCTIONS = [
     *close(REDUCED, ALL, "x.sum({axes}, keepdim={keep})"),
     *close(REDUCED, FLOATS, "x.mean({axes}, keepdim={keep})"),
-    *close(REDUCED, ALL, ("x.prod({axes}, {keep})", "torch_prod(x, {axes}, {keep})")),
+    # The gradient is a quotient of the product, which may overflow or be zero.
+    *close(
+        inputs("x", kind="rough", axes=any_axes, keep=FLAG),
+        ALL,
+        ("x.prod({axes}, {keep})", "torch_prod(x, {axes}, {keep})"),
+    ),
     *exact(
         REDUCED,
         NUMBERS,
@@ -302,16 +308,18 @@ MOVEMENT = [
 MASKED = inputs("x", "n", shape=filled_shape, k=NUMBER)
 SORTED = inputs("x", axis=any_axis, flag=FLAG)
 ANY, UNIQUE = indexed(is_unique=False), indexed(is_unique=True)
+KEYED = inputs("x", shape=filled_shape, key=any_key, k=NUMBER)
 SELECTION = [
-    *exact(picked, ALL, "x[i]", "x[i, ..., j]", "x[..., j]", "x[i, None]"),
-    *exact(picked, ALL, "x[{part}, ..., j]", "x[i, ..., {number}]"),
-    *exact(MASKED, ALL, "x[n]", "x.masked_select(n)"),
-    *exact(MASKED, SIGNED, ("written(x, n, {k})", "torch_written(x, n, {k})")),
+    *exact(KEYED, ALL, "x[{key}]", repeats=8),
     *exact(
-        inputs("x", key=basic_index, k=NUMBER),
+        KEYED,
         SIGNED,
         ("written(x, {key}, {k})", "torch_written(x, {key}, {k})"),
+        ("written(x, {key}, x[{key}] * 2)", "torch_written(x, {key}, x[{key}] * 2)"),
+        repeats=3,
     ),
+    *exact(MASKED, ALL, "x[n]", "x.masked_select(n)"),
+    *exact(MASKED, SIGNED, ("written(x, n, {k})", "torch_written(x, n, {k})")),
     *exact(ANY, ALL, "x.gather({dim}, i)"),
     *exact(UNIQUE, ALL, "x.scatter({dim}, i, v)"),
     *exact(ANY, NUMBERS, "x.scatter({dim}, i, 3)"),
@@ -410,6 +418,15 @@ PRODUCTS = [
         ),
         size=1.0,
     ),
+    *close(
+        grouped,
+        FLOATS,
+        (
+            "x.scaled_dot_product_attention(y, z, is_causal={causal}, enable_gqa=True)",
+            "F.scaled_dot_product_attention(x, y, z, is_causal={causal}, enable_gqa=True)",
+        ),
+        size=1.0,
+    ),
     *close(normalised, FLOATS, ("x.batchnorm(s, t, y, z)", "torch_batchnorm(x, s, t, y, z)")),
 ]
 
@@ -452,6 +469,7 @@ WINDOWS = [
             "x.interpolate({size}, {mode}, {corners})",
             "torch_interpolate(x, {size}, {mode}, {corners})",
         ),
+        size=1.0,
     ),
 ]
 
@@ -485,6 +503,10 @@ LOSSES = [
         (
             f"x.binary_crossentropy_logits(q, {REDUCED_BY})",
             f"F.binary_cross_entropy_with_logits(x, q, {REDUCED_BY})",
+        ),
+        (
+            f"x.binary_crossentropy_logits(q, pos_weight=p.detach(), {REDUCED_BY})",
+            f"F.binary_cross_entropy_with_logits(x, q, pos_weight=p.detach(), {REDUCED_BY})",
         ),
     ),
 ]

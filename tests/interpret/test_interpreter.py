@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import outcome
 
-from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
+from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, UserError
 from tinyref.interpret import Access, Fault, Hooks, Interpreter, SanitizerError, run_program
 from tinyref.uops import build
@@ -18,42 +20,18 @@ from tinyref.uops.build import accumulator, barrier, branch, close, update
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, TileArg
-from tinyref.uops.program import Parameter, Program
+from tinyref.uops.program import Program
 from tinyref.uops.tiles import FragmentLayout, MatrixTile
+from tinyref_spec.kernel import programs
 from tinyref_spec.kernel.programs import at
+from tinyref_spec.kernel.programs import group_index as group
+from tinyref_spec.kernel.programs import item_index as item
 
 f32 = dtypes.float32
 i32 = dtypes.int32
 
 Extents = tuple[int, int, int]
-
-
-def program(*uops: UOp, grid: Extents = (1, 1, 1), group: Extents = (1, 1, 1)) -> Program:
-    """The nodes given, each after the sources that are not listed before it."""
-    order: list[UOp] = []
-    for node in uops:
-        for source in (*_missing(node, set(order)), node):
-            order.append(source)
-    parameters = []
-    for node in order:
-        if node.op is Ops.DEFINE_GLOBAL and isinstance(node.dtype, PtrDType):
-            parameters.append(
-                Parameter(node.arg.slot, node.dtype.base, node.dtype.size, True, True)
-            )
-    parameters.sort(key=lambda parameter: parameter.slot)
-    return Program("test", tuple(order), tuple(parameters), (), grid, group)
-
-
-def _missing(node: UOp, present: set[UOp]) -> list[UOp]:
-    return [source for source in node.toposort()[:-1] if source not in present]
-
-
-def item(extent: int, dim: int = 0) -> UOp:
-    return build.special("item", dim, extent, i32)
-
-
-def group(extent: int, dim: int = 0) -> UOp:
-    return build.special("group", dim, extent, i32)
+program = functools.partial(programs.program, "test")
 
 
 def loop(extent: int | UOp, number: int = 0) -> UOp:
@@ -92,9 +70,7 @@ def test_a_loop_accumulates_per_lane() -> None:
     acc = accumulator("a", build.const(i32, 100))
     new = update(acc, build.add(acc, build.mul(lane, k)))
     body = program(acc, k, new, close(k), build.store(at(out, lane), new), group=(3, 1, 1))
-    result = zeros(3)
-    run_program(body, [result])
-    assert list(result) == [100, 110, 120]
+    assert outcome(body, 3) == [100, 110, 120]
 
 
 def test_a_loop_of_no_iterations_keeps_the_start() -> None:
@@ -102,9 +78,7 @@ def test_a_loop_of_no_iterations_keeps_the_start() -> None:
     k = loop(0)
     acc = accumulator("a", build.const(i32, 7))
     new = update(acc, build.add(acc, 1))
-    result = zeros(1)
-    run_program(program(acc, k, new, close(k), build.store(at(out, 0), new)), [result])
-    assert list(result) == [7]
+    assert outcome(program(acc, k, new, close(k), build.store(at(out, 0), new)), 1) == [7]
 
 
 def test_an_inner_accumulator_starts_again_at_every_iteration() -> None:
@@ -122,9 +96,7 @@ def test_an_inner_accumulator_starts_again_at_every_iteration() -> None:
         build.store(at(out, outer), new),
         close(outer),
     )
-    result = zeros(3)
-    run_program(body, [result])
-    assert list(result) == [0, 1, 2]
+    assert outcome(body, 3) == [0, 1, 2]
 
 
 def test_bounds_that_vary_by_lane_are_masks() -> None:
@@ -134,9 +106,7 @@ def test_bounds_that_vary_by_lane_are_masks() -> None:
     acc = accumulator("a", build.const(i32, 0))
     new = update(acc, build.add(acc, 10))
     body = program(lane, acc, k, new, close(k), build.store(at(out, lane), new), group=(4, 1, 1))
-    result = zeros(4)
-    run_program(body, [result])
-    assert list(result) == [0, 10, 20, 30]
+    assert outcome(body, 4) == [0, 10, 20, 30]
 
 
 def test_if_is_a_mask() -> None:
@@ -151,9 +121,7 @@ def test_if_is_a_mask() -> None:
         lane, acc, taken, new, close(taken), never, lost, close(never),
         build.store(at(out, lane), acc), group=(4, 1, 1),
     )  # fmt: skip
-    result = zeros(4)
-    run_program(body, [result])
-    assert list(result) == [5, 6, 5, 5]
+    assert outcome(body, 4) == [5, 6, 5, 5]
 
 
 def test_an_if_within_another_lets_through_what_both_do() -> None:
@@ -166,30 +134,26 @@ def test_an_if_within_another_lets_through_what_both_do() -> None:
         lane, acc, outer, inner, new, close(inner), close(outer),
         build.store(at(out, lane), acc), group=(4, 1, 1),
     )  # fmt: skip
-    result = zeros(4)
-    run_program(body, [result])
-    assert list(result) == [5, 6, 7, 5]
+    assert outcome(body, 4) == [5, 6, 7, 5]
 
 
 def test_a_gate_keeps_a_load_from_touching_memory() -> None:
     out, data = build.define_global(0, i32, 4), build.define_global(1, i32, 2)
     lane = item(4)
     value = build.load(at(data, lane), build.less(lane, 2), -1)
-    result = zeros(4)
-    run_program(
-        program(build.store(at(out, lane), value), group=(4, 1, 1)),
-        [result, np.array([7, 8], "i4")],
-    )
-    assert list(result) == [7, 8, -1, -1]
+    assert outcome(
+        program(build.store(at(out, lane), value), group=(4, 1, 1)), 4, np.array([7, 8], "i4")
+    ) == [7, 8, -1, -1]
 
 
 def test_a_closed_gate_needs_no_memory_at_all() -> None:
     out, data = build.define_global(0, i32, 2), build.define_global(1, i32, 0)
     lane = item(2)
     value = build.load(at(data, lane), build.less(lane, 0), 3)
-    result = zeros(2)
-    run_program(program(build.store(at(out, lane), value), group=(2, 1, 1)), [result, zeros(0)])
-    assert list(result) == [3, 3]
+    assert outcome(program(build.store(at(out, lane), value), group=(2, 1, 1)), 2, zeros(0)) == [
+        3,
+        3,
+    ]
 
 
 def test_a_gated_store_writes_where_the_gate_holds() -> None:
@@ -234,12 +198,12 @@ def test_gated_vectors_take_the_alternative_whole() -> None:
     start = build.mul(item(2), 4)
     other = build.const(f32.vec(4), -1.0)
     vector = build.load(at(data, start), build.less(start, 4), other, lanes=4)
-    result = zeros(8, f32)
-    run_program(
+    assert outcome(
         program(build.store(at(out, start), vector), group=(2, 1, 1)),
-        [result, np.arange(4, dtype=np.float32)],
-    )
-    assert list(result) == [0, 1, 2, 3, -1, -1, -1, -1]
+        8,
+        np.arange(4, dtype=np.float32),
+        dtype=f32,
+    ) == [0, 1, 2, 3, -1, -1, -1, -1]
 
 
 def _reverse_through_local(size: int, with_barrier: bool = True) -> Program:
@@ -256,9 +220,16 @@ def _reverse_through_local(size: int, with_barrier: bool = True) -> Program:
 
 
 def test_a_group_shares_memory() -> None:
-    result = zeros(8)
-    run_program(_reverse_through_local(4), [result, np.arange(8, dtype=np.int32)])
-    assert list(result) == [3, 2, 1, 0, 7, 6, 5, 4]
+    assert outcome(_reverse_through_local(4), 8, np.arange(8, dtype=np.int32)) == [
+        3,
+        2,
+        1,
+        0,
+        7,
+        6,
+        5,
+        4,
+    ]
 
 
 def test_shared_memory_is_reused_between_two_barriers() -> None:
@@ -273,9 +244,7 @@ def test_shared_memory_is_reused_between_two_barriers() -> None:
         acc, k, put, barrier(), new, barrier(), close(k), build.store(at(out, lane), acc),
         group=(4, 1, 1),
     )  # fmt: skip
-    result = zeros(4)
-    run_program(body, [result])
-    assert list(result) == [3, 0, 1, 2]
+    assert outcome(body, 4) == [3, 0, 1, 2]
 
 
 @pytest.mark.parametrize("grid", [(200_003, 1, 1), (3, 50_001, 1), (5, 7, 4001)])
@@ -329,9 +298,9 @@ def test_sixty_four_bit_accumulators_do_not_narrow() -> None:
     k = loop(3)
     acc = accumulator("a", build.const(dtypes.int64, 2**40))
     new = update(acc, build.add(acc, acc))
-    result = zeros(1, dtypes.int64)
-    run_program(program(acc, k, new, close(k), build.store(at(out, 0), new)), [result])
-    assert list(result) == [2**43]
+    assert outcome(
+        program(acc, k, new, close(k), build.store(at(out, 0), new)), 1, dtype=dtypes.int64
+    ) == [2**43]
 
 
 # --- what the sanitizer finds ---------------------------------------------------------------------
@@ -504,9 +473,7 @@ def test_reading_what_another_item_writes() -> None:
     shift = build.store(at(data, row), build.load(at(data, build.add(row, 1))))
     assert faults(program(shift, grid=(3, 1, 1)), [zeros(4)]).kind is Fault.RACE
     own = build.store(at(data, row), build.add(build.load(at(data, row)), 1))
-    values = zeros(4)
-    run_program(program(own, grid=(3, 1, 1)), [values])
-    assert list(values) == [1, 1, 1, 0]
+    assert outcome(program(own, grid=(3, 1, 1)), 4) == [1, 1, 1, 0]
 
 
 def test_divergent_barrier() -> None:
@@ -534,9 +501,7 @@ def test_a_barrier_that_whole_groups_skip_is_fine() -> None:
         taken, barrier(), close(taken), build.store(at(out, position), lane),
         grid=(2, 1, 1), group=(4, 1, 1),
     )  # fmt: skip
-    result = zeros(8)
-    run_program(body, [result])
-    assert list(result) == [0, 1, 2, 3] * 2
+    assert outcome(body, 8) == [0, 1, 2, 3] * 2
 
 
 def test_without_the_sanitizer_nothing_is_raised() -> None:
@@ -544,9 +509,7 @@ def test_without_the_sanitizer_nothing_is_raised() -> None:
     lane = item(8)
     value = build.load(at(data, lane))
     body = program(build.store(at(out, build.sub(lane, 2)), value), group=(8, 1, 1))
-    result = zeros(4)
-    run_program(body, [result, np.array([5, 6], np.int32)], sanitize=False)
-    assert list(result) == [6, 6, 6, 6]
+    assert outcome(body, 4, np.array([5, 6], np.int32), sanitize=False) == [6, 6, 6, 6]
     run_program(_reverse_through_local(4, with_barrier=False), [zeros(8), zeros(8)], sanitize=False)
 
 
@@ -554,9 +517,7 @@ def test_without_the_sanitizer_a_right_program_reaches_both_ends_of_its_memory()
     out, data = build.define_global(0, i32, 4), build.define_global(1, i32, 4)
     lane = item(4)
     copy = program(build.store(at(out, lane), build.load(at(data, lane))), group=(4, 1, 1))
-    result = zeros(4)
-    run_program(copy, [result, np.array([5, 6, 7, 8], np.int32)], sanitize=False)
-    assert list(result) == [5, 6, 7, 8]
+    assert outcome(copy, 4, np.array([5, 6, 7, 8], np.int32), sanitize=False) == [5, 6, 7, 8]
 
 
 def test_without_the_sanitizer_a_store_outside_leaves_what_its_gate_does() -> None:
@@ -564,9 +525,7 @@ def test_without_the_sanitizer_a_store_outside_leaves_what_its_gate_does() -> No
     lane = item(8)
     place = at(out, build.sub(lane, 2))
     gated = build.store(place, build.add(lane, 1), build.less(lane, 4))
-    result = zeros(4)
-    run_program(program(gated, group=(8, 1, 1)), [result], sanitize=False)
-    assert list(result) == [3, 4, 0, 0]
+    assert outcome(program(gated, group=(8, 1, 1)), 4, sanitize=False) == [3, 4, 0, 0]
 
 
 def test_errors_travel_between_processes() -> None:
@@ -595,9 +554,7 @@ def test_wrong_buffers_are_refused() -> None:
 
 
 def test_an_empty_grid_runs_nothing() -> None:
-    result = zeros(4)
-    run_program(_store_lane(), [result], grid=(0, 1, 1))
-    assert list(result) == [0] * 4
+    assert outcome(_store_lane(), 4, grid=(0, 1, 1)) == [0] * 4
 
 
 def test_what_is_no_program_is_refused() -> None:
@@ -671,9 +628,12 @@ def test_a_hook_may_drop_the_gate() -> None:
     lane = item(6)
     gated = build.store(at(out, lane), lane, build.less(lane, 2))
     ungated = Hooks(store=lambda access: replace(access, gate=None))
-    result = zeros(4)
-    run_program(program(gated, group=(6, 1, 1)), [result], sanitize=False, hooks=ungated)
-    assert list(result) == [0, 1, 2, 3]
+    assert outcome(program(gated, group=(6, 1, 1)), 4, sanitize=False, hooks=ungated) == [
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 # --- backward -------------------------------------------------------------------------------------

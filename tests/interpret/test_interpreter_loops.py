@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tinyref.codegen.accumulate import accumulate
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.interpret import Fault, Hooks, Interpreter, SanitizerError, run_program
 from tinyref.uops import build

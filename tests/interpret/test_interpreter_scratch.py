@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
+import functools
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from running import outcome
 
 from tinyref.dtype import dtypes
 from tinyref.interpret import Fault, Interpreter, SanitizerError, run_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Program
+from tinyref_spec.kernel import programs
+from tinyref_spec.kernel.programs import at, group_index, loop
 
 i32 = dtypes.int32
 
 
-@dataclass
-class Writer:
-    """A program that is written down in its own order."""
+program = functools.partial(programs.program, "scratch")
 
-    uops: list[UOp] = field(default_factory=list)
-    loops: int = 0
 
-    def add(self, node: UOp) -> UOp:
-        self.uops += [each for each in node.toposort() if each not in self.uops]
-        return node
+def memories(size: int, scratch: int) -> tuple[UOp, UOp]:
+    """What is written for the caller, and the array that each iteration may use."""
+    return build.define_global(0, i32, size), build.define_local("scratch", i32, scratch)
 
-    def memories(self, size: int, scratch: int) -> tuple[UOp, UOp]:
-        """What is written for the caller, and the array that each iteration may use."""
-        out, local = build.define_global(0, i32, size), build.define_local("scratch", i32, scratch)
-        return self.add(out), self.add(local)
 
-    def begin(self, iterations: int) -> UOp:
-        self.loops += 1
-        return self.add(build.counter(iterations, self.loops - 1, AxisKind.LOOP, i32))
+def put(memory: UOp, position: UOp | int, value: UOp | int) -> UOp:
+    return build.store(at(memory, position), build.operand(value, i32))
 
-    def end(self, loop: UOp) -> None:
-        self.add(build.close(loop))
 
-    def put(self, memory: UOp, position: UOp, value: UOp) -> None:
-        self.add(build.store(build.index(memory, position), value))
-
-    def take(self, memory: UOp, position: UOp) -> UOp:
-        return self.add(build.load(build.index(memory, position)))
-
-    def program(self, threads: int = 1) -> Program:
-        return Program("scratch", tuple(self.uops), (), grid=(threads, 1, 1))
+def take(memory: UOp, position: UOp | int) -> UOp:
+    return build.load(at(memory, position))
 
 
 def linear(i: UOp, j: UOp, factors: tuple[int, int, int], size: int) -> UOp:
@@ -70,21 +56,27 @@ class Nest:
     take: tuple[int, int, int]
 
     def program(self, threads: int = 1) -> Program:
-        writer = Writer()
-        out, scratch = writer.memories(threads * self.iterations * self.read, self.size)
-        thread = writer.add(build.special("group", 0, threads, i32))
-        i = writer.begin(self.iterations)
-        j = writer.begin(self.filled)
+        out, scratch = memories(threads * self.iterations * self.read, self.size)
+        thread = group_index(threads)
+        i, j, k = loop(self.iterations, 0), loop(self.filled, 1), loop(self.read, 2)
         value = build.add(build.mul(build.add(build.mul(thread, 100), i), 100), build.add(j, 1))
-        writer.put(scratch, linear(i, j, self.put, self.size), value)
-        writer.end(j)
-        k = writer.begin(self.read)
-        found = writer.take(scratch, linear(i, k, self.take, self.size))
         row = build.add(build.mul(thread, self.iterations), i)
-        writer.put(out, build.add(build.mul(row, self.read), k), found)
-        writer.end(k)
-        writer.end(i)
-        return writer.program(threads)
+        return program(
+            thread,
+            i,
+            j,
+            put(scratch, linear(i, j, self.put, self.size), value),
+            build.close(j),
+            k,
+            put(
+                out,
+                build.add(build.mul(row, self.read), k),
+                take(scratch, linear(i, k, self.take, self.size)),
+            ),
+            build.close(k),
+            build.close(i),
+            grid=(threads, 1, 1),
+        )
 
     def wanted(self, threads: int = 1) -> list[int | None]:
         """The values in order, None where nothing was ever written."""
@@ -141,117 +133,79 @@ def test_what_an_earlier_iteration_left_is_read_in_order(threads: int) -> None:
 
 def test_a_value_that_is_carried_from_iteration_to_iteration() -> None:
     """The first iteration fills all of the array; the others read what it left."""
-    writer = Writer()
-    out, scratch = writer.memories(12, 4)
-    i = writer.begin(3)
-    first = writer.add(build.branch(build.less(i, 1)))
-    j = writer.begin(4)
-    writer.put(scratch, j, build.mul(j, j))
-    writer.end(j)
-    writer.add(build.close(first))
-    k = writer.begin(4)
-    found = writer.take(scratch, k)
-    writer.put(out, build.add(build.mul(i, 4), k), found)
-    writer.end(k)
-    writer.end(i)
-    subject = writer.program()
+    out, scratch = memories(12, 4)
+    i, j, k = loop(3, 0), loop(4, 1), loop(4, 2)
+    first = build.branch(build.less(i, 1))
+    filled = (i, first, j, put(scratch, j, build.mul(j, j)), build.close(j), build.close(first))
+    read = put(out, build.add(build.mul(i, 4), k), take(scratch, k))
+    subject = program(*filled, k, read, build.close(k), build.close(i))
     for _ in range(2):
-        result = np.zeros(12, np.int32)
-        run_program(subject, [result])
-        assert list(result) == [0, 1, 4, 9] * 3
+        assert outcome(subject, 12) == [0, 1, 4, 9] * 3
     assert not Interpreter(subject).translation.may_widen
 
 
 def test_a_recurrence_within_the_scratch_array_runs_in_order() -> None:
     """scratch[j + 1] = scratch[j] + i in iteration i: only the outer loop may run at once."""
-    writer = Writer()
-    out, scratch = writer.memories(4, 6)
-    i = writer.begin(4)
-    writer.put(scratch, build.const(i32, 0), build.const(i32, 10))
-    j = writer.begin(5)
-    before = writer.take(scratch, j)
-    writer.put(scratch, build.add(j, 1), build.add(before, i))
-    writer.end(j)
-    last = writer.take(scratch, build.const(i32, 5))
-    writer.put(out, i, last)
-    writer.end(i)
-    result = np.zeros(4, np.int32)
-    run_program(writer.program(), [result])
-    assert list(result) == [10, 15, 20, 25]
+    out, scratch = memories(4, 6)
+    i, j = loop(4, 0), loop(5, 1)
+    following = put(scratch, build.add(j, 1), build.add(take(scratch, j), i))
+    subject = program(
+        i, put(scratch, 0, 10), j, following, build.close(j), put(out, i, take(scratch, 5)),
+        build.close(i),
+    )  # fmt: skip
+    assert outcome(subject, 4) == [10, 15, 20, 25]
 
 
-def fill(writer: Writer, scratch: UOp, size: int) -> None:
-    j = writer.begin(size)
-    writer.put(scratch, j, j)
-    writer.end(j)
+def filling(scratch: UOp, size: int, number: int) -> tuple[UOp, ...]:
+    """A loop that writes to each element its position."""
+    j = loop(size, number)
+    return j, put(scratch, j, j), build.close(j)
 
 
 def test_a_recurrence_over_elements_that_are_all_filled_runs_in_order() -> None:
     """scratch[j + 1] = scratch[j] + 10: at once, every iteration would read what was filled in."""
-    writer = Writer()
-    out, scratch = writer.memories(3, 5)
-    i = writer.begin(3)
-    fill(writer, scratch, 5)
-    j = writer.begin(4)
-    before = writer.take(scratch, j)
-    writer.put(scratch, build.add(j, 1), build.add(before, 10))
-    writer.end(j)
-    writer.put(out, i, writer.take(scratch, build.const(i32, 4)))
-    writer.end(i)
-    result = np.zeros(3, np.int32)
-    run_program(writer.program(), [result])
-    assert list(result) == [40, 40, 40]
+    out, scratch = memories(3, 5)
+    i, j = loop(3, 0), loop(4, 2)
+    following = put(scratch, build.add(j, 1), build.add(take(scratch, j), 10))
+    subject = program(
+        i, *filling(scratch, 5, 1), j, following, build.close(j), put(out, i, take(scratch, 4)),
+        build.close(i),
+    )  # fmt: skip
+    assert outcome(subject, 3) == [40, 40, 40]
 
 
 def test_the_end_of_an_inner_loop_orders_no_other_iteration_of_the_loop_around_it() -> None:
     """Iteration m reads in its first loop what iteration m - 1 wrote in its second one."""
-    writer = Writer()
-    out, scratch = writer.memories(2 * 3 * 2, 4)
-    i = writer.begin(2)
-    fill(writer, scratch, 4)
-    m = writer.begin(3)
+    out, scratch = memories(2 * 3 * 2, 4)
+    i, m, first, second = loop(2, 0), loop(3, 2), loop(2, 3), loop(1, 4)
     row = build.mul(build.add(build.mul(i, 3), m), 2)
-    n = writer.begin(2)
-    writer.put(out, build.add(row, n), writer.take(scratch, m))
-    writer.end(n)
-    n = writer.begin(1)
-    writer.put(scratch, build.add(build.add(m, 1), n), build.add(m, 100))
-    writer.end(n)
-    writer.end(m)
-    writer.end(i)
-    result = np.zeros(12, np.int32)
-    run_program(writer.program(), [result])
-    assert list(result) == [0, 0, 100, 100, 101, 101] * 2
+    read = put(out, build.add(row, first), take(scratch, m))
+    written = put(scratch, build.add(build.add(m, 1), second), build.add(m, 100))
+    subject = program(
+        i, *filling(scratch, 4, 1), m, first, read, build.close(first), second, written,
+        build.close(second), build.close(m), build.close(i),
+    )  # fmt: skip
+    assert outcome(subject, 12) == [0, 0, 100, 100, 101, 101] * 2
 
 
 def test_threads_that_meet_in_memory_still_race() -> None:
-    writer = Writer()
-    out = writer.add(build.define_global(0, i32, 8))
-    thread = writer.add(build.special("group", 0, 2, i32))
-    i = writer.begin(8)
-    writer.put(out, i, thread)
-    writer.end(i)
+    out = build.define_global(0, i32, 8)
+    thread, i = group_index(2), loop(8, 0)
+    subject = program(thread, i, put(out, i, thread), build.close(i), grid=(2, 1, 1))
     with pytest.raises(SanitizerError) as caught:
-        run_program(writer.program(2), [np.zeros(8, np.int32)])
-    assert caught.value.kind is Fault.RACE
-    assert caught.value.position == 0
+        run_program(subject, [np.zeros(8, np.int32)])
+    assert (caught.value.kind, caught.value.position) == (Fault.RACE, 0)
 
 
 def test_a_thread_reads_in_a_second_loop_what_another_wrote_in_the_first() -> None:
-    writer = Writer()
     out, data = build.define_global(0, i32, 8), build.define_global(1, i32, 8)
-    writer.add(out)
-    writer.add(data)
-    thread = writer.add(build.special("group", 0, 2, i32))
-    i = writer.begin(4)
-    writer.put(data, build.add(build.mul(thread, 4), i), i)
-    writer.end(i)
-    j = writer.begin(4)
-    other = writer.take(data, build.add(build.mul(build.sub(build.const(i32, 1), thread), 4), j))
-    writer.put(out, build.add(build.mul(thread, 4), j), other)
-    writer.end(j)
+    thread, i, j = group_index(2), loop(4, 0), loop(4, 1)
+    other = build.mul(build.sub(build.const(i32, 1), thread), 4)
+    read = put(out, build.add(build.mul(thread, 4), j), take(data, build.add(other, j)))
+    written = put(data, build.add(build.mul(thread, 4), i), i)
+    subject = program(thread, i, written, build.close(i), j, read, build.close(j), grid=(2, 1, 1))
     with pytest.raises(SanitizerError) as caught:
-        run_program(writer.program(2), [np.zeros(8, np.int32)] * 2)
+        run_program(subject, [np.zeros(8, np.int32)] * 2)
     assert caught.value.kind is Fault.RACE
 
 

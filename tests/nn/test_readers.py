@@ -1,16 +1,156 @@
-"""Readers of files do bounded work: so many calls for each tensor, however they are crowded."""
+"""Readers of files: what is no file, any damage, and bounded work however crowded a file is."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import os
 import struct
 import sys
-from collections.abc import Callable
+import tarfile
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from gguf import GGMLQuantizationType, GGUFWriter
+from refusals import check_refusal
 
-from tinyref.nn.state import gguf_load, safe_load
+from tinyref import Tensor, nn
+from tinyref.errors import DeviceError, UserError
+from tinyref.nn import datasets
+from tinyref.nn.state import gguf_load, safe_load, safe_save, tar_extract, torch_load
+
+# --- what is no file ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("load", [gguf_load, safe_load, tar_extract, torch_load])
+def test_what_is_no_file(load: Callable[..., object], tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="missing: cannot be read: No such file"):
+        load(tmp_path / "missing")
+    check_refusal(["got a int, accepted are a path and a Tensor of bytes"], load, 3)
+    check_refusal(["got float32"], load, Tensor([1.0]))
+    check_refusal(["the path is empty: accepted is that of a file"], load, "")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nn.state.safe_save({}, ""),
+        lambda: datasets.mnist(""),
+        lambda: datasets.cifar10(""),
+        lambda: Tensor([1]).to("DISK:"),
+    ],
+)
+def test_an_empty_path_is_refused(call: Callable[[], object]) -> None:
+    check_refusal(["the path is empty: accepted is that of a file"], call)
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+def damaged(data: bytes, count: int) -> Iterator[bytes]:
+    """`count` damaged versions of `data`: cut, with bytes changed, repeated or taken out.
+
+    Half of the damage is in the first kilobyte, where headers are.
+    """
+    generator = np.random.default_rng(len(data))
+    for number in range(count):
+        bytes_ = bytearray(data)
+        limit = len(data) if number % 2 else min(len(data), 1024)
+        place = int(generator.integers(0, limit))
+        match number % 6:
+            case 0 | 1:
+                bytes_ = bytes_[:place]
+            case 2 | 3:
+                for _ in range(int(generator.integers(1, 4))):
+                    bytes_[int(generator.integers(0, limit))] = int(generator.integers(0, 256))
+            case 4:
+                bytes_[place : place + 8] = b"\xff" * len(bytes_[place : place + 8])
+            case 5:
+                length = int(generator.integers(1, 64))
+                bytes_[place:place] = bytes_[place : place + length]
+        if bytes(bytes_) != data:
+            yield bytes(bytes_)
+
+
+def write_gguf(path: Path) -> None:
+    writer = GGUFWriter(path, "llama")
+    writer.add_array("texts", ["a", "", "ü"])
+    writer.add_float32("number", 0.5)
+    writer.add_tensor("t", np.arange(6, dtype=np.float32).reshape(2, 3))
+    blocks = np.arange(36, dtype=np.uint8).reshape(2, 18)
+    writer.add_tensor("u", blocks, raw_dtype=GGMLQuantizationType.Q4_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_safetensors(path: Path) -> None:
+    tensors = {"a": Tensor([1, 2, 3]), "b": Tensor([True, False]), "c": Tensor.zeros(2, 3)}
+    safe_save(tensors, path, {"some": "text"})
+
+
+def write_checkpoint(path: Path, is_zip: bool) -> None:
+    item = {"a": torch.arange(5), "b": [torch.ones(2, 3).T, "x"], "c": OrderedDict(d=2)}
+    torch.save(item, path, _use_new_zipfile_serialization=is_zip)
+
+
+def write_tar(path: Path) -> None:
+    with tarfile.open(path, "w") as archive:
+        for name, data in (("folder/ключ", b"1"), ("x" * 90 + "/" + "y" * 200, bytes(600))):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+
+
+def write_idx(path: Path, is_packed: bool) -> None:
+    data = b"\0\0\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (2, 3, 4)) + bytes(24)
+    path.write_bytes(gzip.compress(data) if is_packed else data)
+
+
+# name: what writes a file, what reads it, and one in how many damaged ones is refused at least
+DAMAGED: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any], int]] = {
+    "gguf": (write_gguf, lambda path: gguf_load(path)[1], 8),
+    "safetensors": (write_safetensors, safe_load, 2),
+    "torch zip": (lambda path: write_checkpoint(path, True), torch_load, 8),
+    "torch legacy": (lambda path: write_checkpoint(path, False), torch_load, 8),
+    "tar": (write_tar, tar_extract, 8),
+    "idx": (lambda path: write_idx(path, False), lambda path: datasets.read_idx(path, 3), 8),
+    "packed idx": (lambda path: write_idx(path, True), lambda path: datasets.read_idx(path, 3), 8),
+}
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", DAMAGED)
+def test_any_damage_is_an_error_or_a_file(name: str, count: int, tmp_path: Path) -> None:
+    write, read, share = DAMAGED[name]
+    path = tmp_path / "file"
+    write(path)
+    whole = path.read_bytes()
+    refused, start = 0, time.process_time()
+    for data in damaged(whole, count):
+        path.write_bytes(data)
+        try:
+            found = read(path)
+            values = found.values() if isinstance(found, dict) else [found]
+            for tensor in (value for value in values if isinstance(value, Tensor)):
+                assert tensor.numpy().size <= 2 * len(data)
+        except (UserError, DeviceError):
+            refused += 1
+    # A hang would be hours; this only stops the test from waiting for it in vain.
+    assert time.process_time() - start < 60
+    assert refused > count // share - 4
+    assert os.listdir(tmp_path) == ["file"]
+
+
+# --- work -----------------------------------------------------------------------------------------
 
 
 def safetensors(count: int, size: int) -> bytes:

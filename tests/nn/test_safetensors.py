@@ -13,9 +13,8 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 
-from tinyref import Tensor, dtypes, nn
+from tinyref import Tensor, dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.nn import datasets
 from tinyref.nn.state import safe_load, safe_load_metadata, safe_save
 from tinyref.nn.state.safetensors import DTYPES
 
@@ -258,15 +257,6 @@ def test_bytes_that_are_no_bool_are_refused(tmp_path):
         safe_load(path)
 
 
-def test_what_cannot_be_read_or_is_no_file(tmp_path):
-    with pytest.raises(DeviceError, match="missing: cannot be read: No such file"):
-        safe_load(tmp_path / "missing")
-    with pytest.raises(UserError, match="got a int, accepted are a path and a Tensor of bytes"):
-        safe_load(3)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="got float32"):
-        safe_load(Tensor([1.0]))
-
-
 @pytest.mark.parametrize(
     ("tensors", "metadata", "reason"),
     [
@@ -301,45 +291,5 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         safe_save({}, 3)  # type: ignore[arg-type]
 
 
-def test_any_flipped_byte_or_cut_is_an_error_or_a_file(tmp_path, damaged):
-    path = tmp_path / "w"
-    safe_save(
-        {"a": Tensor([1, 2, 3]), "b": Tensor([True, False]), "c": Tensor.zeros(2, 3)},
-        path,
-        {"some": "text"},
-    )
-    refused = 0
-    versions = damaged(path.read_bytes())
-    for data in versions:
-        path.write_bytes(data)
-        try:
-            loaded = safe_load(path)
-        except (UserError, DeviceError):
-            refused += 1
-            continue
-        for tensor in loaded.values():
-            assert tensor.numpy().size <= len(data)
-    assert refused > len(versions) // 2
-    assert os.listdir(tmp_path) == ["w"]
-
-
 def test_types_are_named_both_ways():
     assert set(DTYPES.values()) == set(dtypes.all)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: nn.state.safe_load(""),
-        lambda: nn.state.safe_save({}, ""),
-        lambda: nn.state.torch_load(""),
-        lambda: nn.state.gguf_load(""),
-        lambda: nn.state.tar_extract(""),
-        lambda: datasets.mnist(""),
-        lambda: datasets.cifar10(""),
-        lambda: Tensor([1]).to("DISK:"),
-    ],
-)
-def test_an_empty_path_is_refused(call):
-    with pytest.raises(UserError, match="the path is empty: accepted is that of a file"):
-        call()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from pathlib import Path
 
 import pytest
 
 from tinyref import Tensor
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import UserError
 from tinyref.nn.state import tar_extract
 
 FILES = {
@@ -152,26 +151,3 @@ def test_broken_archives_are_refused(name):
     with pytest.raises(UserError, match=reason) as caught:
         tar_extract(Tensor(data))
     assert "\n" not in str(caught.value)
-
-
-def test_what_is_no_file(tmp_path):
-    with pytest.raises(DeviceError, match="No such file"):
-        tar_extract(tmp_path / "missing")
-    with pytest.raises(UserError, match="got int32"):
-        tar_extract(Tensor([1]))
-
-
-def test_any_damage_is_an_error_or_an_archive(tmp_path: Path, damaged):
-    path = tmp_path / "files.tar"
-    refused = 0
-    versions = damaged(archive())
-    for data in versions:
-        path.write_bytes(data)
-        try:
-            found = tar_extract(path)
-        except (UserError, DeviceError):
-            refused += 1
-            continue
-        assert sum(tensor.numel() for tensor in found.values()) <= len(data)
-    assert refused > len(versions) // 8
-    assert os.listdir(tmp_path) == ["files.tar"]

@@ -6,7 +6,6 @@ import io
 import os
 import pickle
 import struct
-import time
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -370,14 +369,10 @@ def test_entries_that_overlap_are_refused():
         load(bytes(data))
 
 
-def test_other_files_are_refused(tmp_path):
+def test_other_files_are_refused():
     for data in (b"", b"hello", pickle.dumps({"a": 1}), pickle.dumps(Call(os.system, "false"))):
         with pytest.raises(UserError, match="torch_load: no checkpoint"):
             load(data)
-    with pytest.raises(DeviceError, match="No such file"):
-        torch_load(tmp_path / "missing")
-    with pytest.raises(UserError, match="accepted are a path and a Tensor of bytes"):
-        torch_load(3)  # type: ignore[arg-type]
 
 
 def test_big_endian_legacy_files_are_refused(tmp_path):
@@ -388,23 +383,6 @@ def test_big_endian_legacy_files_are_refused(tmp_path):
     assert changed != data
     with pytest.raises(UserError, match="not written by a little-endian machine"):
         load(changed)
-
-
-def test_any_damage_is_an_error_or_a_checkpoint(written, tmp_path, damaged):
-    path = written({"a": torch.arange(5), "b": [torch.ones(2, 3).T, "x"], "c": OrderedDict(d=2)})
-    refused = 0
-    versions = damaged(path.read_bytes())
-    for data in versions:
-        path.write_bytes(data)
-        start = time.process_time()
-        try:
-            torch_load(path)
-        except (UserError, DeviceError):
-            refused += 1
-        # A hang would be hours; this only stops the test from waiting for it in vain.
-        assert time.process_time() - start < 60
-    assert refused > len(versions) // 8
-    assert os.listdir(tmp_path) == ["checkpoint"]
 
 
 def test_element_types_are_all_there():

@@ -11,16 +11,14 @@ import pytest
 from kernel_cases import GRID, LOOPS, SMALL_GRID
 
 from tinyref.capabilities import Capabilities
-from tinyref.cli.bench.programs import PROGRAMS, kernels_of
+from tinyref.cli.bench.program_kernels import PROGRAMS, kernels_of
 from tinyref.codegen.compile import compile_kernel, kernel_name, plan_for
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.machine import FIXED, MemoryLevel
-from tinyref.optimise import heuristics, heuristics_loops
-from tinyref.optimise.heuristics import heuristic_plan
-from tinyref.optimise.opt import OptOp
+from tinyref.optimise.choices import heuristic_plan
 from tinyref.optimise.plan import Plan
 from tinyref.schedule import schedule
 from tinyref.tensor import Tensor
@@ -95,26 +93,6 @@ def test_only_legal_optimisations_and_always_the_same(device: str, part: int) ->
     check_lists(device, KERNELS[part::PARTS])
 
 
-def test_most_kernels_are_optimised() -> None:
-    """The laws would hold of heuristics that do nothing."""
-    for capabilities, least in ((CPU_LIKE, 40), (GPU_LIKE, 70)):
-        plans = [heuristic_plan(Plan.of(kernel.ast, capabilities)) for kernel in KERNELS]
-        assert sum(bool(plan.opts) for plan in plans) >= least
-
-
-@pytest.mark.long
-def test_lists_of_the_corpus_have_every_kind_of_optimisation() -> None:
-    def used(capabilities: Capabilities) -> set[OptOp]:
-        kernels = [kernel.ast for kernel in KERNELS]
-        kernels += [ast for asts in bench_kernels().values() for ast in asts]
-        return {
-            opt.op for ast in kernels for opt in heuristic_plan(Plan.of(ast, capabilities)).opts
-        }
-
-    assert used(CPU_LIKE) >= {OptOp.UPCAST, OptOp.UNROLL, OptOp.THREAD}
-    assert used(GPU_LIKE) >= {OptOp.UPCAST, OptOp.UNROLL, OptOp.LOCAL, OptOp.GROUP}
-
-
 # --- golden plans ---------------------------------------------------------------------------------
 
 
@@ -167,35 +145,6 @@ def test_lanes_wider_than_an_upcast_may_be_are_left_alone() -> None:
     assert axes(kernel_of(x, 128), wide) == "global 128"
 
 
-def test_a_large_product_gets_a_block_and_a_packed_panel() -> None:
-    plan = plan_for(square(512), CPU_LIKE)
-    assert [axis.kind.value for axis in plan.axes].count("upcast") >= 2
-    assert plan.packed == (2,)
-    assert not plan_for(square(8), CPU_LIKE).packed
-
-
-def test_an_operand_is_packed_where_its_lanes_are_far_apart() -> None:
-    plan = plan_for(named.matmul(48, 32, 100, f32, is_transposed=True), CPU_LIKE)
-    assert ", ".join(map(str, plan.axes)) == (
-        # Columns of the result, whose stores are neighbours, and inside of them its rows.
-        "global 2, global 6, reduce 100, upcast 16, upcast 8"
-    )
-    assert plan.packed == (2,)
-    # Too few rows use the copy; and a panel that takes more than half of the scratch memory.
-    assert not plan_for(named.matmul(8, 12, 100, f32, is_transposed=True), CPU_LIKE).packed
-    assert not plan_for(named.matmul(48, 64, 5000, f32, is_transposed=True), CPU_LIKE).packed
-
-
-def test_the_lanes_of_a_packed_operand_are_vectors() -> None:
-    program = compile_kernel(named.matmul(48, 32, 100, f32, is_transposed=True), CPU_LIKE)
-    in_scratch = [
-        node.dtype.lanes
-        for node in program.uops
-        if node.op is Ops.LOAD and any(each.op is Ops.DEFINE_LOCAL for each in node.toposort())
-    ]
-    assert in_scratch == [16]
-
-
 def test_a_convolution_has_the_output_channels_as_lanes() -> None:
     # No vector of its 11 columns is a whole one, and its windows overlap.
     windows = ShapeTracker((View((32, 9, 11, 4, 3, 3), (0, 13, 1, 143, 13, 1)),))
@@ -209,16 +158,6 @@ def test_a_convolution_has_the_output_channels_as_lanes() -> None:
         "global 2, global 9, reduce 4, reduce 3, reduce 3, upcast 16, upcast 11"
     )
     assert plan.packed == (2,)
-
-
-def test_a_block_is_as_large_as_the_work_pays_for() -> None:
-    """A kernel of little work takes longer to compile than a large block saves."""
-    assert axes(named.matmul(16, 16, 32, f32), CPU_LIKE) == (
-        "global 4, reduce 32, upcast 16, upcast 4"
-    )
-    assert axes(square(128), CPU_LIKE) == (
-        "global 2, global 32, reduce 128, upcast 16, upcast 4, upcast 4"
-    )
 
 
 @pytest.mark.parametrize(
@@ -262,35 +201,6 @@ def test_a_small_kernel_gathers_no_lanes() -> None:
     assert axes(named.copied(f32, shaped(64)), CPU_LIKE) == "global 4, upcast 16"
 
 
-def test_a_long_reduce_with_few_outputs_is_shared_out() -> None:
-    assert "group_reduce 128" in axes(rows(4, 4096), GPU_LIKE)
-    assert "group_reduce" not in axes(columns(4096, 4096), GPU_LIKE)
-    assert "group_reduce" not in axes(rows(4, 64), GPU_LIKE)
-    without = dataclasses.replace(GPU_LIKE, shared_bytes=0)
-    assert "group_reduce" not in axes(rows(4, 4096), without)
-
-
-def test_a_group_has_at_most_128_items_where_none_reduce() -> None:
-    for kernel in KERNELS:
-        plan = plan_for(kernel.ast, GPU_LIKE)
-        if not any(axis.kind.value == "group_reduce" for axis in plan.axes):
-            assert plan.group_size <= 128, kernel.name
-
-
-def test_small_work_stays_on_one_thread() -> None:
-    assert "thread" in axes(rows(4096, 1024), CPU_LIKE)
-    assert "thread" not in axes(rows(64, 64), CPU_LIKE)
-    assert "thread" not in axes(rows(4096, 1024), dataclasses.replace(CPU_LIKE, threads=1))
-
-
-def test_threads_pay_by_operations_and_bytes() -> None:
-    """About 0.13 ms: to read 4 MB takes that long, 1 MB does not; both are few operations."""
-    assert "thread" in axes(rows(1024, 1024), CPU_LIKE)
-    assert "thread" not in axes(rows(1024, 256), CPU_LIKE)
-    assert "thread" in axes(square(256), CPU_LIKE)
-    assert "thread" not in axes(square(64), CPU_LIKE)
-
-
 @pytest.mark.table
 @pytest.mark.parametrize(
     ("changes", "is_shared"),
@@ -332,20 +242,6 @@ def test_a_kernel_without_axes_is_left_alone() -> None:
 
 
 # --- the laws can fail ----------------------------------------------------------------------------
-
-
-def test_a_heuristic_that_goes_around_the_table_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list that does not give the plan: the last optimisation is not written down."""
-    healthy = heuristics_loops.optimised_for_loops
-    monkeypatch.setattr(
-        heuristics,
-        "optimised_for_loops",
-        lambda plan, limits: dataclasses.replace(
-            healthy(plan, limits), opts=healthy(plan, limits).opts[:-1]
-        ),
-    )
-    with pytest.raises(AssertionError):
-        check_lists("host", KERNELS)
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,11 @@ from tinyref.dtype import dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import parse_opts
-from tinyref.optimise.plan import LANE_KINDS, Plan, number_of
-from tinyref.optimise.strides import Access, accesses
+from tinyref.optimise.plan import LANE_KINDS, AxisAccess, Plan, accesses, number_of
 from tinyref.schedule import schedule
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind
 from tinyref_spec.kernels import named
 from tinyref_spec.kernels.notation import kernel_of, largest, load, shaped, total
 
@@ -48,7 +46,7 @@ def axes(ast: UOp) -> str:
     return ", ".join(map(str, plan_for(ast, GPU).axes))
 
 
-def used_part(plan: Plan, access: Access) -> float:
+def used_part(plan: Plan, access: AxisAccess) -> float:
     """Of the bytes that a warp gets for one access in all its lanes, the part that it uses."""
     offsets = set()
     lanes = [axis for axis in plan.axes if axis.kind in LANE_KINDS and access.step(axis)]
@@ -101,32 +99,7 @@ def test_a_thread_for_each_row_would_read_far_from_its_neighbours() -> None:
     assert used_part(far, accesses(far)[0]) == 0.125
 
 
-def test_work_items_count_along_the_axis_of_neighbours_first() -> None:
-    # The sum of a matrix and a row: the row stays the same along axis 0.
-    table = Tensor(np.zeros((64, 96), np.float32), device="CPU")
-    row = Tensor(np.zeros(96, np.float32), device="CPU")
-    plan = plan_for(first_kernel(table + row), dataclasses.replace(GPU, vector_lanes=(1,)))
-    assert str(plan.item_axes[-1]) == "local 32"
-    assert plan.item_axes[-1].target == 1
-
-
 # --- reduces in groups ----------------------------------------------------------------------------
-
-
-def test_many_rows_are_read_by_a_warp_each_and_four_of_them_by_a_group() -> None:
-    assert axes(rows(8192, 4096)) == "global 2048, local 4, group_reduce 32, reduce 32, unroll 4"
-
-
-def test_columns_are_summed_by_a_work_item_each() -> None:
-    columns = named.reduction(Ops.ADD, f32, (4096, 4096), 0)
-    assert AxisKind.GROUP_REDUCE not in [axis.kind for axis in plan_for(columns, GPU).axes]
-
-
-@pytest.mark.parametrize(("length", "parts"), [(256, 32), (1024, 64), (4096, 128), (16384, 256)])
-def test_so_many_share_a_reduce_that_reading_all_parts_is_no_longer(
-    length: int, parts: int
-) -> None:
-    assert f"group_reduce {parts}" in axes(rows(16, length))
 
 
 def test_both_reduces_of_a_softmax_are_shared_out_among_the_same_work_items() -> None:
@@ -169,21 +142,6 @@ def test_groups_of_reduces_have_no_lanes_in_each_others_banks() -> None:
 )
 def test_the_copies_of_a_work_item_fit_registers(dtype, lanes: int) -> None:
     assert plan_for(named.matmul(1024, 1024, 1024, dtype), GPU).lanes == lanes
-
-
-@pytest.mark.parametrize(
-    ("size", "found"),
-    [
-        (1 << 20, "global 8192, local 32, upcast 4"),
-        # 10,007 is a prime: padded to 32 * 313.
-        (10007, "global 313, local 32"),
-        (3 * 4001, "global 376, local 32"),
-        # Few elements are not worth a mask.
-        (997, "global 997"),
-    ],
-)
-def test_groups_are_whole_warps(size: int, found: str) -> None:
-    assert axes(named.copied(f32, shaped(size))) == found
 
 
 # --- the law, where it could break ----------------------------------------------------------------

@@ -11,7 +11,7 @@ from kernel_cases import GRID, LOOPS
 
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import dtypes
-from tinyref.optimise.heuristics import heuristic_plan
+from tinyref.optimise.choices import heuristic_plan
 from tinyref.optimise.plan import Plan
 from tinyref.uops import build
 from tinyref.uops.node import UOp

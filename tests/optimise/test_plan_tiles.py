@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_cases import GRID, LOOPS
+from kernel_cases import GRID
 
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel, plan_for
@@ -29,13 +29,6 @@ GROUPS = replace(GRID, shared_bytes=1 << 16, vector_lanes=(1, 2, 4, 8, 16))
 NVIDIA = TILES["nvidia_m16n8k16_float16_float32"]
 APPLE = TILES["apple_m8n8k8_float32_float32"]
 ROUNDS = TILES["nvidia_m16n8k8_tf32_float32"]
-# U is the number of the outer reduce axis.
-VARIANTS = {
-    "plain": "",
-    "unroll": "UNROLL(U, 2)",
-    "upcast": "UPCAST(0, 2) UPCAST(0, 2)",
-    "local": "LOCAL(0, 2)",
-}
 
 
 def with_tiles(*tiles: MatrixTile, base: Capabilities = GROUPS) -> Capabilities:
@@ -103,23 +96,6 @@ def test_a_tile_multiplies_unrolled_and_sums_through_c(tile: MatrixTile) -> None
 @every_tile
 def test_a_tile_is_emulated_from_local_memory(tile: MatrixTile) -> None:
     assert not tiles_in(agrees(tile, "TC(0, 0, level 0, mode 3) LOCAL(0, 2)"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("mode", [1, 2, 3])
-@every_tile
-def test_every_tile_agrees_in_every_mode(tile: MatrixTile, mode: int, variant: str) -> None:
-    program = agrees(tile, f"TC(0, 0, level 0, mode {mode}) {VARIANTS[variant]}".strip())
-    assert bool(tiles_in(program)) == (mode == 1)
-
-
-@pytest.mark.parametrize("mode", [1, 2, 3])
-def test_groups_without_a_grid_have_tiles_too(mode: int) -> None:
-    """The groups' axes are loops there: what one iteration reads, the next must not overwrite."""
-    base = replace(GROUPS, has_grid=False)
-    agrees(APPLE, f"TC(0, 0, level 0, mode {mode}) UPCAST(0, 2)", base)
-    agrees(APPLE, f"TC(0, 0, level 0, mode {mode}) UNROLL(U, 2)", base)
 
 
 # --- programs -------------------------------------------------------------------------------------
@@ -269,7 +245,3 @@ def test_a_device_that_only_emulates_the_type_has_no_use_for_the_tile() -> None:
         emulated=frozenset({dtypes.float16}),
     )
     assert plan_for(product(NVIDIA, (64, 32, 64)), without).tile is None
-
-
-def test_a_host_without_groups_has_no_tiles() -> None:
-    assert plan_for(product(NVIDIA, (64, 32, 64)), with_tiles(NVIDIA, base=LOOPS)).tile is None

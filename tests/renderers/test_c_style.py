@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -253,30 +251,3 @@ def test_every_statement_is_a_method() -> None:
         "  data0[0] := acc1;\n"
         "}\n"
     )
-
-
-# What the headers of CUDA declare, as far as kernels here use it.
-CUDA_PRELUDE = """
-#define __global__ __attribute__((global))
-#define __device__ __attribute__((device))
-#define __shared__ __attribute__((shared))
-#define __launch_bounds__(items) __attribute__((launch_bounds(items)))
-struct uint3 { unsigned x, y, z; };
-extern const __device__ uint3 threadIdx, blockIdx;
-__device__ void __syncthreads();
-__device__ float __fadd_rn(float, float), __fsub_rn(float, float), __fmul_rn(float, float);
-__device__ float __int_as_float(int);
-"""
-
-
-def test_cuda_is_what_a_compiler_of_cuda_takes(tmp_path: Path) -> None:
-    if shutil.which("clang") is None:
-        pytest.skip("clang is not installed")
-    path = tmp_path / "kernel.cu"
-    command = ["clang", "-x", "cuda", "-fsyntax-only", "--cuda-device-only", "-nocudainc"]
-    command += ["-nocudalib", "--cuda-gpu-arch=sm_50", "-Wno-unknown-cuda-version", str(path)]
-    text = CudaRenderer().render(reversed_groups())
-    for source, is_right in ((text, True), (text.replace("threadIdx", "threadIndex"), False)):
-        path.write_text(CUDA_PRELUDE + source)
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-        assert (done.returncode == 0) == is_right, done.stderr

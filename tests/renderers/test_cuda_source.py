@@ -9,27 +9,22 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
-import math
 import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.graphs.value_programs import loaded, stored, tile_of
 from tinyref.capabilities import Capabilities
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes
 from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
-from tinyref.renderers.hip import HipRenderer
-from tinyref.runtimes.cuda.architectures import capabilities_of
-from tinyref.runtimes.cuda.bindings import header_folder
-from tinyref.runtimes.cuda.compilers import NvrtcCompiler
+from tinyref.runtimes.cuda_compilers import NvrtcCompiler, capabilities_of, header_folder
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SlotArg, TileArg
 from tinyref.uops.program import Parameter, Program
-from tinyref.uops.tiles import GROUPS, TILES, MatrixTile, Operand
+from tinyref.uops.tiles import GROUPS, TILES
 
 F16, BF16, F32, F64 = dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64
 I8, U16, I16, I32, I64 = dtypes.int8, dtypes.uint16, dtypes.int16, dtypes.int32, dtypes.int64
@@ -42,151 +37,20 @@ needs_nvrtc = pytest.mark.skipif(
 )
 
 
-def loaded(slot: int, dtype: DType, lanes: int = 1) -> UOp:
-    memory = build.define_global(slot, dtype, 64)
-    return UOp(Ops.LOAD, dtype.vec(lanes), (build.index(memory, build.const(I32, 0)),))
-
-
-def stored(value: UOp) -> Program:
-    """out[0] = value, with a parameter for each buffer that the value reads."""
-    scalar = value.dtype.scalar
-    store = build.store(build.index(build.define_global(0, scalar, 64), build.const(I32, 0)), value)
-    nodes = tuple(toposort([store]))
-    read = sorted(
-        (node.arg.slot, node.dtype.base)  # type: ignore[attr-defined]
-        for node in nodes
-        if node.op is Ops.DEFINE_GLOBAL and isinstance(node.arg, SlotArg) and node.arg.slot
-    )
-    parameters = [Parameter(0, scalar, 64, True, False)]
-    parameters += [Parameter(slot, dtype, 64, False, True) for slot, dtype in read]
-    return Program("k", nodes, tuple(parameters))
-
-
 def value_text(value: UOp, renderer: CudaRenderer = RENDERER) -> str:
     """What the last value of a kernel is computed by."""
     text = renderer.render(stored(value))
     return re.findall(r"v\d+ = (.*);", text)[-1]
 
 
-# Halves
-
-ARITHMETIC = {
-    Ops.ADD: "__hadd_rn(v1, v2)",
-    Ops.SUB: "__hsub_rn(v1, v2)",
-    Ops.MUL: "__hmul_rn(v1, v2)",
-    Ops.FDIV: "__float2half_rn(__fdiv_rn(__half2float(v1), __half2float(v2)))",
-    Ops.CMPLT: "__hlt(v1, v2)",
-    Ops.CMPNE: "__hneu(v1, v2)",
-    Ops.MAX: "__hlt(v1, v2) ? v2 : v1",
-}
-
-
-@pytest.mark.table
-@pytest.mark.parametrize("op", ARITHMETIC, ids=lambda op: op.name)
-def test_halves_are_computed_by_functions_that_round_once(op: Ops) -> None:
-    dtype = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else F16
-    value = UOp(op, dtype, (loaded(1, F16), loaded(2, F16)))
-    assert value_text(value) == ARITHMETIC[op]
-
-
-def test_quotients_of_bfloat16_are_of_float32_and_rounded_once() -> None:
-    wide = "__fdiv_rn(__bfloat162float(v1), __bfloat162float(v2))"
-    quotient = UOp(Ops.FDIV, BF16, (loaded(1, BF16), loaded(2, BF16)))
-    assert value_text(quotient) == f"__float2bfloat16_rn({wide})"
-
-
-def test_the_sign_of_bfloat16_is_a_bit_in_hip() -> None:
-    """There it is held as its bits."""
-    negative = value_text(UOp(Ops.NEG, BF16, (loaded(1, BF16),)), HipRenderer())
-    assert "^ 0x8000" in negative
-
-
-UNARY = {
-    (Ops.NEG, F16): "__ushort_as_half((unsigned short)(__half_as_ushort(v1) ^ 0x8000))",
-    (Ops.NEG, BF16): "__ushort_as_bfloat16((unsigned short)(__bfloat16_as_ushort(v1) ^ 0x8000))",
-    (Ops.SQRT, F16): "__float2half_rn(__fsqrt_rn(__half2float(v1)))",
-    (Ops.SQRT, BF16): "__float2bfloat16_rn(__fsqrt_rn(__bfloat162float(v1)))",
-    (Ops.TRUNC, F16): "__float2half_rn(trunc(__half2float(v1)))",
-    (Ops.RECIP, F16): (
-        "__float2half_rn(__fdiv_rn(__half2float(__float2half_rn(1.0f)), __half2float(v1)))"
-    ),
-}
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(("op", "dtype"), UNARY, ids=str)
-def test_functions_of_halves(op: Ops, dtype: DType) -> None:
-    assert value_text(UOp(op, dtype, (loaded(1, dtype),))) == UNARY[op, dtype]
-
-
-CASTS = {
-    (F32, F16): "__float2half_rn(v1)",
-    (F64, F16): "__double2half(v1)",
-    (F64, BF16): "__double2bfloat16(v1)",
-    (F16, F32): "__half2float(v1)",
-    (F16, F64): "(double)__half2float(v1)",
-    (F16, BF16): "__float2bfloat16_rn(__half2float(v1))",
-    (BF16, F16): "__float2half_rn(__bfloat162float(v1))",
-    (I32, F16): "__float2half_rn((float)v1)",
-    (I8, BF16): "__float2bfloat16_rn((float)tinyref_widened(v1))",
-    # A float32 between would round twice.
-    (I32, BF16): "__int2bfloat16_rn(v1)",
-    (dtypes.uint32, BF16): "__uint2bfloat16_rn(v1)",
-    (I64, BF16): "__ll2bfloat16_rn(v1)",
-    (dtypes.uint64, BF16): "__ull2bfloat16_rn(v1)",
-    (F16, dtypes.bool): "__hneu(v1, __float2half_rn(0.0f))",
-}
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(("source", "target"), CASTS, ids=str)
-def test_casts_of_halves_round_once(source: DType, target: DType) -> None:
-    assert value_text(build.cast(loaded(1, source), target)) == CASTS[source, target]
-
-
 def test_a_byte_that_is_computed_with_is_one_of_which_the_compiler_knows_nothing() -> None:
     """NVRTC takes it for a byte of the word that was loaded (nvrtc-1 of docs/found.md)."""
     byte = loaded(1, I8)
-    assert value_text(build.cast(byte, I32)) == "(int)tinyref_widened(v1)"
-    assert value_text(build.cast(byte, dtypes.uint8)) == "(unsigned char)v1"
     quotient = value_text(build.idiv(byte, -16))
     assert quotient == "(signed char)(tinyref_widened(v1) / ((signed char)-16))"
     text = RENDERER.render(stored(build.cast(byte, I32)))
     assert text.count("__device__ __forceinline__ int tinyref_widened(int byte) {") == 1
     assert "tinyref_widened" not in RENDERER.render(stored(loaded(1, I32)))
-
-
-BITCASTS = {
-    (F16, U16): "(unsigned short)__half_as_ushort(v1)",
-    (F16, I16): "(short)__half_as_ushort(v1)",
-    (I16, BF16): "__ushort_as_bfloat16((unsigned short)v1)",
-    (BF16, F16): "__ushort_as_half((unsigned short)__bfloat16_as_ushort(v1))",
-    (F32, I32): "(int)__float_as_int(v1)",
-    (dtypes.uint32, F32): "__int_as_float((int)v1)",
-    (F64, dtypes.uint64): "(unsigned long long)__double_as_longlong(v1)",
-    (dtypes.uint64, F64): "__longlong_as_double((long long)v1)",
-}
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(("source", "target"), BITCASTS, ids=str)
-def test_bits_of_halves(source: DType, target: DType) -> None:
-    assert value_text(UOp(Ops.BITCAST, target, (loaded(1, source),))) == BITCASTS[source, target]
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("value", "dtype", "text"),
-    [
-        (1.5, F16, "__float2half_rn(1.5f)"),
-        (-0.0, BF16, "__float2bfloat16_rn(__int_as_float((int)0x80000000u))"),
-        (math.inf, F16, "__float2half_rn(__int_as_float((int)0x7f800000u))"),
-        (-(2**63), I64, "(-9223372036854775807ll - 1ll)"),
-        (2**64 - 1, dtypes.uint64, "18446744073709551615ull"),
-    ],
-)
-def test_literals(value: float, dtype: DType, text: str) -> None:
-    assert f"data0[0] = {text};" in RENDERER.render(stored(build.const(dtype, value)))
 
 
 def test_headers_are_included_for_types_that_are_there_alone() -> None:
@@ -258,7 +122,7 @@ def test_shared_memory_is_aligned_for_vectors() -> None:
 def test_a_kernel_says_how_large_its_groups_are() -> None:
     """Else its compiler may give a work-item so many registers that a group does not start."""
     program = dataclasses.replace(stored(loaded(1, F32)), group=(4, 8, 2))
-    head = 'extern "C" __global__ void __launch_bounds__(64) k_k(float *data0, float *data1) {'
+    head = 'extern "C" __global__ void __launch_bounds__(64) k_sample(float *data0, float *data1) {'
     assert head in RENDERER.render(program).splitlines()
 
 
@@ -291,41 +155,28 @@ def test_nothing_is_contracted_but_where_that_is_asked_for(
 # Tiles
 
 
-def tile_program(tile: MatrixTile) -> Program:
-    a, b, c = (
-        loaded(slot, tile.dtype(operand), tile.layout(operand).registers)
-        for slot, operand in enumerate(Operand, 1)
-    )
-    return stored(UOp(Ops.WMMA, c.dtype, (a, b, c), TileArg(tile)))
-
-
-# The instruction, and the registers of D, A and B: how many, and the letter of their constraint.
-TILE_TEXTS = {
-    "nvidia_m16n8k16_float16_float32": ("m16n8k16", "f32.f16.f16.f32", "4f 4r 2r"),
-    "nvidia_m16n8k16_float16_float16": ("m16n8k16", "f16.f16.f16.f16", "2r 4r 2r"),
-    "nvidia_m16n8k16_bfloat16_float32": ("m16n8k16", "f32.bf16.bf16.f32", "4f 4r 2r"),
-    "nvidia_m16n8k8_tf32_float32": ("m16n8k8", "f32.tf32.tf32.f32", "4f 4r 2r"),
-    "nvidia_m16n8k4_tf32_float32": ("m16n8k4", "f32.tf32.tf32.f32", "4f 2r 1r"),
-    "nvidia_m8n8k4_float64_float64": ("m8n8k4", "f64.f64.f64.f64", "2d 1d 1d"),
-    "nvidia_m16n8k32_int8_int32": ("m16n8k32", "s32.s8.s8.s32", "4r 4r 2r"),
-    "nvidia_m16n8k16_int8_int32": ("m16n8k16", "s32.s8.s8.s32", "4r 2r 1r"),
-    "nvidia_m16n8k8_bfloat16_float32": ("m16n8k8", "f32.bf16.bf16.f32", "4f 2r 1r"),
-    "nvidia_m16n8k8_float16_float32": ("m16n8k8", "f32.f16.f16.f32", "4f 2r 1r"),
-    "nvidia_m16n8k8_float16_float16": ("m16n8k8", "f16.f16.f16.f16", "2r 2r 1r"),
-    "nvidia_m8n8k16_int8_int32": ("m8n8k16", "s32.s8.s8.s32", "2r 1r 1r"),
+# The registers of D, A and B: how many, and the letter of their constraint.
+REGISTERS = {
+    "nvidia_m16n8k16_float16_float32": "4f 4r 2r",
+    "nvidia_m16n8k16_float16_float16": "2r 4r 2r",
+    "nvidia_m16n8k16_bfloat16_float32": "4f 4r 2r",
+    "nvidia_m16n8k8_tf32_float32": "4f 4r 2r",
+    "nvidia_m16n8k4_tf32_float32": "4f 2r 1r",
+    "nvidia_m8n8k4_float64_float64": "2d 1d 1d",
+    "nvidia_m16n8k32_int8_int32": "4r 4r 2r",
+    "nvidia_m16n8k16_int8_int32": "4r 2r 1r",
+    "nvidia_m16n8k8_bfloat16_float32": "4f 2r 1r",
+    "nvidia_m16n8k8_float16_float32": "4f 2r 1r",
+    "nvidia_m16n8k8_float16_float16": "2r 2r 1r",
+    "nvidia_m8n8k16_int8_int32": "2r 1r 1r",
 }
 
 
-def test_every_tile_of_nvidia_has_a_text() -> None:
-    assert list(TILE_TEXTS) == [tile.name for tile in GROUPS["NVIDIA_SM80"]]
-
-
 @pytest.mark.table
-@pytest.mark.parametrize("name", TILE_TEXTS)
+@pytest.mark.parametrize("name", REGISTERS)
 def test_tiles_are_instructions_on_packed_registers(name: str) -> None:
-    shape, types, registers = TILE_TEXTS[name]
-    text = RENDERER.render(tile_program(TILES[name]))
-    assert f'asm volatile("mma.sync.aligned.{shape}.row.col.{types} {{%0' in text
+    registers, text = REGISTERS[name], RENDERER.render(stored(tile_of(TILES[name])))
+    assert text.count('asm volatile("mma.sync.aligned.') == 1
     found = []
     for fragment in "cab":
         letters = re.findall(rf'"\+?([rfd])"\(r{fragment}\[\d\]\)', text)
@@ -338,11 +189,12 @@ def test_tiles_are_instructions_on_packed_registers(name: str) -> None:
     c, a, b = (int(each[0]) for each in registers.split())
     places = list(range(c + a + b))
     assert numbers == [*places[:c], *places[c : c + a], *places[c + a :], *places[:c]]
-    assert text.count("cvt.rna.tf32.f32") == (a + b if "tf32" in types else 0)
+    assert text.count("cvt.rna.tf32.f32") == (a + b if "tf32" in name else 0)
 
 
 def test_a_kernel_with_a_tile(golden: Callable[[str, str], None]) -> None:
-    golden("tile.cu", RENDERER.render(tile_program(TILES["nvidia_m16n8k8_tf32_float32"])))
+    program = stored(tile_of(TILES["nvidia_m16n8k8_tf32_float32"]))
+    golden("tile.cu", RENDERER.render(dataclasses.replace(program, name="k")))
 
 
 # What NVRTC makes of it
@@ -362,9 +214,9 @@ def ptx_of(source: str, architecture: str, *options: str) -> str:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", TILE_TEXTS)
+@pytest.mark.parametrize("name", REGISTERS)
 def test_tiles_compile_for_each_architecture_that_has_them(name: str) -> None:
-    source = RENDERER.render(tile_program(TILES[name]))
+    source = RENDERER.render(stored(tile_of(TILES[name])))
     has_older = TILES[name] in GROUPS["NVIDIA_SM75"]
     for architecture in (*(["sm_75"] if has_older else []), "sm_80", "sm_90", "sm_100"):
         assert NvrtcCompiler("CUDA", architecture).compile(source)

@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Callable, Sequence
-
 import pytest
 
+from tests.graphs.value_programs import stored, tile_of
 from tinyref.capabilities import Capabilities
 from tinyref.config import Context
-from tinyref.dtype import ConstType, DType, dtypes
+from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.metal import METAL_OPS, MetalRenderer
-from tinyref.runtimes.emulated.c_text import METAL
 from tinyref.uops import build
-from tinyref.uops.node import UOp, toposort
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import TileArg
+from tinyref.uops.node import toposort
 from tinyref.uops.program import Parameter, Program
-from tinyref.uops.tiles import TILES, Operand
+from tinyref.uops.tiles import TILES
+from tinyref_spec.kernel import programs
+from tinyref_spec.kernel.programs import at
 
 TYPES = frozenset(MetalRenderer.type_names)
 RENDERER = MetalRenderer(Capabilities(TYPES, METAL_OPS, vector_lanes=(1, 2, 4)))
 I8, I32, U32, I64 = dtypes.int8, dtypes.int32, dtypes.uint32, dtypes.int64
 F16, BF16, F32 = dtypes.float16, dtypes.bfloat16, dtypes.float32
-
-
-def at(memory: UOp, position: int | UOp) -> UOp:
-    return build.index(memory, build.operand(position, I32))
-
-
-def given(slot: int, dtype: DType) -> UOp:
-    return build.load(at(build.define_global(slot, dtype, 4), 0))
-
-
-def stored(value: UOp, *inputs: DType) -> Program:
-    """out[0] = value, with a parameter for each input."""
-    out = build.define_global(0, value.dtype.scalar, 4)
-    parameters = [Parameter(0, value.dtype.scalar, 4, True, False)]
-    parameters += [Parameter(slot + 1, dtype, 4, False, True) for slot, dtype in enumerate(inputs)]
-    nodes = tuple(toposort([build.store(at(out, 0), value)]))
-    return Program("rotate", nodes, tuple(parameters))
 
 
 def body(found: Program) -> list[str]:
@@ -93,95 +72,11 @@ def test_a_whole_kernel() -> None:
     assert "  int group_1 = group_id.y;\n" in text
 
 
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("value", "dtype", "text"),
-    [
-        (True, dtypes.bool, "true"),
-        (-(2**31), I32, "(-2147483647 - 1)"),
-        (-1, I32, "(-1)"),
-        (2**32 - 1, U32, "4294967295u"),
-        (-(2**63), I64, "(-9223372036854775807l - 1l)"),
-        (2**64 - 1, dtypes.uint64, "18446744073709551615ul"),
-        (-128, I8, "((char)-128)"),
-        (65535, dtypes.uint16, "((ushort)65535)"),
-        (0.1, F32, "0.1f"),
-        (1e30, F32, "1e+30f"),
-        (-2.0, F32, "(-2.0f)"),
-        (-0.0, F32, "as_type<float>(0x80000000u)"),
-        (float("inf"), F32, "as_type<float>(0x7f800000u)"),
-        (float("-inf"), F32, "as_type<float>(0xff800000u)"),
-        (float("nan"), F32, "as_type<float>(0x7fc00000u)"),
-        (1.5, F16, "((half)1.5f)"),
-        (float("inf"), BF16, "((bfloat)as_type<float>(0x7f800000u))"),
-    ],
-)
-def test_literals(value: ConstType, dtype: DType, text: str) -> None:
-    """None is of long long or double, which MSL has not (2.1)."""
-    assert body(stored(build.const(dtype, value))) == [f"data0[0] = {text};"]
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("op", "dtype", "text"),
-    [
-        # Signed arithmetic that overflows is undefined in C++, on which MSL is based (1.2).
-        (Ops.ADD, I32, "int v3 = (int)((uint)v1 + (uint)v2);"),
-        (Ops.MUL, I64, "long v3 = (long)((ulong)v1 * (ulong)v2);"),
-        (Ops.SUB, I8, "char v3 = (char)((uint)v1 - (uint)v2);"),
-        (Ops.MOD, U32, "uint v3 = v1 % v2;"),
-        (Ops.SHL, I32, "int v3 = (int)((uint)v1 << (v2 & 31));"),
-        (Ops.SHR, I32, "int v3 = v1 >> (v2 & 31);"),
-        (Ops.MAX, F32, "float v3 = v1 < v2 ? v2 : v1;"),
-        (Ops.FDIV, F32, "float v3 = v1 / v2;"),
-        (Ops.ADD, F16, "half v3 = v1 + v2;"),
-        (Ops.FDIV, BF16, "bfloat v3 = v1 / v2;"),
-    ],
-)
-def test_operations(op: Ops, dtype: DType, text: str) -> None:
-    comparison = build.binary(op, given(1, dtype), given(2, dtype))
-    assert text in body(stored(comparison, dtype, dtype))
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("make", "source", "text"),
-    [
-        # Correctly rounded whatever the options are (6.5, table 8.1); of half by way of float.
-        (lambda x: build.unary(Ops.SQRT, x), F32, "float v2 = precise::sqrt(v1);"),
-        (lambda x: build.unary(Ops.SQRT, x), F16, "half v2 = (half)precise::sqrt((float)v1);"),
-        (lambda x: build.unary(Ops.SQRT, x), BF16, "bfloat v2 = (bfloat)precise::sqrt((float)v1);"),
-        (lambda x: build.unary(Ops.TRUNC, x), F32, "float v2 = trunc(v1);"),
-        (lambda x: build.unary(Ops.NEG, x), F32, "float v2 = -v1;"),
-        (lambda x: build.unary(Ops.RECIP, x), F32, "float v2 = 1.0f / v1;"),
-        # The same bits (2.19); conversions (2.18, 8.6).
-        (lambda x: build.bitcast(x, U32), F32, "uint v2 = as_type<uint>(v1);"),
-        (lambda x: build.bitcast(x, F16), dtypes.uint16, "half v2 = as_type<half>(v1);"),
-        (lambda x: build.bitcast(x, I32), U32, "int v2 = (int)v1;"),
-        (lambda x: build.cast(x, F32), I64, "float v2 = (float)v1;"),
-        (lambda x: build.cast(x, BF16), F16, "bfloat v2 = (bfloat)(float)v1;"),
-        (lambda x: build.cast(x, F32), BF16, "float v2 = (float)v1;"),
-        (lambda x: build.cast(x, dtypes.bool), F32, "bool v2 = v1 != 0.0f;"),
-    ],
-)
-def test_functions(make: Callable[[UOp], UOp], source: DType, text: str) -> None:
-    assert text in body(stored(make(given(1, source)), source))
-
-
-def test_a_float_out_of_range_becomes_the_nearest_integer() -> None:
-    assert body(stored(build.cast(given(1, BF16), I8), BF16))[-2] == (
-        "char v2 = ((float)v1) >= 128.0f ? ((char)127) : ((-128.0f) < ((float)v1) ? "
-        "(char)((float)v1) : (((float)v1) < 0.0f ? ((char)-128) : ((char)0)));"
-    )
-
-
 def copied(dtype: DType, lanes: int) -> Program:
     data, out = build.define_global(1, dtype, 8), build.define_global(0, dtype, 8)
     value = build.load(at(data, 3), lanes=lanes)
     total = value if dtype.is_bool else build.add(value, value)
-    nodes = tuple(toposort([build.store(at(out, 1), total)]))
-    parameters = (Parameter(0, dtype, 8, True, False), Parameter(1, dtype, 8, False, True))
-    return Program("k", nodes, parameters)
+    return programs.program("k", build.store(at(out, 1), total))
 
 
 def test_vectors_are_packed_in_memory() -> None:
@@ -200,13 +95,10 @@ def test_vectors_are_packed_in_memory() -> None:
 
 
 def multiplied(dtype: DType) -> Program:
-    tile = TILES[f"apple_m8n8k8_{dtype.name}_{dtype.name}"]
-    a, b = (build.load(at(build.define_global(slot, dtype, 64), 0), lanes=2) for slot in (1, 2))
-    c = build.const(tile.fragment(Operand.C), 0)
-    product = UOp(Ops.WMMA, c.dtype, (a, b, c), TileArg(tile))
-    store = build.store(at(build.define_global(0, dtype, 64), 0), product)
-    parameters = tuple(Parameter(slot, dtype, 64, slot == 0, slot > 0) for slot in range(3))
-    return Program("tile", tuple(toposort([store])), parameters, group=(32, 1, 1))
+    """The product of a tile, added to 0."""
+    product = tile_of(TILES[f"apple_m8n8k8_{dtype.name}_{dtype.name}"])
+    a, b, c = product.src
+    return stored(product.replace(src=(a, b, build.const(c.dtype, 0))))
 
 
 def test_a_tile_is_a_product_of_matrices_of_a_simdgroup() -> None:
@@ -257,73 +149,3 @@ def test_an_encoder_has_a_number_for_each_argument() -> None:
         UserError, match="most has 32 buffers and variables: accepted in MSL are 31"
     ):
         RENDERER.render(Program("most", nodes, parameters, variables))
-
-
-# What the functions of matrices are declared as; an emulator has other ones.
-SIMDGROUPS = """
-namespace metal {
-template <class T> struct simdgroup_matrix { vector2<T> &thread_elements(); };
-typedef simdgroup_matrix<float> simdgroup_float8x8;
-typedef simdgroup_matrix<half> simdgroup_half8x8;
-typedef simdgroup_matrix<bfloat> simdgroup_bfloat8x8;
-template <class T> using matrix = simdgroup_matrix<T>;
-template <class T>
-void simdgroup_multiply_accumulate(matrix<T> &d, matrix<T> &a, matrix<T> &b, matrix<T> &c);
-}
-"""
-FORMS = {
-    "groups": groups,
-    **{f"tile {dtype.name}": lambda dtype=dtype: multiplied(dtype) for dtype in (F16, BF16, F32)},
-    **{
-        f"copied {dtype.name} {lanes}": lambda dtype=dtype, lanes=lanes: copied(dtype, lanes)
-        for dtype in sorted(TYPES, key=lambda each: each.name)
-        for lanes in (2, 4)
-    },
-}
-
-
-def words_of(source: str) -> Sequence[str]:
-    """What clang says of a text as C++, through the header of the emulator."""
-    compiler = shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("clang++ is not installed")
-    # The emulator has functions of tiles of its own.
-    own = source.replace("#ifndef TINYREF_EMULATED", "#if 1").replace("tinyref_wmma_", "wmma_")
-    text = METAL.as_c(SIMDGROUPS + own)
-    command = [compiler, "-x", "c++", "-std=c++17", "-fsyntax-only", "-Wno-ignored-attributes"]
-    done = subprocess.run(
-        [*command, "-Wno-unknown-attributes", "-Wno-unknown-pragmas", "-"],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return [line for line in done.stderr.splitlines() if "error:" in line]
-
-
-@pytest.mark.long
-def test_every_form_is_cpp_of_the_words_of_msl() -> None:
-    """No compiler of MSL is here: so is the grammar, and every word that the header declares."""
-    sources = [
-        RENDERER.render(make()).replace("k_", f"k{n}_") for n, make in enumerate(FORMS.values())
-    ]
-    head = "using namespace metal;\n"
-    whole = head + "\n".join(source.split(head)[1] for source in sources)
-    for name in ("float16_float16", "bfloat16_bfloat16", "float32_float32"):
-        assert f"tinyref_wmma_apple_m8n8k8_{name}(" in whole
-    assert words_of(whole) == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("right", "wrong", "message"),
-    [
-        ("mem_flags::mem_device |", "mem_flags::mem_local |", "no member named 'mem_local'"),
-        ("threadgroup_barrier", "barrier", "undeclared identifier 'barrier'"),
-        ("item_id.x", "item_id.s0", "no member named 's0'"),
-        ("device float *data0", "device double4 *data0", "undeclared identifier 'double4'"),
-    ],
-)
-def test_a_word_that_is_none_of_msl_is_found(right: str, wrong: str, message: str) -> None:
-    found = words_of(RENDERER.render(groups()).replace(right, wrong))
-    assert any(message in line for line in found), found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -190,39 +190,3 @@ def test_sines_have_the_same_bits_with_and_without_branches(
     assert np.array_equal(with_branch.view(bits), without.view(bits))
     with np.errstate(invalid="ignore"):
         np.testing.assert_allclose(with_branch, np.sin(x.astype(np.float64)), rtol=3e-7)
-
-
-# Each has selects whose last operands are computed: of a sine, of a conversion to float16.
-PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
-    "sigmoid": lambda x: x.sigmoid(),
-    "softmax": lambda x: x.softmax(),
-    "erf": lambda x: x.erf(),
-    "pow": lambda x: x.pow(x),
-    "cos": lambda x: x.cos().cumsum(0),
-    "sort": lambda x: x.sort()[0],
-}
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_any_select_may_be_a_branch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[UOp | Branch] = []
-
-    def checked(nodes: Sequence[UOp]) -> list[UOp | Branch]:
-        items = with_branches(nodes)
-        assert_legal(items, nodes)
-        found.extend(items)
-        return items
-
-    def gradient(device: str) -> np.ndarray:
-        x = Tensor(data, device=device, requires_grad=True)
-        PROGRAMS[name](x).sum().backward()
-        assert x.grad is not None
-        return x.grad.numpy().astype(np.float64)
-
-    # A length that no other test has, so that its kernels are rendered here.
-    data = np.linspace(0.1, 3, 53).astype(np.float16)
-    monkeypatch.setattr(rare, "LEAST_NODES", 1)
-    monkeypatch.setattr("tinyref.renderers.llvm.with_branches", checked)
-    got = gradient("CPU")
-    assert sum(isinstance(item, Branch) for item in found) >= 1
-    np.testing.assert_allclose(got, gradient("PYTHON"), rtol=1e-2, atol=1e-2)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.graphs.value_programs import loaded, stored
 from tinyref.capabilities import Capabilities
 from tinyref.config import Context
-from tinyref.dtype import ConstType, DType, dtypes
+from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.wgsl import WGSL_OPS, WgslRenderer
 from tinyref.uops import build
@@ -17,32 +18,17 @@ from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
+from tinyref_spec.kernel.programs import at
 
 FLOAT, WORD, INT = dtypes.float32, dtypes.uint32, dtypes.int32
 TYPES = frozenset(WgslRenderer.type_names)
 RENDERER = WgslRenderer(Capabilities(TYPES, WGSL_OPS, vector_lanes=(1, 2, 4)))
 
 
-def at(memory: UOp, position: int | UOp) -> UOp:
-    return build.index(memory, build.operand(position, INT))
-
-
 def program(*stores: UOp, parameters: Sequence[Parameter], group: int = 1) -> Program:
     nodes = tuple(toposort(stores))
     variables = tuple(node for node in nodes if node.op is Ops.DEFINE_VAR)
     return Program("rotate", nodes, tuple(parameters), variables, (1, 1, 1), (group, 1, 1))
-
-
-def stored(value: UOp, *inputs: DType) -> Program:
-    """out[0] = value, with a parameter for each input."""
-    out = build.define_global(0, value.dtype, 1)
-    parameters = [Parameter(0, value.dtype, 1, True, False)]
-    parameters += [Parameter(slot + 1, dtype, 1, False, True) for slot, dtype in enumerate(inputs)]
-    return program(build.store(at(out, 0), value), parameters=parameters)
-
-
-def given(slot: int, dtype: DType) -> UOp:
-    return build.load(at(build.define_global(slot, dtype, 1), 0))
 
 
 def test_a_whole_kernel() -> None:
@@ -72,7 +58,7 @@ def test_a_whole_kernel() -> None:
 
 
 def test_strict_floats_are_opaque_and_relaxed_ones_are_not() -> None:
-    subject = stored(build.add(build.mul(given(1, FLOAT), 2.0), given(2, FLOAT)), FLOAT, FLOAT)
+    subject = stored(build.add(build.mul(loaded(1, FLOAT), 2.0), loaded(2, FLOAT)))
     with Context(STRICT_FLOAT=1):
         text = RENDERER.render(subject)
     assert (
@@ -83,42 +69,6 @@ def test_strict_floats_are_opaque_and_relaxed_ones_are_not() -> None:
     assert " = opaque_f32(v2 + v3);" in text
     with Context(STRICT_FLOAT=0):
         assert "opaque" not in RENDERER.render(subject)
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("value", "dtype", "text"),
-    [
-        (float("inf"), FLOAT, "bitcast<f32>((0x7f800000u | launch_words[0]))"),
-        (float("-inf"), FLOAT, "bitcast<f32>((0xff800000u | launch_words[0]))"),
-        (float("nan"), FLOAT, "bitcast<f32>((0x7fc00000u | launch_words[0]))"),
-        (-0.0, FLOAT, "opaque_f32(bitcast<f32>((0x80000000u | launch_words[0])))"),
-        (
-            float("inf"),
-            dtypes.float64,
-            "bitcast<f64>((0x7ff0000000000000lu | u64(launch_words[0])))",
-        ),
-        (
-            float("-inf"),
-            dtypes.float16,
-            "opaque_f16(f16(bitcast<f32>((0xff800000u | launch_words[0]))))",
-        ),
-        (-(2**31), INT, "(-2147483647i - 1i)"),
-        (-(2**63), dtypes.int64, "(-9223372036854775807li - 1li)"),
-        (2**64 - 1, dtypes.uint64, "18446744073709551615lu"),
-        (True, dtypes.bool, "true"),
-    ],
-)
-def test_constants_that_are_errors_where_they_are_written_plainly(
-    value: ConstType, dtype: DType, text: str
-) -> None:
-    if dtype.is_bool:
-        value_node = build.where(build.const(dtype, value), given(1, INT), given(2, INT))
-        subject, found = stored(value_node, INT, INT), f", {text})"
-    else:
-        subject, found = stored(build.const(dtype, value)), f" = {text};"
-    with Context(STRICT_FLOAT=1):
-        assert found in RENDERER.render(subject)
 
 
 @pytest.mark.table
@@ -135,29 +85,11 @@ def test_constants_that_are_errors_where_they_are_written_plainly(
     ],
 )
 def test_floats(value, text: str) -> None:  # type: ignore[no-untyped-def]
-    result = value(given(1, FLOAT), given(2, FLOAT))
+    result = value(loaded(1, FLOAT), loaded(2, FLOAT))
     if result.dtype.is_bool:
         result = build.where(result, build.const(INT, 1), 0)
     with Context(STRICT_FLOAT=1):
-        assert f" = {text};" in RENDERER.render(stored(result, FLOAT, FLOAT))
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("op", "dtype", "count", "text"),
-    [
-        (Ops.SHL, INT, None, "v1 << (u32(v2) & 31u)"),
-        (Ops.SHR, WORD, None, "v1 >> (u32(v2) & 31u)"),
-        (Ops.SHL, dtypes.int64, None, "v1 << (u32(v2) & 63u)"),
-        # A count that is known is a u32 literal, whatever type it has.
-        (Ops.SHR, dtypes.uint64, 55, "v1 >> 55u"),
-    ],
-)
-def test_shifts(op: Ops, dtype: DType, count: int | None, text: str) -> None:
-    by = given(2, dtype) if count is None else build.const(dtype, count)
-    assert f" = {text};" in RENDERER.render(
-        stored(build.binary(op, given(1, dtype), by), dtype, dtype)
-    )
+        assert f" = {text};" in RENDERER.render(stored(result))
 
 
 def test_each_lane_is_shifted_by_a_literal() -> None:
@@ -171,30 +103,14 @@ def test_each_lane_is_shifted_by_a_literal() -> None:
     assert "vec2<u64>(v1[0] << 55u, v1[1] << 55u)" in text
 
 
-def test_a_float_of_known_bits_is_opaque_too() -> None:
-    """A bool is 0 or 1 as well: times infinity it would be chosen, not multiplied."""
-    with Context(STRICT_FLOAT=1):
-        bits = RENDERER.render(stored(build.bitcast(build.const(WORD, 0), FLOAT)))
-        assert " = opaque_f32(bitcast<f32>(0u));" in bits
-        truth = build.cast(build.less(given(1, INT), 3), FLOAT)
-        assert " = opaque_f32(f32(v2));" in RENDERER.render(stored(truth, INT))
-
-
-def test_a_number_is_widened_by_its_own_sign() -> None:
-    signed = stored(build.cast(given(1, INT), dtypes.uint64), INT)
-    assert "u64(i64(v1))" in RENDERER.render(signed)
-    unsigned = stored(build.cast(given(1, WORD), dtypes.int64), WORD)
-    assert "i64(u64(v1))" in RENDERER.render(unsigned)
-
-
 def test_positions_are_of_32_bits() -> None:
-    position = build.cast(given(1, INT), dtypes.int64)
+    position = build.cast(loaded(1, INT), dtypes.int64)
     address = build.index(build.define_global(0, INT, 8), position)
-    parameters = [Parameter(0, INT, 8, True, False), Parameter(1, INT, 1, False, True)]
-    text = RENDERER.render(program(build.store(address, given(1, INT)), parameters=parameters))
+    parameters = [Parameter(0, INT, 8, True, False), Parameter(1, INT, 64, False, True)]
+    text = RENDERER.render(program(build.store(address, loaded(1, INT)), parameters=parameters))
     assert "  data0[data0_at + i32(v2)] = v1;" in text
     first = build.index(build.define_global(0, INT, 8), build.const(dtypes.int64, 4))
-    text = RENDERER.render(program(build.store(first, given(1, INT)), parameters=parameters))
+    text = RENDERER.render(program(build.store(first, loaded(1, INT)), parameters=parameters))
     assert "  data0[data0_at + 4i] = v1;" in text
 
 
@@ -216,11 +132,11 @@ def test_no_counter_of_a_loop_is_named_like_a_type() -> None:
 
 
 def test_bools_have_no_order_and_no_exclusive_or() -> None:
-    x, y = (build.not_equal(given(slot, INT), 0) for slot in (1, 2))
-    less = build.where(build.less(x, y), given(1, INT), 0)
-    assert "(!v2 && v4)" in RENDERER.render(stored(less, INT, INT))
-    differ = build.where(build.binary(Ops.XOR, x, y), given(1, INT), 0)
-    assert "v2 != v4" in RENDERER.render(stored(differ, INT, INT))
+    x, y = (build.not_equal(loaded(slot, INT), 0) for slot in (1, 2))
+    less = build.where(build.less(x, y), loaded(1, INT), 0)
+    assert "(!v2 && v4)" in RENDERER.render(stored(less))
+    differ = build.where(build.binary(Ops.XOR, x, y), loaded(1, INT), 0)
+    assert "v2 != v4" in RENDERER.render(stored(differ))
 
 
 def test_words_that_are_replaced_by_masks_are_atomic() -> None:
@@ -242,12 +158,12 @@ def test_words_that_are_replaced_by_masks_are_atomic() -> None:
 def test_shared_memory_stands_outside_of_the_kernel_and_barriers_order_both() -> None:
     shared = build.define_local("shared", FLOAT, 8)
     item = build.special("item", 0, 8, INT)
-    put = build.store(at(shared, item), given(1, FLOAT))
+    put = build.store(at(shared, item), loaded(1, FLOAT))
     barrier = build.barrier()
     out = build.store(at(build.define_global(0, FLOAT, 8), item), build.load(at(shared, item)))
     nodes = (*toposort((put,)), barrier, *toposort((out,)))
     unique = tuple(dict.fromkeys(nodes))
-    parameters = (Parameter(0, FLOAT, 8, True, False), Parameter(1, FLOAT, 1, False, True))
+    parameters = (Parameter(0, FLOAT, 8, True, False), Parameter(1, FLOAT, 64, False, True))
     text = RENDERER.render(Program("s", unique, parameters, (), (1, 1, 1), (8, 1, 1)))
     lines = text.splitlines()
     assert any(
@@ -258,9 +174,22 @@ def test_shared_memory_stands_outside_of_the_kernel_and_barriers_order_both() ->
     assert "  let item_0: i32 = i32(item_id.x);" in lines
 
 
+def test_a_buffer_in_words_needs_the_words_of_its_elements_and_one_more() -> None:
+    """Elements of 8 bits may begin within a word."""
+    memory = build.define_global(0, WORD, 3)
+    store = build.store(at(memory, 0), build.const(WORD, 1))
+    for size, is_large in ((8, True), (3, False)):
+        subject = program(store, parameters=[Parameter(0, dtypes.int8, size, True, False)])
+        if is_large:
+            assert "array<u32>" in RENDERER.render(subject)
+            continue
+        with pytest.raises(UserError, match="slot 0: has 12 bytes, its parameter 8"):
+            RENDERER.render(subject)
+
+
 def test_half_precision_is_enabled_where_it_is_used() -> None:
     half = dtypes.float16
-    text = RENDERER.render(stored(build.add(given(1, half), given(2, half)), half, half))
+    text = RENDERER.render(stored(build.add(loaded(1, half), loaded(2, half))))
     assert text.startswith("enable f16;\n")
     assert "opaque_f16(v1 + v2)" in text
 
@@ -268,8 +197,6 @@ def test_half_precision_is_enabled_where_it_is_used() -> None:
 def test_what_the_device_lacks_is_refused() -> None:
     small = WgslRenderer(Capabilities(TYPES - {dtypes.float64}, WGSL_OPS))
     with pytest.raises(UserError, match="float64 has no WGSL type here"):
-        small.render(stored(given(1, dtypes.float64), dtypes.float64))
+        small.render(stored(loaded(1, dtypes.float64)))
     with pytest.raises(UserError, match="FDIV: is not declared"):
-        RENDERER.render(
-            stored(build.binary(Ops.FDIV, given(1, FLOAT), given(2, FLOAT)), FLOAT, FLOAT)
-        )
+        RENDERER.render(stored(build.binary(Ops.FDIV, loaded(1, FLOAT), loaded(2, FLOAT))))

@@ -1,23 +1,25 @@
 """A driver of NVIDIA GPUs that is none: it takes the calls of cuda-bindings and keeps account.
 
-Memory of its devices is memory of the host. What is queued is done as late as can be, so that a
-wait that is missing shows: by a stream that is waited for, an event, or freed memory. A kernel is
-the text that the fake NVRTC made its code of, which an emulator of CUDA C++ runs. `fails` says what
-a function answers next; after a sticky error the device answers nothing else.
+A kernel is the text that the fake NVRTC made its code of. `fails` says what a function answers
+next; after a sticky error the device answers nothing else.
 """
 # ruff: noqa: N802, N803, N815 - the names are those of cuda-bindings
 
 from __future__ import annotations
 
 import ctypes
-import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from tinyref.config import Context as ConfigContext
-from tinyref.runtimes.emulated.c_text import CUDA, CEmulator
+import pytest
+
+from tests.runtimes.fake_gpu import Event, FakeGpu, Function, Stream, find_function
+from tinyref.runtimes.cuda_backend import CudaBackend as CudaBackend
+from tinyref.runtimes.cuda_driver import PROCESS
+from tinyref.runtimes.emulated.c_emulator import CUDA
 
 # As cuda.h numbers them.
 CUresult = IntEnum(
@@ -45,31 +47,6 @@ CUdevice_attribute = IntEnum(
 )
 OK = CUresult["CUDA_SUCCESS"]
 STICKY = (CUresult["CUDA_ERROR_ILLEGAL_ADDRESS"], CUresult["CUDA_ERROR_LAUNCH_FAILED"])
-
-
-@dataclass(eq=False)
-class Event:
-    """Where it was recorded: so much of a stream must be done."""
-
-    stream: Stream | None = None
-    place: int = 0
-
-    def reach(self) -> None:
-        if self.stream is not None:
-            self.stream.run(self.place)
-
-
-@dataclass(eq=False)
-class Stream:
-    """What is queued and not done yet, from the `done`-th on."""
-
-    work: list[Callable[[], None]] = field(default_factory=list)
-    done: int = 0
-
-    def run(self, end: int | None = None) -> None:
-        while self.done < (len(self.work) if end is None else end):
-            self.done += 1
-            self.work[self.done - 1]()
 
 
 @dataclass(eq=False)
@@ -102,31 +79,11 @@ class NodeParams:
     def launch(self) -> Callable[[], None]:
         grid = (self.gridDimX, self.gridDimY, self.gridDimZ)
         group = (self.blockDimX, self.blockDimY, self.blockDimZ)
-        return _launch(self.func, self.kernelParams, grid, group)
+        function: Function = self.func
+        return function.launch(self.kernelParams, grid, group)
 
 
-def _launch(
-    function: Any, params: int, grid: tuple[int, int, int], group: tuple[int, int, int]
-) -> Callable[[], None]:
-    """A launch with the values that are now where the array of addresses says."""
-    loaded, kinds = function
-    places = (ctypes.c_void_p * len(kinds)).from_address(params)
-    pointers, integers = [], []
-    for place, is_pointer in zip(places, kinds, strict=True):
-        if is_pointer:
-            pointers.append(ctypes.c_uint64.from_address(place).value)
-        else:
-            integers.append(ctypes.c_int32.from_address(place).value)
-
-    def run() -> None:
-        # A kernel that reads what it writes cannot run twice.
-        with ConfigContext(EMU_ORDER="forward"):
-            loaded(pointers, integers, grid, group)
-
-    return run
-
-
-class FakeDriver:
+class FakeDriver(FakeGpu):
     """Stands for the module cuda.bindings.driver; `capabilities` are those of its devices."""
 
     CUresult = CUresult
@@ -134,13 +91,11 @@ class FakeDriver:
     CUDA_KERNEL_NODE_PARAMS = NodeParams
 
     def __init__(self, capabilities: tuple[tuple[int, int], ...] = ((9, 0),)) -> None:
+        super().__init__()
         self.capabilities = capabilities
         self.version = 13000
-        self.calls: list[tuple[Any, ...]] = []
         self.fails: dict[str, str] = {}
         self.lost: CUresult | None = None
-        self.streams: list[Stream] = []
-        self.memory: dict[int, Any] = {}
         self.pinned: list[Any] = []
         self.peers: set[tuple[int, int]] = set()
         self.current: Context | None = None
@@ -214,23 +169,21 @@ class FakeDriver:
     # Streams and events
 
     def cuStreamCreate(self, Flags: int) -> tuple[Any, ...]:
-        self.streams.append(Stream())
-        return OK, self.streams[-1]
+        return OK, self.new_stream()
 
     def cuStreamSynchronize(self, hStream: Stream) -> tuple[Any, ...]:
         hStream.run()
         return (OK,)
 
     def cuStreamWaitEvent(self, hStream: Stream, hEvent: Event, Flags: int) -> tuple[Any, ...]:
-        # The event as it was recorded last, before this call.
-        hStream.work.append(Event(hEvent.stream, hEvent.place).reach)
+        hEvent.hold(hStream)
         return (OK,)
 
     def cuEventCreate(self, Flags: int) -> tuple[Any, ...]:
         return OK, Event()
 
     def cuEventRecord(self, hEvent: Event, hStream: Stream) -> tuple[Any, ...]:
-        hEvent.stream, hEvent.place = hStream, len(hStream.work)
+        hEvent.record(hStream)
         return (OK,)
 
     def cuEventSynchronize(self, hEvent: Event) -> tuple[Any, ...]:
@@ -238,8 +191,7 @@ class FakeDriver:
         return (OK,)
 
     def cuEventElapsedTime(self, hStart: Event, hEnd: Event) -> tuple[Any, ...]:
-        assert hEnd.stream is not None
-        assert hEnd.place <= hEnd.stream.done, "the end has not happened"
+        assert hEnd.has_happened
         return OK, 0.25
 
     def cuEventDestroy(self, hEvent: Event) -> tuple[Any, ...]:
@@ -248,41 +200,33 @@ class FakeDriver:
     # Memory
 
     def cuMemAlloc(self, bytesize: int) -> tuple[Any, ...]:
-        assert bytesize > 0
-        # Aligned as memory of the driver is.
-        raw = (ctypes.c_uint8 * (bytesize + 256))()
-        address = ctypes.addressof(raw) + -ctypes.addressof(raw) % 256
-        self.memory[address] = raw
-        return OK, address
+        return OK, self.allocate(bytesize)
 
     def cuMemFree(self, dptr: int) -> tuple[Any, ...]:
-        for stream in self.streams:
-            stream.run()
-        del self.memory[dptr]
+        assert self.free(dptr)
         return (OK,)
 
     def cuMemHostAlloc(self, bytesize: int, Flags: int) -> tuple[Any, ...]:
         self.pinned.append((ctypes.c_uint8 * bytesize)())
         return OK, ctypes.addressof(self.pinned[-1])
 
-    def _copy(self, stream: Stream, target: int, source: int, nbytes: int) -> tuple[Any, ...]:
-        stream.work.append(lambda: ctypes.memmove(target, source, nbytes) and None)
-        return (OK,)
-
     def cuMemcpyHtoDAsync(
         self, dstDevice: int, srcHost: int, ByteCount: int, hStream: Stream
     ) -> tuple[Any, ...]:
-        return self._copy(hStream, dstDevice, srcHost, ByteCount)
+        hStream.copy(dstDevice, srcHost, ByteCount)
+        return (OK,)
 
     def cuMemcpyDtoHAsync(
         self, dstHost: int, srcDevice: int, ByteCount: int, hStream: Stream
     ) -> tuple[Any, ...]:
-        return self._copy(hStream, dstHost, srcDevice, ByteCount)
+        hStream.copy(dstHost, srcDevice, ByteCount)
+        return (OK,)
 
     def cuMemcpyDtoDAsync(
         self, dstDevice: int, srcDevice: int, ByteCount: int, hStream: Stream
     ) -> tuple[Any, ...]:
-        return self._copy(hStream, dstDevice, srcDevice, ByteCount)
+        hStream.copy(dstDevice, srcDevice, ByteCount)
+        return (OK,)
 
     def cuMemcpyPeerAsync(
         self,
@@ -294,7 +238,8 @@ class FakeDriver:
         hStream: Stream,
     ) -> tuple[Any, ...]:
         assert dstContext is not srcContext
-        return self._copy(hStream, dstDevice, srcDevice, ByteCount)
+        hStream.copy(dstDevice, srcDevice, ByteCount)
+        return (OK,)
 
     # Kernels
 
@@ -307,17 +252,12 @@ class FakeDriver:
         return (OK,)
 
     def cuModuleGetFunction(self, hmod: str, name: bytes) -> tuple[Any, ...]:
-        found = re.search(rf"\b{name.decode()}\(([^)]*)\)", hmod)
-        if found is None:
-            return CUresult["CUDA_ERROR_NOT_FOUND"], None
-        emulator = CEmulator("CUDA", CUDA)
-        function = emulator.load(name.decode(), emulator.compile(hmod))
-        kinds = ["*" in parameter for parameter in found[1].split(",") if parameter.strip()]
-        return OK, (function, kinds)
+        function = find_function(hmod, name.decode(), CUDA)
+        return (CUresult["CUDA_ERROR_NOT_FOUND"], None) if function is None else (OK, function)
 
     def cuLaunchKernel(
         self,
-        f: Any,
+        f: Function,
         gridDimX: int,
         gridDimY: int,
         gridDimZ: int,
@@ -331,7 +271,7 @@ class FakeDriver:
     ) -> tuple[Any, ...]:
         """The values are read now."""
         grid, group = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
-        hStream.work.append(_launch(f, kernelParams, grid, group))
+        hStream.work.append(f.launch(kernelParams, grid, group))
         return (OK,)
 
     # Graphs
@@ -416,3 +356,13 @@ class FakeNvrtc:
     def nvrtcGetCUBIN(self, prog: bytes, cubin: bytearray) -> tuple[Any, ...]:
         cubin[:] = b"cubin:" + prog
         return (0,)
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *capabilities: tuple[int, int]) -> FakeDriver:
+    """Have the device CUDA take a driver of such devices, and a compiler, for the machine's."""
+    driver = FakeDriver(capabilities)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)  # type: ignore[arg-type]
+    if not isinstance(sys.modules.get("cuda.bindings.nvrtc"), FakeNvrtc):
+        monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", FakeNvrtc())  # type: ignore[arg-type]
+    monkeypatch.setattr(PROCESS, "is_started", False)
+    return driver

@@ -1,22 +1,23 @@
 """A stand-in for the HIP runtime: its calls by their documentation, on memory of this host.
 
 A module is the text of a kernel, which runs as on HIP_EMU. It checks what a driver would: handles
-that it gave, events that were recorded, memory that is there.
+that it gave, memory that is there.
 """
 
 # ruff: noqa: N802 - functions have the names of the library's
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import re
 from collections.abc import Callable
 from typing import Any
 
-from tinyref.runtimes.emulated.c_text import HIP, CEmulator
-from tinyref.runtimes.hip.backend import HipBackend
-from tinyref.runtimes.hip.compiler import make_module
+import pytest
+
+from tests.runtimes.fake_gpu import Event, FakeGpu, Stream, find_function
+from tinyref.runtimes.emulated.c_emulator import HIP
+from tinyref.runtimes.hip_backend import HipBackend
+from tinyref.runtimes.hip_compiler import make_module
 
 MEMORY_BYTES = 2**26
 NAMES = {1: "hipErrorInvalidValue", 2: "hipErrorOutOfMemory", 700: "hipErrorIllegalAddress"}
@@ -24,15 +25,14 @@ SENTENCES = {1: "invalid argument", 2: "out of memory", 700: "an illegal memory 
 INVALID, OUT_OF_MEMORY, ILLEGAL = 1, 2, 700
 
 
-class FakeHip:
+class FakeHip(FakeGpu):
     """The library: `calls` has the names of what was called, `fails` what the next call says."""
 
     def __init__(self, devices: int = 2, architecture: str = "gfx942:sramecc+:xnack-") -> None:
+        super().__init__()
         self.devices = devices
         self.architecture = architecture
-        self.calls: list[str] = []
         self.fails: dict[str, int] = {}
-        self.memory: dict[int, Any] = {}
         self.handles: dict[int, Any] = {}
         self.current = 0
         self._numbers = itertools.count(1000)
@@ -78,31 +78,37 @@ class FakeHip:
         self.handles[number] = thing
         out._obj.value = number
 
+    def _stream(self, handle: Any) -> Stream:
+        stream = self.handles[handle.value]
+        assert isinstance(stream, Stream)
+        return stream
+
+    def _event(self, handle: Any) -> Event:
+        event = self.handles[handle.value]
+        assert isinstance(event, Event)
+        return event
+
     def _hipStreamCreateWithFlags(self, out: Any, flags: int) -> None:
-        self._new(out, "stream")
+        self._new(out, self.new_stream())
 
-    def _hipStreamSynchronize(self, stream: Any) -> int:
-        return 0 if self.handles.get(stream.value) == "stream" else INVALID
+    def _hipStreamSynchronize(self, stream: Any) -> None:
+        self._stream(stream).run()
 
-    def _hipStreamWaitEvent(self, stream: Any, event: Any, flags: int) -> int:
-        return 0 if self.handles.get(event.value) == "recorded" else INVALID
+    def _hipStreamWaitEvent(self, stream: Any, event: Any, flags: int) -> None:
+        self._event(event).hold(self._stream(stream))
 
     def _hipEventCreate(self, out: Any) -> None:
-        self._new(out, "event")
+        self._new(out, Event())
 
-    def _hipEventRecord(self, event: Any, stream: Any) -> int:
-        if self.handles.get(event.value) != "event":
-            return INVALID
-        self.handles[event.value] = "recorded"
-        return 0
+    def _hipEventRecord(self, event: Any, stream: Any) -> None:
+        self._event(event).record(self._stream(stream))
 
-    def _hipEventSynchronize(self, event: Any) -> int:
-        return 0 if self.handles.get(event.value) == "recorded" else INVALID
+    def _hipEventSynchronize(self, event: Any) -> None:
+        self._event(event).reach()
 
     def _hipEventElapsedTime(self, out: Any, start: Any, end: Any) -> int:
         out._obj.value = 2.0
-        recorded = {self.handles.get(start.value), self.handles.get(end.value)} == {"recorded"}
-        return 0 if recorded else INVALID
+        return 0 if self._event(start).has_happened and self._event(end).has_happened else INVALID
 
     def _hipEventDestroy(self, event: Any) -> int:
         return 0 if self.handles.pop(event.value, None) else INVALID
@@ -110,39 +116,25 @@ class FakeHip:
     def _hipMalloc(self, out: Any, size: Any) -> int:
         if size.value > MEMORY_BYTES:
             return OUT_OF_MEMORY
-        data = ctypes.create_string_buffer(size.value)
-        self.memory[ctypes.addressof(data)] = data
-        out._obj.value = ctypes.addressof(data)
+        out._obj.value = self.allocate(size.value)
         return 0
 
     def _hipFree(self, pointer: Any) -> int:
-        return 0 if self.memory.pop(pointer.value, None) is not None else INVALID
-
-    def _has(self, address: int, nbytes: int) -> bool:
-        return any(
-            start <= address and address + nbytes <= start + len(data)
-            for start, data in self.memory.items()
-        )
+        return 0 if self.free(pointer.value) else INVALID
 
     def _hipMemcpyHtoDAsync(self, target: Any, source: Any, size: Any, stream: Any) -> int:
-        if not self._has(target.value, size.value):
-            return INVALID
-        ctypes.memmove(target.value, source, size.value)
-        return 0
+        self._stream(stream).copy(target.value, source, size.value)
+        return 0 if self.has(target.value) else INVALID
 
     def _hipMemcpyDtoHAsync(self, target: Any, source: Any, size: Any, stream: Any) -> int:
-        if not self._has(source.value, size.value):
-            return INVALID
-        ctypes.memmove(target, source.value, size.value)
-        return 0
+        self._stream(stream).copy(target, source.value, size.value)
+        return 0 if self.has(source.value) else INVALID
 
     def _hipMemcpyPeerAsync(
         self, target: Any, there: int, source: Any, here: int, size: Any, stream: Any
     ) -> int:
-        if not (self._has(target.value, size.value) and self._has(source.value, size.value)):
-            return INVALID
-        ctypes.memmove(target.value, source.value, size.value)
-        return 0
+        self._stream(stream).copy(target.value, source.value, size.value)
+        return 0 if self.has(target.value, source.value) else INVALID
 
     def _hipModuleLoadData(self, out: Any, code: Any) -> None:
         self._new(out, code.value.decode())
@@ -151,30 +143,20 @@ class FakeHip:
         return 0 if self.handles.pop(module.value, None) else INVALID
 
     def _hipModuleGetFunction(self, out: Any, module: Any, name: bytes) -> int:
-        source = self.handles[module.value]
-        found = re.search(rf"\b{name.decode()}\(([^()]*)\)", source)
-        if found is None:
+        function = find_function(self.handles[module.value], name.decode(), HIP)
+        if function is None:
             return INVALID
-        emulator = CEmulator("FAKE", HIP)
-        function = emulator.load(name.decode(), emulator.compile(source))
-        pointers = ["*" in parameter for parameter in found[1].split(",") if parameter.strip()]
-        self._new(out, (function, pointers))
+        self._new(out, function)
         return 0
 
     def _hipModuleLaunchKernel(self, function: Any, *rest: Any) -> int:
         *extents, shared, stream, arguments, extra = rest
-        run, pointers = self.handles[function.value]
         assert (shared, extra) == (0, None)
-        assert self.handles[stream.value] == "stream"
-        addresses, variables = [], []
-        for pointer, is_buffer in zip(arguments, pointers, strict=False):
-            if is_buffer:
-                addresses.append(ctypes.c_void_p.from_address(pointer).value)
-            else:
-                variables.append(ctypes.c_int.from_address(pointer).value)
-        if not all(self._has(address or 0, 1) for address in addresses):
+        kernel = self.handles[function.value]
+        if not self.has(*kernel.arguments(arguments.value)[0]):
             return ILLEGAL
-        run(addresses, variables, tuple(extents[:3]), tuple(extents[3:]))
+        launch = kernel.launch(arguments.value, tuple(extents[:3]), tuple(extents[3:]))
+        self._stream(stream).work.append(launch)
         return 0
 
 
@@ -204,3 +186,12 @@ class FakeHipBackend(HipBackend):
     @property
     def compiler(self) -> TextCompiler:  # type: ignore[override] # runs as text
         return TextCompiler()
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> FakeHip:
+    """Have `FakeHipBackend` take a new library with two devices."""
+    library = FakeHip()
+    monkeypatch.setattr(FakeHipBackend, "fake", library)
+    monkeypatch.setattr("tinyref.runtimes.hip_backend.clang", lambda: "clang")
+    monkeypatch.setattr("tinyref.runtimes.hip_backend.version", lambda command: f"{command} 19")
+    return library

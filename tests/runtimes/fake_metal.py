@@ -7,17 +7,21 @@ before: what forgets to wait finds old bytes.
 from __future__ import annotations
 
 import contextlib
+import platform
 import struct
+import sys
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tinyref.errors import DeviceError
-from tinyref.runtimes.emulated.c_text import METAL, CEmulator
+from tinyref.runtimes.emulated.c_emulator import METAL, CEmulator
 from tinyref.runtimes.host.memory import address_of
+from tinyref.runtimes.metal_backend import MetalBackend as MetalBackend
 
 STATUS_COMPLETED, STATUS_ERROR = 4, 5
 # A kernel whose text has this ends as one that reads where it must not.
@@ -247,8 +251,17 @@ def framework(devices: list[FakeDevice], options: type[CompileOptions] = Compile
     )
 
 
-class Pool(contextlib.nullcontext[None]):
-    """An autorelease pool."""
+M1 = FakeDevice("M1", 7, frozenset({1006, 1007, 5001}))
 
 
-OBJC = SimpleNamespace(autorelease_pool=Pool)
+def install(
+    monkeypatch: pytest.MonkeyPatch,
+    *devices: FakeDevice,
+    version: str = "15.1",
+    options: type[CompileOptions] = CompileOptions,
+) -> None:
+    """Have the device METAL find a Mac with these GPUs."""
+    monkeypatch.setitem(sys.modules, "Metal", framework(list(devices), options))
+    objc: Any = SimpleNamespace(autorelease_pool=contextlib.nullcontext)
+    monkeypatch.setitem(sys.modules, "objc", objc)
+    monkeypatch.setattr(platform, "mac_ver", lambda: (version, ("", "", ""), "arm64"))

@@ -1,25 +1,29 @@
-"""The C emulator: kernels of three languages on the host, and what it finds wrong in them."""
+"""The C emulator: kernels of C-like languages on the host, and what it finds wrong in them."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import gc
 import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from tinyref.config import Context
-from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.emulated.c_text import CUDA, HIP, OPENCL, PLAIN, CEmulator, Dialect, engine
-from tinyref.runtimes.emulated.driver import EmulatedDriver
-from tinyref.runtimes.emulated.memory import EmulatedMemory
+from tinyref.errors import DeviceError
+from tinyref.runtimes.emulated import c_emulator
+from tinyref.runtimes.emulated.c_emulator import (
+    HIP,
+    OPENCL,
+    PLAIN,
+    CEmulator,
+    Dialect,
+)
+from tinyref.runtimes.host.clang import COMPILERS
 from tinyref.runtimes.host.memory import address_of
-from tinyref.runtimes.host.toolchain import COMPILERS
 
 Array = npt.NDArray[np.float32]
 
@@ -37,19 +41,6 @@ __kernel void k_sum(__global float *restrict out, const __global float *in, int 
   if (lane == 0) out[get_group_id(0)] = memory[0] + n;
 }
 """
-CUDA_SUM = """
-extern "C" __global__ void __launch_bounds__(64) k_sum(float *out, const float *in, int n) {
-  __shared__ float memory[64];
-  unsigned int lane = threadIdx.x;
-  memory[lane] = in[blockIdx.x * blockDim.x + lane];
-  for (unsigned int step = 32; step > 0; step >>= 1) {
-    __syncthreads();
-    if (lane < step) memory[lane] = memory[lane] + memory[lane + step];
-  }
-  __syncthreads();
-  if (lane == 0) out[blockIdx.x] = memory[0] + n;
-}
-"""
 PLAIN_SUM = """
 KERNEL void k_sum(float *out, const float *in, int n) {
   SHARED float memory[64];
@@ -63,7 +54,7 @@ KERNEL void k_sum(float *out, const float *in, int n) {
   if (lane == 0) out[GROUP_ID(0)] = memory[0] + n;
 }
 """
-SUMS = {"opencl": (OPENCL, OPENCL_SUM), "cuda": (CUDA, CUDA_SUM), "c": (PLAIN, PLAIN_SUM)}
+SUMS = {"opencl": (OPENCL, OPENCL_SUM), "c": (PLAIN, PLAIN_SUM)}
 LAST_BARRIER = "  barrier(CLK_LOCAL_MEM_FENCE);\n  if (lane == 0)"
 
 
@@ -100,17 +91,12 @@ def test_groups_share_memory_and_wait(compiler: str, language: str, order: str) 
 
 
 @pytest.mark.usefixtures("c_compiler")
-@pytest.mark.parametrize("threads", [1, 3])
-def test_groups_run_on_several_threads(threads: int) -> None:
-    with Context(THREADS=threads):
-        assert sums(OPENCL_SUM) == RIGHT
-
-
-@pytest.mark.usefixtures("c_compiler")
 def test_the_portable_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the processor has no switch of its own, ucontext does the same."""
-    portable = functools.cache(lambda tools: engine._Scheduler(tools, ("-DTINYREF_UCONTEXT",)))
-    monkeypatch.setattr(engine, "_scheduler", portable)
+    portable = functools.cache(
+        lambda tools: c_emulator._FiberScheduler(tools, ("-DTINYREF_UCONTEXT",))
+    )
+    monkeypatch.setattr(c_emulator, "_scheduler", portable)
     assert sums(OPENCL_SUM) == RIGHT
     with pytest.raises(DeviceError, match="not all work-items"):
         sums(OPENCL_SUM.replace("if (lane == 0)", "if (lane == 0) barrier(0);\n  if (lane == 0)"))
@@ -167,113 +153,6 @@ def test_memory_of_a_group_that_is_no_array_is_refused() -> None:
         sums(OPENCL_SUM.replace("__kernel", ""))
 
 
-@pytest.mark.usefixtures("c_compiler")
-def test_every_dimension_has_its_index() -> None:
-    source = """
-__kernel void k_place(__global int *out) {
-  uint item = get_local_id(0) + 2 * (get_local_id(1) + 3 * get_local_id(2));
-  uint group = get_group_id(0) + 5 * (get_group_id(1) + 7 * get_group_id(2));
-  out[group * 24 + item] = (int)(get_global_id(2) * 10000 + get_global_id(1) * 100
-                                 + get_global_id(0));
-}
-"""
-    emulator = CEmulator("EMU", OPENCL)
-    out = np.zeros(5 * 7 * 3 * 24, dtype=np.int32)
-    kernel = emulator.load("k_place", emulator.compile(source))
-    kernel([address_of(out)], [], (5, 7, 3), (2, 3, 4))
-    found = out.reshape(3, 7, 5, 4, 3, 2)
-    gz, gy, gx, z, y, x = np.indices(found.shape)
-    want = (gz * 4 + z) * 10000 + (gy * 3 + y) * 100 + gx * 2 + x
-    np.testing.assert_array_equal(found, want)
-
-
-# The driver: its work is queued.
-
-
-def fill(value: float, calls: list[float]) -> Callable[..., None]:
-    """A kernel that writes `value` to the first byte of its first buffer."""
-
-    def run(addresses: list[int], *_: object) -> None:
-        calls.append(value)
-        ctypes.memset(addresses[0], int(value), 1)
-
-    return run
-
-
-@pytest.fixture
-def driver() -> EmulatedDriver:
-    return EmulatedDriver("EMU", CEmulator("EMU", PLAIN))
-
-
-def byte(driver: EmulatedDriver, memory: EmulatedMemory, offset: int = 0) -> int:
-    found = bytearray(1)
-    driver.read(memoryview(found), memory, offset)
-    return found[0]
-
-
-def launch(driver: EmulatedDriver, kernel: Callable[..., None], memory: EmulatedMemory) -> None:
-    driver.launch(kernel, [(memory, 2)], [], (1, 1, 1), (1, 1, 1))
-
-
-def test_launches_wait_until_somebody_asks(driver: EmulatedDriver) -> None:
-    memory, calls = driver.malloc(8), []
-    for value in (1, 2):
-        launch(driver, fill(value, calls), memory)
-    assert calls == []
-    assert byte(driver, memory, 2) == 2
-    assert calls == [1, 2]
-
-
-def test_a_kernel_that_writes_beyond_its_memory_is_found(driver: EmulatedDriver) -> None:
-    memory, calls = driver.malloc(2), []
-    launch(driver, fill(1, calls), memory)
-    with pytest.raises(DeviceError, match="bytes after an allocation of 2 bytes were written"):
-        driver.synchronize()
-
-
-def test_a_source_may_change_once_the_write_is_back(driver: EmulatedDriver) -> None:
-    memory, source = driver.malloc(4), bytearray(b"abcd")
-    driver.write(memory, 0, memoryview(source))
-    source[:] = b"wxyz"
-    assert byte(driver, memory) == ord("a")
-
-
-def test_memory_is_there_for_what_was_queued_before_it_was_freed(driver: EmulatedDriver) -> None:
-    memory, calls = driver.malloc(4), []
-    launch(driver, fill(1, calls), memory)
-    driver.free(memory)
-    driver.synchronize()
-    assert calls == [1]
-    launch(driver, fill(2, calls), memory)
-    with pytest.raises(DeviceError, match="memory of 4 bytes is used after it was freed"):
-        driver.synchronize()
-    driver.free(memory)
-    with pytest.raises(DeviceError, match="memory of 4 bytes is used after it was freed"):
-        driver.synchronize()
-
-
-def test_nothing_runs_after_a_launch_that_failed(driver: EmulatedDriver) -> None:
-    memory, calls = driver.malloc(4), []
-
-    def fails(*_: object) -> None:
-        raise DeviceError("EMU", "lost")
-
-    launch(driver, fails, memory)
-    launch(driver, fill(1, calls), memory)
-    with pytest.raises(DeviceError, match="lost"):
-        driver.synchronize()
-    driver.synchronize()
-    assert calls == []
-
-
-def test_bytes_outside_are_refused_at_once(driver: EmulatedDriver) -> None:
-    memory = driver.malloc(4)
-    with pytest.raises(UserError, match=r"bytes 2 to 6 are outside the memory's 4"):
-        driver.write(memory, 2, memoryview(b"abcd"))
-    with pytest.raises(UserError, match=r"bytes -1 to 0"):
-        byte(driver, memory, -1)
-
-
 HIP_SUM = """
 extern "C" __global__ void __launch_bounds__(64) k_sum(float *out, float *in, int n) {
   __shared__ float memory[64];
@@ -303,9 +182,9 @@ def test_hip_with_float16_is_run_as_cpp(compiler: str, order: str) -> None:
 @pytest.mark.usefixtures("c_compiler")
 def test_a_scheduler_that_goes_gives_back_the_stacks_of_its_workers() -> None:
     """A worker takes 256 MiB of addresses: a hundred of them are more than a process may hold."""
-    tools = engine._tools()
+    tools = c_emulator._tools()
     before = mapped_bytes()
-    scheduler = engine._Scheduler(tools)
+    scheduler = c_emulator._FiberScheduler(tools)
     with scheduler.worker(), scheduler.worker():
         assert mapped_bytes() - before > 2 * 2**28
     del scheduler

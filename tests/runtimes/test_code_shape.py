@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from elementwise_programs import fill, read
 
-from tinyref.codegen.linearise.linearise import linearise
-from tinyref.config import Context
-from tinyref.device import Device
+from tinyref.codegen.linearise import linearise
 from tinyref.dtype import dtypes
 from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.runtimes.host import cpu
@@ -94,27 +92,6 @@ def test_a_scalar_is_spread_once_for_all_its_products() -> None:
     assert text.count("shufflevector") == ROWS
     assert text.count("insertelement") == ROWS
     assert text.count("zeroinitializer\n") >= ROWS
-
-
-@pytest.mark.parametrize(
-    ("device", "level"),
-    [("CPU", 0), ("CPU", 1), ("CPU", 2), ("CPU", 3), ("CLANG", 1), ("PYTHON", 1)],
-)
-def test_the_block_computes_a_product(
-    device: str, level: int, needs_device: Callable[[str], None]
-) -> None:
-    needs_device(device)
-    if LANES not in Device[device].capabilities.vector_lanes:
-        pytest.skip(f"{device} has no vectors of {LANES} lanes")
-    random = np.random.default_rng(3)
-    a = random.integers(-8, 8, (ROWS, DEPTH)).astype(np.float32)
-    b = random.integers(-8, 8, (DEPTH, WIDTH)).astype(np.float32)
-    out = fill(device, np.zeros(ROWS * WIDTH), FLOAT)
-    with Context(CPU_LEVEL=level):
-        kernel = compile_program(device, register_block())
-        kernel([out, fill(device, a.ravel(), FLOAT), fill(device, b.ravel(), FLOAT)])
-    want = a.astype(np.int64) @ b.astype(np.int64)
-    assert read(out).reshape(ROWS, WIDTH).astype(np.int64).tolist() == want.tolist()
 
 
 @pytest.mark.parametrize("device", ["CPU", "CLANG"])

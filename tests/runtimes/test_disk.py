@@ -15,8 +15,8 @@ from tinyref import Tensor, TinyJit, Variable, dtypes
 from tinyref.device import Buffer, Device, memory
 from tinyref.errors import DeviceError, UserError
 from tinyref.lazy.buffers import buffer_of
-from tinyref.runtimes.data.disk import replace_file
-from tinyref.tensor.methods.creation import base_of
+from tinyref.runtimes.data_only import replace_file
+from tinyref.tensor.creation import base_of
 from tinyref.uops.ops import Ops
 
 BYTES = np.arange(240, dtype=np.uint8)
@@ -186,12 +186,6 @@ def test_operators_in_place_are_refused_on_a_file(path):
     assert path.read_bytes() == BYTES.tobytes()
 
 
-def test_parts_of_a_file_go_to_several_devices(path):
-    tensor = Tensor(path).reshape(10, 24)
-    shards = tensor.shard(("CPU:1", "CPU:2"), 0)
-    assert np.array_equal(shards.numpy(), BYTES.reshape(10, 24))
-
-
 def test_a_captured_function_reads_other_parts(path):
     step = TinyJit(lambda part: (part.to("CPU") + 1).realize())
     rows = Tensor(path).reshape(10, 24)
@@ -357,35 +351,6 @@ def test_a_part_of_a_file_is_written_in_its_place(path):
     assert np.array_equal(other.numpy(), BYTES), "another tensor keeps the file that it read"
     with pytest.raises(UserError, match="copy_in: got 3 bytes, the buffer has 2"):
         backing(whole[3:5]).copy_in(memoryview(b"abc"))
-
-
-@pytest.mark.long
-def test_a_full_disk_leaves_the_old_file(path, tmp_path):
-    """A limit on the size of files fails as a full disk does: in the middle of a write."""
-    code = (
-        "import resource, sys\n"
-        "from tinyref.runtimes.data.disk import replace_file\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "replace_file(sys.argv[1], [bytes(600), bytes(600)])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode != 0
-    assert "cannot be written: File too large" in done.stderr
-    assert path.read_bytes() == BYTES.tobytes()
-    assert os.listdir(tmp_path) == [path.name]
-
-
-def test_a_folder_without_permission_is_refused(path, tmp_path):
-    if os.geteuid() == 0:
-        pytest.skip("the superuser may write anywhere")
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(DeviceError, match="cannot be written: Permission denied"):
-            replace_file(str(path), [b"1"])
-    finally:
-        tmp_path.chmod(0o700)
 
 
 # --- assigning ----------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 UNOPENED = """
 import os, sys
 from tinyref.errors import DeviceError
-from tinyref.runtimes.forks import DriverProcess
+from tinyref.runtimes.driver_checks import DriverProcess
 process = DriverProcess("Some")
 def forked(work):
     child = os.fork()

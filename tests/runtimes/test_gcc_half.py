@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tinyref.errors import DeviceError
-from tinyref.runtimes.host.toolchain import run_tool, toolchain
+from tinyref.runtimes.host.clang import run_tool, toolchain
 
 # What a gradient of relu is, in lanes of float16.
 SOURCE = """

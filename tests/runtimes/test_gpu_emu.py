@@ -11,14 +11,14 @@ from elementwise_programs import fill, read
 
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
-from tinyref.dtype import DType, dtypes, image
+from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.renderers.llvm_gpu import Info, LlvmGpuRenderer
+from tinyref.renderers.llvm_gpu import LlvmGpuRenderer
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, SlotArg, TileArg
+from tinyref.uops.payload import TileArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import TILES
 
@@ -93,86 +93,6 @@ TURNED = [7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8, 23, 22, 21, 20, 
 def test_work_items_wait_for_each_other(order: str, check: int, level: int) -> None:
     with Context(EMU_ORDER=order, EMU_CHECK=check, CPU_LEVEL=level):
         assert run(turned()) == TURNED
-
-
-def passed_on(rounds: int) -> Program:
-    """So often, each work-item takes the value of its neighbour: two barriers an iteration."""
-    i = item()
-    shared = build.define_local("sums", INT, ITEMS)
-    place = build.add(build.mul(group(), ITEMS), i)
-    start = build.load(build.index(build.define_global(1, INT, TOTAL), place))
-    kept = build.accumulator("kept", start)
-    counter = build.counter(number(rounds), 0, AxisKind.LOOP, INT)
-    put = build.store(build.index(shared, i), kept)
-    written = build.barrier(put)
-    neighbour = build.mod(build.add(i, 1), ITEMS)
-    value = build.load(build.index(shared, neighbour))
-    got = build.update(kept, build.add(build.mul(counter, 0), value))
-    finished = build.barrier(got)
-    out = build.store(build.index(build.define_global(0, INT, TOTAL), place), got)
-    body = in_order(start, kept, number(rounds))
-    loop = [node for node in in_order(counter, put, written, got, finished) if node not in body]
-    tail = [node for node in in_order(out) if node not in (*body, *loop)]
-    # What the loop does not change stands before it.
-    outside = [node for node in loop if counter not in toposort([node]) and node.op in _FIXED]
-    loop = [node for node in loop if node not in outside]
-    return program("passed_on", [*body, *outside, *loop, build.close(counter), *tail])
-
-
-_FIXED = {Ops.CONST, Ops.SPECIAL, Ops.DEFINE_LOCAL, Ops.ADD, Ops.MOD, Ops.INDEX, Ops.DEFINE_GLOBAL}
-
-
-@pytest.mark.parametrize("level", range(4))
-def test_values_and_loops_live_across_barriers(level: int) -> None:
-    """Each work-item takes its neighbour's value three times."""
-    with Context(CPU_LEVEL=level, EMU_CHECK=1):
-        found = run(passed_on(3))
-    assert found[:8] == [3, 4, 5, 6, 7, 0, 1, 2]
-    assert found[16:] == [19, 20, 21, 22, 23, 16, 17, 18]
-
-
-def indices() -> Program:
-    """Every launch index of three dimensions, in one number."""
-    groups, items = (2, 3, 2), (4, 2, 3)
-    sizes = [("group", dim, groups[dim]) for dim in (2, 1, 0)]
-    sizes += [("item", dim, items[dim]) for dim in (2, 1, 0)]
-    place = number(0)
-    for scope, dim, count in sizes:
-        place = build.add(build.mul(place, count), build.special(scope, dim, number(count), INT))
-    out = build.store(build.index(build.define_global(0, INT, 288), place), place)
-    parameters = (Parameter(0, INT, 288, True, False),)
-    return Program("indices", tuple(in_order(out)), parameters, (), groups, items)
-
-
-@pytest.mark.parametrize("order", ["forward", "reverse"])
-def test_launch_indices_have_three_dimensions(order: str) -> None:
-    out = fill("GPU_EMU", np.zeros(288), INT)
-    with Context(EMU_ORDER=order, EMU_CHECK=1):
-        compile_program("GPU_EMU", indices())([out])
-    assert read(out).tolist() == list(range(288))
-
-
-def image_at(slot: int, base: DType, rows: int, columns: int) -> UOp:
-    return UOp(Ops.DEFINE_GLOBAL, image(base, rows, columns), (), SlotArg(slot))
-
-
-@pytest.mark.parametrize("check", [0, 1])
-@pytest.mark.parametrize("base", [dtypes.float32, dtypes.float16], ids=lambda base: base.name)
-def test_images_are_read_and_written_by_row_and_column(base: DType, check: int) -> None:
-    """Each work-item turns a texel of an image of 2 x 3 around, into a transposed image."""
-    row, column = item(0, 2), item(1, 3)
-    taken = build.load(build.texel(image_at(1, base, 2, 3), row, column), lanes=4)
-    target = build.texel(image_at(0, base, 3, 2), column, row)
-    out = build.store(target, build.gep(taken, 3, 2, 1, 0))
-    parameters = (Parameter(0, base, 24, True, False), Parameter(1, base, 24, False, True))
-    kernel = Program("texels", tuple(in_order(out)), parameters, (), (1, 1, 1), (2, 3, 1))
-    values = np.arange(24, dtype=np.float32) / 2
-    result = Buffer("GPU_EMU", 24, base)
-    with Context(EMU_CHECK=check):
-        compile_program("GPU_EMU", kernel)([result, fill("GPU_EMU", values, base)])
-    found = read(result).astype(np.float32).reshape(3, 2, 4)
-    assert found[0].tolist() == [[1.5, 1.0, 0.5, 0.0], [7.5, 7.0, 6.5, 6.0]]
-    assert (found == values.reshape(2, 3, 4)[:, :, ::-1].transpose(1, 0, 2)).all()
 
 
 # --- faults ---------------------------------------------------------------------------------------
@@ -420,20 +340,6 @@ def test_what_is_larger_than_a_gpu_has_is_refused() -> None:
     handles = [buffer.handle for buffer in buffers]
     with pytest.raises(UserError, match=r"group \(33, 32, 1\): accepted are up to 1024 work-items"):
         kernel.launchable(handles, (1, 1, 1), (33, 32, 1))
-
-
-def test_an_information_is_read_back() -> None:
-    source = LlvmGpuRenderer(22, checked=True).render(turned())
-    line = next(line for line in source.splitlines() if ".info" in line)
-    text = line.partition('c"')[2].removesuffix('\\00"')
-    info = Info.of(text.replace("\\22", '"').replace("\\5C", "\\"))
-    assert [(each.name, each.elements, each.offset) for each in info.memories] == [
-        ("data0", 24, None),
-        ("data1", 24, None),
-        ("turned", 8, 0),
-    ]
-    assert info.barriers == 1
-    assert len(info.accesses) == 4
 
 
 def test_the_llvm_before_22_ends_a_coroutine_with_an_answer() -> None:

@@ -9,17 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.runtimes.by_hand import get, put
-from tests.runtimes.fake_hip import ILLEGAL, FakeHip, FakeHipBackend
+from tests.runtimes.fake_hip import ILLEGAL, FakeHip, FakeHipBackend, install
 from tinyref import Tensor
 from tinyref.device import Device
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.hip import HipRenderer
-from tinyref.runtimes.hip.architectures import ARCHITECTURES, architecture
-from tinyref.runtimes.hip.compiler import HipCompiler, clang, parts_of
-from tinyref.runtimes.hip.driver import Session, load_library
-from tinyref.runtimes.host.toolchain import run_tool
+from tinyref.runtimes.hip_backend import Session, load_library
+from tinyref.runtimes.hip_compiler import ARCHITECTURES, HipCompiler, architecture, clang, parts_of
+from tinyref.runtimes.host.clang import run_tool
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
@@ -240,12 +238,7 @@ def test_without_the_library_it_says_what_is_missing() -> None:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeHip:
-    """A library with two devices."""
-    library = FakeHip()
-    monkeypatch.setattr(FakeHipBackend, "fake", library)
-    monkeypatch.setattr("tinyref.runtimes.hip.backend.clang", lambda: "clang")
-    monkeypatch.setattr("tinyref.runtimes.hip.backend.version", lambda command: f"{command} 19")
-    return library
+    return install(monkeypatch)
 
 
 @pytest.mark.usefixtures("c_compiler")
@@ -259,54 +252,6 @@ def test_tensors_of_two_devices(fake: FakeHip, monkeypatch: pytest.MonkeyPatch) 
     there = total.to(f"{FAKE}:1") / 3
     np.testing.assert_array_equal(there.numpy(), (values * 2 + 1).sum(axis=1) / np.float32(3))
     assert fake.calls.count("hipMemcpyPeerAsync") == 1
-
-
-SCALE = """extern "C" __global__ void k_scale(float *data0, float *data1, int n) {
-  int item = __builtin_amdgcn_workitem_id_x();
-  data0[item] = data1[item] * n;
-}
-"""
-
-
-@pytest.mark.usefixtures("c_compiler")
-def test_a_launch_by_hand(fake: FakeHip) -> None:
-    backend = FakeHipBackend(0)
-    kernel = backend.load("k_scale", backend.compiler.compile(SCALE))
-    out = backend.allocator.allocate(16)
-    data = put(backend.allocator, np.array([1, 2, 3, 4, 5, 6, 7, 8], np.float32))
-    part = backend.allocator.view(data, 8, 16)
-    assert kernel([out, part], group=(4, 1, 1), variables=[10]) is None
-    assert get(backend.allocator, out, np.float32) == [30.0, 40.0, 50.0, 60.0]
-    # The stand-in measures two milliseconds.
-    assert kernel([out, part], group=(4, 1, 1), variables=[2], wait=True) == pytest.approx(0.002)
-    assert get(backend.allocator, out, np.float32) == [6.0, 8.0, 10.0, 12.0]
-    assert kernel([out, part], grid=(0, 1, 1), wait=True) == 0.0
-    with pytest.raises(UserError, match=r"k_scale: got grid \(1, 1, 1\) and group \(0, 1, 1\)"):
-        kernel([out, part], group=(0, 1, 1), variables=[2])
-    with pytest.raises(DeviceError, match="hipModuleGetFunction: hipErrorInvalidValue: invalid"):
-        backend.load("k_other", backend.compiler.compile(SCALE))
-
-
-def test_a_copy_between_devices_waits_for_both(fake: FakeHip) -> None:
-    """It comes after what is queued on the one, and before what is queued there later."""
-    first, second = FakeHipBackend(0), FakeHipBackend(1)
-    source = put(first.allocator, np.array([1.5, 2.5], np.float32))
-    target = second.allocator.allocate(8)
-    fake.calls.clear()
-    second.allocator.transfer(target, source, first.allocator)
-    ordered = [call for call in fake.calls if "Event" in call or "Peer" in call]
-    assert ordered == [
-        "hipEventCreate",
-        "hipEventRecord",
-        "hipStreamWaitEvent",
-        "hipEventDestroy",
-        "hipMemcpyPeerAsync",
-        "hipEventCreate",
-        "hipEventRecord",
-        "hipStreamWaitEvent",
-        "hipEventDestroy",
-    ]
-    assert get(second.allocator, target, np.float32) == [1.5, 2.5]
 
 
 def test_memory_is_given_back(fake: FakeHip) -> None:
@@ -358,7 +303,7 @@ def test_the_session_is_that_of_the_device(fake: FakeHip) -> None:
     session = Session("HIP:1", 1, fake)
     session.finish()
     assert fake.current == 1
-    assert session.architecture == "gfx942:sramecc+:xnack-"
     backend = FakeHipBackend(1)
+    assert backend.architecture == "gfx942:sramecc+:xnack-"
     assert backend.capabilities == architecture("gfx942").capabilities
     assert backend.versions()["runtime"] == "60342131"

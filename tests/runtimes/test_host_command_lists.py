@@ -6,7 +6,6 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Sequence
 
@@ -14,8 +13,7 @@ import numpy as np
 import pytest
 from elementwise_programs import fill, read
 
-from tinyref import Tensor, TinyJit
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.config import Context
 from tinyref.contract import CommandList, Launch
 from tinyref.device import Buffer, Device
@@ -135,26 +133,6 @@ def test_a_variable_has_the_value_that_was_bound_last() -> None:
         assert head(out, 1) == [(3 + first) * 3 + second]
 
 
-def test_one_call_of_native_code_makes_all_launches(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, memory, backend = kernel_of(), array(1), CpuBackend()
-    launches = [launch(kernel, memory, memory, n) for n in range(5)]
-    calls: list[str] = []
-    inner = backend.launch_in_order.call
-
-    def native(*arguments: object) -> None:
-        calls.append("native")
-        inner(*arguments)
-
-    monkeypatch.setattr(backend.launch_in_order, "call", native)
-    monkeypatch.setattr(kernel.launchable, "call", lambda *arguments: calls.append("kernel"))
-    commands = backend.record(launches)
-    assert commands is not None
-    commands()
-    assert calls == ["native"]
-    # 1 becomes 3, 10, 32, 99 and 301.
-    assert head(memory, 1) == [301]
-
-
 def test_groups_are_shared_among_threads_between_native_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -166,7 +144,7 @@ def test_groups_are_shared_among_threads_between_native_calls(
         shared.append(count)
         original(call, count)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("tinyref.runtimes.host.function.run_groups", noting)
+    monkeypatch.setattr("tinyref.runtimes.host.native.run_groups", noting)
     one, four, memory = kernel_of(), kernel_of(4), array(1, 2, 3, 4, 5, 6, 7, 8)
     in_order = enumerate((one, one, four, one))
     launches = [launch(kernel, memory, memory, n) for n, kernel in in_order]
@@ -212,21 +190,6 @@ def test_code_and_memory_live_as_long_as_the_list_and_no_longer() -> None:
     assert memory() is None
 
 
-def test_the_native_code_lives_as_long_as_a_list_of_it() -> None:
-    kernel, memory, backend = kernel_of(), array(1), CpuBackend()
-    commands = backend.record([launch(kernel, memory, memory, n) for n in (1, 2)])
-    assert commands is not None
-    code = weakref.ref(backend.launch_in_order)
-    del backend
-    gc.collect()
-    assert code() is not None
-    commands()
-    assert head(memory, 1) == [14]
-    del commands
-    gc.collect()
-    assert code() is None
-
-
 def test_what_is_no_function_of_the_host_is_in_no_list() -> None:
     """As kernels that a harness runs by other means (`making_kernels`)."""
     kernel, memory = kernel_of(), array(1)
@@ -236,25 +199,6 @@ def test_what_is_no_function_of_the_host_is_in_no_list() -> None:
 
     launches = [launch(kernel, memory, memory, 1), Launch(other, (), (1, 1, 1), (1, 1, 1), ())]
     assert Device["CPU"].record(launches) is None
-
-
-def test_threads_call_lists_of_their_own_at_the_same_time() -> None:
-    kernel = kernel_of()
-    wrong: list[int] = []
-
-    def work(number: int) -> None:
-        for _ in range(200):
-            memory = array(number)
-            record([launch(kernel, memory, memory, n) for n in (1, 2, 5)])()
-            if head(memory, 1) != [number * 27 + 20]:
-                wrong.append(number)
-
-    callers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for each in callers:
-        each.start()
-    for each in callers:
-        each.join()
-    assert wrong == []
 
 
 FORKED = """
@@ -280,17 +224,3 @@ sys.exit(code if found == 16 else 2)
 def test_a_forked_child_replays_what_its_parent_captured() -> None:
     found = subprocess.run([sys.executable, "-c", FORKED], check=False, timeout=300)
     assert found.returncode == 7
-
-
-def test_a_replay_takes_the_list_and_singly_gives_the_same() -> None:
-    def step(x: Tensor) -> Tensor:
-        return ((x + 1).realize() * 3).realize() - 2
-
-    for jit in (1, 2):
-        with Context(JIT=jit):
-            jitted = TinyJit(step)
-            assert [jitted(Tensor([number])).item() for number in range(5)] == [1, 4, 7, 10, 13]
-        capture = jitted._program.capture
-        assert capture is not None
-        kinds = {type(each).__name__ for each in capture.replayed._launches}
-        assert kinds == {"HostCommandList" if jit == 1 else "HostLaunch"}

@@ -9,7 +9,7 @@ import pytest
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.runtimes.identity import identity
-from tinyref.workers.changes import differences
+from tinyref.workers.tasks import differences
 
 
 def test_an_identity_has_compiler_sources_versions_and_capabilities() -> None:

@@ -95,14 +95,6 @@ def test_the_memory_plan_is_that_of_other_devices() -> None:
     assert peaks["NULL"] == peaks["PYTHON"] > 64
 
 
-def test_several_null_devices_have_their_copies_and_kernels() -> None:
-    def sharded(device: str) -> Tensor:
-        whole = Tensor.empty(4, 6, device=device)
-        return whole.shard((device, f"{device}:1"), axis=0).sum(0)
-
-    assert counted(sharded, "NULL") == counted(sharded, "PYTHON")
-
-
 def test_a_captured_function_is_replayed_and_counted() -> None:
     @TinyJit
     def step(x: Tensor) -> Tensor:
@@ -122,24 +114,11 @@ def test_a_captured_function_is_replayed_and_counted() -> None:
         lambda x: x.numpy(),
         lambda x: x.tolist(),
         lambda x: x.sum().item(),
-        lambda x: bool(x.any()),
-        lambda x: x.data(),
-        lambda x: x.to("CPU").realize(),
         lambda x: x.to("PYTHON").numpy(),
         lambda x: x.masked_select(x > 0),
         lambda x: x.shard(("NULL", "NULL:1"), axis=0).numpy(),
     ],
-    ids=[
-        "numpy",
-        "tolist",
-        "item",
-        "bool",
-        "data",
-        "to",
-        "to_and_read",
-        "masked_select",
-        "several",
-    ],
+    ids=["numpy", "tolist", "item", "to", "masked_select", "several"],
 )
 def test_values_are_refused(ask: Callable[[Tensor], object]) -> None:
     with pytest.raises(UserError, match=REFUSED):
@@ -168,11 +147,6 @@ def test_what_is_copied_in_is_dropped() -> None:
     assert all(each.realize().device == "NULL" for each in state.values())
 
 
-def test_a_search_has_nothing_to_time() -> None:
-    with Context(BEAM=2):
-        (Tensor.empty(64, 64, device="NULL") @ Tensor.empty(64, 64, device="NULL")).realize()
-
-
 @pytest.mark.parametrize(
     ("command", "says"),
     [
@@ -197,18 +171,12 @@ def test_commands_that_look_at_values_refuse_it(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_explain_shows_all_but_the_result(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_explain_shows_all_but_the_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "(Tensor([1, 2, 3]) * 2.5).sum()", "--device", "NULL"]) == 0
     text = capsys.readouterr().out
     assert "== schedule: 1 kernel, 0 copies" in text
     assert "source for NULL" in text
     assert text.endswith("== result\nNULL runs nothing: there are no values\n")
-    page = tmp_path / "page.html"
-    command = ["explain", "(Tensor([1, 2, 3]) * 2.5).sum()", "--device", "NULL"]
-    assert run([*command, "--html", str(page)]) == 0
-    assert "NULL" in page.read_text()
 
 
 def test_devices_say_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,8 +186,3 @@ def test_devices_say_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert "it is for schedules and counts" in text
     assert "launch grid, groups sharing 64 KiB" in text
     assert not Device["NULL"].capabilities.keeps_values
-
-
-def test_every_other_device_keeps_values() -> None:
-    for name in ("CPU", "PYTHON", "NPY"):
-        assert Device[name].capabilities.keeps_values

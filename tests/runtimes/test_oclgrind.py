@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tinyref.runtimes.opencl.oclgrind import DRIVERS
+from tinyref.runtimes.oclgrind import DRIVERS
 
 # In a process of its own: a process looks for its drivers once.
 SCRIPT = """
@@ -43,18 +43,22 @@ REPORTED = {
 }
 
 
-def simulate(*texts: str, **variables: str) -> list[str]:
-    environment = {**os.environ, **variables}
-    environment.pop("OCL_ICD_VENDORS", None)
+def run(script: str, *arguments: str, **variables: str) -> str:
+    """What a process says that has not looked for drivers yet."""
+    environment = {name: value for name, value in os.environ.items() if "OCL" not in name}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *texts],
-        check=True,
+        [sys.executable, "-c", script, *arguments],
+        check=False,
         capture_output=True,
         text=True,
-        env=environment,
+        env=environment | variables,
         timeout=60,
     )
-    return done.stdout.splitlines()
+    return done.stdout + done.stderr
+
+
+def simulate(*texts: str, **variables: str) -> list[str]:
+    return run(SCRIPT, *texts, **variables).splitlines()
 
 
 @pytest.fixture(autouse=True)
@@ -89,16 +93,7 @@ def test_the_child_of_a_process_that_opened_it_has_the_same_memory() -> None:
         "if len(sys.argv) == 2:\n"
         "    subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)\n"
     )
-    environment = {name: value for name, value in os.environ.items() if "OCL" not in name}
-    done = subprocess.run(
-        [sys.executable, "-c", script, script],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=60,
-    )
-    assert done.stdout.split() == ["4294963200"] * 2
+    assert run(script, script).split() == ["4294963200"] * 2
 
 
 def test_a_process_that_looked_for_drivers_without_it_says_so() -> None:
@@ -107,12 +102,10 @@ from tinyref.device import Device
 Device.availability("OPENCL")
 print(Device.availability("OCLGRIND"))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
-    )
-    if "works=True" in done.stdout:
+    said = run(script)
+    if "works=True" in said:
         pytest.skip("Oclgrind is on this machine's list of drivers")
-    assert "OCL_ICD_VENDORS name a folder" in done.stdout
+    assert "OCL_ICD_VENDORS name a folder" in said
 
 
 # Buffers of changing sizes, written by one kernel and read by the next, then let go.
@@ -143,19 +136,6 @@ print("well")
 """
 
 
-def run(script: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if name != "OCL_ICD_VENDORS"}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=60,
-    )
-    return done.stdout + done.stderr
-
-
 @pytest.mark.long
 def test_memory_that_is_written_is_never_reported() -> None:
     assert run(MEMORY) == "well\n"
@@ -165,7 +145,7 @@ def test_memory_that_is_written_is_never_reported() -> None:
 DEFECTS = """
 import numpy as np
 from tinyref.errors import DeviceError
-from tinyref.runtimes.opencl.oclgrind import OclgrindBackend
+from tinyref.runtimes.oclgrind import OclgrindBackend
 
 class Optimised(OclgrindBackend):
     options = ()

@@ -15,10 +15,9 @@ import pytest
 from tests.runtimes.by_hand import get, load, put
 from tinyref.device import Device
 from tinyref.dtype import dtypes
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError
 from tinyref.renderers.opencl import ImageParameter, images_in
-from tinyref.runtimes.opencl.backend import OpenCLBackend, capabilities_of
-from tinyref.runtimes.opencl.driver import Session
+from tinyref.runtimes.opencl_backend import OpenCLBackend, Session, capabilities_of
 
 AVAILABLE = OpenCLBackend.availability()
 needs_driver = pytest.mark.skipif(not AVAILABLE.works, reason=AVAILABLE.reason)
@@ -42,110 +41,6 @@ def backend() -> OpenCLBackend:
 
 
 @needs_driver
-def test_views_begin_at_any_element(backend: OpenCLBackend) -> None:
-    allocator = backend.allocator
-    source = put(allocator, np.arange(8, dtype=np.int32))
-    target = put(allocator, np.zeros(8, np.int32))
-    kernel = load(backend, "scale", SCALE)
-    kernel(
-        [allocator.view(target, 4, 16), allocator.view(source, 12, 16)], (4, 1, 1), (1, 1, 1), [3]
-    )
-    assert get(allocator, target, np.int32) == [0, 9, 12, 15, 18, 0, 0, 0]
-    inner = allocator.view(allocator.view(target, 4, 12), 4, 8)
-    assert get(allocator, inner, np.int32) == [12, 15]
-    allocator.copy_in(inner, memoryview(np.array([7], np.int32)).cast("B"))
-    assert get(allocator, target, np.int32) == [0, 9, 7, 15, 18, 0, 0, 0]
-
-
-@needs_driver
-def test_what_lies_outside_of_memory_is_refused(backend: OpenCLBackend) -> None:
-    allocator = backend.allocator
-    memory = allocator.allocate(8)
-    with pytest.raises(UserError, match="bytes 4 to 12 are outside the memory's 8"):
-        allocator.view(memory, 4, 8)
-    with pytest.raises(UserError, match="9 bytes do not fit into 8"):
-        allocator.copy_in(memory, memoryview(bytes(9)))
-    with pytest.raises(UserError, match="asked for 9 bytes of 8"):
-        allocator.copy_out(memoryview(bytearray(9)), memory)
-    with pytest.raises(UserError, match="nbytes is -1"):
-        allocator.allocate(-1)
-    with pytest.raises(DeviceError, match="one buffer has at most"):
-        allocator.allocate(2**62)
-
-
-@needs_driver
-def test_memory_of_no_bytes(backend: OpenCLBackend) -> None:
-    allocator = backend.allocator
-    memory = allocator.allocate(0)
-    allocator.copy_in(memory, memoryview(b""))
-    assert get(allocator, allocator.view(memory, 0, 0), np.uint8) == []
-    allocator.free(memory)
-
-
-@needs_driver
-def test_memory_freed_behind_a_launch_is_still_read(backend: OpenCLBackend) -> None:
-    allocator = backend.allocator
-    kernel = load(backend, "scale", SCALE)
-    count = 1 << 16
-    target = allocator.allocate(count * 4)
-    for factor in range(1, 6):
-        source = put(allocator, np.arange(count, dtype=np.int32))
-        kernel([target, source], (count, 1, 1), (1, 1, 1), [factor])
-        allocator.free(source)
-    assert get(allocator, target, np.int32) == [5 * each for each in range(count)]
-
-
-@needs_driver
-def test_seconds_of_a_launch_are_the_devices(backend: OpenCLBackend) -> None:
-    allocator = backend.allocator
-    source = put(allocator, np.arange(4, dtype=np.int32))
-    seconds = load(backend, "scale", SCALE)([source, source], (4, 1, 1), (1, 1, 1), [2], wait=True)
-    assert math.isfinite(seconds)
-    assert 0 < seconds < 1
-    assert get(allocator, source, np.int32) == [0, 2, 4, 6]
-
-
-@needs_driver
-def test_groups_share_memory_and_barriers(backend: OpenCLBackend) -> None:
-    source = """
-__kernel void reverse(__global int *a, ulong start) {
-  __local int shared[8];
-  shared[get_local_id(0)] = a[get_global_id(0)];
-  barrier(CLK_LOCAL_MEM_FENCE);
-  a[get_global_id(0)] = shared[7 - get_local_id(0)];
-}
-"""
-    memory = put(backend.allocator, np.arange(16, dtype=np.int32))
-    load(backend, "reverse", source)([memory], (2, 1, 1), (8, 1, 1))
-    assert get(backend.allocator, memory, np.int32) == [
-        7,
-        6,
-        5,
-        4,
-        3,
-        2,
-        1,
-        0,
-        15,
-        14,
-        13,
-        12,
-        11,
-        10,
-        9,
-        8,
-    ]
-
-
-@needs_driver
-def test_an_error_of_a_build_has_the_log_and_the_source(backend: OpenCLBackend) -> None:
-    source = "__kernel void wrong(void) { this_is_undeclared; }"
-    with pytest.raises(DeviceError, match="this_is_undeclared") as caught:
-        backend.compiler.compile(source)
-    assert caught.value.source == source
-
-
-@needs_driver
 def test_sources_compiled_together_keep_their_kernels(backend: OpenCLBackend) -> None:
     """All have one name, and are loaded in another order."""
     one = "\n__kernel void same(__global uchar *base, ulong start) { base[start] = %d; }"
@@ -163,9 +58,9 @@ def test_sources_compiled_together_keep_their_kernels(backend: OpenCLBackend) ->
 
 
 @needs_driver
-def test_a_program_without_the_kernel_is_an_error(backend: OpenCLBackend) -> None:
-    with pytest.raises(DeviceError, match="no kernel other"):
-        load(backend, "other", SCALE)
+def test_more_than_a_buffer_can_have_is_refused(backend: OpenCLBackend) -> None:
+    with pytest.raises(DeviceError, match="one buffer has at most"):
+        backend.allocator.allocate(2**62)
 
 
 @needs_driver
@@ -236,18 +131,8 @@ __kernel void copy(__write_only image2d_t to, __read_only image2d_t from) {
     written = put(allocator, np.zeros(10, np.float16))
     kernel = load(backend, "copy", source)
     kernel([allocator.view(written, 2, 16), allocator.view(read, 12, 32)], (2, 1, 1), (1, 1, 1))
-    assert get(allocator, written, np.float16) == [
-        0,
-        1,
-        1,
-        1 + 2**-9,
-        math.inf,
-        0.5,
-        0.5,
-        0.5 + 2**-10,
-        35008,
-        0,
-    ]
+    halves = [1, 1, 1 + 2**-9, math.inf, 0.5, 0.5, 0.5 + 2**-10, 35008]
+    assert get(allocator, written, np.float16) == [0, *halves, 0]
 
 
 @needs_driver

@@ -14,10 +14,10 @@ from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.ptx import PtxRenderer
-from tinyref.runtimes.cuda import ptx
-from tinyref.runtimes.cuda.architectures import TARGETS, capabilities_of
-from tinyref.runtimes.cuda.driver import PROCESS
-from tinyref.runtimes.cuda.ptx import PtxasChecker, PtxasCompiler, PtxBackend
+from tinyref.runtimes import cuda_compilers
+from tinyref.runtimes.cuda_backend import PtxBackend
+from tinyref.runtimes.cuda_compilers import TARGETS, PtxasChecker, PtxasCompiler, capabilities_of
+from tinyref.runtimes.cuda_driver import PROCESS
 from tinyref.uops import build
 from tinyref.uops.program import Program
 from tinyref_spec.kernel import programs
@@ -76,7 +76,7 @@ def test_a_missing_ptxas_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    ptx.ptxas.cache_clear()
+    cuda_compilers.ptxas.cache_clear()
     monkeypatch.setattr(importlib, "import_module", missing)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(DeviceError, match=r"ptxas is not found: pip install '\.\[cuda\]'"):

@@ -17,8 +17,13 @@ from tinyref.errors import DeviceError
 from tinyref.interpret import Access, Hooks, Interpreter
 from tinyref.interpret.translate import Override
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
-from tinyref.runtimes.reproducer import Launch, Wanted, check
-from tinyref.runtimes.trace import first_difference, ulps_apart
+from tinyref.runtimes.reproducer import (
+    ReproducedLaunch,
+    Wanted,
+    check,
+    first_difference,
+    ulps_apart,
+)
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 from tinyref.uops.tiles import TILES
@@ -121,12 +126,12 @@ def test_a_healthy_device_differs_nowhere() -> None:
         program = sum_of_products()
         if device == "PYTHON":
             assert "no node differs" in first_difference(device, program, INPUTS, {})
-    assert check(Launch("PYTHON", sum_of_products(), INPUTS), WANTED) == ""
+    assert check(ReproducedLaunch("PYTHON", sum_of_products(), INPUTS), WANTED) == ""
 
 
 def test_the_first_wrong_node_is_named_with_its_place() -> None:
     # 3 * 4 and 4 * 3 are 12: of group 1 the iterations 0 and 1.
-    problem = check(Launch("altered:WrongMul", sum_of_products(), INPUTS), WANTED)
+    problem = check(ReproducedLaunch("altered:WrongMul", sum_of_products(), INPUTS), WANTED)
     assert problem == (
         "wrong: element 1: expected 34 (0x00000022), got 36 (0x00000024)\n"
         "the first node that differs is MUL int32 (LOAD, LOAD) at group x 1, iteration 0: "
@@ -154,35 +159,35 @@ def test_a_tile_is_named_where_work_items_share_their_indices() -> None:
 
 def test_inputs_that_no_node_reads_are_no_hindrance() -> None:
     inputs = [*INPUTS, np.arange(9, dtype=np.int32)]
-    problem = check(Launch("altered:WrongMul", sum_of_products(), inputs), WANTED)
+    problem = check(ReproducedLaunch("altered:WrongMul", sum_of_products(), inputs), WANTED)
     assert "the first node that differs is MUL int32" in problem
 
 
 def test_heuristics_change_where_a_node_runs_and_not_which_is_wrong() -> None:
-    problem = check(Launch("altered:WrongMul", sum_of_products(None), INPUTS), WANTED)
+    problem = check(ReproducedLaunch("altered:WrongMul", sum_of_products(None), INPUTS), WANTED)
     assert "the first node that differs is MUL int32" in problem
 
 
 @pytest.mark.parametrize("unaligned", [(0,), (1, 2)])
 def test_buffers_begin_where_they_did(unaligned: tuple[int, ...]) -> None:
-    launch = Launch("altered:NeedsAlignment", sum_of_products(), INPUTS)
+    launch = ReproducedLaunch("altered:NeedsAlignment", sum_of_products(), INPUTS)
     assert check(launch, WANTED) == ""
     with pytest.raises(DeviceError, match="a buffer begins between two vectors"):
         check(dataclasses.replace(launch, unaligned=unaligned), WANTED)
 
 
 def test_launches_in_the_same_buffers_show_what_new_buffers_hide() -> None:
-    launch = Launch("altered:OncePerBuffer", sum_of_products(), INPUTS)
+    launch = ReproducedLaunch("altered:OncePerBuffer", sum_of_products(), INPUTS)
     said = "wrong after a launch with other inputs: element 0: expected 3 "
     assert check(launch, WANTED).startswith(said)
     before = [([None, Y, X], {})]
     assert check(dataclasses.replace(launch, before=before), WANTED).startswith(said)
-    right = Launch("PYTHON", sum_of_products(), INPUTS, before=before)
+    right = ReproducedLaunch("PYTHON", sum_of_products(), INPUTS, before=before)
     assert check(right, WANTED) == ""
 
 
 def test_a_device_that_stores_nothing() -> None:
-    problem = check(Launch("altered:Silent", sum_of_products(), INPUTS), WANTED)
+    problem = check(ReproducedLaunch("altered:Silent", sum_of_products(), INPUTS), WANTED)
     assert problem.startswith("wrong: element 0: expected 3 (0x00000003), got -1515870811")
     assert ": nothing, " in problem
 

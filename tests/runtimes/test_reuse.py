@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from state_machines import run_machine
@@ -171,64 +170,6 @@ class Reuse(RuleBasedStateMachine):
 @pytest.mark.long
 def test_reused_memory_is_as_new_memory() -> None:
     run_machine(Reuse, 60, 40)
-
-
-class GivesTwice(ReusingAllocator):
-    """What is given out stays among the kept."""
-
-    def _take(self, size):
-        handle = super()._take(size)
-        if handle is not None:
-            self._freed.append((size, handle))
-        return handle
-
-
-class GivesAnySize(ReusingAllocator):
-    """A piece that is large enough will do, and is thought to be as large as was asked."""
-
-    def _take(self, size):
-        self._keep_freed()
-        fits = [each for each in self._kept if each >= size]
-        return super()._take(fits[0]) if fits else None
-
-
-class KeepsAll(ReusingAllocator):
-    """Forgets the bound."""
-
-    def free(self, handle):
-        self._freed.append(self._in_use.pop(id(handle)))
-
-
-class FreesToo(ReusingAllocator):
-    """Gives memory back as it keeps it."""
-
-    def free(self, handle):
-        self.inner.free(handle)
-        super().free(handle)
-
-
-class GivesUp(ReusingAllocator):
-    """Says that there is no memory while some is kept."""
-
-    def _allocate_anew(self, size):
-        return self.inner.allocate(size)
-
-
-class ForgetsLast(ReusingAllocator):
-    """What was freed last goes first."""
-
-    def _remove(self, number):
-        return super()._remove(max(self._sizes))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "fault", [GivesTwice, GivesAnySize, KeepsAll, FreesToo, GivesUp, ForgetsLast]
-)
-def test_an_injected_fault_is_found(fault: type[ReusingAllocator]) -> None:
-    machine = type("Faulty", (Reuse,), {"make": fault})
-    with pytest.raises((AssertionError, KeyError, DeviceError)):
-        run_machine(machine, 300, 40, Phase.generate)
 
 
 def allocator(max_kept_bytes: int = MAX_KEPT) -> ReusingAllocator:

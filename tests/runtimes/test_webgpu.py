@@ -14,7 +14,7 @@ from tests.runtimes.by_hand import get, load, put
 from tinyref import Tensor, Variable
 from tinyref.device import Device
 from tinyref.dtype import dtypes
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError
 from tinyref.runtimes import webgpu
 from tinyref.runtimes.webgpu import WebgpuBackend
 
@@ -44,21 +44,6 @@ def backend() -> WebgpuBackend:
 
 
 @needs_adapter
-@pytest.mark.parametrize("first", [0, 1, 3, 8, 9])
-def test_views_begin_at_any_element(backend: WebgpuBackend, first: int) -> None:
-    """Also where that is no multiple of what bindings must begin at."""
-    allocator = backend.allocator
-    source = put(allocator, np.arange(16, dtype=np.int32))
-    target = put(allocator, np.zeros(16, np.int32))
-    kernel = load(backend, "scale", SCALE)
-    views = [allocator.view(target, 4 * first, 16), allocator.view(source, 12, 16)]
-    kernel([*views, allocator.allocate(0)], (4, 1, 1), (1, 1, 1), [-3])
-    found = get(allocator, target, np.int32)
-    assert found[first : first + 4] == [-9, -12, -15, -18]
-    assert sum(map(abs, found)) == 54
-
-
-@needs_adapter
 @pytest.mark.parametrize("nbytes", [1, 2, 3, 5])
 @pytest.mark.parametrize("offset", [0, 1, 2, 3, 6])
 def test_bytes_are_copied_to_and_from_anywhere(
@@ -74,21 +59,6 @@ def test_bytes_are_copied_to_and_from_anywhere(
 
 
 @needs_adapter
-def test_what_lies_outside_of_memory_is_refused(backend: WebgpuBackend) -> None:
-    memory = backend.allocator.allocate(16)
-    with pytest.raises(UserError, match="view: bytes 8 to 17 are outside the memory's 16"):
-        backend.allocator.view(memory, 8, 9)
-    # The neighbours of a piece belong to others.
-    piece = backend.allocator.view(memory, 0, 8)
-    with pytest.raises(UserError, match="copy_in: 12 bytes do not fit into 8"):
-        backend.allocator.copy_in(piece, memoryview(bytes(12)))
-    with pytest.raises(UserError, match="copy_out: asked for 12 bytes of 8"):
-        backend.allocator.copy_out(memoryview(bytearray(12)), piece)
-    with pytest.raises(UserError, match="nbytes is -4, accepted is 0 and above"):
-        backend.allocator.allocate(-4)
-
-
-@needs_adapter
 def test_memory_that_no_adapter_has_is_a_device_error(backend: WebgpuBackend) -> None:
     with pytest.raises(DeviceError, match="cannot allocate 1099511627776 bytes"):
         backend.allocator.allocate(1 << 40)
@@ -97,14 +67,7 @@ def test_memory_that_no_adapter_has_is_a_device_error(backend: WebgpuBackend) ->
 
 
 @needs_adapter
-def test_a_source_that_does_not_compile_is_an_error_with_the_drivers_words(
-    backend: WebgpuBackend,
-) -> None:
-    with pytest.raises(DeviceError, match="expected identifier") as caught:
-        backend.compiler.compile("fn broken( {")
-    assert caught.value.source == "fn broken( {"
-    with pytest.raises(DeviceError, match="Unable to find entry point 'missing'"):
-        load(backend, "missing", SCALE)
+def test_a_source_without_words_of_a_launch_is_refused(backend: WebgpuBackend) -> None:
     with pytest.raises(DeviceError, match="has no words of a launch"):
         load(backend, "scale", "@compute @workgroup_size(1) fn scale() { }")
 
@@ -120,18 +83,6 @@ def test_an_error_is_that_of_the_launch_that_caused_it(backend: WebgpuBackend) -
     assert "65535" in caught.value.message
     kernel([out, given, given], (4, 1, 1), (1, 1, 1), [30])
     assert get(allocator, out, np.int32) == [0, 30, 60, 90]
-
-
-@needs_adapter
-def test_each_launch_has_its_own_words(backend: WebgpuBackend) -> None:
-    """They are written once for every launch, to one buffer of the kernel."""
-    allocator = backend.allocator
-    kernel = load(backend, "scale", SCALE)
-    outs = [put(allocator, np.zeros(1, np.int32)) for _ in range(20)]
-    given = put(allocator, np.array([3], np.int32))
-    for factor, out in enumerate(outs):
-        kernel([out, given, given], (1, 1, 1), (1, 1, 1), [factor])
-    assert [get(allocator, out, np.int32) for out in outs] == [[3 * k] for k in range(20)]
 
 
 @needs_adapter
@@ -168,7 +119,7 @@ def test_types_are_those_of_the_features_that_the_adapter_has(backend: WebgpuBac
 
 @needs_adapter
 def test_another_number_than_there_are_adapters_is_refused() -> None:
-    with pytest.raises(DeviceError, match=r"WEBGPU:99: there are \d+ adapters"):
+    with pytest.raises(DeviceError, match=r"WEBGPU:99: there are \d+ such devices: "):
         WebgpuBackend(99)
 
 
@@ -198,48 +149,38 @@ def test_without_a_driver_the_driver_is_named() -> None:
     assert "mesa-vulkan-drivers" in done.stdout
 
 
+# Defects of docs/found.md: once one fails, what goes around it may go. naga-2 is accepted.
+HALVES = """enable f16;
+@group(0) @binding(0) var<storage, read_write> a: array<u32>;
+@compute @workgroup_size(1) fn halves() { %s }
+"""
+NAGA = {
+    "naga-1": (
+        HALVES % "let h: vec2<f16> = bitcast<vec2<f16>>(a[0]); a[0] = bitcast<u32>(h);",
+        "expected to be `vec2<f16>`, but got `f32`",
+    ),
+    "naga-2": (
+        "@compute @workgroup_size(4) fn divergent(@builtin(local_invocation_id) id: vec3<u32>) {\n"
+        "  if (id.x == 1u) { workgroupBarrier(); }\n}\n",
+        "",
+    ),
+    "naga-3": (
+        HALVES % "a[0] = bitcast<u32>(vec2<f16>(1.0h, 2.0h));",
+        "automatic conversions cannot convert elements",
+    ),
+}
+
+
 @needs_adapter
-def test_naga_1_words_as_two_halves_are_refused(backend: WebgpuBackend) -> None:
-    """docs/found.md has it: once this fails, what goes around it may go."""
-    source = (
-        "enable f16;\n"
-        "@group(0) @binding(0) var<storage, read_write> a: array<u32>;\n"
-        "@compute @workgroup_size(1) fn halves() {\n"
-        "  let h: vec2<f16> = bitcast<vec2<f16>>(a[0]);\n"
-        "  a[0] = bitcast<u32>(h);\n"
-        "}\n"
-    )
-    if "shader-f16" not in backend.features:
+@pytest.mark.parametrize("name", NAGA)
+def test_defects_of_naga_still_stand(backend: WebgpuBackend, name: str) -> None:
+    source, words = NAGA[name]
+    if "f16" in source and "shader-f16" not in backend.features:
         pytest.skip("the adapter has no shader-f16")
-    with pytest.raises(DeviceError, match="expected to be `vec2<f16>`, but got `f32`"):
-        backend.compiler.compile(source)
-
-
-@needs_adapter
-def test_naga_2_a_barrier_that_one_work_item_reaches_is_accepted(backend: WebgpuBackend) -> None:
-    """docs/found.md has it: once this fails, such kernels are refused as they are to be."""
-    source = (
-        "@compute @workgroup_size(4)\n"
-        "fn divergent(@builtin(local_invocation_id) id: vec3<u32>) {\n"
-        "  if (id.x == 1u) { workgroupBarrier(); }\n"
-        "}\n"
-    )
-    backend.compiler.compile(source)
-
-
-@needs_adapter
-def test_naga_3_constants_of_two_halves_are_no_word(backend: WebgpuBackend) -> None:
-    """docs/found.md has it."""
-    source = (
-        "enable f16;\n"
-        "@group(0) @binding(0) var<storage, read_write> a: array<u32>;\n"
-        "@compute @workgroup_size(1) fn halves() {\n"
-        "  a[0] = bitcast<u32>(vec2<f16>(1.0h, 2.0h));\n"
-        "}\n"
-    )
-    if "shader-f16" not in backend.features:
-        pytest.skip("the adapter has no shader-f16")
-    with pytest.raises(DeviceError, match="automatic conversions cannot convert elements"):
+    if not words:
+        assert backend.compiler.compile(source) == source.encode()
+        return
+    with pytest.raises(DeviceError, match=words):
         backend.compiler.compile(source)
 
 

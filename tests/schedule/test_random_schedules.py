@@ -10,20 +10,20 @@ import pytest
 
 from tinyref.device import Device
 from tinyref.lazy import graph
-from tinyref.schedule import join, kernel_ast, materialise, reduces
+from tinyref.schedule import fusion, join, kernel_ast, prepare
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import random_tensors
 
 LIMITS = {
     "as they are": (),
-    "everything costly": ((materialise, "CHEAP_AGAIN", 2), (materialise, "CHEAP_CONSTANT", 3)),
-    "nothing costly": ((materialise, "CHEAP_AGAIN", 10**6), (materialise, "CHEAP_CONSTANT", 10**6)),
-    "every reduce at once": ((reduces, "MAX_GROWTH", 50),),
+    "everything costly": ((fusion, "CHEAP_AGAIN", 2), (fusion, "CHEAP_CONSTANT", 3)),
+    "nothing costly": ((fusion, "CHEAP_AGAIN", 10**6), (fusion, "CHEAP_CONSTANT", 10**6)),
+    "every reduce at once": ((prepare, "MAX_GROWTH", 50),),
     "every reduce long": (
-        (reduces, "LONG_REDUCE", 3),
-        (reduces, "FEW_PARTS", 2),
-        (reduces, "MAX_PARTS", 2),
+        (prepare, "LONG_REDUCE", 3),
+        (prepare, "FEW_PARTS", 2),
+        (prepare, "MAX_PARTS", 2),
     ),
     "few values": ((kernel_ast, "MAX_VALUES", 12), (join, "MAX_JOINED", 40)),
 }

@@ -10,7 +10,7 @@ from tinyref.dtype import dtypes
 from tinyref.lazy import graph
 from tinyref.lazy.folding import full
 from tinyref.lazy.shape import shape_of
-from tinyref.schedule.reduces import repeated_axes, simplify_reduce, split_long_reduce
+from tinyref.schedule.prepare import repeated_axes, simplify_reduce, split_long_reduce
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops

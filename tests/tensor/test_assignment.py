@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from tinyref import Tensor, TinyJit, Variable
+from tinyref import Tensor, Variable
 from tinyref.errors import UserError
 
 TWO = ("CPU", "CPU:1")
@@ -32,6 +32,12 @@ VIEWS = {
     "bits": (lambda x: x.bitcast("uint32").bitcast("int32")[4:6], [4, 5]),
     "whole": (lambda x: x.flatten(), list(range(12))),
     "nothing": (lambda x: x[3:3], []),
+    # Where the function has nothing to do.
+    "view": (lambda x: x.view(12)[:2], [0, 1]),
+    "flattened": (lambda x: x.flatten(0, 0)[:2], [0, 1]),
+    "unflattened": (lambda x: x.unflatten(0, (12,))[:2], [0, 1]),
+    "squeezed": (lambda x: x.squeeze(0)[:2], [0, 1]),
+    "expanded to its size": (lambda x: x.expand(12)[:2], [0, 1]),
     "expanded by one": (lambda x: x[:2].expand(2), [0, 1]),
 }
 SOURCES = {
@@ -78,72 +84,6 @@ def test_the_line_that_lost_its_assignment():
     assert c.node is memory
 
 
-def test_writing_in_a_cache_at_a_symbolic_place():
-    cache = Tensor.zeros(2, 1, 5, 2).contiguous().realize()
-    memory, place = cache.node, Variable("place", 0, 4)
-    wanted = np.zeros((2, 1, 5, 2), np.float32)
-    for number in (0, 3, 1):
-        at = place.bind(number)
-        new = Tensor(np.full((2, 1, 1, 2), number + 1, np.float32))
-        cache.shrink((None, None, (at, at + 1), None)).assign(new).realize()
-        wanted[:, :, number] = number + 1
-        keys = cache[0, :, : at + 1]
-        assert keys.sum().item() == wanted[0, :, : number + 1].sum()
-        np.testing.assert_array_equal(cache.numpy(), wanted)
-    assert cache.node is memory
-
-
-@pytest.mark.parametrize("wrap", [lambda step: step, TinyJit])
-def test_a_captured_function_writes_through_views(wrap):
-    cache, place = Tensor.zeros(6).contiguous().realize(), Variable("place", 0, 5)
-    pairs = cache.reshape(3, 2)
-
-    def step(x, at):
-        cache[at : at + 1].assign(x)
-        return (pairs * 2).sum()
-
-    step = wrap(step)
-    for number in range(6):
-        total = step(Tensor([number + 1.0]), place.bind(number))
-        assert total.item() == (number + 1) * (number + 2)
-        assert pairs.flatten().tolist() == [n + 1.0 if n <= number else 0.0 for n in range(6)]
-    assert cache.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-
-
-@pytest.mark.parametrize("wrap", [lambda step: step, TinyJit])
-def test_a_captured_function_writes_to_views_whose_base_is_gone(wrap):
-    both = Tensor.zeros(2, 3).contiguous().realize()
-    first, second = both[0], both[1]
-    del both
-
-    def step(x):
-        first.assign(first + x)
-        second[1:].assign(x[1:])
-        return (first + second).realize()
-
-    step = wrap(step)
-    for number in range(1, 6):
-        result = step(Tensor([1.0, 2.0, 3.0]) * number)
-    assert first.tolist() == [15.0, 30.0, 45.0]
-    assert second.tolist() == [0.0, 10.0, 15.0]
-    assert result.tolist() == [15.0, 40.0, 60.0]
-
-
-@pytest.mark.parametrize("is_realised", [False, True])
-def test_views_whose_base_is_gone_show_the_same_elements(is_realised):
-    base = Tensor(np.arange(6)) * 1.0 + 1
-    first, second, turned = base[:4], base[2:], base.flip(0)[:3]
-    del base
-    if is_realised:
-        first.realize()
-        second.realize()
-    first.assign([0.0, 0.0, -1.0, -2.0])
-    assert second.tolist() == [-1.0, -2.0, 5.0, 6.0]
-    assert turned.tolist() == [6.0, 5.0, -2.0]
-    second[1] = 9
-    assert (first.tolist(), turned.tolist()) == ([0.0, 0.0, -1.0, 9.0], [6.0, 5.0, 9.0])
-
-
 def test_bits_of_another_size_are_a_view_too():
     x = Tensor(np.array([1.0, 2.0], np.float32)).realize()
     x.bitcast("uint8")[3:4].assign(0xC0)
@@ -178,6 +118,15 @@ OWN = {
     "cat": Tensor.cat,
     "a tensor of it": Tensor,
     "lookup": lambda x: x[list(range(12))],
+    "rolled by nothing": lambda x: x.roll(12),
+    "rolled by 0": lambda x: x.roll(0, 0),
+    "sum over no axes": lambda x: x.sum(()),
+    "product over no axes": lambda x: x.prod(()),
+    "maximum over no axes": lambda x: x.max(()),
+    "first power": lambda x: x**1,
+    "interpolated to its size": lambda x: x.interpolate((12,), "nearest"),
+    "rounded": lambda x: x.round(),
+    "matrix of a diagonal": lambda x: x.diag().diagonal(),
 }
 
 
@@ -248,17 +197,6 @@ def test_gradients_of_what_was_written_through_a_view():
     assert part.tolist() == [6.0, 0.0]
 
 
-def test_what_is_overwritten_whole_has_a_gradient_of_zero():
-    for write in (lambda x: x, lambda x: x.flip(0), lambda x: x.reshape(2, 1)):
-        weight = Tensor([1.0, 2.0], requires_grad=True)
-        value = Tensor([1.0], requires_grad=True)
-        product = weight * 3
-        write(product)[:] = value * 2
-        product.sum().backward()
-        assert weight.grad.tolist() == [0.0, 0.0]
-        assert value.grad.tolist() == [4.0]
-
-
 @pytest.mark.parametrize("size", [0, 2])
 @pytest.mark.parametrize("see", [lambda x: x, lambda x: x.flip(0), lambda x: x.reshape(-1, 1)])
 def test_what_a_whole_is_overwritten_with_has_a_gradient(see, size):
@@ -314,20 +252,6 @@ def test_assign_stores_in_what_was_computed_with_gradients():
     assert weight.grad.tolist() == [12.0, 12.0]
 
 
-def test_a_captured_function_stores_what_a_layer_gives():
-    weight, place = Tensor([2.0, 3.0], requires_grad=True).realize(), Variable("place", 0, 3)
-    cache = Tensor.zeros(4, 2).contiguous().realize()
-
-    @TinyJit
-    def step(x, at):
-        cache[at : at + 1].assign(weight * x)
-        return cache.sum()
-
-    totals = [step(Tensor([n + 1.0]).realize(), place.bind(n)).item() for n in range(4)]
-    assert totals == [5.0, 15.0, 30.0, 50.0]
-    assert cache.tolist() == [[2.0, 3.0], [4.0, 6.0], [6.0, 9.0], [8.0, 12.0]]
-
-
 @pytest.mark.parametrize("is_recording", [True, False])
 def test_a_view_of_a_leaf_that_is_assigned_to_still_gives_it_a_gradient(is_recording):
     weight = Tensor([1.0, 2.0, 3.0], requires_grad=True)
@@ -341,32 +265,6 @@ def test_a_view_of_a_leaf_that_is_assigned_to_still_gives_it_a_gradient(is_recor
     assert without.requires_grad is is_recording
     (view * view).sum().backward()
     assert weight.grad.tolist() == [0.0, 14.0, 16.0]
-
-
-def test_a_result_that_is_assigned_to_as_a_whole_is_a_leaf_for_its_views_too():
-    weight = Tensor([1.0, 2.0], requires_grad=True)
-    result = weight * 3
-    view = result.flip(0)
-    result.assign([5.0, 6.0])
-    (view * Tensor([1.0, 2.0])).sum().backward()
-    assert result.grad.tolist() == [2.0, 1.0]
-    assert weight.grad is None
-
-
-@pytest.mark.parametrize("realizes", [False, True])
-@pytest.mark.parametrize("see", [lambda x: x[0:2], lambda x: x.reshape(3)[0:2], lambda x: x[0:3]])
-def test_a_write_to_a_view_whose_base_is_gone_keeps_gradients(see, realizes):
-    weight = Tensor([1.0, 2.0, 3.0], requires_grad=True)
-    result = weight * 2
-    if realizes:
-        result.realize()
-    view, other = see(result), see(result)
-    del result
-    view[0:1] = 5.0
-    assert other.tolist()[:2] == [5.0, 4.0]
-    (view * Tensor([3.0])).sum().backward()
-    other.sum().backward()
-    assert weight.grad.tolist()[:2] == [0.0, 8.0]
 
 
 def in_part(view):
@@ -457,18 +355,6 @@ def test_a_view_of_a_leaf_is_one_whether_the_leaf_is_gone(is_gone, computed):
                 assert view.requires_grad
                 view.sum().backward()
                 assert view.grad is None
-
-
-def test_a_result_that_is_assigned_to_is_a_leaf_whatever_it_was_computed_in():
-    for compute in (lambda x: x.sum(), lambda x: x.max((0, 1)), lambda x: x @ x, lambda x: x * 2):
-        x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
-        result = compute(x)
-        result.assign(5.0)
-        result.sum().backward()
-        assert result.grad.tolist() == Tensor.ones(*result.shape).tolist()
-        assert x.grad is None
-        with pytest.raises(UserError, match="leaf that requires grad"):
-            result += 1.0
 
 
 # Functions whose results are views of what they were computed in, and one of which it is not.
@@ -591,22 +477,15 @@ def test_what_reads_memory_before_and_after_it_is_assigned_to(first):
     assert sorted(found) == [[7, 7, 7], [7, 7, 7, 3]]
 
 
-def lines_run(work):
-    """How many lines of Python `work` runs."""
-    lines = 0
-
-    def trace(frame, event, argument):
-        nonlocal lines
-        lines += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
+def calls_of(work):
+    """Return how many functions `work` calls."""
+    events = []
+    sys.setprofile(lambda frame, event, argument: events.append(event))
     try:
         work()
     finally:
-        sys.settrace(before)
-    return lines
+        sys.setprofile(None)
+    return events.count("call")
 
 
 @pytest.mark.long
@@ -623,9 +502,9 @@ def test_an_assignment_costs_the_same_however_many_are_pending(through_view):
 
     for _ in range(20):
         add()
-    first = lines_run(add)
+    first = calls_of(add)
     for _ in range(100):
         add()
-    assert lines_run(add) < 1.2 * first
+    assert calls_of(add) < 1.2 * first
     assert view.tolist() == [123, 124]
     assert base[:2].tolist() == [0 if through_view else 122, 123]

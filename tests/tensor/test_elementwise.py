@@ -7,126 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import check_refusal
 
-from tinyref import Tensor, dtypes
-from tinyref.errors import UserError
+from tinyref import Tensor, TinyJit, dtypes
+from tinyref.errors import UserError, UserStateError
 
 INF, NAN = math.inf, math.nan
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "result"),
-    [
-        ("bool", "int8", "int8"),
-        ("int8", "uint8", "int16"),
-        ("int32", "uint32", "int64"),
-        ("int64", "float16", "float16"),
-        ("uint64", "bfloat16", "bfloat16"),
-        ("float16", "bfloat16", "float32"),
-        ("int32", "float32", "float32"),
-        ("float32", "float64", "float64"),
-        ("int64", "uint64", "float16"),
-    ],
-)
-def test_two_tensors_meet_in_the_lattice(left: str, right: str, result: str) -> None:
-    total = Tensor([1], dtype=left) + Tensor([1], dtype=right)
-    assert total.dtype.name == result
-    assert total.tolist() == [2]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "number", "result"),
-    [
-        ("int8", 1, "int8"),
-        ("uint8", True, "uint8"),
-        ("float16", 1, "float16"),
-        ("float16", 2.5, "float16"),
-        ("bfloat16", 2, "bfloat16"),
-        ("int16", 1.5, "float32"),
-        ("bool", 1, "int32"),
-        ("bool", 1.5, "float32"),
-        ("float64", 1, "float64"),
-    ],
-)
-def test_a_number_is_weak(dtype: str, number: float, result: str) -> None:
-    assert (Tensor([1], dtype=dtype) * number).dtype.name == result
-    assert (number * Tensor([1], dtype=dtype)).dtype.name == result
-
-
-@pytest.mark.parametrize(
-    ("result", "elements"),
-    [
-        (lambda: Tensor([1, 2]) + 3, [4, 5]),
-        (lambda: 3 - Tensor([1, 2]), [2, 1]),
-        (lambda: Tensor([1, 2]) * Tensor([[3], [4]]), [[3, 6], [4, 8]]),
-        (lambda: Tensor([127], dtype="int8") + 1, [-128]),
-        (lambda: Tensor([0], dtype="uint8") - 1, [255]),
-        (lambda: Tensor([200], dtype="uint8") * 2, [144]),
-        (lambda: Tensor([7, -7]) / 2, [3.5, -3.5]),
-        (lambda: 1 / Tensor([2, 4]), [0.5, 0.25]),
-        (lambda: Tensor([1.0, -1.0]) / 0, [INF, -INF]),
-        (lambda: Tensor([7, -7]) // 2, [3, -4]),
-        (lambda: Tensor([7, -7, 6]) // -2, [-4, 3, -3]),
-        (lambda: Tensor([7.5, -7.5]) // 2, [3.0, -4.0]),
-        (lambda: -7 // Tensor([2, -2]), [-4, 3]),
-        (lambda: Tensor([7, -7]).idiv(2), [3, -3]),
-        (lambda: Tensor([7], dtype="uint8").idiv(2), [3]),
-        (lambda: Tensor([7, -7]).div(2, rounding_mode="trunc"), [3, -3]),
-        (lambda: Tensor([7, -7]).div(2, rounding_mode="floor"), [3, -4]),
-        (lambda: Tensor([7.0, -7.0]).div(2, rounding_mode="trunc"), [3.0, -3.0]),
-        (lambda: Tensor([7.0, -7.0]).div(2, rounding_mode="floor"), [3.0, -4.0]),
-        (lambda: Tensor([7, -7, 6]) % 3, [1, 2, 0]),
-        (lambda: Tensor([7, -7, 6]) % -3, [-2, -1, 0]),
-        (lambda: Tensor([7], dtype="uint8") % 4, [3]),
-        (lambda: 7 % Tensor([4, -4]), [3, -1]),
-        (lambda: Tensor([5.5, -5.5]) % 2, [1.5, 0.5]),
-        (lambda: -Tensor([1, -2]), [-1, 2]),
-        (lambda: -Tensor([1], dtype="uint8"), [255]),
-        (lambda: +Tensor([1]), [1]),
-        (lambda: Tensor([2, 3]) ** 3, [8, 27]),
-        (lambda: Tensor([3], dtype="int8") ** 5, [-13]),
-        (lambda: Tensor([2, 5]) ** 0, [1, 1]),
-        (lambda: Tensor([True]) ** 2, [1]),
-        (lambda: Tensor([2.0, -3.0]) ** 2, [4.0, 9.0]),
-        (lambda: Tensor([2.0, -4.0]) ** -1, [0.5, -0.25]),
-        (lambda: Tensor([0.0, NAN]) ** 0, [1.0, 1.0]),
-        (lambda: Tensor([4.0, 9.0]) ** 0.5, [2.0, 3.0]),
-        (lambda: Tensor([4, 9]) ** 0.5, [2.0, 3.0]),
-        (lambda: Tensor([1.0, 0.5]) ** 10**400, [1.0, 0.0]),
-        (lambda: 2 ** Tensor([3.0, -1.0]), [8.0, 0.5]),
-        (lambda: Tensor([2.0]) ** Tensor([10.0]), [1024.0]),
-        (lambda: Tensor([True, True]) + Tensor([True, False]), [True, True]),
-        (lambda: Tensor([True, True]) * Tensor([True, False]), [True, False]),
-        (lambda: Tensor([1, 5]).maximum(3), [3, 5]),
-        (lambda: Tensor([1, 5]).minimum(3), [1, 3]),
-        (lambda: Tensor([-128, 5], dtype="int8").minimum(3), [-128, 3]),
-        (lambda: Tensor([1, 255], dtype="uint8").minimum(3), [1, 3]),
-        (lambda: Tensor([1.5, -INF]).minimum(-2), [-2.0, -INF]),
-        (lambda: Tensor([True, False]).maximum(False), [True, False]),
-        (lambda: Tensor([True, False]).minimum(True), [True, False]),
-        (lambda: Tensor([12, 10]) & 6, [4, 2]),
-        (lambda: 6 | Tensor([12, 9]), [14, 15]),
-        (lambda: Tensor([12, 10]) ^ 6, [10, 12]),
-        (lambda: ~Tensor([0, 5]), [-1, -6]),
-        (lambda: ~Tensor([0, 5], dtype="uint8"), [255, 250]),
-        (lambda: ~Tensor([True, False]), [False, True]),
-        (lambda: Tensor([True]) & Tensor([False]), [False]),
-        (lambda: Tensor([True]) ^ True, [False]),
-        (lambda: Tensor([1, -3]) << 2, [4, -12]),
-        (lambda: Tensor([9, -9]) >> 1, [4, -5]),
-        (lambda: Tensor([200], dtype="uint8") >> 1, [100]),
-        (lambda: Tensor([1, -3]) << Tensor([2, 3]), [4, -24]),
-        (lambda: Tensor([[9], [-9]]) >> Tensor([0, 1]), [[9, 4], [-9, -5]]),
-        (lambda: 2 << Tensor([1, 2]), [4, 8]),
-        (lambda: -100 >> Tensor([1, 2], dtype="uint8"), [78, 39]),
-        (lambda: Tensor([1], dtype="int8") << Tensor([9]), [512]),
-        (lambda: Tensor([True]) << 1, [2]),
-        (lambda: 1 << Tensor([True, False]), [2, 1]),
-    ],
-)
-def test_arithmetic(result: object, elements: object) -> None:
-    assert result().tolist() == elements  # type: ignore[operator]
 
 
 INTEGER_TYPES = [dtype.name for dtype in dtypes.all if dtype.is_int]
@@ -164,108 +49,6 @@ def test_integers_are_raised_to_tensors_modulo_their_width(dtype: str) -> None:
     assert result.dtype.name == dtype
 
 
-def test_shifts_in_place() -> None:
-    x = Tensor([1, 12])
-    x <<= Tensor([2, 1])
-    assert x.tolist() == [4, 24]
-    x >>= Tensor([1, 40])
-    assert x.tolist() == [2, 0]
-
-
-@pytest.mark.parametrize(
-    ("compare", "elements"),
-    [
-        (operator.lt, [True, False, False, False]),
-        (operator.le, [True, True, False, False]),
-        (operator.gt, [False, False, True, False]),
-        (operator.ge, [False, True, True, False]),
-        (operator.eq, [False, True, False, False]),
-        (operator.ne, [True, False, True, True]),
-    ],
-)
-def test_comparisons_with_nan(compare: object, elements: list[bool]) -> None:
-    found = compare(Tensor([1.0, 2.0, 3.0, NAN]), 2.0)  # type: ignore[operator]
-    assert found.dtype is dtypes.bool
-    assert found.tolist() == elements
-    both = compare(Tensor([1, 2, 3]), Tensor([2, 2, 2]))  # type: ignore[operator]
-    assert both.tolist() == elements[:3]
-
-
-def test_comparisons_of_nan_with_nan() -> None:
-    nan = Tensor([NAN])
-    results = [(nan == nan), (nan != nan), (nan <= nan), (nan >= nan), (nan < nan)]
-    assert [found.item() for found in results] == [False, True, False, False, False]
-
-
-def test_comparisons_with_numbers_that_the_type_cannot_hold() -> None:
-    small = Tensor([0, 255], dtype="uint8")
-    assert (small < 300).tolist() == [True, True]
-    assert (small >= -1).tolist() == [True, True]
-    assert (small == 256).tolist() == [False, False]
-    assert (Tensor([-1]) < 2**40).tolist() == [True]
-    assert (Tensor([True, False]) == 2**40).tolist() == [False, False]
-    assert (Tensor([True, False]) < 2**31).tolist() == [True, True]
-    assert Tensor([-56], dtype="int8").isclose(200).tolist() == [False]
-    for number in (2**63, 2**64 - 1, 2**70):
-        with pytest.raises(UserError, match=f"no 64-bit integer type holds {number} and all of"):
-            Tensor([-1]) == number  # noqa: B015
-
-
-def test_a_number_divides_integers_as_it_is() -> None:
-    small = Tensor([64, 192], dtype="uint8")
-    assert (small / 256).tolist() == [0.25, 0.75]
-    assert (small / -1).tolist() == [-64.0, -192.0]
-    assert (384 / small).tolist() == [6.0, 2.0]
-    assert (small / np.int64(256)).tolist() == [0.25, 0.75]
-    assert (Tensor([-128, 64], dtype="int8") / 128).tolist() == [-1.0, 0.5]
-    assert (Tensor([True, False]) / 2**31).tolist() == [2.0**-31, 0.0]
-
-
-@pytest.mark.table
-@pytest.mark.parametrize("divide", [operator.floordiv, operator.mod, Tensor.idiv])
-def test_a_divisor_that_wraps_to_zero_is_refused(divide: Callable[..., Tensor]) -> None:
-    small = Tensor([64, 192], dtype="uint8")
-    with pytest.raises(UserError, match="the divisor 256 is 0 in uint8"):
-        divide(small, 256)
-    assert divide(small, 257).tolist() == divide(small, 1).tolist()  # numbers wrap
-    with pytest.raises(UserError, match="the divisor 4294967296 is 0 in int32"):
-        divide(Tensor([True, False]), 2**32)
-
-
-def test_a_bound_that_the_type_cannot_hold_bounds_nothing_or_is_refused() -> None:
-    small, signed = Tensor([1, 200], dtype="uint8"), Tensor([-5, 100], dtype="int8")
-    assert small.maximum(-1).tolist() == [1, 200]
-    assert small.clamp(-1, 300).tolist() == [1, 200]
-    assert signed.minimum(200).tolist() == signed.clamp(max_=200).tolist() == [-5, 100]
-    bools = Tensor([True, False])  # beside an integer they are int32
-    assert bools.minimum(2**32).tolist() == bools.clamp(-(2**40), 2**40).tolist() == [1, 0]
-    for name, call in {
-        "maximum": lambda: signed.maximum(200),
-        "minimum": lambda: small.minimum(-1),
-        "clamp: min_": lambda: small.clamp(300),
-    }.items():
-        with pytest.raises(UserError, match=f"{name}: -?[0-9]+ does not fit"):
-            call()
-    with pytest.raises(UserError, match="maximum: 4294967296 does not fit int32"):
-        bools.maximum(2**32)
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    "put",
-    [
-        lambda x: (x > 5).where(x, 300),
-        lambda x: x.masked_fill(x > 5, 300),
-        lambda x: x.pad((1, 1), value=-1),
-        lambda x: x.scatter(0, Tensor([0]), 300),
-        lambda x: x.clone().assign(300),
-    ],
-)
-def test_an_element_that_the_type_cannot_hold_is_refused(put: Callable[[Tensor], Tensor]) -> None:
-    with pytest.raises(UserError, match=r"300|-1"):
-        put(Tensor([1, 200], dtype="uint8"))
-
-
 def test_reflected_comparisons_and_hash() -> None:
     tensor = Tensor([1, 3])
     assert (tensor > 2).tolist() == [False, True]
@@ -277,128 +60,18 @@ def test_reflected_comparisons_and_hash() -> None:
     assert len({tensor, tensor, Tensor([1, 3])}) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "elements"),
-    [
-        ("exp2", [3.0, -INF, INF, 0.0], [8.0, 0.0, INF, 1.0]),
-        ("log2", [8.0, 0.0, INF, 1.0], [3.0, -INF, INF, 0.0]),
-        ("sqrt", [4.0, 0.0, INF, 2.25], [2.0, 0.0, INF, 1.5]),
-        ("rsqrt", [4.0, 0.0, INF], [0.5, INF, 0.0]),
-        ("reciprocal", [4.0, -0.0, INF], [0.25, -INF, 0.0]),
-        ("trunc", [1.7, -1.7, INF, 0.0], [1.0, -1.0, INF, 0.0]),
-        ("floor", [1.7, -1.7, INF, -INF, 2.0], [1.0, -2.0, INF, -INF, 2.0]),
-        ("ceil", [1.2, -1.7, INF, -INF, 2.0], [2.0, -1.0, INF, -INF, 2.0]),
-        ("abs", [1.5, -1.5, -0.0, -INF], [1.5, 1.5, 0.0, INF]),
-        ("sign", [1.5, -1.5, 0.0, -INF], [1.0, -1.0, 0.0, -1.0]),
-        ("relu", [1.5, -1.5, 0.0, INF, -INF], [1.5, 0.0, 0.0, INF, 0.0]),
-        ("square", [1.5, -2.0], [2.25, 4.0]),
-        ("neg", [1.5, -2.0], [-1.5, 2.0]),
-        ("isnan", [NAN, INF, 1.0], [True, False, False]),
-        ("isinf", [NAN, INF, -INF, 1.0], [False, True, True, False]),
-        ("isfinite", [NAN, INF, -INF, 1.0], [False, False, False, True]),
-        ("logical_not", [0.0, -0.0, 2.0, NAN], [True, True, False, False]),
-        ("abs", [-128, 5], [128, 5]),
-        ("sign", [-128, 0, 5], [-1, 0, 1]),
-        ("relu", [-128, 0, 5], [0, 0, 5]),
-        ("floor", [1, 2], [1, 2]),
-        ("trunc", [1, 2], [1, 2]),
-        ("sqrt", [4, 9], [2.0, 3.0]),
-        ("isinf", [4], [False]),
-    ],
-)
-def test_functions_of_one(name: str, given: list[float], elements: list[float]) -> None:
-    assert getattr(Tensor(given), name)().tolist() == elements
-
-
-@pytest.mark.parametrize("name", ["exp2", "log2", "sqrt", "sin", "trunc", "floor", "relu", "abs"])
-def test_nan_stays_nan(name: str) -> None:
-    assert math.isnan(getattr(Tensor([NAN]), name)().item())
-
-
-def test_sine() -> None:
-    found = Tensor([0.0, -0.0, math.pi / 2, INF], dtype="float64").sin().numpy()
-    assert found[:3].tolist() == [0.0, -0.0, 1.0]
-    assert math.copysign(1, found[1]) == -1
-    assert math.isnan(found[3])
-
-
-def test_isinf_of_one_sign() -> None:
-    tensor = Tensor([INF, -INF, 0.0])
-    assert tensor.isinf(detect_negative=False).tolist() == [True, False, False]
-    assert tensor.isinf(detect_positive=False).tolist() == [False, True, False]
-    assert tensor.isinf(False, False).tolist() == [False, False, False]
-
-
-def test_unsigned_sign_and_abs() -> None:
-    tensor = Tensor([0, 200], dtype="uint8")
-    assert tensor.sign().tolist() == [0, 1]
-    assert tensor.abs().tolist() == [0, 200]
-    assert Tensor([-128], dtype="int8").abs().tolist() == [-128]
-    assert abs(Tensor([-2])).tolist() == [2]
-
-
-def test_where() -> None:
-    condition = Tensor([True, False])
-    assert condition.where(1, 0).tolist() == [1, 0]
-    assert condition.where(1, 0.5).dtype is dtypes.float32
-    assert condition.where(Tensor([1, 2], dtype="int8"), 7).dtype is dtypes.int8
-    assert condition.where(7, Tensor([[1], [2]])).tolist() == [[7, 1], [7, 2]]
-    assert condition.where(Tensor([1]), Tensor([2.5])).tolist() == [1.0, 2.5]
-    assert condition.where(Tensor([0.0]) / 0, 1.0).tolist()[1] == 1.0
-
-
 @pytest.mark.parametrize("device", ["CPU", "PYTHON"])
 def test_where_takes_any_condition(device: str) -> None:
     numbers = [0.0, -0.0, 1.0, -2.0, math.nan, math.inf, 1e-40]
     for name in ("float32", "float64"):
         condition = Tensor(numbers, dtype=name, device=device)
         assert condition.where(1, 2).tolist() == [2, 2, 1, 1, 1, 1, 1]
-    half = Tensor([0.0, math.nan, 0.5], dtype="float16", device=device)
-    assert half.where(1.5, 2).tolist() == [2.0, 1.5, 1.5]
-    for name in ("int8", "uint8", "int32", "int64"):
+    for name in ("int8", "uint8", "int64"):
         whole = Tensor([0, 1, 2, 64], dtype=name, device=device)
         assert whole.where(1, 2).tolist() == [2, 1, 1, 1]
     x = Tensor([1.0, 0.0, 3.0], device=device, requires_grad=True)
-    x.where(x * 2, 5.0).sum().backward()
-    assert x.grad is not None
-    assert x.grad.tolist() == [2.0, 0.0, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("found", "gives"),
-    [
-        (lambda: Tensor([1.0, 2.0]).clamp(NAN), [NAN, NAN]),
-        (lambda: Tensor([1, 2]).clip(max_=NAN), [NAN, NAN]),
-        (lambda: Tensor([1.0, 2.0]).clamp(0, Tensor([NAN, 1.5])), [NAN, 1.5]),
-        (lambda: Tensor([1.0, NAN]).clamp(Tensor([NAN, 1.5]), 3), [NAN, NAN]),
-    ],
-)
-def test_a_bound_that_is_nan_gives_nan(found: Callable[[], Tensor], gives: list[float]) -> None:
-    """As torch.clamp does: no element is on the right side of it."""
-    np.testing.assert_array_equal(found().tolist(), gives)
-
-
-def test_clamp() -> None:
-    tensor = Tensor([1.0, 5.0, NAN, -INF])
-    assert tensor.clamp(2, 4).tolist()[:2] == [2.0, 4.0]
-    assert math.isnan(tensor.clamp(2, 4).tolist()[2])
-    assert tensor.clip(max_=0).tolist()[3] == -INF
-    assert Tensor([1, 9]).clip(min_=Tensor([3, 3])).tolist() == [3, 9]
-    with pytest.raises(UserError, match="clamp"):
-        tensor.clamp()
-
-
-def test_casts() -> None:
-    tensor = Tensor([1.9, -1.9, 300.0])
-    assert tensor.int().tolist() == [1, -1, 300]
-    assert tensor.cast("int64").tolist() == [1, -1, 300]
-    assert tensor.half().dtype is dtypes.float16
-    assert tensor.half().float().dtype is dtypes.float32
-    assert Tensor([0.0, NAN, 2.0]).bool().tolist() == [False, True, True]
-    assert Tensor([300, -1]).cast(dtypes.uint8).tolist() == [44, 255]
-    assert Tensor([70000.0, 65504.0]).half().tolist() == [INF, 65504.0]
-    assert Tensor([2049]).half().tolist() == [2048.0]
-    assert Tensor([True]).cast("float64").tolist() == [1.0]
+    (slope,) = x.where(x * 2, 5.0).sum().gradient(x)
+    assert slope.tolist() == [2.0, 0.0, 2.0]
 
 
 def test_storage_types_cast_and_move_but_do_not_compute() -> None:
@@ -418,89 +91,28 @@ def test_numpy_numbers_are_weak_and_arrays_are_refused() -> None:
         np.ones(2) + Tensor([1.0, 2.0])
 
 
-@pytest.mark.parametrize(
-    ("found", "gives"),
-    [
-        (lambda x: x.masked_fill(Tensor([True, False]), np.int8(3)), [3, 2]),
-        (lambda x: x.scatter(0, Tensor([1]), np.uint8(3)), [1, 3]),
-        (lambda x: x ** np.int16(3), [1, 8]),
-        (lambda x: x.float().elu(np.float32(2)), [1.0, 2.0]),
-        (lambda x: x.float().dropout(np.float32(0.5)), [1.0, 2.0]),
-        (lambda x: x.isclose(x + 1, atol=np.float16(1)), [True, True]),
-        (lambda x: x.assign(np.int64(7)), [7, 7]),
-    ],
-)
-def test_numpy_numbers_are_numbers_everywhere(
-    found: Callable[[Tensor], Tensor], gives: list[float]
-) -> None:
-    assert found(Tensor([1, 2])).tolist() == gives
-
-
-def test_numpy_numbers_must_fit() -> None:
-    small = Tensor([1, 2], dtype="int8")
-    stores: dict[str, Callable[[], object]] = {
-        "masked_fill": lambda: small.masked_fill(Tensor([True, False]), np.int32(300)),
-        "scatter": lambda: small.scatter(0, Tensor([1]), np.uint8(200)),
-        "assign": lambda: small.assign(np.int64(300)),
-        "data": lambda: small.__setitem__(0, np.int64(300)),
-    }
-    for name, store in stores.items():
-        with pytest.raises(UserError, match=f"{name}.*(300|200)"):
-            store()
-    with pytest.raises(UserError, match="complex64"):
-        small.masked_fill(Tensor([True, False]), np.complex64(1))
-
-
-@pytest.mark.parametrize("unit", ["s", "ns"])
-def test_times_of_numpy_are_no_numbers(unit: str) -> None:
-    for time in (np.timedelta64(5, unit), np.datetime64(5, unit)):
-        name = type(time).__name__
-        uses: list[Callable[[], object]] = [
-            lambda time=time: Tensor([1]) + time,  # type: ignore[misc]
-            lambda time=time: Tensor([time]),  # type: ignore[misc]
-            lambda time=time: Tensor(time, dtype="int64"),  # type: ignore[misc]
-            lambda time=time: Tensor.full((2,), time),  # type: ignore[misc]
-        ]
-        for use in uses:
-            with pytest.raises(UserError, match=name):
-                use()
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Tensor([1, 2]) + Tensor([1, 2, 3]), ["add", "(2,)", "(3,)", "broadcast"]),
-        (lambda: Tensor([1]) + "x", ["add", "str", "number"]),
-        (lambda: Tensor([1]).add([1]), ["add", "list"]),
-        (lambda: Tensor([True]) - Tensor([True]), ["sub", "bool"]),
-        (lambda: -Tensor([True]), ["neg", "bool"]),
-        (lambda: Tensor([1.0]) & 1, ["bitwise_and", "float32", "integers"]),
-        (lambda: ~Tensor([1.0]), ["bitwise_not", "float32"]),
-        (lambda: Tensor([1.0]) << 1, ["lshift", "float32"]),
-        (lambda: Tensor([1]) << 32, ["lshift", "32", "31"]),
-        (lambda: Tensor([1]) >> -1, ["rshift", "-1", "0"]),
-        (lambda: Tensor([1]) << 1.5, ["lshift", "1.5"]),
-        (lambda: 1.5 >> Tensor([1]), ["rshift", "float32"]),
-        (lambda: Tensor([True]) << Tensor([True]), ["lshift", "bool"]),
-        (lambda: Tensor([1.0]).idiv(2), ["idiv", "float32", "integers"]),
-        (lambda: Tensor([True]) % Tensor([True]), ["mod", "bool"]),
-        (lambda: Tensor([2]) ** -1, ["pow", "int32", "-1", "float"]),
-        (lambda: Tensor([True]) ** Tensor([True]), ["pow", "bool", "integers"]),
-        (lambda: Tensor([True]).where("a", 2), ["where", "str"]),
-        (lambda: Tensor([1]).cast("int7"), ["cast", "int7", "int8"]),
-        (lambda: Tensor([1]).cast("index"), ["cast", "index"]),
-        (lambda: Tensor([1]).div(2, rounding_mode="up"), ["rounding_mode", "'up'", "floor"]),
-        (
-            lambda: Tensor([1.0]) + Tensor([1.0], device="PYTHON"),
-            ["add", "CPU", "PYTHON", ".to("],
-        ),
-    ],
-)
-def test_errors_name_the_argument(make: Callable[..., object], words: list[str]) -> None:
-    check_refusal(words, make)
-
-
 def test_a_constant_joins_any_device() -> None:
     total = Tensor(1.0) + Tensor([1.0], device="PYTHON")
     assert total.device == "PYTHON"
     assert total.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_an_integer_remainder_by_zero_ends_no_program(device: str) -> None:
+    for name in ("int8", "int16", "int32", "int64", "uint8"):
+        x = Tensor([7, 1], dtype=name, device=device)
+        assert x.fmod(Tensor([0, 0], dtype=name, device=device)).numpy().shape == (2,)
+
+
+def test_closeness_is_a_bool_of_python() -> None:
+    x = Tensor([1.0, 2.0])
+    assert x.allclose(x + 1e-7) is True
+    assert x.allclose(Tensor([1.0, 2.1]), atol=0.2) is True
+    assert x.allclose(Tensor([1.0, 2.1])) is False
+    assert x.allclose(Tensor([1.0, NAN])) is False
+    assert Tensor([]).allclose(Tensor([])) is True
+    assert Tensor([1.0]).allclose(1) is True
+    assert Tensor([[1], [1]]).allclose(Tensor([1, 1])) is True
+    replayed = TinyJit(lambda x: Tensor.ones(1) if x.allclose(1) else x)
+    with pytest.raises(UserStateError, match="read"):
+        list(map(replayed, [Tensor([1.0]).realize() for _ in range(3)]))

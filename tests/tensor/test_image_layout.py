@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,15 +10,10 @@ import pytest
 from tinyref import Context, Tensor
 from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
-from tinyref.dtype import ImageDType, dtypes, image, pointer
-from tinyref.errors import UserError
+from tinyref.dtype import ImageDType, dtypes, image
 from tinyref.schedule import KernelItem, schedule
-from tinyref.schedule.images import LIMIT, _image_of
-from tinyref.uops import build
-from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.uops.payload import SlotArg
 
 F16, F32 = dtypes.float16, dtypes.float32
 Function = Callable[..., Tensor]
@@ -155,19 +149,3 @@ def test_what_does_not_fit_stays_a_buffer(
     with Context(IMAGE=1):
         assert np.array_equal(function(*pair).numpy(), plain)
     assert capsys.readouterr().err == ""
-
-
-def loaded(*shape: int) -> UOp:
-    tracker = ShapeTracker.from_shape(shape)
-    size = math.prod(shape)
-    memory = build.define_global(1, F32, size)
-    return build.load(UOp(Ops.VIEW, pointer(F32, size), (memory,), ViewArg(tracker)))
-
-
-def test_rows_and_columns_have_a_limit() -> None:
-    assert _image_of(loaded(10, 4 * LIMIT)) == image(F32, 10, LIMIT)
-    assert _image_of(loaded(10, 8 * LIMIT)) == image(F32, 20, LIMIT)
-    assert _image_of(loaded(LIMIT + 2, 8)) == image(F32, 3, 10924)
-    with pytest.raises(UserError, match="no shape of at most"):
-        # A prime number of texels.
-        _image_of(loaded(4 * 16411))

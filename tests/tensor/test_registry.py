@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tinyref import Tensor
-from tinyref.tensor.methods import realisation
-from tinyref.tensor.values.core import registry
-from tinyref.tensor.values.registry import shown_numbers
+from tinyref.tensor import realisation
+from tinyref.tensor.core import registry
+from tinyref.tensor.registry import shown_numbers
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Places of extremes, masks, classes and patterns: what the tables of the spec do not have."""
+"""Lookups, scatters, masks and sorts: what the sweep against torch does not call."""
 
 from __future__ import annotations
 
@@ -6,110 +6,188 @@ import math
 
 import numpy as np
 import pytest
+from kernel_runs import count_kernels
 
-from tinyref import Tensor
+from tinyref import Tensor, TinyJit
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError
+from tinyref.engine import GlobalCounters
+from tinyref.errors import UserError, UserStateError
+from tinyref_spec.bits import Array
 
-NAN = math.nan
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", ["int8", "uint8", "int32", "uint64", "float16", "float64"])
-def test_the_first_of_equal_extremes(name: str) -> None:
-    tensor = Tensor([[2, 5, 5], [1, 1, 3]], dtype=name)
-    assert tensor.argmax().item() == 1
-    assert tensor.argmin().item() == 3
-    assert tensor.argmax(1).tolist() == [1, 2]
-    assert tensor.argmin(0, keepdim=True).tolist() == [[1, 1, 1]]
-    assert tensor.argmax().dtype is dtypes.int32
+# Gather and scatter
 
 
-def test_extremes_of_the_whole_type() -> None:
-    for name in ("int8", "int64", "uint8", "uint64"):
-        low, high = np.iinfo(name).min, np.iinfo(name).max
-        tensor = Tensor(np.array([low, high, low, high], dtype=name))
-        assert (tensor.argmax().item(), tensor.argmin().item()) == (1, 0)
-    assert Tensor([-math.inf, -math.inf]).argmax().item() == 0
-    assert Tensor([False, True, True]).argmax().item() == 1
-    assert Tensor([True, False, False]).argmin().item() == 1
+def test_means_of_integers_and_bools() -> None:
+    for name in ("int8", "uint8", "int64"):
+        x, source = (Tensor(numbers, dtype=name) for numbers in ([3, 1, 2], [5, 2, 4, 4]))
+        result = x.scatter_reduce(0, Tensor([0, 0, 2, 2]), source, "mean")
+        assert (result.tolist(), result.dtype.name) == ([3, 1, 3], name)
+    bools, places = Tensor([True, False, False]), Tensor([0, 1, 1])
+    source = Tensor([False, False, True])
+    assert bools.scatter_reduce(0, places, source, "amax").tolist() == [True, True, False]
+    with pytest.raises(UserError, match="mean"):
+        bools.scatter_reduce(0, places, source, "mean")
 
 
-def test_the_first_nan_is_the_extreme() -> None:
-    tensor = Tensor([[1.0, NAN, math.inf, NAN], [3.0, 4.0, -1.0, 4.0]])
-    assert tensor.argmax(1).tolist() == [1, 1]
-    assert tensor.argmin(1).tolist() == [1, 2]
-    assert tensor.argmax().item() == 1
+def test_half_floats_add_up_in_float32() -> None:
+    ones = Tensor.ones(300, dtype="float16") * 0.25
+    total = Tensor([1024.0], dtype="float16").scatter(
+        0, Tensor.zeros(300, dtype="int32"), ones, reduce="add"
+    )
+    # In float16 a quarter added to 1024 is lost each time.
+    assert total.tolist() == [1099.0]
 
 
-def test_extremes_without_axes_and_without_elements() -> None:
-    assert Tensor(3).argmax().shape == ()
-    assert Tensor(3).argmax(0).item() == 0
-    assert Tensor.zeros(2, 3).argmax(keepdim=True).shape == (1, 1)
-    assert Tensor.zeros(0, 3).argmax(1).shape == (0,)
-    with pytest.raises(UserError, match="at least one"):
-        Tensor.zeros(0, 3).argmin(0)
+def test_a_lookup_reads_only_what_it_needs() -> None:
+    table = Tensor(np.arange(4096 * 8, dtype=np.float32).reshape(4096, 8)).realize()
+    rows = Tensor([5, 4095, 5]).realize()
+    GlobalCounters.reset()
+    found = table[rows]
+    assert count_kernels(found.realize)[1] == 1
+    assert found.tolist() == [list(range(40, 48)), list(range(32760, 32768)), list(range(40, 48))]
+    assert count_kernels(table.gather(0, rows.reshape(3, 1)).realize)[1] == 1
+    # A pass over the whole table would take 32768 additions for each row.
+    assert GlobalCounters.global_ops < 4096
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "fp8e5m2"])
+def test_the_gradient_of_what_is_chosen_is_the_sum_over_its_places(dtype: str) -> None:
+    data = Tensor([[1.0, 2.0], [3.0, -4.0]], dtype=dtype, requires_grad=True)
+    chosen = data.gather(0, Tensor([[0, 0], [0, 1], [0, 9]])).cast("float32")
+    (found,) = (chosen * Tensor([[1.0], [2.0], [4.0]])).sum().gradient(data)
+    assert found.dtype.name == dtype
+    assert found.cast("float32").tolist() == [[7.0, 1.0], [0.0, 2.0]]
+
+
+def test_the_gradient_of_one_place_repeats_nothing() -> None:
+    data = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    for index, wanted in ((1, [0.0, 4.0, 0.0]), (7, [0.0, 0.0, 0.0])):
+        (found,) = data.gather(0, Tensor([index])).square().sum().gradient(data)
+        assert found.tolist() == wanted
+
+
+# Masks, classes and patterns
 
 
 def test_masked_fill_keeps_the_type_and_hides_nan() -> None:
-    x = Tensor([1.0, NAN, 3.0], requires_grad=True)
+    x = Tensor([1.0, math.nan, 3.0], requires_grad=True)
     filled = x.masked_fill(Tensor([False, True, False]), -math.inf)
-    assert filled.tolist() == [1.0, -math.inf, 3.0]
     assert filled.exp().sum().gradient(x)[0].tolist() == pytest.approx([math.e, 0, math.e**3])
     small = Tensor([1, 2], dtype="int8").masked_fill(Tensor([True, False]), Tensor(7))
     assert (small.tolist(), small.dtype) == ([7, 2], dtypes.int8)
-    with pytest.raises(UserError, match=r"1\.5 has no place in int32"):
-        Tensor([1]).masked_fill(Tensor([True]), 1.5)
 
 
-def test_masked_select() -> None:
-    x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
-    chosen = x.masked_select(x > 1.5)
-    assert chosen.tolist() == [2.0, 3.0, 4.0]
-    assert (chosen * chosen).sum().gradient(x)[0].tolist() == [[0.0, 4.0], [6.0, 8.0]]
-    assert Tensor(5).masked_select(Tensor(True)).tolist() == [5]
-    assert Tensor(5).masked_select(Tensor([True, False, True])).tolist() == [5, 5]
-    assert Tensor([1, 2]).masked_select(Tensor(False)).shape == (0,)
-
-
-def test_one_hot() -> None:
-    assert Tensor([[1], [0]]).one_hot(3).tolist() == [[[0, 1, 0]], [[1, 0, 0]]]
-    assert Tensor([2, 0], dtype="uint64").one_hot().tolist() == [[0, 0, 1], [1, 0, 0]]
+def test_numbers_far_outside() -> None:
     assert Tensor([-1, 9, 2**40 + 1], dtype="int64").one_hot(2).tolist() == [[0, 0]] * 3
-    assert Tensor(1).one_hot(2).tolist() == [0, 1]
-    assert Tensor(np.zeros((0, 2), np.int32)).one_hot(4).shape == (0, 2, 4)
-
-
-def test_triangles() -> None:
-    grid = np.arange(1, 13).reshape(3, 4)
-    for diagonal in (-(2**40), -3, -1, 0, 2, 4, 2**40):
-        assert (Tensor(grid).tril(diagonal).numpy() == np.tril(grid, diagonal)).all()
-        assert (Tensor(grid).triu(diagonal).numpy() == np.triu(grid, diagonal)).all()
-    assert Tensor([[True, True], [True, True]]).tril().tolist() == [[True, False], [True, True]]
-    assert Tensor([[NAN, NAN], [1.0, NAN]]).tril(-1).tolist() == [[0.0, 0.0], [1.0, 0.0]]
-    assert Tensor.ones(0, 2, 3).triu().shape == (0, 2, 3)
-
-
-def test_roll() -> None:
-    assert Tensor([1, 2, 3]).roll(1, 0).tolist() == [3, 1, 2]
-    assert Tensor([1, 2, 3]).roll((1, 1), (0, 0)).tolist() == [2, 3, 1]
+    assert Tensor([2, 0], dtype="uint64").one_hot().tolist() == [[0, 0, 1], [1, 0, 0]]
     assert Tensor([1, 2, 3]).roll(-(10**12), 0).tolist() == np.roll([1, 2, 3], -(10**12)).tolist()
-    assert Tensor(4).roll(1, 0).item() == 4
-    assert Tensor.zeros(0).roll(1, 0).shape == (0,)
-
-
-def test_repeat_interleave() -> None:
-    assert Tensor([[1, 2], [3, 4]]).repeat_interleave(2).tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
-    assert Tensor([[1, 2]]).repeat_interleave(2, 0).tolist() == [[1, 2], [1, 2]]
-    assert Tensor([1, 2]).repeat_interleave(0).shape == (0,)
-    assert Tensor(3).repeat_interleave(2).tolist() == [3, 3]
+    for diagonal in (-(2**40), 2**40):
+        assert Tensor([[1, 2]]).tril(diagonal).tolist() == np.tril([[1, 2]], diagonal).tolist()
 
 
 def test_meshgrid() -> None:
-    rows, columns = Tensor([1, 2, 3]).meshgrid(Tensor([4, 5]))
-    assert rows.tolist() == [[1, 1], [2, 2], [3, 3]]
-    assert columns.tolist() == [[4, 5], [4, 5], [4, 5]]
-    rows, columns, third = Tensor([1, 2, 3]).meshgrid(Tensor([4, 5]), Tensor(6), indexing="xy")
-    assert rows.shape == columns.shape == third.shape == (2, 3, 1)
-    assert rows.reshape(2, 3).tolist() == [[1, 2, 3], [1, 2, 3]]
-    assert Tensor([1, 2]).meshgrid()[0].tolist() == [1, 2]
+    grids = Tensor([1, 2, 3]).meshgrid(Tensor([4, 5]), Tensor(6), indexing="xy")
+    assert [grid.shape for grid in grids] == [(2, 3, 1)] * 3
+    assert grids[0].reshape(2, 3).tolist() == [[1, 2, 3], [1, 2, 3]]
+
+
+# Sorting
+
+NAMES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+FLOATS = ["float16", "float32", "float64"]
+
+
+def order_of(values: Array, axis: int, descending: bool) -> Array:
+    """The stable order by numpy, NaN largest; descending as the stable order of ranks turned."""
+    if not descending:
+        return np.argsort(values, axis=axis, kind="stable")
+    turned = np.argsort(np.flip(values, axis), axis=axis, kind="stable")
+    return np.asarray(values.shape[axis] - 1 - np.flip(turned, axis))
+
+
+def check(values: Array, axis: int, descending: bool) -> None:
+    found, places = Tensor(values).sort(axis, descending)
+    order = order_of(values, axis, descending)
+    assert places.dtype.name == "int32"
+    assert (places.numpy() == order).all()
+    expected = np.take_along_axis(values, order, axis)
+    assert np.array_equal(found.numpy(), expected, equal_nan=values.dtype.kind == "f")
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("name", [*NAMES, *FLOATS])
+def test_ties_and_extremes_of_every_type(name: str, descending: bool) -> None:
+    dtype = np.dtype(name)
+    if dtype.kind == "f":
+        limits = [-np.inf, np.inf, np.nan, -0.0, 0.0, -np.nan, np.finfo(dtype).max]
+    else:
+        limits = [np.iinfo(dtype).min, np.iinfo(dtype).max, 1, 1, 0, 0]
+    values = np.array([3, 1, 2, *limits, 1, 3, *limits], dtype=dtype)
+    check(values, 0, descending)
+
+
+def test_a_sort_of_1024_is_three_kernels_at_most() -> None:
+    values = np.random.default_rng(8).integers(0, 500, 1024).astype(np.float32)
+    tensor = Tensor(values).realize()
+    before = GlobalCounters.kernel_count
+    found, places = tensor.sort()
+    found.realize(places)
+    assert GlobalCounters.kernel_count - before <= 3
+    assert (found.numpy() == np.sort(values)).all()
+    assert (places.numpy() == np.argsort(values, kind="stable")).all()
+
+
+@pytest.mark.long
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("descending", [False, True])
+def test_the_network_sorts_an_axis_of_odd_length(descending: bool) -> None:
+    values = np.random.default_rng(9).integers(0, 300, (2, 2100)).astype(np.float32)
+    values[0, 7] = np.nan
+    check(values, 1, descending)
+
+
+def test_topk() -> None:
+    values, places = Tensor([[3, 1, 2, 3], [0, 5, 4, 5]]).topk(2)
+    assert (values.tolist(), places.tolist()) == ([[3, 3], [5, 5]], [[0, 3], [1, 3]])
+    assert Tensor([[3, 1]]).topk(0)[0].shape == (1, 0)
+    assert Tensor([1.0, float("nan"), 2.0]).topk(2)[1].tolist() == [1, 2]
+    assert [part.item() for part in Tensor(2.5).topk(1)] == [2.5, 0]
+
+
+@pytest.mark.long
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("largest", [False, True])
+def test_topk_of_a_long_axis_leaves_out_what_cannot_be_among_them(largest: bool) -> None:
+    values = np.random.default_rng(11).integers(-50, 50, (2, 2500)).astype(np.float32)
+    values[1, 2499] = np.nan
+    tensor = Tensor(values).realize()
+    before = GlobalCounters.kernel_count
+    found, places = tensor.topk(60, largest=largest)
+    found.realize(places)
+    assert GlobalCounters.kernel_count - before <= 6
+    order = order_of(values, 1, largest)[:, :60]
+    assert (places.numpy() == order).all()
+    assert np.array_equal(found.numpy(), np.take_along_axis(values, order, 1), equal_nan=True)
+
+
+def test_gradients_follow_the_elements() -> None:
+    x = Tensor([3.0, 1.0, 2.0], requires_grad=True)
+    (first,) = (x.sort()[0] ** 2 * Tensor([1.0, 10.0, 100.0])).sum().gradient(x)
+    assert first.tolist() == [600.0, 2.0, 40.0]
+    (second,) = first.sum().gradient(x)
+    assert second.tolist() == [200.0, 2.0, 20.0]
+    (first,) = x.topk(2)[0].sum().gradient(x)
+    assert first.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_places_are_an_index_and_are_read_at_once() -> None:
+    x = Tensor([[0, 5], [7, 0]])
+    assert x[x.nonzero(as_tuple=True)].tolist() == [5, 7]
+    assert Tensor([math.nan, -0.0]).nonzero().tolist() == [[0]]
+    assert x.nonzero().dtype is dtypes.int32
+    assert Tensor([1], device="PYTHON").nonzero().device == "PYTHON"
+    assert Tensor([1, 0, 3], dtype="fp8e5m2").nonzero().tolist() == [[0], [2]]
+    replayed = TinyJit(lambda x: x.nonzero())
+    with pytest.raises(UserStateError, match="read"):
+        list(map(replayed, [Tensor([1.0]).realize() for _ in range(3)]))

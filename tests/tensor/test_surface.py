@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 from collections.abc import Iterable, Mapping
 
+import numpy as np
 import pytest
 
-from tinyref import Tensor
+from tinyref import Tensor, Variable
+from tinyref.errors import UserError
 from tinyref_spec import catalogue
 from tinyref_spec.case import Profile
 from tinyref_spec.model import layers, optim
@@ -175,16 +178,139 @@ def test_a_changed_default_is_seen() -> None:
     assert shown(parameters(changed)) != shown(list(softmax.parameters))
 
 
-def test_no_floor_of_tensor_hides_a_method_of_another() -> None:
-    """The layers are one class in the end: a name that two of them give is an accident."""
-    seen: dict[str, str] = {}
-    twice = []
-    for layer in Tensor.__mro__[:-1]:
-        for name in vars(layer):
-            # `_assignment_target` of AdvancedIndexing goes on to that of Indexing.
-            if name.startswith("__") or name == "_assignment_target":
-                continue
-            if name in seen:
-                twice.append(f"{name}: {seen[name]} and {layer.__name__}")
-            seen[name] = layer.__name__
-    assert twice == []
+# A type that a caller names is the type of the result
+
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+NUMBERS = (*FLOATS, "int8", "uint8", "int16", "int32", "uint64")
+ANY = (*NUMBERS, "bool")
+LAZY = "contiguous=False, requires_grad=True"
+
+
+def whole(*shape: int, dtype: str = "float32") -> Tensor:
+    return Tensor(np.arange(np.prod(shape)).reshape(shape) % 3, dtype=dtype)
+
+
+def names() -> dict[str, object]:
+    """Return what the calls name."""
+    return {
+        **{"Tensor": Tensor, "n": Variable("n", 1, 9).bind(3), "m": whole(2, 2), "v": whole(2)},
+        **{"wide": whole(2, dtype="float64"), "image": whole(1, 2, 3, 3), "w": whole(2, 2, 2, 2)},
+        "halves": whole(2, 1, 2, 2),
+    }
+
+
+# For each function that accepts `dtype`: the types that it accepts, and calls that name one.
+CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "bitcast": (("uint32", "int32"), ("m.bitcast(dtype)",)),
+    "cast": (ANY, ("m.cast(dtype)",)),
+    "arange": (
+        NUMBERS,
+        (
+            "Tensor.arange(3, dtype=dtype)",
+            "Tensor.arange(1, 7, 2, dtype=dtype)",
+            "Tensor.arange(0.0, 2.0, 0.5, dtype=dtype)",
+            "Tensor.arange(n, dtype=dtype)",
+            "Tensor.arange(1, n, dtype=dtype)",
+        ),
+    ),
+    "sum": (
+        NUMBERS,
+        ("m.sum(dtype=dtype)", "m.sum(0, keepdim=True, dtype=dtype)", "m.sum((), dtype=dtype)"),
+    ),
+    "prod": (NUMBERS, ("m.prod(dtype=dtype)", "m.prod(0, keepdim=True, dtype=dtype)")),
+    "softmax": (FLOATS, ("m.softmax(0, dtype=dtype)",)),
+    "softmin": (FLOATS, ("m.softmin(0, dtype=dtype)",)),
+    "log_softmax": (FLOATS, ("m.log_softmax(0, dtype=dtype)",)),
+    "dot": (NUMBERS, ("v.dot(v, dtype=dtype)", "m.dot(wide, dtype=dtype)")),
+    "matmul": (
+        NUMBERS,
+        ("m.matmul(wide, dtype=dtype)", "m.matmul(wide, reverse=True, dtype=dtype)"),
+    ),
+    "einsum": (
+        NUMBERS,
+        (
+            "Tensor.einsum('ij->i', m, dtype=dtype)",
+            "Tensor.einsum('ij,j->i', m, wide, dtype=dtype)",
+            "Tensor.einsum('ij,jk,k', m, m, wide, dtype=dtype)",
+        ),
+    ),
+    "linear": (
+        NUMBERS,
+        (
+            "m.linear(m, dtype=dtype)",
+            "m.linear(m, wide, dtype=dtype)",
+            "m.linear(v, dtype=dtype)",
+            "m.linear(v, wide, dtype=dtype)",
+        ),
+    ),
+    "conv2d": (
+        NUMBERS,
+        (
+            "image.conv2d(w, dtype=dtype)",
+            "image.conv2d(w, wide, dtype=dtype)",
+            "image.conv2d(halves, wide, groups=2, dtype=dtype)",
+            "image.conv2d(w, stride=2, dtype=dtype)",
+            "image.conv2d(w, wide, dilation=2, padding=1, dtype=dtype)",
+        ),
+    ),
+    "empty": (ANY, ("Tensor.empty(2, dtype=dtype)",)),
+    "empty_like": (ANY, ("m.empty_like(dtype=dtype)",)),
+    "full": (ANY, ("Tensor.full((2,), 1, dtype=dtype)",)),
+    "zeros": (ANY, ("Tensor.zeros(2, dtype=dtype, device='CPU')",)),
+    "ones": (ANY, ("Tensor.ones(2, dtype=dtype, device='CPU')",)),
+    "eye": (ANY, ("Tensor.eye(2, dtype=dtype)", "Tensor.eye(2, 3, dtype=dtype)")),
+    "linspace": (NUMBERS, ("Tensor.linspace(0, 1, 2, dtype=dtype)",)),
+    "rand": (FLOATS, ("Tensor.rand(2, dtype=dtype)", f"Tensor.rand(2, dtype=dtype, {LAZY})")),
+    "randn": (FLOATS, ("Tensor.randn(2, dtype=dtype)", f"Tensor.randn(2, dtype=dtype, {LAZY})")),
+    "randint": (NUMBERS[4:], ("Tensor.randint(2, low=1, high=5, dtype=dtype)",)),
+    "randperm": (NUMBERS, ("Tensor.randperm(3, dtype=dtype)",)),
+    "normal": (FLOATS, ("Tensor.normal(2, mean=1.0, std=2.0, dtype=dtype)",)),
+    "uniform": (FLOATS, ("Tensor.uniform(2, low=-1.0, high=2.0, dtype=dtype)",)),
+    "scaled_uniform": (FLOATS, ("Tensor.scaled_uniform(2, dtype=dtype)",)),
+    "glorot_uniform": (FLOATS, ("Tensor.glorot_uniform(2, 2, dtype=dtype)",)),
+    "kaiming_uniform": (FLOATS, ("Tensor.kaiming_uniform(2, 2, a=0.5, dtype=dtype)",)),
+    "kaiming_normal": (FLOATS, ("Tensor.kaiming_normal(2, 2, a=0.5, dtype=dtype)",)),
+    "rand_like": (FLOATS, ("m.rand_like(dtype=dtype)",)),
+    "randn_like": (FLOATS, ("m.randn_like(dtype=dtype)",)),
+    "full_like": (ANY, ("m.full_like(1, dtype=dtype)",)),
+    "zeros_like": (ANY, ("m.zeros_like(dtype=dtype, device='CPU')",)),
+    "ones_like": (ANY, ("m.ones_like(dtype=dtype, device=None)",)),
+}
+# Functions whose keywords are something else.
+WITHOUT_TYPE = {"no_grad", "rearrange"}
+
+
+def accepts_dtype(name: str) -> bool:
+    parameters = inspect.signature(getattr(Tensor, name)).parameters
+    return "dtype" in parameters or any(
+        parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()
+    )
+
+
+def test_every_function_with_a_type_is_called() -> None:
+    functions = (name for name in dir(Tensor) if not name.startswith("_"))
+    methods = {name for name in functions if inspect.isroutine(getattr(Tensor, name))}
+    assert {name for name in methods - WITHOUT_TYPE if accepts_dtype(name)} == set(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_result_has_the_named_type(name: str) -> None:
+    accepted, calls = CALLS[name]
+    for call, dtype in itertools.product(calls, accepted):
+        assert eval(call, {**names(), "dtype": dtype}).dtype.name == dtype
+
+
+def test_type_none_is_that_of_the_tensor() -> None:
+    numbers = Tensor([1.0], dtype="float64")
+    makers = [numbers.zeros_like, numbers.ones_like, numbers.rand_like, numbers.randn_like]
+    for make in makers:
+        assert make(dtype=None).dtype.name == "float64"
+        assert make(device=None).device == numbers.device
+    assert numbers.full_like(1, dtype=None).dtype.name == "float64"
+
+
+def test_permutation_in_a_type_without_its_numbers() -> None:
+    assert Tensor.randperm(2049, dtype="float16").max().item() == 2048.0
+    with pytest.raises(UserError, match="2049 does not fit float16"):
+        Tensor.randperm(2050, dtype="float16")

@@ -34,59 +34,46 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
-FORMS = {
-    "shrink": (lambda x, n: x.shrink(((0, 3), (0, n))) + 1, lambda x, n: x[:, :n] + 1),
-    "slice": (lambda x, n: x[:, :n] * 2, lambda x, n: x[:, :n] * 2),
-    "behind": (lambda x, n: x[1:, n - 1 :] * 2, lambda x, n: x[1:, n - 1 :] * 2),
-    "window": (lambda x, n: x[0, n - 1 : n] * 2, lambda x, n: x[0, n - 1 : n] * 2),
-    "element": (lambda x, n: x[:, n - 1] * 2, lambda x, n: x[:, n - 1] * 2),
-    "last of a part": (lambda x, n: x[:, :n][:, -1:] * 2, lambda x, n: x[:, :n][:, -1:] * 2),
-    "first element of a part": (lambda x, n: x[:, :n][:, 0] * 2, lambda x, n: x[:, :n][:, 0] * 2),
-    "last element of a part": (lambda x, n: x[:, :n][:, -1] * 2, lambda x, n: x[:, :n][:, -1] * 2),
-    "numbers of rows": (
-        lambda x, n: x[:, :n][[2, 0], -1] + 1,
-        lambda x, n: x[:, :n][[2, 0], -1] + 1,
-    ),
-    "row of a part": (lambda x, n: x.T[:n][None, :, 1] * 2, lambda x, n: x.T[:n][None, :, 1] * 2),
-    "sum": (lambda x, n: x[:, :n].sum(1), lambda x, n: x[:, :n].sum(1)),
-    "sum of all": (lambda x, n: x[:, :n].sum(), lambda x, n: x[:, :n].sum()),
-    "mean": (lambda x, n: x[:, :n].mean(1), lambda x, n: x[:, :n].mean(1)),
-    "max": (lambda x, n: x[:, :n].max(1), lambda x, n: x[:, :n].max(1)),
-    "var": (lambda x, n: x[:, :n].var(1, correction=0), lambda x, n: x[:, :n].var(1)),
-    "softmax": (lambda x, n: x[:, :n].softmax(), lambda x, n: softmax(x[:, :n])),
-    "matmul": (lambda x, n: x[:, :n] @ x[:, :n].T, lambda x, n: x[:, :n] @ x[:, :n].T),
-    "outer": (lambda x, n: x[:, :n].T @ x[:, :n], lambda x, n: x[:, :n].T @ x[:, :n]),
-    "reshape": (lambda x, n: x[:, :n].reshape(n * 3) * 2, lambda x, n: x[:, :n].reshape(-1) * 2),
-    "pad": (
-        lambda x, n: x[:, :n].pad(((0, 0), (1, 8 - n))) + 1,
-        lambda x, n: np.pad(x[:, :n], ((0, 0), (1, 8 - n))) + 1,
-    ),
-    "cat": (
-        lambda x, n: x[:, :n].cat(x, x[:, :n], dim=1) * 2,
-        lambda x, n: np.concatenate([x[:, :n], x, x[:, :n]], 1) * 2,
-    ),
-    "zeros": (lambda x, n: Tensor.ones(3, n) + x[:, :n], lambda x, n: x[:, :n] + 1),
-    "as a number": (lambda x, n: x[:, :n] * (n + 1) - n, lambda x, n: x[:, :n] * (n + 1) - n),
-    "arange": (
-        lambda x, n: Tensor.arange(n - 1, 2 * n, device=x.device) * 2,
-        lambda x, n: np.arange(n - 1, 2 * n) * 2,
-    ),
-    "blocks": (
-        lambda x, n: x.reshape(3, 2, 4)[:, :, : (n + 1) // 2].sum(2),
-        lambda x, n: x.reshape(3, 2, 4)[:, :, : (n + 1) // 2].sum(2),
-    ),
-}
+# An expression of a tensor x and a size n that numpy takes too, or one for each of both.
+FORMS = (
+    ("x.shrink(((0, 3), (0, n))) + 1", "x[:, :n] + 1"),
+    "x[:, :n] * 2",
+    "x[1:, n - 1 :] * 2",
+    "x[0, n - 1 : n] * 2",
+    "x[:, n - 1] * 2",
+    "x[:, :n][:, -1:] * 2",
+    "x[:, :n][:, 0] * 2",
+    "x[:, :n][:, -1] * 2",
+    "x[:, :n][[2, 0], -1] + 1",
+    "x.T[:n][None, :, 1] * 2",
+    "x[:, :n].sum(1)",
+    "x[:, :n].sum()",
+    "x[:, :n].mean(1)",
+    "x[:, :n].max(1)",
+    ("x[:, :n].var(1, correction=0)", "x[:, :n].var(1)"),
+    ("x[:, :n].softmax()", "softmax(x[:, :n])"),
+    "x[:, :n] @ x[:, :n].T",
+    "x[:, :n].T @ x[:, :n]",
+    "x[:, :n].reshape(n * 3) * 2",
+    ("x[:, :n].pad(((0, 0), (1, 8 - n))) + 1", "np.pad(x[:, :n], ((0, 0), (1, 8 - n))) + 1"),
+    ("x[:, :n].cat(x, x[:, :n], dim=1) * 2", "np.concatenate([x[:, :n], x, x[:, :n]], 1) * 2"),
+    ("Tensor.ones(3, n) + x[:, :n]", "x[:, :n] + 1"),
+    "x[:, :n] * (n + 1) - n",
+    ("Tensor.arange(n - 1, 2 * n, device=x.device) * 2", "np.arange(n - 1, 2 * n) * 2"),
+    "x.reshape(3, 2, 4)[:, :, : (n + 1) // 2].sum(2)",
+)
 
 
 @pytest.mark.parametrize("device", ["CPU", pytest.param("PYTHON", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("form", FORMS)
 def test_kernels_are_compiled_once_for_all_bindings(form, device, compiled):
-    function, reference = FORMS[form]
+    ours, theirs = (form, form) if isinstance(form, str) else form
     n = Variable("n", 1, 8)
     counts = []
     for size in (5, 1, 8, 3):
-        found = function(Tensor(WHOLE, device=device).realize(), n.bind(size)).numpy()
-        wanted = reference(WHOLE, size)
+        names = {"x": Tensor(WHOLE, device=device).realize(), "n": n.bind(size), "Tensor": Tensor}
+        found = eval(ours, names).numpy()
+        wanted = eval(theirs, {"x": WHOLE, "n": size, "np": np, "softmax": softmax})
         assert found.shape == wanted.shape
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
         counts.append(len(compiled))
@@ -153,57 +140,11 @@ def test_sizes_are_computed_with():
         n + 1.5
 
 
-@pytest.mark.parametrize("value", [0, 9, -1])
-def test_a_value_outside_of_the_bounds_is_refused(value):
-    with pytest.raises(UserError, match="for variable n: accepted are 1 to 8"):
-        Variable("n", 1, 8).bind(value)
-
-
 def test_two_variables_of_one_name_are_refused():
     x = Tensor(WHOLE)
     one, other = Variable("n", 1, 8).bind(3), Variable("n", 1, 4).bind(3)
     with pytest.raises(VerifyError, match=r"tensor.variable.1: .*maximum=8.*maximum=4"):
         (x[:, :one].sum() + x[:, :other].sum()).realize()
-
-
-def test_a_variable_without_a_value_is_refused():
-    n = Variable("n", 1, 8)
-    x = Tensor(WHOLE).shrink(((0, 3), (0, n.node)))
-    with pytest.raises(UserError, match="variable n"):
-        x.sum(1).numpy()
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        (lambda n: slice(None, n + 1), 8, "n is 8: accepted is n from 1 to 7"),
-        (lambda n: slice(n - 2, None), 1, "n is 1: accepted is n from 2 to 8"),
-        (lambda n: slice(None, n, 2), 3, "step 2 of a symbolic slice"),
-        (lambda n: n, 8, "n is 8: accepted is n from 1 to 7"),
-        (lambda n: slice(n, 3), 4, "n is 4: accepted is n from 1 to 3"),
-    ],
-)
-def test_places_outside_are_refused(key, value, message):
-    n = Variable("n", 1, 8).bind(value)
-    with pytest.raises(UserError, match=message):
-        Tensor(WHOLE)[:, key(n)]
-
-
-@pytest.mark.parametrize(
-    ("index", "message"),
-    [
-        (3, "index: 3 in axis 1 of size n=3: n is 3: accepted is n from 4 to 8"),
-        (-4, "index: -4 in axis 1 of size n=3: n is 3: accepted is n from 4 to 8"),
-        (8, "index: 8 in axis 1 of size n=3: n is 3: no value of n is accepted"),
-        (1.0, "index: got a float"),
-    ],
-)
-def test_a_number_outside_of_a_symbolic_axis_is_refused(index, message):
-    part = Tensor(WHOLE)[:, : Variable("n", 1, 8).bind(3)]
-    with pytest.raises(UserError, match=message):
-        part[:, index]
-    with pytest.raises(UserError, match=message):
-        part[:, index] = 0
 
 
 def test_an_element_of_a_symbolic_axis_is_written_and_has_a_gradient():
@@ -222,13 +163,6 @@ def test_an_element_of_a_symbolic_axis_is_written_and_has_a_gradient():
         expected = np.zeros_like(WHOLE)
         expected[:, size - 1] = [1, 2, 3]
         np.testing.assert_array_equal(leaf.grad.numpy(), expected)
-
-
-def test_a_captured_function_takes_the_last_element_of_a_symbolic_axis():
-    n, x = Variable("n", 1, 8), Tensor(WHOLE).realize()
-    last = TinyJit(lambda x, size: x[:, :size][:, -1] * 2)
-    for size in (2, 5, 8, 1):
-        np.testing.assert_array_equal(last(x, n.bind(size)).numpy(), WHOLE[:, size - 1] * 2)
 
 
 def test_sizes_are_shown_by_name():
@@ -256,24 +190,6 @@ def test_variables_and_sizes_are_pickled_and_copied(protocol):
         np.testing.assert_array_equal((x[:, : copied["n"].bind(3)] * 2).numpy(), WHOLE[:, :3] * 2)
 
 
-def test_a_model_with_a_variable_is_copied():
-    class Model:
-        def __init__(self):
-            self.size = Variable("n", 1, 8)
-            self.weight = Tensor(WHOLE).realize()
-
-        def part(self, size):
-            return self.weight[:, :size].sum(1)
-
-        def __call__(self, size):
-            return self.part(self.size.bind(size)).tolist()
-
-    model = Model()
-    copied = copy.deepcopy(model)
-    assert copied(3) == model(3)
-    assert copied.size is not model.size
-
-
 def test_sizes_that_may_be_zero():
     n = Variable("n", 0, 8)
     for size in (0, 3, 8):
@@ -283,15 +199,6 @@ def test_sizes_that_may_be_zero():
         padded = x.pad(((0, 0), (1, 1)))[:, : n.bind(size) + 1]
         expected = np.pad(WHOLE[:, :size], ((0, 0), (1, 1)))[:, : size + 1]
         np.testing.assert_array_equal((padded * 2).numpy(), expected * 2)
-
-
-def test_a_symbolic_range_that_runs_backwards_is_refused():
-    n = Variable("n", 1, 8).bind(3)
-    assert Tensor.arange(2, n).tolist() == [2]
-    with pytest.raises(UserError, match="arange: 4 to n=3: n is 3: accepted is n from 4 to 8"):
-        Tensor.arange(4, n)
-    with pytest.raises(UserError, match="arange: step 2 of a symbolic range, accepted is 1"):
-        Tensor.arange(0, n, 2)
 
 
 def test_a_causal_mask_of_symbolic_size():

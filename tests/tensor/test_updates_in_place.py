@@ -166,16 +166,6 @@ def test_special_numbers_keep_their_bits():
     assert x.bitcast("uint32").tolist() == bits[::-1].tolist()
 
 
-def test_gradients_of_an_update_from_other_elements():
-    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
-    y = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-    for z in (x, y):
-        total = z * z
-        total += total.cumsum(0)
-        (total * total).sum().backward()
-    assert x.grad.tolist() == y.grad.tolist()
-
-
 def test_a_refused_assignment_leaves_the_tensor_as_it_was():
     x = memory(np.arange(6))
     view = x.reshape(2, 3)

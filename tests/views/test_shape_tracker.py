@@ -15,7 +15,7 @@ from uop_graphs import evaluated
 from tinyref.algebra.evaluate import value_of
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.interpret.view_elements import view_elements
+from tinyref.interpret.evaluate import view_elements
 from tinyref.uops import build as b
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops

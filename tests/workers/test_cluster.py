@@ -117,16 +117,6 @@ def test_a_machine_that_dies_loses_nothing_and_a_worker_costs_one_item(machines:
     assert dead(events) == {"leave": "the worker left with exit code 9"}
 
 
-@pytest.mark.slow
-def test_only_an_item_that_alone_ends_machines_is_pinned(machines: Any) -> None:
-    with closing(ClusterExecutor(JOB, machines.scheduler_address)) as there:
-        there.open()
-        events = work(there, Task(("a", "machine", "b")), Task(("c",)))
-    assert sorted(map(str, items(events))) == ["a", "b", "c", "machine"]
-    assert list(dead(events)) == ["machine"]
-    assert "it ends machines of the cluster" in dead(events)["machine"]
-
-
 @pytest.mark.long
 def test_a_device_that_the_machines_lack_and_a_cluster_that_goes_away(machines: Any) -> None:
     missing = Job("program", {"name": "missing"}, 60.0)

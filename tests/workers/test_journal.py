@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from state_machines import run_machine
@@ -22,9 +21,8 @@ from state_machines import run_machine
 from tinyref.errors import UserError
 from tinyref.folders import RemovedError
 from tinyref.workers import journal as journals
-from tinyref.workers.changes import ChangedError, differences
 from tinyref.workers.journal import Journal
-from tinyref.workers.tasks import HarnessError
+from tinyref.workers.tasks import ChangedError, HarnessError, differences
 
 CONFIG = {"seed": 5, "device": "PYTHON"}
 
@@ -331,29 +329,3 @@ class Walks(RuleBasedStateMachine):
 @pytest.mark.long
 def test_a_journal_has_what_was_stored() -> None:
     run_machine(Walks, 12, 12)
-
-
-def _forget_settings(connection: sqlite3.Connection, settings: object) -> None:
-    pass
-
-
-def _lose(files: list[Path]) -> None:
-    for file in files:
-        file.unlink(missing_ok=True)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("owner", "name", "fault"),
-    [
-        (journals, "_remember", _forget_settings),
-        (journals, "set_aside", _lose),
-    ],
-)
-def test_an_injected_fault_is_found(
-    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault: object
-) -> None:
-    """A setting is lost; the earlier run is lost."""
-    monkeypatch.setattr(owner, name, fault)
-    with pytest.raises((AssertionError, UserError)):
-        run_machine(Walks, 60, 12, Phase.generate)

@@ -10,7 +10,7 @@ import pytest
 from running import is_running
 
 from tinyref.workers import processes
-from tinyref.workers.messages import Reader, frame
+from tinyref.workers.messages import MessageReader, frame
 from tinyref.workers.processes import Cause, Death, Limits, Pool, WorkerProcess
 
 LEAVES = """
@@ -62,14 +62,25 @@ time.sleep(1000)
 
 
 @pytest.fixture
-def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "leaves.py").write_text(LEAVES)
-    (tmp_path / "chatters.py").write_text(CHATTERS)
-    (tmp_path / "leaves_files.py").write_text(LEAVES_FILES)
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Return what makes a pool of workers that run a program."""
+    pools = []
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = Pool("leaves", {}, WorkerProcess)
-    yield found
-    found.close()
+
+    def run(text: str, **configuration: str) -> Pool[WorkerProcess]:
+        name = f"program{len(pools)}"
+        (tmp_path / f"{name}.py").write_text(text)
+        pools.append(Pool(name, configuration, WorkerProcess))
+        return pools[-1]
+
+    yield run
+    for pool in pools:
+        pool.close()
+
+
+@pytest.fixture
+def pool(running):
+    return running(LEAVES)
 
 
 def test_a_worker_that_leaves_tells_its_code_and_leaves_nothing_behind(pool):
@@ -85,8 +96,8 @@ def test_a_worker_that_leaves_tells_its_code_and_leaves_nothing_behind(pool):
         time.sleep(0.01)
 
 
-def test_temporary_files_of_a_worker_go_with_it(pool):
-    pool._module = "leaves_files"
+def test_temporary_files_of_a_worker_go_with_it(running):
+    pool = running(LEAVES_FILES)
     worker = pool.start()
     (folder,) = [Path(message["folder"]) for message in messages(pool)]
     assert (folder / "log").read_text() == "left"
@@ -132,14 +143,12 @@ def test_the_system_that_kills_for_memory_is_told(pool, monkeypatch):
         (Limits(600.0, 1 << 20), Cause.MEMORY, "the worker held over 1 MiB"),
     ],
 )
-def test_a_worker_over_its_limits_ends_and_a_hang_leaves_its_stack(pool, limits, cause, words):
-    waiting = Pool("chatters", {}, WorkerProcess)
-    waiting.environment = pool.environment
-    with waiting:
-        worker = waiting.start()
-        assert messages(waiting) == [{"ready": True}]
-        worker.limit(limits)
-        (death,) = messages(waiting)
+def test_a_worker_over_its_limits_ends_and_a_hang_leaves_its_stack(running, limits, cause, words):
+    pool = running(CHATTERS)
+    worker = pool.start()
+    assert messages(pool) == [{"ready": True}]
+    worker.limit(limits)
+    (death,) = messages(pool)
     assert (death.cause, death.words) == (cause, words)
     assert ("Fatal Python error: Aborted" in death.log) is (cause is Cause.TIMEOUT)
     assert death.detail.startswith(f"{words}\n")
@@ -155,16 +164,13 @@ time.sleep(1000)
 """
 
 
-def test_a_worker_that_survives_the_first_signal_ends_by_the_second(pool, tmp_path, monkeypatch):
+def test_a_worker_that_survives_the_first_signal_ends_by_the_second(running, monkeypatch):
     monkeypatch.setattr(processes, "LAST_WORDS_SECONDS", 0.2)
-    (tmp_path / "deaf.py").write_text(DEAF)
-    deaf = Pool("deaf", {}, WorkerProcess)
-    deaf.environment = pool.environment
-    with deaf:
-        worker = deaf.start()
-        assert messages(deaf) == [{"ready": True}]
-        worker.limit(Limits(0.1))
-        (death,) = messages(deaf)
+    pool = running(DEAF)
+    worker = pool.start()
+    assert messages(pool) == [{"ready": True}]
+    worker.limit(Limits(0.1))
+    (death,) = messages(pool)
     assert (death.cause, death.words) == (Cause.TIMEOUT, "no end within 0.1 s")
     assert worker.process.returncode == -signal.SIGKILL
 
@@ -178,22 +184,18 @@ def messages(pool: Pool) -> list[dict | Death]:
     return found
 
 
-def test_what_is_printed_is_no_message_and_long_logs_begin_anew(monkeypatch, pool):
+def test_what_is_printed_is_no_message_and_long_logs_begin_anew(monkeypatch, running):
     monkeypatch.setattr(processes, "MAX_LOG_BYTES", 2000)
-    chattering = Pool("chatters", {}, WorkerProcess)
-    chattering.environment = pool.environment
-    try:
-        worker = chattering.start()
-        assert messages(chattering) == [{"ready": True}]
-        for number in range(5):
-            worker.send({"number": number})
-            assert messages(chattering) == [{"number": number}]
-            worker.trim_log()
-            # What comes after is at the beginning, with no hole before it.
-            assert worker.log.stat().st_size <= 2000
-        assert set(worker.log_tail().split("\n")) <= {"", "more and more"}
-    finally:
-        chattering.close()
+    pool = running(CHATTERS)
+    worker = pool.start()
+    assert messages(pool) == [{"ready": True}]
+    for number in range(5):
+        worker.send({"number": number})
+        assert messages(pool) == [{"number": number}]
+        worker.trim_log()
+        # What comes after is at the beginning, with no hole before it.
+        assert worker.log.stat().st_size <= 2000
+    assert set(worker.log_tail().split("\n")) <= {"", "more and more"}
 
 
 @pytest.mark.parametrize(
@@ -205,30 +207,22 @@ def test_what_is_printed_is_no_message_and_long_logs_begin_anew(monkeypatch, poo
     ],
 )
 def test_what_is_written_between_the_messages_is_told_and_the_worker_not_trusted(
-    pool, tmp_path, noise, count
+    running, noise, count
 ):
-    write = f"os.write(pipe, {noise!r})"
-    (tmp_path / "meddles.py").write_text(MEDDLES.replace("{what}", write))
-    meddling = Pool("meddles", {}, WorkerProcess)
-    meddling.environment = pool.environment
-    with meddling:
-        meddling.start()
-        (death,) = messages(meddling)
+    pool = running(MEDDLES.replace("{what}", f"os.write(pipe, {noise!r})"))
+    pool.start()
+    (death,) = messages(pool)
     assert death.cause is Cause.NOISE
     assert death.words == (
         f"it wrote {count} bytes to a descriptor that is not its own: {noise.strip(bytes([10]))!r}"
     )
 
 
-def test_a_worker_whose_pipe_is_closed_by_others_tells_so(pool, tmp_path):
-    (tmp_path / "meddles.py").write_text(
-        MEDDLES.replace("{what}", "os.close(pipe)").replace("channel.send", "time.sleep(9) #")
-    )
-    meddling = Pool("meddles", {}, WorkerProcess)
-    meddling.environment = pool.environment
-    with meddling:
-        meddling.start()
-        (death,) = messages(meddling)
+def test_a_worker_whose_pipe_is_closed_by_others_tells_so(running):
+    closing = MEDDLES.replace("{what}", "os.close(pipe)")
+    pool = running(closing.replace("channel.send", "time.sleep(9) #"))
+    pool.start()
+    (death,) = messages(pool)
     assert (death.cause, death.words) == (
         Cause.EXIT,
         "it closed a descriptor that is not its own",
@@ -236,7 +230,7 @@ def test_a_worker_whose_pipe_is_closed_by_others_tells_so(pool, tmp_path):
 
 
 def test_a_message_comes_whole_from_any_pieces():
-    reader = Reader("mark")
+    reader = MessageReader("mark")
     data = frame("mark", {"a": "x" * 50}) + frame("mark", {"b": [1]})
     pieces = [data[start : start + 7] for start in range(0, len(data), 7)]
     assert [found for piece in pieces for found in reader.feed(piece)] == [
@@ -276,19 +270,12 @@ def test_silence_is_counted_by_the_processor_while_a_worker_works(monkeypatch, p
     now[0] = 250.0
     worker.note_processor(500.1)
     assert worker.silence() == 20
-
-
-def test_silence_is_counted_by_the_clock_while_a_worker_sleeps(monkeypatch, pool):
-    worker = pool.start()
-    now = [100.0]
-    monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
-    worker.note_processor(3.0)
+    # It sleeps, or the system does not say: then the clock counts.
     worker.reset_silence()
     assert worker.silence() == 0
-    now[0] = 130.0
-    worker.note_processor(3.0)
+    now[0] = 280.0
+    worker.note_processor(500.1)
     assert worker.silence() == 30
-    # A system that does not say leaves the clock alone.
     worker.note_processor(None)
     assert worker.silence() == 30
 
@@ -309,16 +296,13 @@ SPINS = "while True: pass"
 
 @pytest.mark.long
 @pytest.mark.parametrize("program", [STARVED, SPINS])
-def test_what_a_worker_waits_for_counts_by_its_processor_time(pool, tmp_path, program):
-    (tmp_path / "waits.py").write_text(WAITS)
-    waiting = Pool("waits", {"program": program}, WorkerProcess)
-    waiting.environment = pool.environment
-    with waiting:
-        worker = waiting.start()
-        assert messages(waiting) == [{"ready": True}]
-        started = time.monotonic()
-        worker.limit(Limits(2.0))
-        (event,) = messages(waiting)
+def test_what_a_worker_waits_for_counts_by_its_processor_time(running, program):
+    pool = running(WAITS, program=program)
+    worker = pool.start()
+    assert messages(pool) == [{"ready": True}]
+    started = time.monotonic()
+    worker.limit(Limits(2.0))
+    (event,) = messages(pool)
     if program is STARVED:
         assert event == {"ended": True}
         assert time.monotonic() - started > 2.0
@@ -327,7 +311,7 @@ def test_what_a_worker_waits_for_counts_by_its_processor_time(pool, tmp_path, pr
 
 
 def test_a_message_that_is_no_json_is_noise():
-    reader = Reader("mark")
+    reader = MessageReader("mark")
     foreign = [b"[" * 100_000, b"9" * 100_000, b"\xff\xfe", b"{", b"[]", b'"\x1b[2J"']
     for text in foreign:
         assert reader.feed(b"mark " + text + b"\n") == []

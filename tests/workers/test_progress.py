@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tinyref.workers.progress import Bar, Lines, Progress, Quiet, clock
+from tinyref.workers.run import Bar, Lines, Progress, Quiet, clock
 
 
 def lines_of(seconds: float, *shown: Progress) -> list[str]:

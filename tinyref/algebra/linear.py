@@ -1,4 +1,4 @@
-"""Linear forms: an integer node as a sum of multiples of terms, plus a constant.
+"""LinearForm forms: an integer node as a sum of multiples of terms, plus a constant.
 
 `modular` reads a node as a sum in the ring of its type, where everything wraps: it may be rebuilt
 in any order. `exact` reads it as a sum of mathematical integers: it goes only through operations
@@ -14,9 +14,8 @@ from tinyref.algebra.bounds import bounds, dtype_range
 from tinyref.algebra.op_table import Range
 from tinyref.dtype import DType, as_const, dtypes
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, order_key
 from tinyref.uops.ops import Ops
-from tinyref.uops.order import order_key
 from tinyref.uops.payload import ConstArg
 
 # A longer sum is a term of its own: normal forms of every prefix of a sum cost its length squared.
@@ -28,7 +27,7 @@ Pieces = list[tuple[UOp, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearForm:
     """The sum of `terms[node] * node` and `constant`; no coefficient is 0."""
 
     terms: dict[UOp, int]
@@ -44,7 +43,7 @@ class Linear:
             high += max(ends)
         return low, high
 
-    def split(self, divisor: int) -> tuple[Linear, Linear]:
+    def split(self, divisor: int) -> tuple[LinearForm, LinearForm]:
         """Quotient and rest: divisor * quotient + rest, with 0 <= constant of rest < divisor."""
         quotient = {
             term: coefficient // divisor
@@ -53,9 +52,9 @@ class Linear:
         }
         rest = {term: k for term, k in self.terms.items() if k % divisor != 0}
         shift, remaining = divmod(self.constant, divisor)
-        return Linear(quotient, shift), Linear(rest, remaining)
+        return LinearForm(quotient, shift), LinearForm(rest, remaining)
 
-    def plus(self, other: Linear, times: int = 1) -> Linear:
+    def plus(self, other: LinearForm, times: int = 1) -> LinearForm:
         """self + times * other."""
         total = dict(self.terms)
         for term, coefficient in other.terms.items():
@@ -64,7 +63,7 @@ class Linear:
                 total[term] = value
             else:
                 total.pop(term, None)
-        return Linear(total, self.constant + times * other.constant)
+        return LinearForm(total, self.constant + times * other.constant)
 
     def fits(self, dtype: DType) -> bool:
         """True where `dtype` holds every value of the sum."""
@@ -82,7 +81,7 @@ def constant_of(node: UOp) -> int | None:
     return None
 
 
-def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear:
+def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> LinearForm:
     """The sum, read through the ADD, SUB, NEG and MUL by a constant that `opens` admits.
 
     It is put together from those of its parts, which keep theirs under `name`: the rules ask for
@@ -109,21 +108,21 @@ def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear:
     return _known(node, name)
 
 
-def _known(node: UOp, name: str) -> Linear:
+def _known(node: UOp, name: str) -> LinearForm:
     """The sum that is kept with a node; without one it is a constant, or its own only term.
 
     As such it is not kept: that were a cycle.
     """
-    kept: Linear | None = node.facts.get(name)
+    kept: LinearForm | None = node.facts.get(name)
     if kept is not None:
         return kept
     value = constant_of(node)
-    return Linear({node: 1}, 0) if value is None else Linear({}, value)
+    return LinearForm({node: 1}, 0) if value is None else LinearForm({}, value)
 
 
-def _together(pieces: Pieces, name: str) -> Linear | None:
+def _together(pieces: Pieces, name: str) -> LinearForm | None:
     """The sum of multiples of parts, whose sums are kept as `name`; None if it is too long."""
-    total = Linear({}, 0)
+    total = LinearForm({}, 0)
     for piece, factor in pieces:
         total = total.plus(_known(piece, name), factor)
     return None if len(total.terms) > MAX_TERMS else total
@@ -161,17 +160,17 @@ def _does_not_wrap(node: UOp) -> bool:
     return least <= low and high <= most
 
 
-def modular(node: UOp) -> Linear:
+def modular(node: UOp) -> LinearForm:
     """The integer `node` as a sum in the ring of its type."""
     return _sum(node, "linear.modular", _opens_in_ring)
 
 
-def exact(node: UOp) -> Linear:
+def exact(node: UOp) -> LinearForm:
     """The integer `node` as a sum of mathematical integers."""
     return _sum(node, "linear.exact", _does_not_wrap)
 
 
-def to_node(dtype: DType, linear: Linear) -> UOp:
+def to_node(dtype: DType, linear: LinearForm) -> UOp:
     """The node of a sum in normal form: terms in their order, each times its factor, constant last.
 
     Coefficients wrap into `dtype`, so a sum that is right modulo its width is rebuilt right.

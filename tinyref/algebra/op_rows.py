@@ -10,7 +10,7 @@ import operator
 from types import NoneType
 
 from tinyref.algebra import bounds, semantics
-from tinyref.algebra import typing_rules as types
+from tinyref.algebra import op_table as types
 from tinyref.algebra.op_table import (
     OP_TABLE,
     Arity,

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.linear import Linear, exact, to_node
+from tinyref.algebra.linear import LinearForm, exact, to_node
+from tinyref.algebra.named_rules import rules_of
 from tinyref.algebra.op_table import Range
-from tinyref.algebra.rewrite import RuleSet, rewrite, rules_of
+from tinyref.algebra.rewrite import RuleSet, rewrite
 from tinyref.algebra.rules import (
     boolean,
     casts,
@@ -82,7 +83,7 @@ def _truths(facts: Sequence[UOp]) -> dict[UOp, UOp]:
     return known
 
 
-def _constraints(fact: UOp) -> list[Linear]:
+def _constraints(fact: UOp) -> list[LinearForm]:
     """Exact sums that are at most 0 where the bool `fact` holds."""
     inner = boolean.operand_of_not(fact)
     comparison_node = fact if inner is None else inner
@@ -95,10 +96,10 @@ def _constraints(fact: UOp) -> list[Linear]:
         return [] if inner is None else [left.plus(right, -1), right.plus(left, -1)]
     if inner is not None:
         return [right.plus(left, -1)]
-    return [left.plus(right, -1).plus(Linear({}, 1))]
+    return [left.plus(right, -1).plus(LinearForm({}, 1))]
 
 
-def _narrow(constraints: Sequence[Linear]) -> dict[UOp, Range] | None:
+def _narrow(constraints: Sequence[LinearForm]) -> dict[UOp, Range] | None:
     """The range of each term under all constraints, where narrower; None if they contradict."""
     natural = {term: bounds(term) for constraint in constraints for term in constraint.terms}
     ranges = dict(natural)
@@ -155,7 +156,7 @@ def _size(node: UOp) -> int:
 
 
 def _through_sum(
-    node: UOp, constraint: Linear, constraints: Sequence[Linear], leaves: dict[UOp, UOp]
+    node: UOp, constraint: LinearForm, constraints: Sequence[LinearForm], leaves: dict[UOp, UOp]
 ) -> UOp:
     """`node` simplified with the whole sum of `constraint` as one variable of its narrow range.
 
@@ -164,22 +165,22 @@ def _through_sum(
     key = next((term for term, k in constraint.terms.items() if abs(k) == 1), None)
     if key is None or key.dtype.lanes != 1:
         return node
-    total = Linear({}, 0).plus(Linear(constraint.terms, 0), constraint.terms[key])
+    total = LinearForm({}, 0).plus(LinearForm(constraint.terms, 0), constraint.terms[key])
     low, high = _range_of_sum(total, constraints)
     if low > high or not total.fits(key.dtype):
         return node
     stand_in = _stand_in(len(leaves), key, (low, high))
-    others = Linear({term: k for term, k in total.terms.items() if term is not key}, 0)
-    solved = substitute(to_node(key.dtype, Linear({stand_in: 1}, 0).plus(others, -1)), leaves)
+    others = LinearForm({term: k for term, k in total.terms.items() if term is not key}, 0)
+    solved = substitute(to_node(key.dtype, LinearForm({stand_in: 1}, 0).plus(others, -1)), leaves)
     back = _back(leaves)
     back[stand_in] = to_node(key.dtype, total)
     return _through(node, {**leaves, key: solved}, back)
 
 
-def _range_of_sum(total: Linear, constraints: Sequence[Linear]) -> Range:
+def _range_of_sum(total: LinearForm, constraints: Sequence[LinearForm]) -> Range:
     """The range of `total`, without its constant: from its terms and from like constraints."""
     low, high = total.range
-    negative = Linear({}, 0).plus(total, -1)
+    negative = LinearForm({}, 0).plus(total, -1)
     for constraint in constraints:
         if constraint.terms == total.terms:
             high = min(high, -constraint.constant)

@@ -1,23 +1,219 @@
-"""What + - * // and % of sizes compute, what a division asks of variables, and how sizes read."""
+"""What + - * // and % of sizes compute, how sizes read, and what movements ask of their variables.
+
+A slice `x[:n]` of 8 elements, where n goes from 1 to 10, is possible for n up to 8. That is looked
+at where it is built, with the value that n is bound to, and again whenever a replay binds another.
+"""
 
 from __future__ import annotations
 
-from tinyref.algebra.constraints import divisions, require
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tinyref.algebra.evaluate import value_of
+from tinyref.algebra.shapes import shape_of
 from tinyref.algebra.symbolic import (
     Extent,
     Undecided,
     as_node,
     as_size,
+    at_most,
     describe,
+    describe_shape,
     lift,
     lower,
     lowest,
     normalise,
+    product,
     split,
 )
 from tinyref.dtype import dtypes
-from tinyref.uops.node import UOp, sint, use_algebra
+from tinyref.errors import UserError
+from tinyref.uops.node import UOp, node_fact, sint, substitute, toposort, use_algebra
 from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import BoundsArg, ConstArg, ShapeArg, VarArg
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """`low` is at most `high`; `what` says what asks for it.
+
+    is_of_range: kernels would leave their buffers without it.
+    """
+
+    low: sint
+    high: sint
+    what: str
+    is_of_range: bool = True
+
+    @property
+    def margin(self) -> Extent:
+        """What must not be negative."""
+        return lift(self.high) - lift(self.low)
+
+    def check(self, values: Mapping[str, int]) -> None:
+        """Raises `UserError` where the values of the variables break it."""
+        if _value(self.low, values) > _value(self.high, values):
+            raise UserError(f"{self.what}: {self.describe(values)}")
+
+    def describe(self, values: Mapping[str, int]) -> str:
+        """What is wrong: each variable with its value, and what is accepted."""
+        names = sorted({variable.name for variable in _variables((self.low, self.high))})
+        given = " and ".join(
+            f"{name} is {values[name]}" if name in values else f"{name} has no value"
+            for name in names
+        )
+        given += ": " if names else ""
+        accepted = accepted_values(self)
+        if accepted is None:
+            return f"{given}accepted is {describe(self.low)} <= {describe(self.high)}"
+        name, low, high = accepted
+        if low > high:
+            return f"{given}no value of {name} is accepted"
+        return f"{given}accepted is {name} from {low} to {high}"
+
+
+def _value(size: sint, values: Mapping[str, int]) -> int:
+    """The value of a size for these values of the variables, whatever they are bound to."""
+    if isinstance(size, int):
+        return size
+    bound = {part: part.src[0] for part in size.toposort() if part.op is Ops.BIND}
+    return value_of(substitute(size, bound), values)
+
+
+def _variables(sizes: Iterable[sint]) -> Iterator[VarArg]:
+    nodes = toposort(size for size in sizes if isinstance(size, UOp))
+    return (node.arg for node in nodes if isinstance(node.arg, VarArg))
+
+
+def bindings_of(sizes: Iterable[sint]) -> dict[str, int]:
+    """The values that the variables of `sizes` are bound to, by name."""
+    found: dict[str, int] = {}
+    for node in toposort(size for size in sizes if isinstance(size, UOp)):
+        if node.op is Ops.BIND:
+            variable, value = (source.arg for source in node.src)
+            if isinstance(variable, VarArg) and isinstance(value, ConstArg):
+                found[variable.name] = int(value.value)
+    return found
+
+
+def current_value(size: sint) -> int | None:
+    """The value of a size whose variables are all bound; None for others."""
+    if isinstance(size, int):
+        return size
+    values = bindings_of([size])
+    if any(variable.name not in values for variable in _variables([size])):
+        return None
+    return value_of(size, values)
+
+
+def holds(left: Extent, right: Extent) -> bool:
+    """Whether `left <= right`: for all values of the variables, or for those bound now."""
+    if at_most(left, right):
+        return True
+    margin = current_value(lower(right - left))
+    return margin is not None and margin >= 0
+
+
+def accepted_values(constraint: Constraint) -> tuple[str, int, int] | None:
+    """The name of the only variable, and from where to where it may be; None if not as simple."""
+    margin = constraint.margin
+    if isinstance(margin, int) or len(margin.terms) > 2:
+        return None
+    atoms = [monomial for monomial in margin.terms if monomial]
+    if len(atoms) != 1 or len(atoms[0]) != 1:
+        return None
+    (atom,) = atoms[0]
+    node = atom.src[0] if atom.op is Ops.BIND else atom
+    if not isinstance(node.arg, VarArg):
+        return None
+    low, high = limits(margin.terms[(atom,)], margin.terms.get((), 0))
+    return (
+        node.arg.name,
+        node.arg.minimum if low is None else max(node.arg.minimum, low),
+        node.arg.maximum if high is None else min(node.arg.maximum, high),
+    )
+
+
+def limits(factor: int, rest: int) -> tuple[int | None, int | None]:
+    """From where, or to where, `factor * x + rest` is not negative."""
+    if factor > 0:
+        return -(rest // factor), None
+    return None, rest // -factor
+
+
+# --- of a node ----------------------------------------------------------------------------------
+
+
+@node_fact
+def constraints_of(node: UOp) -> tuple[Constraint, ...]:
+    """What a movement, or a range, asks of the values of its variables."""
+    argument = node.arg
+    if isinstance(argument, ShapeArg):
+        asked = _of_shape(node, argument.shape)
+    elif isinstance(argument, BoundsArg):
+        asked = _of_bounds(node.op, argument.bounds, shape_of(node.src[0]))
+    else:
+        return ()
+    return tuple(found for found in asked if lowest(found.margin) < 0)
+
+
+def is_certain(node: UOp) -> bool:
+    """Whether a movement is possible for all values of its variables."""
+    return not constraints_of(node)
+
+
+def _of_shape(node: UOp, shape: Sequence[sint]) -> Iterator[Constraint]:
+    have = shape_of(node.src[0]) if node.src else ()
+    # As nearly all shapes are, which every graph that is built asks for.
+    if all(isinstance(size, int) for size in (*have, *shape)):
+        return
+    name = node.op.name.lower()
+    yield from divisions(shape, name)
+    for size in shape:
+        yield Constraint(0, size, f"{name}: the size {describe(size)}")
+    if node.op is Ops.RESHAPE and product(have) != product(shape):
+        what = f"{name}: {describe_shape(have)} as {describe_shape(shape)}"
+        yield Constraint(product(have), product(shape), what, is_of_range=False)
+        yield Constraint(product(shape), product(have), what, is_of_range=False)
+
+
+def _of_bounds(
+    op: Ops, bounds: Sequence[tuple[sint, sint]], shape: Sequence[sint]
+) -> Iterator[Constraint]:
+    name = op.name.lower()
+    for axis, (size, pair) in enumerate(zip(shape, bounds, strict=True)):
+        if all(isinstance(part, int) for part in (size, *pair)):
+            continue
+        yield from divisions(pair, name)
+        between = ", ".join(map(describe, pair))
+        what = f"{name}: ({between}) of axis {axis} of size {describe(size)}"
+        if op is Ops.PAD:
+            yield from (Constraint(0, amount, what) for amount in pair)
+        else:
+            steps = (0, *pair, size)
+            yield from (Constraint(low, high, what) for low, high in itertools.pairwise(steps))
+
+
+def divisions(sizes: Iterable[sint], what: str) -> Iterator[Constraint]:
+    """What the divisions in `sizes` ask for: a divisor from 1, of what is not negative."""
+    for node in toposort(size for size in sizes if isinstance(size, UOp)):
+        if node.op in (Ops.IDIV, Ops.MOD):
+            for low, operand in zip((0, 1), node.src, strict=True):
+                text = f"{what}: {describe(node)}"
+                yield Constraint(low, _as_size(operand), text)
+
+
+def _as_size(node: UOp) -> sint:
+    return lower(lift(node))
+
+
+def require(constraints: Iterable[Constraint], error: type[UserError] = UserError) -> None:
+    """Raises `UserError`, or `error`, for the first that does not hold with the values bound."""
+    for constraint in constraints:
+        if not holds(lift(constraint.low), lift(constraint.high)):
+            values = bindings_of((constraint.low, constraint.high))
+            raise error(f"{constraint.what}: {constraint.describe(values)}")
 
 
 def arithmetic(sign: str, left: object, right: object) -> sint:

@@ -17,9 +17,8 @@ from tinyref.algebra.bounds import bounds
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.uops.build import const
-from tinyref.uops.node import UOp, node_fact, sint, toposort
+from tinyref.uops.node import OrderKey, UOp, node_fact, order_key, sint, toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.order import OrderKey, order_key
 from tinyref.uops.payload import ConstArg, VarArg
 
 Monomial = tuple[UOp, ...]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
 from tinyref import __version__
-from tinyref.cli.bench.command import bench
-from tinyref.cli.ci.command import ci
+from tinyref.cli.bench import bench
+from tinyref.cli.ci import ci
 from tinyref.cli.conform import conform_app
 from tinyref.cli.devices import devices
-from tinyref.cli.explain.command import explain
-from tinyref.cli.flags import config_command
-from tinyref.cli.fuzz.command import fuzz_app
-from tinyref.cli.new_backend.command import new_backend
+from tinyref.cli.explain import explain
+from tinyref.cli.fuzz import fuzz_app
+from tinyref.cli.new_backend import new_backend
 from tinyref.cli.spec import spec_app
 
 _HELP = """Test accelerators against a small reference tensor compiler.
@@ -66,6 +66,37 @@ def _root(
     ] = False,
 ) -> None:
     return
+
+
+def config_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """List every flag with its value now, where that comes from, and what it does.
+
+    \b
+    Set a flag for one command:   TINYREF_DEBUG=2 tinyref explain "Tensor.ones(4) + 1"
+    In a program:                 with Context(DEBUG=2): ...
+    """
+    from tinyref import config
+
+    entries = list(config.describe())
+    if as_json:
+        listed = [
+            {
+                "name": flag.name,
+                "value": value,
+                "default": flag.default,
+                "origin": origin,
+                "accepted": flag.accepted,
+                "help": flag.help,
+            }
+            for flag, value, origin in entries
+        ]
+        print(json.dumps(listed, indent=1))
+        return
+    for flag, value, origin in entries:
+        shown = repr(value) if isinstance(value, str) else str(value)
+        print(f"TINYREF_{flag.name:14} {shown:10} {origin:12} {flag.help} ({flag.accepted})")
 
 
 app.command("devices")(devices)

@@ -15,14 +15,13 @@ from tinyref.cli.options import (
     device_name,
     path,
     say_bounded,
+    until_stopped,
     write_output,
 )
-from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
 
 if TYPE_CHECKING:
-    from tinyref.workers.progress import Reporter
     from tinyref_conformance.compare import Comparison
     from tinyref_conformance.conform import ConformRequest, Finished
     from tinyref_conformance.matrix import Matrix
@@ -277,12 +276,6 @@ def _folder(device: str, query: str, shard: str = "") -> Path:
     return folder if query == "*" else folder / "query"
 
 
-def _reporter() -> Reporter:
-    from tinyref.workers.progress import Bar, Lines
-
-    return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
-
-
 def _conform(request: ConformRequest, form: str) -> int:
     from tinyref_conformance.conform import resume_command
 
@@ -292,9 +285,10 @@ def _conform(request: ConformRequest, form: str) -> int:
 
 
 def _measure(request: ConformRequest, form: str) -> int:
+    from tinyref.workers.run import reporter_for
     from tinyref_conformance.conform import conform as run_suite
 
-    finished = run_suite(request, _reporter())
+    finished = run_suite(request, reporter_for(sys.stderr))
     if form == "github":
         _print_for_github(finished.report)
     else:

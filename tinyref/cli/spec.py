@@ -129,7 +129,7 @@ def rules(
 def _firings() -> dict[str, int]:
     """How often each rule fires in lowering the bench programs and random kernels, for the CPU."""
     from tinyref.algebra.rewrite import counting_rules
-    from tinyref.cli.bench.programs import PROGRAMS, kernels_of
+    from tinyref.cli.bench.program_kernels import PROGRAMS, kernels_of
     from tinyref.codegen.compile import compile_kernel
     from tinyref.device import Device
     from tinyref_fuzz.generate.generate import generate

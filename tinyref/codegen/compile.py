@@ -8,23 +8,22 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from tinyref import config
-from tinyref.algebra.kernel_shape import is_one, output_shape, reduced_sizes
 from tinyref.algebra.rewrite import Steps, listeners, listening, takes_step
+from tinyref.algebra.shapes import is_one, output_shape, reduced_sizes
 from tinyref.algebra.simplify import simplify
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.decompose import decompose, stored_as
 from tinyref.codegen.expand import expand
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.codegen.lower import lower
 from tinyref.codegen.narrow import narrow_index
 from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
-from tinyref.formats.dump import dumping
+from tinyref.formats.text import dumping
 from tinyref.garbage import collection_paused
+from tinyref.optimise.choices import heuristic_plan, with_texels
 from tinyref.optimise.fold_ranges import fold_ranges
-from tinyref.optimise.heuristics import heuristic_plan
-from tinyref.optimise.images import with_texels
 from tinyref.optimise.opt import Opt, checked_opts
 from tinyref.optimise.plan import Plan
 from tinyref.uops.build import slot_of

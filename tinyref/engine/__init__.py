@@ -1,6 +1,6 @@
 """Runs schedules: kernels, copies, counters."""
 
-from tinyref.engine.counters import GlobalCounters
-from tinyref.engine.runner import Outcome, RealizeError, realize, run, synchronize
+from tinyref.engine.accounting import GlobalCounters
+from tinyref.engine.runner import realize, synchronize
 
-__all__ = ["GlobalCounters", "Outcome", "RealizeError", "realize", "run", "synchronize"]
+__all__ = ["GlobalCounters", "realize", "synchronize"]

@@ -1,86 +1,128 @@
-"""Capturing what a function runs, and running it again without building a graph.
+"""Recording the kernels and copies that the engine runs, and replaying them on other memory.
 
-While a `Recorder` is active, every kernel and copy that the engine runs is noted. What it notes
-does not keep intermediate results alive: a buffer whose node is gone when the function has returned
-is nobody's but the capture's own, and gets a place in the arena of the `Replay`.
+A `Recorder` keeps no intermediate result alive: a BUFFER whose node is gone when the function has
+returned belongs to the capture alone, and gets a place in the arena of the `Replay`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
+import json
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from tinyref import config
-from tinyref.algebra.constraints import Constraint
 from tinyref.algebra.evaluate import value_of
+from tinyref.algebra.sizes import Constraint
 from tinyref.algebra.symbolic import lift, lower
 from tinyref.device import Buffer, Device
-from tinyref.dtype import DType, dtypes
-from tinyref.engine.counters import GlobalCounters
-from tinyref.engine.estimate import estimate
-from tinyref.engine.report import is_timed, is_told, report, report_kernel
-from tinyref.engine.watch import active_watcher
+from tinyref.dtype import dtypes, to_dtype
+from tinyref.engine.accounting import GlobalCounters, estimate
+from tinyref.engine.report import copy_buffer, is_timed, is_told, report, report_kernel
 from tinyref.errors import DeviceError, UserStateError
+from tinyref.formats.json_format import from_json_text, program_to_json, to_json
 from tinyref.lazy.buffers import buffer_of, has_memory
-from tinyref.profile import active_trace
-from tinyref.runtimes.kernel import Kernel
-from tinyref.runtimes.launch import BoundKernel, record
+from tinyref.runtimes.kernel import BoundKernel, Kernel, record, restored_kernel
 from tinyref.schedule import CopyItem, KernelItem
-from tinyref.schedule.memory import Lifetime, plan_arena, spans, written_by
+from tinyref.schedule.items import Lifetime, plan_arena, spans, written_by
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.payload import BufferArg
+from tinyref.uops.program import Program
 
 Bindings = Mapping[str, int]
 
 
-def copy_buffer(target: Buffer, source: Buffer) -> None:
-    """All bytes of `source` to `target`, which has as many. Errors name the copy."""
-    what = f"copy of {source.nbytes} bytes from {source.device}"
-    start = time.perf_counter()
-    try:
-        target.copy_from(source)
-    except DeviceError as error:
-        raise DeviceError(error.device, f"{what}: {error.message}", error.source) from error
-    except MemoryError as error:
-        raise DeviceError(target.device, f"{what}: out of memory: {error}") from error
-    end = time.perf_counter()
-    trace = active_trace()
-    if trace is not None:
-        name = f"copy from {source.device} to {target.device}"
-        trace.add(target.device, "copy", name, end, end - start, bytes=source.nbytes)
-    watcher = active_watcher()
-    if watcher is not None:
-        watcher.copied(target, source, end - start)
+class RecordedBuffer:
+    """A BUFFER that a capture has met; in a pickle it is its device, size and type.
+
+    memory: what it stands for now; None until a replay gives it memory.
+    existed: its contents were there before the first step that touches it.
+    """
+
+    def __init__(self, node: UOp, existed: bool) -> None:
+        argument = node.arg
+        if not isinstance(argument, BufferArg):
+            raise RuntimeError(f"capture: an item has a {node.op.name} among its buffers")
+        self.argument = argument
+        self.dtype = node.dtype
+        self.node: Callable[[], UOp | None] = weakref.ref(node)
+        self.memory = buffer_of(node) if existed else None
+        self.existed = existed
+
+    def __getstate__(self) -> tuple[str, int, str, bool]:
+        return self.argument.device, self.argument.size, self.dtype.name, self.existed
+
+    def __setstate__(self, state: tuple[str, int, str, bool]) -> None:
+        device, size, name, self.existed = state
+        self.argument, self.dtype = BufferArg(device, size, -1), to_dtype(name)
+        self.node = _gone
+        self.memory = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.argument.size * self.dtype.itemsize
+
+    @property
+    def is_temporary(self) -> bool:
+        """True where only the steps themselves can look at it."""
+        return not self.existed and self.node() is None
+
+    def allocated(self) -> Buffer:
+        """Return its memory, fresh for a temporary."""
+        if self.memory is None:
+            node = self.node()
+            fresh = Buffer(self.argument.device, self.argument.size, self.dtype)
+            self.memory = fresh if node is None else buffer_of(node)
+        return self.memory
+
+
+def _gone() -> None:
+    """The reference to a node that another process had."""
 
 
 @dataclass(frozen=True)
 class KernelStep:
-    """A kernel of a capture; `buffers` are the numbers of its BUFFERs by slot."""
+    """A kernel of a capture; `buffers` are in the order of its parameters."""
 
     kernel: Kernel
     ast: UOp
-    buffers: tuple[int, ...]
+    buffers: tuple[RecordedBuffer, ...]
     bindings: Bindings
-    written_numbers: tuple[int, ...]
+    written: tuple[RecordedBuffer, ...]
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        texts = json.dumps(program_to_json(self.kernel.program)), json.dumps(to_json(self.ast))
+        return (self.kernel.device, *texts, self.buffers, dict(self.bindings), self.written)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        device, program_text, ast_text, buffers, bindings, written = state
+        program, ast = from_json_text(program_text), from_json_text(ast_text)
+        if not isinstance(program, Program) or not isinstance(ast, UOp):
+            raise TypeError("a kernel is no program")
+        fields = (restored_kernel(device, ast, program), ast, buffers, bindings, written)
+        for name, value in zip(self.__dataclass_fields__, fields, strict=True):
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
 class CopyStep:
-    """A copy of a whole BUFFER to another, by their numbers."""
+    """A copy of a whole BUFFER to another."""
 
-    target: int
-    source: int
-
-    @property
-    def buffers(self) -> tuple[int, ...]:
-        return (self.target, self.source)
+    target: RecordedBuffer
+    source: RecordedBuffer
 
     @property
-    def written_numbers(self) -> tuple[int, ...]:
+    def buffers(self) -> tuple[RecordedBuffer, ...]:
+        """Both, the one that is written first."""
+        return self.target, self.source
+
+    @property
+    def written(self) -> tuple[RecordedBuffer, ...]:
+        """The one that is written."""
         return (self.target,)
 
 
@@ -88,110 +130,60 @@ Step = KernelStep | CopyStep
 
 
 @dataclass
-class Known:
-    """A BUFFER that a capture has met; `memory` is held only of what held something before.
-
-    existed: its contents were there before the first step that touches it. is_written: by a step.
-    """
-
-    argument: BufferArg
-    dtype: DType
-    node: weakref.ref[UOp]
-    memory: Buffer | None
-    existed: bool
-    is_written: bool = False
-
-    @property
-    def nbytes(self) -> int:
-        return self.argument.size * self.dtype.itemsize
-
-    @property
-    def is_temporary(self) -> bool:
-        """Whether nobody can look at it any more but the steps themselves."""
-        return self.memory is None and self.node() is None
-
-    def buffer(self) -> Buffer:
-        """Its memory, fresh for a temporary."""
-        node = self.node()
-        if self.memory is not None:
-            return self.memory
-        if node is not None:
-            return buffer_of(node)
-        return Buffer(self.argument.device, self.argument.size, self.dtype)
-
-
-@dataclass
 class Recorder:
-    """The steps that ran while it was active, and the BUFFERs they touch by number.
+    """The steps that ran while it was active, and the BUFFERs that they touch, by number.
 
     constraints: what the graphs that they compute ask of the values of variables.
     """
 
     steps: list[Step] = field(default_factory=list)
     constraints: dict[Constraint, None] = field(default_factory=dict)
-    known: dict[int, Known] = field(default_factory=dict)
+    buffers: dict[int, RecordedBuffer] = field(default_factory=dict)
 
     def kernel_step(self, item: KernelItem, kernel: Kernel, bindings: Bindings) -> Step:
-        """The step of a kernel that is about to run; it is among the `steps` when it has run."""
+        """Return the step of a kernel that is about to run; the caller adds it to `steps`."""
         outputs = written_by(item)
-        numbers = self._meet(item.buffers, outputs)
-        written = tuple(
-            number for number, node in zip(numbers, item.buffers, strict=True) if node in outputs
-        )
-        return KernelStep(kernel, item.ast, numbers, dict(bindings), written)
+        buffers = self._meet(item.buffers, outputs)
+        pairs = zip(buffers, item.buffers, strict=True)
+        written = tuple(buffer for buffer, node in pairs if node in outputs)
+        return KernelStep(kernel, item.ast, buffers, dict(bindings), written)
 
     def copy_step(self, item: CopyItem) -> Step:
-        """The step of a copy that is about to be made, as `kernel_step`."""
+        """Return the step of a copy that is about to be made, as `kernel_step` does."""
         return CopyStep(*self._meet((item.target, item.source), (item.target,)))
 
+    def written(self) -> set[RecordedBuffer]:
+        """Return the BUFFERs that steps write."""
+        return {buffer for step in self.steps for buffer in step.written}
+
     def makes(self, number: int) -> bool:
-        """Whether the steps fill BUFFER `number`, which held nothing before."""
-        known = self.known.get(number)
-        return known is not None and known.is_written and not known.existed
+        """Return True if the steps fill BUFFER `number`, which held nothing before."""
+        buffer = self.buffers.get(number)
+        return buffer is not None and not buffer.existed and buffer in self.written()
 
-    def _meet(self, nodes: Sequence[UOp], written: Sequence[UOp]) -> tuple[int, ...]:
-        numbers = []
-        for node in nodes:
-            argument = node.arg
-            if not isinstance(argument, BufferArg):
-                raise RuntimeError(f"capture: an item has a {node.op.name} among its buffers")
-            numbers.append(argument.number)
-            if argument.number not in self.known:
-                self.known[argument.number] = _first_met(node, argument, node in written)
-            if node in written:
-                self.known[argument.number].is_written = True
-        return tuple(numbers)
+    def _meet(self, nodes: Sequence[UOp], written: Sequence[UOp]) -> tuple[RecordedBuffer, ...]:
+        return tuple(self._meet_one(node, node in written) for node in nodes)
 
-
-def _first_met(node: UOp, argument: BufferArg, is_written: bool) -> Known:
-    existed = not is_written or (has_memory(node) and buffer_of(node).is_allocated)
-    memory = buffer_of(node) if existed else None
-    return Known(argument, node.dtype, weakref.ref(node), memory, existed)
+    def _meet_one(self, node: UOp, is_written: bool) -> RecordedBuffer:
+        number = node.arg.number if isinstance(node.arg, BufferArg) else -1
+        if number not in self.buffers:
+            existed = not is_written or (has_memory(node) and buffer_of(node).is_allocated)
+            self.buffers[number] = RecordedBuffer(node, existed)
+        return self.buffers[number]
 
 
 _active: ContextVar[Recorder | None] = ContextVar("tinyref_capture", default=None)
 
 
 def active_recorder() -> Recorder | None:
-    """The recorder that notes what runs now, if any."""
+    """Return the recorder that notes what runs now, if any."""
     return _active.get()
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[Recorder]:
-    """Notes all that the engine runs within the block, in this thread."""
-    recorder = Recorder()
+def recording(recorder: Recorder | None) -> Iterator[None]:
+    """Note all that the engine runs within the block, in this thread; nothing with None."""
     token = _active.set(recorder)
-    try:
-        yield recorder
-    finally:
-        _active.reset(token)
-
-
-@contextlib.contextmanager
-def not_recording() -> Iterator[None]:
-    """What the engine runs within the block belongs to no capture."""
-    token = _active.set(None)
     try:
         yield
     finally:
@@ -199,7 +191,7 @@ def not_recording() -> Iterator[None]:
 
 
 def forbid_while_capturing(what: str) -> None:
-    """Raises `UserError` during a capture: `what` says what a replay could not repeat."""
+    """Raise `UserError` during a capture: `what` says what a replay could not repeat."""
     if _active.get() is not None:
         raise UserStateError(
             f"TinyJit: {what} within the function: a replay runs no Python and would give the old "
@@ -210,91 +202,81 @@ def forbid_while_capturing(what: str) -> None:
 class Replay:
     """The steps of a capture, ready to run again on other inputs.
 
-    `exchanged` are the numbers of BUFFERs that get other memory for each run: inputs and outputs.
-    `varying`, where it is given, are those whose contents are others in each run: steps that
-    depend on none of them, and write nothing that is exchanged, run now and never again.
+    exchanged: BUFFERs that get other memory for each run, inputs and outputs. varying: if given,
+    those whose contents differ in each run. Steps that depend on none of them, and write nothing
+    that is exchanged, run now and never again.
     """
 
     def __init__(
         self,
-        recorder: Recorder,
-        exchanged: Sequence[int],
-        varying: Collection[int] | None = None,
+        steps: Sequence[Step],
+        constraints: Sequence[Constraint],
+        exchanged: Collection[RecordedBuffer],
+        varying: Collection[RecordedBuffer] | None = None,
     ) -> None:
-        self.steps = recorder.steps
+        self.steps = list(steps)
+        self.constraints = tuple(constraints)
         self.exchanged = frozenset(exchanged)
-        self.arena_bytes = 0
         self.bindings: dict[str, int] = {}
-        self.memory = _memory_of(recorder)
+        for step in steps:
+            for buffer in step.buffers:
+                buffer.allocated()
         if varying is not None:
-            self.steps, once = _partition(recorder.steps, {*varying, *exchanged})
+            self.steps, once = _partition(steps, {*varying, *exchanged})
             for step in once:
-                self._run_once(step)
-            needed = {number for step in self.steps for number in step.buffers}
-            self.memory = {n: memory for n, memory in self.memory.items() if n in needed}
-        written = {number for step in self.steps for number in step.written_numbers}
-        self.temporaries = {
-            number: known
-            for number, known in recorder.known.items()
-            if known.is_temporary and number in written
-        }
-        self.unplanned_bytes = sum(known.nbytes for known in self.temporaries.values())
-        for number, buffer in self._plan_memory(recorder).items():
-            self.memory[number] = buffer
-        self.constraints = tuple(recorder.constraints)
+                bound = self._bind(step)
+                if isinstance(bound, _Copy):
+                    bound()
+                elif not bound.is_empty:
+                    bound.prepare()()
+        self.written = frozenset(buffer for step in self.steps for buffer in step.written)
+        others = self.written - self.exchanged
+        self.temporaries = {buffer for buffer in others if buffer.is_temporary}
+        self.unplanned_bytes = sum(buffer.nbytes for buffer in self.temporaries)
+        self.arena_bytes = self._plan_memory()
         self._bound: list[BoundKernel | _Copy] = [self._bind(step) for step in self.steps]
-        self._find_uses = _find_uses(self.steps, exchanged)
-        self._work = _Work([step for step in self.steps if isinstance(step, KernelStep)])
+        self._uses: dict[RecordedBuffer, list[tuple[BoundKernel | _Copy, int]]] = {}
+        for step, bound in zip(self.steps, self._bound, strict=True):
+            for place, buffer in enumerate(step.buffers):
+                self._uses.setdefault(buffer, []).append((bound, place))
+        self.kernels = sum(isinstance(step, KernelStep) for step in self.steps)
+        amounts = [estimate(step.ast) for step in self.steps if isinstance(step, KernelStep)]
+        self._operations = _sum([amount.operations for amount in amounts])
+        self._nbytes = _sum([amount.nbytes for amount in amounts])
         self._launches = self._to_launch()
-        # Whether the last run broke off when it may have written something.
-        self.is_begun = False
 
-    @property
-    def kernels(self) -> int:
-        """How many kernels a run has."""
-        return sum(isinstance(step, KernelStep) for step in self.steps)
-
-    def _run_once(self, step: Step) -> None:
-        bound = self._bind(step)
-        if isinstance(bound, _Copy):
-            bound()
-        elif not bound.is_empty:
-            bound.prepare()()
-
-    def _plan_memory(self, recorder: Recorder) -> dict[int, Buffer]:
-        """The places of the intermediate results: one arena for each device."""
+    def _plan_memory(self) -> int:
+        """Give the intermediate results their places in one arena for each device; its bytes."""
         if not config.integer("MEMORY_PLAN"):
-            return {}
-        written = {number for step in self.steps for number in step.written_numbers}
-        by_device: dict[str, dict[int, Lifetime]] = {}
-        for number, span in spans(step.buffers for step in self.steps).items():
-            known = recorder.known[number]
-            is_written = known.is_temporary and known.nbytes and number in written
-            if is_written and Device.runs_kernels(known.argument.device):
-                lifetimes = by_device.setdefault(known.argument.device, {})
-                lifetimes[number] = Lifetime(known.nbytes, *span)
-        found: dict[int, Buffer] = {}
-        for device, lifetimes in by_device.items():
-            alignment = Device[device].capabilities.view_alignment
-            arena = plan_arena(list(lifetimes.values()), alignment)
-            self.arena_bytes += arena.nbytes
+            return 0
+        used = spans(step.buffers for step in self.steps)
+        by_device: dict[str, list[RecordedBuffer]] = {}
+        for buffer in used:
+            if buffer in self.temporaries and buffer.nbytes:
+                by_device.setdefault(buffer.argument.device, []).append(buffer)
+        arena_bytes = 0
+        for device, buffers in by_device.items():
+            if not Device.runs_kernels(device):
+                continue
+            lifetimes = [Lifetime(buffer.nbytes, *used[buffer]) for buffer in buffers]
+            arena = plan_arena(lifetimes, Device[device].capabilities.view_alignment)
+            arena_bytes += arena.nbytes
             whole = Buffer(device, arena.nbytes, dtypes.uint8)
-            for number, offset in zip(lifetimes, arena.offsets, strict=True):
-                known = recorder.known[number]
-                found[number] = whole.view(offset, known.argument.size, known.dtype)
-        return found
+            for buffer, offset in zip(buffers, arena.offsets, strict=True):
+                buffer.memory = whole.view(offset, buffer.argument.size, buffer.dtype)
+        return arena_bytes
 
     def _bind(self, step: Step) -> BoundKernel | _Copy:
-        buffers = [self.memory[number] for number in step.buffers]
+        buffers = [buffer.allocated() for buffer in step.buffers]
         if isinstance(step, CopyStep):
-            return _Copy(buffers)
+            return _Copy(*buffers)
         self.bindings.update(step.bindings)
         return BoundKernel(step.kernel, buffers, step.bindings)
 
     def _to_launch(self) -> list[Callable[[], None]]:
-        """The calls of a run: copies, and between them the kernels of each device, in order.
+        """Return the calls of a run: copies, and between them the kernels of each device, in order.
 
-        Devices have no order between each other but that of the copies.
+        Copies alone order the devices among each other.
         """
         calls: list[Callable[[], None]] = []
         waiting: dict[str, list[BoundKernel]] = {}
@@ -310,37 +292,44 @@ class Replay:
             calls += _launches(kernels)
         return calls
 
-    def run(self, exchanged: Mapping[int, Buffer], bindings: Bindings) -> None:
-        """Runs all steps, with other memory for the exchanged BUFFERs and values for variables.
+    def bind(self, exchanged: Mapping[RecordedBuffer, Buffer], bindings: Bindings) -> None:
+        """Give the exchanged BUFFERs other memory, and variables other values.
 
-        Raises `UserError` for memory that a kernel does not take, `DeviceError` as a launch does;
-        `is_begun` says whether anything was launched before that, and not all.
+        Raises `UserError` for memory that a kernel does not take, `DeviceError` where there is
+        none.
         """
-        self.is_begun = False
-        for number, buffer in exchanged.items():
-            if self.memory.get(number) is not buffer:
+        for recorded, memory in exchanged.items():
+            if recorded.memory is not memory:
                 # Until all uses have it none counts as bound: one may be refused.
-                self.memory.pop(number, None)
-                for place, slot in self._find_uses[number]:
-                    self._bound[place].rebind(slot, buffer)
-                self.memory[number] = buffer
+                recorded.memory = None
+                for bound, place in self._uses.get(recorded, ()):
+                    bound.rebind(place, memory)
+                recorded.memory = memory
         if any(self.bindings.get(name) != value for name, value in bindings.items()):
             self._vary(bindings)
-        self.is_begun = True
+
+    def run(self) -> None:
+        """Run all steps with what `bind` gave. Raises `DeviceError` as a launch does."""
         if is_told():
             self._run_aloud()
-            self.is_begun = False
             return
         try:
             for launch in self._launches:
                 launch()
         except DeviceError as error:
             raise DeviceError(error.device, f"replay: {error.message}", error.source) from error
-        self.is_begun = False
-        self._work.count(self.bindings)
+        GlobalCounters.kernel_count += self.kernels
+        GlobalCounters.global_ops += value_of(self._operations, self.bindings)
+        GlobalCounters.global_mem += value_of(self._nbytes, self.bindings)
+
+    @property
+    def is_one_call(self) -> bool:
+        """True if an interrupt comes before or after all kernels, and never between two."""
+        launches = self._launches
+        return len(launches) == 1 and getattr(launches[0], "is_one_call", False) and not is_told()
 
     def check(self, bindings: Bindings) -> None:
-        """Raises `UserError` for values of variables that the captured graphs exclude."""
+        """Raise `UserError` for values of variables that the captured graphs exclude."""
         if self.constraints and any(self.bindings.get(k) != v for k, v in bindings.items()):
             values = {**self.bindings, **bindings}
             for constraint in self.constraints:
@@ -362,7 +351,7 @@ class Replay:
         self.bindings.update(values)
 
     def _run_aloud(self) -> None:
-        """The same, each kernel called for itself, so that it can be timed and reported."""
+        """Call each kernel for itself, so that it can be timed and reported."""
         for step, bound in zip(self.steps, self._bound, strict=True):
             if isinstance(bound, _Copy):
                 bound()
@@ -373,72 +362,44 @@ class Replay:
                 report_kernel(step.ast, step.kernel, self.bindings, seconds)
 
 
-def _partition(steps: Sequence[Step], varying: set[int]) -> tuple[list[Step], list[Step]]:
-    """The steps that depend on BUFFERs in `varying` or write them, and all others."""
-    varying = set(varying)
+def _partition(
+    steps: Sequence[Step], varying: set[RecordedBuffer]
+) -> tuple[list[Step], list[Step]]:
+    """Return the steps that depend on BUFFERs in `varying` or write them, and all others."""
     while True:
         again = [step for step in steps if _step_varies(step, varying)]
-        written = {number for step in again for number in step.written_numbers}
+        written = {buffer for step in again for buffer in step.written}
         if written <= varying:
             return again, [step for step in steps if not _step_varies(step, varying)]
         varying |= written
 
 
-def _step_varies(step: Step, varying: set[int]) -> bool:
+def _step_varies(step: Step, varying: set[RecordedBuffer]) -> bool:
     is_bound = isinstance(step, KernelStep) and bool(step.bindings)
     return is_bound or not varying.isdisjoint(step.buffers)
 
 
-def _memory_of(recorder: Recorder) -> dict[int, Buffer]:
-    return {number: known.buffer() for number, known in recorder.known.items()}
-
-
-def _find_uses(steps: Sequence[Step], numbers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
-    """For each number the places where it occurs: the step, and the slot within."""
-    found: dict[int, list[tuple[int, int]]] = {number: [] for number in numbers}
-    for place, step in enumerate(steps):
-        for slot, number in enumerate(step.buffers):
-            if number in found:
-                found[number].append((place, slot))
-    return found
-
-
 def _launches(kernels: Sequence[BoundKernel]) -> Sequence[Callable[[], None]]:
-    """The calls that launch kernels of one device: one where the device records launches."""
+    """Return the calls that launch kernels of one device: one where it records launches."""
     commands = record(kernels) if config.integer("JIT") == 1 else None
     return [bound.prepare() for bound in kernels] if commands is None else [commands]
 
 
+@dataclass
 class _Copy:
     """A copy between two buffers, which can be exchanged."""
 
-    def __init__(self, buffers: Sequence[Buffer]) -> None:
-        self.target, self.source = buffers
+    target: Buffer
+    source: Buffer
 
     def __call__(self) -> None:
         copy_buffer(self.target, self.source)
 
-    def rebind(self, slot: int, buffer: Buffer) -> None:
-        if slot:
+    def rebind(self, place: int, buffer: Buffer) -> None:
+        if place:
             self.source = buffer
         else:
             self.target = buffer
-
-
-class _Work:
-    """The totals of all kernels of a capture, summed once."""
-
-    def __init__(self, steps: Sequence[KernelStep]) -> None:
-        self.kernels = len(steps)
-        amounts = [estimate(step.ast) for step in steps]
-        self.operations = _sum([amount.operations for amount in amounts])
-        self.nbytes = _sum([amount.nbytes for amount in amounts])
-
-    def count(self, bindings: Bindings) -> None:
-        """Adds one run to the global counters."""
-        GlobalCounters.kernel_count += self.kernels
-        GlobalCounters.global_ops += value_of(self.operations, bindings)
-        GlobalCounters.global_mem += value_of(self.nbytes, bindings)
 
 
 def _sum(amounts: Sequence[sint]) -> sint:

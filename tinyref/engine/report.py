@@ -1,27 +1,68 @@
-"""Counting the kernels that ran, and telling what DEBUG asks for."""
+"""Telling what the engine does: to counters, DEBUG, traces and watchers."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Protocol
 
 from tinyref import config
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import describe_shape
+from tinyref.capabilities import reason_without_values
 from tinyref.codegen.compile import plan_for
-from tinyref.device import Device
-from tinyref.engine.chosen import chosen_opts
-from tinyref.engine.counters import GlobalCounters
-from tinyref.engine.estimate import estimate
-from tinyref.engine.watch import active_watcher
+from tinyref.device import Buffer, Device
+from tinyref.engine.accounting import GlobalCounters, estimate
+from tinyref.errors import DeviceError
 from tinyref.formats.text import to_text
-from tinyref.optimise.show import print_plan
+from tinyref.lazy.shards import Place
+from tinyref.optimise.opt import Opt
+from tinyref.optimise.plan import print_plan
 from tinyref.profile import active_trace
 from tinyref.runtimes.kernel import Kernel
+from tinyref.schedule import Schedule
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import ViewArg
+
+
+class Watcher(Protocol):
+    """Told in the order of events; while one watches, each kernel is waited for and timed."""
+
+    def scheduled(self, outputs: Sequence[tuple[UOp, Place]], planned: Schedule) -> None:
+        """What will run for `outputs`, before it does; `planned` is emptied as it runs."""
+        ...
+
+    def ran(
+        self, ast: UOp, kernel: Kernel, bindings: Mapping[str, int], seconds: float | None
+    ) -> None:
+        """A kernel ran, of the last schedule or of a captured function."""
+        ...
+
+    def copied(self, target: Buffer, source: Buffer, seconds: float) -> None:
+        """A copy was made, as `ran` says."""
+        ...
+
+
+_watcher: ContextVar[Watcher | None] = ContextVar("tinyref_watcher", default=None)
+
+
+def active_watcher() -> Watcher | None:
+    """Who watches this thread now."""
+    return _watcher.get()
+
+
+@contextlib.contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    """Tells `watcher` all that the engine does within the block, in this thread."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 def is_timed() -> bool:
@@ -72,6 +113,26 @@ def report_kernel(
         report(kernel.source.rstrip())
     if debug >= 5:
         report(to_text(kernel.program.uops).rstrip())
+
+
+def copy_buffer(target: Buffer, source: Buffer) -> None:
+    """Copy all bytes of `source` to `target`, which has as many. Errors name the copy."""
+    what = f"copy of {source.nbytes} bytes from {source.device}"
+    start = time.perf_counter()
+    try:
+        target.copy_from(source)
+    except DeviceError as error:
+        raise DeviceError(error.device, f"{what}: {error.message}", error.source) from error
+    except MemoryError as error:
+        raise DeviceError(target.device, f"{what}: out of memory: {error}") from error
+    end = time.perf_counter()
+    trace = active_trace()
+    if trace is not None:
+        name = f"copy from {source.device} to {target.device}"
+        trace.add(target.device, "copy", name, end, end - start, bytes=source.nbytes)
+    watcher = active_watcher()
+    if watcher is not None:
+        watcher.copied(target, source, end - start)
 
 
 @dataclass(frozen=True)
@@ -130,3 +191,20 @@ def _cut(text: str, width: int) -> str:
 def report(line: str) -> None:
     """Prints a line that DEBUG asks for."""
     print(line, file=sys.stderr)  # noqa: T201  DEBUG asks for it
+
+
+def chosen_opts(device: str, ast: UOp) -> tuple[Opt, ...] | None:
+    """What a schedule compiles `ast` with: `best_opts` if BEAM is set and NOOPT is not.
+
+    None leaves the choice to `plan_for`, as for a device that runs no kernels, or where they take
+    no time. Raises `UserError` as `Plan.of` does.
+    """
+    if config.integer("BEAM") <= 0 or config.integer("NOOPT"):
+        return None
+    declared = Device[device].capabilities
+    is_idle = reason_without_values(declared.ops, declared.keeps_values) is not None
+    if is_idle:
+        return None
+    from tinyref.engine.search import best_opts
+
+    return best_opts(device, ast)

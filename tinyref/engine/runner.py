@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from types import FrameType
 
 from tinyref import config
 from tinyref.codegen.compile import kernel_name
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
-from tinyref.engine.capture import Recorder, Step, active_recorder, copy_buffer
-from tinyref.engine.chosen import chosen_opts
-from tinyref.engine.interrupts import InterruptsHeld
-from tinyref.engine.report import is_timed, report, report_kernel
-from tinyref.engine.watch import active_watcher
-from tinyref.errors import DeviceError, words_of
+from tinyref.engine.capture import Recorder, Step, active_recorder
+from tinyref.engine.report import (
+    active_watcher,
+    chosen_opts,
+    copy_buffer,
+    is_timed,
+    report,
+    report_kernel,
+)
+from tinyref.errors import DeviceError
 from tinyref.lazy.buffers import (
     assigned_buffer,
     buffer_of,
@@ -28,53 +33,48 @@ from tinyref.lazy.shards import Place
 from tinyref.profile import span
 from tinyref.runtimes.kernel import Kernel, compile_ast
 from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
-from tinyref.schedule.memory import Lifetime, buffers_of, plan_arena, temporaries, written_by
+from tinyref.schedule.items import Lifetime, buffers_of, plan_arena, temporaries, written_by
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
 
 
-class RealizeError(DeviceError):
-    """A schedule broke off: `completed` maps what was computed before to its view of a BUFFER.
+class InterruptsHeld:
+    """Within the block an interrupt waits for its end: `with InterruptsHeld(): ...`.
 
-    An ASSIGN that is among them has run and must not run again.
+    For what assigns in place: nobody knows how far a launch ran that was cut off. The second
+    interrupt does not wait. In other threads than the main one there are none; a handler that a
+    program has set for itself is left alone.
     """
 
-    def __init__(
-        self,
-        device: str,
-        message: str,
-        source: str = "",
-        completed: Mapping[UOp, UOp] | None = None,
-    ) -> None:
-        super().__init__(device, message, source)
-        self.completed = dict(completed or {})
+    def __enter__(self) -> None:
+        self._is_pending = self._holds = False
+        if threading.current_thread() is threading.main_thread():
+            before = signal.signal(signal.SIGINT, self._hold)
+            self._holds = before is signal.default_int_handler
+            if not self._holds:
+                signal.signal(signal.SIGINT, before)
 
-    def __reduce__(self) -> tuple[type[RealizeError], tuple[str, str, str]]:
-        # Nodes do not pickle, and mean nothing in another process.
-        return RealizeError, (self.device, self.message, self.source)
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        if self._is_pending:
+            # It may come where the block is entered or left, and `__exit__` is not reached.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.default_int_handler(number, frame)
+        self._is_pending = True
 
-
-@dataclass
-class Outcome:
-    """The results of a schedule that broke off: rewrite the graphs by `results`.
-
-    results: the views of BUFFERs that hold what was computed. A BUFFER that an ASSIGN has
-    overwritten, or may have, maps to one whose contents are lost.
-    failed: the nodes that need the item which failed, itself included.
-    """
-
-    results: dict[UOp, UOp] = field(default_factory=dict)
-    failed: set[UOp] = field(default_factory=set)
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._holds:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            if self._is_pending and not isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
 
 
 def realize(
     outputs: Sequence[tuple[UOp, Place]],
     live: Iterable[tuple[UOp, Place]] = (),
-    outcome: Outcome | None = None,
     held: Iterable[UOp] | None = None,
 ) -> dict[UOp, UOp]:
-    """Computes `outputs`, each a node and the device it goes to, and says where they are now.
+    """Compute `outputs`, each a node and the device it goes to, and return where they are now.
 
     `live` are all other graphs that may be computed later: those that read contents which an
     ASSIGN in the outputs overwrites are computed first, as if each line had run at once. The
@@ -84,109 +84,99 @@ def realize(
     Rewrite each graph that holds one of these, or an ASSIGN in it would run twice.
 
     Raises `UserError` for graphs that no order of kernels computes or that the device refuses, and
-    `DeviceError`, naming the kernel, when compiling fails, both before anything has run. When
-    allocating, launching or copying fails, `RealizeError` says what was computed before that. Then,
-    and after an interrupt too, `outcome` says the same, and what is lost.
+    `DeviceError`, naming the kernel, when compiling fails, both before anything has run; and
+    `DeviceError` when allocating, launching or copying fails.
     """
-    with span("schedule", f"schedule of {len(outputs)}"):
-        planned = schedule(outputs, live, held)
-    watcher = active_watcher()
-    if watcher is not None:
-        watcher.scheduled(outputs, planned)
-    run(planned, outcome)
-    return planned.results
+    schedule_run = ScheduleRun(outputs, live, held)
+    schedule_run.compile()
+    schedule_run.run()
+    return schedule_run.results
 
 
-def run(planned: Schedule, outcome: Outcome | None = None) -> None:
-    """Runs all items of a schedule in order; an intermediate buffer dies after its last user.
+class ScheduleRun:
+    """A schedule and how far it has run; an intermediate buffer dies after its last user.
 
-    Compiles all kernels before it runs the first. Raises, and fills `outcome`, as `realize` does;
-    the items are gone afterwards.
+    results: as `realize` returns them. assigns: an item overwrites a BUFFER.
     """
-    outcome = Outcome() if outcome is None else outcome
-    items = _compile_items(planned, outcome)
-    if config.integer("MEMORY_PLAN"):
-        _share_memory(planned)
-    planned.items.clear()
-    # Filled as it goes, so that it is known after an interrupt at any time.
-    completed = outcome.results
-    recorder = active_recorder()
-    if recorder is not None:
-        recorder.constraints.update(dict.fromkeys(planned.constraints))
-    # Whether the first item may have written something.
-    is_begun = False
-    try:
-        while items:
-            item, kernel = items[0]
-            step = None if recorder is None else _step_of(item, kernel, planned, recorder)
+
+    def __init__(
+        self,
+        outputs: Sequence[tuple[UOp, Place]],
+        live: Iterable[tuple[UOp, Place]],
+        held: Iterable[UOp] | None,
+    ) -> None:
+        with span("schedule", f"schedule of {len(outputs)}"):
+            planned = schedule(outputs, live, held)
+        watcher = active_watcher()
+        if watcher is not None:
+            watcher.scheduled(outputs, planned)
+        self.results = planned.results
+        self.assigns = any(_assigned_by(item) for item in planned.items)
+        # The ASSIGNs that have run, and those of the item at work.
+        self._completed: list[UOp] = []
+        self._begun: list[UOp] = []
+        self._planned = planned
+        self._waiting = deque(planned.items)
+        self._kernels: deque[Kernel | None] = deque()
+        self._is_compiled = False
+
+    def compile(self) -> None:
+        """Compile all kernels. Raises as `realize` does."""
+        for item in self._waiting:
+            self._kernels.append(_compile_item(item))
+        if config.integer("MEMORY_PLAN"):
+            _share_memory(self._planned)
+        self._planned.items.clear()
+        self._is_compiled = True
+
+    def run(self) -> None:
+        """Run all items in order. Raises as `realize` does."""
+        bindings = self._planned.bindings
+        recorder = active_recorder()
+        if recorder is not None:
+            recorder.constraints.update(dict.fromkeys(self._planned.constraints))
+        while self._waiting:
+            item, kernel = self._waiting[0], self._kernels[0]
+            step = None if recorder is None else _step_of(item, kernel, bindings, recorder)
             buffers = _allocate(item, kernel)
-            with InterruptsHeld() if _assigns(item) else nullcontext():
-                is_begun = True
-                seconds = _run_item(item, kernel, buffers, planned.bindings)
-                completed.update({node: planned.results[node] for node in item.completes})
-                is_begun = False
-                items.popleft()
+            self._begun = _assigned_by(item)
+            seconds = _run_item(item, kernel, buffers, bindings)
+            self._completed += self._begun
+            self._begun = []
+            self._waiting.popleft()
+            self._kernels.popleft()
             if recorder is not None and step is not None:
                 recorder.steps.append(step)
-            _report_item(item, kernel, buffers, planned.bindings, seconds)
-    except BaseException as error:
-        found = dict(completed)
-        # Without this graphs would read what was overwritten, so the next interrupt waits.
-        with InterruptsHeld():
-            outcome.failed.update(_needing_first([item for item, _ in items]))
-            begun = items[0][0].completes if is_begun and items else ()
-            completed.update(lost_contents(planned.results, found, begun, words_of(error)))
-        if isinstance(error, DeviceError):
-            raise RealizeError(error.device, error.message, error.source, found) from error
-        raise
+            _report_item(item, kernel, buffers, bindings, seconds)
+
+    def failed(self) -> list[UOp]:
+        """Return the nodes of the item which failed, and those that need its results."""
+        items = list(self._waiting)[0 if self._is_compiled else len(self._kernels) :]
+        written: set[UOp] = set()
+        nodes: list[UOp] = []
+        for item in items:
+            if item is items[0] or not written.isdisjoint(buffers_of(item)):
+                written.update(written_by(item))
+                nodes += item.completes
+        return nodes
+
+    def remains(self, why: str) -> dict[UOp, UOp]:
+        """Return what becomes of nodes where the run broke off, to rewrite all graphs by.
+
+        An ASSIGN that has run is its result, and must not run again. What a BUFFER held before is
+        lost, and what it holds is lost while an ASSIGN to it was running.
+        """
+        if not self._waiting:
+            return self.results
+        text = f"were being assigned to: {why}"
+        assigned = (*self._completed, *self._begun)
+        lost = {buffer: lost_buffer_like(buffer, text) for buffer in map(assigned_buffer, assigned)}
+        unsure = {buffer: lost[buffer] for buffer in map(assigned_buffer, self._begun)}
+        return {**lost, **{node: substitute(self.results[node], unsure) for node in assigned}}
 
 
-def _compile_items(planned: Schedule, outcome: Outcome) -> deque[tuple[Item, Kernel | None]]:
-    compiled: deque[tuple[Item, Kernel | None]] = deque()
-    try:
-        for item in planned.items:
-            compiled.append((item, _compile_item(item)))
-    except BaseException:
-        outcome.failed.update(_needing_first(planned.items[len(compiled) :]))
-        raise
-    return compiled
-
-
-def _needing_first(items: Sequence[Item]) -> list[UOp]:
-    """Return the nodes that the first item completes, and those that need its results."""
-    written: set[UOp] = set()
-    nodes: list[UOp] = []
-    for item in items:
-        if item is items[0] or not written.isdisjoint(buffers_of(item)):
-            written.update(written_by(item))
-            nodes += item.completes
-    return nodes
-
-
-def lost_contents(
-    results: Mapping[UOp, UOp], completed: Iterable[UOp], begun: Sequence[UOp], why: str
-) -> dict[UOp, UOp]:
-    """Map BUFFERs that were overwritten, and what shows them, to BUFFERs whose contents are lost.
-
-    begun: the nodes of an item that broke off, which may have written a part of its BUFFERs.
-    """
-    unsure = {
-        assigned_buffer(node): lost_buffer_like(
-            assigned_buffer(node), f"were being assigned to: {why}"
-        )
-        for node in begun
-        if node.op is Ops.ASSIGN
-    }
-    overwritten = {assigned_buffer(node) for node in completed if node.op is Ops.ASSIGN}
-    text = f"were assigned to before all was computed from them: {why}"
-    lost = {buffer: lost_buffer_like(buffer, text) for buffer in overwritten - unsure.keys()}
-    shown = [*completed, *(node for node in begun if node.op is Ops.ASSIGN)]
-    views = {node: substitute(results[node], unsure) for node in shown} if unsure else {}
-    return {**lost, **unsure, **views}
-
-
-def _assigns(item: Item) -> bool:
-    return any(node.op is Ops.ASSIGN for node in item.completes)
+def _assigned_by(item: Item) -> list[UOp]:
+    return [node for node in item.completes if node.op is Ops.ASSIGN]
 
 
 def _share_memory(planned: Schedule) -> None:
@@ -218,11 +208,11 @@ def _compile_item(item: Item) -> Kernel | None:
 
 
 def _step_of(
-    item: Item, kernel: Kernel | None, planned: Schedule, recorder: Recorder
+    item: Item, kernel: Kernel | None, bindings: Mapping[str, int], recorder: Recorder
 ) -> Step | None:
     if isinstance(item, CopyItem):
         return recorder.copy_step(item)
-    return None if kernel is None else recorder.kernel_step(item, kernel, planned.bindings)
+    return None if kernel is None else recorder.kernel_step(item, kernel, bindings)
 
 
 def _allocate(item: Item, kernel: Kernel | None) -> list[Buffer]:

@@ -3,6 +3,6 @@
 In: nodes. Out: text for people, JSON with a schema version for corpora and bug reports, and the
 reverse; what comes from outside is checked before a node is built.
 
-`payload_fields.py` declares the members of each payload for both; `dump.py` prints what the flag
-DUMP asks for.
+`payload_fields.py` declares the members of each payload for both; `text.py` prints what the flag
+DUMP asks for, too.
 """

@@ -28,7 +28,7 @@ from tinyref.formats.payload_fields import (
     tuple_of,
     write_payload,
 )
-from tinyref.formats.text import SEQUENCE, Names, Reader, members_text, sequence_lines
+from tinyref.formats.text import SEQUENCE, Names, TextReader, members_text, sequence_lines
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import Payload, TileArg
@@ -63,20 +63,29 @@ def to_json(root: UOp | Sequence[UOp] | Program) -> Json:
 
 def program_to_json(program: Program) -> Json:
     """A program, its arguments and its launch as a dict for `json.dumps`."""
-    extents = tuple(size for size in program.grid if isinstance(size, UOp))
-    numbers = _numbers((*program.uops, *program.variables, *extents))
+    numbers = _numbers((*program.uops, *_launch_nodes(program)))
     return _header("program") | {
         "name": program.name,
         "nodes": _nodes(numbers),
         "order": [numbers[node] for node in program.uops],
-        "parameters": [
-            {name: kind.write(getattr(parameter, name)) for name, kind in _PARAMETER_FIELDS}
-            for parameter in program.parameters
-        ],
+        "parameters": [_parameter_members(parameter) for parameter in program.parameters],
         "variables": [numbers[variable] for variable in program.variables],
         "grid": _plain(program.grid, numbers),
         "group": list(program.group),
     }
+
+
+def _launch_nodes(program: Program) -> tuple[UOp, ...]:
+    """Return the nodes of a program that are not among its own: variables and symbolic extents."""
+    return (*program.variables, *(size for size in program.grid if isinstance(size, UOp)))
+
+
+def _parameter_members(parameter: Parameter) -> Group:
+    return {name: kind.write(getattr(parameter, name)) for name, kind in _PARAMETER_FIELDS}
+
+
+def _read_parameter(members: Mapping[str, object], where: str) -> Parameter:
+    return Parameter(**{name: kind.read(members[name], where) for name, kind in _PARAMETER_FIELDS})
 
 
 def tile_to_json(tile: MatrixTile) -> Json:
@@ -270,8 +279,7 @@ def _read_program(top: Json, nodes: list[UOp], uops: tuple[UOp, ...]) -> Program
         where = f"parameters[{number}]"
         data = _object(item, where)
         _check_members(data, {name for name, _ in _PARAMETER_FIELDS}, where)
-        members = {name: kind.read(data[name], where) for name, kind in _PARAMETER_FIELDS}
-        parameters.append(Parameter(**members))
+        parameters.append(_read_parameter(data, where))
     return Program(
         NAME.read(top["name"], "name"),
         uops,
@@ -292,12 +300,10 @@ _LAUNCH = "launch "
 def program_to_text(program: Program) -> str:
     """A program, its arguments and its launch as text; `program_from_text` reads it back."""
     names: Names = {}
-    extents = tuple(size for size in program.grid if isinstance(size, UOp))
     lines = [_KERNEL + members_text({"name": program.name}, names)]
-    lines += sequence_lines(program.uops, names, (*program.variables, *extents))
+    lines += sequence_lines(program.uops, names, _launch_nodes(program))
     for parameter in program.parameters:
-        members = {name: kind.write(getattr(parameter, name)) for name, kind in _PARAMETER_FIELDS}
-        lines.append(_PARAMETER + members_text(members, names))
+        lines.append(_PARAMETER + members_text(_parameter_members(parameter), names))
     launch: Group = {"variables": program.variables, "grid": program.grid, "group": program.group}
     lines.append(_LAUNCH + members_text(launch, names))
     return "\n".join(lines) + "\n"
@@ -308,7 +314,7 @@ def program_from_text(text: str) -> Program:
 
     Raises `UserError` that names the line, what was expected there and what was found.
     """
-    reader = Reader(text)
+    reader = TextReader(text)
     name = NAME.read(_member_line(reader, _KERNEL, ("name",))["name"], "kernel name")
     if reader.peek() != SEQUENCE:
         raise reader.error(f"the line `{SEQUENCE}`", reader.peek() or "the end")
@@ -318,8 +324,7 @@ def program_from_text(text: str) -> Program:
     while (reader.peek() or "").startswith(_PARAMETER):
         where = reader.where
         data = _member_line(reader, _PARAMETER, tuple(name for name, _ in _PARAMETER_FIELDS))
-        members = {name: kind.read(data[name], where) for name, kind in _PARAMETER_FIELDS}
-        parameters.append(Parameter(**members))
+        parameters.append(_read_parameter(data, where))
     where = reader.where
     launch = _member_line(reader, _LAUNCH, ("variables", "grid", "group"))
     reader.end()
@@ -336,7 +341,7 @@ def program_from_text(text: str) -> Program:
     )
 
 
-def _member_line(reader: Reader, start: str, names: tuple[str, ...]) -> Group:
+def _member_line(reader: TextReader, start: str, names: tuple[str, ...]) -> Group:
     line = reader.peek()
     if line is None or not line.startswith(start):
         raise reader.error(f"a line `{start}{'=... '.join(names)}=...`", line or "the end")

@@ -22,15 +22,14 @@ from tinyref.uops import payload as payloads
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, Payload
-from tinyref.uops.tiles.layout import (
+from tinyref.uops.tiles import (
     Bit,
     FragmentLayout,
     InputRounding,
     MatrixTile,
     bit_from_text,
 )
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 from tinyref.views.view import View
 
 # Wide enough for int64 and uint64; a longer number is a mistake or an attack.
@@ -46,7 +45,7 @@ class Word(str):
 
 
 @dataclass(frozen=True)
-class Kind:
+class MemberKind:
     """How one member is written and read; `read` gets the plain value and where it stands."""
 
     accepted: str
@@ -109,7 +108,7 @@ def read_dtype(value: object, where: str) -> DType:
     raise refuse(where, "the name of a dtype", value)
 
 
-def tuple_of(kind: Kind, count: int | None = None) -> Kind:
+def tuple_of(kind: MemberKind, count: int | None = None) -> MemberKind:
     """A tuple of members, of `count` of them if that is given."""
     accepted = f"a list of {kind.accepted}" if count is None else f"{count} times {kind.accepted}"
 
@@ -118,11 +117,11 @@ def tuple_of(kind: Kind, count: int | None = None) -> Kind:
             raise refuse(where, accepted, value)
         return tuple(kind.read(item, f"{where}[{i}]") for i, item in enumerate(value))
 
-    return Kind(accepted, lambda value: tuple(map(kind.write, value)), read)
+    return MemberKind(accepted, lambda value: tuple(map(kind.write, value)), read)
 
 
-def _optional(kind: Kind) -> Kind:
-    return Kind(
+def _optional(kind: MemberKind) -> MemberKind:
+    return MemberKind(
         f"{kind.accepted} or none",
         lambda value: None if value is None else kind.write(value),
         lambda value, where: None if value is None else kind.read(value, where),
@@ -149,7 +148,7 @@ def _read_bit(value: object, where: str) -> Bit:
         raise refuse(where, "a bit such as k2", value) from None
 
 
-def _member_of(members: type[Enum], accepted: str) -> Kind:
+def _member_of(members: type[Enum], accepted: str) -> MemberKind:
     """A member of an enumeration, as a word."""
 
     def read(value: object, where: str) -> Enum:
@@ -159,33 +158,33 @@ def _member_of(members: type[Enum], accepted: str) -> Kind:
             names = ", ".join(member.value for member in members)
             raise refuse(where, f"one of {names}", value) from None
 
-    return Kind(accepted, lambda value: Word(value.value), read)
+    return MemberKind(accepted, lambda value: Word(value.value), read)
 
 
-INTEGER = Kind("an integer", lambda value: value, _read_integer)
-NAME = Kind("a text", lambda value: value, _read_name)
-SIZE = Kind("a size", lambda value: value, _read_size)
-DTYPE = Kind("a dtype", lambda value: Word(value.name), read_dtype)
-_BIT = Kind("a bit", Word, _read_bit)
+INTEGER = MemberKind("an integer", lambda value: value, _read_integer)
+NAME = MemberKind("a text", lambda value: value, _read_name)
+SIZE = MemberKind("a size", lambda value: value, _read_size)
+DTYPE = MemberKind("a dtype", lambda value: Word(value.name), read_dtype)
+_BIT = MemberKind("a bit", Word, _read_bit)
 _THREAD_BITS = tuple_of(_optional(_BIT))
 _REGISTER_BITS = tuple_of(_BIT)
 # How a member of each type is written, but for tuples and what may be None.
-_KINDS: dict[object, Kind] = {
-    bool: Kind("true or false", lambda value: value, _read_flag),
+_KINDS: dict[object, MemberKind] = {
+    bool: MemberKind("true or false", lambda value: value, _read_flag),
     int: INTEGER,
     str: NAME,
     sint: SIZE,
-    ConstType: Kind("a number or bool", lambda value: value, _read_constant),
-    Ops: Kind("an op", lambda value: Word(value.name), _read_op),
+    ConstType: MemberKind("a number or bool", lambda value: value, _read_constant),
+    Ops: MemberKind("an op", lambda value: Word(value.name), _read_op),
     AxisKind: _member_of(AxisKind, "a kind of axis"),
     DType: DTYPE,
-    FragmentLayout: Kind("a layout", _write_layout, _read_layout),
+    FragmentLayout: MemberKind("a layout", _write_layout, _read_layout),
     InputRounding: _member_of(InputRounding, "a rounding"),
 }
-Fields = tuple[tuple[str, Kind], ...]
+Fields = tuple[tuple[str, MemberKind], ...]
 
 
-def _kind_of(hint: object) -> Kind:
+def _kind_of(hint: object) -> MemberKind:
     """How a member with this annotation is written and read."""
     if hint in _KINDS:
         return _KINDS[hint]
@@ -213,8 +212,6 @@ _FIELDS: dict[type, Fields] = {
 }
 # The tag of a payload is the name of its class without "Arg".
 _CLASSES: dict[str, type] = {kind.__name__.removesuffix("Arg"): kind for kind in _PAYLOADS}
-# Names that files of before have.
-_CLASSES_BY_FORMER_NAMES = {"Repeat": payloads.MemoryVersionArg}
 
 # The members of a payload, by name; a payload of several views has one group for each.
 Group = dict[str, object]
@@ -236,7 +233,7 @@ def _write(value: object, fields: Fields) -> Group:
 
 def read_payload(tag: object, groups: list[Group], where: str) -> Payload:
     """The payload with the given tag and members. Raises `UserError` beginning with `where`."""
-    kind = _kind(tag) if isinstance(tag, str) else None
+    kind = _CLASSES.get(tag) if isinstance(tag, str) else None
     if kind is None:
         raise refuse(where, f"a payload, one of {', '.join(_CLASSES)}", tag)
     try:
@@ -251,10 +248,6 @@ def read_payload(tag: object, groups: list[Group], where: str) -> Payload:
     except UserError as error:
         text = str(error)
         raise UserError(text if text.startswith(where) else f"{where}: {text}") from None
-
-
-def _kind(tag: str) -> type | None:
-    return _CLASSES.get(tag) or _CLASSES_BY_FORMER_NAMES.get(tag)
 
 
 def _read(group: Group, fields: Fields, where: str) -> dict[str, Any]:

@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Sequence
 
+from tinyref import config
+from tinyref.algebra.rewrite import StageListener
 from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.formats.payload_fields import (
@@ -50,7 +53,7 @@ def from_text(text: str) -> UOp | tuple[UOp, ...]:
 
     Raises `UserError` that names the line, what was expected there and what was found.
     """
-    reader = Reader(text)
+    reader = TextReader(text)
     if reader.peek() == SEQUENCE:
         reader.advance()
         nodes = reader.nodes()
@@ -176,7 +179,7 @@ _FIXED: dict[str, object] = {"none": None, "true": True, "false": False}
 _DEEPEST = 8
 
 
-class Reader:
+class TextReader:
     """Reads lines one after another; knows which name is which node."""
 
     def __init__(self, text: str) -> None:
@@ -345,3 +348,31 @@ class Reader:
             found.append((match.lastgroup, match[match.lastgroup]))
             position = match.end()
         return found
+
+
+# --- the flag DUMP --------------------------------------------------------------------------------
+
+
+def wants_dump(stage: str) -> bool:
+    """Whether DUMP asks for `stage`: it names it as `after:STAGE`, among commas, or is `after:*`.
+
+    Raises `UserError` for a name that no stage has.
+    """
+    wanted = config.text("DUMP")
+    if not wanted:
+        return False
+    names = config.dumped_stages(wanted)
+    return "*" in names or stage in names
+
+
+def dumping(title: str) -> tuple[StageListener, ...]:
+    """The listener that prints each stage for which DUMP asks; none without the flag."""
+    if not config.text("DUMP"):
+        return ()
+    return (lambda stage, before, after: dump_after(stage, title, after),)
+
+
+def dump_after(stage: str, title: str, value: UOp | Sequence[UOp]) -> None:
+    """Prints `value` on standard error if DUMP asks for `stage`, under a comment that names it."""
+    if wants_dump(stage):
+        sys.stderr.write(f"# after {stage}: {title}\n{to_text(value)}")

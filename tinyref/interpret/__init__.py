@@ -6,8 +6,7 @@ arrays; loops run in Python; barriers start epochs. `evaluate.py` is the other e
 AST by numpy, with no lowering. Neither may import `codegen` or `optimise`, which they judge.
 """
 
-from tinyref.interpret.errors import Fault, SanitizerError
-from tinyref.interpret.machine import Access, Hooks
-from tinyref.interpret.run import Interpreter, run_program
+from tinyref.interpret.interpreter import Interpreter, run_program
+from tinyref.interpret.lanes import Access, Fault, Hooks, SanitizerError
 
 __all__ = ["Access", "Fault", "Hooks", "Interpreter", "SanitizerError", "run_program"]

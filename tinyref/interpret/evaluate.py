@@ -1,14 +1,20 @@
 """The AST evaluator: what a kernel AST means, without lowering it.
 
-Views become numpy index arrays (`view_elements.py`) and reduces become numpy reductions in a wide
-accumulator; the semantics of every op come from the op table. It shares nothing with views as they
-are lowered, rewriting and linearising, so that a disagreement with the interpreter blames one of
-those.
+Views become numpy index arrays and reduces become numpy reductions in a wide accumulator; the
+semantics of every op come from the op table. It shares nothing with views as they are lowered,
+rewriting and linearising, so that a disagreement with the interpreter blames one of those.
+
+A view is read by its definition alone: position p is element `offset + sum(p * strides)`, where p
+lies within the mask; of several views the element of one, row-major, is the position in the one
+before. Sizes are computed by Python's integers. Nothing is shared with `index_and_valid`, which is
+what the compiler lowers, nor with `numpy_indices` and `algebra.evaluate`: an oracle that read views
+as the compiler does would be wrong wherever the compiler is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +22,14 @@ import numpy.typing as npt
 
 from tinyref.algebra import semantics
 from tinyref.algebra.evaluate import bound_value
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.dtype import dtypes, narrow_float64, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.interpret.view_elements import view_elements
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
+from tinyref.views.view import View
 
 Array = npt.NDArray[Any]
 
@@ -32,17 +38,15 @@ def evaluate(
     ast: UOp,
     buffers: Mapping[int, Array],
     bindings: Mapping[str, int] | None = None,
-    values: dict[UOp, Array] | None = None,
 ) -> dict[int, Array]:
     """The contents of every written buffer after the kernel `ast` ran: new flat arrays by slot.
 
     `buffers` are flat arrays by slot, outputs too (what a store does not cover stays); all loads
     see the contents before the kernel. A reduce of float16, bfloat16 or float32 accumulates in
-    float64, one of float64 in long double, and is rounded once. `values`, if given, gets the
-    value of every node. Raises `UserError` for a node that is no part of a kernel AST, a missing
-    buffer or variable, or a view that leaves its buffer.
+    float64, one of float64 in long double, and is rounded once. Raises `UserError` for a node that
+    is no part of a kernel AST, a missing buffer or variable, or a view that leaves its buffer.
     """
-    evaluator = _Evaluator(buffers, bindings or {}, {} if values is None else values)
+    evaluator = _Evaluator(buffers, bindings or {})
     with np.errstate(all="ignore"):
         for node in ast.toposort():
             evaluator.visit(node)
@@ -50,15 +54,10 @@ def evaluate(
 
 
 class _Evaluator:
-    def __init__(
-        self,
-        buffers: Mapping[int, Array],
-        bindings: Mapping[str, int],
-        values: dict[UOp, Array],
-    ) -> None:
+    def __init__(self, buffers: Mapping[int, Array], bindings: Mapping[str, int]) -> None:
         self.buffers = buffers
         self.bindings = bindings
-        self.values = values
+        self.values: dict[UOp, Array] = {}
         self.written: dict[int, Array] = {}
 
     def visit(self, node: UOp) -> None:
@@ -145,3 +144,98 @@ def _reduce(node: UOp, value: Array, arg: ReduceArg) -> Array:
     wide = np.longdouble if dtype is dtypes.float64 else np.float64
     total = np.asarray(ufunc.reduce(value.astype(wide), axis=arg.axes, keepdims=True))
     return narrow_float64(total.astype(np.float64), dtype)
+
+
+Bindings = Mapping[str, int]
+
+
+def _quotient(x: int, y: int) -> int:
+    return 0 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+
+# Sizes are `index` nodes, which never wrap.
+_EXACT: dict[Ops, Callable[..., int]] = {
+    Ops.ADD: operator.add,
+    Ops.SUB: operator.sub,
+    Ops.MUL: operator.mul,
+    Ops.NEG: operator.neg,
+    Ops.IDIV: _quotient,
+    Ops.MOD: lambda x, y: 0 if y == 0 else x - y * _quotient(x, y),
+    Ops.MAX: max,
+    Ops.CMPLT: operator.lt,
+    Ops.CMPNE: operator.ne,
+    Ops.AND: operator.and_,
+    Ops.OR: operator.or_,
+    Ops.XOR: operator.xor,
+    Ops.WHERE: lambda condition, x, y: x if condition else y,
+    Ops.CAST: int,
+    Ops.BIND: lambda variable, value: value,
+}
+
+
+def size_value(size: sint, bindings: Bindings) -> int:
+    """The value of a size. Raises `UserError` for a variable without value, or another node."""
+    if isinstance(size, int):
+        return size
+    values: dict[UOp, int] = {}
+    for node in size.toposort():
+        if isinstance(node.arg, ConstArg):
+            values[node] = int(node.arg.value)
+        elif isinstance(node.arg, VarArg):
+            values[node] = bound_value(node.arg, bindings)
+        elif node.op in _EXACT:
+            values[node] = int(_EXACT[node.op](*(values[source] for source in node.src)))
+        else:
+            raise UserError(f"evaluate: {node.op.name} does not belong in a size")
+    return values[size]
+
+
+def view_elements(
+    tracker: ShapeTracker, bindings: Bindings, places: Sequence[Array] = ()
+) -> tuple[Array, Array]:
+    """The element (0 where there is none) at each position, and whether there is one.
+
+    places: positions along the last axes, where they are computed: integer arrays that broadcast
+    with the positions along the others; out of an axis there is no element. Both results have the
+    shape that all broadcast to. Raises `UserError` as `size_value` does.
+    """
+    shape = [size_value(size, bindings) for size in tracker.shape]
+    own = shape[: len(shape) - len(places)]
+    at = [*np.ix_(*map(np.arange, own)), *(np.asarray(place, np.int64) for place in places)]
+    full = np.broadcast_shapes(tuple(own), *(place.shape for place in places))
+    valid = np.array(True)
+    for number in range(len(own), len(shape)):
+        is_there = (at[number] >= 0) & (at[number] < shape[number])
+        at[number] = np.where(is_there, at[number], 0)
+        valid = valid & is_there
+    for depth in reversed(range(len(tracker.views))):
+        view = tracker.views[depth]
+        element, is_shown = _element(view, at, bindings)
+        valid = valid & is_shown
+        element = np.where(valid, element, 0)
+        if depth:
+            at = _digits(element, tracker.views[depth - 1], bindings)
+    return np.broadcast_to(element, full), np.broadcast_to(valid, full)
+
+
+def _element(view: View, at: Sequence[Array], bindings: Bindings) -> tuple[Array, Array]:
+    """The element of one view at these positions, and whether its mask shows it."""
+    element = np.array(size_value(view.offset, bindings), np.int64)
+    is_shown = np.array(True)
+    for axis, place in enumerate(at):
+        element = element + place * size_value(view.strides[axis], bindings)
+        if view.mask is not None:
+            begin, end = (size_value(bound, bindings) for bound in view.mask[axis])
+            is_shown = is_shown & (place >= begin) & (place < end)
+    return element, is_shown
+
+
+def _digits(element: Array, view: View, bindings: Bindings) -> list[Array]:
+    """The position along each axis of `view` of a row-major number."""
+    found: list[Array] = []
+    for size in reversed(view.shape):
+        # Of an axis of no positions nothing is shown.
+        extent = max(size_value(size, bindings), 1)
+        found.append(element % extent)
+        element = element // extent
+    return found[::-1]

@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
-from tinyref.interpret.lanes import broadcast_to, common_shape
-from tinyref.interpret.machine import Machine
+from tinyref.interpret.lanes import LaneMachine, broadcast_to, common_shape
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import REDUCING, Ops
 
@@ -135,7 +134,7 @@ def _fold(update: UOp, users: dict[UOp, list[UOp]]) -> Fold | None:
     return Fold(update, combined, combined.src[0 if is_flipped else 1], is_flipped)
 
 
-def _iterations(machine: Machine, limit: Array) -> int:
+def _iterations(machine: LaneMachine, limit: Array) -> int:
     iterations = int(np.max(limit)) if np.size(limit) else 0
     return iterations if machine.hooks.loop is None else machine.hooks.loop(iterations)
 
@@ -144,7 +143,7 @@ def nested(inner: Step) -> Step:
     """A loop whose place in the order of accesses is kept: what is before it, in it, after it."""
 
     def step(values: Values) -> None:
-        machine: Machine = values[MACHINE]
+        machine: LaneMachine = values[MACHINE]
         if not machine.may_widen:
             inner(values)
             return
@@ -166,7 +165,7 @@ def one_by_one(
     """
 
     def step(values: Values) -> None:
-        machine: Machine = values[MACHINE]
+        machine: LaneMachine = values[MACHINE]
         machine.privatise(scratch)
         limit = values[bound]
         iterations = _iterations(machine, limit)
@@ -215,7 +214,7 @@ def all_at_once(
     """
 
     def step(values: Values) -> None:
-        machine: Machine = values[MACHINE]
+        machine: LaneMachine = values[MACHINE]
         limit = values[bound]
         if not machine.may_widen or np.size(limit) > 1:
             otherwise(values)
@@ -247,7 +246,7 @@ def folded(
     """A loop that computes the values of many iterations at once and accumulates them in order."""
 
     def step(values: Values) -> None:
-        machine: Machine = values[MACHINE]
+        machine: LaneMachine = values[MACHINE]
         limit = values[bound]
         lanes, items = machine.lanes, machine.items
         if np.size(limit) > 1 or WIDTH // max(1, math.prod(lanes)) < FEWEST:
@@ -302,7 +301,7 @@ def branch(condition: int, body: Sequence[Step]) -> Step:
     """An IF: its body runs under a mask, or not at all."""
 
     def step(values: Values) -> None:
-        machine: Machine = values[MACHINE]
+        machine: LaneMachine = values[MACHINE]
         outer = machine.mask
         taken = np.asarray(values[condition])
         mask = taken if outer is None else taken & outer

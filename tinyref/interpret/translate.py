@@ -17,9 +17,10 @@ from tinyref.algebra.semantics import kernel_for
 from tinyref.dtype import AddressSpace, DType, ImageDType, PtrDType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.formats.text import node_text
-from tinyref.interpret import loops, tiles
-from tinyref.interpret.errors import Fault, SanitizerError
+from tinyref.interpret import loops
+from tinyref.interpret.lanes import Fault, SanitizerError
 from tinyref.interpret.loops import MACHINE, Block, Step
+from tinyref.interpret.wmma import wmma
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
@@ -224,7 +225,7 @@ class Translation:
 
         def step(values: list[Any]) -> None:
             fragments = values[left], values[right], values[start]
-            values[out] = tiles.wmma(values[MACHINE], node, tile, *fragments)
+            values[out] = wmma(values[MACHINE], node, tile, *fragments)
 
         self._emit(node, step)
 

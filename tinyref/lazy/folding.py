@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tinyref.algebra import semantics
-from tinyref.algebra.constraints import is_certain
+from tinyref.algebra.sizes import is_certain
 from tinyref.dtype import ConstType, DType, as_const
 from tinyref.uops import build
 from tinyref.uops.node import UOp, node_fact, sint

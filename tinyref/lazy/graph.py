@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from tinyref.algebra.constraints import constraints_of, holds, is_certain, require
 from tinyref.algebra.op_table import OP_TABLE
+from tinyref.algebra.sizes import constraints_of, holds, is_certain, require
 from tinyref.algebra.symbolic import as_size, at_most, lift, lower
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, as_const, dtypes
 from tinyref.errors import UserError, UserTypeError
-from tinyref.lazy.buffers import new_buffer_node
+from tinyref.lazy.buffers import new_buffer_node, only_holds_data, stored_bits, stored_window
 from tinyref.lazy.folding import (
     absorbing_value,
     fold_alu,
@@ -38,7 +38,6 @@ from tinyref.lazy.shape import (
     product,
     shape_of,
 )
-from tinyref.lazy.storage import only_holds_data, stored_bits, stored_window
 from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, MOVEMENT, REDUCING, Ops
@@ -52,37 +51,8 @@ from tinyref.uops.payload import (
     VarArg,
 )
 
-__all__ = [
-    "alu",
-    "assign",
-    "backing",
-    "bind",
-    "bitcast",
-    "cast",
-    "constant",
-    "contiguous",
-    "copy",
-    "counting_dtype",
-    "detach",
-    "device_of",
-    "expand",
-    "flip",
-    "full",
-    "full_like",
-    "iota",
-    "is_contiguous",
-    "new_buffer",
-    "pad",
-    "permute",
-    "reduce",
-    "reshape",
-    "shape_of",
-    "shrink",
-    "spread",
-    "uniform_value",
-    "where",
-    "window",
-]
+# Defined elsewhere, and part of this module for its users.
+__all__ = ["device_of", "full", "shape_of", "uniform_value"]
 
 Bounds = Sequence[tuple[sint, sint]]
 

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tinyref import config
 from tinyref.device import Device
 from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.lazy import graph
-from tinyref.lazy.all_reduce import all_reduce
 from tinyref.lazy.folding import uniform_value
-from tinyref.lazy.node_builder import build_node
 from tinyref.lazy.shape import device_of, is_empty, product, shape_of
 from tinyref.lazy.shards import (
     check_devices,
     common_layout,
+    concatenate_parts,
+    even_sizes,
     gather_to,
     join_parts,
     layout_of,
+    part_of,
     parts_in,
     place_in_layout,
     replicate,
@@ -31,7 +33,7 @@ from tinyref.lazy.shards import (
     spans,
 )
 from tinyref.uops.node import UOp, sint
-from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.ops import ALU, CASTS, Ops
 from tinyref.uops.payload import (
     BoundsArg,
     CopyArg,
@@ -55,6 +57,8 @@ def build(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) ->
         return _plain(op, arg, dtype, sources)
     if op in ALU:
         return _elements(op, dtype, sources)
+    if layout_of(sources[0]).axis is None and op not in (Ops.COPY, Ops.CONTIGUOUS):
+        return _each(sources[0], op, arg)
     return RULES[op](sources[0], arg)
 
 
@@ -107,7 +111,7 @@ def _elements(op: Ops, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
     return join_parts(layout, [_plain(op, None, dtype, each) for each in zip(*parts, strict=True)])
 
 
-# --- one rule per op ----------------------------------------------------------------------------
+# --- one rule per op: for parts of a whole; of a whole on each device most ops take each alone ----
 
 Rule = Callable[[UOp, Payload], UOp]
 RULES: dict[Ops, Rule] = {}
@@ -126,6 +130,13 @@ def rule(op: Ops) -> Callable[[Rule], Rule]:
 def _each(node: UOp, op: Ops, arg: Payload) -> UOp:
     """The same operation on every part."""
     return join_parts(layout_of(node), [_plain(op, arg, None, (part,)) for part in node.src])
+
+
+def _layout_and_axis(node: UOp) -> tuple[ShardArg, int]:
+    """How a MULTI of parts lies on its devices, and along which axis."""
+    layout = layout_of(node)
+    assert layout.axis is not None, "each device has a part"
+    return layout, layout.axis
 
 
 def _on_wholes(node: UOp, op: Ops, arg: Payload) -> UOp:
@@ -160,35 +171,32 @@ def contiguous(node: UOp, arg: Payload) -> UOp:
 def reshape(node: UOp, arg: Payload) -> UOp:
     """Each part, where an axis of the new shape is cut at the same elements."""
     assert isinstance(arg, ShapeArg), "RESHAPE carries its shape"
-    layout = layout_of(node)
-    if layout.axis is None:
-        return _each(node, Ops.RESHAPE, arg)
-    found = _axis_cut_alike(shape_of(node), layout, arg.shape)
-    if found is None or sum(found.sizes) != arg.shape[found.axis or 0]:
+    layout, axis = _layout_and_axis(node)
+    found = _axis_cut_alike(shape_of(node), axis, layout.sizes, arg.shape)
+    if found is None or sum(found[1]) != arg.shape[found[0]]:
         return _on_wholes(node, Ops.RESHAPE, arg)
-    parts = zip(node.src, found.sizes, strict=True)
-    axis = found.axis or 0
-    shapes = [(part, shape_with_size(arg.shape, axis, size)) for part, size in parts]
-    return join_parts(found, [graph.reshape(part, shape) for part, shape in shapes])
+    new, sizes = found
+    shapes = [shape_with_size(arg.shape, new, size) for size in sizes]
+    parts = [graph.reshape(part, shape) for part, shape in zip(node.src, shapes, strict=True)]
+    return join_parts(ShardArg(layout.devices, new, sizes), parts)
 
 
 def _axis_cut_alike(
-    have: tuple[sint, ...], layout: ShardArg, want: tuple[sint, ...]
-) -> ShardArg | None:
-    """The layout of the shape `want` whose parts are those of `layout`, if there is one."""
-    axis = layout.axis or 0
+    have: tuple[sint, ...], axis: int, sizes: tuple[int, ...], want: tuple[sint, ...]
+) -> tuple[int, tuple[int, ...]] | None:
+    """The axis of `want`, and its sizes, that has the parts of `have` along `axis`, if any does."""
     before, after = product(have[:axis]), product(have[axis + 1 :])
     for new in range(len(want)):
         if product(want[:new]) != before:
             continue
         rest = product(want[new + 1 :])
         if rest == after:
-            return ShardArg(layout.devices, new, layout.sizes)
+            return new, sizes
         if not isinstance(rest, int) or not isinstance(after, int) or rest == 0:
             continue
-        counts = [size * after for size in layout.sizes]
+        counts = [size * after for size in sizes]
         if all(count % rest == 0 for count in counts):
-            return ShardArg(layout.devices, new, tuple(count // rest for count in counts))
+            return new, tuple(count // rest for count in counts)
     return None
 
 
@@ -196,9 +204,8 @@ def _axis_cut_alike(
 def permute(node: UOp, arg: Payload) -> UOp:
     """Each part; the axis along which they lie is another."""
     assert isinstance(arg, PermuteArg), "PERMUTE carries its order"
-    layout = layout_of(node)
-    axis = None if layout.axis is None else arg.order.index(layout.axis)
-    moved = ShardArg(layout.devices, axis, layout.sizes)
+    layout, axis = _layout_and_axis(node)
+    moved = ShardArg(layout.devices, arg.order.index(axis), layout.sizes)
     return join_parts(moved, [graph.permute(part, arg.order) for part in node.src])
 
 
@@ -206,12 +213,10 @@ def permute(node: UOp, arg: Payload) -> UOp:
 def expand(node: UOp, arg: Payload) -> UOp:
     """Each part; an axis along which they lie is not repeated, but its one element wholly given."""
     assert isinstance(arg, ShapeArg), "EXPAND carries its shape"
-    layout = layout_of(node)
-    if layout.axis is None:
-        return _each(node, Ops.EXPAND, arg)
-    if shape_of(node)[layout.axis] != arg.shape[layout.axis]:
+    layout, axis = _layout_and_axis(node)
+    if shape_of(node)[axis] != arg.shape[axis]:
         return _on_wholes(node, Ops.EXPAND, arg)
-    shapes = [shape_with_size(arg.shape, layout.axis, size) for size in layout.sizes]
+    shapes = [shape_with_size(arg.shape, axis, size) for size in layout.sizes]
     pairs = zip(node.src, shapes, strict=True)
     return join_parts(layout, [graph.expand(part, shape) for part, shape in pairs])
 
@@ -220,10 +225,8 @@ def expand(node: UOp, arg: Payload) -> UOp:
 def pad(node: UOp, arg: Payload) -> UOp:
     """Each part; along their axis the first one grows before, the last one after."""
     assert isinstance(arg, BoundsArg), "PAD carries its amounts"
-    layout = layout_of(node)
-    if layout.axis is None:
-        return _each(node, Ops.PAD, arg)
-    before, after = arg.bounds[layout.axis]
+    layout, axis = _layout_and_axis(node)
+    before, after = arg.bounds[axis]
     if not isinstance(before, int) or not isinstance(after, int):
         return _on_wholes(node, Ops.PAD, arg)
     last = len(layout.sizes) - 1
@@ -232,53 +235,51 @@ def pad(node: UOp, arg: Payload) -> UOp:
     ]
     sizes = [size + sum(both) for size, both in zip(layout.sizes, amounts, strict=True)]
     grown = [
-        graph.pad(part, (*arg.bounds[: layout.axis], both, *arg.bounds[layout.axis + 1 :]))
+        graph.pad(part, (*arg.bounds[:axis], both, *arg.bounds[axis + 1 :]))
         for part, both in zip(node.src, amounts, strict=True)
     ]
-    return join_parts(ShardArg(layout.devices, layout.axis, tuple(sizes)), grown)
+    return join_parts(ShardArg(layout.devices, axis, tuple(sizes)), grown)
 
 
 @rule(Ops.SHRINK)
 def shrink(node: UOp, arg: Payload) -> UOp:
     """Each part; along their axis each device keeps what it has of what is kept, maybe nothing."""
     assert isinstance(arg, BoundsArg), "SHRINK carries its bounds"
-    layout = layout_of(node)
-    if layout.axis is None:
-        return _each(node, Ops.SHRINK, arg)
-    begin, end = arg.bounds[layout.axis]
+    layout, axis = _layout_and_axis(node)
+    begin, end = arg.bounds[axis]
     if not isinstance(begin, int) or not isinstance(end, int):
         return _on_wholes(node, Ops.SHRINK, arg)
     kept = []
     for part, (low, high) in zip(node.src, spans(layout), strict=True):
         first = min(max(begin - low, 0), high - low)
         last = max(min(end - low, high - low), first)
-        bounds = (*arg.bounds[: layout.axis], (first, last), *arg.bounds[layout.axis + 1 :])
+        bounds = (*arg.bounds[:axis], (first, last), *arg.bounds[axis + 1 :])
         kept.append((graph.shrink(part, bounds), last - first))
     sizes = tuple(size for _, size in kept)
-    return join_parts(ShardArg(layout.devices, layout.axis, sizes), [part for part, _ in kept])
+    return join_parts(ShardArg(layout.devices, axis, sizes), [part for part, _ in kept])
 
 
 @rule(Ops.FLIP)
 def flip(node: UOp, arg: Payload) -> UOp:
     """Each part; along their axis the parts change places as well."""
     assert isinstance(arg, FlipArg), "FLIP carries its axes"
-    layout = layout_of(node)
+    layout, axis = _layout_and_axis(node)
     flipped = [graph.flip(part, arg.axes) for part in node.src]
-    if layout.axis not in arg.axes:
+    if axis not in arg.axes:
         return join_parts(layout, flipped)
     moved = [
         graph.copy(part, device)
         for part, device in zip(reversed(flipped), layout.devices, strict=True)
     ]
-    return join_parts(ShardArg(layout.devices, layout.axis, layout.sizes[::-1]), moved)
+    return join_parts(ShardArg(layout.devices, axis, layout.sizes[::-1]), moved)
 
 
 @rule(Ops.REDUCE)
 def reduce(node: UOp, arg: Payload) -> UOp:
     """Each part; over the axis along which they lie, the parts' results are combined everywhere."""
     assert isinstance(arg, ReduceArg), "REDUCE carries its op and axes"
-    layout = layout_of(node)
-    if layout.axis is None or layout.axis not in arg.axes:
+    layout, axis = _layout_and_axis(node)
+    if axis not in arg.axes:
         return _each(node, Ops.REDUCE, arg)
     filled = [place for place, size in enumerate(layout.sizes) if size]
     if not filled:
@@ -301,3 +302,112 @@ def _combine_parts(op: Ops, parts: list[UOp], devices: list[str]) -> list[UOp]:
             whole = graph.alu(op, whole, part)
         return [whole] * len(parts)
     return all_reduce(op, parts, devices)
+
+
+# --- all-reduce -----------------------------------------------------------------------------------
+
+
+# From so many elements on, the flag RING at 1 takes the ring.
+LONG = 1 << 18
+# With two devices the ring has nothing to save.
+FEWEST = 3
+
+
+def all_reduce(op: Ops, parts: Sequence[UOp], devices: Sequence[str]) -> list[UOp]:
+    """`parts`, the i-th on `devices[i]`, combined by ADD, MUL or MAX: the result on each device."""
+    # Stored, so that all devices combine the same bits, whatever a part is fused with.
+    parts = [graph.contiguous(part) for part in parts]
+    return (_ring if _takes_ring(parts[0], len(devices)) else _naive)(op, parts, devices)
+
+
+def _takes_ring(part: UOp, count: int) -> bool:
+    size = product(shape_of(part))
+    if not isinstance(size, int) or count < 2:
+        return False
+    ring = config.integer("RING")
+    return ring == 2 or (ring == 1 and count >= FEWEST and size >= LONG)
+
+
+def _naive(op: Ops, parts: Sequence[UOp], devices: Sequence[str]) -> list[UOp]:
+    results = []
+    for device in devices:
+        first, *others = [graph.copy(part, device) for part in parts]
+        for other in others:
+            first = graph.alu(op, first, other)
+        results.append(first)
+    return results
+
+
+def _ring(op: Ops, parts: Sequence[UOp], devices: Sequence[str]) -> list[UOp]:
+    shape = shape_of(parts[0])
+    size = product(shape)
+    assert isinstance(size, int), "a symbolic size does not come here"
+    flat = [graph.reshape(part, (size,)) for part in parts]
+    chunks: list[list[UOp]] = [[] for _ in devices]
+    begin = 0
+    for number, length in enumerate(even_sizes(size, len(devices))):
+        shares = [part_of(part, 0, begin, begin + length) for part in flat]
+        begin += length
+        for place, chunk in enumerate(_once_around(op, shares, devices, number)):
+            chunks[place].append(chunk)
+    return [graph.reshape(concatenate_parts(pieces, 0), shape) for pieces in chunks]
+
+
+def _once_around(op: Ops, shares: Sequence[UOp], devices: Sequence[str], start: int) -> list[UOp]:
+    """One chunk, combined on its way from device `start`, then passed on to all."""
+    count = len(devices)
+    chunk = shares[start]
+    for step in range(1, count):
+        place = (start + step) % count
+        chunk = graph.alu(op, graph.copy(chunk, devices[place]), shares[place])
+    # The device before the first one has the result.
+    last = (start - 1) % count
+    found = {last: graph.contiguous(chunk)}
+    for step in range(1, count):
+        place = (last + step) % count
+        found[place] = graph.copy(found[(place - 1) % count], devices[place])
+    return [found[place] for place in range(count)]
+
+
+# --- one node by its op and payload ---------------------------------------------------------------
+
+
+def build_node(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp | None:
+    """The node for `op`, folded as its builder does; None for an op that has no builder here.
+
+    dtype: the target of a cast. Raises `UserError` as the builders do.
+    """
+    if op in CASTS and dtype is not None:
+        make = graph.cast if op is Ops.CAST else graph.bitcast
+        return make(sources[0], dtype)
+    if op in ALU:
+        return graph.alu(op, *sources)
+    match op:
+        case Ops.DETACH:
+            return graph.detach(sources[0])
+        case Ops.CONTIGUOUS:
+            return graph.contiguous(sources[0])
+        case Ops.ASSIGN:
+            return graph.assign(*sources)
+    return _with_payload(op, arg, sources)
+
+
+def _with_payload(op: Ops, arg: Payload, sources: Sequence[UOp]) -> UOp | None:
+    match arg:
+        case ShapeArg(shape) if op is Ops.IOTA:
+            return graph.iota(shape[0])
+        case ShapeArg(shape):
+            reshaping = graph.reshape if op is Ops.RESHAPE else graph.expand
+            return reshaping(sources[0], shape)
+        case PermuteArg(order):
+            return graph.permute(sources[0], order)
+        case BoundsArg(bounds):
+            resizing = graph.pad if op is Ops.PAD else graph.shrink
+            return resizing(sources[0], bounds)
+        case FlipArg(axes):
+            return graph.flip(sources[0], axes)
+        case ReduceArg(reducing, axes):
+            return graph.reduce(reducing, sources[0], axes)
+        case CopyArg(device):
+            return graph.copy(sources[0], device)
+    return None

@@ -1,26 +1,17 @@
-"""Shape and device of a tensor-graph node, and the checks that the builders share."""
+"""Facts of tensor-graph nodes: shape, device, and the function of the user that made them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tinyref.algebra.constraints import holds
-from tinyref.algebra.shape import device_of, shape_of
+from tinyref.algebra.shapes import device_of, shape_of
+from tinyref.algebra.sizes import holds
 from tinyref.algebra.symbolic import as_size, describe, describe_shape, highest, lift, product
 from tinyref.errors import UserError, UserIndexError
 from tinyref.uops.node import UOp, sint
 
-__all__ = [
-    "as_shape",
-    "check_axis",
-    "describe",
-    "describe_shape",
-    "device_of",
-    "is_empty",
-    "largest_size",
-    "product",
-    "shape_of",
-]
+# Defined elsewhere, and part of this module for its users.
+__all__ = ["describe", "describe_shape", "device_of", "product", "shape_of"]
 
 
 def check_one_device(name: str, sources: Iterable[UOp]) -> None:
@@ -66,3 +57,52 @@ def is_empty(shape: Iterable[sint]) -> bool:
 def largest_size(shape: Iterable[sint]) -> int:
     """The most elements that a shape can have, for any values of its variables."""
     return highest(lift(product(shape)))
+
+
+# --- the function of the user that a node comes from ----------------------------------------------
+
+
+_NAME = "the user's function"
+_LINE = "the user's line"
+
+
+def name_of(node: UOp) -> str:
+    """The name of the function that made `node`; empty where that is not known."""
+    found: str = node.facts.get(_NAME, "")
+    return found
+
+
+def give_name(node: UOp, name: str) -> None:
+    """Names `node`, unless it has a name, or no sources: then it belongs to all who use it."""
+    if name and may_be_named(node):
+        node.facts.setdefault(_NAME, name)
+
+
+def leave_unnamed(node: UOp) -> None:
+    """From now on `node` has the name that it has, be it none."""
+    node.facts.setdefault(_NAME, "")
+
+
+def may_be_named(node: UOp) -> bool:
+    """Whether `give_name` names it."""
+    return bool(node.src) and _NAME not in node.facts
+
+
+def line_of(node: UOp) -> str:
+    """The file and line that called that function; empty where lines are not noted."""
+    found: str = node.facts.get(_LINE, "")
+    return found
+
+
+def give_line(node: UOp, line: str) -> None:
+    """Notes the line of a node that has a name."""
+    if name_of(node):
+        node.facts.setdefault(_LINE, line)
+
+
+def keep_name(old: UOp, new: UOp) -> None:
+    """Names `new`, which takes the place of `old`, like it."""
+    if old is not new:
+        give_name(new, name_of(old))
+        if line := line_of(old):
+            give_line(new, line)

@@ -5,8 +5,15 @@ its output from its input.
 """
 
 from tinyref.nn import datasets, optim, state
-from tinyref.nn.convolution import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
-from tinyref.nn.linear import Embedding, Linear
+from tinyref.nn.layers import (
+    Conv1d,
+    Conv2d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    Embedding,
+    Linear,
+    LSTMCell,
+)
 from tinyref.nn.normalisation import (
     BatchNorm,
     BatchNorm2d,
@@ -17,7 +24,6 @@ from tinyref.nn.normalisation import (
     LayerNorm2d,
     RMSNorm,
 )
-from tinyref.nn.recurrent import LSTMCell
 
 __all__ = [
     "BatchNorm",

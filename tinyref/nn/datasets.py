@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tinyref.errors import DeviceError, UserError
 from tinyref.nn.state.reading import as_path
-from tinyref.runtimes.data.disk import file_size
+from tinyref.runtimes.data_only import file_size
 from tinyref.tensor import Tensor
 
 Bytes = npt.NDArray[np.uint8]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tinyref.algebra.symbolic import describe_shape, product
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, argument_error
-from tinyref.nn.layer import Layer, check_input
-from tinyref.nn.linear import positive
+from tinyref.nn.layers import Layer, check_input, positive
 from tinyref.tensor import Tensor
 from tinyref.tensor.literals import weak_number
+from tinyref.tensor.reduction import count_along
 
 
 def _affine(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor | None]:
@@ -115,7 +115,7 @@ class BatchNorm(Layer):
         count = product(x.shape[axis] for axis in axes)
         if isinstance(count, int):
             return count / max(count - 1, 1)
-        elements = x._count(axes, dtypes.float32)
+        elements = count_along(x, axes, dtypes.float32)
         return elements / (elements - 1).maximum(1)
 
 

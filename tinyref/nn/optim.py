@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError, argument_error
 from tinyref.tensor import Tensor
+from tinyref.tensor.core import value_of
 from tinyref.tensor.literals import weak_number
 
 __all__ = ["LAMB", "LARS", "SGD", "Adam", "AdamW", "Optimizer", "OptimizerGroup"]
@@ -28,12 +29,12 @@ def _trainable(params: Iterable[Tensor]) -> list[Tensor]:
         if not isinstance(tensor, Tensor):
             name = type(tensor).__name__
             raise UserTypeError(f"params: number {number} is a {name}, accepted are Tensors")
-        if tensor._value.requires_grad and tensor._value.record is not None:
+        if value_of(tensor).requires_grad and value_of(tensor).record is not None:
             raise UserError(
                 f"params: number {number} is computed from others, so no gradient is kept for it: "
                 f"accepted are leaves, as tensor.detach().requires_grad_() is one"
             )
-        if tensor.dtype.is_float and not tensor._value.is_frozen:
+        if tensor.dtype.is_float and not value_of(tensor).is_frozen:
             found[id(tensor)] = tensor
     for tensor in found.values():
         if not tensor.requires_grad:

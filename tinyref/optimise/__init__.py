@@ -4,7 +4,8 @@ In: a kernel AST and what the device can do. Out: its normal form, in which ever
 the outputs or to one group of reduces, and a `Plan`: which axes are launch indices, loops,
 work-items and lanes.
 
-`normal_form.py` and the modules that it calls simplify the AST, `plan.py` is the plan, `opt.py` one
-optimisation of it, `moves.py` applies one, `heuristics*.py` choose some, `actions.py` lists all for
-a search, `one_hot.py` makes a reduce that only chooses one position into a gated load.
+`normal_form.py` simplifies the AST, `plan.py` is the plan, `opt.py` one optimisation of it,
+`moves.py` applies one, `heuristics_loops.py` and `heuristics_groups.py` choose some, `choices.py`
+asks them and lists all for a search. `one_hot.py` finds reduces that only choose one position, and
+`fold_ranges.py` makes each a gated load.
 """

@@ -10,19 +10,18 @@ loads and conditions; and a term that was not chosen is not computed, so its NaN
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from tinyref.algebra import semantics
-from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.algebra.rewrite import listeners, takes_step
-from tinyref.dtype import ImageDType, as_const, dtypes
+from tinyref.algebra.shapes import Shape, is_one, kernel_shape, positions_of, reduced_axes
+from tinyref.dtype import ConstType, ImageDType, as_const, dtypes
 from tinyref.optimise.one_hot import Mask, OneHot, find_one_hots, repeats
 from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
 
 def fold_ranges(ast: UOp) -> UOp:
@@ -108,7 +107,8 @@ def _is_idle_outside(root: UOp, one_hot: OneHot, identity: UOp) -> bool:
             is_hidden = natural[node.src[0]] is not None
             natural[node] = forced[node] = _zero(node) if is_hidden else None
         else:
-            natural[node], forced[node] = _at_zero(node, natural), _at_zero(node, forced)
+            for known in (natural, forced):
+                known[node] = fold_known(node, [known.get(source) for source in node.src])
         if node is one_hot.equality:
             forced[node] = ConstArg(False)
     return natural[root] == identity.arg and forced[root] == identity.arg
@@ -127,19 +127,25 @@ def _hides(shown: ShapeTracker, mask: Mask) -> bool:
     )
 
 
-# What these give of 0 is unspecified, or not worth telling.
-_UNKNOWN_AT_ZERO = frozenset({Ops.IDIV, Ops.MOD, Ops.SHL, Ops.SHR, Ops.BITCAST, Ops.THREEFRY})
+def fold_known(node: UOp, sources: Sequence[ConstArg | None]) -> ConstArg | None:
+    """Return the value of an operation on known values.
 
-
-def _at_zero(node: UOp, known: Mapping[UOp, ConstArg | None]) -> ConstArg | None:
-    """The value of an operation on known values; None where one of them, or it, is not known."""
-    values = [found.value for found in map(known.get, node.src) if found is not None]
-    if node.op not in ALU or node.op in _UNKNOWN_AT_ZERO or len(values) < len(node.src):
-        return None
-    if node.op is Ops.CAST and node.src[0].dtype.is_float and not node.dtype.is_float:
+    None if a source is not known, or a device may give another value than the op table.
+    """
+    values = [source.value for source in sources if source is not None]
+    if node.op not in ALU or len(values) < len(node.src) or not _is_specified(node, values):
         return None
     types = [source.dtype for source in node.src]
     return ConstArg(semantics.fold(node.op, node.dtype, values, types))
+
+
+def _is_specified(node: UOp, values: Sequence[ConstType]) -> bool:
+    """Return True if every device gives the value of the op table."""
+    if node.op in (Ops.IDIV, Ops.MOD):
+        return values[1] not in (0, -1)
+    if node.op is Ops.CAST and not node.dtype.is_float:
+        return 0 <= values[0] < 128
+    return True
 
 
 def _guard(rank: int, size: sint, position: UOp) -> UOp:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from tinyref import config
 from tinyref.optimise.opt import Opt, OptOp
-from tinyref.optimise.plan import Axis, Plan, changes, number_of
-from tinyref.optimise.strides import Access, accesses, reduce_axes
+from tinyref.optimise.plan import Axis, AxisAccess, Plan, accesses, changes, number_of, reduce_axes
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, ReduceArg
 
@@ -277,7 +276,7 @@ def _with_reuse(plan: Plan) -> Plan:
     return plan
 
 
-def _is_reused(axis: Axis, found: Sequence[Access]) -> bool:
+def _is_reused(axis: Axis, found: Sequence[AxisAccess]) -> bool:
     loads = [access.step(axis) for access in found if not access.is_store]
     return 0 in loads and any(step != 0 for step in loads)
 
@@ -321,7 +320,7 @@ def _with_items(plan: Plan) -> Plan:
     return plan
 
 
-def _is_contiguous(axis: Axis, found: Sequence[Access]) -> bool:
+def _is_contiguous(axis: Axis, found: Sequence[AxisAccess]) -> bool:
     """Whether some access takes neighbours along the axis, or all of its lanes do."""
     return any(access.step(axis) == axis.stride for access in found)
 

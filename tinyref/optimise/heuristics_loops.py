@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tinyref.optimise.normal_form import reused_values
 from tinyref.optimise.opt import REUSED, Opt, OptOp
-from tinyref.optimise.plan import Axis, Plan, axes_of, changes, number_of
-from tinyref.optimise.reused import reused_values
-from tinyref.optimise.strides import Access, accesses, reduce_axes
+from tinyref.optimise.plan import (
+    Axis,
+    AxisAccess,
+    Plan,
+    accesses,
+    axes_of,
+    changes,
+    number_of,
+    reduce_axes,
+)
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind
@@ -49,7 +57,7 @@ THREADS_PAY = 4
 
 
 @dataclass(frozen=True)
-class Limits:
+class CompileLimits:
     """Below how many nanoseconds of computing the time of a compile counts.
 
     A compile takes 70,000 for each statement. small: kernels of less have a small block. tiny:
@@ -60,12 +68,12 @@ class Limits:
     tiny: float = 1 << 9
 
 
-LIMITS = Limits()
+LIMITS = CompileLimits()
 # What a kernel of any size gets as if it were a large one.
-NO_LIMITS = Limits(0, 0)
+NO_LIMITS = CompileLimits(0, 0)
 
 
-def optimised_for_loops(plan: Plan, limits: Limits) -> Plan:
+def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
     """`plan` with lanes, a register block, unrolled short loops and threads, where they pay."""
     natural = _with_lanes(plan, limits)
     plan = _with_packed_lanes(plan, natural.lanes, limits) or _with_block(natural, limits)
@@ -79,7 +87,7 @@ def optimised_for_loops(plan: Plan, limits: Limits) -> Plan:
 # --- lanes ----------------------------------------------------------------------------------------
 
 
-def _lanes(plan: Plan, axis: Axis, found: Sequence[Access], limits: Limits) -> int:
+def _lanes(plan: Plan, axis: Axis, found: Sequence[AxisAccess], limits: CompileLimits) -> int:
     """The widest vector whose lanes divide the axis; 1 for none."""
     widest = VECTOR_BYTES // max((access.itemsize for access in found), default=VECTOR_BYTES)
     fitting = [n for n in plan.capabilities.vector_lanes if n <= widest and axis.is_divisible(n)]
@@ -90,7 +98,7 @@ def _lanes(plan: Plan, axis: Axis, found: Sequence[Access], limits: Limits) -> i
     return lanes
 
 
-def _worth(axis: Axis, found: Sequence[Access]) -> int:
+def _worth(axis: Axis, found: Sequence[AxisAccess]) -> int:
     """How much better than element by element the accesses are as vectors along `axis`."""
     total = 0
     for access in found:
@@ -103,7 +111,7 @@ def _worth(axis: Axis, found: Sequence[Access]) -> int:
     return total
 
 
-def _with_lanes(plan: Plan, limits: Limits) -> Plan:
+def _with_lanes(plan: Plan, limits: CompileLimits) -> Plan:
     """Vectors along the output axis in which most accesses take neighbours."""
     found = accesses(plan)
     ranked = [
@@ -116,7 +124,7 @@ def _with_lanes(plan: Plan, limits: Limits) -> Plan:
     return plan.cut_lanes(number, lanes)
 
 
-def _with_reduce_lanes(plan: Plan, limits: Limits) -> Plan:
+def _with_reduce_lanes(plan: Plan, limits: CompileLimits) -> Plan:
     """Vectors along a reduced axis, where what is reduced has no lanes yet."""
     for node, axes in list(reduce_axes(plan)):
         if not axes or plan.axes_of(node.src[0], AxisKind.UPCAST, AxisKind.UNROLL):
@@ -145,7 +153,7 @@ def _with_more_sums(plan: Plan, node: UOp, target: int) -> Plan:
 # --- register blocks ------------------------------------------------------------------------------
 
 
-def _with_block(plan: Plan, limits: Limits) -> Plan:
+def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
     """A block of outputs in registers, for products in which every element is used many times.
 
     The vectors' axis goes outside, so that the panel of the operand that it needs is packed once
@@ -191,7 +199,7 @@ class _Panel:
     rows: tuple[int, ...]
 
 
-def _with_packed_lanes(plan: Plan, natural: int, limits: Limits) -> Plan | None:
+def _with_packed_lanes(plan: Plan, natural: int, limits: CompileLimits) -> Plan | None:
     """Lanes along an axis in which one operand of a product moves, whatever its stride: it is
     packed. None where no such axis has more lanes than the `natural` ones.
 
@@ -222,7 +230,7 @@ def _height(plan: Plan, panel: _Panel, row: int) -> int:
     return _divisor(_extent(plan, row), fitting)
 
 
-def _panels(plan: Plan, limits: Limits) -> Iterator[_Panel]:
+def _panels(plan: Plan, limits: CompileLimits) -> Iterator[_Panel]:
     """The operands of the one sum of the kernel that may be packed, with their lanes."""
     reduces = list(reduce_axes(plan))
     loads = _summed_loads(plan)
@@ -264,7 +272,7 @@ def _pack_panel(plan: Plan, rows: Collection[int], slot: int) -> Plan | None:
         plan = swapped
 
 
-def _rows_of(plan: Plan, panel: Access, loads: Sequence[Access]) -> tuple[int, ...]:
+def _rows_of(plan: Plan, panel: AxisAccess, loads: Sequence[AxisAccess]) -> tuple[int, ...]:
     """The output axes along which `panel` is the same, and another one of `loads` is not."""
     targets = (plan.axes[number].target for number in plan.of_kind(AxisKind.GLOBAL))
     return tuple(
@@ -274,7 +282,7 @@ def _rows_of(plan: Plan, panel: Access, loads: Sequence[Access]) -> tuple[int, .
     )
 
 
-def _summed_loads(plan: Plan) -> list[Access]:
+def _summed_loads(plan: Plan) -> list[AxisAccess]:
     """The loads of what the kernel reduces, and not those of what is made of the result."""
     summed = {part for node, _ in reduce_axes(plan) for part in node.src[0].toposort()}
     return [access for access in accesses(plan) if access.node in summed and not access.is_store]

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.algebra.symbolic import describe
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.optimise.launch import launch_axes
-from tinyref.optimise.limits import limit_problem
+from tinyref.optimise.launch_axes import launch_axes
+from tinyref.optimise.legality import limit_problem, terms_problem, work_problem
+from tinyref.optimise.normal_form import Reused, reused_values
 from tinyref.optimise.opt import REUSED, Condition, KernelOptError, Opt, OptOp
-from tinyref.optimise.padding import terms_problem, work_problem
 from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan, changes
-from tinyref.optimise.reused import Reused, reused_values
 from tinyref.optimise.tile import tile_number_problem, with_tile
 from tinyref.uops.build import slot_of
 from tinyref.uops.payload import AxisKind, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 # Gives the new plan, or, of a tile, why none fits.
 Move = Callable[[Plan, Opt], Plan | str]
@@ -27,7 +26,7 @@ Check = Callable[[Plan, Opt], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class OptRefusal:
     """Why an optimisation is not legal: the condition (None: there is no such axis), and words."""
 
     condition: Condition | None
@@ -42,21 +41,21 @@ def apply_opt(plan: Plan, opt: Opt) -> Plan:
     raise KernelOptError(f"{opt}: {found.reason}, in a plan of {plan}", found.condition)
 
 
-def try_opt(plan: Plan, opt: Opt) -> Plan | Refusal:
+def try_opt(plan: Plan, opt: Opt) -> Plan | OptRefusal:
     """`plan` with `opt`, or why that is refused."""
     spec = opt.spec
     if spec.has_axis and not 0 <= opt.axis < len(plan.axes):
-        return Refusal(None, _no_axis(plan, opt.axis))
+        return OptRefusal(None, _no_axis(plan, opt.axis))
     for condition in (*spec.axis_conditions, *spec.argument_conditions):
         reason = CHECKS[condition](plan, opt)
         if reason is not None:
-            return Refusal(condition, reason)
+            return OptRefusal(condition, reason)
     reached = MOVES[opt.op](plan, opt)
     if isinstance(reached, str):
-        return Refusal(Condition.TILE_FITS, reached)
+        return OptRefusal(Condition.TILE_FITS, reached)
     problem = limit_problem(reached)
     if problem is not None:
-        return Refusal(Condition.LIMITS, problem)
+        return OptRefusal(Condition.LIMITS, problem)
     return replace(reached, opts=(*plan.opts, opt))
 
 

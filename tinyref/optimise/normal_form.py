@@ -8,27 +8,29 @@ ordered by itself. REDUCEs that go over the same positions share their axes: the
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from tinyref.algebra.kernel_shape import (
+from tinyref.algebra.rewrite import listeners, takes_step
+from tinyref.algebra.semantics import reduce_identity
+from tinyref.algebra.shapes import (
     Shape,
     check_repeated_axes,
     common_shape,
     is_one,
     kernel_shape,
     positions_of,
+    reduced_axes,
     reduced_sizes,
 )
-from tinyref.algebra.rewrite import listeners, takes_step
-from tinyref.algebra.semantics import reduce_identity
+from tinyref.algebra.symbolic import lift, lowest, product
 from tinyref.optimise.fold_ranges import fold_ranges
-from tinyref.optimise.merge_axes import merge_within
 from tinyref.uops import build
-from tinyref.uops.node import UOp, node_fact, toposort
-from tinyref.uops.ops import Ops
+from tinyref.uops.node import UOp, node_fact, rebuild, sint, toposort
+from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
 # Whose positions an axis has: of the outputs, or of the group of reduces with that number.
 OUTPUT = -1
@@ -221,3 +223,129 @@ def _depth(node: UOp) -> int:
     """How many reduces are nested in the value of `node`, itself included."""
     below = max((_depth(source) for source in node.src), default=0)
     return below + (node.op is Ops.REDUCE)
+
+
+# --- neighbouring axes become one where all views allow it: fewer, longer loops -------------------
+
+
+Runs = list[list[int]]
+Label = TypeVar("Label")
+
+
+def merge_axes(ast: UOp) -> UOp:
+    """The same kernel with every pair of neighbouring axes merged that no view keeps apart.
+
+    Two axes only merge where the same REDUCEs go over both of them.
+    """
+    return merge_within(ast, reducers(ast))[0]
+
+
+def reducers(ast: UOp) -> list[frozenset[UOp]]:
+    """The REDUCEs that go over each axis."""
+    order = ast.toposort()
+    rank = next((len(kernel_shape(n)) for n in order if isinstance(n.arg, ViewArg)), 0)
+    return [frozenset(node for node in order if axis in reduced_axes(node)) for axis in range(rank)]
+
+
+def merge_within(ast: UOp, labels: Sequence[Label]) -> tuple[UOp, list[Label]]:
+    """`ast` with neighbouring axes of equal label merged, and the labels of what is left."""
+    order = ast.toposort()
+    trackers = list({tracker_of(n): None for n in order if isinstance(n.arg, ViewArg)})
+    runs: Runs = []
+    for axis in range(len(labels)):
+        if runs and labels[axis] == labels[runs[-1][0]]:
+            wider = [*runs[:-1], [*runs[-1], axis]]
+            rest = [[later] for later in range(axis + 1, len(labels))]
+            if all(_stays_simple(tracker, wider + rest, axis) for tracker in trackers):
+                runs = wider
+                continue
+        runs.append([axis])
+    if len(runs) == len(labels):
+        return ast, list(labels)
+    return _with_runs(ast, runs), [labels[run[0]] for run in runs]
+
+
+def _merged_shape(tracker: ShapeTracker, runs: Runs) -> tuple[sint, ...]:
+    # Axes after those of the kernel take their positions from values.
+    placed = tracker.shape[runs[-1][-1] + 1 :]
+    return (*(product(tracker.shape[axis] for axis in run) for run in runs), *placed)
+
+
+def _stays_simple(tracker: ShapeTracker, runs: Runs, axis: int) -> bool:
+    # A value that varies along one of the axes alone would need a size between the two.
+    if is_one(tracker.shape[axis - 1]) != is_one(tracker.shape[axis]):
+        return False
+    merged = _merged_shape(tracker, runs)
+    # Of sizes that are never negative a product may be one of which that is not proved.
+    if any(lowest(lift(size)) < 0 for size in merged):
+        return False
+    return len(tracker.reshape(merged).views) <= len(tracker.views)
+
+
+def _with_runs(ast: UOp, runs: Runs) -> UOp:
+    place = {axis: number for number, run in enumerate(runs) for axis in run}
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if isinstance(node.arg, ViewArg):
+            tracker = tracker_of(node)
+            return node.replace(src=src, arg=ViewArg(tracker.reshape(_merged_shape(tracker, runs))))
+        if isinstance(node.arg, ReduceArg):
+            axes = sorted({place[axis] for axis in node.arg.axes})
+            return node.replace(src=src, arg=ReduceArg(node.arg.op, tuple(axes)))
+        return None
+
+    return rebuild(ast, change)
+
+
+# --- values that a reduce goes over and that the outputs need once more ---------------------------
+
+
+@dataclass(frozen=True)
+class Reused:
+    """`inner`, which a reduce over AST axis `reduced` goes over, is `outer` along axis `output`."""
+
+    inner: UOp
+    outer: UOp
+    reduced: int
+    output: int
+
+
+def reused_values(form: NormalForm) -> tuple[Reused, ...]:
+    """The values of reduces that the outputs of a kernel need once more, at each position."""
+    found: tuple[Reused, ...] | None = form.ast.facts.get(reused_values)
+    if found is None:
+        found = tuple(_reused_values(form))
+        form.ast.facts[reused_values] = found
+    return found
+
+
+def _reused_values(form: NormalForm) -> Iterator[Reused]:
+    nodes = set(form.ast.toposort())
+    outputs = [axis for axis, owner in enumerate(form.owners) if owner == OUTPUT]
+    seen: set[UOp] = set()
+    for node in form.ast.toposort():
+        if not isinstance(node.arg, ReduceArg) or len(node.arg.axes) != 1:
+            continue
+        inner, reduced = node.src[0], node.arg.axes[0]
+        if inner in seen or inner.op not in ALU or not isinstance(form.shape[reduced], int):
+            continue
+        for output in outputs:
+            outer = _exchanged(inner, reduced, output)
+            if outer is not inner and outer in nodes:
+                seen.add(inner)
+                yield Reused(inner, outer, reduced, output)
+                break
+
+
+def _exchanged(value: UOp, one: int, other: int) -> UOp:
+    """`value` with two axes of the AST in each other's place."""
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if not isinstance(node.arg, ViewArg):
+            return None
+        tracker = tracker_of(node)
+        order = list(range(len(tracker.shape)))
+        order[one], order[other] = other, one
+        return node.replace(src=src, arg=ViewArg(tracker.permute(order)))
+
+    return rebuild(value, change)

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 
 from tinyref.algebra import semantics
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.kernel_shape import is_one, kernel_shape, positions_of, reduced_axes
-from tinyref.algebra.shape import shape_of
+from tinyref.algebra.shapes import is_one, kernel_shape, positions_of, reduced_axes, shape_of
 from tinyref.dtype import DType, as_const, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker, apply_movement
+from tinyref.views.shape_tracker import ShapeTracker, apply_movement, tracker_of
 
 # A node, and in a tensor graph which of its elements each position of the reduce wants.
 Term = tuple[UOp, ShapeTracker | None]
@@ -36,49 +34,29 @@ MAX_CONDITIONS = 64
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step of solving sides for the counter: `op` (ADD, SUB or NEG) takes `operand` over.
-
-    is_mirrored: the counter was subtracted from the operand.
-    """
-
-    op: Ops
-    operand: Term | None = None
-    is_mirrored: bool = False
-
-
-@dataclass(frozen=True)
 class OneHot:
     """Along `axis`, terms that are not the identity have `equality`, a CMPNE, false.
 
-    After `steps` on `index` that holds where the index is offset + sign * position. Where `mask`
-    hides the counter it is 0 throughout.
+    That holds where `index` is offset + sign * position. terms: what the index is made of. index:
+    None in a tensor graph. Where `mask` hides the counter it is 0 throughout.
     """
 
     axis: int
     equality: UOp
-    index: Term
-    steps: tuple[Step, ...]
+    terms: tuple[Term, ...]
+    index: UOp | None
     sign: int
     offset: int
     mask: Mask = ()
 
     def depends_on(self, axis: int) -> bool:
         """Whether the chosen position may change along `axis`."""
-        operands = [step.operand for step in self.steps if step.operand is not None]
-        return not all(is_repeated(term, axis) for term in (self.index, *operands))
+        return not all(is_repeated(term, axis) for term in self.terms)
 
     def position(self) -> UOp:
         """In a kernel AST: the position that is chosen, an integer; any other where none is."""
-        value = self.index[0]
-        for step in self.steps:
-            if step.operand is None:
-                value = build.unary(Ops.NEG, value)
-            elif step.is_mirrored:
-                value = build.sub(step.operand[0], value)
-            else:
-                solve = build.sub if step.op is Ops.ADD else build.add
-                value = solve(value, step.operand[0])
+        assert self.index is not None, "the terms of a tensor graph have shapes of their own"
+        value = self.index
         if value.dtype.bits < 32:
             value = build.cast(value, dtypes.int32)
         offset = build.const(value.dtype, self.offset)
@@ -248,29 +226,39 @@ def _solve_equality(
     """
     if not is_repeated(index, axis):
         return None
-    steps: list[Step] = []
-    while len(steps) < MAX_CONDITIONS:
+    terms = [index]
+    other = index[0] if index[1] is None else None
+    for _ in range(MAX_CONDITIONS):
         counted = _at_value(counted)
         line = _line(counted, axis, size)
         if line is not None:
-            return OneHot(axis, equality, index, tuple(steps), *line, _mask_of(counted))
+            return OneHot(axis, equality, tuple(terms), other, *line, _mask_of(counted))
         node, shown = counted
+        sources = [(source, shown) for source in node.src]
         if node.op is Ops.NEG:
-            steps.append(Step(Ops.NEG))
-            counted = (node.src[0], shown)
-            continue
-        if node.op not in (Ops.ADD, Ops.SUB):
+            counted = sources[0]
+        elif node.op not in (Ops.ADD, Ops.SUB):
             return None
-        left, right = ((source, shown) for source in node.src)
-        if is_repeated(right, axis):
-            steps.append(Step(node.op, right))
-            counted = left
-        elif is_repeated(left, axis):
-            steps.append(Step(node.op, left, is_mirrored=node.op is Ops.SUB))
-            counted = right
+        elif is_repeated(sources[1], axis):
+            counted = sources[0]
+            terms.append(sources[1])
+        elif is_repeated(sources[0], axis):
+            counted = sources[1]
+            terms.append(sources[0])
         else:
             return None
+        other = None if other is None else _solved(node, counted[0], other)
     return None
+
+
+def _solved(node: UOp, counted: UOp, value: UOp) -> UOp:
+    """What `counted`, a source of `node`, is where the NEG, ADD or SUB `node` is `value`."""
+    if node.op is Ops.NEG:
+        return build.unary(Ops.NEG, value)
+    left, right = node.src
+    if node.op is Ops.ADD:
+        return build.sub(value, right if counted is left else left)
+    return build.add(value, right) if counted is left else build.sub(left, value)
 
 
 def _line(term: Term, axis: int, size: sint) -> tuple[int, int] | None:

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TextIO
 
-from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of, reduced_axes
+from tinyref.algebra.shapes import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.algebra.symbolic import describe, product
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import PtrDType
-from tinyref.optimise.normal_form import OUTPUT, NormalForm, normal_form
+from tinyref.optimise.normal_form import OUTPUT, NormalForm, Reused, normal_form, reused_values
 from tinyref.optimise.opt import REUSED, Opt, OptOp, checked_opts, opts_text
-from tinyref.optimise.reused import Reused, reused_values
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.uops.tiles import MatrixTile, Operand
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 # The order of the axes of a plan, which is that of the loops from the outside in.
 KIND_ORDER = (
@@ -346,3 +346,113 @@ def element_strides(access: UOp) -> tuple[sint | None, ...]:
     placed = _places_change(view)
     own = strides[: len(strides) - len(positions_of(view))]
     return tuple(None if axis in placed else stride for axis, stride in enumerate(own))
+
+
+# --- how accesses move along the axes -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AxisAccess:
+    """A LOAD or STORE, the AST axes along which it changes, and its strides in elements there.
+
+    A stride is None where it varies. `is_masked`: a view that skips some positions.
+    """
+
+    node: UOp
+    moves: frozenset[int]
+    strides: tuple[int | None, ...]
+    is_masked: bool
+
+    @property
+    def is_store(self) -> bool:
+        """Whether it writes."""
+        return self.node.op is Ops.STORE
+
+    @property
+    def slot(self) -> int:
+        """The slot of its buffer."""
+        return slot_of(self.node)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.node.src[1].dtype.itemsize if self.is_store else self.node.dtype.itemsize
+
+    def step(self, axis: Axis) -> int | None:
+        """By how many elements it moves with one iteration of `axis`; None where that varies."""
+        if axis.target not in self.moves:
+            return 0
+        stride = self.strides[axis.target]
+        return None if stride is None else stride * axis.stride
+
+    def is_unit(self, axis: Axis) -> bool:
+        """Whether neighbours along `axis` are neighbours in memory, in rising order."""
+        return self.step(axis) == 1
+
+
+def accesses(plan: Plan) -> list[AxisAccess]:
+    """Every LOAD and STORE of the kernel, loads first."""
+    # Plans of one kernel have them in common, so they are kept with it.
+    facts = plan.form.ast.facts
+    found: list[AxisAccess] | None = facts.get(accesses)
+    if found is None:
+        loads = [node for node in plan.nodes if node.op is Ops.LOAD]
+        found = [_access(node) for node in (*loads, *plan.form.ast.src)]
+        facts[accesses] = found
+    return list(found)
+
+
+def _access(node: UOp) -> AxisAccess:
+    view = node.src[0]
+    strides = tuple(s if isinstance(s, int) else None for s in element_strides(node))
+    return AxisAccess(node, changes(view), strides, tracker_of(view).is_masked)
+
+
+def reduce_axes(plan: Plan) -> Iterator[tuple[UOp, list[Axis]]]:
+    """Every REDUCE with the axes of the plan that are its loops, outermost first."""
+    for node in plan.nodes:
+        if node.op is Ops.REDUCE:
+            over = (axis for axis in plan.axes if axis.target in reduced_axes(node))
+            yield node, [axis for axis in over if axis.kind is AxisKind.REDUCE]
+
+
+# --- plans for people -----------------------------------------------------------------------------
+
+
+# The parallel kinds are cold, the sequential ones warm, the unrolled ones bright.
+STYLES: dict[AxisKind, str] = {
+    AxisKind.THREAD: "magenta",
+    AxisKind.GLOBAL: "blue",
+    AxisKind.LOCAL: "cyan",
+    AxisKind.GROUP_REDUCE: "green",
+    AxisKind.REDUCE: "red",
+    AxisKind.UNROLL: "bright_magenta",
+    AxisKind.UPCAST: "bright_yellow",
+}
+
+
+def print_plan(plan: Plan, stream: TextIO, indent: str = "") -> None:
+    """Writes the axes of `plan` on one line, and what was applied on another.
+
+    In colours where `stream` is a terminal that has them and NO_COLOR is not set.
+    """
+    lines = [f"{indent}plan  {{axes}}"]
+    if plan.opts:
+        lines.append(f"{indent}opts  {opts_text(plan.opts)}")
+    stream.write("\n".join(lines).replace("{axes}", _axes(plan, stream)) + "\n")
+
+
+def _axes(plan: Plan, stream: TextIO) -> str:
+    if not plan.axes:
+        return "no axes"
+    if not stream.isatty():
+        return ", ".join(map(str, plan.axes))
+    # Only a terminal waits for the library that knows terminals.
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, force_terminal=True, highlight=False, soft_wrap=True)
+    text = Text(", ").join(Text(str(axis), style=STYLES[axis.kind]) for axis in plan.axes)
+    with console.capture() as written:
+        console.print(text, end="")
+    return written.get()

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from tinyref import config
-from tinyref.algebra.kernel_shape import reduced_axes
+from tinyref.algebra.shapes import reduced_axes
 from tinyref.algebra.symbolic import describe
 from tinyref.dtype import ImageDType
-from tinyref.optimise.limits import limit_problem
+from tinyref.optimise.legality import axis_padding_problem, limit_problem
 from tinyref.optimise.normal_form import OUTPUT
 from tinyref.optimise.opt import Opt
-from tinyref.optimise.padding import axis_padding_problem
 from tinyref.optimise.plan import Axis, Plan, TileUse, changes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops

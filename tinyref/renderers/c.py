@@ -13,9 +13,11 @@ Division by zero and MIN/-1 trap: the backends declare `division_traps`, decompo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from tinyref.dtype import DType, dtypes
+from tinyref.renderers.c_language import C_TYPE_NAMES
 from tinyref.renderers.c_style import C_STYLE_OPS, INFIX, CStyleRenderer
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -29,19 +31,10 @@ _SCRATCH_ALIGNMENT = 64
 class CRenderer(CStyleRenderer):
     """Prints programs as C for the compilers of this host."""
 
-    type_names = {
+    type_names: ClassVar[Mapping[DType, str]] = {
+        **C_TYPE_NAMES,
         dtypes.bool: "_Bool",
-        dtypes.int8: "signed char",
-        dtypes.uint8: "unsigned char",
-        dtypes.int16: "short",
-        dtypes.uint16: "unsigned short",
-        dtypes.int32: "int",
-        dtypes.uint32: "unsigned int",
-        dtypes.int64: "long long",
-        dtypes.uint64: "unsigned long long",
         dtypes.float16: "_Float16",
-        dtypes.float32: "float",
-        dtypes.float64: "double",
     }
     launch_indices = {("group", 0): "variables[{last}]"}
 
@@ -126,7 +119,7 @@ class CRenderer(CStyleRenderer):
 
     def vector_operation(self, node: UOp, operands: Sequence[str]) -> str | None:
         """float16 is left to single lanes: not every compiler rounds each operation of a vector."""
-        operation = _ALL_LANES.get(node.op)
+        operation = self._whole_vectors.get(node.op)
         parts = (node, *node.src)
         if operation is None or any(part.dtype.scalar is dtypes.float16 for part in parts):
             return None
@@ -191,20 +184,22 @@ class CRenderer(CStyleRenderer):
     def _bitcast_lanes(self, node: UOp, operands: Sequence[str]) -> str:
         return f"({self.type(node.dtype)}){operands[0]}"
 
+    _whole_vectors: ClassVar[
+        Mapping[Ops, Callable[[CRenderer, UOp, Sequence[str]], str | None]]
+    ] = {
+        **dict.fromkeys(INFIX, _infix_lanes),
+        Ops.SHL: _shift_lanes,
+        Ops.SHR: _shift_lanes,
+        Ops.MAX: _maximum_lanes,
+        Ops.NEG: _negate_lanes,
+        Ops.RECIP: _reciprocal_lanes,
+        Ops.WHERE: _where_lanes,
+        Ops.CAST: _cast_lanes,
+        Ops.BITCAST: _bitcast_lanes,
+    }
+
 
 C_DTYPES = frozenset(CRenderer.type_names)
-
-_ALL_LANES: dict[Ops, Callable[[CRenderer, UOp, Sequence[str]], str | None]] = {
-    **dict.fromkeys(INFIX, CRenderer._infix_lanes),
-    Ops.SHL: CRenderer._shift_lanes,
-    Ops.SHR: CRenderer._shift_lanes,
-    Ops.MAX: CRenderer._maximum_lanes,
-    Ops.NEG: CRenderer._negate_lanes,
-    Ops.RECIP: CRenderer._reciprocal_lanes,
-    Ops.WHERE: CRenderer._where_lanes,
-    Ops.CAST: CRenderer._cast_lanes,
-    Ops.BITCAST: CRenderer._bitcast_lanes,
-}
 
 
 def _unsigned_like(dtype: DType) -> DType:

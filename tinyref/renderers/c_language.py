@@ -45,6 +45,49 @@ FUNCTIONS = {
     Ops.SIN: "sin",
     Ops.POW: "pow",
 }
+# The words of C and C++ for numbers, and those of languages that have a word for each type.
+C_TYPE_NAMES: Mapping[DType, str] = {
+    dtypes.int8: "signed char",
+    dtypes.uint8: "unsigned char",
+    dtypes.int16: "short",
+    dtypes.uint16: "unsigned short",
+    dtypes.int32: "int",
+    dtypes.uint32: "unsigned int",
+    dtypes.int64: "long long",
+    dtypes.uint64: "unsigned long long",
+    dtypes.float32: "float",
+    dtypes.float64: "double",
+}
+SHORT_TYPE_NAMES: Mapping[DType, str] = {
+    dtypes.bool: "bool",
+    dtypes.int8: "char",
+    dtypes.uint8: "uchar",
+    dtypes.int16: "short",
+    dtypes.uint16: "ushort",
+    dtypes.int32: "int",
+    dtypes.uint32: "uint",
+    dtypes.int64: "long",
+    dtypes.uint64: "ulong",
+    dtypes.float16: "half",
+    dtypes.float32: "float",
+}
+# The words that CUDA and HIP put before the number of lanes of a vector.
+VECTOR_WORDS: Mapping[DType, str] = {
+    **SHORT_TYPE_NAMES,
+    dtypes.bool: "uchar",
+    dtypes.int64: "longlong",
+    dtypes.uint64: "ulonglong",
+    dtypes.bfloat16: "bfloat16",
+    dtypes.float64: "double",
+}
+SHORT_SUFFIXES: Mapping[DType, str] = {
+    dtypes.int32: "",
+    dtypes.uint32: "u",
+    dtypes.int64: "l",
+    dtypes.uint64: "ul",
+    dtypes.float32: "f",
+}
+
 # Unsigned arithmetic wraps where signed arithmetic would be undefined.
 WRAPPING = frozenset({Ops.ADD, Ops.SUB, Ops.MUL})
 
@@ -100,8 +143,8 @@ class CStyleLanguage:
         """What the kernel is called in the text. Raises `UserError` for what is no identifier."""
         return self.kernel_prefix + checked_name(program.name, f"a {self.language}")
 
-    def _begin(self, program: Program) -> None:
-        """A new text."""
+    def begin(self, program: Program) -> None:
+        """Begin the text of `program`: set the state that methods change while it is made."""
         self.program = program
         self.types: set[DType] = set()
         self.helpers: dict[str, str] = {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from tinyref.dtype import DType, ImageDType, PtrDType, dtypes
 from tinyref.errors import UserError
@@ -76,13 +77,13 @@ class CStyleRenderer(CStyleLanguage):
     def render(self, program: Program) -> str:
         """The source of one kernel. Raises `UserError` for a node that the language cannot say."""
         text = copy.copy(self)
-        text._begin(program)
+        text.begin(program)
         for node in program.uops:
-            text._print_node(node)
+            text.print_node(node)
         return "\n".join([*text.source_lines(), ""])
 
-    def _begin(self, program: Program) -> None:
-        super()._begin(program)
+    def begin(self, program: Program) -> None:
+        super().begin(program)
         self._names: dict[UOp, str] = {}
         masked = (node for node in program.uops if node.op is Ops.STORE and len(node.src) == 4)
         self._atomic_memories = {_memory_of(node.src[0]) for node in masked}
@@ -101,8 +102,8 @@ class CStyleRenderer(CStyleLanguage):
         name = self._value(node)
         return name if node.dtype.lanes == 1 else self.lane(name, number)
 
-    def _print_node(self, node: UOp) -> None:
-        printer = _PRINTERS.get(node.op)
+    def print_node(self, node: UOp) -> None:
+        printer = self._printers.get(node.op)
         if printer is None:
             raise UserError(f"{node.op.name}: {self.language} devices print no such node")
         if node.op in ALU and node.op.name not in self.ops:
@@ -328,31 +329,30 @@ class CStyleRenderer(CStyleLanguage):
         wide = [self.cast(operand, dtype, dtypes.float32) for operand in operands]
         return self.cast(self.call(op, wide, dtypes.float32), dtypes.float32, dtype)
 
+    _printers: ClassVar[Mapping[Ops, Callable[[CStyleRenderer, UOp], str | None]]] = {
+        Ops.CONST: _constant,
+        Ops.DEFINE_GLOBAL: _define_global,
+        Ops.DEFINE_VAR: _define_var,
+        Ops.SPECIAL: _special,
+        Ops.DEFINE_LOCAL: _define_local,
+        Ops.DEFINE_ACC: _define_acc,
+        Ops.UPDATE_ACC: _update_acc,
+        Ops.RANGE: _open_range,
+        Ops.END: _close,
+        Ops.IF: _open_if,
+        Ops.ENDIF: _close,
+        Ops.BARRIER: _barrier,
+        Ops.INDEX: _index,
+        Ops.LOAD: _load,
+        Ops.STORE: _store,
+        Ops.VECTORIZE: _vectorize,
+        Ops.GEP: _gep,
+        Ops.WMMA: _tile,
+        **dict.fromkeys(ALU - {Ops.THREEFRY, Ops.MULACC}, _compute),
+    }
+
 
 def _memory_of(address: UOp) -> UOp:
     while address.op not in (Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL) and address.src:
         address = address.src[0]
     return address
-
-
-_PRINTERS: dict[Ops, Callable[[CStyleRenderer, UOp], str | None]] = {
-    Ops.CONST: CStyleRenderer._constant,
-    Ops.DEFINE_GLOBAL: CStyleRenderer._define_global,
-    Ops.DEFINE_VAR: CStyleRenderer._define_var,
-    Ops.SPECIAL: CStyleRenderer._special,
-    Ops.DEFINE_LOCAL: CStyleRenderer._define_local,
-    Ops.DEFINE_ACC: CStyleRenderer._define_acc,
-    Ops.UPDATE_ACC: CStyleRenderer._update_acc,
-    Ops.RANGE: CStyleRenderer._open_range,
-    Ops.END: CStyleRenderer._close,
-    Ops.IF: CStyleRenderer._open_if,
-    Ops.ENDIF: CStyleRenderer._close,
-    Ops.BARRIER: CStyleRenderer._barrier,
-    Ops.INDEX: CStyleRenderer._index,
-    Ops.LOAD: CStyleRenderer._load,
-    Ops.STORE: CStyleRenderer._store,
-    Ops.VECTORIZE: CStyleRenderer._vectorize,
-    Ops.GEP: CStyleRenderer._gep,
-    Ops.WMMA: CStyleRenderer._tile,
-    **dict.fromkeys(ALU - {Ops.THREEFRY, Ops.MULACC}, CStyleRenderer._compute),
-}

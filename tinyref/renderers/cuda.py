@@ -8,42 +8,34 @@ Precision Arithmetic Functions"). Only `-ftz=true` must not be given.
 
 Vectors that CUDA has no name for are structures, defined in the text. Where a device declares an
 alignment of views, vectors are loaded and stored as wide as that, by 16 bytes at most.
+
+Matrix tiles are functions: `mma.sync` on fragments packed into 32-bit registers. A fragment is a
+vector whose lanes are the elements that a thread holds, in the order in which the PTX ISA numbers
+them (a0, a1 ...): two 16-bit or four 8-bit elements, lowest first, are one register ("Warp-level
+matrix multiply-accumulate", the fragments of mma.m16n8k16 and its kin). So the bytes of a vector
+are its registers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import ConstType, DType, dtypes
-from tinyref.renderers import cuda_tiles
-from tinyref.renderers.c_language import WRAPPING
+from tinyref.renderers.c_language import C_TYPE_NAMES, VECTOR_WORDS, WRAPPING
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
+from tinyref.renderers.ptx_instructions import mma_instruction
 from tinyref.uops.ops import Ops
-from tinyref.uops.tiles import MatrixTile
+from tinyref.uops.tiles import MatrixTile, Operand
 
 # The functions of the library are off by a few units; decompositions are the same bits everywhere.
 CUDA_OPS = C_STYLE_OPS - ELEMENTARY_OPS
 # The widest access to memory, in bytes: CUDA C++ Programming Guide, "Device Memory Accesses".
 MAX_ACCESS_BYTES = 16
 
-# The vectors that CUDA has a name for: those of two and of four lanes, of 16 bytes at most.
-_VECTOR_NAMES = {
-    dtypes.bool: "uchar",
-    dtypes.int8: "char",
-    dtypes.uint8: "uchar",
-    dtypes.int16: "short",
-    dtypes.uint16: "ushort",
-    dtypes.int32: "int",
-    dtypes.uint32: "uint",
-    dtypes.int64: "longlong",
-    dtypes.uint64: "ulonglong",
-    dtypes.float32: "float",
-    dtypes.float64: "double",
-}
 _STRUCTURE = "tinyref_"
 # Of float32; with a d for the f of float64.
 _ROUNDED = {
@@ -81,6 +73,9 @@ _HALF_BITS = {
     dtypes.float16: ("__half_as_ushort", "__ushort_as_half"),
     dtypes.bfloat16: ("__bfloat16_as_ushort", "__ushort_as_bfloat16"),
 }
+# The type of a register of a tile, and its letter in the constraints of inline assembly.
+_REGISTERS = {dtypes.float32: ("float", "f"), dtypes.float64: ("double", "d")}
+_WORD = ("unsigned int", "r")
 
 
 class CudaRenderer(CStyleRenderer):
@@ -88,19 +83,10 @@ class CudaRenderer(CStyleRenderer):
 
     language = "CUDA C++"
     type_names: ClassVar[Mapping[DType, str]] = {
+        **C_TYPE_NAMES,
         dtypes.bool: "bool",
-        dtypes.int8: "signed char",
-        dtypes.uint8: "unsigned char",
-        dtypes.int16: "short",
-        dtypes.uint16: "unsigned short",
-        dtypes.int32: "int",
-        dtypes.uint32: "unsigned int",
-        dtypes.int64: "long long",
-        dtypes.uint64: "unsigned long long",
         dtypes.float16: "__half",
         dtypes.bfloat16: "__nv_bfloat16",
-        dtypes.float32: "float",
-        dtypes.float64: "double",
     }
     bool_literals = ("false", "true")
     kernel_keywords = 'extern "C" __global__ void'
@@ -121,9 +107,9 @@ class CudaRenderer(CStyleRenderer):
     # Types
 
     def vector_type(self, dtype: DType) -> str:
-        name = _VECTOR_NAMES.get(dtype.scalar)
-        if name is not None and dtype.lanes in (2, 4) and dtype.itemsize <= MAX_ACCESS_BYTES:
-            return f"{name}{dtype.lanes}"
+        has_name = dtype.lanes in (2, 4) and dtype.itemsize <= MAX_ACCESS_BYTES
+        if has_name and dtype.scalar not in _HALVES:
+            return f"{VECTOR_WORDS[dtype.scalar]}{dtype.lanes}"
         return f"{_STRUCTURE}{dtype.scalar.name}x{dtype.lanes}"
 
     def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
@@ -235,7 +221,24 @@ class CudaRenderer(CStyleRenderer):
         return super().call(op, operands, dtype)
 
     def tile_function(self, tile: MatrixTile, name: str) -> str:
-        return cuda_tiles.tile_function(tile, name, self.type)
+        types = {operand: self.type(tile.fragment(operand)) for operand in Operand}
+        parameters = ", ".join(f"{types[operand]} {operand.value.lower()}" for operand in Operand)
+        a, b, c = (_register_count(tile, operand) for operand in Operand)
+        kind, letter = _register(tile, Operand.C)
+        texts = [_numbered(start, count) for start, count in ((c, a), (c + a, b), (0, c))]
+        lines = [
+            f"__device__ __forceinline__ {types[Operand.C]} {name}({parameters}) {{",
+            *_inputs(tile, Operand.A),
+            *_inputs(tile, Operand.B),
+            f"  {kind} *rc = ({kind} *)&c;",
+            f'  asm volatile("{mma_instruction(tile)} {texts[2]}, {", ".join(texts)};"',
+            f"    : {_operands(letter, 'rc', c, '+')}",
+            f"    : {_operands(_register(tile, Operand.A)[1], 'ra', a)}, "
+            f"{_operands(_register(tile, Operand.B)[1], 'rb', b)});",
+            "  return c;",
+            "}",
+        ]
+        return "\n".join(lines)
 
     # Memory
 
@@ -269,3 +272,40 @@ def _rounded(op: Ops, dtype: DType) -> str:
 
 def _signed(dtype: DType) -> DType:
     return dtypes.int64 if dtype.bits == 64 else dtypes.int32
+
+
+def _inputs(tile: MatrixTile, operand: Operand) -> Iterator[str]:
+    """The registers of A or B; those of a tile that rounds its inputs are rounded first."""
+    name = operand.value.lower()
+    kind, _ = _register(tile, operand)
+    if tile.rounds_in is None:
+        yield f"  const {kind} *r{name} = (const {kind} *)&{name};"
+        return
+    count = _register_count(tile, operand)
+    yield f"  {kind} r{name}[{count}];"
+    for place in range(count):
+        convert = f"cvt.rna.{tile.rounds_in.value}.f32 %0, %1;"
+        element = f"((const float *)&{name})[{place}]"
+        yield f'  asm("{convert}" : "=r"(r{name}[{place}]) : "f"({element}));'
+
+
+def _register(tile: MatrixTile, operand: Operand) -> tuple[str, str]:
+    """The type of a register of a fragment in C++, and its letter; rounded floats are bits."""
+    if tile.rounds_in is not None and operand is not Operand.C:
+        return _WORD
+    return _REGISTERS.get(tile.dtype(operand), _WORD)
+
+
+def _register_count(tile: MatrixTile, operand: Operand) -> int:
+    """How many registers a fragment takes."""
+    return tile.fragment(operand).itemsize // max(tile.dtype(operand).itemsize, 4)
+
+
+def _numbered(start: int, count: int) -> str:
+    """The operands of an instruction, a register each: "{%0, %1}"."""
+    return f"{{{', '.join(f'%{number}' for number in range(start, start + count))}}}"
+
+
+def _operands(letter: str, name: str, count: int, access: str = "") -> str:
+    """The constraints of registers: `"r"(ra[0]), "r"(ra[1])`."""
+    return ", ".join(f'"{access}{letter}"({name}[{place}])' for place in range(count))

@@ -4,7 +4,7 @@ What HIP's headers are for is said by attributes and built-in functions of clang
 "AMDGPU Support" in the manuals of clang and LLVM), in macros that an emulator leaves out. Buffers
 are pointers to their first element, in the order of the program's parameters; the variables follow.
 
-Floats are strict under the options of `tinyref.runtimes.hip.compiler`. float16 is a type of the
+Floats are strict under the options of `tinyref.runtimes.hip_compiler`. float16 is a type of the
 language, whose quotients LLVM approximates: they are made of those of float32, which have more than
 twice its digits, so that rounding once more is exact. bfloat16 is held as its bits and computed in
 float32 for the same reason: no instruction of these devices but their tiles takes it, and what
@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import DType, dtypes
-from tinyref.renderers.c_language import EMULATED
+from tinyref.renderers.c_language import EMULATED, VECTOR_WORDS
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.renderers.cuda import CudaRenderer
 from tinyref.uops.ops import Ops
@@ -34,21 +34,6 @@ _TYPES: Mapping[DType, str] = {
     dtypes.float16: "_Float16",
     dtypes.bfloat16: "bfloat16",
 }
-# Vectors are named after one word of their lanes: float_v4.
-VECTOR_WORDS: Mapping[DType, str] = {
-    dtypes.int8: "char",
-    dtypes.uint8: "uchar",
-    dtypes.int16: "short",
-    dtypes.uint16: "ushort",
-    dtypes.int32: "int",
-    dtypes.uint32: "uint",
-    dtypes.int64: "longlong",
-    dtypes.uint64: "ulonglong",
-    dtypes.float16: "half",
-    dtypes.bfloat16: "bfloat16",
-    dtypes.float32: "float",
-    dtypes.float64: "double",
-}
 _WORDS = (
     "#define __global__ __attribute__((global))",
     "#define __device__ __attribute__((device))",
@@ -63,49 +48,44 @@ _BARRIER = (
     '__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");'
 )
 
-# LLVM would make it a quotient of float16 again, were it not hidden.
-_DIVIDE_HALVES = """static __device__ inline _Float16 divide_halves(_Float16 x, _Float16 y) {
+# In an order in which each comes after those that it calls, which is that of their names.
+_HELPERS = {
+    # LLVM would make it a quotient of float16 again, were it not hidden.
+    "divide_halves": """static __device__ inline _Float16 divide_halves(_Float16 x, _Float16 y) {
   float quotient = (float)x / (float)y;
   TINYREF_OPAQUE(quotient);
   return (_Float16)quotient;
-}"""
-_WIDEN = """static __device__ inline float widen_bfloat16(unsigned short bits) {
-  return __builtin_bit_cast(float, (unsigned int)bits << 16);
-}"""
-# To nearest, ties to even; a NaN stays one.
-_NARROW = """static __device__ inline unsigned short narrow_to_bfloat16(float value) {
-  unsigned int bits = __builtin_bit_cast(unsigned int, value);
-  unsigned int rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  return (unsigned short)(value != value ? bits >> 16 | 0x40u : rounded);
-}"""
-# Rounded to odd on the way, so that rounding once more is right (Boldo and Melquiond, "When double
-# rounding is odd", 2005): of what is not exact, the digit that would be even is the wrong one.
-_DOUBLE_TO_ODD = """static __device__ inline float double_to_odd(double value) {
+}""",
+    # Rounded to odd on the way, so that rounding once more is right (Boldo and Melquiond, "When
+    # double rounding is odd", 2005): of what is not exact, the digit that would be even is wrong.
+    "double_to_odd": """static __device__ inline float double_to_odd(double value) {
   float nearest = (float)value;
   unsigned int bits = __builtin_bit_cast(unsigned int, nearest);
   double back = (double)nearest;
   if (back == value || value != value) return nearest;
   if ((back < 0.0 ? -back : back) > (value < 0.0 ? -value : value)) bits -= 1u;
   return __builtin_bit_cast(float, bits | 1u);
-}"""
-# What double has no digits for is the last bit of an odd number, too.
-_LONG_TO_ODD = """static __device__ inline float long_to_odd(long long value) {
+}""",
+    # What double has no digits for is the last bit of an odd number, too.
+    "long_to_odd": """static __device__ inline float long_to_odd(long long value) {
   long long high = value >> 16;
   if (high >= -0x1000000000ll && high < 0x1000000000ll) return double_to_odd((double)value);
   return double_to_odd((double)(high | ((value & 0xffff) != 0)) * 65536.0);
-}"""
-_UNSIGNED_TO_ODD = """static __device__ inline float unsigned_to_odd(unsigned long long value) {
+}""",
+    # To nearest, ties to even; a NaN stays one.
+    "narrow_to_bfloat16": """
+static __device__ inline unsigned short narrow_to_bfloat16(float value) {
+  unsigned int bits = __builtin_bit_cast(unsigned int, value);
+  unsigned int rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return (unsigned short)(value != value ? bits >> 16 | 0x40u : rounded);
+}""".lstrip(),
+    "unsigned_to_odd": """static __device__ inline float unsigned_to_odd(unsigned long long value) {
   if (value >> 63 == 0) return long_to_odd((long long)value);
   return long_to_odd((long long)(value >> 1 | (value & 1ull))) * 2.0f;
-}"""
-# In an order in which each comes after those that it calls, which is that of their names.
-_HELPERS = {
-    "divide_halves": _DIVIDE_HALVES,
-    "double_to_odd": _DOUBLE_TO_ODD,
-    "long_to_odd": _LONG_TO_ODD,
-    "narrow_to_bfloat16": _NARROW,
-    "unsigned_to_odd": _UNSIGNED_TO_ODD,
-    "widen_bfloat16": _WIDEN,
+}""",
+    "widen_bfloat16": """static __device__ inline float widen_bfloat16(unsigned short bits) {
+  return __builtin_bit_cast(float, (unsigned int)bits << 16);
+}""",
 }
 _CALLS = {
     "long_to_odd": ("double_to_odd",),
@@ -182,7 +162,8 @@ class HipRenderer(CStyleRenderer):
     barrier_text = _BARRIER
 
     def vector_type(self, dtype: DType) -> str:
-        return f"{VECTOR_WORDS[self._lane_type(dtype)]}_v{dtype.lanes}"
+        """A typedef before the kernel, after one word of its lanes: float_v4."""
+        return f"{VECTOR_WORDS[dtype.scalar]}_v{dtype.lanes}"
 
     def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
         return f"({self.type(dtype)}){{{', '.join(lanes)}}}"
@@ -234,18 +215,14 @@ class HipRenderer(CStyleRenderer):
 
     def prologue(self) -> list[str]:
         vectors = sorted(
-            f"typedef {self.type_names[self._lane_type(dtype)]} {self.vector_type(dtype)} "
+            f"typedef {self.memory_type(dtype)} {self.vector_type(dtype)} "
             f"__attribute__((ext_vector_type({dtype.lanes})));"
-            for dtype in self.types
+            for dtype in tuple(self.types)
             if dtype.lanes > 1
         )
         has_bfloat16 = any(dtype.scalar is dtypes.bfloat16 for dtype in self.types)
         bits = ["typedef unsigned short bfloat16;"] if has_bfloat16 else []
         return [f"#ifndef {EMULATED}", *_WORDS, *bits, *vectors, "#endif"]
-
-    def _lane_type(self, dtype: DType) -> DType:
-        """The type of the lanes of a vector: a bool is a byte there."""
-        return dtypes.uint8 if dtype.scalar.is_bool else dtype.scalar
 
     def _helper(self, name: str, *operands: str) -> str:
         for called in (*_CALLS.get(name, ()), name):

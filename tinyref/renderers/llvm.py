@@ -18,7 +18,7 @@ import functools
 import struct
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from tinyref import config
 from tinyref.algebra.bounds import bounds, dtype_range
@@ -167,7 +167,6 @@ class LlvmFunction:
     have another frame around the nodes, and other `printers` of some of them.
     """
 
-    printers: Mapping[Ops, Callable[[Any, UOp], str | None]]
     # Whether an address may be computed that no load takes.
     selects_addresses = True
 
@@ -653,37 +652,36 @@ class LlvmFunction:
             value = self.emit(f"zext {value_type(have)} {value} to {held}")
         return value if held == wanted else self.emit(f"bitcast {held} {value} to {wanted}")
 
-
-LlvmFunction.printers = {
-    Ops.CONST: LlvmFunction.constant,
-    Ops.DEFINE_GLOBAL: LlvmFunction.define_buffer,
-    Ops.DEFINE_VAR: LlvmFunction.define_var,
-    Ops.SPECIAL: LlvmFunction.special,
-    Ops.DEFINE_LOCAL: LlvmFunction.define_local,
-    Ops.DEFINE_ACC: LlvmFunction.define_acc,
-    Ops.UPDATE_ACC: LlvmFunction.update_acc,
-    Ops.RANGE: LlvmFunction.open_range,
-    Ops.END: LlvmFunction.close_range,
-    Ops.IF: LlvmFunction.open_if,
-    Ops.ENDIF: LlvmFunction.close_if,
-    Ops.INDEX: LlvmFunction.index,
-    Ops.LOAD: LlvmFunction.load,
-    Ops.STORE: LlvmFunction.store,
-    Ops.VECTORIZE: LlvmFunction.vectorize,
-    Ops.GEP: LlvmFunction.gep,
-    **{op: LlvmFunction.instruction for op in _INSTRUCTIONS if op not in (Ops.SHL, Ops.SHR)},
-    Ops.SHL: LlvmFunction.shift,
-    Ops.SHR: LlvmFunction.shift,
-    Ops.MAX: LlvmFunction.maximum,
-    Ops.NEG: LlvmFunction.negate,
-    Ops.RECIP: LlvmFunction.reciprocal,
-    Ops.SQRT: LlvmFunction.intrinsic,
-    Ops.TRUNC: LlvmFunction.intrinsic,
-    Ops.EXP2: LlvmFunction.library,
-    Ops.LOG2: LlvmFunction.library,
-    Ops.SIN: LlvmFunction.library,
-    Ops.POW: LlvmFunction.library,
-    Ops.WHERE: LlvmFunction.where,
-    Ops.CAST: LlvmFunction.cast,
-    Ops.BITCAST: LlvmFunction.bitcast,
-}
+    printers: ClassVar[Mapping[Ops, Callable[[Any, UOp], str | None]]] = {
+        Ops.CONST: constant,
+        Ops.DEFINE_GLOBAL: define_buffer,
+        Ops.DEFINE_VAR: define_var,
+        Ops.SPECIAL: special,
+        Ops.DEFINE_LOCAL: define_local,
+        Ops.DEFINE_ACC: define_acc,
+        Ops.UPDATE_ACC: update_acc,
+        Ops.RANGE: open_range,
+        Ops.END: close_range,
+        Ops.IF: open_if,
+        Ops.ENDIF: close_if,
+        Ops.INDEX: index,
+        Ops.LOAD: load,
+        Ops.STORE: store,
+        Ops.VECTORIZE: vectorize,
+        Ops.GEP: gep,
+        **dict.fromkeys(_INSTRUCTIONS, instruction),
+        Ops.SHL: shift,
+        Ops.SHR: shift,
+        Ops.MAX: maximum,
+        Ops.NEG: negate,
+        Ops.RECIP: reciprocal,
+        Ops.SQRT: intrinsic,
+        Ops.TRUNC: intrinsic,
+        Ops.EXP2: library,
+        Ops.LOG2: library,
+        Ops.SIN: library,
+        Ops.POW: library,
+        Ops.WHERE: where,
+        Ops.CAST: cast,
+        Ops.BITCAST: bitcast,
+    }

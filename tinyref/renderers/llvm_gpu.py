@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import IntEnum, auto
+from typing import Any, ClassVar
 
 from tinyref.dtype import TEXEL, DType, ImageDType, PtrDType, dtypes
 from tinyref.errors import UserError
@@ -138,12 +140,9 @@ class LlvmGpuRenderer(LlvmRenderer):
     def __init__(self, llvm_version: int, checked: bool = False) -> None:
         self.llvm_version = llvm_version
         self.checked = checked
-        self.printers = GpuFunction.printers
 
     def render(self, program: Program) -> str:
-        function = GpuFunction(program, self.llvm_version, self.checked)
-        function.printers = self.printers
-        return function.text()
+        return GpuFunction(program, self.llvm_version, self.checked).text()
 
 
 def field(name: Field, register: str) -> str:
@@ -504,6 +503,16 @@ class GpuFunction(LlvmFunction):
         pointer = name_of_value(self.names, memory)
         return self.emit(f"getelementptr {element}, ptr {pointer}, i64 {safe}", "at")
 
+    printers: ClassVar[Mapping[Ops, Callable[[Any, UOp], str | None]]] = {
+        **LlvmFunction.printers,
+        Ops.SPECIAL: launch_index,
+        Ops.DEFINE_GLOBAL: global_memory,
+        Ops.DEFINE_LOCAL: shared_memory,
+        Ops.BARRIER: barrier,
+        Ops.WMMA: matrix_tile,
+        Ops.INDEX: texel,
+    }
+
 
 def _parameter_info(program: Program, position: int) -> MemoryInfo:
     """What is known of a parameter: the elements are those that kernels count, such as texels."""
@@ -547,14 +556,3 @@ def _loop_tail(dim: int, after: str) -> list[str]:
         f"  %more{dim} = icmp slt i32 {count}.next, %items{dim}",
         f"  br i1 %more{dim}, label %loop{dim}, label %{after}",
     ]
-
-
-GpuFunction.printers = {
-    **LlvmFunction.printers,
-    Ops.SPECIAL: GpuFunction.launch_index,
-    Ops.DEFINE_GLOBAL: GpuFunction.global_memory,
-    Ops.DEFINE_LOCAL: GpuFunction.shared_memory,
-    Ops.BARRIER: GpuFunction.barrier,
-    Ops.WMMA: GpuFunction.matrix_tile,
-    Ops.INDEX: GpuFunction.texel,
-}

@@ -18,6 +18,7 @@ from tinyref import config
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
+from tinyref.renderers.c_language import SHORT_SUFFIXES, SHORT_TYPE_NAMES
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import MatrixTile, Operand
@@ -37,26 +38,10 @@ class MetalRenderer(CStyleRenderer):
 
     language = "MSL"
     type_names: ClassVar[Mapping[DType, str]] = {
-        dtypes.bool: "bool",
-        dtypes.int8: "char",
-        dtypes.uint8: "uchar",
-        dtypes.int16: "short",
-        dtypes.uint16: "ushort",
-        dtypes.int32: "int",
-        dtypes.uint32: "uint",
-        dtypes.int64: "long",
-        dtypes.uint64: "ulong",
-        dtypes.float16: "half",
+        **SHORT_TYPE_NAMES,
         dtypes.bfloat16: "bfloat",
-        dtypes.float32: "float",
     }
-    suffixes: ClassVar[Mapping[DType, str]] = {
-        dtypes.int32: "",
-        dtypes.uint32: "u",
-        dtypes.int64: "l",
-        dtypes.uint64: "ul",
-        dtypes.float32: "f",
-    }
+    suffixes = SHORT_SUFFIXES
     bool_literals = ("false", "true")
     functions: ClassVar[Mapping[Ops, str]] = {Ops.SQRT: "precise::sqrt", Ops.TRUNC: "trunc"}
     vector_infix = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV})

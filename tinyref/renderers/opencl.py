@@ -10,13 +10,15 @@ units (OpenCL 1.2, 7.4), they are computed as float64 and rounded once more, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import DType, ImageDType, dtypes
 from tinyref.errors import UserError
+from tinyref.renderers.c_language import SHORT_SUFFIXES, SHORT_TYPE_NAMES
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -65,28 +67,11 @@ class OpenCLRenderer(CStyleRenderer):
     """
 
     language = "OpenCL C"
-    type_names = {
-        dtypes.bool: "bool",
-        dtypes.int8: "char",
-        dtypes.uint8: "uchar",
-        dtypes.int16: "short",
-        dtypes.uint16: "ushort",
-        dtypes.int32: "int",
-        dtypes.uint32: "uint",
-        dtypes.int64: "long",
-        dtypes.uint64: "ulong",
-        dtypes.float16: "half",
-        dtypes.float32: "float",
+    type_names: ClassVar[Mapping[DType, str]] = {
+        **SHORT_TYPE_NAMES,
         dtypes.float64: "double",
     }
-    suffixes = {
-        dtypes.int32: "",
-        dtypes.uint32: "u",
-        dtypes.int64: "l",
-        dtypes.uint64: "ul",
-        dtypes.float32: "f",
-        dtypes.float64: "",
-    }
+    suffixes: ClassVar[Mapping[DType, str]] = {**SHORT_SUFFIXES, dtypes.float64: ""}
     vector_infix = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV})
     kernel_keywords = "__kernel void"
     global_space = "__global "
@@ -173,11 +158,7 @@ class OpenCLRenderer(CStyleRenderer):
             if isinstance(node.dtype, ImageDType) and isinstance(node.arg, SlotArg)
         }
         return [
-            _image_parameter(position, parameter.is_written, images[parameter.slot]).line
+            ImageParameter(position, parameter.is_written, image.base.name, *image.shape).line
             for position, parameter in enumerate(self.program.parameters)
-            if parameter.slot in images
+            if (image := images.get(parameter.slot)) is not None
         ]
-
-
-def _image_parameter(position: int, is_written: bool, image: ImageDType) -> ImageParameter:
-    return ImageParameter(position, is_written, image.base.name, *image.shape)

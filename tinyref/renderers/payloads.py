@@ -10,8 +10,7 @@ from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, SpecialArg
-from tinyref.uops.program import Parameter, Program
-from tinyref.uops.words import WORD, slots_in_words, word_count
+from tinyref.uops.program import WORD, Parameter, Program, slots_in_words, word_count
 
 T = TypeVar("T")
 

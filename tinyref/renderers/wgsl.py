@@ -83,8 +83,8 @@ class WgslRenderer(CStyleRenderer):
     }
     barrier_text = "storageBarrier(); workgroupBarrier();"
 
-    def _begin(self, program: Program) -> None:
-        super()._begin(program)
+    def begin(self, program: Program) -> None:
+        super().begin(program)
         self.is_strict = bool(config.integer("STRICT_FLOAT"))
         self._module: list[str] = []
         addresses = (node for node in program.uops if node.op is Ops.INDEX)

@@ -1,8 +1,12 @@
-"""From a program to a kernel that can be called: render, compile or fetch from the cache, load."""
+"""From a program to a kernel that can be called, or bound to arguments for a replay.
+
+A program is rendered, compiled or fetched from the cache, and loaded.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections import OrderedDict
@@ -15,7 +19,17 @@ from tinyref.algebra.evaluate import bound_value, launch_grid
 from tinyref.codegen.compile import compile_kernel, kernel_name
 from tinyref.codegen.decompose import elements_in
 from tinyref.codegen.decompose.check import check_program
-from tinyref.contract import Backend, BatchCompiler, Handle, Launchable, entry_point
+from tinyref.contract import (
+    Backend,
+    BatchCompiler,
+    CommandList,
+    Handle,
+    Launch,
+    Launchable,
+    PreparableKernel,
+    PreparedLaunch,
+    entry_point,
+)
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType
 from tinyref.errors import DeviceError, UserError
@@ -24,8 +38,7 @@ from tinyref.profile import span
 from tinyref.runtimes.cache import cached_binary, compile_anew, compile_together
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg
-from tinyref.uops.program import Parameter, Program
-from tinyref.uops.words import WORD, offset_name, slots_in_words, word_count
+from tinyref.uops.program import WORD, Parameter, Program, offset_name, slots_in_words, word_count
 
 # Loaded kernels are kept for the process; the oldest go when there are more than this. Each takes
 # 60 to 100 KB and a few memory maps, of which a process may have 65,530.
@@ -44,6 +57,7 @@ COMPILE_FLAGS = (
 )
 
 T = TypeVar("T")
+Extents = tuple[int, int, int]
 
 
 class Kernel:
@@ -181,10 +195,12 @@ class Recent(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.renew_lock()
+        self._renew_lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew_lock)
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
 
-    def renew_lock(self) -> None:
+    def _renew_lock(self) -> None:
         """For a forked child: a thread that held it is not there to release it."""
         self._lock = threading.Lock()
 
@@ -214,10 +230,6 @@ class Recent(Generic[T]):
 _by_program: Recent[Kernel] = Recent(KEPT_KERNELS)
 _by_ast: Recent[Kernel] = Recent(KEPT_KERNELS)
 _programs: Recent[Program] = Recent(KEPT_KERNELS)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_by_program.renew_lock)
-    os.register_at_fork(after_in_child=_by_ast.renew_lock)
-    os.register_at_fork(after_in_child=_programs.renew_lock)
 
 
 def forget_kernels() -> None:
@@ -360,3 +372,152 @@ def _program_of(backend: Backend, ast: UOp, opts: tuple[Opt, ...] | None) -> Pro
     if found is not None:
         return found
     return _programs.put(key, compile_kernel(ast, backend.capabilities, opts=opts))
+
+
+# --- launches with bound arguments ----------------------------------------------------------------
+
+
+class RepeatedCall:
+    """A prepared launch for backends that have none of their own: it keeps the arguments."""
+
+    def __init__(
+        self,
+        kernel: Launchable,
+        buffers: Sequence[Handle],
+        grid: Extents,
+        group: Extents,
+        variables: Sequence[int],
+    ) -> None:
+        self._kernel = kernel
+        self._handles = list(buffers)
+        self._grid, self._group = grid, group
+        self._variables = list(variables)
+
+    def __call__(self) -> None:
+        self._kernel(self._handles, self._grid, self._group, self._variables)
+
+    def rebind(self, place: int, handle: Handle) -> None:
+        self._handles[place] = handle
+
+    def vary(self, grid: Extents, variables: Sequence[int]) -> None:
+        self._grid = grid
+        self._variables = list(variables)
+
+
+class LaunchesInARow:
+    """A command list of prepared launches, for devices whose launches are done as they return."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self._launches = [prepared(each) for each in launches]
+
+    def __call__(self) -> None:
+        for launch in self._launches:
+            launch()
+
+    def rebind(self, launch: int, place: int, handle: Handle) -> None:
+        self._launches[launch].rebind(place, handle)
+
+    def vary(self, launch: int, grid: Extents, variables: Sequence[int]) -> None:
+        self._launches[launch].vary(grid, variables)
+
+
+def prepared(launch: Launch) -> PreparedLaunch:
+    """The launch with its arguments bound, by the kernel itself where it offers that."""
+    kernel = launch.kernel
+    arguments = (launch.buffers, launch.grid, launch.group, launch.variables)
+    if isinstance(kernel, PreparableKernel):
+        return kernel.prepare(*arguments)
+    return RepeatedCall(kernel, *arguments)
+
+
+class BoundKernel:
+    """A kernel bound to buffers and to values of its variables; both can be exchanged.
+
+    It is launched alone by what `prepare` gives, or with others by what `record` gives; what is
+    exchanged reaches the last of these. `is_empty` says that there is nothing to launch.
+    """
+
+    def __init__(
+        self, kernel: Kernel, buffers: Sequence[Buffer], bindings: Mapping[str, int]
+    ) -> None:
+        """Raises `UserError` as calling the kernel does."""
+        self.kernel = kernel
+        self.buffers = list(buffers)
+        kernel.check_buffers(buffers)
+        self.bindings = bindings
+        self.is_empty = 0 in kernel.grid(bindings)
+        # What exchanges a buffer and the variables of the launch that was made of this.
+        self._rebind: Callable[[int, Handle], object] | None = None
+        self._vary: Callable[[Extents, Sequence[int]], object] | None = None
+
+    def launch(self) -> Launch:
+        """The launch with all its arguments as they are now."""
+        kernel, bindings = self.kernel, self.bindings
+        handles = [kernel.handle(place, buffer) for place, buffer in enumerate(self.buffers)]
+        return Launch(
+            kernel.launchable,
+            tuple(handles),
+            kernel.grid(bindings),
+            kernel.program.group,
+            tuple(kernel.values(bindings, self.buffers)),
+        )
+
+    def prepare(self) -> PreparedLaunch:
+        """What launches it alone."""
+        launch = prepared(self.launch())
+        self._rebind, self._vary = launch.rebind, launch.vary
+        return launch
+
+    @property
+    def has_variables(self) -> bool:
+        """Whether the values of variables change anything."""
+        return bool(self.kernel.program.variables)
+
+    def rebind(self, place: int, buffer: Buffer) -> None:
+        """From now on the buffer of parameter `place` is `buffer`."""
+        if not _is_alike(buffer, self.buffers[place]):
+            problem = self.kernel.misfit(place, buffer)
+            if problem:
+                raise UserError(f"{self.kernel.name}: buffer {place}: {problem}")
+        # Memory that is not there yet is allocated here: that may fail, and changes nothing then.
+        handle = None if self._rebind is None else self.kernel.handle(place, buffer)
+        is_shifted = buffer.offset != self.buffers[place].offset
+        self.buffers[place] = buffer
+        if self._rebind is not None:
+            self._rebind(place, handle)
+        if is_shifted and self.kernel.has_words:
+            self.vary(self.bindings)
+
+    def vary(self, bindings: Mapping[str, int]) -> None:
+        """From now on the variables have the values of `bindings`."""
+        self.bindings = bindings
+        grid = self.kernel.grid(bindings)
+        self.is_empty = 0 in grid
+        if self._vary is not None and not self.is_empty:
+            self._vary(grid, self.kernel.values(bindings, self.buffers))
+
+
+def record(kernels: Sequence[BoundKernel]) -> CommandList | None:
+    """The launches of kernels of one device, none of them empty, as one list.
+
+    None where there are fewer than two, or the device offers none.
+    """
+    if len(kernels) < 2:
+        return None
+    backend = Device[kernels[0].kernel.device]
+    commands = backend.record([bound.launch() for bound in kernels])
+    if commands is not None:
+        for number, bound in enumerate(kernels):
+            bound._rebind = functools.partial(commands.rebind, number)
+            bound._vary = functools.partial(commands.vary, number)
+    return commands
+
+
+def _is_alike(one: Buffer, other: Buffer) -> bool:
+    """Whether a kernel that takes one of two buffers takes the other for certain."""
+    return (
+        one.size == other.size
+        and one.offset == other.offset
+        and one.dtype is other.dtype
+        and one.device == other.device
+    )

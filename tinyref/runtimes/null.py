@@ -1,18 +1,21 @@
 """The NULL device: nothing is compiled, nothing runs and nothing is kept.
 
 Graphs are scheduled, kernels lowered and counted as for a GPU, and memory is planned, of any size.
-What asks for values is refused.
+What asks for values is refused. `programs_of` tells by such a device which programs a computation
+needs, before it is made.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
 from tinyref.capabilities import Capabilities
-from tinyref.contract import Availability, Launchable
+from tinyref.contract import Availability, Backend, CompileTarget, Launchable, Renderer
+from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref.runtimes.python import Extents, TextBackend
 from tinyref.uops.program import Program
@@ -87,3 +90,58 @@ class NullBackend(TextBackend):
 
     def versions(self) -> dict[str, str]:
         return {}
+
+
+class _ValuesWanted(BaseException):
+    """Ends a computation; nobody who handles errors catches it."""
+
+
+class _PlanningAllocator(NullAllocator):
+    def copy_out(self, destination: memoryview, handle: int) -> NoReturn:
+        raise _ValuesWanted
+
+
+class PlanningBackend(NullBackend):
+    """Notes the programs of the device that `programs_of` is given, and runs nothing.
+
+    It declares and renders what that device does, which need not be there (`CompileTarget`), and
+    calls nothing else of it: memory is not taken, kernels are neither compiled nor launched. A
+    process has one at a time.
+    """
+
+    model: Backend | CompileTarget | None = None
+    programs: dict[Program, None] = {}
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._nothing = _PlanningAllocator(self.name)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return super().capabilities if self.model is None else self.model.capabilities
+
+    @property
+    def renderer(self) -> Renderer:  # type: ignore[override] # of the other device
+        return super().renderer if self.model is None else self.model.renderer
+
+    def interpret(self, program: Program) -> Launchable:
+        self.programs[program] = None
+        return super().interpret(program)
+
+
+_NAME = f"{PlanningBackend.__module__}:{PlanningBackend.__qualname__}"
+
+
+def programs_of(model: str | CompileTarget, compute: Callable[[str], object]) -> list[Program]:
+    """The programs that `compute` asks for, up to where it reads the first value.
+
+    model: the name of a device, or one that need not be there; a process stands in for one of
+    these alone, for kernels are kept by what they are of. compute: called with the name of the
+    device on which it is to compute; what it raises says nothing, as it computes with nothing. A
+    program that an earlier call gave may be left out.
+    """
+    PlanningBackend.model = Device[model] if isinstance(model, str) else model
+    PlanningBackend.programs.clear()
+    with contextlib.suppress(Exception, _ValuesWanted):
+        compute(_NAME)
+    return list(PlanningBackend.programs)

@@ -1,7 +1,8 @@
-"""Buffers between red zones: what shows that a kernel writes where it must not."""
+"""Buffers between red zones, which show that a kernel writes where it must not."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import TinyrefError
+from tinyref.runtimes.kernel import compile_program
+from tinyref.uops.program import Program
 
 # Bytes before and after each buffer that no kernel may touch, or more, for a view to be aligned.
 GUARD = 256
@@ -80,3 +83,40 @@ class GuardedBuffer:
         )
         error.fault = "input-written" if is_input else "red-zone"
         raise error
+
+
+class RedZoneKernel:
+    """A program loaded on a device with a buffer for each parameter, to be launched repeatedly.
+
+    unaligned: the slots of buffers that begin where vectors are not aligned.
+    """
+
+    def __init__(self, device: str, program: Program, unaligned: Collection[int] = ()) -> None:
+        self.parameters = program.parameters
+        self.kernel = compile_program(device, program)
+        self.buffers = [
+            GuardedBuffer(device, item.dtype, item.size, item.slot in unaligned)
+            for item in self.parameters
+        ]
+
+    def launch(
+        self,
+        inputs: Sequence[Array | None],
+        bindings: Mapping[str, int],
+        poison: int = POISONS[0],
+    ) -> list[Array]:
+        """Return the buffers after one launch, by parameter; outputs without input are poisoned.
+
+        Raises `MemoryDamageError` for a write outside of the outputs, else as the device raises.
+        """
+        for parameter, buffer in zip(self.parameters, self.buffers, strict=True):
+            data = inputs[parameter.slot]
+            buffer.fill(poison if data is None else data.view(numpy_dtype(parameter.dtype)))
+        self.kernel([buffer.view for buffer in self.buffers], bindings)
+        results = []
+        # In the order of the slots: a device may wait for its launch at the second read only.
+        for parameter, buffer in zip(self.parameters, self.buffers, strict=True):
+            if not parameter.is_written:
+                buffer.check_unchanged()
+            results.append(buffer.read())
+        return results

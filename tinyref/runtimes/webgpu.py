@@ -15,18 +15,15 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tinyref.capabilities import Capabilities
-from tinyref.contract import Availability, Backend
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.wgsl import LAUNCH_WORDS, WGSL_OPS, WgslRenderer
-from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
-from tinyref.runtimes.forks import DriverProcess
-from tinyref.uops.storage import SMALL_FLOATS, WIDE_INTEGERS
-from tinyref.uops.words import STORABLE_IN_WORDS
+from tinyref.runtimes.driver_checks import DriverProcess, check_copy_in, check_copy_out, check_size
+from tinyref.runtimes.drivers import BufferPart, DriverBackend, Extents, PartAllocator
+from tinyref.uops.program import SMALL_FLOATS, STORABLE_IN_WORDS, WIDE_INTEGERS
 
 # What WGSL stores and binds is made of words.
 WORD = 4
@@ -48,29 +45,21 @@ _WORDS = re.compile(rf"var<storage, read> {LAUNCH_WORDS}: array<u32, (\d+)>")
 PROCESS = DriverProcess("wgpu")
 
 
-@dataclass(frozen=True, eq=False)
-class WebgpuMemory:
-    """`nbytes` of a buffer of the driver, from `offset` on."""
-
-    buffer: Any
-    offset: int
-    nbytes: int
+# Public: docs/backend.md names it.
+WebgpuMemory = BufferPart
 
 
-class WebgpuBackend(Backend):
+class WebgpuBackend(DriverBackend):
     """One adapter of the machine; `index` counts those of Vulkan, Metal and Direct3D."""
 
     title = "WGSL through wgpu, on Vulkan, Metal or Direct3D 12"
     environment = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "LP_NUM_THREADS")
+    base = "WEBGPU"
+    _allocator: WebgpuAllocator
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self.name = f"WEBGPU:{index}" if index else "WEBGPU"
-        PROCESS.check(self.name)
-        adapters = _adapters()
-        if index >= len(adapters):
-            raise DeviceError(self.name, f"there are {len(adapters)} adapters, counted from 0")
-        self.adapter = adapters[index]
+        self.adapter = self.chosen(self.devices())
         self.features = [name for name in _FEATURES if name in self.adapter.features]
         self.limits = {name: int(limit) for name, limit in self.adapter.limits.items()}
         # One launch or copy after the other, whichever threads they come from.
@@ -79,17 +68,19 @@ class WebgpuBackend(Backend):
             self._device = self.adapter.request_device_sync(
                 required_features=self.features, required_limits=dict(self.adapter.limits)
             )
+        self._capabilities = _capabilities(tuple(self.features), tuple(sorted(self.limits.items())))
         self._allocator = WebgpuAllocator(self)
+        self._compiler = WgslCompiler(self)
         self._layouts: dict[int, tuple[Any, Any]] = {}
 
     @classmethod
-    def availability(cls) -> Availability:
-        try:
-            PROCESS.check("WEBGPU")
-            adapters = _adapters()
-        except DeviceError as error:
-            return Availability(False, error.message)
-        return Availability(True, adapters[0].summary)
+    def devices(cls) -> list[Any]:
+        PROCESS.check(cls.base)
+        return _adapters()
+
+    @classmethod
+    def label(cls, device: Any) -> str:
+        return str(device.summary)
 
     @property
     def device(self) -> Any:
@@ -106,20 +97,8 @@ class WebgpuBackend(Backend):
             raise DeviceError(self.name, f"{what}: {error}", source) from error
 
     @functools.cached_property
-    def capabilities(self) -> Capabilities:
-        return _capabilities(tuple(self.features), tuple(sorted(self.limits.items())))
-
-    @functools.cached_property
     def renderer(self) -> WgslRenderer:
         return WgslRenderer(self.capabilities)
-
-    @functools.cached_property
-    def compiler(self) -> WgslCompiler:
-        return WgslCompiler(self)
-
-    @property
-    def allocator(self) -> WebgpuAllocator:
-        return self._allocator
 
     def load(self, entry: str, binary: bytes) -> WebgpuKernel:
         return WebgpuKernel(self, entry, binary.decode())
@@ -171,7 +150,7 @@ class WgslCompiler:
         return source.encode()
 
 
-class WebgpuAllocator:
+class WebgpuAllocator(PartAllocator):
     """Buffers of the driver, and parts of them at any byte."""
 
     def __init__(self, backend: WebgpuBackend) -> None:
@@ -196,10 +175,6 @@ class WebgpuAllocator:
         if not PROCESS.is_forked:
             with self.backend.errors("cannot free memory"):
                 handle.buffer.destroy()
-
-    def view(self, handle: WebgpuMemory, offset: int, nbytes: int) -> WebgpuMemory:
-        check_part(offset, nbytes, handle.nbytes)
-        return WebgpuMemory(handle.buffer, handle.offset + offset, nbytes)
 
     def copy_in(self, handle: WebgpuMemory, source: memoryview) -> None:
         """The words at both ends that are not the piece's alone are read first."""
@@ -259,8 +234,8 @@ class WebgpuKernel:
     def __call__(
         self,
         buffers: Sequence[WebgpuMemory],
-        grid: tuple[int, int, int] = (1, 1, 1),
-        group: tuple[int, int, int] = (1, 1, 1),
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
         variables: Sequence[int] = (),
         wait: bool = False,
     ) -> float | None:
@@ -271,7 +246,7 @@ class WebgpuKernel:
     def _launch(
         self,
         buffers: Sequence[WebgpuMemory],
-        grid: tuple[int, int, int],
+        grid: Extents,
         variables: Sequence[int],
         wait: bool,
     ) -> float | None:

@@ -1,24 +1,25 @@
 """Which nodes get memory of their own; everything else is computed inside the kernel that reads it.
 
-Elementwise operations fuse, up to what is costly to compute again (see `materialise`). A REDUCE
-fuses with the elementwise operations that follow it, up to where its result is repeated, read by
-several kernels, or met by another reduce that loops differently; there, or at the last narrow value
-before, its result is stored.
+Elementwise operations fuse, up to what is costly to compute again. A REDUCE fuses with the
+elementwise operations that follow it, up to where its result is repeated, read by several kernels,
+or met by another reduce that loops differently; there, or at the last narrow value before, its
+result is stored.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
-from tinyref.algebra.kernel_shape import reduced_axes
+from tinyref.algebra.shapes import reduced_axes
 from tinyref.lazy.graph import backing
-from tinyref.lazy.shape import shape_of
+from tinyref.lazy.shape import device_of, shape_of
 from tinyref.optimise.one_hot import is_one_hot_reduce
-from tinyref.schedule.materialise import bases_to_materialise, values_to_materialise
 from tinyref.schedule.prepare import peel
 from tinyref.uops.node import UOp, sint, toposort
-from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.ops import ALU, MOVEMENT, Ops
+from tinyref.uops.payload import BoundsArg
 
 Axes = tuple[sint, ...]
 
@@ -147,3 +148,181 @@ class _Region:
         if node.op is Ops.CAST:
             self._has_widened |= node.dtype.itemsize > node.src[0].dtype.itemsize
         return self._has_widened
+
+
+# --- values that cost more to compute again than to store and load --------------------------------
+
+
+# Work for each element that is cheaper to do for every repeated element than to store and load.
+CHEAP = 12
+# Work for each element, loads included, that a second kernel may do again.
+CHEAP_AGAIN = 24
+# The same for what is computed of constants alone.
+CHEAP_CONSTANT = 64
+WORK = {
+    Ops.EXP2: 16,
+    Ops.LOG2: 16,
+    Ops.SIN: 16,
+    Ops.POW: 32,
+    Ops.THREEFRY: 64,
+    Ops.FDIV: 4,
+    Ops.RECIP: 4,
+    Ops.SQRT: 4,
+    Ops.IDIV: 4,
+    Ops.MOD: 4,
+}
+LOAD_WORK = 1
+# A set of this many places says "several" just as well as the full set.
+SEVERAL = 2
+
+Parts = frozenset[UOp]
+
+
+class ElementWork:
+    """What computing one element of a node takes, down to what is stored, as a set of nodes.
+
+    None stands for more than any limit, so that each step takes the same time in any graph.
+    """
+
+    def __init__(self, stored: Collection[UOp]) -> None:
+        self.stored = stored
+        self._parts: dict[UOp, Parts | None] = {}
+
+    def add(self, node: UOp) -> None:
+        """Finds the work of `node`, whose sources were added before."""
+        self._parts[node] = self._work_of(node)
+
+    def _work_of(self, node: UOp) -> Parts | None:
+        # A REDUCE, or a value after it, gets memory in any case: it counts as a load.
+        is_reduced = node.op is Ops.REDUCE and not is_one_hot_reduce(node)
+        if node.op is Ops.BUFFER or is_reduced or node in self.stored:
+            return frozenset((node,))
+        parts = self._together(node.src)
+        if parts is None or node.op not in ALU:
+            return parts
+        parts |= {node}
+        return parts if self._sum(parts) <= CHEAP_CONSTANT else None
+
+    def _together(self, sources: Sequence[UOp]) -> Parts | None:
+        found: Parts = frozenset()
+        for source in sources:
+            parts = self._parts[source]
+            if parts is None:
+                return None
+            found = found | parts if found else parts
+        return found
+
+    def exceeds(self, node: UOp, limit: int, *, loads: int = LOAD_WORK) -> bool:
+        """Whether an element of `node` takes more than `limit`; each load counts as `loads`."""
+        parts = self._parts[node]
+        return parts is None or self._sum(parts, loads) > limit
+
+    def _sum(self, parts: Parts, loads: int = LOAD_WORK) -> int:
+        return sum(
+            WORK.get(part.op, 1) if part.op in ALU and part not in self.stored else loads
+            for part in parts
+        )
+
+
+def values_to_materialise(
+    order: Sequence[UOp], consumers: Mapping[UOp, Sequence[UOp]], stored: Set[UOp]
+) -> set[UOp]:
+    """The nodes of a graph to store besides `stored`; `order` has sources before users.
+
+    Every kernel that reads a value computes it unless it has memory. That is right for a cheap
+    value; a costly one that several kernels need, or one kernel at several places, is stored. So no
+    value grows without end from kernel to kernel.
+    """
+    places = _places(order, consumers, stored)
+    chosen = set(stored)
+    work = ElementWork(chosen)
+    for node in order:
+        work.add(node)
+        if node in chosen or node.op not in ALU or len(places[node]) < SEVERAL:
+            continue
+        if not _is_parting(node, consumers):
+            continue
+        if work.exceeds(node, CHEAP_CONSTANT if device_of(node) is None else CHEAP_AGAIN):
+            chosen.add(node)
+            work.add(node)
+    return chosen - stored
+
+
+def _is_parting(node: UOp, consumers: Mapping[UOp, Sequence[UOp]]) -> bool:
+    """Whether ways part here: before that, the last value on the common way is the one to store."""
+    users = consumers[node]
+    while len(users) == 1 and users[0].op in MOVEMENT and users[0].op is not Ops.EXPAND:
+        users = consumers[users[0]]
+    return len(users) != 1 or users[0].op in (Ops.EXPAND, Ops.REDUCE)
+
+
+def bases_to_materialise(order: Sequence[UOp], stored: Set[UOp]) -> set[UOp]:
+    """The values that an EXPAND repeats and that are better computed once."""
+    chosen = set(stored)
+    work = ElementWork(chosen)
+    expanded = {_base(node) for node in order if node.op is Ops.EXPAND}
+    for node in order:
+        work.add(node)
+        if node not in expanded or node in chosen or node.op not in ALU or device_of(node) is None:
+            continue
+        if work.exceeds(node, CHEAP, loads=0):
+            chosen.add(node)
+            work.add(node)
+    return chosen - stored
+
+
+def _base(expand: UOp) -> UOp:
+    base = expand.src[0]
+    while base.op in MOVEMENT:
+        base = base.src[0]
+    return base
+
+
+# --- places -------------------------------------------------------------------------------------
+
+
+def _places(
+    order: Sequence[UOp], consumers: Mapping[UOp, Sequence[UOp]], stored: Set[UOp]
+) -> dict[UOp, Parts]:
+    """Where each node is computed: in which kernels, and through which movement of elements.
+
+    Sets of more than `SEVERAL` are cut short.
+    """
+    places: dict[UOp, Parts] = {}
+    for node in reversed(order):
+        found: Parts = frozenset()
+        for consumer in _apart(consumers[node]):
+            found |= _places_through(consumer, places, stored)
+            if len(found) >= SEVERAL:
+                break
+        places[node] = found
+    return places
+
+
+def _places_through(consumer: UOp, places: Mapping[UOp, Parts], stored: Set[UOp]) -> Parts:
+    if consumer in stored:
+        return frozenset((consumer,))
+    if consumer.op in MOVEMENT and consumer.op is not Ops.RESHAPE and len(places[consumer]) == 1:
+        return frozenset((consumer,))
+    return places[consumer]
+
+
+def _apart(consumers: Sequence[UOp]) -> Sequence[UOp]:
+    """`consumers`, of SHRINKs that have no element in common only the first."""
+    cuts = [node for node in consumers if node.op is Ops.SHRINK]
+    if len(cuts) < SEVERAL or not _are_disjoint(cuts):
+        return consumers
+    return [cuts[0], *(node for node in consumers if node.op is not Ops.SHRINK)]
+
+
+def _are_disjoint(cuts: Sequence[UOp]) -> bool:
+    """Whether one axis keeps all of them apart."""
+    for axis in range(len(shape_of(cuts[0]))):
+        bounds = [cut.arg.bounds[axis] for cut in cuts if isinstance(cut.arg, BoundsArg)]
+        numbers = [(a, b) for a, b in bounds if isinstance(a, int) and isinstance(b, int)]
+        if len(numbers) < len(bounds):
+            continue
+        numbers.sort()
+        if all(before[1] <= after[0] for before, after in itertools.pairwise(numbers)):
+            return True
+    return False

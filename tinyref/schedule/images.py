@@ -2,7 +2,7 @@
 
 An image is another way to see the memory of a buffer: the same elements in the same order, which a
 kernel reads by texels of four lanes. So the kernel that reads decides, and the one that wrote does
-not know. `tensor/methods/image_layout.py` lays operands out so that they fit.
+not know. `tensor/contraction.py` lays operands out so that they fit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 # The most rows and the most columns of an image.
 LIMIT = 16384

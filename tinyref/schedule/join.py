@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinyref.algebra.kernel_shape import kernel_shape, reduced_axes
+from tinyref.algebra.shapes import kernel_shape, reduced_axes
 from tinyref.algebra.symbolic import product
 from tinyref.schedule.kernel_ast import Read, Shape
 from tinyref.uops import build
@@ -18,8 +18,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
 # Joining works through both kernels, so what is joined time and again must stay short.
 MAX_JOINED = 500
@@ -28,7 +27,7 @@ MAX_ROW = 1 << 14
 
 
 @dataclass(frozen=True)
-class Draft:
+class KernelDraft:
     """A kernel that may still be joined with others.
 
     root: its SINK. buffers: BUFFER nodes by slot, one for each store first. reads: its loads.
@@ -51,7 +50,7 @@ class Draft:
         return self.buffers[: len(self.root.src)]
 
 
-def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
+def join(first: KernelDraft, second: KernelDraft, dropped: set[UOp]) -> KernelDraft | None:
     """One kernel that does the work of `first` and then of `second`; None if there is none.
 
     Results of `first` that are in `dropped` are not stored.
@@ -64,7 +63,7 @@ def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
     return joined if joined is not None and _writes_in_place(joined) else None
 
 
-def join_rows(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
+def join_rows(first: KernelDraft, second: KernelDraft, dropped: set[UOp]) -> KernelDraft | None:
     """One kernel that reduces each row and then computes along it; None if there is none.
 
     So a softmax finds the maximum and the sum of a row, and divides while the row is in the cache.
@@ -84,7 +83,9 @@ def join_rows(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
     return _joined(first, second, dropped, ())
 
 
-def _joined(first: Draft, second: Draft, dropped: set[UOp], inner: Shape) -> Draft | None:
+def _joined(
+    first: KernelDraft, second: KernelDraft, dropped: set[UOp], inner: Shape
+) -> KernelDraft | None:
     """The stores of both in one kernel, with axes R that are `inner`.
 
     None where it would be too long, or a value that replaces a load is not the one that is loaded.
@@ -103,7 +104,7 @@ def _joined(first: Draft, second: Draft, dropped: set[UOp], inner: Shape) -> Dra
     names = tuple(dict.fromkeys((*first.names, *second.names)))
     lines = tuple(dict.fromkeys((*first.lines, *second.lines)))
     about = (second.outer, inner, names, lines, folded)
-    joined = Draft(root, tuple(joiner.buffers), (*first.reads, *read), *about)
+    joined = KernelDraft(root, tuple(joiner.buffers), (*first.reads, *read), *about)
     return joined if _reduces_in_full(joined) else None
 
 
@@ -117,7 +118,7 @@ class _Joiner:
         self.folded = folded
         self.is_impossible = False
 
-    def rewrite(self, draft: Draft, results: Mapping[UOp, UOp]) -> tuple[UOp, ...]:
+    def rewrite(self, draft: KernelDraft, results: Mapping[UOp, UOp]) -> tuple[UOp, ...]:
         """The stores of `draft`; loads from the keys of `results` become those stores' values."""
         added = 0 if draft.inner else self.inner_rank
         extra = Extra(len(draft.outer), added, self.folded - draft.folded)
@@ -172,15 +173,15 @@ class Extra:
         return tuple(axis if axis < self.rank else axis + self.added for axis in axes)
 
 
-def _buffer_of_load(node: UOp, draft: Draft) -> UOp | None:
+def _buffer_of_load(node: UOp, draft: KernelDraft) -> UOp | None:
     return draft.buffers[slot_of(node)] if node.op is Ops.LOAD else None
 
 
-def _buffers_read(draft: Draft) -> set[UOp]:
+def _buffers_read(draft: KernelDraft) -> set[UOp]:
     return {read.location.buffer for read in draft.reads}
 
 
-def _reduces_in_full(draft: Draft) -> bool:
+def _reduces_in_full(draft: KernelDraft) -> bool:
     """Whether every reduce still loops: a value that replaced a load may lack the axes R.
 
     A constant that did has no shape at all.
@@ -193,7 +194,7 @@ def _reduces_in_full(draft: Draft) -> bool:
     return True
 
 
-def _writes_in_place(draft: Draft) -> bool:
+def _writes_in_place(draft: KernelDraft) -> bool:
     """Whether what is both loaded and stored is loaded just where it is stored."""
     stored = dict(
         zip(draft.written_buffers, (tracker_of(s.src[0]) for s in draft.root.src), strict=True)

@@ -14,12 +14,12 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tinyref.algebra import semantics
-from tinyref.algebra.kernel_shape import kernel_shape, reduced_axes
+from tinyref.algebra.shapes import kernel_shape, reduced_axes
 from tinyref.algebra.symbolic import lift, lower, product
-from tinyref.dtype import ConstType, as_const, dtypes
+from tinyref.dtype import as_const, dtypes
 from tinyref.errors import TinyrefError
 from tinyref.lazy.shape import shape_of
+from tinyref.optimise.fold_ranges import fold_known
 from tinyref.optimise.one_hot import is_one_hot_reduce
 from tinyref.schedule.fusion import content, reduce_axes
 from tinyref.uops import build
@@ -287,25 +287,12 @@ class KernelBuilder:
         if isinstance(node.arg, ReduceArg):
             keeps = sources[0] is not None and (node.arg.op is Ops.MAX or sources[0] == zero)
             return sources[0] if keeps else None
-        values = [source.value for source in sources if source is not None]
-        if node.op not in ALU or len(values) < len(node.src) or not _is_specified(node, values):
-            return None
-        types = [source.dtype for source in node.src]
-        return ConstArg(semantics.fold(node.op, node.dtype, values, types))
+        return fold_known(node, sources)
 
 
 def _sources_but(is_leaf: Callable[[UOp], bool], node: UOp) -> tuple[UOp, ...]:
     """The sources of `node`; none of a leaf."""
     return () if is_leaf(node) else node.src
-
-
-def _is_specified(node: UOp, values: Sequence[ConstType]) -> bool:
-    """Whether every device gives the value of the op table."""
-    if node.op in (Ops.IDIV, Ops.MOD):
-        return values[1] not in (0, -1)
-    if node.op is Ops.CAST and not node.dtype.is_float:
-        return 0 <= values[0] < 128
-    return True
 
 
 def movement_tracker(node: UOp) -> ShapeTracker:

@@ -4,41 +4,44 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 
 from tinyref import config
 from tinyref.device import Device
 from tinyref.dtype import as_const, dtypes
 from tinyref.errors import UserError
-from tinyref.formats.dump import dump_after
+from tinyref.formats.text import dump_after
 from tinyref.garbage import collection_paused
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import assigned_buffer, new_buffer_node
 from tinyref.lazy.folding import full, uniform_value
-from tinyref.lazy.names import line_of, name_of
+from tinyref.lazy.multi import bound
 from tinyref.lazy.shape import (
     device_of,
     is_empty,
     largest_size,
+    line_of,
+    name_of,
     product,
     shape_of,
 )
-from tinyref.schedule.bindings import ConflictError, bound_values
+from tinyref.lazy.shards import Place, layout_of, on_place
 from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
-from tinyref.schedule.hazards import Versions, needing_old_contents
 from tinyref.schedule.images import with_images
 from tinyref.schedule.items import Item, KernelItem, Schedule
-from tinyref.schedule.join import Draft
-from tinyref.schedule.kernel_ast import (
-    KernelBuilder,
-    Location,
-    TooLarge,
-    movement_tracker,
+from tinyref.schedule.join import KernelDraft
+from tinyref.schedule.kernel_ast import KernelBuilder, Location, TooLarge, movement_tracker
+from tinyref.schedule.ordering import (
+    Ordering,
+    PendingItem,
+    Versions,
+    copy_task,
+    needing_old_contents,
+    reads_of,
 )
-from tinyref.schedule.order import Ordering, Task, copy_task, reads_of
 from tinyref.schedule.prepare import Prepared, peel
-from tinyref.schedule.shards import Placed, Shards
+from tinyref.schedule.variables import ConflictError, bound_values
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Dialect, Ops
 from tinyref.uops.payload import BufferArg, CopyArg
@@ -65,7 +68,7 @@ def schedule(
     outputs = list(outputs)
     _check_graph([node for node, _ in outputs])
     shards = Shards()
-    planned = _Scheduler(shards.outputs(outputs), shards.live(live), held).run()
+    planned = _ScheduleBuilder(shards.outputs(outputs), shards.live(live), held).run()
     shards.add_results(planned.results)
     return planned
 
@@ -85,7 +88,7 @@ class _Target:
     tracker: ShapeTracker
 
 
-class _Scheduler:
+class _ScheduleBuilder:
     def __init__(
         self,
         outputs: Sequence[tuple[UOp, str]],
@@ -115,7 +118,7 @@ class _Scheduler:
         self.least_sizes = self._least_sizes() if self.prepared.variables.constraints else {}
         self.locations: dict[UOp, Location] = {}
         self.targets: dict[UOp, _Target] = {}
-        self.tasks: dict[UOp, Task] = {}
+        self.tasks: dict[UOp, PendingItem] = {}
         self.results: dict[UOp, UOp] = {}
         self.owners: dict[UOp, list[UOp]] = {}
         self._transfers: dict[tuple[UOp, str], UOp] = {}
@@ -269,12 +272,12 @@ class _Scheduler:
         names = tuple(dict.fromkeys(map(name_of, named)))
         lines = tuple(dict.fromkeys(filter(None, map(line_of, named))))
         axes = (builder.outer, builder.inner)
-        draft = Draft(ast, buffers, reads, *axes, names, lines, builder.folded)
+        draft = KernelDraft(ast, buffers, reads, *axes, names, lines, builder.folded)
         assigns = (node,) if node.op is Ops.ASSIGN else ()
         # The last one before is enough: it waits for those before it.
         before = _target_steps(node)[1] if assigns else None
         after = () if before is None or before.op is Ops.BUFFER else (before,)
-        self.tasks[node] = Task(device, draft, buffers, reads_of(draft), after, assigns)
+        self.tasks[node] = PendingItem(device, draft, buffers, reads_of(draft), after, assigns)
         return ()
 
     def _drop_overwritten(self) -> None:
@@ -487,3 +490,54 @@ def _is_in_place(builder: KernelBuilder) -> bool:
     written = builder.target.buffer
     reads = (read for read in builder.reads if read.location.buffer is written)
     return all(read.tracker is builder.store_view for read in reads)
+
+
+# --- outputs on several devices -------------------------------------------------------------------
+
+
+Placed = tuple[UOp, Place]
+
+
+class Shards:
+    """The outputs that are MULTIs, and the parts that are computed for each."""
+
+    def __init__(self) -> None:
+        self._parts: dict[UOp, tuple[UOp, ...]] = {}
+
+    def outputs(self, outputs: Iterable[Placed]) -> list[tuple[UOp, str]]:
+        """What is computed on each device; a part that could be on any gets memory on its own."""
+        apart: list[tuple[UOp, str]] = []
+        for node, place in outputs:
+            whole = on_place(node, place)
+            if whole.op is not Ops.MULTI:
+                assert isinstance(place, str), "what lies on several devices is a MULTI"
+                apart.append((node, place))
+                continue
+            devices = layout_of(whole).devices
+            pairs = zip(whole.src, devices, strict=True)
+            parts = [part if _is_constant(part) else bound(part, name) for part, name in pairs]
+            self._parts[node] = tuple(parts)
+            apart.extend(zip(parts, devices, strict=True))
+        return apart
+
+    def live(self, graphs: Iterable[Placed]) -> Iterator[tuple[UOp, str]]:
+        """What may be computed later on each device."""
+        for node, place in graphs:
+            if isinstance(place, str):
+                yield node, place
+                continue
+            whole = on_place(node, place)
+            self._parts.setdefault(node, whole.src)
+            yield from zip(whole.src, place, strict=True)
+
+    def add_results(self, results: MutableMapping[UOp, UOp]) -> None:
+        """Says of each MULTI whose parts are all there where it is."""
+        for node, parts in self._parts.items():
+            found = [part if _is_constant(part) else results.get(part) for part in parts]
+            there = tuple(part for part in found if part is not None)
+            if node.op is Ops.MULTI and len(there) == len(parts):
+                results[node] = node.replace(src=there)
+
+
+def _is_constant(part: UOp) -> bool:
+    return is_empty(shape_of(part)) or uniform_value(part) is not None

@@ -1,4 +1,4 @@
-"""Variables as the kernels of one schedule know them: with no value that their graphs exclude.
+"""Symbolic variables of one schedule: the values that they are bound to, and their ranges.
 
 A slice `x[:n]` of 8 elements is possible for n up to 8, so its kernels have a variable n that goes
 no further, and no access of theirs is outside. In `x[v:w]` max(v, w) or min(v, w) stands for one of
@@ -8,9 +8,9 @@ the two. A variable that neither narrows far enough keeps the value that it is b
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tinyref.algebra.constraints import Constraint, constraints_of, current_value, limits
+from tinyref.algebra.sizes import Constraint, constraints_of, current_value, limits
 from tinyref.algebra.symbolic import (
     Extent,
     Polynomial,
@@ -23,10 +23,12 @@ from tinyref.algebra.symbolic import (
     normalise,
     smallest,
 )
+from tinyref.errors import UserError
+from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.uops.build import variable
 from tinyref.uops.node import UOp, sint, substitute, toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import VarArg
+from tinyref.uops.payload import BoundsArg, ConstArg, ShapeArg, VarArg
 
 _MAX_ROUNDS = 8
 
@@ -153,3 +155,93 @@ def _linear(margin: Polynomial) -> Iterator[tuple[UOp, int, Extent]]:
         below = as_node(lower(rest)).toposort()
         if monomial[0] not in below:
             yield monomial[0], factor, rest
+
+
+# --- graphs that bind one variable to several values ----------------------------------------------
+
+
+Bindings = frozenset[tuple[str, int]]
+
+
+class ConflictError(UserError):
+    """A variable is bound to two values; `apart` are live graphs that need other ones.
+
+    Without any the outputs themselves bind it to both, see `made_with_one_value`.
+    """
+
+    def __init__(self, name: str, values: tuple[int, int], apart: Sequence[UOp] = ()) -> None:
+        self.name = name
+        self.values = values
+        self.apart = tuple(apart)
+        super().__init__(
+            f"variable {name}: bound to {values[0]} and to {values[1]} in one graph: accepted is "
+            f"one value, or sizes that do not depend on it where the two meet"
+        )
+
+
+def made_with_one_value(roots: Sequence[UOp]) -> list[UOp]:
+    """Nodes below `roots` to compute first: the deepest that bind each variable once, and all that
+    bind as it does. Their sizes are fixed; none where only nodes of varying sizes are left.
+    """
+    bound: dict[UOp, Bindings] = {}
+    depth: dict[UOp, int] = {}
+    frontier: dict[UOp, None] = {}
+    for node in toposort(roots):
+        below = [bound[source] for source in node.src]
+        bound[node] = _own_bindings(node).union(*below)
+        depth[node] = 1 + max((depth[source] for source in node.src), default=0)
+        if not _is_consistent(bound[node]):
+            frontier.update((source, None) for source in node.src if _can_be_first(source, bound))
+    if not frontier:
+        return []
+    deepest = max(frontier, key=depth.__getitem__)
+    return [node for node in frontier if bound[node] == bound[deepest]]
+
+
+def _can_be_first(node: UOp, bound: Mapping[UOp, Bindings]) -> bool:
+    if not bound[node] or not _is_consistent(bound[node]) or node.op in (Ops.BIND, Ops.MULTI):
+        return False
+    shape = shape_of(node)
+    return all(isinstance(size, int) for size in shape) and not is_empty(shape)
+
+
+def _is_consistent(bindings: Bindings) -> bool:
+    return len({name for name, _ in bindings}) == len(bindings)
+
+
+def _own_bindings(node: UOp) -> Bindings:
+    """What `node` and the sizes in its payload bind."""
+    return frozenset(filter(None, map(_binding, (node, *toposort(_symbolic_sizes(node))))))
+
+
+def _symbolic_sizes(node: UOp) -> list[UOp]:
+    """The sizes in the payload of a node of a tensor graph that are no numbers."""
+    sizes: Iterable[sint] = ()
+    match node.arg:
+        case ShapeArg(shape):
+            sizes = shape
+        case BoundsArg(bounds):
+            sizes = itertools.chain.from_iterable(bounds)
+    return [size for size in sizes if isinstance(size, UOp)]
+
+
+def _binding(node: UOp) -> tuple[str, int] | None:
+    """The variable and the value of a BIND; None of any other node."""
+    match [source.arg for source in node.src]:
+        case [VarArg(name=name), ConstArg(value=value)] if node.op is Ops.BIND:
+            return name, int(value)
+    return None
+
+
+def bound_values(roots: Iterable[UOp]) -> dict[str, int]:
+    """The value of each variable that the graphs of `roots`, not yet prepared, bind.
+
+    Raises `ConflictError` where two of them bind one variable to different values.
+    """
+    nodes = toposort(roots)
+    sizes = dict.fromkeys(itertools.chain.from_iterable(map(_symbolic_sizes, nodes)))
+    values: dict[str, int] = {}
+    for name, value in filter(None, map(_binding, (*nodes, *toposort(sizes)))):
+        if values.setdefault(name, value) != value:
+            raise ConflictError(name, (values[name], value))
+    return values

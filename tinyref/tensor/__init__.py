@@ -4,9 +4,12 @@ In: Python and numpy data, and calls of methods. Out: graphs of tensor ops, chec
 computed by `engine` when their elements are asked for.
 
 From the bottom up: `arguments.py` and `literals.py` read what methods are given, `variable.py` is
-a symbolic size; `values/` is what a tensor stands for; `methods/` has what one can do with it, a
-chain of classes; `gradient/` goes back through what was recorded; `tensor.py` is all of them
-together; `jit/` captures a function that uses tensors, and replays its kernels.
+a symbolic size; `core.py` is what a tensor stands for, with `views.py` (who shows the same
+elements), `registry.py` (all living values, and the locks) and `naming.py` (names of nodes).
+`gradient.py` goes back through what was recorded. The mixins are `elementwise.py`, `functions.py`,
+`movement.py`, `reduction.py`, `contraction.py`, `creation.py`, `data.py`, `indexing.py`,
+`windows.py` and `losses.py`. `realisation.py` computes graphs, `assignment.py` writes; `tensor.py`
+is all of them together. `jit/` captures a function that uses tensors, and replays its kernels.
 """
 
 from tinyref.tensor.tensor import Tensor

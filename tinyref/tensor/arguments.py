@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinyref.algebra import symbolic
-from tinyref.algebra.constraints import bindings_of, current_value, holds
 from tinyref.algebra.evaluate import value_of
+from tinyref.algebra.sizes import bindings_of, current_value, holds
 from tinyref.algebra.symbolic import describe, describe_shape, product
 from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.uops.node import UOp, sint
@@ -40,6 +40,32 @@ def integer(value: object, argument: str) -> int:
         raise UserTypeError(
             f"{argument}: got {on_one_line(value)}, accepted is an integer"
         ) from None
+
+
+def count_of(value: object, argument: str, minimum: int, maximum: int | None = None) -> int:
+    """`value` as an int within bounds. Raises `UserError` for any other."""
+    number = integer(value, argument)
+    if number < minimum or (maximum is not None and number > maximum):
+        limits = f"at least {minimum}" if maximum is None else f"{minimum} to {maximum}"
+        raise UserError(f"{argument} {number}, accepted is {limits}")
+    return number
+
+
+def require_one_of(value: object, accepted: Sequence[str | None], argument: str) -> None:
+    """Raises `UserError` for a mode that does not exist."""
+    if value not in accepted:
+        listed = ", ".join(map(repr, accepted))
+        raise UserError(f"{argument} {value!r}: accepted are {listed}")
+
+
+def wrong_type(argument: str, value: object, accepted: str) -> UserTypeError:
+    """Return the error for an argument of a type that is not accepted."""
+    return UserTypeError(f"{argument} is a {type(value).__name__}, accepted {accepted}")
+
+
+def inverse_order(order: Sequence[int]) -> tuple[int, ...]:
+    """Return the order that undoes a permutation of axes."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def on_one_line(value: object) -> str:

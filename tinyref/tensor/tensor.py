@@ -1,4 +1,4 @@
-"""The class Tensor: all layers together, with gradients on top."""
+"""The class Tensor: all mixins together, with gradients and assignment."""
 
 from __future__ import annotations
 
@@ -6,18 +6,39 @@ import functools
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from tinyref.algebra.symbolic import describe_shape
-from tinyref.dtype import dtypes
+from tinyref.arrays import Array
+from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy.shape import shape_of
+from tinyref.tensor import gradient_rules as gradient_rules
+from tinyref.tensor.assignment import (
+    assign_result,
+    assignable_value,
+    undo_assignment,
+    write_at,
+    write_elements,
+)
+from tinyref.tensor.core import (
+    GradientSwitch,
+    Value,
+    gradient_of,
+    independent,
+    is_recording,
+    set_gradient,
+    value_of,
+)
+from tinyref.tensor.data import describe_tensor
+from tinyref.tensor.elementwise import floor_divide
 from tinyref.tensor.gradient import gradients, history
-from tinyref.tensor.methods.saving import Saving
-from tinyref.tensor.values.core import GradientSwitch, Value, is_recording
+from tinyref.tensor.losses import Losses
+from tinyref.tensor.movement import placed_like
+from tinyref.tensor.windows import Windows
 
 
-class Tensor(Saving):
+class Tensor(Losses, Windows):
     """An array of elements of one type on one device, computed when its elements are asked for.
 
     Operations build a graph at once and check their arguments at once; `realize`, `numpy`,
@@ -37,7 +58,7 @@ class Tensor(Saving):
             >>> x.grad.tolist()
             [3.0]
         """
-        return self._grad
+        return gradient_of(self)
 
     @grad.setter
     def grad(self, gradient: Self | None) -> None:
@@ -49,7 +70,7 @@ class Tensor(Saving):
                 f"grad: shape {describe_shape(gradient.shape)} for a tensor of "
                 f"{describe_shape(self.shape)}"
             )
-        self._grad = gradient
+        set_gradient(self, gradient)
 
     def _seed(self, gradient: Self | None, name: str) -> Self:
         if not self.dtype.is_float:
@@ -67,7 +88,7 @@ class Tensor(Saving):
         if gradient.shape != self.shape:
             shape = describe_shape(gradient.shape)
             raise UserError(f"{name}: gradient of shape {shape}, {accepted}")
-        return gradient._cast(self.dtype)
+        return gradient.cast(self.dtype)
 
     def backward(self, gradient: Self | None = None) -> Self:
         """Adds d(self)/d(leaf) to the `grad` of every leaf that requires grad; returns self.
@@ -85,7 +106,7 @@ class Tensor(Saving):
             [4.0, 6.0]
         """
         seed = self._seed(gradient, "backward")
-        if not self._value.requires_grad:
+        if not value_of(self).requires_grad:
             if not is_recording():
                 return self
             raise UserStateError(
@@ -98,8 +119,8 @@ class Tensor(Saving):
             for value, part in zip(leaves, found, strict=True):
                 leaf = value.maker
                 if part is not None and isinstance(leaf, Tensor):
-                    here = part._placed_like(cast(Self, leaf))._independent()
-                    leaf._grad = here if leaf._grad is None else leaf._grad.add(here)
+                    here = independent(placed_like(part, cast(Self, leaf)))
+                    leaf.grad = here if leaf.grad is None else leaf.grad.add(here)
         return self
 
     def gradient(
@@ -129,7 +150,7 @@ class Tensor(Saving):
         seed = self._seed(gradient, "gradient")
         order = history(self)
         leaves = [value for value in order if value.requires_grad and value.record is None]
-        values = [[target._value, *_earlier(target, leaves)] for target in targets]
+        values = [[value_of(target), *_earlier(target, leaves)] for target in targets]
         parts = iter(gradients(self, seed, list(itertools.chain(*values)), order))
         found = [
             _total_at(target, [next(parts) for _ in each])
@@ -138,13 +159,91 @@ class Tensor(Saving):
         for place, part in enumerate(found):
             if part is None and not materialize_grads:
                 raise UserError(
-                    f"gradient: target {place}, {targets[place]._describe()}, is not part of the "
-                    f"computation: materialize_grads=True gives zeros there"
+                    f"gradient: target {place}, {describe_tensor(targets[place])}, is not "
+                    f"part of the computation: materialize_grads=True gives zeros there"
                 )
         pairs = zip(targets, found, strict=True)
         return [
-            target.zeros_like() if part is None else part._independent() for target, part in pairs
+            target.zeros_like() if part is None else independent(part) for target, part in pairs
         ]
+
+    # Assignment: all ways come down to `assignment.write_elements`.
+
+    def assign(self, x: Self | ConstType | Array | Sequence[Any]) -> Self:
+        """Give this tensor the elements of `x`, which broadcasts to its shape; return it.
+
+        Every view of the same elements shows the new ones; whatever was computed from them before
+        keeps what it had. `x` may be computed from this tensor, whichever elements it reads.
+        Memory that nothing else holds is written in place.
+
+        An assignment stores values: no gradient flows to what `x` was computed from. `t[...] = x`
+        lets it flow. A tensor that is given all of its elements is a leaf from then
+        on, and through a part of one the gradient is zero, whether that tensor is still there or
+        not. Where it is gone, a view of all of it takes its place from which all others were taken
+        that are left, as the result of a function is. Raises
+        `UserError` where type or device differ, or this tensor shows one element at several places.
+
+        Examples:
+            >>> x = Tensor([1, 2]).contiguous().realize()
+            >>> x.assign(Tensor([3, 4])).tolist()
+            [3, 4]
+        """
+        value = assignable_value(self, x)
+        if value_of(value).requires_grad:
+            value = value.detach()
+        write_elements(self, "assign", value, keeps_leaf=True)
+        return self
+
+    def __setitem__(self, key: object, value: Self | ConstType | Array) -> None:
+        write_at(self, key, value)
+
+    def __delitem__(self, key: object) -> None:
+        raise UserTypeError(
+            "del: a tensor keeps its elements: take those that stay by index, or join them with cat"
+        )
+
+    def __iadd__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "+=", self.add(x))
+
+    def __isub__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "-=", self.sub(x))
+
+    def __imul__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "*=", self.mul(x))
+
+    def __itruediv__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "/=", self.div(x))
+
+    def __ifloordiv__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "//=", floor_divide(self, x))
+
+    def __imod__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "%=", self.mod(x))
+
+    def __ipow__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "**=", self.pow(x))
+
+    def __imatmul__(self, x: Self) -> Self:
+        return assign_result(self, "@=", self.matmul(x))
+
+    def __iand__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "&=", self.bitwise_and(x))
+
+    def __ior__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "|=", self.bitwise_or(x))
+
+    def __ixor__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "^=", self.bitwise_xor(x))
+
+    def __ilshift__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, "<<=", self.lshift(x))
+
+    def __irshift__(self, x: Self | ConstType) -> Self:
+        return assign_result(self, ">>=", self.rshift(x))
+
+    def _undo(self) -> Value:
+        """Take back the last assignment, which has not run: see `realisation.undo_assignments`."""
+        return undo_assignment(self)
 
     # These names are those of Python's types: nothing may follow them that is annotated with one.
 
@@ -155,7 +254,7 @@ class Tensor(Saving):
             >>> Tensor([1.0]).bfloat16().dtype
             dtypes.bfloat16
         """
-        return self._cast(dtypes.bfloat16)
+        return self.cast(dtypes.bfloat16)
 
     def double(self) -> Self:
         """Cast to float64.
@@ -164,7 +263,7 @@ class Tensor(Saving):
             >>> Tensor([1.0]).double().dtype
             dtypes.float64
         """
-        return self._cast(dtypes.float64)
+        return self.cast(dtypes.float64)
 
     def long(self) -> Self:
         """Cast to int64.
@@ -173,7 +272,7 @@ class Tensor(Saving):
             >>> Tensor([-1.75]).long().tolist()
             [-1]
         """
-        return self._cast(dtypes.int64)
+        return self.cast(dtypes.int64)
 
     def short(self) -> Self:
         """Cast to int16.
@@ -182,7 +281,7 @@ class Tensor(Saving):
             >>> Tensor([-1.75]).short().tolist()
             [-1]
         """
-        return self._cast(dtypes.int16)
+        return self.cast(dtypes.int16)
 
     def half(self) -> Self:
         """Cast to float16.
@@ -191,7 +290,7 @@ class Tensor(Saving):
             >>> Tensor([1.0]).half().dtype
             dtypes.float16
         """
-        return self._cast(dtypes.float16)
+        return self.cast(dtypes.float16)
 
     def float(self) -> Self:
         """Cast to float32.
@@ -200,7 +299,7 @@ class Tensor(Saving):
             >>> Tensor([1, 2]).float().tolist()
             [1.0, 2.0]
         """
-        return self._cast(dtypes.float32)
+        return self.cast(dtypes.float32)
 
     def int(self) -> Self:
         """Cast to int32.
@@ -209,7 +308,7 @@ class Tensor(Saving):
             >>> Tensor([1.75]).int().tolist()
             [1]
         """
-        return self._cast(dtypes.int32)
+        return self.cast(dtypes.int32)
 
     def bool(self) -> Self:
         """Cast to bool: true where an element is not zero.
@@ -218,7 +317,7 @@ class Tensor(Saving):
             >>> Tensor([0, 3]).bool().tolist()
             [False, True]
         """
-        return self._cast(dtypes.bool)
+        return self.cast(dtypes.bool)
 
 
 T = TypeVar("T", bound=Tensor)
@@ -229,12 +328,12 @@ def _earlier(target: Tensor, leaves: Sequence[Value]) -> list[Value]:
     return [
         value
         for value in leaves
-        if value.maker is target and value is not target._value
+        if value.maker is target and value is not value_of(target)
         if shape_of(value.node) == target.shape
     ]
 
 
 def _total_at(target: T, parts: Sequence[T | None]) -> T | None:
     """The sum of gradients, where `target` is; None where there is none."""
-    placed = [part._placed_like(target) for part in parts if part is not None]
+    placed = [placed_like(part, target) for part in parts if part is not None]
     return functools.reduce(operator.add, placed) if placed else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tinyref.algebra.constraints import Constraint, require
+from tinyref.algebra.sizes import Constraint, require
 from tinyref.algebra.symbolic import (
     as_size,
     at_most,

@@ -4,6 +4,7 @@ In: ops, dtypes, typed payloads. Out: `UOp`, frozen and hash-consed, so that equ
 object; builders of nodes; `Program`, a kernel as a list of nodes in a legal order.
 
 `ops.py` names the operations, `payload.py` what a node carries besides sources, `node.py` is the
-node with its cached facts, `build.py` makes common nodes, `order.py` orders nodes independently of
-when they were built, `tiles/` says which lane holds which element of a matrix tile.
+node with its cached facts and the total order of nodes, `build.py` makes common nodes, `tiles.py`
+says which lane holds which element of a matrix tile, `program.py` is a kernel that is ready to run,
+and how memory holds the types that a device lacks.
 """

@@ -21,6 +21,8 @@ from tinyref.uops.payload import (
     VarArg,
     ViewArg,
 )
+from tinyref.uops.tiles import Bit, FragmentLayout, MatrixTile
+from tinyref.uops.tiles import Operand as MatrixOperand
 
 Operand = UOp | int | float | bool
 
@@ -323,3 +325,44 @@ def lane_at(x: UOp, *ranges: UOp) -> UOp:
 def sink(*stores: UOp) -> UOp:
     """The root of a kernel."""
     return UOp(Ops.SINK, dtypes.void, stores)
+
+
+# --- matrix tiles ------------------------------------------------------------------------------
+
+
+def tile_element(
+    tile: MatrixTile, operand: MatrixOperand, thread: UOp, register: int
+) -> tuple[UOp, UOp]:
+    """Row and column of the element that `register` of `thread` holds, in the type of `thread`.
+
+    thread: the place of the work-item in its group, not negative; its place in its subgroup is that
+    modulo the threads of the tile.
+    """
+    layout = tile.layout(operand)
+    row, column = operand.axes
+    row_at = _tile_coordinate(layout, row, thread, register)
+    return row_at, _tile_coordinate(layout, column, thread, register)
+
+
+def _tile_coordinate(layout: FragmentLayout, axis: str, thread: UOp, register: int) -> UOp:
+    """The coordinate along `axis` of the element in `register` of `thread`."""
+    total = const(thread.dtype, layout.coordinate(axis, 0, register))
+    for place, count, weight in _stretches(layout.thread_bits, axis):
+        part = mod(idiv(thread, 1 << place), 1 << count)
+        total = add(mul(part, weight), total)
+    return total
+
+
+def _stretches(bits: tuple[Bit | None, ...], axis: str) -> list[tuple[int, int, int]]:
+    """(first place, count, lowest weight) of neighbouring bits that make one number on `axis`."""
+    found: list[tuple[int, int, int]] = []
+    for place, bit in enumerate(bits):
+        if bit is None or bit.axis != axis:
+            continue
+        if found:
+            first, count, weight = found[-1]
+            if first + count == place and weight << count == bit.weight:
+                found[-1] = (first, count + 1, weight)
+                continue
+        found.append((place, 1, bit.weight))
+    return found

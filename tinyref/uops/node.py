@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import weakref
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-# Of the standard library, for its WeakValueDictionary: removes an entry if its node is gone.
-from weakref import _remove_dead_weakref as remove_dead  # type: ignore[attr-defined]
-
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import Payload
+from tinyref.uops.payload import Payload, RangeArg, VarArg
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Hashable)
 
 
-class _Entry(weakref.ref["UOp"]):
+class _NodeEntry(weakref.ref["UOp"]):
     """A node that lives as long as someone holds it, and under which key it is found."""
 
     __slots__ = ("key",)
@@ -30,24 +28,23 @@ class _Entry(weakref.ref["UOp"]):
 
 # The nodes that live, by what they are made of. What a WeakValueDictionary does, but a look is a
 # single call: most nodes are asked for often.
-_entries: dict[tuple[Any, ...], _Entry] = {}
+_entries: dict[tuple[Any, ...], _NodeEntry] = {}
 
 
-def _forget(
-    entry: _Entry,
-    entries: dict[tuple[Any, ...], _Entry] = _entries,
-    remove_dead: Callable[[dict[tuple[Any, ...], _Entry], tuple[Any, ...]], None] = remove_dead,
-) -> None:
+def _forget(entry: _NodeEntry, entries: dict[tuple[Any, ...], _NodeEntry] = _entries) -> None:
     """Called when the node of `entry` is gone; another one may have taken its place.
 
-    It looks and removes in one step, so that no lock is needed, which a fork would have to renew.
+    There is no lock, which a fork would have to renew and a finaliser might wait for: a dictionary
+    takes out in one step. A newer entry, which is hardly ever there, goes back at once.
     """
-    remove_dead(entries, entry.key)
+    taken = entries.pop(entry.key, entry)
+    if taken is not entry:
+        entries.setdefault(entry.key, taken)
 
 
 def _intern(key: tuple[Any, ...], node: UOp) -> UOp:
     """The node that counts under `key`: another thread may have built it meanwhile."""
-    entry = _Entry(node, _forget)
+    entry = _NodeEntry(node, _forget)
     entry.key = key
     while True:
         # A dictionary looks and inserts in one step.
@@ -344,3 +341,29 @@ class node_fact(Generic[T]):
         for node in sources_first(root, fact=self):
             if self not in node.facts:
                 node.facts[self] = self.function(node)
+
+
+# --- a total order -----------------------------------------------------------------------------
+
+# Counters come first, by number, then launch indices, then variables by name; constants are last.
+_RANKS = {Ops.RANGE: 0, Ops.SPECIAL: 1, Ops.DEFINE_VAR: 2, Ops.CONST: 9}
+_RANK_OF_OTHERS = 5
+
+OrderKey = tuple[int, str, bytes]
+
+
+@node_fact
+def order_key(node: UOp) -> OrderKey:
+    """Return the key of normal forms: it does not depend on when nodes were built.
+
+    In order: counters, launch indices, variables, expressions, constants.
+    """
+    digest = hashlib.blake2b(f"{node.op.name} {node.dtype.name} {node.arg!r}".encode())
+    for source in node.src:
+        digest.update(order_key(source)[2])
+    label = ""
+    if isinstance(node.arg, RangeArg):
+        label = f"{node.arg.number:09}"
+    elif isinstance(node.arg, VarArg):
+        label = node.arg.name
+    return _RANKS.get(node.op, _RANK_OF_OTHERS), label, digest.digest()[:12]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tinyref.dtype import ConstType
 from tinyref.uops.ops import Ops
-from tinyref.uops.tiles.layout import MatrixTile
+from tinyref.uops.tiles import MatrixTile
 
 if TYPE_CHECKING:
     from tinyref.uops.node import UOp

@@ -13,11 +13,11 @@ from tinyref.errors import VerifyError
 from tinyref.formats.text import node_text
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
-from tinyref.verify.ast import AST
-from tinyref.verify.indexed import INDEXED
-from tinyref.verify.program import PROGRAM, ProgramGraph
-from tinyref.verify.rule import Graph, Rules, VerifyRule, graph_nodes
-from tinyref.verify.tensor import TENSOR
+from tinyref.verify.ast_rules import AST
+from tinyref.verify.common import Graph, Rules, VerifyRule
+from tinyref.verify.indexed_rules import INDEXED
+from tinyref.verify.program_rules import PROGRAM, ProgramGraph
+from tinyref.verify.tensor_rules import TENSOR
 
 __all__ = ["RULES", "VerifyRule", "verify"]
 
@@ -38,18 +38,14 @@ def verify(
     `VerifyError` for the first node, in order, that breaks a rule.
     """
     rules = _DIALECTS[dialect]
-    if isinstance(root_or_nodes, UOp):
-        _verify_graph(rules, root_or_nodes, allows_index)
+    if not isinstance(root_or_nodes, UOp):
+        _verify_nodes(rules, tuple(root_or_nodes), allows_index)
         return
-    _verify_nodes(rules, tuple(root_or_nodes), allows_index)
-
-
-def _verify_graph(rules: Rules, root: UOp, allows_index: bool) -> None:
-    """Checks a graph, which never changes, once: its root remembers that it passed."""
+    # A graph never changes: its root remembers that it passed.
     passed = (rules, allows_index)
-    if passed not in root.facts:
-        _verify_nodes(rules, graph_nodes(root), allows_index)
-        root.facts[passed] = True
+    if passed not in root_or_nodes.facts:
+        _verify_nodes(rules, root_or_nodes.toposort(), allows_index)
+        root_or_nodes.facts[passed] = True
 
 
 def _verify_nodes(rules: Rules, nodes: Sequence[UOp], allows_index: bool) -> None:

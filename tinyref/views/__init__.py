@@ -5,5 +5,5 @@ shortest stack of `View`s that is found, and the index expression of an element 
 under which memory has it.
 
 `view.py` is one view (shape, strides, offset, mask), `composition.py` joins two, `shape_tracker.py`
-is the stack, `build.py` makes and reads nodes with views.
+is the stack, and reads it from nodes.
 """

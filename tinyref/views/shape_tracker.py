@@ -9,7 +9,7 @@ from typing import NoReturn
 from weakref import WeakValueDictionary
 
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.linear import Linear, modular, to_node
+from tinyref.algebra.linear import LinearForm, modular, to_node
 from tinyref.algebra.rewrite import uncached
 from tinyref.algebra.simplify import simplify
 from tinyref.algebra.symbolic import (
@@ -29,7 +29,15 @@ from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, BoundsArg, FlipArg, Payload, PermuteArg, ShapeArg
+from tinyref.uops.payload import (
+    AxisKind,
+    BoundsArg,
+    FlipArg,
+    Payload,
+    PermuteArg,
+    ShapeArg,
+    ViewArg,
+)
 from tinyref.views.composition import compose, reshape
 from tinyref.views.view import CACHE, Shape, View
 
@@ -257,7 +265,7 @@ def _flat(view: View, positions: Sequence[UOp], conditions: list[UOp]) -> UOp:
 
 def _element_number(positions: Sequence[UOp], strides: Shape, offset: sint) -> UOp:
     """The sum of positions times strides, and the offset, in normal form as far as it is known."""
-    known = Linear({}, 0)
+    known = LinearForm({}, 0)
     others: list[UOp] = []
     for position, stride in zip(positions, strides, strict=True):
         if stride == 0:
@@ -267,7 +275,7 @@ def _element_number(positions: Sequence[UOp], strides: Shape, offset: sint) -> U
         else:
             others.append(build.mul(position, as_node(stride)))
     if isinstance(offset, int):
-        known = known.plus(Linear({}, offset))
+        known = known.plus(LinearForm({}, offset))
     else:
         others.append(as_node(offset))
     return functools.reduce(build.add, others, to_node(dtypes.index, known))
@@ -345,3 +353,11 @@ def apply_movement(tracker: ShapeTracker, op: Ops, payload: Payload) -> ShapeTra
     if moved is None:
         raise UserError(f"movement: cannot move by {op.name} with payload {payload!r}")
     return moved
+
+
+def tracker_of(view: UOp | Payload) -> ShapeTracker:
+    """The tracker of a VIEW, VALID or IOTA, or of its payload."""
+    payload = view.arg if isinstance(view, UOp) else view
+    if isinstance(payload, ViewArg) and isinstance(payload.tracker, ShapeTracker):
+        return payload.tracker
+    raise TypeError(f"{view!r} has no view")

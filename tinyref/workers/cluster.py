@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tinyref.errors import UserError
-from tinyref.workers.changes import differences
 from tinyref.workers.local import LocalExecutor
 from tinyref.workers.machine import share_of_memory
 from tinyref.workers.processes import Cause, Death
@@ -36,6 +35,7 @@ from tinyref.workers.tasks import (
     R,
     Result,
     Task,
+    differences,
 )
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from typing import Any, ClassVar, Self
 from tinyref.errors import UserError, printable
 from tinyref.folders import RemovedError, is_removed, set_aside
 from tinyref.foreign import json_value
-from tinyref.workers.changes import ChangedError, differences
-from tinyref.workers.tasks import HarnessError
+from tinyref.workers.tasks import ChangedError, HarnessError, differences
 
 VERSION = 1
 # What the device is that the results are of: a member of the configuration.

@@ -16,10 +16,16 @@ from typing import Any
 
 from tinyref import config
 from tinyref.errors import UserError
-from tinyref.workers import processes
-from tinyref.workers.changes import differences
 from tinyref.workers.machine import share_of_memory
-from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Message, Pool
+from tinyref.workers.processes import (
+    UNLIMITED,
+    Cause,
+    Death,
+    Limits,
+    Message,
+    Pool,
+    WorkerProcess,
+)
 from tinyref.workers.service import OpeningError
 from tinyref.workers.tasks import (
     MAX_TRIES,
@@ -34,6 +40,7 @@ from tinyref.workers.tasks import (
     Result,
     Task,
     WorkerDied,
+    differences,
 )
 
 # Workers in a row that die as they open the device: at the start of a run, and later on.
@@ -51,7 +58,7 @@ RETIRING_SHARE = 0.5
 
 
 @dataclass
-class WorkerProcess(processes.WorkerProcess):
+class TaskProcess(WorkerProcess):
     """One worker with its task.
 
     name: as it calls itself. left: the items of its task that have not ended. item: the one that
@@ -96,7 +103,7 @@ class LocalExecutor(Executor):
         self.memory = share_of_memory(job.memory, jobs)
         self.opening_seconds = max(config.integer("OPEN_SECONDS"), job.seconds)
         try:
-            self._pool = Pool(job.module, job.configuration, WorkerProcess)
+            self._pool = Pool(job.module, job.configuration, TaskProcess)
         except OSError as error:
             raise HarnessError(f"cannot keep the logs of workers: {error}") from error
         self._waiting: deque[Task] = deque()
@@ -126,7 +133,7 @@ class LocalExecutor(Executor):
         return len(self._busy) + len(self._waiting)
 
     @property
-    def _busy(self) -> list[WorkerProcess]:
+    def _busy(self) -> list[TaskProcess]:
         return [worker for worker in self._pool.workers if worker.task is not None]
 
     def open(self) -> Any:
@@ -185,10 +192,10 @@ class LocalExecutor(Executor):
                     worker.kill(Cause.DISMISSED)
 
     @staticmethod
-    def _is_alone(worker: WorkerProcess) -> bool:
+    def _is_alone(worker: TaskProcess) -> bool:
         return worker.task is not None and worker.task.is_alone
 
-    def _begin(self, worker: WorkerProcess, task: Task) -> None:
+    def _begin(self, worker: TaskProcess, task: Task) -> None:
         worker.task = task
         worker.left = deque(task.items)
         worker.item = worker.note = None
@@ -234,7 +241,7 @@ class LocalExecutor(Executor):
             else:
                 assert worker.killed_for, "a worker ends what it was given"
 
-    def _on_message(self, worker: WorkerProcess, task: Task, message: Message) -> None:
+    def _on_message(self, worker: TaskProcess, task: Task, message: Message) -> None:
         if "begin" in message:
             worker.item, worker.note = message["begin"], None
             worker.limit(Limits(task.seconds or self.job.seconds, self.memory))
@@ -248,7 +255,7 @@ class LocalExecutor(Executor):
             worker.limit(Limits(self.opening_seconds, self.memory, "begin"))
             self._events.append(Report(task, message))
 
-    def _on_item(self, worker: WorkerProcess, task: Task, message: Message) -> None:
+    def _on_item(self, worker: TaskProcess, task: Task, message: Message) -> None:
         item = message["end"]
         now = time.monotonic()
         seconds = None if worker.since is None else now - worker.since
@@ -261,7 +268,7 @@ class LocalExecutor(Executor):
         if self._cut_at < math.inf and worker.is_stoppable:
             worker.drop_task()
 
-    def _release(self, worker: WorkerProcess) -> None:
+    def _release(self, worker: TaskProcess) -> None:
         """The worker is free, or leaves before it holds too much."""
         worker.task = None
         worker.limit(UNLIMITED)
@@ -274,7 +281,7 @@ class LocalExecutor(Executor):
 
     # Opening
 
-    def _on_opened(self, worker: WorkerProcess, opened: Mapping[str, Any]) -> None:
+    def _on_opened(self, worker: TaskProcess, opened: Mapping[str, Any]) -> None:
         """Keep what the first worker reports; a later one must find the same device."""
         self._failed_openings = 0
         worker.is_open = True
@@ -287,7 +294,7 @@ class LocalExecutor(Executor):
             words = f"the device changed while the run was going on: {'; '.join(changes)}"
             self._problem = HarnessError(words)
 
-    def _check_memory(self, worker: WorkerProcess) -> None:
+    def _check_memory(self, worker: TaskProcess) -> None:
         """Raise `UserError` if every item would look as if it held too much."""
         held, limit = worker.memory_bytes(), self.memory
         if self.job.retires and held > limit * RETIRING_SHARE:
@@ -313,7 +320,7 @@ class LocalExecutor(Executor):
 
     # Deaths
 
-    def _on_end(self, worker: WorkerProcess, death: Death) -> None:
+    def _on_end(self, worker: TaskProcess, death: Death) -> None:
         if not worker.is_open:
             if death.cause is not Cause.DISMISSED:
                 # What dies may be somebody's kill, unlike what does not answer or says why.
@@ -324,7 +331,7 @@ class LocalExecutor(Executor):
         elif death.cause is Cause.NOISE:
             self._events.append(WorkerDied(None, death, has_begun=False))
 
-    def _on_death(self, worker: WorkerProcess, task: Task, death: Death) -> None:
+    def _on_death(self, worker: TaskProcess, task: Task, death: Death) -> None:
         """Pin the death to an item, and have what is left of its task done by others."""
         left = list(worker.left)
         if not left:

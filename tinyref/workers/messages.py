@@ -27,7 +27,7 @@ _PR_SET_PDEATHSIG = 1
 Message = dict[str, Any]
 
 
-class Reader:
+class MessageReader:
     """Takes the messages out of what comes through a pipe.
 
     noise: the beginning of what was no message; noise_bytes: how much there was of it.
@@ -101,7 +101,7 @@ class Channel:
         return self._messages.get()
 
     def _read_all(self, reader: int) -> None:
-        incoming = Reader(self._mark)
+        incoming = MessageReader(self._mark)
         with contextlib.suppress(OSError):
             while data := os.read(reader, 1 << 16):
                 for message in incoming.feed(data):

@@ -27,7 +27,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from tinyref.errors import printable
 from tinyref.workers.machine import GARBAGE_THRESHOLD, memory_kills, processor_seconds
-from tinyref.workers.messages import EXIT_ORPHANED, Channel, Message, Reader, frame
+from tinyref.workers.messages import EXIT_ORPHANED, Channel, Message, MessageReader, frame
 
 __all__ = ["Channel", "Death", "Limits", "Message", "Pool", "WorkerProcess", "python_command"]
 
@@ -146,7 +146,7 @@ class WorkerProcess:
     _aborted_at: float | None = None
 
     def __post_init__(self) -> None:
-        self._incoming = Reader(self.pipes.mark)
+        self._incoming = MessageReader(self.pipes.mark)
 
     def fileno(self) -> int:
         return self.pipes.reader

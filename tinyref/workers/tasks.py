@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from tinyref.errors import UserError
 from tinyref.workers.processes import Death
 
 # An item whose worker dies of what may be no fault of its own is tried this many times.
 MAX_TRIES = 3
+
+_NOT_THERE = "(none)"
+# Of a longer value this much is shown, from a little before the first letter that differs.
+_SHOWN = 100
+_SHOWN_BEFORE = 30
 
 R = TypeVar("R")
 # The name or the number of a case.
@@ -23,6 +30,10 @@ class HarnessError(Exception):
 
 class DeviceGoneError(HarnessError):
     """The device does not open any more in new workers, or on the machines of a cluster."""
+
+
+class ChangedError(UserError):
+    """The journal to resume is of another run, or of another state of the device."""
 
 
 @dataclass(frozen=True)
@@ -193,3 +204,24 @@ class Executor(ABC):
     @abstractmethod
     def close(self) -> None:
         """Stop everything; tasks that are not done are dropped."""
+
+
+def differences(then: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Return what changed, a line for each member: "flag NOOPT: 1 -> (none)"."""
+    lines = []
+    for name in [*then, *(name for name in now if name not in then)]:
+        old, new = str(then.get(name, _NOT_THERE)), str(now.get(name, _NOT_THERE))
+        if old != new:
+            equal = itertools.takewhile(
+                lambda pair: pair[0] == pair[1], zip(old, new, strict=False)
+            )
+            start = max(0, sum(1 for _ in equal) - _SHOWN_BEFORE)
+            lines.append(f"{name}: {_part(old, start)} -> {_part(new, start)}")
+    return lines
+
+
+def _part(value: str, start: int) -> str:
+    if len(value) <= _SHOWN:
+        return value
+    end = start + _SHOWN
+    return f"{'...' if start else ''}{value[start:end]}{'...' if end < len(value) else ''}"

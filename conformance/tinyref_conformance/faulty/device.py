@@ -22,7 +22,7 @@ from tinyref.contract import Backend, Launch
 from tinyref.interpret import Hooks, Interpreter
 from tinyref.interpret.translate import Override
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle
-from tinyref.runtimes.launch import LaunchesInARow, RepeatedCall
+from tinyref.runtimes.kernel import LaunchesInARow, RepeatedCall
 from tinyref.runtimes.python import Extents, InterpretedKernel, TextBackend
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program

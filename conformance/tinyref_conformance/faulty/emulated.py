@@ -5,8 +5,8 @@ from __future__ import annotations
 from tinyref.dtype import dtypes
 from tinyref.renderers.c_style import CStyleRenderer
 from tinyref.renderers.opencl import OPENCL_OPS, OpenCLRenderer
-from tinyref.runtimes.emulated.c_text import OPENCL
-from tinyref.runtimes.emulated.text_device import TextDevice
+from tinyref.runtimes.emulated.c_emulator import OPENCL
+from tinyref.runtimes.emulated.text_devices import TextDevice
 
 
 class LanewiseOpenCL(OpenCLRenderer):

@@ -10,7 +10,7 @@ import numpy as np
 from tinyref.dtype import ImageDType, PtrDType
 from tinyref.errors import DeviceError
 from tinyref.interpret import Access, Hooks
-from tinyref.interpret.run import Interpreter
+from tinyref.interpret.interpreter import Interpreter
 from tinyref.runtimes.emulated.gpu_emu import GpuEmuBackend
 from tinyref.runtimes.host.memory import HostHandle
 from tinyref.uops import build

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from tinyref.runtimes.checks import check_copy_in
+from tinyref.runtimes.driver_checks import check_copy_in
 from tinyref.runtimes.host.memory import HostHandle, address_of
 from tinyref_conformance.faulty import queues
 from tinyref_conformance.faulty.device import (

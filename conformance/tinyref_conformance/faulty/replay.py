@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tinyref.contract import Handle, Launch
-from tinyref.runtimes.launch import LaunchesInARow, RepeatedCall
+from tinyref.runtimes.kernel import LaunchesInARow, RepeatedCall
 from tinyref.runtimes.python import Extents
 from tinyref_conformance.faulty.device import FaultyDevice, SimulatedKernel
 from tinyref_conformance.faulty.queues import Postponed

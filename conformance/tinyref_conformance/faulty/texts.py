@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import functools
 
-from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
-from tinyref.runtimes.emulated.hip_emu import HipEmuBackend
-from tinyref.runtimes.emulated.metal_emu import MetalEmuBackend
+from tinyref.runtimes.emulated.text_devices import CudaEmuBackend, HipEmuBackend, MetalEmuBackend
 from tinyref.runtimes.webgpu import WebgpuBackend
 from tinyref_conformance.faulty.device import FaultyDevice
 from tinyref_conformance.faulty.emulated import EmulatedOpencl

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from tinyref import config
-from tinyref.algebra.rewrite import Step
+from tinyref.algebra.rewrite import OptionalStep
 from tinyref.capabilities import OP_NAMES, Capabilities
 from tinyref.codegen.compile import STAGES, plan_for
 from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
@@ -220,7 +220,7 @@ def _is_right_on_referee(compiled: Compile, wrong: Wrong) -> bool:
     return not subject.difference(written)
 
 
-def _first_wrong_step(compiled: Compile, wrong: Wrong) -> Step | None:
+def _first_wrong_step(compiled: Compile, wrong: Wrong) -> OptionalStep | None:
     """Return the step at which the stage goes wrong; None if no step is needed."""
     if _is_as_wrong(compiled.again(0), wrong):
         return None

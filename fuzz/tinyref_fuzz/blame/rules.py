@@ -11,7 +11,7 @@ import numpy as np
 
 from tinyref.algebra.bounds import value_range
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.rewrite import Step
+from tinyref.algebra.rewrite import OptionalStep
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, Ops
@@ -25,7 +25,7 @@ BOUNDS = "bounds"
 DRAWN = 1024
 
 
-def guilty_rule(step: Step, bindings: Mapping[str, int]) -> str:
+def guilty_rule(step: OptionalStep, bindings: Mapping[str, int]) -> str:
     """Return the rule of a step, or `BOUNDS`; "" if both sides are equal: it enables a fault."""
     if step.node is None or step.result is None:
         return step.name

@@ -15,11 +15,19 @@ from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
 from tinyref.runtimes.identity import settings_of
 from tinyref.workers import run as harness
-from tinyref.workers.changes import ChangedError, differences
 from tinyref.workers.machine import bounded_jobs
-from tinyref.workers.progress import Progress, Quiet, Reporter, clock
+from tinyref.workers.run import Progress, Quiet, Reporter, clock
 from tinyref.workers.service import OpeningError
-from tinyref.workers.tasks import Event, Executor, HarnessError, Job, Result, Task
+from tinyref.workers.tasks import (
+    ChangedError,
+    Event,
+    Executor,
+    HarnessError,
+    Job,
+    Result,
+    Task,
+    differences,
+)
 from tinyref_fuzz.campaign.database import Database, StoredBucket, stored_path
 from tinyref_fuzz.campaign.plan import Frontier, Triage, gaps
 from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CampaignCase, code_version

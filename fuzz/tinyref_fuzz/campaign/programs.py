@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 from tinyref.errors import explain_error
-from tinyref.tensor import Tensor
+from tinyref.tensor.creation import streams
 from tinyref_fuzz.campaign.cases import judged_result, tape_seed
 from tinyref_fuzz.campaign.examination import note_of
 from tinyref_fuzz.campaign.history import dependence
@@ -116,7 +116,7 @@ class Programs:
     def judge_case(self, number: int) -> CampaignCase:
         """Make and judge a program, which no program before it sways."""
         # A seed writes to the streams that are there already: that is two kernels more.
-        Tensor._streams.forget()
+        streams.forget()
         return program_result_of(self.judge, self.setup.seed, number, self.compiled_every)
 
     def examine(self, number: int, verdict: KernelVerdict, attempt: int) -> Examination:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tinyref.config import FLAGS
 from tinyref.reproduce import assignments, command, reasons
-from tinyref.workers.progress import clock
+from tinyref.workers.run import clock
 from tinyref_fuzz.campaign.campaign import Summary
 from tinyref_fuzz.campaign.database import StoredBucket
 from tinyref_fuzz.campaign.task import PROGRAMS

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tinyref.device import Device
-from tinyref.runtimes.health import Health
+from tinyref.device import Device, Health
 from tinyref.runtimes.identity import identity
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve

@@ -8,9 +8,9 @@ from functools import partial
 from tinyref.algebra.bounds import bounds, interval
 from tinyref.algebra.op_table import Kernel, Range, RangeRule, Semantics
 from tinyref.arrays import Array, np
-from tinyref.codegen.decompose.constant_division import Multiplier
 from tinyref.codegen.decompose.formats import like, shift_left, shift_right
-from tinyref.codegen.decompose.int64_emulation import Words
+from tinyref.codegen.decompose.integer_division import Multiplier
+from tinyref.codegen.decompose.wide_integers import Words
 from tinyref.dtype import DType
 from tinyref.uops import build
 from tinyref.uops.node import UOp
@@ -102,7 +102,7 @@ def mask_of_any_ones(x: UOp, c: UOp) -> UOp | None:
 # --- decompositions -------------------------------------------------------------------------------
 
 
-@_of_core(function(f"{_DECOMPOSE}.int64_emulation:plus"), "decompose")
+@_of_core(function(f"{_DECOMPOSE}.wide_integers:plus"), "decompose")
 def carry_lost(right: object) -> Callable[[Words, Words], Words]:
     """Add words of 32 bits without the carry."""
     return lambda x, y: (build.add(x[0], y[0]), build.add(x[1], y[1]))
@@ -119,7 +119,7 @@ def round_half_up(right: object) -> Callable[[UOp, UOp], UOp]:
     return round_off
 
 
-@_of_division(function(f"{_DECOMPOSE}.constant_division:multiplier"), "decompose")
+@_of_division(function(f"{_DECOMPOSE}.integer_division:multiplier"), "decompose")
 def division_multiplier_rounded_down(right: object) -> Callable[..., Multiplier]:
     """Use a magic number that is too small for multiples of the divisor."""
 

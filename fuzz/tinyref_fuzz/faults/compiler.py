@@ -17,7 +17,7 @@ from tinyref.uops.payload import AxisKind, ConstArg, GepArg, LocalArg, RangeArg,
 from tinyref_fuzz.faults.fault import fault
 from tinyref_fuzz.faults.seams import COMPILE, after, application, edited, function, text_of
 
-_PADDING_PROBLEM = function("tinyref.optimise.padding:padding_problem")
+_PADDING_PROBLEM = function("tinyref.optimise.legality:padding_problem")
 _UPCAST, _THREAD = application(OptOp.UPCAST), application(OptOp.THREAD)
 _INDEX_AND_VALID = function("tinyref.views.shape_tracker:ShapeTracker.index_and_valid")
 _REDUCE_IDENTITY = function("tinyref.codegen.accumulate:reduce_identity")

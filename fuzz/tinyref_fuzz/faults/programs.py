@@ -10,14 +10,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tinyref.tensor.gradient.rules import GradientRule
+from tinyref.tensor.gradient import GradientRule
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.faults.fault import fault
 from tinyref_fuzz.faults.seams import entry, function
 
-_GRADIENTS = "tinyref.tensor.gradient.rules:RULES"
-_VERSIONS = "tinyref.schedule.hazards:Versions"
-_BOUND_KERNEL = "tinyref.runtimes.launch:BoundKernel"
+_GRADIENTS = "tinyref.tensor.gradient:RULES"
+_VERSIONS = "tinyref.schedule.ordering:Versions"
+_BOUND_KERNEL = "tinyref.runtimes.kernel:BoundKernel"
 
 _fault = partial(fault, is_of_programs=True)
 
@@ -28,7 +28,7 @@ def flip_gradient_not_flipped(right: GradientRule) -> GradientRule:
     return replace(right, contributions=lambda step: (lambda: step.gradient,))
 
 
-@_fault("assignment", function("tinyref.tensor.methods.assignment:Assignment.__setitem__"), "graph")
+@_fault("assignment", function("tinyref.tensor.tensor:Tensor.__setitem__"), "graph")
 def set_item_forgets_flip(right: Callable[..., None]) -> Callable[..., None]:
     """Write to a slice of negative step from its first element on."""
 
@@ -53,7 +53,7 @@ def write_before_read(right: object) -> Callable[..., None]:
     return lambda self, buffer, version: None
 
 
-@_fault("memory", function("tinyref.schedule.memory:spans"), "memory plan")
+@_fault("memory", function("tinyref.schedule.items:spans"), "memory plan")
 def arena_reuses_what_is_read_last(right: Callable[..., Any]) -> Callable[..., Any]:
     """Give away memory as soon as it is written."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from tinyref.device import Device
 from tinyref.errors import explain_error
-from tinyref.tensor import Tensor
+from tinyref.tensor.creation import streams
 from tinyref.workers.processes import Channel
 from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.campaign.programs import program_at
@@ -96,7 +96,7 @@ def _programs(device: str, seed: int) -> Iterator[tuple[int, KernelVerdict, Exam
 
     for number in itertools.count():
         # No program before it sways what this one draws.
-        Tensor._streams.forget()
+        streams.forget()
         program = program_at(judge, seed, number)
         verdict = judge.verdict(program, number % PLAIN_EVERY == 0)
         yield number, verdict, partial(examined, program, verdict)

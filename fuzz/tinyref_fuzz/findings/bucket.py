@@ -12,7 +12,7 @@ from __future__ import annotations
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 from tinyref_fuzz.reduce.fault import error_words
 from tinyref_spec.kernel_case import Blame, KernelCase, KernelVerdict, Symptom
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyref.optimise.moves import open_axes
+from tinyref.optimise.normal_form import reused_values
 from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp, opts_text
 from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, number_of
-from tinyref.optimise.reused import reused_values
 from tinyref.optimise.tile import TileMode
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinyref.algebra.kernel_shape import kernel_shape, reduced_sizes
+from tinyref.algebra.shapes import kernel_shape, reduced_sizes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.values import positions

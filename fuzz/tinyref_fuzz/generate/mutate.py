@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-from tinyref.algebra.kernel_shape import kernel_shape, positions_of
+from tinyref.algebra.shapes import kernel_shape, positions_of
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import PtrDType, dtypes, pointer
 from tinyref.errors import UserError, VerifyError
@@ -17,8 +17,7 @@ from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 from tinyref_fuzz.generate.corpus.collection import load_harvested
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.equivalent.moving import along, cut_axis

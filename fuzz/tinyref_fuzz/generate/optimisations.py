@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tinyref.capabilities import Capabilities
 from tinyref.machine import FIXED
-from tinyref.optimise.heuristics import heuristic_plan
+from tinyref.optimise.choices import heuristic_plan
 from tinyref.optimise.opt import OptOp
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp

@@ -6,7 +6,7 @@ import functools
 import sys
 
 from tinyref.dtype import dtypes
-from tinyref.interpret.run import forget_translations
+from tinyref.interpret.interpreter import forget_translations
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.uops.node import forget_facts
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.device import Buffer
 from tinyref.dtype import from_numpy_dtype
 from tinyref.runtimes.host.memory import HostAllocator
@@ -20,7 +20,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 Array = npt.NDArray[np.generic]
 Bytes = npt.NDArray[np.uint8]

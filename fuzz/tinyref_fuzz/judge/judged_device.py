@@ -31,7 +31,8 @@ class JudgedDevice:
         self.arithmetic = Arithmetic.of(self.capabilities)
         # The device is the interpreter itself: a program runs there once, read from its text.
         self.is_reference = (
-            isinstance(self.backend, TextBackend) and type(self.backend).load is TextBackend.load
+            isinstance(self.backend, TextBackend)
+            and getattr(type(self.backend), "load", None) is TextBackend.load
         )
 
     @functools.cached_property

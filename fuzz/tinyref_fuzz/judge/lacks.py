@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.kernel_shape import output_shape
+from tinyref.algebra.shapes import output_shape
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import ImageDType, PtrDType, dtypes
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 from tinyref.views.view import View
 
 

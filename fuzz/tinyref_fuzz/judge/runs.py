@@ -17,7 +17,7 @@ from tinyref.algebra.rewrite import listening
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.contract import Backend, entry_point
 from tinyref.interpret import Fault, Interpreter, SanitizerError
 from tinyref.optimise.opt import KernelOptError, Opt

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.shapes import kernel_shape
 from tinyref.dtype import PtrDType, dtypes, numpy_dtype, pointer
 from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
@@ -16,8 +16,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 from tinyref_fuzz.generate.equivalent.moving import rank_of
 from tinyref_fuzz.generate.equivalent.transformation import written_slots
 from tinyref_fuzz.reduce.measure import slots, variables

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.kernel_shape import kernel_shape, positions_of
+from tinyref.algebra.shapes import kernel_shape, positions_of
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 from tinyref_fuzz.generate.equivalent.transformation import written_slots
 from tinyref_spec.kernel_case import Array, KernelCase
 

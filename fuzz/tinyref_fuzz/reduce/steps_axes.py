@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.shapes import kernel_shape
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.payload import VarArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 from tinyref_fuzz.generate.equivalent.moving import cut_axis, move_all_views, rank_of
 from tinyref_fuzz.reduce.measure import variables
 from tinyref_fuzz.reduce.search import Search

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.reduce.kernel import Fresh, loads_of_written, values_of

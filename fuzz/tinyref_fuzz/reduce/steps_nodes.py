@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.shapes import kernel_shape
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute

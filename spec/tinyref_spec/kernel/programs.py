@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.build import accumulator, barrier, branch, close, update

@@ -14,12 +14,12 @@ import numpy as np
 
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.uops import build
+from tinyref.uops.build import tile_element
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import TileArg
 from tinyref.uops.program import Program
 from tinyref.uops.tiles import TILES, InputRounding, MatrixTile, Operand
-from tinyref.uops.tiles.positions import element
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, make_row
@@ -94,7 +94,7 @@ class TileProgram:
         start = build.mul(matrix, rows * columns)
         found = []
         for register in range(self.tile.layout(operand).registers):
-            row, column = element(self.tile, operand, self.thread, register)
+            row, column = tile_element(self.tile, operand, self.thread, register)
             inside = build.add(build.mul(row, columns), column)
             memory = self._memory(operand, slot)
             found.append(programs.at(memory, build.add(start, inside)))

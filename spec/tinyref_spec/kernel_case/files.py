@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tinyref.errors import DeviceError, UserError
 from tinyref.foreign import unique_members
-from tinyref.runtimes.data.disk import replace_file
+from tinyref.runtimes.data_only import replace_file
 from tinyref_spec.kernel_case.case import CaseRecord, KernelCase
 from tinyref_spec.kernel_case.document import content_hash, record_from_json, record_text
 

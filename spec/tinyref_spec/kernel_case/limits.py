@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.shapes import kernel_shape
 from tinyref.dtype import PtrDType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.formats.payload_fields import refuse, toposort_with_payloads

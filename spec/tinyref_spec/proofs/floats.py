@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.evaluate import evaluate_expression
-from tinyref.algebra.rewrite import Keeps, Rule
+from tinyref.algebra.named_rules import Keeps, Rule
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp

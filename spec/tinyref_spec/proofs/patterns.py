@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra.bounds import bounds
+from tinyref.algebra.named_rules import Pattern, Rule
 from tinyref.algebra.op_table import OP_TABLE
-from tinyref.algebra.rewrite import Rule
-from tinyref.algebra.rewrite.pattern import Pattern
 from tinyref.dtype import DType, as_const, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort

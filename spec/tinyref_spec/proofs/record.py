@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinyref.algebra.rewrite import Keeps, Rule
-from tinyref.algebra.rewrite.rule import KEEPS_ALL
+from tinyref.algebra.named_rules import KEEPS_ALL, Keeps, Rule
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.errors import UserError
 from tinyref_spec.proofs.law import Proof

@@ -285,6 +285,8 @@ LOAD bool x4:
     unsigned char *data0 = buffers[0];
     unsigned char *data1 = buffers[1];
     boolx4 v1;
+    __builtin_memcpy(&v1, &data1[0], sizeof v1); v1 = __builtin_convertvector(v1 != ((boolx4){0, 0, 0, 0}), boolx4) & 1;
+    __builtin_memcpy(&data0[0], &v1, sizeof v1);
 AND bool x4:
     typedef unsigned char boolx4 __attribute__((vector_size(4)));
     boolx4 v1;
@@ -348,6 +350,8 @@ LOAD uint8 x4:
     unsigned char *data0 = buffers[0];
     unsigned char *data1 = buffers[1];
     uint8x4 v1;
+    __builtin_memcpy(&v1, &data1[0], sizeof v1);
+    __builtin_memcpy(&data0[0], &v1, sizeof v1);
 ADD uint8 x4:
     typedef unsigned char uint8x4 __attribute__((vector_size(4)));
     uint8x4 v1;
@@ -448,6 +452,8 @@ LOAD int64 x4:
     long long *data0 = buffers[0];
     long long *data1 = buffers[1];
     int64x4 v1;
+    __builtin_memcpy(&v1, &data1[0], sizeof v1);
+    __builtin_memcpy(&data0[0], &v1, sizeof v1);
 ADD int64 x4:
     typedef long long int64x4 __attribute__((vector_size(32)));
     typedef unsigned long long uint64x4 __attribute__((vector_size(32)));
@@ -551,6 +557,8 @@ LOAD float32 x4:
     float *data0 = buffers[0];
     float *data1 = buffers[1];
     float32x4 v1;
+    __builtin_memcpy(&v1, &data1[0], sizeof v1);
+    __builtin_memcpy(&data0[0], &v1, sizeof v1);
 ADD float32 x4:
     typedef float float32x4 __attribute__((vector_size(16)));
     float32x4 v1;

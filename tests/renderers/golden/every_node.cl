@@ -1,4 +1,6 @@
 LOAD bool x1:
+    __global uchar *data0 = (__global uchar *)(base0 + start0);
+    __global uchar *data1 = (__global uchar *)(base1 + start1);
     bool v1 = data1[0] != 0;
     data0[0] = v1;
 AND bool x1:
@@ -28,6 +30,8 @@ CAST bool to float16 x1:
 CAST bool to float32 x1:
     float v2 = (float)v1;
 LOAD uint8 x1:
+    __global uchar *data0 = (__global uchar *)(base0 + start0);
+    __global uchar *data1 = (__global uchar *)(base1 + start1);
     uchar v1 = data1[0];
     data0[0] = v1;
 ADD uint8 x1:
@@ -71,6 +75,8 @@ CAST uint8 to float16 x1:
 CAST uint8 to float32 x1:
     float v2 = (float)v1;
 LOAD int16 x1:
+    __global short *data0 = (__global short *)(base0 + start0);
+    __global short *data1 = (__global short *)(base1 + start1);
     short v1 = data1[0];
     data0[0] = v1;
 ADD int16 x1:
@@ -116,6 +122,8 @@ BITCAST int16 to float16 x1:
 CAST int16 to float32 x1:
     float v2 = (float)v1;
 LOAD int64 x1:
+    __global long *data0 = (__global long *)(base0 + start0);
+    __global long *data1 = (__global long *)(base1 + start1);
     long v1 = data1[0];
     data0[0] = v1;
 ADD int64 x1:
@@ -159,6 +167,8 @@ CAST int64 to float16 x1:
 CAST int64 to float32 x1:
     float v2 = (float)v1;
 LOAD float16 x1:
+    __global half *data0 = (__global half *)(base0 + start0);
+    __global half *data1 = (__global half *)(base1 + start1);
     half v1 = data1[0];
     data0[0] = v1;
 ADD float16 x1:
@@ -202,6 +212,8 @@ CAST float16 to int64 x1:
 CAST float16 to float32 x1:
     float v2 = (float)v1;
 LOAD float32 x1:
+    __global float *data0 = (__global float *)(base0 + start0);
+    __global float *data1 = (__global float *)(base1 + start1);
     float v1 = data1[0];
     data0[0] = v1;
 ADD float32 x1:
@@ -243,6 +255,8 @@ CAST float32 to int64 x1:
 CAST float32 to float16 x1:
     half v2 = (half)v1;
 LOAD bool x4:
+    __global uchar *data0 = (__global uchar *)(base0 + start0);
+    __global uchar *data1 = (__global uchar *)(base1 + start1);
     uchar4 v1;
     v1 = vload4(0, data1 + 0); v1 = as_uchar4(v1 != (uchar4)0) & (uchar4)1;
     vstore4(v1, 0, data0 + 0);
@@ -288,6 +302,8 @@ CAST bool to float32 x4:
     uchar4 v1;
     float4 v2 = (float4)((float)v1.s0, (float)v1.s1, (float)v1.s2, (float)v1.s3);
 LOAD uint8 x4:
+    __global uchar *data0 = (__global uchar *)(base0 + start0);
+    __global uchar *data1 = (__global uchar *)(base1 + start1);
     uchar4 v1;
     v1 = vload4(0, data1 + 0);
     vstore4(v1, 0, data0 + 0);
@@ -361,6 +377,8 @@ CAST uint8 to float32 x4:
     uchar4 v1;
     float4 v2 = (float4)((float)v1.s0, (float)v1.s1, (float)v1.s2, (float)v1.s3);
 LOAD int64 x4:
+    __global long *data0 = (__global long *)(base0 + start0);
+    __global long *data1 = (__global long *)(base1 + start1);
     long4 v1;
     v1 = vload4(0, data1 + 0);
     vstore4(v1, 0, data0 + 0);
@@ -434,6 +452,8 @@ CAST int64 to float32 x4:
     long4 v1;
     float4 v2 = (float4)((float)v1.s0, (float)v1.s1, (float)v1.s2, (float)v1.s3);
 LOAD float32 x4:
+    __global float *data0 = (__global float *)(base0 + start0);
+    __global float *data1 = (__global float *)(base1 + start1);
     float4 v1;
     v1 = vload4(0, data1 + 0);
     vstore4(v1, 0, data0 + 0);

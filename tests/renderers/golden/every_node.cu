@@ -24,6 +24,7 @@ CAST bool to int16 x1:
 CAST bool to int64 x1:
     long long v2 = (long long)v1;
 CAST bool to float16 x1:
+    __half v2 = __float2half_rn((float)v1);
 CAST bool to float32 x1:
     float v2 = (float)v1;
 LOAD uint8 x1:
@@ -79,6 +80,7 @@ CAST uint8 to int64 x1:
     long long v2 = (long long)tinyref_widened(v1);
 CAST uint8 to float16 x1:
     asm("" : "+r"(byte));
+    __half v2 = __float2half_rn((float)tinyref_widened(v1));
 CAST uint8 to float32 x1:
     asm("" : "+r"(byte));
     float v2 = (float)tinyref_widened(v1);
@@ -122,7 +124,9 @@ CAST int16 to uint8 x1:
 CAST int16 to int64 x1:
     long long v2 = (long long)v1;
 CAST int16 to float16 x1:
+    __half v2 = __float2half_rn((float)v1);
 BITCAST int16 to float16 x1:
+    __half v2 = __ushort_as_half((unsigned short)v1);
 CAST int16 to float32 x1:
     float v2 = (float)v1;
 LOAD int64 x1:
@@ -165,28 +169,40 @@ CAST int64 to uint8 x1:
 CAST int64 to int16 x1:
     short v2 = (short)v1;
 CAST int64 to float16 x1:
+    __half v2 = __float2half_rn((float)v1);
 CAST int64 to float32 x1:
     float v2 = (float)v1;
 LOAD float16 x1:
+    __half v1 = data1[0];
     data0[0] = v1;
 ADD float16 x1:
+    __half v3 = __hadd_rn(v1, v2);
 CMPLT float16 x1:
     bool v3 = __hlt(v1, v2);
 CMPNE float16 x1:
     bool v3 = __hneu(v1, v2);
 EXP2 float16 x1: refused, EXP2: is not declared
 FDIV float16 x1:
+    __half v3 = __float2half_rn(__fdiv_rn(__half2float(v1), __half2float(v2)));
 LOG2 float16 x1: refused, LOG2: is not declared
 MAX float16 x1:
+    __half v3 = __hlt(v1, v2) ? v2 : v1;
 MUL float16 x1:
+    __half v3 = __hmul_rn(v1, v2);
 NEG float16 x1:
+    __half v2 = __ushort_as_half((unsigned short)(__half_as_ushort(v1) ^ 0x8000));
 POW float16 x1: refused, POW: is not declared
 RECIP float16 x1:
+    __half v2 = __float2half_rn(__fdiv_rn(__half2float(__float2half_rn(1.0f)), __half2float(v1)));
 SIN float16 x1: refused, SIN: is not declared
 SQRT float16 x1:
+    __half v2 = __float2half_rn(__fsqrt_rn(__half2float(v1)));
 SUB float16 x1:
+    __half v3 = __hsub_rn(v1, v2);
 TRUNC float16 x1:
+    __half v2 = __float2half_rn(trunc(__half2float(v1)));
 WHERE float16 x1:
+    __half v4 = v1 ? v2 : v3;
 CAST float16 to bool x1:
     bool v2 = __hneu(v1, __float2half_rn(0.0f));
 CAST float16 to uint8 x1:
@@ -239,6 +255,7 @@ CAST float32 to int16 x1:
 CAST float32 to int64 x1:
     long long v2 = v1 >= 9.223372e+18f ? 9223372036854775807ll : ((-9.223372e+18f) < v1 ? (long long)v1 : (v1 < 0.0f ? (-9223372036854775807ll - 1ll) : 0ll));
 CAST float32 to float16 x1:
+    __half v2 = __float2half_rn(v1);
 LOAD bool x4:
     uchar4 v1;
     v1 = make_uchar4(data1[0] != 0, data1[0 + 1] != 0, data1[0 + 2] != 0, data1[0 + 3] != 0);

@@ -7,8 +7,7 @@ from kernel_runs import count_kernels
 
 from tinyref import Tensor, TinyJit
 from tinyref.errors import UserError
-from tinyref.tensor.jit import state
-from tinyref.tensor.values.core import store_apart
+from tinyref.tensor.core import store_apart
 
 
 def test_a_capture_computes_nothing_that_it_does_not_need():
@@ -34,18 +33,6 @@ def test_a_capture_computes_its_pending_arguments_and_what_it_reads():
     assert "not computed yet" in repr(unread)
 
 
-def test_tensors_outside_that_share_a_graph_with_the_function_keep_their_elements():
-    weight = Tensor([1.0, 2.0]).realize()
-    same, more = weight * 10, (weight * 10).contiguous() + 1
-    jitted = TinyJit(lambda x: x + (weight * 10).contiguous())
-    for _ in range(3):
-        assert jitted(Tensor([0.0, 0.0])).tolist() == [10.0, 20.0]
-    weight.assign(Tensor([5.0, 6.0]))
-    assert jitted(Tensor([0.0, 0.0])).tolist() == [50.0, 60.0]
-    assert same.tolist() == [10.0, 20.0]
-    assert more.tolist() == [11.0, 21.0]
-
-
 def test_a_pending_tensor_that_reads_what_the_function_overwrites_keeps_its_elements():
     weight = Tensor([1.0]).realize()
 
@@ -60,15 +47,6 @@ def test_a_pending_tensor_that_reads_what_the_function_overwrites_keeps_its_elem
     step(Tensor([1.0]))
     assert (lazy.item(), weight.item()) == (20.0, 4.0)
     assert step.captured.kernels == 1
-
-
-def test_a_result_that_was_pending_outside_is_read_anew_by_replays():
-    kept = Tensor([1.0]).realize() + 1
-    jitted = TinyJit(lambda x: (x + 1, kept))
-    for _ in range(3):
-        assert jitted(Tensor([0.0]))[1].item() == 2.0
-    kept.assign(Tensor([9.0]))
-    assert jitted(Tensor([0.0]))[1].item() == 9.0
 
 
 @pytest.mark.parametrize("make", [lambda: Tensor(3.0), lambda: Tensor([1.0, 1.0]).sum() + 1])
@@ -121,53 +99,6 @@ def test_a_tensor_outside_that_was_replaced_is_refused(make):
     kept["scale"] = make(3.0)
     with pytest.raises(UserError, match="is gone"):
         scaled(Tensor([1.0, 2.0]))
-
-
-def test_what_is_pending_is_looked_at_once_and_what_comes_later_again(monkeypatch):
-    """A tensor that waits for long, and reads nothing that is written, costs replays nothing."""
-    weight, other = Tensor([1.0]).realize(), Tensor([7.0]).realize()
-
-    @TinyJit
-    def step(x):
-        weight.assign(weight + x)
-        return x * 2
-
-    for _ in range(2):
-        step(Tensor([1.0]))
-    waiting = other * 10
-    looked_at = []
-    reaching = state.reaching
-
-    def counted(values, is_wanted):
-        looked_at.append(len(values))
-        return reaching(values, is_wanted)
-
-    monkeypatch.setattr(state, "reaching", counted)
-    ones = [Tensor([1.0]).realize() for _ in range(6)]
-    for one in ones[:3]:
-        step(one)
-    assert len(looked_at) == 1
-    lazy = weight * 10
-    for one in ones[3:]:
-        step(one)
-    assert len(looked_at) <= 3
-    assert (lazy.item(), waiting.item(), weight.item()) == (60.0, 70.0, 9.0)
-
-
-def test_what_is_pending_is_looked_at_again_for_another_argument_that_is_assigned_to():
-    @TinyJit
-    def step(x):
-        x.assign(x + 1)
-        return x * 2
-
-    first, second = Tensor([1.0]).realize(), Tensor([5.0]).realize()
-    for _ in range(2):
-        step(first)
-    lazy = second * 10
-    step(first)
-    step(first)
-    step(second)
-    assert (lazy.item(), first.item(), second.item()) == (50.0, 5.0, 6.0)
 
 
 @pytest.mark.parametrize("is_assigned_before", [False, True])
@@ -275,3 +206,19 @@ def test_a_tensor_outside_may_be_replaced_by_what_each_call_computes_or_by_itsel
     for i in range(4):
         assert function(Tensor([float(i)]).realize()).item() == i + 6
         assert (computed.item(), itself.item()) == (2 * i, 6)
+
+
+def test_what_is_pending_is_looked_at_again_for_another_argument_that_is_assigned_to():
+    @TinyJit
+    def step(x):
+        x.assign(x + 1)
+        return x * 2
+
+    first, second = Tensor([1.0]).realize(), Tensor([5.0]).realize()
+    for _ in range(2):
+        step(first)
+    lazy = second * 10
+    step(first)
+    step(first)
+    step(second)
+    assert (lazy.item(), first.item(), second.item()) == (50.0, 5.0, 6.0)

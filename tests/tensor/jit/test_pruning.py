@@ -46,19 +46,3 @@ def test_pruned_captures_replay_what_depends_on_a_variable():
     x = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
     jitted = TinyJit(lambda n: x.shrink(((0, n),)).sum(), prune=True)
     assert [jitted(length.bind(n)).item() for n in (1, 2, 3, 4, 2)] == [1, 3, 6, 10, 3]
-
-
-def test_methods_are_pruned_too():
-    class Scale:
-        def __init__(self):
-            self.factor = Tensor([2.0, 3.0]).realize()
-
-        def plain(self, x):
-            return x * (self.factor + 1).contiguous()
-
-        apply = TinyJit(plain, prune=True)
-
-    scale = Scale()
-    for i in range(4):
-        assert scale.apply(Tensor([i, i])).tolist() == [3.0 * i, 4.0 * i]
-    assert scale.apply.captured.kernels == 1

@@ -1,6 +1,5 @@
 """TinyJit: replays equal plain runs, and Python runs no more."""
 
-import threading
 from collections import namedtuple
 
 import numpy as np
@@ -9,24 +8,7 @@ from jit_calls import floats
 
 from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable
 from tinyref.errors import UserError
-from tinyref.lazy.names import name_of
-
-
-@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
-def test_replays_compute_from_the_tensors_that_they_are_given(device):
-    count = 0
-
-    @TinyJit
-    def double_sum(x):
-        nonlocal count
-        count += 1
-        return (x * 2).sum(1)
-
-    inputs = [floats(3, 4, seed=i) for i in range(5)]
-    for array in inputs:
-        found = double_sum(Tensor(array, device=device)).numpy()
-        np.testing.assert_allclose(found, (array * 2).sum(1), rtol=1e-6)
-    assert count == 2
+from tinyref.lazy.shape import name_of
 
 
 def test_a_capture_says_what_it_holds():
@@ -154,13 +136,6 @@ def test_kernels_that_read_intermediate_results_share_an_arena():
         assert apart.captured.arena_bytes == 0
 
 
-def test_copies_between_devices_are_replayed():
-    jitted = TinyJit(lambda x: (x.to("CPU:1") * 2).to("CPU") + 1)
-    for i in range(4):
-        assert jitted(Tensor([float(i)])).item() == 2 * i + 1
-    assert jitted.captured.copies == 2
-
-
 def test_variables_may_change_from_call_to_call():
     length = Variable("length", 1, 8)
     jitted = TinyJit(lambda x, size: x.shrink(((0, size),)).sum())
@@ -181,26 +156,6 @@ def test_tensors_of_symbolic_shapes_are_inputs_and_results():
         np.testing.assert_array_equal(result.numpy(), whole[:size] * 2)
 
 
-def test_threads_take_turns():
-    total = Tensor([0]).realize()
-
-    @TinyJit
-    def step(x):
-        total.assign(total + x)
-        return total * 1
-
-    def work():
-        for _ in range(10):
-            step(Tensor([1]))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert total.item() == 40
-
-
 def test_replays_count_as_their_kernels_do(capsys):
     jitted = TinyJit(lambda x: (x + 1).contiguous().sum())
     x = Tensor(floats(64)).realize()
@@ -219,6 +174,14 @@ def test_empty_tensors_pass():
     jitted = TinyJit(lambda x, y: x.sum() + y)
     for i in range(4):
         assert jitted(Tensor(np.zeros((0, 3), np.float32)), Tensor([float(i)])).item() == i
+
+
+def test_an_empty_argument_may_be_computed_with_another_that_shares_its_graph():
+    empty = Tensor(np.zeros((0, 2), np.float32))
+    same = empty.detach()
+    turned = same.permute(1, 0)
+    jitted = TinyJit(lambda x: turned - turned)
+    assert [jitted(x).shape for x in (empty, same, same, empty)] == [(2, 0)] * 4
 
 
 def test_tensors_on_several_devices_are_inputs_results_and_state():
@@ -277,20 +240,6 @@ def test_random_draws_of_one_element_are_those_of_plain_calls(draw, device):
     assert jitted.captured is not None
 
 
-def test_a_stream_that_opens_within_the_capture_goes_on_in_replays():
-    calls = 0
-
-    def draw(x):
-        nonlocal calls
-        calls += 1
-        return x + Tensor.rand(1, device="CPU:5") if calls == 2 else x + 0.0
-
-    jitted = TinyJit(draw)
-    x = Tensor([0.0], device="CPU:5").realize()
-    found = [jitted(x).item() for _ in range(5)][1:]
-    assert len(set(found)) == 4
-
-
 @pytest.mark.parametrize(
     "function",
     [lambda a: a, lambda a: a.clone().realize(), lambda a: a.reshape(1, 2), lambda a: [a.detach()]],
@@ -303,18 +252,6 @@ def test_a_function_that_only_hands_its_argument_on_is_replayed(function):
         found = found[0] if isinstance(found, list) else found
         assert found.flatten().tolist() == [i, i + 1]
     assert jitted.captured is not None
-
-
-def test_a_function_that_waits_for_another_thread_can_be_captured():
-    def add(x):
-        results = []
-        thread = threading.Thread(target=lambda: results.append(Tensor([2.0]).exp2().item()))
-        thread.start()
-        thread.join()
-        return x + results[0]
-
-    jitted = TinyJit(add)
-    assert [jitted(Tensor([float(i)])).item() for i in range(4)] == [4, 5, 6, 7]
 
 
 def test_results_that_no_kernel_makes_come_with_every_replay():
@@ -356,19 +293,6 @@ def test_a_constant_result_keeps_a_size_that_was_bound_outside():
     part = Tensor([[1, 2, 3]])[:, : Variable("n", 1, 3).bind(2)]
     jitted = TinyJit(lambda: part < part)
     assert [jitted().tolist() for _ in range(3)] == [[[False, False]]] * 3
-
-
-def test_a_tensor_that_is_read_may_be_assigned_to_while_an_expanded_view_shows_it():
-    # The base itself is gone: what is left are views of it.
-    kept = Tensor([2]).reshape(())
-    row = kept.reshape(1, 1)
-    jitted = TinyJit(lambda x: kept < x)
-    jitted(kept)
-    wide = row.expand(1, 3)
-    jitted(Tensor([1]))
-    row[0] = 1
-    assert jitted(Tensor([2])).tolist() == [True]
-    assert wide.tolist() == [[1, 1, 1]]
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 2), ()])

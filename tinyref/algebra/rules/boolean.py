@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from tinyref.algebra.linear import constant_of
-from tinyref.algebra.rewrite import any_node, commute, constant, is_const, match, rule
-from tinyref.algebra.rewrite.rule import boolean
+from tinyref.algebra.named_rules import any_node, boolean, commute, constant, is_const, match, rule
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, order_key
 from tinyref.uops.ops import Ops
-from tinyref.uops.order import order_key
 
 x = any_node("x")
 y = any_node("y")

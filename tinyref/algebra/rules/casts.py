@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from tinyref.algebra.bounds import dtype_range, value_range
-from tinyref.algebra.rewrite import any_node, match, rule
-from tinyref.algebra.rewrite.rule import boolean, floating, integer, integer_or_bool
+from tinyref.algebra.named_rules import (
+    any_node,
+    boolean,
+    floating,
+    integer,
+    integer_or_bool,
+    match,
+    rule,
+)
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp

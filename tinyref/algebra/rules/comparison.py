@@ -11,15 +11,22 @@ import math
 
 from tinyref.algebra import linear
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.linear import Linear, constant_of
-from tinyref.algebra.rewrite import any_node, constant, is_const, match, rule
-from tinyref.algebra.rewrite.rule import boolean, integer, integer_or_bool
+from tinyref.algebra.linear import LinearForm, constant_of
+from tinyref.algebra.named_rules import (
+    any_node,
+    boolean,
+    constant,
+    integer,
+    integer_or_bool,
+    is_const,
+    match,
+    rule,
+)
 from tinyref.algebra.rules.division import holds, positive, small_rest
 from tinyref.dtype import DType
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, order_key
 from tinyref.uops.ops import Ops
-from tinyref.uops.order import order_key
 
 x = any_node("x")
 y = any_node("y")
@@ -47,7 +54,7 @@ def ne_order(node: UOp, x: UOp, y: UOp) -> UOp | None:
     return UOp(Ops.CMPNE, node.dtype, (y, x)) if order_key(y) < order_key(x) else None
 
 
-def difference(x: UOp, y: UOp) -> Linear:
+def difference(x: UOp, y: UOp) -> LinearForm:
     """x - y as an exact sum."""
     return linear.exact(x).plus(linear.exact(y), -1)
 
@@ -57,14 +64,14 @@ def sides(dtype: DType, terms: dict[UOp, int], limit: int) -> tuple[UOp, UOp] | 
 
     None where a side does not fit `dtype`.
     """
-    left = Linear({term: k for term, k in terms.items() if k > 0}, 0)
-    right = Linear({term: -k for term, k in terms.items() if k < 0}, limit)
+    left = LinearForm({term: k for term, k in terms.items() if k > 0}, 0)
+    right = LinearForm({term: -k for term, k in terms.items() if k < 0}, limit)
     if not left.fits(dtype) or not right.fits(dtype) or not holds(dtype, limit):
         return None
     return linear.to_node(dtype, left), linear.to_node(dtype, right)
 
 
-def _begins_negative(total: Linear) -> bool:
+def _begins_negative(total: LinearForm) -> bool:
     """Whether the first term is taken away: of the two forms of a comparison the other is taken."""
     return total.terms[min(total.terms, key=order_key)] < 0
 

@@ -11,9 +11,8 @@ import math
 
 from tinyref.algebra import linear
 from tinyref.algebra.bounds import bounds, dtype_range
-from tinyref.algebra.linear import Linear, constant_of
-from tinyref.algebra.rewrite import any_node, constant, is_const, match, rule
-from tinyref.algebra.rewrite.rule import index, integer
+from tinyref.algebra.linear import LinearForm, constant_of
+from tinyref.algebra.named_rules import any_node, constant, index, integer, is_const, match, rule
 from tinyref.algebra.semantics import truncating_division
 from tinyref.dtype import DType
 from tinyref.uops import build
@@ -33,7 +32,7 @@ def positive(node: UOp) -> int | None:
     return value if value is not None and value > 0 else None
 
 
-def sides(x: UOp, c: UOp) -> tuple[Linear, int] | None:
+def sides(x: UOp, c: UOp) -> tuple[LinearForm, int] | None:
     """The dividend as an exact sum, never negative, and the `positive` divisor; None elsewhere."""
     divisor = positive(c)
     return None if divisor is None or bounds(x)[0] < 0 else (linear.exact(x), divisor)
@@ -130,7 +129,7 @@ def div_nested_sum(node: UOp, x: UOp, c: UOp, e: UOp, d: UOp) -> UOp | None:
         return None
     if not holds(node.dtype, first * second):
         return None
-    total = Linear({x: 1}, added * first)
+    total = LinearForm({x: 1}, added * first)
     if not total.fits(node.dtype) or not holds(node.dtype, total.constant):
         return None
     return build.idiv(linear.to_node(node.dtype, total), first * second)
@@ -154,13 +153,13 @@ def mod_of_mod(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
     return build.mod(x, d)
 
 
-def factors_of(total: Linear, divisor: int) -> list[int]:
+def factors_of(total: LinearForm, divisor: int) -> list[int]:
     """The common factors of `divisor` with a coefficient of `total`, largest first, without 1."""
     found = {math.gcd(coefficient, divisor) for coefficient in total.terms.values()}
     return sorted(found - {1}, reverse=True)
 
 
-def small_rest(total: Linear, factor: int) -> tuple[Linear, Linear] | None:
+def small_rest(total: LinearForm, factor: int) -> tuple[LinearForm, LinearForm] | None:
     """total == factor * quotient + rest with 0 <= rest < factor, or None where there is none."""
     quotient, rest = total.split(factor)
     low, high = rest.range
@@ -212,7 +211,7 @@ def div_reduce(node: UOp, x: UOp, c: UOp) -> UOp | None:
     if known is None:
         return None
     total, divisor = known
-    quotient = Linear(
+    quotient = LinearForm(
         {term: k // divisor for term, k in total.terms.items() if k // divisor},
         total.constant // divisor,
     )
@@ -245,10 +244,10 @@ def mod_terms(node: UOp, x: UOp, c: UOp) -> UOp | None:
     return None
 
 
-def _coefficients_near(total: Linear, divisor: int, centre: int) -> Linear:
+def _coefficients_near(total: LinearForm, divisor: int, centre: int) -> LinearForm:
     """`total` with every coefficient reduced modulo `divisor` into -centre..divisor-1-centre."""
     terms = {term: (k + centre) % divisor - centre for term, k in total.terms.items()}
-    return Linear({term: k for term, k in terms.items() if k}, total.constant % divisor)
+    return LinearForm({term: k for term, k in terms.items() if k}, total.constant % divisor)
 
 
 @rule("mod-factor", match(Ops.MOD, x, c), needs_bounds=True)
@@ -274,9 +273,9 @@ def mod_inner_mod(node: UOp, x: UOp, c: UOp) -> UOp | None:
     if known is None:
         return None
     total, divisor = known
-    opened = Linear({}, total.constant)
+    opened = LinearForm({}, total.constant)
     for term, coefficient in total.terms.items():
-        inner = Linear({term: 1}, 0)
+        inner = LinearForm({term: 1}, 0)
         if term.op is Ops.MOD:
             modulus = constant_of(term.src[1])
             if modulus and coefficient * modulus % divisor == 0:
@@ -301,8 +300,8 @@ def div_mod_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
         whole = _quotient(term.src[0], modulus)
         if total.terms.get(whole) != times * modulus:
             continue
-        rest = total.plus(Linear({term: times, whole: times * modulus}, 0), -1)
-        return linear.to_node(node.dtype, rest.plus(Linear({term.src[0]: 1}, 0), times))
+        rest = total.plus(LinearForm({term: times, whole: times * modulus}, 0), -1)
+        return linear.to_node(node.dtype, rest.plus(LinearForm({term.src[0]: 1}, 0), times))
     return None
 
 
@@ -321,9 +320,9 @@ def mod_join(node: UOp, x: UOp, y: UOp) -> UOp | None:
                 continue
             if not holds(node.dtype, inner * outer):
                 continue
-            rest = total.plus(Linear({term: times, other: factor}, 0), -1)
+            rest = total.plus(LinearForm({term: times, other: factor}, 0), -1)
             joined = build.mod(term.src[0], inner * outer)
-            return linear.to_node(node.dtype, rest.plus(Linear({joined: 1}, 0), times))
+            return linear.to_node(node.dtype, rest.plus(LinearForm({joined: 1}, 0), times))
     return None
 
 
@@ -349,12 +348,12 @@ def mod_from_div(node: UOp, x: UOp, y: UOp) -> UOp | None:
         if not _has(total, inner, times):
             continue
         remainder = build.mod(term.src[0], divisor)
-        rest = total.plus(Linear({term: coefficient}, 0), -1).plus(inner, -times)
-        return linear.to_node(node.dtype, rest.plus(Linear({remainder: 1}, 0), times))
+        rest = total.plus(LinearForm({term: coefficient}, 0), -1).plus(inner, -times)
+        return linear.to_node(node.dtype, rest.plus(LinearForm({remainder: 1}, 0), times))
     return None
 
 
-def _has(total: Linear, part: Linear, times: int) -> bool:
+def _has(total: LinearForm, part: LinearForm, times: int) -> bool:
     """Whether a sum has all terms of another one, so many times, and that has any."""
     found = [total.terms.get(term) == times * k for term, k in part.terms.items()]
     return bool(found) and all(found)
@@ -378,11 +377,11 @@ def _split_by_node(x: UOp, divisor: UOp) -> tuple[UOp, UOp] | None:
     if bounds(divisor)[0] <= 0 or bounds(x)[0] < 0:
         return None
     quotient: list[UOp] = []
-    rest = Linear({}, total.constant)
+    rest = LinearForm({}, total.constant)
     for term, times in total.terms.items():
         multiple = _multiple_of(term, divisor)
         if multiple is None:
-            rest = rest.plus(Linear({term: times}, 0))
+            rest = rest.plus(LinearForm({term: times}, 0))
         else:
             quotient.append(build.mul(multiple, times))
     if not quotient:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 
-from tinyref.algebra.rewrite import any_node, commute, constant, is_const, match, rule
-from tinyref.algebra.rewrite.rule import floating
+from tinyref.algebra.named_rules import any_node, commute, constant, floating, is_const, match, rule
 from tinyref.dtype import round_float
 from tinyref.uops import build
 from tinyref.uops.node import UOp

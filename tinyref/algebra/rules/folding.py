@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tinyref.algebra import semantics
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.rewrite import match, rule
-from tinyref.algebra.rewrite.rule import integer_or_bool
+from tinyref.algebra.named_rules import Pattern, integer_or_bool, match, rule
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
@@ -13,17 +12,13 @@ from tinyref.uops.ops import ALU, BINARY, TERNARY, UNARY, Ops
 from tinyref.uops.payload import ConstArg
 
 
-@rule("fold-constants", match(ALU))
+@rule("fold-constants", match(ALU, each=Pattern(ops=frozenset({Ops.CONST}))))
 def fold_constants(node: UOp) -> UOp | None:
     """op(c1, c2, ...) == the constant that the semantics of op give, rounded and wrapped."""
     if node.dtype.scalar is dtypes.index and not _holds(bounds(node)):
         # The semantics would wrap, which an index never does.
         return None
-    values = []
-    for source in node.src:
-        if source.op is not Ops.CONST or not isinstance(source.arg, ConstArg):
-            return None
-        values.append(source.arg.value)
+    values = [source.arg.value for source in node.src if isinstance(source.arg, ConstArg)]
     sources = [source.dtype.scalar for source in node.src]
     value = semantics.fold(node.op, node.dtype.scalar, values, sources)
     return build.const(node.dtype, value)

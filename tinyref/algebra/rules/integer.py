@@ -5,13 +5,21 @@ from __future__ import annotations
 from tinyref.algebra import linear
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.linear import constant_of
-from tinyref.algebra.rewrite import any_node, commute, constant, is_const, match, rule
-from tinyref.algebra.rewrite.rule import index, integer, integer_or_bool
+from tinyref.algebra.named_rules import (
+    any_node,
+    commute,
+    constant,
+    index,
+    integer,
+    integer_or_bool,
+    is_const,
+    match,
+    rule,
+)
 from tinyref.dtype import as_const
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, order_key
 from tinyref.uops.ops import Ops
-from tinyref.uops.order import order_key
 
 x = any_node("x")
 y = any_node("y")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tinyref.algebra.linear import constant_of
-from tinyref.algebra.rewrite import any_node, constant, is_const, match, rule
-from tinyref.algebra.rewrite.rule import boolean
+from tinyref.algebra.named_rules import any_node, boolean, constant, is_const, match, rule
 from tinyref.algebra.rules.boolean import operand_of_not
 from tinyref.uops import build
 from tinyref.uops.node import UOp

@@ -1,1 +1,250 @@
-"""`tinyref bench`: rows, what they measure, and the comparison of two of them."""
+"""`tinyref bench`: measure a device and tinyref around it, beside a peer where there is one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tinyref.cli.options import path, write_output
+from tinyref.errors import TinyrefError
+
+
+@dataclass
+class Measured:
+    """One line of the table. `missing` says what the row needs that is not here.
+
+    goal: what the median should be at most, None where nothing is asked for.
+    """
+
+    name: str
+    unit: str
+    values: list[float] = field(default_factory=list)
+    peer_name: str = ""
+    peer_values: list[float] = field(default_factory=list)
+    note: str = ""
+    missing: str = ""
+    goal: float | None = None
+
+    @property
+    def meets_goal(self) -> bool:
+        """Whether the median is what it should be."""
+        return self.goal is None or self.median <= self.goal
+
+    @property
+    def median(self) -> float:
+        return _median(self.values)
+
+    @property
+    def peer_median(self) -> float:
+        return _median(self.peer_values)
+
+    @property
+    def ratio(self) -> float:
+        """Of the medians, this to the peer, both of this run."""
+        return self.median / self.peer_median
+
+    def to_json(self) -> dict[str, Any]:
+        if self.missing:
+            return {"name": self.name, "missing": self.missing}
+        found: dict[str, Any] = {
+            "name": self.name,
+            "unit": self.unit,
+            "median": self.median,
+            "min": min(self.values),
+            "max": max(self.values),
+            "values": self.values,
+        }
+        if self.peer_name:
+            peer = {"name": self.peer_name, "median": self.peer_median, "values": self.peer_values}
+            found |= {"peer": peer, "ratio": self.ratio}
+        if self.goal is not None:
+            found |= {"goal": self.goal, "meets_goal": self.meets_goal}
+        return found | ({"note": self.note} if self.note else {})
+
+
+def _median(values: list[float]) -> float:
+    # Imported late: every command imports this module.
+    import statistics
+
+    return statistics.median(values)
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """A name, or the common head of several, and what measures it."""
+
+    name: str
+    run: Callable[[int], Iterator[Measured]]
+
+
+def measure(row: BenchRow, repeats: int) -> Iterator[Measured]:
+    """The lines of a row; what the machine lacks is said, not skipped."""
+    try:
+        yield from row.run(repeats)
+    except TinyrefError as error:
+        yield Measured(row.name, "", missing=str(error).partition("\n")[0])
+
+
+def bench(
+    row: Annotated[str, typer.Option(help="Only rows that match this glob.")] = "*",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", parser=path, help="Write the numbers to this file too.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Measure this device (default: CPU).")] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="The table of works beside torch and tinygrad.")
+    ] = False,
+    machine: Annotated[
+        bool,
+        typer.Option("--machine", help="Measure this host, for plans of its kernels; keep it."),
+    ] = False,
+    tinygrad: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="TINYGRAD_PYTHON", parser=path, help="A Python that has tinygrad 0.10.3."
+        ),
+    ] = None,
+    before: Annotated[
+        Path | None,
+        typer.Option(parser=path, help="For --table, a Python that has an earlier tinyref."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each row is measured.")] = 5,
+) -> None:
+    """Measure a device: compiles, launches, copies, replays, operations and training beside torch.
+
+    \b
+    Examples:
+      tinyref bench
+      tinyref bench --row "jit.*" --json numbers.json
+      tinyref bench --row "op.*"                     operations beside torch; model.*: training
+      tinyref bench --table --tinygrad PYTHON        what users wait for, with goals
+      tinyref bench --table --before PYTHON          its first calls beside an earlier version's
+      tinyref bench --device MINE                    its compiler, launches, copies, fuzz, conform
+      tinyref bench --device my_package.backend:MyBackend --row copy
+      tinyref bench --machine                        this host, for plans; MACHINE=0 forgets it
+
+    Each row shows median, least and most of its repeats. Where a row has a peer, both were
+    measured in this run, and the ratio is theirs: compare ratios between machines, not times.
+    """
+    from tinyref.cli.bench.device_rows import matching_rows
+    from tinyref.cli.options import check_gives_values, check_target, opening_device
+    from tinyref.device import Device
+
+    if tinygrad is not None:
+        os.environ["TINYGRAD_PYTHON"] = str(tinygrad)
+    if machine:
+        _measure_machine(device, repeats)
+        return
+    if table:
+        _print_table(row, device, repeats, json_file, before)
+        return
+    name = opening_device(device)
+    check_gives_values(name)
+    if json_file is not None:
+        check_target(json_file, "bench: --json")
+    # It may have opened in another process only.
+    _ = Device[name].capabilities
+    rows = matching_rows(name, row)
+    print(f"{'row':40} {'median':>10} {'min':>10} {'max':>10}  unit")
+    measured: list[Measured] = []
+    for number, bench_row in enumerate(rows, 1):
+        _show_progress(f"measuring {bench_row.name}, {number} of {len(rows)}")
+        for result in measure(bench_row, repeats):
+            measured.append(result)
+            print(_line(result), flush=True)
+    if json_file is not None:
+        numbers = {"schema": "tinyref.bench", "version": 1, **facts(), "device": name}
+        numbers["rows"] = [result.to_json() for result in measured]
+        write_output(json_file, json.dumps(numbers, indent=1) + "\n", "bench")
+
+
+def _measure_machine(device: str | None, repeats: int) -> None:
+    from tinyref.cli.bench.host import machine_lines, measure_machine
+    from tinyref.errors import UserError
+    from tinyref.runtimes.host.description import keep_machine
+
+    if device is not None:
+        raise UserError(f"bench: --machine is of the host, and takes no --device, got {device}")
+    found = measure_machine(repeats, lambda text: _show_progress(f"measuring {text}"))
+    print("\n".join(machine_lines(found)))
+    print(f"Kept in {keep_machine(found)}: processes that start from now on plan by it.")
+
+
+def _print_table(
+    row: str, device: str | None, repeats: int, json_file: Path | None, before: Path | None
+) -> None:
+    from tinyref.cli.bench.speed import ON_HOST
+    from tinyref.cli.bench.table import WorkLine, table_lines, table_text
+    from tinyref.cli.options import check_target
+    from tinyref.errors import UserError
+
+    if device is not None:
+        raise UserError(f"bench: --table is of the device CPU, and takes no --device, got {device}")
+    if json_file is not None:
+        check_target(json_file, "bench: --json")
+    lines: list[WorkLine] = []
+    for line in table_lines(row, repeats, None if before is None else str(before)):
+        lines.append(line)
+        _show_progress(f"measured {line.work}{line.variant}")
+    for variant in ON_HOST:
+        of_this = [line for line in lines if line.variant == variant.suffix]
+        print(table_text(variant, of_this), end="\n\n")
+    if json_file is not None:
+        numbers = {"schema": "tinyref.bench.table", "version": 1, **facts()}
+        numbers["rows"] = [line.to_json() for line in lines]
+        write_output(json_file, json.dumps(numbers, indent=1) + "\n", "bench")
+
+
+def _show_progress(text: str) -> None:
+    """A line that the next row overwrites; only a person at a terminal wants it."""
+    if sys.stderr.isatty():
+        print(f"{text:60}", end="\r", file=sys.stderr)
+
+
+def _line(result: Measured) -> str:
+    if result.missing:
+        return f"{result.name:40} missing: {result.missing}"
+    numbers = (result.median, min(result.values), max(result.values))
+    text = f"{result.name:40} " + " ".join(f"{_short(number):>10}" for number in numbers)
+    text += f"  {result.unit}"
+    if result.peer_name:
+        text += f"; {result.peer_name} {_short(result.peer_median)}, ratio {result.ratio:.3g}"
+    if result.goal is not None:
+        text += f"; goal {result.goal:g}, {'met' if result.meets_goal else 'missed'}"
+    return text + (f"; {result.note}" if result.note else "")
+
+
+def _short(number: float) -> str:
+    if number >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.3g}"
+
+
+def facts() -> dict[str, Any]:
+    """Versions and the machine, without which the numbers mean nothing."""
+    from tinyref import __version__
+    from tinyref.runtimes.host.description import host_machine, processor_name
+    from tinyref.workers.machine import usable_cores
+    from tinyref_conformance.certificate import surroundings
+
+    try:
+        load = list(os.getloadavg())
+    except OSError:
+        load = []
+    return {
+        "tinyref": __version__,
+        "surroundings": surroundings(),
+        "cores": usable_cores(),
+        "processor": processor_name(),
+        "machine": host_machine().to_json(),
+        "load_average": load,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

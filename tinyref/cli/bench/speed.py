@@ -17,19 +17,22 @@ from typing import Any
 import numpy as np
 
 from tinyref import Tensor, TinyJit
-from tinyref.cli.bench.alone import library, step_of
-from tinyref.cli.bench.clock import Clock, clock_of, seconds_of_call
-from tinyref.cli.bench.rows import BenchRow, Measured
+from tinyref.cli.bench import BenchRow, Measured
 from tinyref.cli.bench.works import (
     MODELS,
     SMALL_MODELS,
     WORKS,
     Array,
+    Clock,
     Layers,
     Shapes,
     Work,
     batch_of,
     chained,
+    clock_of,
+    library,
+    seconds_of_call,
+    step_of,
     torch_ops,
 )
 from tinyref.config import Context
@@ -83,9 +86,9 @@ class Peer:
 
     def use_threads(self, count: int) -> None:
         """0 is as many as there are cores."""
-        from tinyref.runtimes.host.threads import available_cores
+        from tinyref.workers.machine import usable_cores
 
-        self.module.set_num_threads(count or available_cores())
+        self.module.set_num_threads(count or usable_cores())
 
 
 def _base(device: str) -> str:
@@ -151,48 +154,67 @@ def _in_turns(
     return found
 
 
-def _clock(device: str, variant: Variant) -> Clock:
-    return clock_of(variant.threads) if device == "CPU" else time.perf_counter
+def _beside_torch(
+    name: str,
+    variant: Variant,
+    device: str,
+    repeats: int,
+    problem: Callable[[Peer], str],
+    calls: Callable[[Peer], tuple[Callable[[], Tensor], Callable[[], object] | None]],
+) -> Measured:
+    """Measure a program beside torch, unless its results are wrong: then the line says so.
+
+    problem: what is wrong, empty where nothing is. calls: ours and the one of torch, where it is.
+    """
+    peer = peer_of(device)
+    with Context(STRICT_FLOAT=variant.strict, THREADS=variant.threads, DEVICE=device):
+        if peer.module and (words := problem(peer)):
+            return Measured(name, "", missing=f"it is wrong: {words}")
+        ours, other = calls(peer)
+        theirs = None
+        if peer.module and other is not None:
+            peer.use_threads(variant.threads)
+            theirs = functools.partial(_awaited, other, peer)
+        clock = clock_of(variant.threads) if device == "CPU" else time.perf_counter
+        return _in_turns(name, _replayed(ours, device), theirs, peer, repeats, clock)
+
+
+def _awaited(call: Callable[[], object], peer: Peer) -> None:
+    call()
+    peer.synchronize()
 
 
 def measure_work(
     work: Work, shapes: Shapes, variant: Variant, device: str, repeats: int
 ) -> Measured:
     """Milliseconds of an operation beside torch, or why it has none."""
-    peer, name = peer_of(device), work.name + variant.suffix
-    flags = Context(STRICT_FLOAT=variant.strict, THREADS=variant.threads, DEVICE=device)
-    with flags:
-        problem = _problem(work, variant, device, peer) if peer.module else ""
-        if problem:
-            return Measured(name, "", missing=f"it is wrong: {problem}")
+
+    def calls(peer: Peer) -> tuple[Callable[[], Tensor], Callable[[], object] | None]:
         data = work.inputs(shapes, variant.dtype)
         inputs = [Tensor(each, device=device).realize() for each in data]
-        ours = _replayed(lambda: work.ours(*inputs).realize(), device)
-        theirs = None
-        if peer.module:
-            peer.use_threads(variant.threads)
-            theirs = _torch_call(work, [peer.tensor(each) for each in data], peer)
-        found = _in_turns(name, ours, theirs, peer, repeats, _clock(device, variant))
-    if work.max_ratio and theirs and device == "CPU" and not variant.suffix:
+        theirs = peer.module and [peer.tensor(each) for each in data]
+
+        def torch_call() -> None:
+            with peer.module.no_grad():
+                work.torch(peer.module, *theirs)
+
+        return lambda: work.ours(*inputs).realize(), torch_call if peer.module else None
+
+    found = _beside_torch(
+        work.name + variant.suffix,
+        variant,
+        device,
+        repeats,
+        lambda peer: _problem(work, variant, device, peer),
+        calls,
+    )
+    if work.max_ratio and found.peer_name and device == "CPU" and not variant.suffix:
         verdict = "met" if found.ratio <= work.max_ratio else "missed"
         found.note = f"goal {work.max_ratio:g} times torch, {verdict}"
     return found
 
 
-def _torch_call(work: Work, tensors: Sequence[Any], peer: Peer) -> Callable[[], None]:
-    def run() -> None:
-        with peer.module.no_grad():
-            work.torch(peer.module, *tensors)
-        peer.synchronize()
-
-    return run
-
-
 # --- steps of training ----------------------------------------------------------------------------
-
-
-def _our_step(layers: Layers, device: str) -> Callable[[], Tensor]:
-    return step_of(layers, library("tinyref"), device)
 
 
 def torch_step(layers: Layers, peer: Peer) -> Callable[[], Any]:
@@ -215,7 +237,7 @@ def torch_step(layers: Layers, peer: Peer) -> Callable[[], Any]:
 
 def _model_problem(layers: Layers, device: str, peer: Peer) -> str:
     """What is wrong with the losses of the first steps of a small network."""
-    ours, theirs = _our_step(layers, device), torch_step(layers, peer)
+    ours, theirs = step_of(layers, library("tinyref"), device), torch_step(layers, peer)
     for number in range(3):
         found, wanted = float(ours().item()), float(theirs().item())
         if abs(found - wanted) > 1e-4 * max(1.0, abs(wanted)):
@@ -227,22 +249,27 @@ def measure_model(
     layers: Layers, small: Layers, variant: Variant, device: str, repeats: int
 ) -> Measured:
     """Milliseconds of a step of training beside torch, or why it has none."""
-    peer, name = peer_of(device), layers.name + variant.suffix
-    with Context(STRICT_FLOAT=variant.strict, THREADS=variant.threads, DEVICE=device):
-        problem = _model_problem(small, device, peer) if peer.module else ""
-        if problem:
-            return Measured(name, "", missing=f"it is wrong: {problem}")
-        ours = _replayed(_our_step(layers, device), device)
-        theirs = None
-        if peer.module:
-            peer.use_threads(variant.threads)
-            step = torch_step(layers, peer)
+    return _beside_torch(
+        layers.name + variant.suffix,
+        variant,
+        device,
+        repeats,
+        lambda peer: _model_problem(small, device, peer),
+        lambda peer: (
+            step_of(layers, library("tinyref"), device),
+            torch_step(layers, peer) if peer.module else None,
+        ),
+    )
 
-            def theirs() -> None:
-                step()
-                peer.synchronize()
 
-        return _in_turns(name, ours, theirs, peer, repeats, _clock(device, variant))
+def measure_named(name: str, variant: Variant, repeats: int) -> Measured:
+    """Measure the operation or network of that name on the processor."""
+    for layers, small in zip(MODELS, SMALL_MODELS, strict=True):
+        if layers.name == name:
+            return measure_model(layers, small, variant, "CPU", repeats)
+    (work,) = [work for work in WORKS if work.name == name]
+    assert work.host is not None, f"{name} is not measured on processors"
+    return measure_work(work, work.host, variant, "CPU", repeats)
 
 
 def _measure_launches(device: str, repeats: int) -> Measured:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import fnmatch
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from tinyref.cli.bench.alone import Alone, measured_alone
-from tinyref.cli.bench.first_call import first_call
-from tinyref.cli.bench.rows import Measured
-from tinyref.cli.bench.speed import (
-    ON_HOST,
-    Variant,
-    geometric_mean,
-    measure_model,
-    measure_work,
-)
-from tinyref.cli.bench.works import MODELS, SMALL_MODELS, WORKS
+from tinyref.cli.bench import works
+from tinyref.cli.bench.speed import ON_HOST, Variant, geometric_mean, measure_named
+from tinyref.cli.bench.works import TINYGRAD, Alone
 from tinyref.errors import UserError
 
 MAX_RATIO = 3.0
@@ -56,7 +51,7 @@ HEADER = (
 
 
 @dataclass(frozen=True)
-class Line:
+class WorkLine:
     """Milliseconds of one work, the least of the repeats; None where a library has none.
 
     before, now: first calls of an earlier version and of this one, in turns, where one was asked
@@ -117,80 +112,86 @@ class Line:
         return (self.work, *map(_short, numbers), goals)
 
 
-def table_lines(glob: str, repeats: int, before: str | None = None) -> Iterator[Line]:
+def table_lines(glob: str, repeats: int, before: str | None = None) -> Iterator[WorkLine]:
     """A line for each of the works that match and each variant; works one after the other.
 
     before: a Python that has an earlier version, whose first calls stand beside ours. Raises
     `UserError` where none matches.
     """
-    works = [name for name in COLD_BEFORE if fnmatch.fnmatchcase(name, glob)]
-    if not works:
+    names = [name for name in COLD_BEFORE if fnmatch.fnmatchcase(name, glob)]
+    if not names:
         raise UserError(
             f"bench: no row of the table matches {glob!r}: accepted are globs of "
             f"{', '.join(COLD_BEFORE)}"
         )
-    for work in works:
-        peer = measured_alone("tinygrad", work, 1, 1, repeats)
+    for work in names:
+        peer = measured_alone(sys.executable, TINYGRAD, work, ON_HOST[0], repeats)
         for variant in ON_HOST:
-            line = _line(work, variant, peer, repeats)
-            yield (
-                line if before is None or line.missing else _beside(line, variant, before, repeats)
-            )
+            yield _line(work, variant, peer, before, repeats)
 
 
-def _beside(line: Line, variant: Variant, before: str, repeats: int) -> Line:
-    """The line with the first calls of an earlier version and of this one, in turns."""
-    times: dict[str, list[float]] = {before: [], sys.executable: []}
-    for _ in range(repeats):
-        for python, found in times.items():
-            taken = first_call(python, line.work, variant.strict, variant.threads)
-            if isinstance(taken, str):
-                return replace(line, no_before=taken)
-            found.append(taken)
-    return replace(line, before=min(times[before]), now=min(times[sys.executable]))
+def measured_alone(python: str, name: str, work: str, variant: Variant, repeats: int) -> Alone:
+    """Measure a work by a library in a fresh process without caches on disk.
+
+    A failure, such as a `python` that does not run, is what is missing.
+    """
+    words = (name, work, str(variant.threads), str(repeats))
+    flags = {"STRICT_FLOAT": variant.strict, "THREADS": variant.threads, "CACHE": 0}
+    environment = {f"TINYREF_{flag}": str(value) for flag, value in flags.items()}
+    environment |= {"TINYREF_DEVICE": works.DEVICE, "CACHELEVEL": "0", "CPU": "1"}
+    try:
+        done = subprocess.run(
+            # -P: the folder of the works has modules with names of others.
+            [python, "-P", works.__file__, *words],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+        )
+    except OSError as error:
+        return Alone(missing=f"{python} does not run: {error.strerror or error}")
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:]
+        return Alone(missing=f"{name} of {python}: {' '.join(last) or 'it printed no time'}")
+    measured: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return Alone(**measured)
 
 
-def _line(work: str, variant: Variant, peer: Alone, repeats: int) -> Line:
-    steady = _steady(work, variant, repeats)
+def _line(work: str, variant: Variant, peer: Alone, before: str | None, repeats: int) -> WorkLine:
+    """Measure one work; first calls of an earlier version and of this one in turns."""
+    steady = measure_named(work, variant, repeats)
     if steady.missing:
-        return Line(work, variant.suffix, missing=steady.missing)
-    processes = [
-        measured_alone("tinyref", work, variant.strict, variant.threads, 0) for _ in range(repeats)
-    ]
-    alone = _least(processes)
-    if alone.missing:
-        return Line(work, variant.suffix, missing=alone.missing)
-    return Line(
+        return WorkLine(work, variant.suffix, missing=steady.missing)
+    calls: dict[str, list[Alone]] = {python: [] for python in (before, sys.executable) if python}
+    for _ in range(repeats):
+        for python, found in calls.items():
+            found.append(measured_alone(python, "tinyref", work, variant, 0))
+    cold, missing = first_call(calls[sys.executable])
+    if missing:
+        return WorkLine(work, variant.suffix, missing=missing)
+    earlier, no_before = (None, "") if before is None else first_call(calls[before])
+    return WorkLine(
         work,
         variant.suffix,
         ours=min(steady.values),
         torch=min(steady.peer_values, default=None),
         tinygrad=min(peer.steady, default=None),
-        cold=alone.cold,
+        cold=cold,
         tinygrad_cold=peer.cold or None,
+        before=earlier,
+        now=None if earlier is None else cold,
         no_tinygrad=peer.missing,
+        no_before=no_before,
     )
 
 
-def _steady(work: str, variant: Variant, repeats: int) -> Measured:
-    for layers, small in zip(MODELS, SMALL_MODELS, strict=True):
-        if layers.name == work:
-            return measure_model(layers, small, variant, "CPU", repeats)
-    (found,) = [each for each in WORKS if each.name == work]
-    assert found.host is not None, f"{work} is not measured on processors"
-    return measure_work(found, found.host, variant, "CPU", repeats)
-
-
-def _least(processes: Sequence[Alone]) -> Alone:
-    """The shortest times of some processes, or what is missing of one."""
+def first_call(processes: Sequence[Alone]) -> tuple[float | None, str]:
+    """Return the shortest first call of some processes, or what is missing of one."""
     missing = next((each.missing for each in processes if each.missing), "")
-    if missing:
-        return Alone(missing=missing)
-    steady = tuple(value for each in processes for value in each.steady)
-    return Alone(min(each.cold for each in processes), steady)
+    return (None, missing) if missing else (min(each.cold for each in processes), "")
 
 
-def mean_cells(lines: Sequence[Line]) -> tuple[str, ...]:
+def mean_cells(lines: Sequence[WorkLine]) -> tuple[str, ...]:
     """The row of geometric means of the ratios to torch, and whether it is what it should be."""
     ratios = [line.ratio for line in lines if line.ratio is not None]
     if not ratios:
@@ -202,7 +203,7 @@ def mean_cells(lines: Sequence[Line]) -> tuple[str, ...]:
     return (*blank[:-1], f"{goals}, of {len(ratios)} rows")
 
 
-def table_text(variant: Variant, lines: Sequence[Line]) -> str:
+def table_text(variant: Variant, lines: Sequence[WorkLine]) -> str:
     """A table of Markdown: all works in one variant, then their mean."""
     threads = "one thread" if variant.threads == 1 else "all threads"
     floats = "strict floats" if variant.strict else "contracted floats"

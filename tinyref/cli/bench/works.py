@@ -1,20 +1,35 @@
 """What users wait for, as programs of Tensor and of torch: operations, and steps of training.
 
 Sizes are given three times: for processors, for GPUs, and small ones for checks of the results.
-Of tinyref only what users see is imported: `first_call.py` runs the works of this file by others.
+
+    python -P works.py LIBRARY WORK THREADS REPEATS
+
+measures one of them in a process of its own and prints JSON: `cold`, the milliseconds of processor
+time of the first call, and `steady`, those of replayed calls; or `missing` and why. LIBRARY is
+tinyref, of whatever version the Python has, or tinygrad: so of a library this file imports only
+what its users do. The environment has the flags, and TINYGRAD_PYTHON a Python with tinygrad.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
+import json
 import math
+import os
+import resource
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tinyref import Tensor
+if TYPE_CHECKING:
+    from tinyref import Tensor
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -354,3 +369,170 @@ def chained(x: Tensor, kernels: int) -> Tensor:
     for _ in range(kernels):
         x = (x + 1).realize()
     return x
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+Clock = Callable[[], float]
+# A run shorter than this says more about the clock than about the work.
+LEAST_SECONDS = 0.05
+
+
+def clock_of(threads: int) -> Clock:
+    """On one thread the time of the processor: what else the machine does is no part of it."""
+    return time.process_time if threads == 1 else time.perf_counter
+
+
+def seconds_of_call(run: Callable[[], object], clock: Clock = time.perf_counter) -> float:
+    """Return the seconds of one call, over enough calls to measure; the first is not counted."""
+    run()
+    count = 1
+    while True:
+        start = clock()
+        for _ in range(count):
+            run()
+        taken = clock() - start
+        if taken >= LEAST_SECONDS:
+            return taken / count
+        count = max(count + 1, int(count * min(LEAST_SECONDS / max(taken, 1e-9) * 1.2, 100)))
+
+
+# --- one work in this process ---------------------------------------------------------------------
+
+TINYGRAD, TINYGRAD_VERSION = "tinygrad", "0.10.3"
+TINYGRAD_PYTHON = "TINYGRAD_PYTHON"
+DEVICE = "CPU"
+
+
+class UnavailableError(Exception):
+    """There is no such library or work here, in words."""
+
+
+@dataclass(frozen=True)
+class TensorLibrary:
+    """tinyref, or another library whose tensors have the same methods."""
+
+    tensor: Any
+    jit: Any
+    adam: Any
+    synchronize: Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Milliseconds of one work in a process of its own; `missing` says why there are none."""
+
+    cold: float = 0.0
+    steady: tuple[float, ...] = ()
+    missing: str = ""
+
+
+def library(name: str) -> TensorLibrary:
+    """Return a library with the methods of `tinyref.Tensor`, on the processor.
+
+    Raises `UnavailableError` if it is not installed.
+    """
+    if name == TINYGRAD:
+        _reach_tinygrad()
+    module: Any = importlib.import_module(name)
+    device: Any = importlib.import_module(f"{name}.device").Device
+    adam: Any = importlib.import_module(f"{name}.nn.optim").Adam
+    return TensorLibrary(module.Tensor, module.TinyJit, adam, device[DEVICE].synchronize)
+
+
+def _reach_tinygrad() -> None:
+    """Append the packages of the Python that is named: tinygrad is text, and fits any of them."""
+    if python := os.environ.get(TINYGRAD_PYTHON):
+        code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        try:
+            done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise UnavailableError(
+                f"{TINYGRAD_PYTHON} is {python}, which does not run: {error}"
+            ) from error
+        sys.path.append(done.stdout.strip())
+    try:
+        version = importlib.metadata.version(TINYGRAD)
+    except importlib.metadata.PackageNotFoundError:
+        raise UnavailableError(f"{TINYGRAD} {TINYGRAD_VERSION} is not installed") from None
+    if version != TINYGRAD_VERSION:
+        raise UnavailableError(f"{TINYGRAD} {TINYGRAD_VERSION} is not installed, but {version}")
+
+
+def step_of(layers: Layers, found: TensorLibrary, device: str) -> Callable[[], Any]:
+    """Return what trains a network for one step of Adam and gives the loss."""
+    batch = batch_of(layers)
+    weights = [found.tensor(each, device=device, requires_grad=True) for each in batch.weights]
+    optimiser = found.adam(weights)
+    images = found.tensor(batch.images, device=device).realize()
+    labels = found.tensor(batch.labels, device=device).realize()
+
+    def step() -> Any:
+        with found.tensor.train():
+            optimiser.zero_grad()
+            logits = layers.forward(images, weights, OURS)
+            loss = logits.sparse_categorical_crossentropy(labels)
+            loss.backward()
+            optimiser.step()
+        return loss.realize()
+
+    return step
+
+
+def _call_of(name: str, found: TensorLibrary) -> Callable[[], Any]:
+    """Return what computes a work, or trains a network. Raises `UnavailableError`."""
+    models = {layers.name: layers for layers in MODELS}
+    works = {work.name: work for work in WORKS if work.host is not None}
+    if name in models:
+        return step_of(models[name], found, DEVICE)
+    if name not in works:
+        raise UnavailableError(f"no work {name}: accepted are {', '.join([*models, *works])}")
+    work = works[name]
+    shapes = work.host or ()
+    inputs = [
+        found.tensor(data, device=DEVICE).realize() for data in work.inputs(shapes, "float32")
+    ]
+    return lambda: work.ours(*inputs).realize()
+
+
+def processor_seconds() -> float:
+    """Return those of this process, and of compilers that it ran and awaited."""
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def measure(found: TensorLibrary, name: str, threads: int, repeats: int) -> Alone:
+    """Measure the first call of a work and its replays. Raises `UnavailableError`."""
+    call = _call_of(name, found)
+    # What a library imports when it first computes is no part of a call.
+    (found.tensor(np.zeros(2, np.float32), device=DEVICE) + 1).realize()
+    start = processor_seconds()
+    call()
+    found.synchronize()
+    cold = (processor_seconds() - start) * 1e3
+    if not repeats:
+        return Alone(cold)
+    jitted = found.jit(call)
+    for _ in range(3):
+        jitted()
+
+    def run() -> None:
+        jitted()
+        found.synchronize()
+
+    clock = clock_of(threads)
+    return Alone(cold, tuple(seconds_of_call(run, clock) * 1e3 for _ in range(repeats)))
+
+
+def main() -> None:
+    """Measure what the arguments name and print it as JSON."""
+    name, work, threads, repeats = sys.argv[1:]
+    try:
+        measured = measure(library(name), work, int(threads), int(repeats))
+    except UnavailableError as error:
+        measured = Alone(missing=str(error))
+    sys.stdout.write(json.dumps(vars(measured)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

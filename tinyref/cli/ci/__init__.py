@@ -1,1 +1,253 @@
-"""`tinyref ci`: pipelines of forges, written from a device table."""
+"""`tinyref ci`: pipelines as text, a job a device and shard, caches, artifacts, and a merge."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tinyref.cli.options import path, write_output
+from tinyref.errors import UserError
+from tinyref.folders import file_name
+
+if TYPE_CHECKING:
+    from tinyref_conformance.device_table import DeviceRow
+
+TABLE = Path("ci/devices.toml")
+# By the name of the provider: the template.
+PROVIDERS = {
+    "github": "github.yml.jinja",
+    "gitlab": "gitlab.yml.jinja",
+    "docker": "Dockerfile.jinja",
+}
+# What GitLab accepts for `parallel`.
+MAX_SHARDS = 200
+
+
+def ci(
+    provider: Annotated[str, typer.Option(help="github, gitlab, or docker for a Dockerfile.")],
+    device: Annotated[
+        str,
+        typer.Option(help="A device of your own, as `tinyref conform` takes it; no table then."),
+    ] = "",
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            parser=path, help=f"A device table: {TABLE} if it is there. [[device]] a row."
+        ),
+    ] = None,
+    shards: Annotated[int, typer.Option(help="Jobs for each device, which share its cases.")] = 1,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="All of the profile that a row names for that.")
+    ] = False,
+    expectations: Annotated[
+        Path | None,
+        typer.Option(parser=path, help="Known failures of --device; rows have theirs by their id."),
+    ] = None,
+    install: Annotated[
+        str, typer.Option(help="What pip installs in each job: your package, with tinyref.")
+    ] = ".",
+    python: Annotated[str, typer.Option(help="The version of Python.")] = "3.12",
+    runner: Annotated[
+        str, typer.Option(help="Where GitHub runs what needs no card.")
+    ] = "ubuntu-latest",
+    output: Annotated[
+        Path | None, typer.Option(parser=path, help="The file; standard output if not given.")
+    ] = None,
+) -> None:
+    """Write the pipeline that runs the conformance suite in CI.
+
+    \b
+    Examples:
+      tinyref ci --provider github --device mine.backend:MineBackend --shards 4 \\
+        --output .github/workflows/conformance.yml
+      tinyref ci --provider gitlab --table ci/devices.toml --output .gitlab-ci.yml
+      tinyref ci --provider docker --output Dockerfile
+
+    Each device has a job a shard, with caches of packages and of compiled kernels, and its reports
+    as artifacts; a last job merges the shards and shows the devices side by side. A row with a
+    `driver` runs on a machine with its id as label: `self-hosted` of GitHub, a tag of GitLab.
+    """
+    settings = PipelineSettings(shards, thorough, python, install, runner)
+    if device and table:
+        raise UserError("ci: --device and --table exclude each other")
+    if device:
+        known = "" if expectations is None else expectations.as_posix()
+        jobs = [job_of_device(device, settings, known)]
+    elif expectations is not None:
+        raise UserError("ci: --expectations goes with --device; those of a row are named by its id")
+    elif table is None and not TABLE.exists():
+        raise UserError(f"ci: name your device with --device, or write a table {TABLE}")
+    else:
+        jobs = jobs_of_table(table or TABLE, settings)
+    text = pipeline(provider, jobs, settings, _command())
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"ci: cannot make {output.parent}: {error.strerror or error}") from error
+    write_output(output, text, "ci")
+    print(f"{output}: {len(jobs)} devices, {shards} shards each")
+
+
+def _command() -> str:
+    """This command, for who reads the file."""
+    return shlex.join(["tinyref", *sys.argv[1:]])
+
+
+@dataclass(frozen=True)
+class PipelineSettings:
+    """What is the same in all jobs.
+
+    install: the words of `pip install`. runner: where jobs of GitHub run that need no card.
+    """
+
+    shards: int = 1
+    thorough: bool = False
+    python: str = "3.12"
+    install: str = "."
+    runner: str = "ubuntu-latest"
+
+    @property
+    def pip(self) -> str:
+        return shlex.join(["python", "-m", "pip", "install", *shlex.split(self.install)])
+
+
+@dataclass(frozen=True)
+class DeviceJob:
+    """One device, with so many shards; `expectations` is the file of its known failures, if any."""
+
+    row: DeviceRow
+    settings: PipelineSettings
+    expectations: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.row.id
+
+    @property
+    def key(self) -> str:
+        """The id as keys of jobs are spelled."""
+        return file_name(self.id)
+
+    @property
+    def needed(self) -> str:
+        """The key of the job that the merge waits for."""
+        return f"conform-{self.key}"
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of the shards, from 1."""
+        return list(range(1, self.settings.shards + 1))
+
+    @property
+    def gitlab_number(self) -> str:
+        """What stands for the number of a shard; without `parallel` there is no variable."""
+        return "$CI_NODE_INDEX" if self.settings.shards > 1 else "1"
+
+    @property
+    def tags(self) -> list[str]:
+        """Of the runners that have the card; none where any machine will do."""
+        return [self.id] if self.row.driver else []
+
+    @property
+    def runner(self) -> str | list[str]:
+        """The same for GitHub."""
+        return ["self-hosted", self.id] if self.row.driver else self.settings.runner
+
+    @property
+    def install(self) -> str:
+        """The command that installs the package, and what the row asks for."""
+        return shlex.join([*shlex.split(self.settings.pip), *self.row.pip])
+
+    def conform(self, number: str, form: str) -> str:
+        """The command of the shard of that number, which the shell or the forge fills in."""
+        row = self.row
+        words = ["tinyref", "conform", "--device", row.device]
+        if row.second:
+            words += ["--second", row.second]
+        words += row.thorough_options if self.settings.thorough else row.default_options
+        if self.expectations:
+            words += ["--expectations", self.expectations]
+        # Not quoted: it is filled in.
+        shard = f"--shard {number}/{self.settings.shards}"
+        return f"{shlex.join(words)} {shard} --format {form} --report report/{self.id}-{number}"
+
+    @property
+    def merge(self) -> str:
+        """The command that makes one report of those of the shards."""
+        folders = [f"report/{self.id}-{number}" for number in self.numbers]
+        return shlex.join(
+            ["tinyref", "conform", "merge", *folders, "--report", f"merged/{self.id}"]
+        )
+
+
+def jobs_of_table(path: Path, settings: PipelineSettings) -> list[DeviceJob]:
+    """A job for each row of a device table, with the expectations that lie beside it.
+
+    Raises `UserError` for a file that is no table.
+    """
+    from tinyref_conformance import device_table
+
+    try:
+        rows = device_table.read(path)
+    except OSError as error:
+        raise UserError(f"table: cannot read {path}: {error.strerror}") from error
+    except device_table.DeviceTableError as error:
+        raise UserError(f"table: {error}") from error
+    found = []
+    for row in rows:
+        known = path.parent / "expectations" / f"{row.id}.toml"
+        found.append(DeviceJob(row, settings, known.as_posix() if known.exists() else ""))
+    return found
+
+
+def job_of_device(device: str, settings: PipelineSettings, expectations: str = "") -> DeviceJob:
+    """The job of a device of one's own, which has no table."""
+    name = re.sub("-+", "-", file_name(device).lower()).strip("-")
+    from tinyref_conformance.device_table import DeviceRow
+
+    row = DeviceRow(name, device, "quick", 3600, device, required=True)
+    return DeviceJob(row, settings, expectations)
+
+
+def pipeline(
+    provider: str, jobs: Sequence[DeviceJob], settings: PipelineSettings, command: str
+) -> str:
+    """The text of the file. Raises `UserError` for an unknown provider or number of shards."""
+    if provider not in PROVIDERS:
+        raise UserError(f"provider: got {provider!r}, accepted are {', '.join(PROVIDERS)}")
+    if not 1 <= settings.shards <= MAX_SHARDS:
+        raise UserError(f"shards: got {settings.shards}, accepted are 1 to {MAX_SHARDS}")
+    import jinja2
+
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("tinyref.cli.ci"),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    templates.filters["tojson"] = json.dumps
+    # A container has no card.
+    hosts = [job.row for job in jobs if not job.row.driver]
+    text: str = templates.get_template(PROVIDERS[provider]).render(
+        jobs=jobs,
+        command=command,
+        python=settings.python,
+        runner=settings.runner,
+        install=settings.pip,
+        apt=sorted({name for row in hosts for name in row.apt}),
+        pip=[shlex.quote(name) for name in sorted({name for row in hosts for name in row.pip})],
+    )
+    return text

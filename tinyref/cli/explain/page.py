@@ -15,17 +15,19 @@ from markupsafe import Markup
 from tinyref import __version__
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import describe_shape
-from tinyref.cli.explain.limits import Limits, measured_limits
+from tinyref.cli.explain.kernel_stages import Compiled, compiled_stages
 from tinyref.cli.explain.picture import picture
-from tinyref.cli.explain.record import (
+from tinyref.cli.explain.recording import (
     Failure,
     KernelRecord,
-    ProgramRecord,
     RealizeRecord,
+    Recording,
     shorten,
 )
-from tinyref.cli.explain.stages import Compiled, compiled_stages
-from tinyref.engine.estimate import estimate
+from tinyref.config import Context
+from tinyref.device import Device
+from tinyref.engine.accounting import estimate
+from tinyref.engine.report import watching
 from tinyref.errors import TinyrefError
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, ViewArg
@@ -34,7 +36,12 @@ from tinyref.uops.payload import SlotArg, ViewArg
 MAX_KERNELS = 150
 MAX_SOURCE = 600
 
-_PACKAGE = "tinyref.cli.explain.template"
+# Sizes of a product of matrices and of a vector that is read and written; of an interpreter less.
+_SIDE, _ELEMENTS = 512, 1 << 24
+_SMALL_SIDE, _FEW_ELEMENTS = 32, 1 << 12
+_REPEATS = 3
+
+_PACKAGE = "tinyref.cli.explain"
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class KernelView:
         return " ".join([*words, *self.buffers]).lower()
 
 
-def page(title: str, device: str, record: ProgramRecord, failure: Failure | None) -> str:
+def page(title: str, device: str, record: Recording, failure: Failure | None) -> str:
     """The page. What the program said and named goes in as text, never as markup."""
     total = sum(kernel.seconds for kernel in record.kernels.values())
     ran = dict.fromkeys(each.device for each in record.kernels.values() if each.seconds)
@@ -130,7 +137,7 @@ def rate_text(amount: float, unit: str = "FLOPS") -> str:
     return f"{amount / 1e3:.3g} k{unit}"
 
 
-def _limits_text(limits: Limits | None) -> str:
+def _limits_text(limits: DeviceRates | None) -> str:
     """What the device gave in a product of matrices and in reading and writing a vector."""
     if limits is None:
         return ""
@@ -148,7 +155,7 @@ def _text_of(line: str) -> str:
 
 
 def _read(name: str) -> str:
-    return resources.files(_PACKAGE).joinpath(name).read_text(encoding="utf-8")
+    return resources.files(_PACKAGE).joinpath("template", name).read_text(encoding="utf-8")
 
 
 def _copies(realize: RealizeRecord) -> int:
@@ -156,12 +163,12 @@ def _copies(realize: RealizeRecord) -> int:
 
 
 def _view(
-    record: KernelRecord, total: float, limits: Limits | None, compiled: Compiled | None
+    record: KernelRecord, total: float, limits: DeviceRates | None, compiled: Compiled | None
 ) -> KernelView:
     operations, nbytes = _work(record)
-    done, moved = operations * record.launches, nbytes * record.launches
-    rate = rate_text(done / record.seconds) if record.seconds and done else ""
-    byte_rate = rate_text(moved / record.seconds, "B/s") if record.seconds and moved else ""
+    done, moved = _rates(record) if record.seconds else (0.0, 0.0)
+    rate = rate_text(done) if done else ""
+    byte_rate = rate_text(moved, "B/s") if moved else ""
     return KernelView(
         record,
         _shapes(record.ast),
@@ -228,3 +235,49 @@ def _launch(record: KernelRecord) -> str:
         return "did not run"
     sizes = [" x ".join(map(str, extents)) for extents in (grid, program.group)]
     return f"{sizes[0]} groups of {sizes[1]}"
+
+
+# --- what a device can do at most, to read the rates of kernels beside ----------------------------
+
+
+@dataclass(frozen=True)
+class DeviceRates:
+    """Operations and bytes of a second, of the fastest of a few runs of one kernel each."""
+
+    operations: float
+    nbytes: float
+
+
+def measured_limits(device: str) -> DeviceRates | None:
+    """The rates of a float32 matrix product and of a vector plus one; None where nothing runs."""
+    try:
+        capabilities = Device[device].capabilities
+        if not capabilities.ops or not capabilities.keeps_values:
+            return None
+        return _measure(device, capabilities.is_interpreted)
+    except TinyrefError:
+        return None
+
+
+def _measure(device: str, is_slow: bool) -> DeviceRates:
+    from tinyref.tensor import Tensor
+
+    side, elements = (_SMALL_SIDE, _FEW_ELEMENTS) if is_slow else (_SIDE, _ELEMENTS)
+    matrix = Tensor.ones(side, side, device=device).contiguous().realize()
+    vector = Tensor.ones(elements, device=device).contiguous().realize()
+    record = Recording()
+    # The page is of the program, and the flags too; what is measured is no part of it.
+    with Context(DEBUG=0, PROFILE=""), watching(record):
+        for repeat in range(_REPEATS):
+            (matrix @ matrix + float(repeat)).realize()
+            (vector + float(repeat + 1)).realize()
+    timed = [_rates(kernel) for kernel in record.kernels.values() if kernel.seconds]
+    operations, nbytes = zip(*timed or [(0.0, 0.0)], strict=True)
+    return DeviceRates(max(operations), max(nbytes))
+
+
+def _rates(record: KernelRecord) -> tuple[float, float]:
+    """Return operations and bytes of a second of a kernel whose time is known."""
+    operations, nbytes = _work(record)
+    seconds = record.seconds / record.launches
+    return operations / seconds, nbytes / seconds

@@ -1,14 +1,11 @@
 """Graphs as pictures: SVG that stands in a page, in the page's own colours.
 
-Where nodes go says Graphviz's `dot`, where it is installed; else they lie in layers, each below all
-that it needs, in an order that keeps lines short. What is drawn is the same.
+Nodes lie in layers, each below all that it needs, in an order that keeps lines short.
 """
 
 from __future__ import annotations
 
-import shutil
 import statistics
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -16,7 +13,7 @@ from graphlib import TopologicalSorter
 from markupsafe import Markup, escape
 
 from tinyref.formats.text import node_text
-from tinyref.lazy.names import name_of
+from tinyref.lazy.shape import name_of
 from tinyref.uops.node import UOp
 
 # A picture of more nodes is none that a person reads.
@@ -25,8 +22,6 @@ _LINE_HEIGHT, _LETTER, _PADDING = 15, 6.6, 8
 _GAP_X, _GAP_Y, _MARGIN = 18, 34, 6
 _MAX_LETTERS = 34
 _SWEEPS = 8
-_INCH = 72.0
-_DOT_SECONDS = 20
 
 Places = Mapping[int, tuple[float, float]]
 
@@ -55,7 +50,7 @@ def picture(root: UOp) -> Markup:
         return Markup("")
     number = {node: place for place, node in enumerate(nodes)}
     boxes = [_box(node, [number[source] for source in node.src]) for node in nodes]
-    return _drawn(boxes, places_by_dot(boxes) or places_by_layers(boxes))
+    return _drawn(boxes, places_of(boxes))
 
 
 def _box(node: UOp, sources: Sequence[int]) -> Box:
@@ -69,40 +64,8 @@ def _cut(line: str) -> str:
     return line if len(line) <= _MAX_LETTERS else f"{line[: _MAX_LETTERS - 1]}…"
 
 
-def places_by_dot(boxes: Sequence[Box]) -> Places | None:
-    """The middle of each box, from its upper left, by `dot`; None where there is none, or it fails.
-
-    The format is that of Graphviz's "plain" output, whose origin is below and whose unit is inches.
-    """
-    program = shutil.which("dot")
-    if program is None:
-        return None
-    text = ["digraph {", 'node [shape=box fixedsize=true label=""]']
-    for place, box in enumerate(boxes):
-        text.append(f"n{place} [width={box.width / _INCH:.3f} height={box.height / _INCH:.3f}]")
-        text += [f"n{source} -> n{place}" for source in dict.fromkeys(box.sources)]
-    try:
-        done = subprocess.run(
-            [program, "-Tplain"],
-            input="\n".join([*text, "}"]),
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=_DOT_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    words = [line.split() for line in done.stdout.splitlines()]
-    height = next(float(line[3]) for line in words if line[0] == "graph")
-    return {
-        int(line[1][1:]): (float(line[2]) * _INCH, (height - float(line[3])) * _INCH)
-        for line in words
-        if line[0] == "node"
-    }
-
-
-def places_by_layers(boxes: Sequence[Box]) -> Places:
-    """The same by layers: each box below all that it needs, near the middle of those."""
+def places_of(boxes: Sequence[Box]) -> Places:
+    """Return the middle of each box, from the upper left: below all that it needs, near those."""
     layer: dict[int, int] = {}
     for place in TopologicalSorter({n: box.sources for n, box in enumerate(boxes)}).static_order():
         layer[place] = 1 + max((layer[source] for source in boxes[place].sources), default=-1)

@@ -7,17 +7,19 @@ from collections.abc import Callable
 from tinyref.algebra.rewrite import takes_step
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose.check import check_dtypes, check_ops
-from tinyref.codegen.decompose.constant_division import divide_by_constants
-from tinyref.codegen.decompose.division import guard_divisions
+from tinyref.codegen.decompose.integer_division import divide_by_constants, guard_divisions
 from tinyref.codegen.decompose.missing import ELEMENTARY_OPS, replace_missing_ops
 from tinyref.codegen.decompose.small_floats import emulate_small_floats
-from tinyref.codegen.decompose.small_integers import SMALL_INTEGERS, emulate_small_integers
+from tinyref.codegen.decompose.small_integers import (
+    SMALL_INTEGERS,
+    emulate_small_integers,
+    store_in_words,
+)
 from tinyref.codegen.decompose.wide_integers import emulate_wide_integers
-from tinyref.codegen.decompose.word_storage import store_in_words
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.storage import (
+from tinyref.uops.program import (
     SMALL_FLOATS,
     WIDE_INTEGERS,
     elements_in,

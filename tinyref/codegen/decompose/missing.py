@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tinyref import config
 from tinyref.algebra.semantics import THREEFRY_PARITY, THREEFRY_ROTATIONS
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.decompose.exponential import exp2, log2
+from tinyref.codegen.decompose.elementary import divide, exp2, log2, power, sin, square_root
 from tinyref.codegen.decompose.formats import (
     FLOAT32,
     FORMATS,
@@ -16,14 +16,11 @@ from tinyref.codegen.decompose.formats import (
     shift_left,
     shift_right,
 )
-from tinyref.codegen.decompose.power import power
-from tinyref.codegen.decompose.quotient import divide, square_root
-from tinyref.codegen.decompose.sine import sin
 from tinyref.dtype import dtypes
 from tinyref.uops.build import add, binary, bitcast, both, cast, const, either, less, mul, where
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
-from tinyref.uops.storage import WIDE_INTEGERS
+from tinyref.uops.program import WIDE_INTEGERS
 
 # The new sources of the node and what the device has; None where there is no way.
 Decomposition = Callable[[tuple[UOp, ...], Capabilities], UOp | None]

@@ -1,4 +1,13 @@
-"""Constants of the elementary functions; `fit` makes and explains them."""
+"""Constants of the elementary functions.
+
+Each polynomial has the least sum of squares, over many Chebyshev points of its interval, of the
+relative error that it gives the result. That is within a small factor of the best polynomial
+(Trefethen, "Approximation Theory and Approximation Practice", 2013, chapter 16). The first three
+coefficients were rounded to the format that computes them one after the other, and the others then
+fitted to what is left (Brisebarre and Chevillard, "Efficient polynomial L-infinity
+approximations", 2007, have the same in mind). `tests/codegen/test_decompose_elementary.py` holds
+the errors that stand beside them.
+"""
 
 from __future__ import annotations
 

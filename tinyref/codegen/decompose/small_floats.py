@@ -10,7 +10,6 @@ innocuous?", 1995), in the subnormal range as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from tinyref.algebra.bounds import bounds
 from tinyref.arrays import np
@@ -32,7 +31,7 @@ from tinyref.uops.build import (
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg
-from tinyref.uops.storage import scalar_of, storage_dtype
+from tinyref.uops.program import scalar_of, storage_dtype
 
 WIDE = dtypes.float32
 WORD = dtypes.uint32
@@ -51,10 +50,10 @@ def emulate_small_floats(root: UOp, emulated: frozenset[DType]) -> UOp:
         touched = (node, *node.src)
         if not any(scalar_of(touching.dtype) in emulated for touching in touched):
             return None
-        arm = _ARMS.get(node.op, _arithmetic if node.op in ALU else None)
-        if arm is None:
+        found = _of_node(node, src, emulated)
+        if found is None:
             raise UserError(f"{node.op.name} of {node.dtype.name}: this type is only emulated here")
-        return arm(node, src, emulated)
+        return found
 
     return rebuild(root, transform)
 
@@ -191,74 +190,50 @@ def _bits(value: ConstType, dtype: DType) -> int:
 
 # What becomes of each node
 
-Arm = Callable[[UOp, tuple[UOp, ...], frozenset[DType]], UOp]
 
-
-def _to_wide(bits: UOp, dtype: DType, emulated: frozenset[DType]) -> UOp:
-    """A source of type `dtype` as float32, if it is emulated; else as it is."""
-    return widen(bits, dtype.scalar) if dtype.scalar in emulated else bits
-
-
-def _moves_bits(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    """Nodes that choose, copy or hold values: the same on bits."""
-    return UOp(node.op, storage_dtype(node.dtype), src, node.arg)
-
-
-def _constant(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    if not isinstance(node.arg, ConstArg):
-        raise UserError(f"CONST of {node.dtype.name}: has no value")
-    return const(storage_dtype(node.dtype), _bits(node.arg.value, node.dtype.scalar))
-
-
-def _definition(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    if not isinstance(node.dtype, PtrDType):
-        raise UserError(f"{node.op.name}: {node.dtype.name} is not a pointer")
-    memory = pointer(storage_dtype(node.dtype.base), node.dtype.size, node.dtype.space)
-    return UOp(node.op, memory, src, node.arg)
-
-
-def _of_first_source(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    """An address, or what comes after something: of the type of its first source."""
-    return UOp(node.op, src[0].dtype, src, node.arg)
-
-
-def _of_nothing(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    """A store, or a barrier after a value that the next iteration of a loop overwrites."""
-    return node.replace(src=src)
-
-
-def _compare(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    wide = [_to_wide(x, old.dtype, emulated) for x, old in zip(src, node.src, strict=True)]
-    return UOp(node.op, node.dtype, tuple(wide))
-
-
-def _negate(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    return exclusive_or(src[0], 1 << (node.dtype.scalar.bits - 1))
-
-
-def _maximum(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    left, right = (widen(x, node.dtype.scalar) for x in src)
-    return where(less(left, right), src[1], src[0])
-
-
-def _arithmetic(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    """Computed in float32, rounded back."""
-    wide = tuple(_to_wide(x, old.dtype, emulated) for x, old in zip(src, node.src, strict=True))
-    computed = UOp(node.op, WIDE.vec(node.dtype.lanes), wide, node.arg)
-    return narrow(computed, node.dtype.scalar)
-
-
-def _multiply_accumulate(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    """x * y + z, rounded to the small type after each of the two."""
+def _of_node(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp | None:
+    """The node over bits, or in float32 and rounded back; None for an op that has no arm."""
     scalar = node.dtype.scalar
-    x, y, z = (widen(source, scalar) for source in src)
-    product = widen(narrow(mul(x, y), scalar), scalar)
-    return narrow(add(product, z), scalar)
+    match node.op:
+        case Ops.CONST if isinstance(node.arg, ConstArg):
+            return const(storage_dtype(node.dtype), _bits(node.arg.value, scalar))
+        case Ops.DEFINE_GLOBAL | Ops.DEFINE_LOCAL if isinstance(node.dtype, PtrDType):
+            memory = pointer(storage_dtype(node.dtype.base), node.dtype.size, node.dtype.space)
+            return UOp(node.op, memory, src, node.arg)
+        case Ops.INDEX | Ops.AFTER:
+            return UOp(node.op, src[0].dtype, src, node.arg)
+        case Ops.BARRIER | Ops.STORE:
+            return node.replace(src=src)
+        case Ops.LOAD | Ops.WHERE | Ops.VECTORIZE | Ops.GEP | Ops.DEFINE_ACC | Ops.UPDATE_ACC:
+            # They choose, copy or hold values: the same on bits.
+            return UOp(node.op, storage_dtype(node.dtype), src, node.arg)
+        case Ops.CMPLT | Ops.CMPNE:
+            return UOp(node.op, node.dtype, _all_wide(node, src, emulated))
+        case Ops.NEG:
+            return exclusive_or(src[0], 1 << (scalar.bits - 1))
+        case Ops.MAX:
+            left, right = (widen(x, scalar) for x in src)
+            return where(less(left, right), src[1], src[0])
+        case Ops.MULACC:
+            # x * y + z, rounded to the small type after each of the two.
+            x, y, z = (widen(source, scalar) for source in src)
+            return narrow(add(widen(narrow(mul(x, y), scalar), scalar), z), scalar)
+        case Ops.BITCAST:
+            return bitcast(src[0], storage_dtype(scalar) if scalar in emulated else scalar)
+        case Ops.CAST:
+            return _cast(node, src, emulated)
+    if node.op not in ALU:
+        return None
+    wide = UOp(node.op, WIDE.vec(node.dtype.lanes), _all_wide(node, src, emulated), node.arg)
+    return narrow(wide, scalar)
 
 
-def _bitcast(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    target = node.dtype.scalar
-    return bitcast(src[0], storage_dtype(target) if target in emulated else target)
+def _all_wide(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> tuple[UOp, ...]:
+    """The new sources `src` of a node as float32, where their type is emulated."""
+    return tuple(
+        widen(x, old.dtype.scalar) if old.dtype.scalar in emulated else x
+        for x, old in zip(src, node.src, strict=True)
+    )
 
 
 def _cast(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
@@ -277,25 +252,3 @@ def _cast(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
     elif have.is_bool:
         return where(value, const(storage_dtype(node.dtype), _bits(1.0, want)), 0)
     return narrow(cast(value, WIDE), want)
-
-
-_ARMS: dict[Ops, Arm] = {
-    Ops.CONST: _constant,
-    Ops.DEFINE_GLOBAL: _definition,
-    Ops.DEFINE_LOCAL: _definition,
-    **dict.fromkeys((Ops.INDEX, Ops.AFTER), _of_first_source),
-    **dict.fromkeys((Ops.BARRIER, Ops.STORE), _of_nothing),
-    Ops.LOAD: _moves_bits,
-    Ops.WHERE: _moves_bits,
-    Ops.VECTORIZE: _moves_bits,
-    Ops.GEP: _moves_bits,
-    Ops.DEFINE_ACC: _moves_bits,
-    Ops.UPDATE_ACC: _moves_bits,
-    Ops.CMPLT: _compare,
-    Ops.CMPNE: _compare,
-    Ops.NEG: _negate,
-    Ops.MAX: _maximum,
-    Ops.MULACC: _multiply_accumulate,
-    Ops.BITCAST: _bitcast,
-    Ops.CAST: _cast,
-}

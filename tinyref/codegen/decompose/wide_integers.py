@@ -6,20 +6,272 @@ becomes what it does on words. Index arithmetic is not touched: it has a stage o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tinyref.algebra.bounds import bounds
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.decompose import int64_emulation
-from tinyref.codegen.decompose.int64_emulation import WORD, Words
+from tinyref.codegen.decompose.formats import (
+    exclusive_or,
+    like,
+    multiply_high,
+    shift_left,
+    shift_right,
+)
 from tinyref.dtype import DType, PtrDType, dtypes, pointer
 from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops.build import both, cast, either
+from tinyref.uops.build import (
+    add,
+    binary,
+    bitcast,
+    both,
+    cast,
+    const,
+    either,
+    equal,
+    less,
+    mul,
+    not_equal,
+    sub,
+    where,
+)
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
+from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, LocalArg
-from tinyref.uops.storage import scalar_of
+from tinyref.uops.program import scalar_of
+
+WORD = dtypes.uint32
+_TURN = 2.0**32
+
+# The low and the high word.
+Words = tuple[UOp, UOp]
+
+
+def constant(value: int, lanes: int) -> Words:
+    """A Python integer modulo 2^64."""
+    word = WORD.vec(lanes)
+    return const(word, value & 0xFFFFFFFF), const(word, (value >> 32) & 0xFFFFFFFF)
+
+
+def signed_high(x: Words) -> UOp:
+    """The high word as int32: it has the sign."""
+    return bitcast(x[1], dtypes.int32)
+
+
+def ones_if_negative(x: Words) -> UOp:
+    """A word of ones where `x` is below zero as a signed number, else of zeros."""
+    return bitcast(shift_right(signed_high(x), 31), WORD)
+
+
+def plus(x: Words, y: Words) -> Words:
+    """x + y; a low word that is less than one of its summands has carried."""
+    low = add(x[0], y[0])
+    carry = cast(less(low, x[0]), WORD)
+    return low, add(add(x[1], y[1]), carry)
+
+
+def minus(x: Words, y: Words) -> Words:
+    """x - y."""
+    borrow = cast(less(x[0], y[0]), WORD)
+    return sub(x[0], y[0]), sub(sub(x[1], y[1]), borrow)
+
+
+def times(x: Words, y: Words, capabilities: Capabilities) -> Words:
+    """x * y: of the four products of words, the highest is lost."""
+    high = multiply_high(x[0], y[0], capabilities)
+    return mul(x[0], y[0]), add(add(high, mul(x[0], y[1])), mul(x[1], y[0]))
+
+
+def negated(x: Words) -> Words:
+    """-x."""
+    return minus(constant(0, x[0].dtype.lanes), x)
+
+
+def choose(condition: UOp, x: Words, y: Words) -> Words:
+    """`x` where `condition` holds, else `y`."""
+    return where(condition, x[0], y[0]), where(condition, x[1], y[1])
+
+
+def is_less(x: Words, y: Words, is_signed: bool) -> UOp:
+    """x < y: the high words decide, unless they are equal."""
+    high = (signed_high(x), signed_high(y)) if is_signed else (x[1], y[1])
+    return either(less(*high), both(equal(x[1], y[1]), less(x[0], y[0])))
+
+
+def differ(x: Words, y: Words) -> UOp:
+    """x != y."""
+    return either(not_equal(x[0], y[0]), not_equal(x[1], y[1]))
+
+
+def is_zero(x: Words) -> UOp:
+    """x == 0."""
+    return equal(either(x[0], x[1]), 0)
+
+
+def shifted_left(x: Words, count: UOp | int) -> Words:
+    """x << count for a word from 0 to 63."""
+    low, high = x
+    if isinstance(count, int):
+        if count >= 32:
+            return like(low, 0), shift_left(low, count - 32)
+        if count == 0:
+            return x
+        return shift_left(low, count), either(shift_left(high, count), shift_right(low, 32 - count))
+    near, back, is_far = _count_parts(count)
+    moved = shift_left(low, near)
+    # Two shifts make the whole width where the count is 0.
+    joined = either(shift_left(high, near), shift_right(shift_right(low, 1), back))
+    return where(is_far, 0, moved), where(is_far, moved, joined)
+
+
+def shifted_right(x: Words, count: UOp | int, is_signed: bool) -> Words:
+    """x >> count for a word from 0 to 63: arithmetic where signed."""
+    low, high = x
+    fill = ones_if_negative(x) if is_signed else like(low, 0)
+    if isinstance(count, int):
+        if count >= 32:
+            return _high_shifted(high, count - 32, is_signed), fill
+        if count == 0:
+            return x
+        joined = either(shift_right(low, count), shift_left(high, 32 - count))
+        return joined, _high_shifted(high, count, is_signed)
+    near, back, is_far = _count_parts(count)
+    moved = _high_shifted(high, near, is_signed)
+    joined = either(shift_right(low, near), shift_left(shift_left(high, 1), back))
+    return where(is_far, moved, joined), where(is_far, fill, moved)
+
+
+def _count_parts(count: UOp) -> tuple[UOp, UOp, UOp]:
+    """The shift within a word, what it lacks to 31, and whether it goes beyond a word."""
+    near = both(count, 31)
+    return near, exclusive_or(near, 31), not_equal(both(count, 32), 0)
+
+
+def _high_shifted(high: UOp, count: UOp | int, is_signed: bool) -> UOp:
+    if not is_signed:
+        return shift_right(high, count)
+    return bitcast(shift_right(bitcast(high, dtypes.int32), count), WORD)
+
+
+# Conversions
+
+
+def from_integer(x: UOp) -> Words:
+    """A bool or an integer of at most 32 bits."""
+    if x.dtype.is_bool or x.dtype.is_unsigned:
+        low = cast(x, WORD)
+        return low, like(low, 0)
+    wide = cast(x, dtypes.int32)
+    return bitcast(wide, WORD), bitcast(shift_right(wide, 31), WORD)
+
+
+def from_float(x: UOp) -> Words:
+    """A float32 or float64 truncated; what is out of range gives any value."""
+    negative = less(x, 0.0)
+    size = where(negative, mul(x, -1.0), x)
+    words = _from_size(size)
+    return choose(negative, negated(words), words)
+
+
+def _from_size(size: UOp) -> Words:
+    """A float that is not negative: both parts are exact."""
+    high = cast(mul(size, 1 / _TURN), WORD)
+    rest = sub(size, mul(cast(high, size.dtype.scalar), _TURN))
+    return cast(rest, WORD), high
+
+
+def to_double(x: Words, is_signed: bool) -> UOp:
+    """float64, rounded once: each word is exact."""
+    high = signed_high(x) if is_signed else x[1]
+    upper = mul(cast(high, dtypes.float64), _TURN)
+    return add(upper, cast(x[0], dtypes.float64))
+
+
+def to_single(x: Words, is_signed: bool, is_odd: bool = False) -> UOp:
+    """float32, rounded to nearest even; `is_odd` rounds to odd, for a float that rounds again.
+
+    The highest 32 bits, with what is lost in the last of them, round as the whole does.
+    """
+    negative = less(signed_high(x), 0) if is_signed else None
+    size = x if negative is None else choose(negative, negated(x), x)
+    low, high = size
+    # Without every bit that has a higher neighbour, a conversion cannot round up to the next
+    # power of two: its exponent is the place of the highest bit.
+    sparse = cast(both(high, exclusive_or(shift_right(high, 1), 0xFFFFFFFF)), dtypes.float32)
+    place = sub(shift_right(bitcast(sparse, WORD), 23), 127)
+    is_wide = not_equal(high, 0)
+    count = where(is_wide, sub(31, place), 0)
+    moved_low, moved_high = shifted_left(size, both(count, 31))
+    lost = cast(not_equal(moved_low, 0), WORD)
+    digits = where(is_wide, either(moved_high, lost), low)
+    if is_odd:
+        few = either(shift_right(digits, 8), cast(not_equal(both(digits, 0xFF), 0), WORD))
+        digits = where(less(digits, 1 << 24), digits, shift_left(few, 8))
+    # 2^(32 - count), or 1: an exponent field and nothing else.
+    field = where(is_wide, sub(127 + 32, count), 127)
+    value = mul(cast(digits, dtypes.float32), bitcast(shift_left(field, 23), dtypes.float32))
+    return value if negative is None else where(negative, mul(value, -1.0), value)
+
+
+def to_int32_or_end(x: Words) -> UOp:
+    """A signed `x` as int32: beyond its range the end that is nearer."""
+    low = bitcast(x[0], dtypes.int32)
+    ones = ones_if_negative(x)
+    fits = equal(bitcast(shift_right(low, 31), WORD), x[1])
+    return where(fits, low, bitcast(exclusive_or(ones, 0x7FFFFFFF), dtypes.int32))
+
+
+# Division
+
+# How much a quotient of floats is made smaller, so that no rounding on the way makes it too large.
+_MODESTY = 1 - 2.0**-20
+
+
+def divided(x: Words, y: Words, is_signed: bool, capabilities: Capabilities) -> tuple[Words, Words]:
+    """(quotient, remainder) towards zero; by zero both are 0."""
+    by_zero = is_zero(y)
+    divisor = (where(by_zero, 1, y[0]), y[1])
+    if not is_signed:
+        quotient, remainder = _unsigned_divided(x, divisor, capabilities)
+    else:
+        x_negative, y_negative = (less(signed_high(side), 0) for side in (x, divisor))
+        quotient, remainder = _unsigned_divided(
+            choose(x_negative, negated(x), x),
+            choose(y_negative, negated(divisor), divisor),
+            capabilities,
+        )
+        is_negative = binary(Ops.XOR, x_negative, y_negative)
+        quotient = choose(is_negative, negated(quotient), quotient)
+        remainder = choose(x_negative, negated(remainder), remainder)
+    nothing = constant(0, x[0].dtype.lanes)
+    return choose(by_zero, nothing, quotient), remainder
+
+
+def _unsigned_divided(x: Words, y: Words, capabilities: Capabilities) -> tuple[Words, Words]:
+    """Long division by digits of about 19 bits: quotients of floats that are never too large.
+
+    After four digits less than two divisors are left.
+    """
+    inverse = UOp(Ops.FDIV, dtypes.float32.vec(x[0].dtype.lanes), (_one(x), _rough(y)))
+    inverse = mul(inverse, _MODESTY)
+    quotient = constant(0, x[0].dtype.lanes)
+    rest = x
+    for _ in range(4):
+        digit = _from_size(mul(_rough(rest), inverse))
+        quotient = plus(quotient, digit)
+        rest = minus(rest, times(digit, y, capabilities))
+    is_left = binary(Ops.CMPNE, is_less(rest, y, False), True)
+    one = constant(1, x[0].dtype.lanes)
+    quotient = choose(is_left, plus(quotient, one), quotient)
+    return quotient, choose(is_left, minus(rest, y), rest)
+
+
+def _one(x: Words) -> UOp:
+    return const(dtypes.float32.vec(x[0].dtype.lanes), 1.0)
+
+
+def _rough(x: Words) -> UOp:
+    """`x` as a float32 that is off by at most 2^-23 of it."""
+    return add(mul(cast(x[1], dtypes.float32), _TURN), cast(x[0], dtypes.float32))
+
 
 # What a node becomes: itself, two words, or all the stores that a store becomes. An address
 # becomes the pointer and the position of its low word.
@@ -54,34 +306,77 @@ class _Emulation:
             # A root, or a barrier after stores, may have more sources now.
             flat = _flat(src)
             return (node if flat == node.src else _in_range(node, node.replace(src=flat)),)
-        arm = _ARMS.get(node.op)
-        if arm is None:
+        arm = self._of_arithmetic if node.op in ALU else self._of_structure
+        found = arm(node, src)
+        if found is None:
             raise UserError(f"{node.op.name} of {node.dtype.name}: this type is only emulated here")
-        return arm(self, node, src)
+        return found
+
+    def _of_structure(self, node: UOp, src: list[Nodes]) -> Nodes | None:
+        match node.op:
+            case Ops.CONST if isinstance(node.arg, ConstArg):
+                return constant(int(node.arg.value), node.dtype.lanes)
+            case Ops.DEFINE_GLOBAL | Ops.DEFINE_LOCAL if isinstance(node.dtype, PtrDType):
+                memory = pointer(WORD, 2 * node.dtype.size, node.dtype.space)
+                return (UOp(node.op, memory, (), node.arg),)
+            case Ops.INDEX:
+                return src[0][0], build.mul(src[1][0], 2)
+            case Ops.AFTER:
+                waits = _flat(src[1:])
+                return tuple(build.after(part, *waits) for part in src[0])
+            case Ops.BARRIER:
+                # After a value: after both its words.
+                return (node.replace(src=_flat(src)),)
+            case Ops.LOAD:
+                return self.load(node, src)
+            case Ops.STORE:
+                return self.store(node, src)
+            case Ops.DEFINE_ACC:
+                return self.accumulator(node, src)
+            case Ops.UPDATE_ACC:
+                return self.update(node, src)
+            case Ops.VECTORIZE | Ops.GEP:
+                # The same for both words.
+                dtype = WORD.vec(node.dtype.lanes)
+                words = zip(*src, strict=True)
+                return tuple(UOp(node.op, dtype, parts, node.arg) for parts in words)
+        return None
+
+    def _of_arithmetic(self, node: UOp, src: list[Nodes]) -> Nodes | None:
+        match node.op:
+            case Ops.NEG:
+                return negated(_words(src[0]))
+            case Ops.ADD | Ops.SUB:
+                return (plus if node.op is Ops.ADD else minus)(*map(_words, src))
+            case Ops.MUL:
+                return times(_words(src[0]), _words(src[1]), self.capabilities)
+            case Ops.MULACC:
+                product = times(_words(src[0]), _words(src[1]), self.capabilities)
+                return plus(product, _words(src[2]))
+            case Ops.IDIV | Ops.MOD:
+                x, y = map(_words, src)
+                return divided(x, y, _is_signed(node), self.capabilities)[node.op is Ops.MOD]
+            case Ops.AND | Ops.OR | Ops.XOR:
+                pairs = zip(*src, strict=True)
+                return tuple(build.binary(node.op, x, y) for x, y in pairs)
+            case Ops.SHL | Ops.SHR:
+                return self.shift(node, src)
+            case Ops.CMPNE:
+                return (differ(*map(_words, src)),)
+            case Ops.CMPLT:
+                return (is_less(_words(src[0]), _words(src[1]), _is_signed(node.src[0])),)
+            case Ops.MAX:
+                left, right = map(_words, src)
+                return choose(is_less(left, right, _is_signed(node)), right, left)
+            case Ops.WHERE:
+                return choose(src[0][0], _words(src[1]), _words(src[2]))
+            case Ops.BITCAST:
+                return self.bitcast(node, src)
+            case Ops.CAST:
+                return self.cast(node, src)
+        return None
 
     # Values and memory
-
-    def constant(self, node: UOp, src: list[Nodes]) -> Nodes:
-        if not isinstance(node.arg, ConstArg):
-            raise UserError(f"CONST of {node.dtype.name}: has no value")
-        return int64_emulation.constant(int(node.arg.value), node.dtype.lanes)
-
-    def definition(self, node: UOp, src: list[Nodes]) -> Nodes:
-        if not isinstance(node.dtype, PtrDType):
-            raise UserError(f"{node.op.name}: {node.dtype.name} is not a pointer")
-        memory = pointer(WORD, 2 * node.dtype.size, node.dtype.space)
-        return (UOp(node.op, memory, (), node.arg),)
-
-    def address(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return src[0][0], build.mul(src[1][0], 2)
-
-    def after(self, node: UOp, src: list[Nodes]) -> Nodes:
-        waits = _flat(src[1:])
-        return tuple(build.after(part, *waits) for part in src[0])
-
-    def barrier(self, node: UOp, src: list[Nodes]) -> Nodes:
-        """After a value: after both its words."""
-        return (node.replace(src=_flat(src)),)
 
     def load(self, node: UOp, src: list[Nodes]) -> Nodes:
         lanes = node.dtype.lanes
@@ -124,35 +419,7 @@ class _Emulation:
             build.update(high, new_high),
         )
 
-    def each_word(self, node: UOp, src: list[Nodes]) -> Nodes:
-        """VECTORIZE and GEP: the same for both words."""
-        dtype = WORD.vec(node.dtype.lanes)
-        return tuple(UOp(node.op, dtype, words, node.arg) for words in zip(*src, strict=True))
-
     # Arithmetic
-
-    def add(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return int64_emulation.plus(_words(src[0]), _words(src[1]))
-
-    def subtract(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return int64_emulation.minus(_words(src[0]), _words(src[1]))
-
-    def multiply(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return int64_emulation.times(_words(src[0]), _words(src[1]), self.capabilities)
-
-    def multiply_accumulate(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return int64_emulation.plus(_words(self.multiply(node, src)), _words(src[2]))
-
-    def negate(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return int64_emulation.negated(_words(src[0]))
-
-    def divide(self, node: UOp, src: list[Nodes]) -> Nodes:
-        x, y = _words(src[0]), _words(src[1])
-        quotient, remainder = int64_emulation.divided(x, y, _is_signed(node), self.capabilities)
-        return quotient if node.op is Ops.IDIV else remainder
-
-    def bitwise(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return tuple(build.binary(node.op, x, y) for x, y in zip(src[0], src[1], strict=True))
 
     def shift(self, node: UOp, src: list[Nodes]) -> Nodes:
         if not self.touches(node.dtype):
@@ -164,21 +431,8 @@ class _Emulation:
             count = int(given.arg.value) & 63
         x = _words(src[0])
         if node.op is Ops.SHL:
-            return int64_emulation.shifted_left(x, count)
-        return int64_emulation.shifted_right(x, count, _is_signed(node))
-
-    def compare(self, node: UOp, src: list[Nodes]) -> Nodes:
-        x, y = _words(src[0]), _words(src[1])
-        if node.op is Ops.CMPNE:
-            return (int64_emulation.differ(x, y),)
-        return (int64_emulation.is_less(x, y, _is_signed(node.src[0])),)
-
-    def maximum(self, node: UOp, src: list[Nodes]) -> Nodes:
-        x, y = _words(src[0]), _words(src[1])
-        return int64_emulation.choose(int64_emulation.is_less(x, y, _is_signed(node)), y, x)
-
-    def select(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return int64_emulation.choose(src[0][0], _words(src[1]), _words(src[2]))
+            return shifted_left(x, count)
+        return shifted_right(x, count, _is_signed(node))
 
     # Conversions
 
@@ -200,23 +454,23 @@ class _Emulation:
         elif have.is_float and have not in (dtypes.float32, dtypes.float64):
             value = cast(value, dtypes.float32)
         if value.dtype.is_float:
-            return int64_emulation.from_float(value)
-        return int64_emulation.from_integer(value)
+            return from_float(value)
+        return from_integer(value)
 
     def narrowed(self, x: Words, have: DType, want: DType) -> UOp:
         """A pair as a value of a type that the device has."""
         is_signed = have is dtypes.int64
         if want is dtypes.index:
             # No buffer of such a device has a position beyond int32.
-            value = int64_emulation.to_int32_or_end(x) if is_signed else _unsigned_position(x)
+            value = to_int32_or_end(x) if is_signed else _unsigned_position(x)
             return cast(value, dtypes.index)
         if want.is_int:
             return cast(x[0], want)
         if want is dtypes.float64:
-            return int64_emulation.to_double(x, is_signed)
+            return to_double(x, is_signed)
         if want is dtypes.float32:
-            return int64_emulation.to_single(x, is_signed)
-        return cast(int64_emulation.to_single(x, is_signed, is_odd=True), want)
+            return to_single(x, is_signed)
+        return cast(to_single(x, is_signed, is_odd=True), want)
 
 
 def _flat(src: list[Nodes]) -> Nodes:
@@ -266,39 +520,3 @@ def _word_at(address: Nodes, lane: int, half: int) -> UOp:
     memory, position = address
     offset = 2 * lane + half
     return build.index(memory, build.add(position, offset) if offset else position)
-
-
-Arm = Callable[[_Emulation, UOp, list[Nodes]], Nodes]
-
-_ARMS: dict[Ops, Arm] = {
-    Ops.CONST: _Emulation.constant,
-    Ops.DEFINE_GLOBAL: _Emulation.definition,
-    Ops.DEFINE_LOCAL: _Emulation.definition,
-    Ops.INDEX: _Emulation.address,
-    Ops.AFTER: _Emulation.after,
-    Ops.BARRIER: _Emulation.barrier,
-    Ops.LOAD: _Emulation.load,
-    Ops.STORE: _Emulation.store,
-    Ops.DEFINE_ACC: _Emulation.accumulator,
-    Ops.UPDATE_ACC: _Emulation.update,
-    Ops.VECTORIZE: _Emulation.each_word,
-    Ops.GEP: _Emulation.each_word,
-    Ops.ADD: _Emulation.add,
-    Ops.SUB: _Emulation.subtract,
-    Ops.MUL: _Emulation.multiply,
-    Ops.MULACC: _Emulation.multiply_accumulate,
-    Ops.NEG: _Emulation.negate,
-    Ops.IDIV: _Emulation.divide,
-    Ops.MOD: _Emulation.divide,
-    Ops.AND: _Emulation.bitwise,
-    Ops.OR: _Emulation.bitwise,
-    Ops.XOR: _Emulation.bitwise,
-    Ops.SHL: _Emulation.shift,
-    Ops.SHR: _Emulation.shift,
-    Ops.CMPLT: _Emulation.compare,
-    Ops.CMPNE: _Emulation.compare,
-    Ops.MAX: _Emulation.maximum,
-    Ops.WHERE: _Emulation.select,
-    Ops.BITCAST: _Emulation.bitcast,
-    Ops.CAST: _Emulation.cast,
-}

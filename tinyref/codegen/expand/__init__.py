@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tinyref.algebra.simplify import simplify
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.expand.choose import choose_widths
 from tinyref.codegen.expand.copies import Expansion
-from tinyref.codegen.expand.dependence import Dependence, Numbering, is_lane_range
+from tinyref.codegen.expand.lane_ranges import Dependence, Numbering, choose_widths, is_lane_range
 from tinyref.dtype import TEXEL, ImageDType, dtypes
 from tinyref.errors import UserError
 from tinyref.formats.text import node_text

@@ -12,8 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.expand.dependence import Dependence, Numbering, is_index_arithmetic
-from tinyref.codegen.expand.positions import Positions, divisor_of
+from tinyref.codegen.expand.lane_ranges import (
+    Dependence,
+    Numbering,
+    Positions,
+    divisor_of,
+    is_index_arithmetic,
+)
 from tinyref.dtype import TEXEL, ImageDType
 from tinyref.uops import build
 from tinyref.uops.build import skip_after
@@ -44,7 +49,7 @@ class Site:
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class AccessRun:
     """The elements at one site, as distances from its base, and the vectors that cover them.
 
     most: the widest vector. windows: the first distance and the lanes for each distance.
@@ -69,11 +74,11 @@ class Run:
 
 
 # The run of an element and its distance from the base; None for one that is gated off.
-Cell = tuple[Run, int] | None
+Cell = tuple[AccessRun, int] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AccessRow:
     """The elements of one copy of an access, a cell for each lane."""
 
     cells: Sequence[Cell]
@@ -109,8 +114,8 @@ class Accesses:
         self.positions = positions
         self.has_grid = capabilities.has_grid
         # The elements of each access, copy by copy.
-        self.rows: dict[UOp, list[Row]] = {}
-        self.runs: dict[Site, Run] = {}
+        self.rows: dict[UOp, list[AccessRow]] = {}
+        self.runs: dict[Site, AccessRun] = {}
         accesses = [node for node in order if node.op in (Ops.LOAD, Ops.STORE)]
         self.written = {memory_of(node.src[0]) for node in accesses if node.op is Ops.STORE}
         for access in accesses:
@@ -130,7 +135,7 @@ class Accesses:
         is_constant = access.op is Ops.STORE or isinstance(access.src[1].arg, ConstArg)
         return is_constant and (is_index_arithmetic(gate) or not self.dependence.masks[gate])
 
-    def _rows(self, access: UOp) -> list[Row]:
+    def _rows(self, access: UOp) -> list[AccessRow]:
         memory = memory_of(access.src[0])
         waits = tuple(_waits(access.src[0]))
         # Reads of memory that the kernel writes move only where their order is known.
@@ -139,10 +144,10 @@ class Accesses:
         # An image is accessed by whole texels, or not at all.
         is_image = isinstance(access.src[0].dtype, ImageDType)
         most = TEXEL if is_image else self._widest(access, self.numbering.lanes(mask))
-        rows: list[Row] = []
+        rows: list[AccessRow] = []
         for copy in range(self.numbering.count(mask)):
             owner = None if moves else (access, 0 if access.op is Ops.STORE else copy)
-            runs: dict[tuple[UOp, UOp | None], Run] = {}
+            runs: dict[tuple[UOp, UOp | None], AccessRun] = {}
             cells: list[Cell] = []
             for base, distance, gate in self._elements(access, copy):
                 if is_false(gate):
@@ -152,11 +157,11 @@ class Accesses:
                 if run is None:
                     known = None if gate is None else _alternative(access)
                     site = Site(memory, waits, base, gate, known, owner)
-                    run = runs[base, gate] = self.runs.setdefault(site, Run(site))
+                    run = runs[base, gate] = self.runs.setdefault(site, AccessRun(site))
                     run.most = max(run.most, most)
                 run.wanted.add(distance)
                 cells.append((run, distance))
-            rows.append(Row(cells))
+            rows.append(AccessRow(cells))
         return rows
 
     def _elements(self, access: UOp, copy: int) -> Iterator[tuple[UOp, int, UOp | None]]:

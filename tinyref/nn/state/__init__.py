@@ -5,10 +5,9 @@ file are views of it on the DISK device, and are read when they are copied to an
 Nothing of a file is executed: what it may not hold is refused with a `UserError`.
 """
 
-from tinyref.nn.state.ggml import ggml_data_to_tensor
-from tinyref.nn.state.gguf import gguf_load
-from tinyref.nn.state.names import get_parameters, get_state_dict, load_state_dict
+from tinyref.nn.state.gguf import ggml_data_to_tensor, gguf_load
 from tinyref.nn.state.safetensors import safe_load, safe_load_metadata, safe_save
+from tinyref.nn.state.state_dict import get_parameters, get_state_dict, load_state_dict
 from tinyref.nn.state.tar import tar_extract
 from tinyref.nn.state.torch_files import torch_load
 

@@ -16,7 +16,7 @@ Global = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Allowed:
+class AllowedGlobal:
     """What stands for a global of the pickle: calling it gives `make(*arguments)`.
 
     make is None where the global is only a name, such as an element type.
@@ -46,7 +46,7 @@ class PickleReader:
     """
 
     def __init__(
-        self, allowed: Mapping[Global, Allowed], persistent: Callable[[object], object]
+        self, allowed: Mapping[Global, AllowedGlobal], persistent: Callable[[object], object]
     ) -> None:
         self.allowed = allowed
         self.persistent = persistent
@@ -146,7 +146,7 @@ class PickleReader:
 
     def call(self, _: object) -> None:
         arguments, function = self._pop(), self._pop()
-        if not isinstance(function, Allowed) or function.make is None:
+        if not isinstance(function, AllowedGlobal) or function.make is None:
             raise ValueError(f"the pickle calls {_name_of(function)}")
         if not isinstance(arguments, tuple):
             raise ValueError(f"the pickle calls {function.name} without a tuple of arguments")
@@ -164,7 +164,7 @@ class PickleReader:
 
 
 def _name_of(item: object) -> str:
-    return item.name if isinstance(item, Allowed) else f"a {type(item).__name__}"
+    return item.name if isinstance(item, AllowedGlobal) else f"a {type(item).__name__}"
 
 
 Step = Callable[[PickleReader, Any], None]

@@ -13,10 +13,10 @@ import numpy as np
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import TinyrefError, UserError, UserTypeError
-from tinyref.lazy.buffers import buffer_of
-from tinyref.lazy.storage import part_of, stored_buffer
+from tinyref.lazy.buffers import buffer_of, part_of, stored_buffer
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes
+from tinyref.tensor.core import from_node
 
 # What a parser may ask for in one read: larger than any header that is no attack.
 MAX_READ = 128 * 2**20
@@ -54,7 +54,7 @@ class TensorFile(io.RawIOBase):
         super().__init__()
         (self.nbytes,) = bound_sizes(tensor.shape)
         self._place = 0
-        node = stored_buffer(tensor._node)
+        node = stored_buffer(tensor.node)
         self._buffer = None if node is None else buffer_of(node)
         self._data = memoryview(b"") if self._buffer else memoryview(tensor.numpy().tobytes())
 
@@ -142,9 +142,9 @@ def section(tensor: Tensor, offset: int, count: int, dtype: DType) -> Tensor:
     """
     if not count:
         return Tensor.zeros(0, dtype=dtype, device=tensor.device)
-    node = stored_buffer(tensor._node)
+    node = stored_buffer(tensor.node)
     if node is not None:
-        return Tensor._from_node(part_of(node, offset, count, dtype), tensor.device)
+        return from_node(Tensor, part_of(node, offset, count, dtype), tensor.device)
     part = tensor[offset : offset + count * dtype.itemsize]
     return part.cast(dtypes.bool) if dtype.is_bool else part.bitcast(dtype)
 

@@ -17,7 +17,7 @@ import numpy as np
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.foreign import unique_members
-from tinyref.lazy.storage import only_holds_data
+from tinyref.lazy.buffers import only_holds_data
 from tinyref.nn.state.reading import (
     ByteReader,
     as_path,
@@ -26,7 +26,7 @@ from tinyref.nn.state.reading import (
     section,
     tensor_of_bytes,
 )
-from tinyref.runtimes.data.disk import replace_file
+from tinyref.runtimes.data_only import replace_file
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes
 from tinyref.tensor.literals import MAX_AXES
@@ -258,7 +258,7 @@ def _check_saved(name: object, tensor: object) -> None:
 
 def _compute_all(tensors: list[Tensor]) -> None:
     """Computes what several tensors share once, and fails before a file is touched."""
-    lazy = [tensor for tensor in tensors if not only_holds_data(tensor._node)]
+    lazy = [tensor for tensor in tensors if not only_holds_data(tensor.node)]
     if lazy:
         lazy[0].realize(*lazy[1:])
 

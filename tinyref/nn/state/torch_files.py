@@ -5,21 +5,17 @@ from __future__ import annotations
 import struct
 import zipfile
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, BinaryIO, cast
 
 from tinyref.dtype import DType, dtypes
-from tinyref.nn.state.pickles import Allowed, Global, PickleReader, plain_keys
-from tinyref.nn.state.reading import (
-    ByteReader,
-    check_bools,
-    parsed,
-    section,
-    tensor_of_bytes,
-)
-from tinyref.nn.state.strided import strided_view
+from tinyref.nn.state.pickles import AllowedGlobal, Global, PickleReader, plain_keys
+from tinyref.nn.state.reading import ByteReader, check_bools, parsed, section, tensor_of_bytes
 from tinyref.tensor import Tensor
+from tinyref.tensor.arguments import fixed
+from tinyref.tensor.core import pad, shrink
 from tinyref.tensor.literals import MAX_AXES
 
 ZIP_START = b"PK\x03\x04"
@@ -60,7 +56,7 @@ ELEMENTS: dict[str, DType] = {
 
 
 @dataclass
-class Storage:
+class FileStorage:
     """A row of bytes in a file; `offset` is -1 until it is known where they are.
 
     dtype is None where the tensors that share the bytes say what they are.
@@ -76,7 +72,7 @@ class Storage:
 class _Strided:
     """What the pickle says of a tensor, until it is known where its storage is."""
 
-    storage: Storage
+    storage: FileStorage
     dtype: DType
     offset: int
     shape: tuple[int, ...]
@@ -127,7 +123,7 @@ def _rebuild(
     requires_grad: object = False, hooks: object = None, bits: object = None,
 ) -> object:  # fmt: skip
     """A tensor of the storage's type; the two arguments behind the strides are about gradients."""
-    if not isinstance(storage, Storage) or storage.dtype is None:
+    if not isinstance(storage, FileStorage) or storage.dtype is None:
         raise ValueError("a tensor without a typed storage")
     _refuse_bits(bits)
     return _strided_tensor(storage, storage.dtype, offset, size, stride)
@@ -137,10 +133,10 @@ def _rebuild_untyped(
     storage: object, offset: object, size: object, stride: object,
     requires_grad: object, hooks: object, dtype: object, bits: object = None,
 ) -> object:  # fmt: skip
-    if not isinstance(storage, Storage):
+    if not isinstance(storage, FileStorage):
         raise ValueError("a tensor without a storage")
     _refuse_bits(bits)
-    element = dtype.value if isinstance(dtype, Allowed) else None
+    element = dtype.value if isinstance(dtype, AllowedGlobal) else None
     if not isinstance(element, DType):
         raise ValueError("a tensor without an element type")
     return _strided_tensor(storage, element, offset, size, stride)
@@ -164,7 +160,7 @@ def _refuse_bits(bits: object) -> None:
 
 
 def _strided_tensor(
-    storage: Storage, dtype: DType, offset: object, size: object, stride: object
+    storage: FileStorage, dtype: DType, offset: object, size: object, stride: object
 ) -> _Strided:
     (start,) = _sizes((offset,), "the offset of a tensor")
     shape = _sizes(size, "the shape of a tensor")
@@ -179,7 +175,7 @@ def _parameter(data: object, *_: object) -> object:
 
 def _with_type(function: object, kind: object, arguments: object, state: object) -> object:
     """A tensor with attributes of its own, which go: `kind` is Tensor or Parameter."""
-    if not isinstance(function, Allowed) or not isinstance(kind, Allowed):
+    if not isinstance(function, AllowedGlobal) or not isinstance(kind, AllowedGlobal):
         raise ValueError("a tensor of an unknown kind")
     if kind.name not in ("Tensor", "Parameter") or function.make is None:
         raise ValueError(f"a tensor of kind {kind.name} made by {function.name}")
@@ -217,30 +213,29 @@ def _encode(text: object, encoding: object) -> bytes:
     return text.encode("latin1")
 
 
-def _allowed_globals() -> dict[Global, Allowed]:
-    found = {
-        ("torch._utils", "_rebuild_tensor"): Allowed("_rebuild_tensor", _rebuild),
-        ("torch._utils", "_rebuild_tensor_v2"): Allowed("_rebuild_tensor_v2", _rebuild),
-        ("torch._utils", "_rebuild_tensor_v3"): Allowed("_rebuild_tensor_v3", _rebuild_untyped),
-        ("torch._utils", "_rebuild_parameter"): Allowed("_rebuild_parameter", _parameter),
-        ("torch._utils", "_rebuild_parameter_with_state"): Allowed(
-            "_rebuild_parameter_with_state", _parameter
-        ),
-        ("torch._tensor", "_rebuild_from_type_v2"): Allowed("_rebuild_from_type_v2", _with_type),
-        ("torch", "Tensor"): Allowed("Tensor"),
-        ("torch.nn.parameter", "Parameter"): Allowed("Parameter"),
-        ("torch", "Size"): Allowed("Size", lambda sizes: _sizes(sizes, "a torch.Size")),
-        ("torch", "device"): Allowed("device", _device),
-        ("collections", "OrderedDict"): Allowed("OrderedDict", _ordered_dict),
-        ("_codecs", "encode"): Allowed("encode", _encode),
+def _allowed_globals() -> dict[Global, AllowedGlobal]:
+    made: dict[Global, Callable[..., object] | None] = {
+        ("torch._utils", "_rebuild_tensor"): _rebuild,
+        ("torch._utils", "_rebuild_tensor_v2"): _rebuild,
+        ("torch._utils", "_rebuild_tensor_v3"): _rebuild_untyped,
+        ("torch._utils", "_rebuild_parameter"): _parameter,
+        ("torch._utils", "_rebuild_parameter_with_state"): _parameter,
+        ("torch._tensor", "_rebuild_from_type_v2"): _with_type,
+        ("torch", "Tensor"): None,
+        ("torch.nn.parameter", "Parameter"): None,
+        ("torch", "Size"): lambda sizes: _sizes(sizes, "a torch.Size"),
+        ("torch", "device"): _device,
+        ("collections", "OrderedDict"): _ordered_dict,
+        ("_codecs", "encode"): _encode,
+        ("builtins", "set"): _set,
+        ("__builtin__", "set"): _set,
     }
-    for module in ("builtins", "__builtin__"):
-        found[module, "set"] = Allowed("set", _set)
+    found = {key: AllowedGlobal(key[1], make) for key, make in made.items()}
     for name, dtype in ELEMENTS.items():
-        found["torch", name] = Allowed(name, value=dtype)
+        found["torch", name] = AllowedGlobal(name, value=dtype)
     for module in ("torch", "torch.storage", "torch.cuda"):
         for name, element in STORAGES.items():
-            found[module, name] = Allowed(name, value=element)
+            found[module, name] = AllowedGlobal(name, value=element)
     return found
 
 
@@ -251,23 +246,23 @@ class _Storages:
     """The storages that a pickle names, by key, each once."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Storage] = {}
+        self.found: dict[str, FileStorage] = {}
 
-    def persistent(self, key: object) -> Storage:
+    def persistent(self, key: object) -> FileStorage:
         """The storage of ("storage", type, key, device, elements), and in old files a view."""
         if not isinstance(key, tuple) or len(key) not in (5, 6) or key[0] != "storage":
             raise ValueError("the pickle asks for an object that is no storage")
         kind, name, count = key[1], key[2], key[4]
         if not isinstance(name, str):
             raise ValueError("a storage whose key is no text")
-        if not isinstance(kind, Allowed) or kind.name not in STORAGES:
+        if not isinstance(kind, AllowedGlobal) or kind.name not in STORAGES:
             raise ValueError(f"storage {name} has no element type")
         if len(key) == 6 and key[5] is not None:
             raise ValueError(f"storage {name} is a view of another: save it with a newer torch")
         (size,) = _sizes((count,), f"storage {name}")
         dtype = STORAGES[kind.name]
         nbytes = size * (1 if dtype is None else dtype.itemsize)
-        known = self.found.setdefault(name, Storage(dtype, nbytes))
+        known = self.found.setdefault(name, FileStorage(dtype, nbytes))
         if (known.dtype, known.nbytes) != (dtype, nbytes):
             raise ValueError(f"storage {name} is named with two types or sizes")
         return known
@@ -429,7 +424,7 @@ def _load_legacy(tensor: Tensor, file: ByteReader) -> object:
     return _with_tensors(found, tensor)
 
 
-def _place_legacy(storage: Storage, name: str, file: ByteReader) -> None:
+def _place_legacy(storage: FileStorage, name: str, file: ByteReader) -> None:
     count = int.from_bytes(file.exactly(8), "little")
     itemsize = 1 if storage.dtype is None else storage.dtype.itemsize
     if storage.offset != -1 or count * itemsize != storage.nbytes:
@@ -438,3 +433,50 @@ def _place_legacy(storage: Storage, name: str, file: ByteReader) -> None:
     if storage.nbytes > file.nbytes - storage.offset:
         raise ValueError(f"storage {name} ends after the file")
     file.seek(storage.nbytes, 1)
+
+
+# --- strided layouts ------------------------------------------------------------------------------
+
+
+def strided_view(row: Tensor, offset: int, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
+    """The tensor of `shape` whose element (i, j, ...) is `row[offset + i * strides[0] + ...]`.
+
+    An axis of stride 0 repeats. It is a view, whatever the device. Raises `ValueError` for
+    elements outside the row, negative strides, and layouts that overlap in other ways.
+    """
+    (length,) = fixed(row.shape, "storage")
+    if len(shape) != len(strides) or min((offset, *shape, *strides)) < 0:
+        raise ValueError(f"shape {tuple(shape)} with strides {tuple(strides)} from {offset}")
+    if 0 in shape:
+        if offset > length:
+            raise ValueError(f"a tensor starts at {offset} of {length} elements")
+        return row[:0].reshape(tuple(shape))
+    last = offset + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
+    if last >= length:
+        raise ValueError(f"a tensor ends at element {last} of {length}")
+    # The axes that step through memory, from the longest step to the shortest.
+    axes = sorted(
+        (axis for axis, size in enumerate(shape) if size > 1 and strides[axis]),
+        key=lambda axis: -strides[axis],
+    )
+    view = row[offset : last + 1]
+    for place, axis in enumerate(axes):
+        # Before this axis is apart, the last axis of `view` holds all that is left.
+        step, size = strides[axis], shape[axis]
+        left = 1 + sum((shape[other] - 1) * strides[other] for other in axes[place + 1 :])
+        if left > step:
+            raise ValueError(f"strides {tuple(strides)} of shape {tuple(shape)} overlap")
+        outer = view.shape[:-1]
+        missing = size * step - fixed(view.shape[-1:], "storage")[0]
+        padding = ((0, 0),) * len(outer) + ((0, missing),)
+        rows = pad(view, padding) if missing else view
+        rows = rows.reshape((*outer, size, step))
+        view = shrink(rows, (*((0, each) for each in (*outer, size)), (0, left)))
+    sizes = tuple(shape[axis] for axis in axes)
+    view = view.reshape(sizes)
+    order = sorted(range(len(axes)), key=lambda place: axes[place])
+    view = view.permute(tuple(order)) if len(order) > 1 else view
+    single = tuple(
+        1 if size == 1 or not step else size for size, step in zip(shape, strides, strict=True)
+    )
+    return view.reshape(single).expand(tuple(shape))

@@ -1,26 +1,164 @@
-"""A driver as a device brings one, for a GPU made of the host: memory, a queue, programs, launches.
+"""What emulated devices have: memory of their own, and a driver as a device brings one.
 
-A backend that `tinyref new-backend` writes calls it where it will call the driver of its device.
+The driver has memory, a queue, programs and launches. A backend that `tinyref new-backend` writes
+calls it where it will call the driver of its device.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
+from tinyref import config
 from tinyref.errors import DeviceError
-from tinyref.runtimes.emulated.memory import EmulatedAllocator, EmulatedMemory
+from tinyref.runtimes.driver_checks import check_part, check_size
+from tinyref.runtimes.host.memory import ALIGNMENT, HostAllocator, HostHandle, address_of
 
 Extents = tuple[int, int, int]
 
+# The largest group of an emulated GPU, and the shared memory of one.
+MAX_GROUP_SIZE = 1024
+MAX_SHARED_BYTES = 64 * 2**10
+# Bytes before and after each allocation that nobody may write, and what they hold.
+GUARD = ALIGNMENT
+_GUARD_BYTES = b"\xc3" * GUARD
 # Work that waits longer than this many calls is done, though nobody has asked for it.
 MAX_QUEUED = 256
 
 
-class Function(Protocol):
+@dataclass(slots=True, eq=False)
+class GuardedAllocation:
+    """One allocation between guards; its array is None once it is freed."""
+
+    array: HostHandle | None
+    nbytes: int
+
+
+@dataclass(slots=True, eq=False)
+class EmulatedMemory:
+    """A handle: `nbytes` of an allocation from `offset` on. It is no array, and has no address."""
+
+    memory: GuardedAllocation
+    offset: int
+    nbytes: int
+
+
+class EmulatedAllocator:
+    """Allocations of a device that shares nothing with the host: bytes are copied in and out.
+
+    What was freed cannot be reached any more: using a handle of it is a `DeviceError`. So is a
+    kernel that wrote before or after an allocation, by `check`.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self._host = HostAllocator(device)
+
+    def allocate(self, nbytes: int) -> EmulatedMemory:
+        """`nbytes` of memory, 64-byte aligned, with no defined content.
+
+        Raises `UserError` for a negative size, `DeviceError` when the host has not so much.
+        """
+        check_size(nbytes)
+        array = self._host.allocate(nbytes + 2 * GUARD)
+        guard = np.frombuffer(_GUARD_BYTES, np.uint8)
+        array[:GUARD] = guard
+        array[GUARD + nbytes :] = guard
+        return EmulatedMemory(GuardedAllocation(array, nbytes), 0, nbytes)
+
+    def free(self, handle: EmulatedMemory) -> None:
+        """Nobody reaches this memory any more. Raises `DeviceError` when it is freed already."""
+        self._array(handle)
+        handle.memory.array = None
+
+    def view(self, handle: EmulatedMemory, offset: int, nbytes: int) -> EmulatedMemory:
+        """The `nbytes` of `handle` from `offset` on; `UserError` when they are not all inside."""
+        check_part(offset, nbytes, handle.nbytes)
+        return EmulatedMemory(handle.memory, handle.offset + offset, nbytes)
+
+    def copy_in(self, handle: EmulatedMemory, source: memoryview) -> None:
+        """Copies the bytes of `source` to the start of `handle`; `UserError` if they do not fit."""
+        self._host.copy_in(self.bytes_of(handle), source)
+
+    def copy_out(self, destination: memoryview, handle: EmulatedMemory) -> None:
+        """Fills `destination` from the start of `handle`; `UserError` for more than there is."""
+        self._host.copy_out(destination, self.bytes_of(handle))
+
+    def transfer(
+        self, target: EmulatedMemory, source: EmulatedMemory, origin: EmulatedAllocator
+    ) -> None:
+        """Copies `source`, of another device of the kind, to `target`, which has as many bytes."""
+        self.bytes_of(target)[:] = origin.bytes_of(source)
+
+    def bytes_of(self, handle: EmulatedMemory) -> HostHandle:
+        """The bytes of `handle`. Raises `DeviceError` for freed memory."""
+        first = GUARD + handle.offset
+        return self._array(handle)[first : first + handle.nbytes]
+
+    def address(self, handle: EmulatedMemory) -> int:
+        """Where a kernel finds its first byte. Raises `DeviceError` for freed memory."""
+        return address_of(self._array(handle)) + GUARD + handle.offset
+
+    def check(self, handle: EmulatedMemory) -> None:
+        """Raises `DeviceError` where a guard of the allocation of `handle` was written."""
+        array = self._array(handle)
+        for where, guard in (("before", array[:GUARD]), ("after", array[-GUARD:])):
+            if guard.tobytes() != _GUARD_BYTES:
+                raise DeviceError(
+                    self.device,
+                    f"out of bounds: bytes {where} an allocation of {handle.memory.nbytes} bytes "
+                    "were written",
+                )
+
+    def _array(self, handle: EmulatedMemory) -> HostHandle:
+        array = handle.memory.array
+        if array is None:
+            raise DeviceError(
+                self.device, f"memory of {handle.memory.nbytes} bytes is used after it was freed"
+            )
+        return array
+
+
+def bytes_at(address: int, nbytes: int) -> HostHandle:
+    """The bytes of this process at `address`."""
+    memory = (ctypes.c_uint8 * nbytes).from_address(int(address))
+    return np.ctypeslib.as_array(memory)
+
+
+def run_in_order(
+    pieces: Sequence[HostHandle],
+    run: Callable[[bool], None],
+    differs: Callable[[int, int], DeviceError],
+) -> None:
+    """Calls `run` with whether the order is reversed, as the flag EMU_ORDER says.
+
+    With "both" it is run forward, then in reverse on the same bytes of its buffers: raises what
+    `differs` gives for the buffer and the first byte where the results differ.
+    """
+    order = config.text("EMU_ORDER")
+    if order != "both":
+        run(order == "reverse")
+        return
+    before = [piece.copy() for piece in pieces]
+    run(False)
+    forward = [piece.copy() for piece in pieces]
+    for piece, old in zip(pieces, before, strict=True):
+        piece[:] = old
+    run(True)
+    for place, (piece, first) in enumerate(zip(pieces, forward, strict=True)):
+        if not np.array_equal(piece, first):
+            raise differs(place, int(np.flatnonzero(piece != first)[0]))
+
+
+class EmulatedFunction(Protocol):
     """A loaded kernel: it runs on addresses of this host, and returns when it is done."""
 
     def __call__(
@@ -33,6 +171,47 @@ class Function(Protocol):
     ) -> None:
         """`sizes` are the bytes from each address on that belong to the buffer."""
         ...
+
+
+class EmulatedKernel:
+    """A loaded kernel that takes pieces of the device's memory.
+
+    takes_offsets: the kernel itself adds the byte at which each buffer begins. It gets these bytes
+    as variables before its own.
+    """
+
+    def __init__(
+        self, memory: EmulatedAllocator, function: EmulatedFunction, takes_offsets: bool = False
+    ) -> None:
+        self._memory = memory
+        self._function = function
+        self._takes_offsets = takes_offsets
+
+    def __call__(
+        self,
+        buffers: Sequence[EmulatedMemory],
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        """Run all groups to their end; with `wait`, return the seconds that it took.
+
+        Raises `DeviceError` for the first fault that is found, and for memory that was freed.
+        """
+        pieces, values = list(buffers), list(variables)
+        if self._takes_offsets:
+            values = [*(piece.offset for piece in pieces), *values]
+            pieces = [EmulatedMemory(each.memory, 0, each.memory.nbytes) for each in pieces]
+        start = time.perf_counter()
+        addresses = [self._memory.address(piece) for piece in pieces]
+        self._function(addresses, values, grid, group, [piece.nbytes for piece in pieces])
+        for piece in pieces:
+            self._memory.check(piece)
+        return time.perf_counter() - start if wait else None
+
+
+# --- the driver -----------------------------------------------------------------------------------
 
 
 class Emulator(Protocol):
@@ -52,7 +231,7 @@ class Emulator(Protocol):
         """Raises `DeviceError` with the compiler's words."""
         ...
 
-    def load(self, entry: str, binary: bytes) -> Function:
+    def load(self, entry: str, binary: bytes) -> EmulatedFunction:
         """Raises `DeviceError` where there is no such kernel."""
         ...
 
@@ -103,7 +282,7 @@ class EmulatedDriver:
         """Raises `DeviceError` with the compiler's words."""
         return self.emulator.compile(source)
 
-    def load(self, entry: str, binary: bytes) -> Function:
+    def load(self, entry: str, binary: bytes) -> EmulatedFunction:
         """The kernel called `entry`. Raises `DeviceError` where there is none."""
         return self.emulator.load(entry, binary)
 
@@ -139,7 +318,7 @@ class EmulatedDriver:
 
     def launch(
         self,
-        function: Function,
+        function: EmulatedFunction,
         buffers: Sequence[tuple[EmulatedMemory, int]],
         variables: Sequence[int],
         grid: Extents,

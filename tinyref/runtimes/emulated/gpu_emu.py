@@ -1,34 +1,432 @@
-"""The GPU_EMU device: a GPU made of the host by LLVM from the llvmlite wheel, with no compiler."""
+"""The GPU_EMU device: a GPU made of the host by LLVM from the llvmlite wheel, with no compiler.
+
+It compiles what `LlvmGpuRenderer` prints, and shares groups over host threads. It finds what a GPU
+only gets wrong: guards after shared arrays that are written, barriers that part of a group reaches,
+results that depend on the order of work-items (flag EMU_ORDER), and with the flag EMU_CHECK races,
+accesses out of bounds and shared memory that is read before it is written.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import functools
-import time
+import hashlib
+import math
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
+import numpy as np
+import numpy.typing as npt
 
+from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.contract import Availability, Backend, Launch
 from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, OrderError, UserError
+from tinyref.interpret.lanes import Fault
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS
-from tinyref.renderers.llvm_gpu import LlvmGpuRenderer
-from tinyref.runtimes.emulated.llvm_engine import (
-    Extents,
-    GroupFunction,
-    GroupLaunch,
-    LlvmEmulator,
+from tinyref.renderers.llvm_gpu import (
+    ALIGNMENT,
+    RUN_ITEMS,
+    TOUCH,
+    FaultCode,
+    Field,
+    Info,
+    LlvmGpuRenderer,
+    guard_bytes,
 )
-from tinyref.runtimes.emulated.memory import (
+from tinyref.runtimes.emulated.driver import (
     MAX_GROUP_SIZE,
     MAX_SHARED_BYTES,
     EmulatedAllocator,
-    EmulatedMemory,
+    EmulatedKernel,
+    bytes_at,
+    run_in_order,
 )
-from tinyref.runtimes.host.cpu import llvm_availability, llvm_versions
-from tinyref.runtimes.launch import LaunchesInARow
+from tinyref.runtimes.emulated.groups import DRIVER, RUN_GROUPS
+from tinyref.runtimes.host.cpu import (
+    LlvmCompiler,
+    link_object,
+    llvm_availability,
+    llvm_versions,
+    run_all_passes,
+    run_cheap_passes,
+)
+from tinyref.runtimes.host.memory import address_of
+from tinyref.runtimes.host.threads import run_groups, thread_count
+from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.uops.tiles import TILES
+
+Extents = tuple[int, int, int]
+Words = npt.NDArray[np.int64]
+
+# The major version, by which a renderer knows what the text may say.
+LLVM_VERSION: int = llvm.llvm_version_info[0]
+# NaN as a float of any width, and no small number as an integer.
+POISON = 0xFF
+_GUARD_BYTE = 0xC3
+# Parts into which a launch is cut for each thread: some groups may take longer than others.
+_PARTS = 4
+_CELL_WORDS = 4
+
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class LlvmEmulator(LlvmCompiler):
+    """LLVM IR of groups to object files of this host, and those to functions; of one device."""
+
+    functions = frozenset({RUN_ITEMS, TOUCH})
+
+    @property
+    def version(self) -> str:
+        """What it is made of. Raises `DeviceError` where LLVM does not start."""
+        found = llvm_availability()
+        if not found.works:
+            raise DeviceError(self.device, found.reason)
+        return found.reason
+
+    @property
+    def renderer(self) -> LlvmGpuRenderer:
+        """What prints programs for this LLVM, with checks where the flag EMU_CHECK asks."""
+        return LlvmGpuRenderer(LLVM_VERSION, config.integer("EMU_CHECK") != 0)
+
+    @property
+    def key(self) -> str:
+        checks = "checked" if config.integer("EMU_CHECK") else "plain"
+        return f"{super().key} {checks} {_driver_digest()}"
+
+    def optimise(self, module: Any, machine: Any, level: int) -> None:
+        """As of a host's kernels; coroutines are split at every level.
+
+        Loops over items of a group become no lanes: LLVM 22 may not end (llvm-4, docs/found.md).
+        """
+        if level > 1:
+            run_all_passes(module, machine, level, vectorises=False)
+            return
+        super().optimise(module, machine, level)
+        if not any(each.name.endswith(".item") for each in module.functions):
+            return
+        run_all_passes(module, machine, 0)
+        if level:
+            run_cheap_passes(module, machine)
+
+    def load(self, entry: str, binary: bytes) -> GroupFunction:
+        """Raises `DeviceError` where there is no such kernel."""
+        return GroupFunction(self.device, entry, binary)
+
+
+@functools.cache
+def _driver_digest() -> str:
+    return hashlib.sha256(DRIVER.encode()).hexdigest()[:16]
+
+
+class _Driver:
+    """The compiled driver: `run` as a function, the addresses that kernels call."""
+
+    def __init__(self) -> None:
+        with config.Context(CPU_LEVEL=2):
+            binary = LlvmEmulator("emulator").compile(DRIVER)
+        self._library = link_object("emulator", binary, [RUN_GROUPS, RUN_ITEMS, TOUCH])
+        self.run = _RUN(self._library[RUN_GROUPS])
+        self.imports = {name: self._library[name] for name in (RUN_ITEMS, TOUCH)}
+
+
+@functools.cache
+def _driver() -> _Driver:
+    return _Driver()
+
+
+class GroupFunction:
+    """A kernel of this process, whose launches run groups; `info` says what it needs."""
+
+    def __init__(self, device: str, entry: str, binary: bytes) -> None:
+        self.device = device
+        self.entry = entry
+        driver = _driver()
+        self._library = link_object(device, binary, [entry, f"{entry}.info"], driver.imports)
+        self.address: int = self._library[entry]
+        self.run = driver.run
+        text = ctypes.string_at(self._library[f"{entry}.info"])
+        self.info = Info.of(text.decode())
+        self.shared = SharedLayout(self.info)
+        used = sum(each.elements * each.itemsize for each in self.shared.arrays)
+        if used > MAX_SHARED_BYTES:
+            raise DeviceError(
+                device, f"{entry}: {used} bytes of shared memory: there are {MAX_SHARED_BYTES}"
+            )
+        self.parameters = [each for each in self.info.memories if each.offset is None]
+        self.frame_bytes = self._frame_bytes() if self.info.has_coroutines else 0
+
+    def _frame_bytes(self) -> int:
+        """What a work-item keeps while it waits, rounded up to whole lines."""
+        words = np.zeros(Field.SIZE, np.int64)
+        _KERNEL(self.address)(words.ctypes.data)
+        return _rounded(int(words[Field.FRAME_BYTES]))
+
+    def __call__(
+        self,
+        addresses: Sequence[int],
+        variables: Sequence[int],
+        grid: Extents,
+        group: Extents,
+        sizes: Sequence[int] = (),
+    ) -> None:
+        """Runs all groups to their end. Raises `DeviceError` for the first fault that is found.
+
+        `sizes` are not needed: a kernel knows those of its buffers.
+        """
+        GroupLaunch(self, addresses, variables, grid, group).run_in_order()
+
+
+class SharedLayout:
+    """The shared memory of a group: arrays, each followed by a guard.
+
+    image: what it holds before a group runs. guards: pairs of offsets, in the order of `arrays`.
+    """
+
+    def __init__(self, info: Info) -> None:
+        self.arrays = [each for each in info.memories if each.offset is not None]
+        guards = []
+        for each in self.arrays:
+            nbytes = each.elements * each.itemsize
+            begin = (each.offset or 0) + nbytes
+            guards.append((begin, (each.offset or 0) + _rounded(nbytes) + guard_bytes(nbytes)))
+        self.nbytes = guards[-1][1] if guards else 0
+        self.image = np.full(self.nbytes, POISON, np.uint8)
+        for begin, end in guards:
+            self.image[begin:end] = _GUARD_BYTE
+        self.guards = np.array(guards, np.int64).reshape(-1, 2)
+
+
+class GroupLaunch:
+    """One launch: what its groups share, and what each stretch of groups needs of its own."""
+
+    def __init__(
+        self,
+        kernel: GroupFunction,
+        addresses: Sequence[int],
+        variables: Sequence[int],
+        grid: Extents,
+        group: Extents,
+    ) -> None:
+        """Raises `DeviceError` for another number of buffers, `UserError` for too large a group."""
+        if len(addresses) != len(kernel.parameters):
+            raise DeviceError(
+                kernel.device,
+                f"{kernel.entry} takes {len(kernel.parameters)} buffers, got {len(addresses)}",
+            )
+        if math.prod(group) > MAX_GROUP_SIZE:
+            raise UserError(
+                f"{kernel.device}: group {group}: accepted are up to {MAX_GROUP_SIZE} work-items"
+            )
+        self._kernel = kernel
+        self._count = math.prod(grid)
+        self._items = math.prod(group)
+        self._addresses = np.array(addresses, np.int64)
+        self._variables = np.array(variables, np.int32)
+        self._words = np.zeros(Field.SIZE, np.int64)
+        self._words[Field.BUFFERS] = self._addresses.ctypes.data
+        self._words[Field.VARIABLES] = self._variables.ctypes.data
+        self._words[Field.GRID_X : Field.GRID_Z + 1] = grid
+        self._words[Field.ITEMS_X : Field.ITEMS_Z + 1] = group
+        shared = kernel.shared
+        self._words[Field.SHARED_BYTES] = shared.nbytes
+        self._words[Field.POISON] = shared.image.ctypes.data
+        self._words[Field.GUARDS] = shared.guards.ctypes.data
+        self._words[Field.GUARD_COUNT] = len(shared.guards)
+        self._words[Field.FRAME_BYTES] = kernel.frame_bytes
+
+    def run(self, is_reverse: bool) -> None:
+        """Runs all groups in one order. Raises `DeviceError` for the first fault."""
+        if self._count == 0 or self._items == 0:
+            return
+        self._words[Field.IS_REVERSE] = int(is_reverse)
+        if self._kernel.info.accesses:
+            # Races are found between groups too, so all of them use one shadow.
+            cells = ShadowCells(self._kernel, self._addresses.tolist())
+            cells.enter(self._words)
+            self._run_part(0, self._count)
+            return
+        if self._count == 1:
+            self._run_part(0, 1)
+            return
+        threads = thread_count()
+        parts = min(self._count, threads * _PARTS if threads > 1 else 1)
+        bounds = [self._count * part // parts for part in range(parts + 1)]
+        run_groups(lambda part: self._run_part(bounds[part], bounds[part + 1]), parts)
+
+    def _run_part(self, first: int, end: int) -> None:
+        words = self._words.copy()
+        shared = _rounded(self._kernel.shared.nbytes)
+        exchange = _rounded(self._kernel.info.exchange_bytes)
+        memory = np.empty(
+            shared + exchange + self._items * self._kernel.frame_bytes + ALIGNMENT, np.uint8
+        )
+        start = _rounded(address_of(memory))
+        words[Field.SHARED] = start
+        words[Field.EXCHANGE] = start + shared
+        words[Field.FRAMES] = start + shared + exchange
+        self._kernel.run(words.ctypes.data, self._kernel.address, first, end)
+        if words[Field.FAULT]:
+            message = _fault_message(self._kernel, words)
+            raise DeviceError(self._kernel.device, f"{self._kernel.entry}: {message}")
+
+    def run_in_order(self) -> None:
+        """Runs all groups, in both orders where the flag EMU_ORDER says so.
+
+        Raises `DeviceError` where the results differ.
+        """
+        written = [
+            (each, bytes_at(address, each.elements * each.itemsize))
+            for address, each in zip(self._addresses, self._kernel.parameters, strict=True)
+            if each.is_written
+        ]
+
+        def differs(place: int, byte: int) -> DeviceError:
+            each = written[place][0]
+            return OrderError(
+                self._kernel.device,
+                f"{self._kernel.entry}: the order of work-items matters: element "
+                f"{byte // each.itemsize} of {each.name} differs when they run in reverse",
+            )
+
+        run_in_order([now for _, now in written], self.run, differs)
+
+
+class ShadowCells:
+    """Who touched which element of a launch: four words for each, shared by what overlaps."""
+
+    def __init__(self, kernel: GroupFunction, addresses: Sequence[int]) -> None:
+        spans = [
+            AddressSpan(address, address + each.elements * each.itemsize)
+            for address, each in zip(addresses, kernel.parameters, strict=True)
+        ]
+        regions = _merged(spans)
+        self._cells: list[Words] = []
+        records = [(0, 0, 0)] * len(spans)
+        for region in regions:
+            users = [
+                place for place, span in enumerate(spans) if region.begin <= span.begin < region.end
+            ]
+            # What all users begin at and end at, in bytes.
+            granule = math.gcd(
+                *(kernel.parameters[place].itemsize for place in users),
+                *(spans[place].begin - region.begin for place in users),
+            )
+            cells = np.zeros((region.end - region.begin) // granule * _CELL_WORDS, np.int64)
+            self._cells.append(cells)
+            for place in users:
+                each = kernel.parameters[place]
+                first = (spans[place].begin - region.begin) // granule * _CELL_WORDS * 8
+                records[place] = (
+                    cells.ctypes.data + first,
+                    each.itemsize // granule,
+                    each.elements,
+                )
+        arrays = kernel.shared.arrays
+        self._shared = np.zeros(sum(each.elements for each in arrays) * _CELL_WORDS, np.int64)
+        first = self._shared.ctypes.data
+        for each in arrays:
+            records.append((first, 1, each.elements))
+            first += each.elements * _CELL_WORDS * 8
+        self._records = np.array(records, np.int64).reshape(-1, 3)
+
+    def enter(self, words: Words) -> None:
+        """Writes into a launch record where the cells are."""
+        words[Field.MEMORIES] = self._records.ctypes.data
+        words[Field.SHARED_CELLS] = self._shared.ctypes.data
+        words[Field.SHARED_CELL_BYTES] = self._shared.nbytes
+
+
+class AddressSpan(NamedTuple):
+    """Addresses from `begin` up to `end`."""
+
+    begin: int
+    end: int
+
+
+def _merged(spans: Sequence[AddressSpan]) -> list[AddressSpan]:
+    """The spans, those that overlap as one; empty ones are left out."""
+    found: list[AddressSpan] = []
+    for span in sorted(span for span in spans if span.end > span.begin):
+        if found and span.begin < found[-1].end:
+            found[-1] = AddressSpan(found[-1].begin, max(found[-1].end, span.end))
+        else:
+            found.append(span)
+    return found
+
+
+# --- what is said of a fault ----------------------------------------------------------------------
+
+
+def _fault_message(kernel: GroupFunction, words: Words) -> str:
+    code = FaultCode(int(words[Field.FAULT]))
+    place, position = int(words[Field.FAULT_PLACE]), int(words[Field.FAULT_POSITION])
+    items = math.prod(int(words[Field.ITEMS_X + dim]) for dim in range(3))
+    number = _linear(words, Field.GROUP_X, Field.GRID_X)
+    who = _name_item(number * items + int(words[Field.FAULT_ITEM]), words)
+    if code is FaultCode.GUARD:
+        array = kernel.shared.arrays[place]
+        return (
+            f"{Fault.BOUNDS.value}: the bytes after shared array {array.name} of "
+            f"{array.elements} elements were written by group {_name_group(words)}"
+        )
+    if code is FaultCode.DIVERGENCE:
+        doing = f"waits at {_place(place)}" if place else "is done"
+        others = f"wait at {_place(position)}" if position else "are done"
+        return (
+            f"{Fault.DIVERGENCE.value}: {who} {doing}, others of its group {others}, "
+            f"of {kernel.info.barriers} barriers"
+        )
+    memory, _, node = kernel.info.accesses[place].partition(" at ")
+    element = f"element {position} of {memory}"
+    verb = "reads" if node.startswith("LOAD") else "writes"
+    what = f"{who} {verb} {element}"
+    if code is FaultCode.RACE:
+        other = int(words[Field.FAULT_OTHER])
+        met = _name_item(other - 1, words) if other > 0 else "several work-items"
+        return f"{Fault.RACE.value}: {what}, which {met} touches unordered, at {node}"
+    if code is FaultCode.UNINITIALISED:
+        return f"{Fault.UNINITIALISED.value}: {what}, which was never written, at {node}"
+    kind = Fault.ALIGNMENT if code is FaultCode.ALIGNMENT else Fault.BOUNDS
+    return f"{kind.value}: {what}, at {node}"
+
+
+def _place(number: int) -> str:
+    """What a work-item waits at; a tile has two places, one before and one after its product."""
+    return f"barrier {number}" if number > 0 else f"matrix tile {(1 - number) // 2}"
+
+
+def _name_item(number: int, words: Words) -> str:
+    """The launch indices of a work-item of the whole launch."""
+    items = [int(words[Field.ITEMS_X + dim]) for dim in range(3)]
+    grid = [int(words[Field.GRID_X + dim]) for dim in range(3)]
+    group, item = divmod(number, math.prod(items))
+    return f"work-item {_indices(item, items)} of group {_indices(group, grid)}"
+
+
+def _name_group(words: Words) -> str:
+    return str(tuple(int(words[Field.GROUP_X + dim]) for dim in range(3)))
+
+
+def _linear(words: Words, index: Field, extent: Field) -> int:
+    x, y, z = (int(words[index + dim]) for dim in range(3))
+    return (z * int(words[extent + 1]) + y) * int(words[extent]) + x
+
+
+def _indices(number: int, extents: Sequence[int]) -> tuple[int, ...]:
+    """Return x, y and z of a number that counts x first."""
+    return tuple(int(index) for index in np.unravel_index(number, extents, order="F"))
+
+
+def _rounded(nbytes: int) -> int:
+    return nbytes + -nbytes % ALIGNMENT
+
+
+# --- the device -----------------------------------------------------------------------------------
 
 # Those of types that the host has; the others would be of emulated numbers.
 _TILES = tuple(tile for tile in TILES.values() if {tile.dtype_in, tile.dtype_out} <= LLVM_DTYPES)
@@ -84,82 +482,14 @@ class GpuEmuBackend(Backend):
     def allocator(self) -> EmulatedAllocator:
         return self._allocator
 
-    def load(self, entry: str, binary: bytes) -> GroupKernel:
-        return GroupKernel(self._allocator, self._emulator.load(entry, binary))
+    def load(self, entry: str, binary: bytes) -> EmulatedKernel:
+        return EmulatedKernel(self._allocator, self._emulator.load(entry, binary))
 
     def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
         return LaunchesInARow(launches)
 
     def versions(self) -> dict[str, str]:
         return llvm_versions()
-
-
-class GroupKernel:
-    """A loaded kernel that takes pieces of the device's memory."""
-
-    def __init__(self, memory: EmulatedAllocator, function: GroupFunction) -> None:
-        self.memory = memory
-        self.function = function
-
-    def __call__(
-        self,
-        buffers: Sequence[EmulatedMemory],
-        grid: Extents = (1, 1, 1),
-        group: Extents = (1, 1, 1),
-        variables: Sequence[int] = (),
-        wait: bool = False,
-    ) -> float | None:
-        """Runs all groups to their end; with `wait`, returns the seconds that it took.
-
-        Raises `DeviceError` for the first fault that is found, and for memory that was freed.
-        """
-        start = time.perf_counter()
-        self.prepare(buffers, grid, group, variables)()
-        return time.perf_counter() - start if wait else None
-
-    def prepare(
-        self,
-        buffers: Sequence[EmulatedMemory],
-        grid: Extents,
-        group: Extents,
-        variables: Sequence[int],
-    ) -> PreparedGroups:
-        """The same launch, to be repeated. Raises as a launch does."""
-        return PreparedGroups(self, buffers, grid, group, variables)
-
-
-class PreparedGroups:
-    """A launch whose record is kept: where its buffers lie is looked at by each call."""
-
-    def __init__(
-        self,
-        kernel: GroupKernel,
-        buffers: Sequence[EmulatedMemory],
-        grid: Extents,
-        group: Extents,
-        variables: Sequence[int],
-    ) -> None:
-        self._kernel = kernel
-        self._buffers = list(buffers)
-        self._group = group
-        self.vary(grid, variables)
-
-    def __call__(self) -> None:
-        memory = self._kernel.memory
-        self._launch.move([memory.address(buffer) for buffer in self._buffers])
-        self._launch.run_in_order()
-        for buffer in self._buffers:
-            memory.check(buffer)
-
-    def rebind(self, place: int, handle: EmulatedMemory) -> None:
-        """From now on the buffer at `place` is `handle`."""
-        self._buffers[place] = handle
-
-    def vary(self, grid: Extents, variables: Sequence[int]) -> None:
-        """From now on the launch has another grid and other values of the variables."""
-        kernel = self._kernel
-        addresses = [kernel.memory.address(buffer) for buffer in self._buffers]
-        self._launch = GroupLaunch(kernel.function, addresses, variables, grid, self._group)
 
 
 def _converts_halves() -> bool:

@@ -1,20 +1,297 @@
-"""The CLANG device: C source through whichever of gcc, clang and tcc is there."""
+"""The CLANG device: C through whichever of gcc, clang and tcc is there.
+
+Its toolchain says which compiler that is, which types it has, and calls it safely.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.contract import Availability, Backend
+from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.machine import Machine
-from tinyref.renderers.c import C_OPS, CRenderer
+from tinyref.renderers.c import C_DTYPES, C_OPS, CRenderer
 from tinyref.runtimes.host.description import host_machine
-from tinyref.runtimes.host.function import HostFunction
 from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
+from tinyref.runtimes.host.native import HostFunction
 from tinyref.runtimes.host.threads import thread_count
-from tinyref.runtimes.host.toolchain import Toolchain, compile_shared, load_shared, toolchain
+
+# A compiler that takes longer than this hangs.
+COMPILE_SECONDS = 120.0
+
+COMPILERS = ("gcc", "clang", "tcc")
+
+# Strict floats: no excess precision, and no contraction unless it is asked for. A compiler may know
+# some of these.
+_PLAIN = ("-O2", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno")
+_NATIVE = (*_PLAIN, "-march=native")
+# Of clang alone, whose instructions for sums over bytes leave out lanes that this pass has
+# combined (docs/found.md#llvm-1).
+_CLANG = (*_NATIVE, "-mllvm", "-disable-vector-combine")
+# Of gcc alone, which in 12.2 takes wrong lanes for some loops (docs/found.md#gcc-1): kernels have
+# vectors of their own.
+_GCC = (*_NATIVE, "-fexcess-precision=16", "-fno-tree-loop-vectorize")
+_FLAG_SETS: tuple[tuple[str, ...], ...] = (
+    # Where gcc knows of instructions for float16, its assembler refuses some of them (gcc-2).
+    (*_GCC, "-mno-avx512fp16"),
+    _GCC,
+    (*_CLANG, "-Xclang", "-ffloat16-excess-precision=none"),
+    _CLANG,
+    _NATIVE,
+    _PLAIN,
+    (),
+)
+_PROBE_TYPE = ctypes.CFUNCTYPE(ctypes.c_int)
+_PROBE = "int probe(void) { return 42; }\n"
+# 1 + 2^-11 is a tie that rounds to 1 in float16, twice: 1 + 2^-10 shows excess precision.
+_PROBE_HALF = """
+static _Float16 sum(_Float16 a, _Float16 b) { return a + b + b; }
+_Float16 narrow(double from) { return (_Float16)from; }
+int probe(void) {
+  volatile float one = 1.0f, tie = 0x1p-11f;
+  volatile double wide = 1.0009765625000001;
+  return sum((_Float16)one, (_Float16)tie) == (_Float16)1.0f && narrow(wide) > 1.0f ? 42 : 0;
+}
+"""
+# Every form in which the renderer uses vectors. A compiler that does not know the attribute may
+# well ignore it: then the sizes are wrong.
+_PROBE_VECTORS = """
+typedef float f4 __attribute__((vector_size(16)));
+typedef int i4 __attribute__((vector_size(16)));
+typedef unsigned char b4 __attribute__((vector_size(4)));
+typedef double d16 __attribute__((vector_size(128)));
+int probe(void) {
+  float memory[5] = {0.0f, 1.0f, -2.0f, 3.0f, -4.0f};
+  f4 x;
+  __builtin_memcpy(&x, &memory[1], sizeof x);
+  b4 flags = __builtin_convertvector(x < (f4){0}, b4) & 1;
+  i4 mask = -__builtin_convertvector(flags, i4);
+  f4 y = (f4)((mask & (i4)(-x)) | (~mask & (i4)x));
+  f4 z = {y[3], y[2], y[1], y[0]};
+  i4 shifted = (i4)((i4)__builtin_convertvector(z, i4) << mask * -1);
+  return sizeof(f4) == 16 && sizeof(d16) == 128 && z[0] == 4.0f && shifted[1] == 6 ? 42 : 0;
+}
+"""
+_VECTOR_LANES = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler that works: its command line without files, its version, and what it has.
+
+    `accepted` are its types, `vector_lanes` the widths of its vectors; `target` distinguishes the
+    processors for which the same command makes different code.
+    """
+
+    command: tuple[str, ...]
+    version: str
+    accepted: frozenset[DType]
+    vector_lanes: tuple[int, ...] = (1,)
+    target: str = ""
+
+    @property
+    def name(self) -> str:
+        """The program's name, without its folder."""
+        return Path(self.command[0]).name
+
+
+def chosen_compiler(order: Sequence[str] = COMPILERS) -> tuple[str, ...]:
+    """The command of the C compiler: the CC flag, else the variable CC, else the first of `order`.
+
+    Raises `DeviceError` when there is none, naming what to install.
+    """
+    for origin, text in (("flag CC", config.text("CC")), ("CC", os.environ.get("CC", ""))):
+        if not text:
+            continue
+        command = tuple(shlex.split(text))
+        if not command or shutil.which(command[0]) is None:
+            raise DeviceError("CLANG", f"{origin} names the compiler {text!r}, which is not found")
+        return command
+    for name in order:
+        if shutil.which(name):
+            return (name,)
+    raise DeviceError(
+        "CLANG", f"no C compiler found: install one of {', '.join(COMPILERS)} or name one by CC"
+    )
+
+
+def toolchain(order: Sequence[str] = COMPILERS) -> Toolchain:
+    """The compiler of `chosen_compiler`, probed once.
+
+    It contracts products and sums only where the flag STRICT_FLOAT is 0. Raises `DeviceError` when
+    there is none that works.
+    """
+    command = chosen_compiler(order)
+    contraction = "off" if config.integer("STRICT_FLOAT") else "fast"
+    return _probe((shutil.which(command[0]) or command[0], *command[1:]), contraction)
+
+
+@functools.cache
+def _probe(command: tuple[str, ...], contraction: str) -> Toolchain:
+    plain = C_DTYPES - {dtypes.float16}
+    failure: DeviceError | None = None
+    for flags in _FLAG_SETS:
+        full = (*command, *flags, f"-ffp-contract={contraction}") if flags else command
+        try:
+            if not _answers(full, _PROBE):
+                continue
+        except DeviceError as error:
+            failure = error
+            continue
+        has_half = _passes(full, _PROBE_HALF)
+        # Without half there may be a later set that has it, but for the last ones.
+        if has_half or flags in _FLAG_SETS[3:]:
+            accepted = C_DTYPES if has_half else plain
+            lanes = _VECTOR_LANES if _passes(full, _PROBE_VECTORS) else (1,)
+            return Toolchain(full, _version(command), accepted, lanes, _target(full))
+    reason = failure.message if failure else "it makes wrong code"
+    raise DeviceError("CLANG", f"the compiler {command[0]} does not work: {reason}")
+
+
+def _passes(command: Sequence[str], source: str) -> bool:
+    """The same for what a compiler may refuse."""
+    with contextlib.suppress(DeviceError):
+        return _answers(command, source)
+    return False
+
+
+def _target(command: Sequence[str]) -> str:
+    """A digest of what the compiler defines, much of which depends on what the processor has."""
+    with contextlib.suppress(DeviceError):
+        defined = run_tool(
+            [*command, "-dM", "-E", "-x", "c", os.devnull], Path(tempfile.gettempdir())
+        )
+        return hashlib.sha256(defined.encode()).hexdigest()[:16]
+    return platform.machine()
+
+
+def _answers(command: Sequence[str], source: str) -> bool:
+    """Whether `source`, compiled and loaded, does what it should."""
+    binary = compile_shared(command, source)
+    with load_shared("CLANG", binary) as library:
+        answer: int = _PROBE_TYPE(library.address("probe"))()
+    return answer == 42
+
+
+def _version(command: tuple[str, ...]) -> str:
+    """What the compiler says of itself: the first line."""
+    output = run_tool([*command, "--version"], Path(tempfile.gettempdir()))
+    return output.strip().splitlines()[0] if output.strip() else "unknown"
+
+
+def compile_shared(command: Sequence[str], source: str) -> bytes:
+    """`source` as a shared object.
+
+    Raises `DeviceError` with the compiler's words and the source; leaves no file behind.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
+            path = Path(folder)
+            (path / "kernel.c").write_text(source)
+            run_tool([*command, "-shared", "-o", "kernel.so", "kernel.c", "-lm"], path, source)
+            return (path / "kernel.so").read_bytes()
+    except OSError as error:
+        raise DeviceError("CLANG", f"cannot compile: {error}", source) from error
+
+
+def run_tool(command: Sequence[str], folder: Path, source: str = "", device: str = "CLANG") -> str:
+    """The output of `command`; with its own process group, so that a hung one goes as a whole.
+
+    Raises `DeviceError` of `device` with the tool's words and the source that it was given.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "LC_ALL": "C"},
+            start_new_session=True,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise DeviceError(device, f"cannot start {command[0]}: {error}", source) from error
+    try:
+        output, _ = process.communicate(timeout=COMPILE_SECONDS)
+    except BaseException as error:
+        _kill_group(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            message = f"{command[0]} did not end within {COMPILE_SECONDS:g} seconds"
+            raise DeviceError(device, message, source) from error
+        raise
+    if process.returncode:
+        message = f"{command[0]} failed with code {process.returncode}: {output.strip()}"
+        raise DeviceError(device, message, source)
+    return output
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class SharedObject(contextlib.AbstractContextManager["SharedObject"]):
+    """A loaded shared object, unloaded when it is closed or no longer referenced."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        # The C library unloads: ctypes does not, and a process may map only 65,530 areas on Linux.
+        # At exit nothing is unloaded: a kernel might still be reachable.
+        unload = ctypes.CDLL(None).dlclose
+        self._unload = weakref.finalize(self, unload, ctypes.c_void_p(self._library._handle))
+        self._unload.atexit = False
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def address(self, name: str) -> int:
+        """Where the function `name` starts. Raises `DeviceError` when there is none."""
+        function = getattr(self._library, name, None)
+        if function is None:
+            raise DeviceError("CLANG", f"the compiled source has no function {name}")
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+    def close(self) -> None:
+        """Unloads the object; none of its functions may be called after this."""
+        self._unload()
+
+
+def load_shared(device: str, binary: bytes) -> SharedObject:
+    """Loads a shared object from its bytes; its file is gone again at once.
+
+    Raises `DeviceError` with the loader's words.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
+            path = Path(folder) / "kernel.so"
+            path.write_bytes(binary)
+            return SharedObject(path)
+    except OSError as error:
+        raise DeviceError(device, f"cannot load a compiled kernel: {error}") from error
+
+
+# --- the device -----------------------------------------------------------------------------------
 
 
 class CCompiler:

@@ -22,10 +22,9 @@ from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.machine import Machine
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS, LlvmRenderer
-from tinyref.runtimes.host.command_list import ENTRY, SOURCE, HostCommandList
 from tinyref.runtimes.host.description import host_machine
-from tinyref.runtimes.host.function import HostFunction
 from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
+from tinyref.runtimes.host.native import ENTRY, SOURCE, HostCommandList, HostFunction
 from tinyref.runtimes.host.threads import thread_count
 
 _library_numbers = itertools.count()

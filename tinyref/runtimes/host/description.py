@@ -80,7 +80,7 @@ def keep_machine(machine: Machine) -> Path:
     Raises `UserError` where the cache folder cannot be written.
     """
     # Every process opens the host, and hardly any measures it.
-    from tinyref.runtimes.data.disk import replace_file
+    from tinyref.runtimes.data_only import replace_file
 
     path = machine_file()
     data: dict[str, Any] = {"schema": SCHEMA, "version": VERSION, "machine": machine.to_json()}

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from tinyref.arrays import np, npt
 from tinyref.errors import DeviceError
-from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
+from tinyref.runtimes.driver_checks import check_copy_in, check_copy_out, check_part, check_size
 
 # A cache line, and the widest vector register of today's hosts.
 ALIGNMENT = 64

@@ -21,12 +21,7 @@ STACK_BYTES = 8 * 2**20
 
 def thread_count() -> int:
     """How many threads a launch may use: the THREADS flag, where 0 is the cores of this process."""
-    return config.integer("THREADS") or available_cores()
-
-
-def available_cores() -> int:
-    """The cores on which this process may run."""
-    return usable_cores()
+    return config.integer("THREADS") or usable_cores()
 
 
 def run_groups(call: Callable[[int], object], count: int) -> None:

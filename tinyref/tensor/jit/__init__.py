@@ -3,9 +3,8 @@
 In: a function of tensors and numbers. Out: what it returns, from the third call on by kernels
 alone.
 
-`calls.py` has TinyJit, `arguments.py` what it is called with, `session.py` what is read while the
-function runs, `inputs.py`, `results.py` and `state.py` the tensors that a replay takes, gives and
-keeps, `capture.py` puts a capture together and replays it, `saving.py` pickles it.
+`calls.py` has TinyJit, `arguments.py` what it is called with and returns, `session.py` the tensors
+from outside that the function uses, `capture.py` puts a capture together, replays and pickles it.
 """
 
 from tinyref.tensor.jit.calls import TinyJit

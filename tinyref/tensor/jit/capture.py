@@ -1,45 +1,61 @@
-"""Capturing a call of a function, and replaying it with other tensors."""
+"""Capturing a call of a function, replaying it with other tensors, and saving it in a pickle."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
-from tinyref.device import Buffer
-from tinyref.engine.capture import Recorder, Replay, recording
-from tinyref.engine.interrupts import InterruptsHeld
+from tinyref.engine.capture import RecordedBuffer, Recorder, Replay, recording
+from tinyref.engine.runner import InterruptsHeld
 from tinyref.errors import UserError, UserStateError, words_of
-from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
-from tinyref.lazy.shards import join_parts
+from tinyref.tensor.assignment import base_tensor, refresh_view
+from tinyref.tensor.core import (
+    TensorCore,
+    Value,
+    from_value,
+    gradient_of,
+    registry,
+    steps_of,
+    storage_of,
+    value_of,
+    whole_tensors,
+)
+from tinyref.tensor.creation import streams
+from tinyref.tensor.data import compute
 from tinyref.tensor.jit.arguments import (
     Arguments,
-    mismatch,
+    Results,
+    argument_in_memory,
+    buffers_behind,
+    copy_in_memory,
+    fill,
+    fresh_result,
+    hand_over,
+    is_alone,
+    is_backed,
+    output_of,
     rebuilt,
 )
-from tinyref.tensor.jit.inputs import (
-    Input,
-    also_state,
-    buffers_behind,
-    check_unshared,
-    copy_in_memory,
-    hand_over,
-    in_memory,
-    is_alone,
-    numbers_behind,
+from tinyref.tensor.jit.session import (
+    CaptureSession,
+    Holder,
+    capture_session,
+    keep_elements,
+    readers_of,
+    shows_alike,
 )
-from tinyref.tensor.jit.results import Output, Result, fill_template
-from tinyref.tensor.jit.session import CaptureSession, capture_session
-from tinyref.tensor.jit.state import State
-from tinyref.tensor.methods.data import compute
-from tinyref.tensor.methods.realisation import lose
+from tinyref.tensor.realisation import lose
+from tinyref.tensor.registry import graph_lock, is_computed, is_view, shown_numbers
 from tinyref.tensor.tensor import Tensor
-from tinyref.tensor.values.core import TensorCore
-from tinyref.tensor.values.locks import TurnLock, computing
-from tinyref.tensor.values.registry import shown_numbers
-from tinyref.tensor.variable import rebound, values_bound
-from tinyref.uops.node import UOp, sint
+from tinyref.tensor.variable import values_bound
+from tinyref.tensor.views import has_expand
+from tinyref.uops.node import UOp
+from tinyref.uops.payload import BufferArg
+
+_NONE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -59,251 +75,391 @@ class Captured:
     unplanned_bytes: int
 
 
-def captured_call(
+def capture_call(
     fxn: Callable[..., object],
     arguments: Arguments,
     args: Sequence[object],
     kwargs: Mapping[str, object],
     prune: bool,
-) -> tuple[Capture, Result]:
-    """Runs the function while its kernels are noted; what it returns and what to replay."""
-    pairs = zip(arguments.tensors, arguments.tensor_paths, strict=True)
-    inputs = [Input.of(tensor, path) for tensor, path in pairs]
-    stand_ins = [item.stand_in for item in inputs]
+) -> tuple[Capture, object]:
+    """Run the function while its kernels are recorded: the capture, and what the call returns."""
+    nodes = [
+        copy_in_memory(argument_in_memory(tensor, path))
+        for tensor, path in zip(arguments.tensors, arguments.tensor_paths, strict=True)
+    ]
+    # So uses of an argument are distinguished from uses of a tensor that the function keeps.
+    stand_ins = [
+        from_value(type(tensor), replace(value_of(tensor), node=node, record=None, owner=None))
+        for tensor, node in zip(arguments.tensors, nodes, strict=True)
+    ]
+    shown = [shown_numbers(tensor.node) for tensor in arguments.tensors]
     queue = iter(stand_ins)
-
-    def next_stand_in(_: TensorCore) -> object:
-        return next(queue)
-
-    given = [rebuilt(value, next_stand_in) for value in args]
-    named = {name: rebuilt(kwargs[name], next_stand_in) for name in sorted(kwargs)}
-    with capture_session(stand_ins) as session, recording() as recorder:
-        try:
-            # Nothing else holds what is returned: it would have memory that a copy is made of.
-            result = Result(fxn(*given, **named), stand_ins, session)
-        except Exception as error:
-            try:
-                _compute_left_over(inputs, session)
-            except Exception as other:
-                error.add_note(f"TinyJit: not all that it had made was computed: {other}")
-            _hand_over_written(arguments.tensors, inputs, recorder)
-            raise
-        written_back = [tensor for item in inputs for tensor in item.written_back()]
-        own = [number for item in inputs for number in item.numbers]
-        result.settle(own, [*session.left_over(), *written_back], recorder)
-        session.check()
-    for item in inputs:
-        item.check(recorder)
-    written = [place for place, item in enumerate(inputs) if item.is_written]
-    check_unshared(arguments.tensor_paths, [item.given for item in inputs], written)
-    for place in written:
-        hand_over(arguments.tensors[place], inputs[place].node)
-    return Capture.of(recorder, arguments, inputs, result, session, prune), result
+    given = [rebuilt(value, TensorCore, lambda _: next(queue)) for value in args]
+    named = {
+        name: rebuilt(kwargs[name], TensorCore, lambda _: next(queue)) for name in sorted(kwargs)
+    }
+    recorder = Recorder()
+    with capture_session(stand_ins) as session, recording(recorder):
+        # Nothing else holds what is returned: it would have memory that a copy is made of.
+        results = Results(fxn(*given, **named), stand_ins, session)
+        results.compute(session.left_over(), recorder)
+        for path, tensor, node in zip(arguments.tensor_paths, stand_ins, nodes, strict=True):
+            _check_argument(path, tensor, node)
+        session.check(recorder)
+        if not recorder.steps and results.is_bare:
+            raise UserStateError(
+                "TinyJit: the function ran no kernel and no copy, and returns no tensor: there is "
+                "nothing to replay; return what it computes, or realize it within"
+            )
+        capture = Capture(arguments, nodes, results, recorder, session, prune)
+    capture.check_sharing(arguments.tensor_paths, shown)
+    for place in capture.assigned:
+        hand_over(arguments.tensors[place], nodes[place])
+    returned = results.build(arguments.tensors)
+    # The tensors themselves are the caller's.
+    arguments.tensors = []
+    return capture, returned
 
 
-def _compute_left_over(inputs: Sequence[Input], session: CaptureSession) -> None:
-    """Computes what a function that raises has made or assigned to, and not computed."""
-    written_back = [tensor for item in inputs for tensor in item.written_back()]
-    compute([*session.left_over(), *written_back])
-
-
-def _hand_over_written(
-    given: Sequence[TensorCore], inputs: Sequence[Input], recorder: Recorder
-) -> None:
-    """What a function that raises has assigned to its arguments is theirs, as in a plain call."""
-    for tensor, item in zip(given, inputs, strict=True):
-        item.find_written(recorder)
-        if item.is_written:
-            hand_over(tensor, item.node)
+def _check_argument(path: str, tensor: TensorCore, node: UOp) -> None:
+    """Raise `UserError` where the function did to an argument what no replay could do."""
+    if not shows_alike(node, tensor):
+        raise UserError(
+            f"TinyJit: argument {path} becomes {Holder.of(tensor, False).describe()} in other "
+            f"memory within the function: assign() to it in place, or return the new tensor"
+        )
+    if gradient_of(tensor) is not None:
+        raise UserStateError(
+            f"TinyJit: argument {path} gets a grad within the function, which a replay "
+            f"could not hand out: use gradient() and return it"
+        )
 
 
 class Capture:
-    """A captured function: checks what a call gives, and replays."""
+    """A captured function: checks what a call gives, and replays.
+
+    inputs: the BUFFERs of each tensor argument, None for those that no step touches. assigned: the
+    places of arguments that are assigned to. holders: the tensors outside.
+    """
 
     def __init__(
         self,
         arguments: Arguments,
-        numbers: list[tuple[int, ...]],
-        written: list[int],
-        result: tuple[object, list[Output]],
-        replayed: Replay,
-        state: State,
-        locks: list[TurnLock],
-    ) -> None:
-        """numbers: the BUFFERs of each argument. written: the places of those assigned to.
-
-        result: what is returned around the tensors, and the tensors. locks: what replays take.
-        """
-        self.arguments = arguments
-        self.numbers = numbers
-        self.written = written
-        self.template, self.outputs = result
-        self.replayed = replayed
-        self.state = state
-        self.locks = locks
-        # Why a replay broke off that had begun to write state.
-        self.broken = ""
-
-    @classmethod
-    def of(
-        cls,
+        nodes: Sequence[UOp],
+        results: Results,
         recorder: Recorder,
-        arguments: Arguments,
-        inputs: Sequence[Input],
-        result: Result,
         session: CaptureSession,
         prune: bool,
-    ) -> Capture:
-        """What was captured. Raises `UserError` where no replay could repeat it."""
-        if not recorder.steps and not (result.tensors or result.has_given):
-            raise UserStateError(
-                "TinyJit: the function ran no kernel and no copy, and returns no tensor: nothing "
-                "there is to replay; return what it computes, or realize it within"
-            )
-        outputs = [Output.of(tensor, inputs) for tensor in result.tensors]
-        own = {number for item in inputs for number in item.numbers}
-        own |= {
-            part.buffer.number
-            for output in outputs
-            for part in output.parts
-            if part.buffer is not None
+    ) -> None:
+        written = recorder.written()
+        inputs = [[recorder.buffers.get(n) for n in shown_numbers(node)] for node in nodes]
+        self.arguments, self.inputs, self.template = arguments, inputs, results.template
+        self.outputs = [output_of(tensor, recorder) for tensor in results.tensors]
+        self.assigned = [i for i, buffers in enumerate(inputs) if not written.isdisjoint(buffers)]
+        results_of = [part.buffer for _, parts, _ in self.outputs for part in parts]
+        exchanged = {b for group in (*inputs, results_of) for b in group if b is not None}
+        outside = {
+            number: buffer
+            for number, buffer in recorder.buffers.items()
+            if buffer not in exchanged and not buffer.is_temporary
         }
-        state = State(recorder, own, session)
-        replayed = Replay(recorder, sorted(own), own | state.written if prune else None)
-        state.keep(replayed.memory)
-        for tensor in result.tensors:
+        self.written = {number for number, buffer in outside.items() if buffer in written}
+        varying = {outside[number] for number in self.written} if prune else None
+        self.replayed = Replay(recorder.steps, tuple(recorder.constraints), exchanged, varying)
+        used = {buffer for step in self.replayed.steps for buffer in step.buffers}
+        self.outside = {number: buffer for number, buffer in outside.items() if buffer in used}
+        for tensor in results.tensors:
             # A constant has sizes too, which no kernel of the capture may have.
             for name, value in values_bound(tensor.shape, "TinyJit").items():
-                replayed.bindings.setdefault(name, value)
-        # The tensors themselves are the caller's; what they were says the specs.
-        arguments.tensors = []
-        numbers = [item.numbers for item in inputs]
-        written = [place for place, item in enumerate(inputs) if item.is_written]
-        around = (result.template, outputs)
-        return cls(arguments, numbers, written, around, replayed, state, session.locks)
+                self.replayed.bindings.setdefault(name, value)
+        reads = [holder.renewed() for holder in session.reads]
+        kept = [value for number in self.written for value in registry.showing(number)]
+        made = [value.tensor for value in kept if value.session is session]
+        self._hold(
+            [
+                holder
+                for holder in (*reads, *(Holder.of(t, False) for t in made if t is not None))
+                if holder is not None and self._is_outside(holder)
+            ]
+        )
+
+    def _is_outside(self, holder: Holder) -> bool:
+        """Return True if a replay uses what a tensor shows, or it is a constant."""
+        numbers = shown_numbers(holder.node)
+        return not numbers or not self.outside.keys().isdisjoint(numbers)
 
     def describe(self) -> Captured:
-        steps = self.replayed.steps
-        kernels = self.replayed.kernels
-        inputs = [
-            f"{path}: {spec}"
-            for path, spec in zip(self.arguments.paths, self.arguments.specs, strict=True)
-            if path in self.arguments.tensor_paths
-        ]
-        inputs += [f"{name}: a variable" for name in self.arguments.values]
+        """Return what `TinyJit.captured` says."""
         replayed = self.replayed
         return Captured(
-            kernels,
-            len(steps) - kernels,
-            tuple(inputs),
-            len(self.state),
+            replayed.kernels,
+            len(replayed.steps) - replayed.kernels,
+            self.arguments.describe(),
+            len(self.written),
             replayed.arena_bytes,
             replayed.unplanned_bytes,
         )
 
-    def replay(self, given: Arguments) -> object:
-        if given.specs != self.arguments.specs or given.paths != self.arguments.paths:
-            raise UserError(
-                f"TinyJit: {mismatch(self.arguments, given)}: "
-                f"call it as it was captured, or reset() it to capture anew"
-            )
-        self.replayed.check(given.values)
-        if not self.locks:
-            return self._run(given)
-        with contextlib.ExitStack() as turns:
-            for lock in self.locks:
-                turns.enter_context(lock)
-            return self._run(given)
+    def replay(self, call: Arguments) -> object:
+        """Run the captured steps on a call. Raises `UserError` if it does not fit."""
+        self.arguments.check(call)
+        self.replayed.check(call.values)
+        tensors = call.tensors
+        nodes = list(map(argument_in_memory, tensors, call.tensor_paths))
+        if self.assigned or self.written:
+            self.check_sharing(call.tensor_paths, [shown_numbers(t.node) for t in tensors])
+        for place in self.assigned:
+            if not is_alone(tensors[place], nodes[place]):
+                nodes[place] = copy_in_memory(nodes[place])
+        exchanged = {
+            recorded: buffer_of(buffer)
+            for recorded_parts, node in zip(self.inputs, nodes, strict=True)
+            for recorded, buffer in zip(recorded_parts, buffers_behind(node), strict=True)
+            if recorded is not None
+        }
+        # Variables that the function binds itself keep their values.
+        values = {**self.replayed.bindings, **call.values}
+        results = [fresh_result(output, values, exchanged) for output in self.outputs]
+        assigned = _NONE
+        if self.assigned:
+            assigned = frozenset(n for i in self.assigned for n in shown_numbers(nodes[i]))
+        self._before_replay(assigned)
+        self.replayed.bind(exchanged, call.values)
+        if not (assigned or self.written):
+            self.replayed.run()
+            return fill(self.template, results, tensors)
+        copied = [i for i in self.assigned if tensors[i].node is not nodes[i]]
+        is_one_call = self.replayed.is_one_call and not copied
+        # An interrupt that has waited for the replay waits for what it gives to arguments, too.
+        # To hold it takes 10 us: a third of a small replay.
+        with nullcontext() if is_one_call else InterruptsHeld():
+            self._run(assigned, is_one_call)
+            for place in copied:
+                hand_over(tensors[place], nodes[place])
+        return fill(self.template, results, tensors)
 
-    def _run(self, given: Arguments) -> object:
-        with computing:
-            if self.broken:
-                raise UserStateError(
-                    f"TinyJit: a replay broke off, and what the function assigns to is lost: "
-                    f"{self.broken}: assign() to those tensors, and capture anew after reset()"
-                )
-            tensors = given.tensors
-            nodes = list(map(in_memory, tensors, given.tensor_paths))
-            if self._writes:
-                self._check_memory(given)
-            for place in self.written:
-                if not is_alone(tensors[place], nodes[place]):
-                    nodes[place] = copy_in_memory(nodes[place])
-            exchanged: dict[int, Buffer] = {}
-            for numbers, node in zip(self.numbers, nodes, strict=True):
-                # What has no elements has no memory either.
-                for number, buffer in zip(numbers, buffers_behind(node), strict=True):
-                    exchanged[number] = buffer_of(buffer)
-            results = [self._result(output, nodes, given, exchanged) for output in self.outputs]
-            overwritten = [n for place in self.written for n in numbers_behind(nodes[place])]
-            self.state.before_replay(compute, overwritten)
-            # An interrupt that has waited for the replay waits for what it gives to arguments, too.
-            with self._interrupts_held():
-                self._replay(exchanged, given.values, overwritten)
-                for place in self.written:
-                    if tensors[place]._node is not nodes[place]:
-                        hand_over(tensors[place], nodes[place])
-            return fill_template(self.template, results, tensors)
+    def _run(self, assigned: frozenset[int], is_one_call: bool) -> None:
+        """Run the steps; the BUFFERs that they write are lost if that breaks off.
 
-    @property
-    def _writes(self) -> bool:
-        """Whether a replay assigns to memory that is not its own."""
-        return bool(self.written or self.state.written)
-
-    def _interrupts_held(self) -> contextlib.AbstractContextManager[None]:
-        return InterruptsHeld() if self._writes else contextlib.nullcontext()
-
-    def _replay(
-        self, exchanged: Mapping[int, Buffer], values: Mapping[str, int], arguments: Sequence[int]
-    ) -> None:
-        """Runs the steps; where that breaks off, what they assign to is lost.
-
-        arguments: the BUFFERs of arguments that are assigned to.
+        assigned: those of arguments. is_one_call: an interrupt finds all steps done, or none.
         """
         try:
-            self.replayed.run(exchanged, values)
+            self.replayed.run()
         except BaseException as error:
-            if self._writes and self.replayed.is_begun:
-                why = words_of(error)
-                written = self.state.written.union(arguments)
-                lose(written, f"were being assigned to by a replay: {why}")
-                self.broken = why if self.state.written else ""
+            if not (is_one_call and isinstance(error, KeyboardInterrupt)):
+                why = f"were being assigned to by a replay: {words_of(error)}"
+                lose({*assigned, *self.written}, why)
             raise
 
-    def _check_memory(self, given: Arguments) -> None:
-        """Raises `UserError` where an argument shares memory that the function assigns to."""
-        shown = [shown_numbers(tensor._node) for tensor in given.tensors]
+    def check_sharing(self, paths: Sequence[str], shown: Sequence[Sequence[int]]) -> None:
+        """Raise `UserError` where an argument shares memory that the function assigns to.
+
+        shown: the BUFFERs that each argument shows.
+        """
+        if not self.assigned and self.written.isdisjoint(n for numbers in shown for n in numbers):
+            return
         for place, numbers in enumerate(shown):
-            if self.state.overlaps(numbers, place in self.written):
-                raise also_state(given.tensor_paths[place])
-        check_unshared(given.tensor_paths, shown, self.written)
+            is_assigned = place in self.assigned
+            if not set(self.outside if is_assigned else self.written).isdisjoint(numbers):
+                raise UserError(
+                    f"TinyJit: argument {paths[place]} is a tensor that the function assigns to as "
+                    f"well: pass another tensor, and let the function use the one that it keeps"
+                )
+            for other, others in enumerate(shown):
+                if is_assigned and other != place and not set(numbers).isdisjoint(others):
+                    raise UserError(
+                        f"TinyJit: argument {paths[place]}, which the function assigns to, shares "
+                        f"memory with argument {paths[other]}: pass a copy, "
+                        f"{paths[other]}.clone().realize()"
+                    )
 
-    def _result(
-        self,
-        output: Output,
-        nodes: Sequence[UOp],
-        given: Arguments,
-        exchanged: dict[int, Buffer],
-    ) -> TensorCore:
-        """A tensor for one result, whose memory, if it is fresh, is added to `exchanged`."""
-        if output.input is not None:
-            shape = tuple(rebound(size, given.values) for size in output.parts[0].shape.shape)
-            node = nodes[output.input]
-            if output.layout is None:
-                node = _first_elements(node, shape)
-            return Tensor._from_node(node, output.device)
-        parts = []
-        for part in output.parts:
-            # Variables that the function binds itself keep their values.
-            node, fresh = part.fresh({**self.replayed.bindings, **given.values})
-            parts.append(node)
-            if part.buffer is not None and fresh is not None:
-                exchanged[part.buffer.number] = fresh
-        whole = parts[0] if output.layout is None else join_parts(output.layout, parts)
-        return Tensor._from_node(whole, output.device)
+    # The tensors outside
+
+    def _hold(self, holders: Sequence[Holder]) -> None:
+        self.holders = holders
+        self._identities = [id(holder.value) for holder in holders]
+        self._moments = registry.moments(self.outside)
+        # What was pending when none of it read memory that is written, and which memory that was.
+        self._unread: tuple[int, Collection[int]] | None = None
+
+    def _before_replay(self, assigned: frozenset[int]) -> None:
+        """Make sure that a replay does what a call would do to the tensors outside.
+
+        assigned: the BUFFERs of arguments that are written. Raises `UserError` where a tensor that
+        the function reads has other memory by now.
+        """
+        is_changed = registry.has_changed(self._moments)
+        if is_changed or self._has_stale():
+            self._renew()
+        pending = (registry.pending_entered, assigned)
+        if is_changed or (registry.has_pending and pending != self._unread):
+            self._keep_elements({*assigned, *self.written})
+            self._unread = pending
+
+    def _has_stale(self) -> bool:
+        """Return True if a tensor was assigned to, or is gone."""
+        # A value that gets another node is out of the registry for a moment.
+        with graph_lock:
+            for holder in self.holders:
+                tensor = holder.tensor()
+                if tensor is None or value_of(tensor) is not holder.value:
+                    return True
+            return registry.any_pending(self._identities)
+
+    def _renew(self) -> None:
+        """Find the tensors again that were assigned to, or are gone."""
+        holders = []
+        # A view that may be outside for other numbers is one of memory as it is.
+        held = [tensor for holder in self.holders if (tensor := holder.tensor()) is not None]
+        stale = [x for x in held if not is_computed(x.node) and not is_view(x.node)]
+        compute(stale)
+        for tensor in stale:
+            _views_shown_again(tensor)
+        for holder in self.holders:
+            now = holder.renewed()
+            if now is not None:
+                holders.append(now)
+            elif holder.is_read:
+                raise UserStateError(
+                    f"TinyJit: a {holder.describe()} that the captured function reads is gone, or "
+                    f"has other memory by now: assign() to it in place (a constant needs memory "
+                    f"before the capture, as by x.replace(x.contiguous().realize())), or capture "
+                    f"it again after reset()"
+                )
+        self._hold(holders)
+
+    def _keep_elements(self, numbers: set[int]) -> None:
+        """Compute or copy what reads or shows memory that a replay overwrites.
+
+        Views of the tensors outside show the new elements, as those do.
+        """
+        held = [tensor for holder in self.holders if (tensor := holder.tensor()) is not None]
+        written = [x for x in held if not self.written.isdisjoint(shown_numbers(x.node))]
+        views = [view for tensor in written for view in _views_shown_again(tensor)]
+        spared = {id(value_of(tensor)) for tensor in (*held, *views)}
+
+        def find() -> list[Value]:
+            # Of the arguments that are assigned to no other tensor shows the elements.
+            shown = [value for number in self.written for value in registry.showing(number)]
+            values = dict.fromkeys((*shown, *readers_of(numbers)))
+            return [value for value in values if id(value) not in spared]
+
+        # Asked first: what another thread enters meanwhile is looked at by the next replay.
+        self._moments = registry.moments(self.outside)
+        for value in keep_elements(find, numbers):
+            value.is_overwritten = True
+
+    # Pickles
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return all that `__setstate__` needs: kernels as programs, state by value.
+
+        Raises `UserError` where a replay could not run now, or where what is loaded would not see
+        an assignment to a tensor that this one sees.
+        """
+        with graph_lock:
+            self._before_replay(frozenset())
+            tensors, contents = self._contents()
+        names = ("arguments", "inputs", "template", "outputs", "assigned")
+        return {name: getattr(self, name) for name in names} | {
+            "steps": self.replayed.steps,
+            "constraints": self.replayed.constraints,
+            "bindings": self.replayed.bindings,
+            "exchanged": self.replayed.exchanged,
+            # Random numbers are drawn from the counters of the process that loads it.
+            "tensors": [streams.role_of(tensor) or tensor for tensor in tensors],
+            "contents": contents,
+        }
+
+    def _contents(self) -> tuple[list[TensorCore], list[tuple[RecordedBuffer, bytes | int, int]]]:
+        """Return the tensors that hold the state, and the contents of each BUFFER of the steps.
+
+        Those are bytes, or the number of one of these tensors and of its part.
+        """
+        keeper: dict[RecordedBuffer, tuple[TensorCore, int]] = {}
+        for holder in self.holders:
+            whole = _whole_of(holder)
+            for part, number in enumerate(shown_numbers(whole.node)):
+                buffer = self.outside.get(number)
+                if buffer is None or (not holder.is_read and buffer in keeper):
+                    continue
+                if not is_backed(whole.node):
+                    raise UserStateError(
+                        f"TinyJit: cannot be saved: only views show the memory of a "
+                        f"{holder.describe()} that the function reads: keep the tensor itself"
+                    )
+                if keeper.setdefault(buffer, (whole, part))[0] is not whole:
+                    raise UserStateError(
+                        f"TinyJit: cannot be saved: the function reads copies of a "
+                        f"{holder.describe()}, as after clone(), which a pickle has once: "
+                        f"give one of them memory of its own before the capture, as in "
+                        f"x.assign(Tensor(x.numpy()))"
+                    )
+        tensors = list({id(tensor): tensor for tensor, _ in keeper.values()}.values())
+        numbers = {id(tensor): number for number, tensor in enumerate(tensors)}
+        replayed = self.replayed
+        contents: list[tuple[RecordedBuffer, bytes | int, int]] = []
+        for buffer in {buffer: None for step in replayed.steps for buffer in step.buffers}:
+            if buffer in keeper:
+                tensor, part = keeper[buffer]
+                contents.append((buffer, numbers[id(tensor)], part))
+            elif buffer not in replayed.exchanged and buffer not in replayed.temporaries:
+                contents.append((buffer, bytes(buffer.allocated().copy_out()), 0))
+        return tensors, contents
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name in ("arguments", "inputs", "template", "outputs", "assigned"):
+            setattr(self, name, state[name])
+        tensors = [
+            streams.in_role(Tensor, *tensor) if isinstance(tensor, tuple) else tensor
+            for tensor in state["tensors"]
+        ]
+        compute(tensors)
+        self.kept, self.outside = tensors, {}
+        for buffer, contents, part in state["contents"]:
+            buffer.existed = True
+            if isinstance(contents, bytes):
+                buffer.allocated().copy_in(memoryview(contents))
+            else:
+                node = buffers_behind(tensors[contents].node)[part]
+                buffer.memory = buffer_of(node)
+                self.outside[cast(BufferArg, node.arg).number] = buffer
+        self.replayed = Replay(state["steps"], state["constraints"], state["exchanged"])
+        for name, value in state["bindings"].items():
+            self.replayed.bindings.setdefault(name, value)
+        written = self.replayed.written
+        self.written = {number for number, b in self.outside.items() if b in written}
+        self._hold([Holder.of(tensor, is_read=True) for tensor in tensors])
 
 
-def _first_elements(node: UOp, shape: tuple[sint, ...]) -> UOp:
-    """What an input holds, as `shape`: of a part that a symbolic size cuts off the first ones."""
-    memory = graph.backing(node)
-    return graph.reshape(node, shape) if memory is None else graph.window(memory, shape)
+def _views_shown_again(tensor: TensorCore) -> list[TensorCore]:
+    """Return the views of what `tensor` shows, each in its memory again.
+
+    A view may have been computed for itself, in other memory.
+    """
+    storage = storage_of(tensor)
+    views = [] if storage is None else storage.tensors()
+    if len(views) > 1:
+        # Of an expanded view the base is not found; nothing is written to it here.
+        plain = next((view for view in views if not has_expand(steps_of(view))), tensor)
+        base = base_tensor(cast(Tensor, plain), "TinyJit")
+        numbers = set(shown_numbers(base.node))
+        for view in views:
+            if view is not base and not numbers.issuperset(shown_numbers(view.node)):
+                refresh_view(cast(Tensor, view), base, value_of(base).requires_grad)
+    return views
+
+
+def _whole_of(holder: Holder) -> TensorCore:
+    """Return the tensor that a pickle holds for a holder: what it is a view of, if that lives.
+
+    A pickle of a tensor that was computed from others with gradients would be refused.
+    """
+    tensor = holder.tensor()
+    assert tensor is not None, "holders are renewed before"
+    wholes = [
+        t
+        for t in whole_tensors(tensor)
+        if value_of(t).record is None or not value_of(t).requires_grad
+    ]
+    return next(iter(wholes), tensor)

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import numpy as np
 
 from tinyref import __version__
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.shapes import kernel_shape
 from tinyref.dtype import PtrDType, numpy_dtype
 from tinyref.errors import UserError, VerifyError
 from tinyref.formats.text import to_text
@@ -26,7 +26,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ConstArg, SlotArg, ViewArg
 from tinyref.verify import verify
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 from tinyref_spec.kernel_case.buffers import MAX_BYTES
 from tinyref_spec.kernel_case.files import read_json
 from tinyref_spec.kernel_case.limits import (

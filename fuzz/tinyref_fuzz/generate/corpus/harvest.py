@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tinyref.config import Context
 from tinyref.device import Buffer
-from tinyref.engine.watch import watching
+from tinyref.engine.report import watching
 from tinyref.errors import TinyrefError, UserError
 from tinyref.lazy.shards import Place
 from tinyref.runtimes.kernel import Kernel

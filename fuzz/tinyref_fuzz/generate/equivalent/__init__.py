@@ -7,7 +7,7 @@ equations hold where no float operation of the kernel rounds on its data and non
 
 from __future__ import annotations
 
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp

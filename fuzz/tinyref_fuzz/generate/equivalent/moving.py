@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyref.algebra.kernel_shape import is_one, kernel_shape, reduced_axes
+from tinyref.algebra.shapes import is_one, kernel_shape, reduced_axes
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
 Move = Callable[[ShapeTracker], ShapeTracker]
 Bounds = tuple[tuple[int, int], ...]

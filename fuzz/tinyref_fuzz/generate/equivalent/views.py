@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tinyref.algebra.kernel_shape import is_one, kernel_shape, reduced_axes
 from tinyref.algebra.semantics import reduce_identity
+from tinyref.algebra.shapes import is_one, kernel_shape, reduced_axes
 from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
@@ -13,8 +13,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 from tinyref_fuzz.generate.equivalent.moving import (
     along,
     cut_axis,

@@ -15,14 +15,14 @@ import numpy as np
 
 from tinyref import config
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 from tinyref_fuzz.judge.oracles.arithmetic import apply, without_rounding
 from tinyref_fuzz.judge.oracles.oracle import AllowedElements
 from tinyref_fuzz.judge.oracles.reduces import Additions, reduce_spans, smallest_normal

@@ -13,7 +13,7 @@
 #include <ucontext.h>
 #endif
 
-/* as in engine.py */
+/* as in c_emulator.py */
 enum { FINE, NO_MEMORY, DIVERGENT, SHARED_FULL, SHARED_OVERRUN, TILE_DIVERGENT, TILE_WRONG };
 enum { IDLE, WAITING, MEETING, MULTIPLIED }; /* at a barrier; at a matrix tile, before and after */
 enum { MAX_ARRAYS = 64, LINE = 64, PAGE = 0x1000 };

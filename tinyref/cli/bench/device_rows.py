@@ -1,0 +1,367 @@
+"""The rows of `tinyref bench`: what a device, its backend and tinyref around them cost."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyref import Tensor, TinyJit
+from tinyref.cli.bench import BenchRow, Measured
+from tinyref.cli.bench.program_kernels import data, new_gelu
+from tinyref.cli.bench.speed import Peer, peer_of, speed_rows, torch_step
+from tinyref.cli.bench.works import MODELS, Layers, chained, library, seconds_of_call, step_of
+from tinyref.codegen.compile import compile_kernel
+from tinyref.config import Context
+from tinyref.contract import BatchCompiler
+from tinyref.device import Buffer, Device, memory
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.kernel import compile_kernels_together, compile_program
+from tinyref.schedule import schedule
+from tinyref.workers.machine import seconds_of_children
+
+COPIED_BYTES = 1 << 24
+# Kernels that are compiled in one call.
+TOGETHER = 16
+CONFORM_SECONDS = 60.0
+# Enough kernels for the fuzzer that a few slow ones do not decide the number.
+CASES = 40
+# Enough calls of a step for the clock, few enough to repeat the row.
+REPLAYS = 200
+PLAIN_CALLS = 3
+# Microseconds a kernel of a step that is replayed, all that Python does for a call included.
+GOAL_OF_A_KERNEL = 3.0
+# The kernels of the two captures whose difference is the cost of a kernel alone.
+FEW, MANY = 10, 310
+# The least of so many measurements: a difference of two is small beside what one of them varies.
+TURNS = 5
+# So small that its kernels take no time to speak of: what is measured is the Python around them.
+PERCEPTRON = Layers("perceptron", (1, 2, 2), (), (8, 8, 2), 4)
+
+IMPORT = "from tinyref import Tensor"
+FIRST_RESULT = f"{IMPORT}; Tensor([1, 2]).sum().item()"
+
+
+def _milliseconds(act: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    act()
+    return (time.perf_counter() - started) * 1e3
+
+
+def _compile(device: str, repeats: int) -> Iterator[Measured]:
+    programs = [new_gelu(device, number) for number in range(repeats + 1)]
+    with Context(CACHE=0):
+        values = [
+            _milliseconds(functools.partial(compile_program, device, program))
+            for program in programs
+        ]
+    # The first one starts what all others find started.
+    yield Measured("compile", "ms, gelu 512x512, program to loaded kernel", values[1:])
+
+
+def _compile_together(device: str, repeats: int) -> Iterator[Measured]:
+    name, unit = "compile.together", f"ms a kernel, {TOGETHER} in one call"
+    if not isinstance(Device[device].compiler, BatchCompiler):
+        yield Measured(name, unit, missing="its compiler takes one source at a time")
+        return
+    values, alone = [], []
+    for repeat in range(repeats):
+        first = 1000 + 2 * TOGETHER * repeat
+        several = [new_gelu(device, first + number) for number in range(TOGETHER + 1)]
+        one = [several.pop()]
+        together = functools.partial(compile_kernels_together, device)
+        values.append(_milliseconds(functools.partial(together, several)) / TOGETHER)
+        alone.append(_milliseconds(functools.partial(together, one)))
+    yield Measured(name, unit, values, "one in a call", alone)
+
+
+def _launch(device: str, repeats: int) -> Iterator[Measured]:
+    """A kernel that stores 16 numbers, to its end; and many of them, whose ends nobody awaits."""
+    with Context(DEVICE=device):
+        (item,) = schedule([((data(16) + 1).node, device)]).kernels
+    kernel = compile_program(device, compile_kernel(item.ast, Device[device].capabilities))
+    buffers = [Buffer(device, each.size, each.dtype) for each in kernel.program.parameters]
+    for buffer in buffers:
+        buffer.copy_in(memoryview(bytes(buffer.nbytes)))
+
+    def launch() -> None:
+        kernel(buffers)
+        Device[device].synchronize()
+
+    def launch_many() -> None:
+        for _ in range(100):
+            kernel(buffers)
+        Device[device].synchronize()
+
+    note = "16 elements"
+    values = [seconds_of_call(launch) * 1e6 for _ in range(repeats)]
+    yield Measured("launch", "us, a launch and its end", values, note=note)
+    values = [seconds_of_call(launch_many) * 1e4 for _ in range(repeats)]
+    yield Measured("launch.many", "us a launch, 100 in a row", values, note=note)
+
+
+def _copy(device: str, repeats: int) -> Iterator[Measured]:
+    buffer = Buffer(device, COPIED_BYTES, dtypes.uint8)
+    host = bytes(COPIED_BYTES)
+
+    def copy_in() -> None:
+        buffer.copy_in(memoryview(host))
+        Device[device].synchronize()
+
+    for name, act in (("copy.in", copy_in), ("copy.out", buffer.copy_out)):
+        values = [COPIED_BYTES / seconds_of_call(act) / 1e9 for _ in range(repeats)]
+        yield Measured(name, "GB/s, 16 MiB", values)
+
+
+def _fuzz(device: str, repeats: int) -> Iterator[Measured]:
+    judged_rate(device, 0, 2)
+    rates = [judged_rate(device, 100 * number) for number in range(repeats)]
+    yield Measured("fuzz", "optimised kernels judged in a second of one core", rates)
+
+
+def judged_rate(device: str, first: int, count: int = CASES) -> float:
+    """Return how many optimised kernels the fuzzer judges in a second of one core.
+
+    It generates and judges the cases of `count` seeds from `first` on, as a campaign does. Raises
+    `DeviceError` where a case does not agree: then the time says nothing.
+    """
+    from tinyref_fuzz.generate.generate import generate
+    from tinyref_fuzz.generate.tape import Tape
+    from tinyref_fuzz.judge.judge import Judge
+
+    judge = Judge(device)
+    optimised = 0
+    # Of this process alone: what else the machine does is not the fuzzer's cost.
+    start = time.process_time()
+    for seed in range(first, first + count):
+        verdict = judge.verdict(generate(Tape(seed=seed), judge.capabilities))
+        if not verdict.agrees:
+            raise DeviceError(device, f"fuzz: the case of seed {seed}: {verdict.detail}")
+        optimised += verdict.judged
+    return optimised / (time.process_time() - start)
+
+
+def _conform(device: str, repeats: int) -> Iterator[Measured]:
+    """As far as a minute comes: on some devices all of it takes hours."""
+    from tinyref_conformance.conform import ConformRequest, conform
+    from tinyref_conformance.settings import RunSettings
+    from tinyref_conformance.statuses import MEASURED
+
+    with tempfile.TemporaryDirectory(prefix="tinyref-bench-") as folder:
+        settings = RunSettings(device, Path(folder), budget=CONFORM_SECONDS)
+        report = conform(ConformRequest(settings)).report
+    run = sum(report.counts[status] for status in MEASURED)
+    rate = run / report.certificate["seconds"]
+    yield Measured("conform", "cases a second, with --budget 1m", [rate], note=report.verdict)
+
+
+# --- replays --------------------------------------------------------------------------------------
+
+
+def _replay(device: str, repeats: int) -> Iterator[Measured]:
+    with Context(DEVICE=device):
+        steps = [replay_costs(device) for _ in range(repeats)]
+        chains = [chain_costs() for _ in range(repeats)]
+    replayed, plain, kernels = zip(*steps, strict=True)
+    yield Measured(
+        "jit.replay",
+        "us a kernel, Adam step of a small perceptron",
+        list(replayed),
+        "the same step, called plainly",
+        list(plain),
+        note=f"{kernels[0]} kernels that take no time to speak of",
+        goal=GOAL_OF_A_KERNEL,
+    )
+    replayed, plain, in_lists, singly = zip(*chains, strict=True)
+    unit = "us a call of one kernel"
+    yield Measured("jit.replay.call", unit, list(replayed), "the same, called plainly", list(plain))
+    unit = "us for each further kernel of a call"
+    yield Measured("jit.replay.kernel", unit, list(in_lists), "launched one by one", list(singly))
+
+
+def replay_costs(device: str) -> tuple[float, float, int]:
+    """Microseconds a kernel of a training step, replayed and called plainly, and its kernels."""
+    step = step_of(PERCEPTRON, library("tinyref"), device)
+    jitted = TinyJit(step)
+    for _ in range(3):
+        jitted()
+    captured = jitted.captured
+    kernels = 0 if captured is None else captured.kernels
+    replayed = _seconds_a_call(jitted, REPLAYS)
+    plain = _seconds_a_call(step, PLAIN_CALLS)
+    return replayed * 1e6 / kernels, plain * 1e6 / kernels, kernels
+
+
+def chain_costs() -> tuple[float, float, float, float]:
+    """Microseconds of a call of one kernel, replayed and plain, and of each further kernel.
+
+    Of each further kernel in a list of its device, and launched for itself (the flag JIT=2).
+    """
+    one, plain = _chain_microseconds(1), _chain_microseconds(1, jit=0)
+    in_a_list, singly = (
+        (_chain_microseconds(MANY, jit) - _chain_microseconds(FEW, jit)) / (MANY - FEW)
+        for jit in (1, 2)
+    )
+    return one, plain, in_a_list, singly
+
+
+def _chain_microseconds(kernels: int, jit: int = 1) -> float:
+    """Of a call of so many kernels of 16 elements, each on the result of the one before."""
+    x = Tensor(np.zeros(16, np.float32)).realize()
+    with Context(JIT=jit):
+        jitted = TinyJit(functools.partial(chained, kernels=kernels))
+        for _ in range(3):
+            jitted(x)
+        return min(_seconds_a_call(lambda: jitted(x), REPLAYS) for _ in range(TURNS)) * 1e6
+
+
+def _seconds_a_call(call: Callable[[], object], count: int) -> float:
+    # The time of this thread: what else the machine does is no part of it.
+    start = time.thread_time()
+    for _ in range(count):
+        call()
+    return (time.thread_time() - start) / count
+
+
+# --- peaks beside torch ---------------------------------------------------------------------------
+
+
+def _memory_step(device: str, repeats: int) -> Iterator[Measured]:
+    """Compare memory with torch on the processor: the bytes of a plan are equal everywhere."""
+    peer = peer_of("CPU")
+    # The count is the same each time: two runs show it.
+    runs = range(min(repeats, 2))
+    for layers in MODELS:
+        row = Measured(
+            f"memory.step.{layers.name.removeprefix('model.')}",
+            "MiB at the peak of a step of Adam, weights and inputs too",
+            [peak_of_step(layers, device) for _ in runs],
+            note="" if peer.module else "no peer: torch is not installed",
+        )
+        if peer.module:
+            row.peer_name = peer.name
+            row.peer_values = [torch_peak_of_step(layers, peer) for _ in runs]
+        yield row
+
+
+def peak_of_step(layers: Layers, device: str = "CPU") -> float:
+    """MiB of all memory that a step of Adam holds at its peak, weights and inputs too."""
+    before = memory.now.get(device, 0)
+    with Context(DEVICE=device):
+        step = step_of(layers, library("tinyref"), device)
+        step()
+        memory.peak[device] = memory.now[device]
+        step()
+    return (memory.peak[device] - before) / 2**20
+
+
+def torch_peak_of_step(layers: Layers, peer: Peer) -> float:
+    """The same of torch: the largest sum of storages that its operations were given or gave."""
+    step, live = torch_step(layers, peer), LiveStorages()
+    with live.watched(peer.module):
+        step()
+        live.peak = live.now
+        step()
+    return live.peak / 2**20
+
+
+class LiveStorages:
+    """Bytes of the storages of torch that are alive, of those that an operation has met."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.peak = 0
+        self._known: set[int] = set()
+
+    def add(self, tensor: Any) -> None:
+        """Counts the storage of a tensor until it ends."""
+        storage = tensor.untyped_storage()
+        key, nbytes = storage._cdata, storage.nbytes()
+        if key not in self._known:
+            self._known.add(key)
+            self.now += nbytes
+            self.peak = max(self.peak, self.now)
+            weakref.finalize(storage, self._end, key, nbytes)
+
+    def _end(self, key: int, nbytes: int) -> None:
+        self._known.discard(key)
+        self.now -= nbytes
+
+    def watched(self, torch: Any) -> Any:
+        """A context in which the storages of all operations are counted."""
+        leaves = torch.utils._pytree.tree_leaves
+
+        def dispatch(
+            mode: object, function: Any, types: object, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            del mode, types
+            result = function(*args, **(kwargs or {}))
+            for each in leaves((args, kwargs, result)):
+                if isinstance(each, torch.Tensor):
+                    self.add(each)
+            return result
+
+        base = torch.utils._python_dispatch.TorchDispatchMode
+        return type("Watched", (base,), {"__torch_dispatch__": dispatch})()
+
+
+# --- the start of a process -----------------------------------------------------------------------
+
+
+def _start(device: str, repeats: int) -> Iterator[Measured]:
+    for name, code in (("start.import", IMPORT), ("start.first", FIRST_RESULT)):
+        yield Measured(
+            name,
+            "ms of processor time, a new process",
+            [milliseconds_of_process(code, device) for _ in range(repeats)],
+            "import numpy",
+            [milliseconds_of_process("import numpy", device) for _ in range(repeats)],
+            note=code,
+        )
+
+
+def milliseconds_of_process(code: str, device: str) -> float:
+    """Return the processor time of a new Python that runs `code` with this default device."""
+    environment = {**os.environ, "TINYREF_DEVICE": device}
+    start = seconds_of_children()
+    # -P: the folder where the command is started may hold modules with names of the library.
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, env=environment)
+    return (seconds_of_children() - start) * 1e3
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+_ROWS: dict[str, Callable[[str, int], Iterator[Measured]]] = {
+    "compile": _compile,
+    "compile.together": _compile_together,
+    "launch": _launch,
+    "copy": _copy,
+    "jit.replay": _replay,
+    "memory.step": _memory_step,
+    "start": _start,
+    "fuzz": _fuzz,
+    "conform": _conform,
+}
+
+
+def matching_rows(device: str, glob: str) -> list[BenchRow]:
+    """Return the rows of a device that match. Raise `UserError` naming all rows if none does."""
+    rows = [BenchRow(name, functools.partial(run, device)) for name, run in _ROWS.items()]
+    rows += speed_rows(device)
+    matches = [row for row in rows if fnmatch.fnmatchcase(row.name, glob)]
+    if not matches:
+        names = ", ".join(row.name for row in rows)
+        raise UserError(f"bench: no row matches {glob!r}: accepted are globs of {names}")
+    return matches

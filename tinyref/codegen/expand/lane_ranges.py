@@ -1,0 +1,370 @@
+"""Which lane ranges a node depends on, how its copies are numbered, and which become vectors.
+
+A lane range is a RANGE of kind UPCAST or UNROLL. Sets of them are bit masks; the copies of a node
+are numbered from 0, the last range of its mask counting fastest. A range that becomes the lanes of
+vectors counts in blocks of that many. Positions and gates are index arithmetic with the lane
+ranges put in.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tinyref.algebra.linear import LinearForm, constant_of, exact, to_node
+from tinyref.algebra.simplify import simplify
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.formats.text import node_text
+from tinyref.optimise.plan import LANE_KINDS
+from tinyref.uops import build
+from tinyref.uops.build import range_number, skip_after
+from tinyref.uops.node import UOp, node_fact, substitute
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import AxisKind, ConstArg, RangeArg
+
+_LEAVES = frozenset({Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE, Ops.SPECIAL})
+# What must be one node in the whole kernel, so that it cannot be copied.
+_UNIQUE = frozenset({Ops.RANGE, Ops.SPECIAL, Ops.DEFINE_ACC, Ops.UPDATE_ACC})
+# These wait for all copies of their sources, and are one node themselves.
+_WAITING = frozenset({Ops.BARRIER, Ops.SINK})
+
+
+def is_lane_range(node: UOp) -> bool:
+    """Whether `node` is a RANGE of kind UPCAST or UNROLL."""
+    return isinstance(node.arg, RangeArg) and node.arg.kind in LANE_KINDS
+
+
+def extent_of(lane_range: UOp) -> int:
+    """The number of values of a lane range. Raises `UserError` for one that is not constant."""
+    extent = lane_range.src[0].arg
+    if isinstance(extent, ConstArg):
+        return int(extent.value)
+    raise UserError(f"{node_text(lane_range)}: only an axis of constant size can be upcast")
+
+
+@node_fact
+def is_index_arithmetic(node: UOp) -> bool:
+    """Whether `node` is a position or a gate, made of counters and sizes alone."""
+    if node.op in _LEAVES:
+        return True
+    if node.op not in ALU or not (node.dtype is dtypes.index or node.dtype is dtypes.bool):
+        return False
+    return all(map(is_index_arithmetic, node.src))
+
+
+class Dependence:
+    """The lane ranges of a kernel, and for every node the mask of those that it depends on.
+
+    `order` is the kernel, sources first. Raises `UserError` where a counter or an accumulator
+    depends on a lane range.
+    """
+
+    def __init__(self, order: Sequence[UOp]) -> None:
+        self.ranges = sorted((node for node in order if is_lane_range(node)), key=range_number)
+        self.bits = {lane_range: 1 << place for place, lane_range in enumerate(self.ranges)}
+        self.extents = {lane_range: extent_of(lane_range) for lane_range in self.ranges}
+        self.masks: dict[UOp, int] = {}
+        for node in order:
+            self.masks[node] = self._mask(node)
+
+    def _mask(self, node: UOp) -> int:
+        if node in self.bits:
+            return self.bits[node]
+        if node.op in _WAITING or not node.src:
+            return 0
+        mask = self.masks[node.src[0]]
+        if node.op is Ops.AFTER:
+            return mask
+        if node.op is Ops.REDUCE:
+            return mask & ~self.union(node.src[1:])
+        mask = self.union(node.src)
+        if mask and node.op in _UNIQUE:
+            raise UserError(
+                f"{node_text(node)}: depends on an upcast or unrolled axis: accepted are "
+                "counters that do not, and accumulators made after the expansion"
+            )
+        return mask
+
+    def union(self, nodes: Sequence[UOp]) -> int:
+        """The mask of all of `nodes` together."""
+        mask = 0
+        for node in nodes:
+            mask |= self.masks[node]
+        return mask
+
+
+class Numbering:
+    """The numbers of copies. `widths` gives the lanes of the ranges that become vectors."""
+
+    def __init__(self, dependence: Dependence, widths: Mapping[UOp, int]) -> None:
+        self.ranges = dependence.ranges
+        self.blocks = [
+            dependence.extents[lane_range] // widths.get(lane_range, 1)
+            for lane_range in self.ranges
+        ]
+        self.widths = [widths.get(lane_range, 1) for lane_range in self.ranges]
+        self.width_of = dict(zip(self.ranges, self.widths, strict=True))
+        # Tables of numbers, filled as masks are met.
+        self.assignments = functools.cache(self._assignments)
+        self.projection = functools.cache(self._projection)
+        self.lanes = functools.cache(self._lanes)
+        self.counters = functools.cache(self._counters)
+
+    def _places(self, mask: int) -> list[int]:
+        return [place for place in range(len(self.ranges)) if mask >> place & 1]
+
+    def count(self, mask: int) -> int:
+        """How many copies there are of a node that depends on `mask`."""
+        return len(self.assignments(mask))
+
+    def _lanes(self, mask: int) -> int:
+        """The lanes of the values of such a node: no mask holds two vector ranges."""
+        return math.prod(self.widths[place] for place in self._places(mask))
+
+    def _assignments(self, mask: int) -> list[tuple[int, ...]]:
+        """The block of each range of `mask`, for each copy."""
+        return list(itertools.product(*(range(self.blocks[i]) for i in self._places(mask))))
+
+    def _projection(self, mask: int, part: int) -> list[int]:
+        """For each copy of a node on `mask`, the copy that it takes of a source on `part`."""
+        kept = [i for i, place in enumerate(self._places(mask)) if part >> place & 1]
+        number = {chosen: i for i, chosen in enumerate(self.assignments(part))}
+        return [number[tuple(each[i] for i in kept)] for each in self.assignments(mask)]
+
+    def width(self, lane_range: UOp) -> int:
+        """The lanes that `lane_range` becomes; 1 where it is copied."""
+        return self.width_of[lane_range]
+
+    def _counters(self, mask: int, copy: int, lane: int) -> dict[UOp, int]:
+        """The value of every range of `mask` in one lane of a copy."""
+        found = {}
+        for place, block in zip(self._places(mask), self.assignments(mask)[copy], strict=True):
+            width = self.widths[place]
+            found[self.ranges[place]] = block * width + (lane if width > 1 else 0)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """A position as base + sum of steps[range] * range + constant; the base has no lane range."""
+
+    base: UOp
+    steps: dict[UOp, int]
+    constant: int
+
+    def distance(self, counters: Mapping[UOp, int]) -> int:
+        """How far from the base the position is where the lane ranges are at `counters`."""
+        return self.constant + sum(k * counters[term] for term, k in self.steps.items())
+
+
+def stepped(position: UOp, dependence: Dependence) -> Stepped | None:
+    """`position` by its lane ranges; None where one of them stands in a quotient or the like.
+
+    What it has besides them may be any values that do not depend on one, such as a loaded index.
+    """
+    if position.dtype is not dtypes.index:
+        return None
+    linear = exact(position)
+    steps: dict[UOp, int] = {}
+    rest: dict[UOp, int] = {}
+    for term, factor in linear.terms.items():
+        if term in dependence.bits:
+            steps[term] = factor
+        elif dependence.masks.get(term, -1):
+            return None
+        else:
+            rest[term] = factor
+    return Stepped(to_node(dtypes.index, LinearForm(rest, 0)), steps, linear.constant)
+
+
+def divisor_of(position: UOp) -> int:
+    """The largest number known to divide every value of `position`; 0 for the constant 0."""
+    linear = exact(position)
+    return math.gcd(linear.constant, *linear.terms.values())
+
+
+class Positions:
+    """The index arithmetic of a kernel, copy by copy; what was asked for once is kept."""
+
+    def __init__(self, dependence: Dependence, numbering: Numbering) -> None:
+        self.dependence = dependence
+        self.numbering = numbering
+        self._stepped: dict[UOp, Stepped | None] = {}
+        self._found: dict[tuple[UOp, int, int], UOp] = {}
+        # What is simplified, held while others share parts of it: nodes keep what they become.
+        self._written_out: list[UOp] = []
+
+    def stepped(self, position: UOp) -> Stepped | None:
+        """See `stepped`."""
+        if position not in self._stepped:
+            self._stepped[position] = stepped(position, self.dependence)
+        return self._stepped[position]
+
+    def split_lanes(self, position: UOp, copy: int, lanes: int) -> list[tuple[UOp, int]]:
+        """All lanes of one copy: each a base, equal for neighbours, and a distance from it."""
+        found = self.stepped(position)
+        if found is None:
+            return [self._split(self.at(position, copy, lane)) for lane in range(lanes)]
+        first = found.distance(self.numbering.counters(self.dependence.masks[position], copy, 0))
+        between = sum(k for term, k in found.steps.items() if self.numbering.width(term) > 1)
+        return [(found.base, first + lane * between) for lane in range(lanes)]
+
+    def _split(self, position: UOp) -> tuple[UOp, int]:
+        linear = exact(position)
+        return to_node(position.dtype, LinearForm(linear.terms, 0)), linear.constant
+
+    def at(self, node: UOp, copy: int, lane: int) -> UOp:
+        """The index arithmetic `node` in one lane of one of its copies, simplified."""
+        mask = self.dependence.masks[node]
+        if mask == 0:
+            return node
+        key = node, copy, lane
+        found = self._found.get(key)
+        if found is None:
+            counters = self.numbering.counters(mask, copy, lane)
+            by_steps = self.stepped(node)
+            if by_steps is not None:
+                found = shift(by_steps.base, by_steps.distance(counters))
+            else:
+                values = {
+                    lane_range: build.const(lane_range.dtype, value)
+                    for lane_range, value in counters.items()
+                }
+                self._written_out.append(substitute(node, values))
+                found = simplify(self._written_out[-1])
+            self._found[key] = found
+        return found
+
+
+def shift(base: UOp, distance: int) -> UOp:
+    """The position `distance` beyond `base`, in normal form."""
+    if distance == 0:
+        return base
+    constant = constant_of(base)
+    if constant is not None:
+        return build.const(base.dtype, constant + distance)
+    return build.add(base, distance)
+
+
+# What stands in the loop of a reduce counts as often as four things outside of it.
+_IN_REDUCE = 4
+_REDUCED = (AxisKind.REDUCE, AxisKind.UNROLL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A range with its best width, and the work per element that this saves."""
+
+    lane_range: UOp
+    width: int
+    saved: float
+
+
+def choose_widths(
+    order: Sequence[UOp], dependence: Dependence, widths: Collection[int]
+) -> dict[UOp, int]:
+    """The lanes of each lane range that becomes a vector; no node depends on two of them.
+
+    Only a range with an access of unit stride does, and one for which vectors save work: an
+    access of n lanes counts as 1/n, lanes that are put together one by one count twice.
+    """
+    weights = _weights(order)
+    fixed = 0
+    for node in order:
+        if node.dtype.lanes > 1:
+            fixed |= dependence.masks[node] | dependence.union(node.src)
+    candidates = []
+    for lane_range in dependence.ranges:
+        if fixed & dependence.bits[lane_range]:
+            continue
+        legal = [width for width in widths if dependence.extents[lane_range] % width == 0]
+        candidates += _best_width(lane_range, weights, dependence, legal)
+    candidates.sort(key=_saves_most)
+    masks = set(dependence.masks.values())
+    chosen: dict[UOp, int] = {}
+    taken = 0
+    for candidate in candidates:
+        bit = dependence.bits[candidate.lane_range]
+        if not any(mask & bit and mask & taken for mask in masks):
+            chosen[candidate.lane_range] = candidate.width
+            taken |= bit
+    return chosen
+
+
+def _saves_most(each: _Candidate) -> tuple[float, bool, int]:
+    return -each.saved, _is_reduced(each.lane_range), range_number(each.lane_range)
+
+
+def _is_reduced(lane_range: UOp) -> bool:
+    return isinstance(lane_range.arg, RangeArg) and lane_range.arg.kind in _REDUCED
+
+
+def _weights(order: Sequence[UOp]) -> dict[UOp, int]:
+    """How much each access and each operation on values counts."""
+    in_reduce: set[UOp] = set()
+    weights = {}
+    for node in order:
+        if _is_reduced(node) or (node.op is not Ops.REDUCE and not in_reduce.isdisjoint(node.src)):
+            in_reduce.add(node)
+        is_access = node.op in (Ops.LOAD, Ops.STORE)
+        if is_access or (node.op in ALU and not is_index_arithmetic(node)):
+            weights[node] = _IN_REDUCE if node in in_reduce else 1
+    return weights
+
+
+def _best_width(
+    lane_range: UOp, weights: dict[UOp, int], dependence: Dependence, widths: Collection[int]
+) -> list[_Candidate]:
+    """The width at which what depends on the range is the least work; none if it is not less."""
+    bit = dependence.bits[lane_range]
+    weights = {node: weight for node, weight in weights.items() if dependence.masks[node] & bit}
+    aligned = {
+        node: _alignment(node, lane_range, dependence) for node in weights if node.op not in ALU
+    }
+    scalar_work = sum(weights.values())
+    arithmetic = sum(weight for node, weight in weights.items() if node.op in ALU)
+    best: list[_Candidate] = []
+    for width in sorted(widths):
+        work = arithmetic / width
+        has_unit_stride = False
+        for access, alignment in aligned.items():
+            lanes = math.gcd(alignment, width)
+            if lanes > 1 and not _is_uniform(_gate_of(access), lane_range, width, dependence):
+                lanes = 1
+            has_unit_stride |= lanes > 1
+            work += weights[access] * (1 / lanes + (lanes < width))
+        saved = scalar_work - work
+        if has_unit_stride and saved > 0 and all(saved >= each.saved for each in best):
+            best = [_Candidate(lane_range, width, saved)]
+    return best
+
+
+def _gate_of(access: UOp) -> UOp | None:
+    return access.src[2] if len(access.src) == 3 else None
+
+
+def _alignment(access: UOp, lane_range: UOp, dependence: Dependence) -> int:
+    """A divisor of every position along a unit stride (0: of all); 1 for any other stride."""
+    address = skip_after(access.src[0])
+    if address.op is not Ops.INDEX:
+        return 1
+    found = stepped(address.src[1], dependence)
+    if found is None or found.steps.get(lane_range) != 1:
+        return 1
+    others = [step for other, step in found.steps.items() if other is not lane_range]
+    return math.gcd(divisor_of(found.base), found.constant, *others)
+
+
+def _is_uniform(gate: UOp | None, lane_range: UOp, width: int, dependence: Dependence) -> bool:
+    """Whether the gate is seen to be one for the first `width` lanes; a guess for the others."""
+    if gate is None or not dependence.masks[gate] & dependence.bits[lane_range]:
+        return True
+    lanes = {
+        simplify(substitute(gate, {lane_range: build.const(lane_range.dtype, lane)}))
+        for lane in range(width)
+    }
+    return len(lanes) == 1

@@ -1,1 +1,0 @@
-"""NVIDIA GPUs: CUDA C++ by NVRTC, launched through the driver's own interface (cuda-bindings)."""

@@ -1,1 +1,0 @@
-"""Devices that hold data and run no kernels."""

@@ -1,0 +1,392 @@
+"""The HIP device: HIP C++ through clang, launched by the HIP runtime, libamdhip64, through ctypes.
+
+No GPU of AMD was at hand where this was written: the calls are those of the documentation, tried on
+a stand-in for the library. Functions and types are those of ROCm's "HIP Runtime API Reference".
+What is not known here is asked of the library by the least that its versions have in common: of the
+properties of a device, whose structure grows, only the text is read that names the architecture.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tinyref.contract import CompileTarget
+from tinyref.errors import DeviceError, UserError
+from tinyref.renderers.hip import HipRenderer
+from tinyref.runtimes.driver_checks import (
+    DriverProcess,
+    check_copy_in,
+    check_copy_out,
+    check_size,
+    is_empty_launch,
+)
+from tinyref.runtimes.drivers import (
+    AddressArguments,
+    AddressRange,
+    DriverBackend,
+    Extents,
+    PartAllocator,
+)
+from tinyref.runtimes.hip_compiler import (
+    ARCHITECTURES,
+    ENVIRONMENT,
+    HipCompiler,
+    architecture,
+    clang,
+    parts_of,
+    version,
+)
+from tinyref.runtimes.reuse import ReusingAllocator
+
+PROCESS = DriverProcess("HIP")
+LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
+INSTALL = (
+    "install its packages: apt-get install libamdhip64-5 (of Debian) or hip-runtime-amd (of ROCm), "
+    "with AMD's amdgpu driver"
+)
+
+NON_BLOCKING_STREAM = 1
+# Larger than the properties of a device in any version.
+_PROPERTY_BYTES = 2**14
+_ARCHITECTURE = re.compile(rb"gfx[0-9a-f]{3,4}(?::[\w+-]+)*")
+# After these all that this process has on the device is lost.
+STICKY = frozenset(
+    (
+        "hipErrorIllegalAddress",
+        "hipErrorLaunchFailure",
+        "hipErrorLaunchTimeOut",
+        "hipErrorAssert",
+        "hipErrorECCNotCorrectable",
+        "hipErrorContextIsDestroyed",
+    )
+)
+_OUT_OF_MEMORY = "hipErrorOutOfMemory"
+
+
+def load_library() -> Any:
+    """The library. Raises `DeviceError` where it is not there."""
+    PROCESS.check("HIP")
+    return _loaded(os.environ.get("ROCM_PATH", "/opt/rocm"))
+
+
+@functools.cache
+def _loaded(rocm: str) -> Any:
+    names = [*LIBRARIES, *(os.path.join(rocm, "lib", name) for name in LIBRARIES[:1])]
+    words = ""
+    for name in names:
+        try:
+            library = ctypes.CDLL(name)
+        except OSError as error:
+            words = words or str(error)
+        else:
+            _declare(library)
+            return library
+    raise DeviceError("HIP", f"the HIP runtime does not load ({words}): {INSTALL}")
+
+
+def _declare(library: Any) -> None:
+    """Texts are given by two functions alone; all others give the number of an error."""
+    for name in ("hipGetErrorName", "hipGetErrorString"):
+        getattr(library, name).restype = ctypes.c_char_p
+
+
+class Session:
+    """One opened device: `name` is that of errors, `library` the runtime or what stands for it.
+
+    All work goes through one stream, in the order of the calls. A thread that calls is given the
+    device first, for that is a state of threads.
+    """
+
+    def __init__(self, name: str, index: int, library: Any) -> None:
+        self.name = name
+        self.index = index
+        self.library = library
+        self.lost = ""
+        self.stream = self.made("hipStreamCreateWithFlags", NON_BLOCKING_STREAM)
+        PROCESS.is_started = True
+
+    def call(self, function: str, *arguments: Any) -> None:
+        """Calls the library. Raises `DeviceError` with the call and the library's words."""
+        PROCESS.check(self.name)
+        if self.lost:
+            raise DeviceError(self.name, f"is lost since {self.lost}: start a new process")
+        self._check("hipSetDevice", self.library.hipSetDevice(self.index))
+        self._check(function, getattr(self.library, function)(*arguments))
+
+    def made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
+        """What a function makes, whose handle it writes to its first argument."""
+        handle = ctypes.c_void_p()
+        self.call(function, ctypes.byref(handle), *arguments)
+        return handle
+
+    def _check(self, function: str, status: int) -> None:
+        if not status:
+            return
+        words = error_words(self.library, status)
+        if words.partition(":")[0] in STICKY:
+            self.lost = f"{function} said {words}"
+            words += ": every later call of this process would fail: start a new one"
+        if words.startswith(_OUT_OF_MEMORY):
+            words += ": the device has not so much memory free"
+        raise DeviceError(self.name, f"{function}: {words}")
+
+    def finish(self) -> None:
+        """Waits for all that is queued. Raises `DeviceError` for a launch that failed."""
+        self.call("hipStreamSynchronize", self.stream)
+
+    @contextmanager
+    def event(self) -> Iterator[ctypes.c_void_p]:
+        """An event, given back at the end; what waits for it in a stream still does."""
+        event = self.made("hipEventCreate")
+        try:
+            yield event
+        finally:
+            self.call("hipEventDestroy", event)
+
+    def wait_for(self, other: Session) -> None:
+        """What is queued here from now on comes after what is queued there now."""
+        with other.event() as event:
+            other.call("hipEventRecord", event, other.stream)
+            self.call("hipStreamWaitEvent", self.stream, event, 0)
+
+
+def error_words(library: Any, status: int) -> str:
+    """What the library calls an error: its name and a sentence."""
+    name, sentence = library.hipGetErrorName(status), library.hipGetErrorString(status)
+    words = [text.decode(errors="replace") for text in (name, sentence) if text]
+    return ": ".join(dict.fromkeys(words)) or f"error {status}"
+
+
+def count_devices(library: Any) -> int:
+    """How many devices there are. Raises `DeviceError` where the driver does not answer."""
+    count = ctypes.c_int()
+    status = library.hipGetDeviceCount(ctypes.byref(count))
+    if status:
+        words = error_words(library, status)
+        raise DeviceError("HIP", f"the runtime finds no device: {words}: {INSTALL}")
+    return count.value
+
+
+def device_name(library: Any, index: int) -> str:
+    """What a person calls the device."""
+    text = ctypes.create_string_buffer(256)
+    status = library.hipDeviceGetName(text, len(text), index)
+    return text.value.decode(errors="replace") if not status else f"device {index}"
+
+
+def architecture_of(name: str, index: int, library: Any) -> str:
+    """The architecture of a device. Raises `DeviceError` where the runtime does not say it."""
+    properties = ctypes.create_string_buffer(_PROPERTY_BYTES)
+    # The structure of ROCm 6 has a function of its own name.
+    ask = getattr(library, "hipGetDevicePropertiesR0600", None) or library.hipGetDeviceProperties
+    status = ask(properties, index)
+    if status:
+        raise DeviceError(name, f"has no properties: {error_words(library, status)}")
+    found = _ARCHITECTURE.search(properties.raw)
+    if found is None:
+        raise DeviceError(name, "its properties name no architecture")
+    return found[0].decode()
+
+
+def runtime_version(library: Any) -> str:
+    """The version of the runtime: "60342131" of ROCm 6.3.42131; "unknown" where it says none."""
+    version = ctypes.c_int()
+    return "unknown" if library.hipRuntimeGetVersion(ctypes.byref(version)) else str(version.value)
+
+
+class HipAllocator(PartAllocator):
+    """Memory of one session; sizes and offsets are in bytes, size 0 is fine."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def allocate(self, nbytes: int) -> AddressRange:
+        """Raises `UserError` for a negative size, `DeviceError` where there is not so much."""
+        check_size(nbytes)
+        # Of no bytes there is no address.
+        address = self.session.made("hipMalloc", ctypes.c_size_t(max(nbytes, 1)))
+        return AddressRange(address.value or 0, nbytes)
+
+    def free(self, handle: AddressRange) -> None:
+        """Waits for what uses it. A forked child frees nothing: it is the parent's."""
+        if not PROCESS.is_forked:
+            self.session.finish()
+            self.session.call("hipFree", ctypes.c_void_p(handle.address))
+
+    def copy_in(self, handle: AddressRange, source: memoryview) -> None:
+        """Raises `UserError` when there are more bytes than fit."""
+        check_copy_in(source, handle.nbytes)
+        if source.nbytes:
+            data = (ctypes.c_char * source.nbytes).from_buffer_copy(source)
+            session = self.session
+            size = ctypes.c_size_t(source.nbytes)
+            session.call(
+                "hipMemcpyHtoDAsync", ctypes.c_void_p(handle.address), data, size, session.stream
+            )
+            # `data` ends with this call.
+            session.finish()
+
+    def copy_out(self, destination: memoryview, handle: AddressRange) -> None:
+        """Raises `UserError` when it wants more bytes than there are."""
+        check_copy_out(destination, handle.nbytes)
+        session = self.session
+        if destination.nbytes:
+            data = (ctypes.c_char * destination.nbytes).from_buffer(destination)
+            size = ctypes.c_size_t(destination.nbytes)
+            session.call(
+                "hipMemcpyDtoHAsync", data, ctypes.c_void_p(handle.address), size, session.stream
+            )
+        session.finish()
+
+    def transfer(self, target: AddressRange, source: AddressRange, origin: Any) -> None:
+        """Copies from the device of `origin`, by its peer connection where there is one.
+
+        The copy comes after what is queued on that device, and before what is queued there later.
+        """
+        here, there = self.session, origin.session
+        here.wait_for(there)
+        here.call(
+            "hipMemcpyPeerAsync",
+            ctypes.c_void_p(target.address),
+            here.index,
+            ctypes.c_void_p(source.address),
+            there.index,
+            ctypes.c_size_t(source.nbytes),
+            here.stream,
+        )
+        there.wait_for(here)
+
+
+class HipKernel:
+    """A kernel of a module, launched in the order of the session's stream."""
+
+    def __init__(self, session: Session, entry: str, code: bytes) -> None:
+        self.session = session
+        self.entry = entry
+        self._module = session.made("hipModuleLoadData", ctypes.c_char_p(code))
+        self._function = session.made("hipModuleGetFunction", self._module, entry.encode())
+
+    def __del__(self) -> None:
+        # A launch that is queued still needs it; nobody hears of an error here.
+        session = self.session
+        if hasattr(self, "_module") and not (PROCESS.is_forked or session.lost):
+            session.library.hipStreamSynchronize(session.stream)
+            session.library.hipModuleUnload(self._module)
+
+    def __call__(
+        self,
+        buffers: Sequence[AddressRange],
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        """Queues the launch; with `wait`, gives the seconds that the device took."""
+        if is_empty_launch(self.entry, grid, group):
+            return 0.0 if wait else None
+        if not wait:
+            self._launch(buffers, grid, group, variables)
+            return None
+        session = self.session
+        with session.event() as start, session.event() as end:
+            session.call("hipEventRecord", start, session.stream)
+            self._launch(buffers, grid, group, variables)
+            session.call("hipEventRecord", end, session.stream)
+            session.call("hipEventSynchronize", end)
+            milliseconds = ctypes.c_float()
+            session.call("hipEventElapsedTime", ctypes.byref(milliseconds), start, end)
+        return max(milliseconds.value, 1e-6) * 1e-3
+
+    def _launch(
+        self,
+        buffers: Sequence[AddressRange],
+        grid: Extents,
+        group: Extents,
+        variables: Sequence[int],
+    ) -> None:
+        # The values are copied before the call comes back.
+        arguments = AddressArguments(buffers, variables)
+        self.session.call(
+            "hipModuleLaunchKernel",
+            self._function,
+            *grid,
+            *group,
+            0,
+            self.session.stream,
+            ctypes.c_void_p(arguments.address),
+            None,
+        )
+
+
+class HipBackend(DriverBackend):
+    """One GPU of AMD, by its number in the HIP runtime."""
+
+    title = "GPU of AMD, HIP C++ through clang"
+    environment = (*ENVIRONMENT, "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    compile_targets = tuple(ARCHITECTURES)
+
+    base = "HIP"
+    session: Session
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self.chosen(self.devices())
+        library = self.library()
+        self.session = Session(self.name, index, library)
+        self.architecture = architecture_of(self.name, index, library)
+        self._compiler = HipCompiler(self.architecture)
+        try:
+            self._capabilities = architecture(self.architecture).capabilities
+        except UserError as error:
+            raise DeviceError(self.name, str(error)) from error
+        self._allocator = ReusingAllocator(
+            HipAllocator(self.session), self.name, synchronize=self.session.finish
+        )
+
+    @classmethod
+    def library(cls) -> Any:
+        """Return the HIP runtime. Raises `DeviceError` where it is not there."""
+        return load_library()
+
+    @classmethod
+    def devices(cls) -> list[str]:
+        """Return the names of the devices by their numbers. Raises `DeviceError` for none."""
+        library = cls.library()
+        count = count_devices(library)
+        if not count:
+            raise DeviceError(cls.base, "the HIP runtime finds no device")
+        return [device_name(library, number) for number in range(count)]
+
+    @classmethod
+    def check_compiler(cls, device: str) -> None:
+        clang()
+
+    @classmethod
+    def compile_target(cls, name: str) -> CompileTarget:
+        capabilities = architecture(name).capabilities
+        clang()
+        return CompileTarget(name, capabilities, HipRenderer(capabilities), HipCompiler(name))
+
+    @functools.cached_property
+    def renderer(self) -> HipRenderer:
+        return HipRenderer(self.capabilities)
+
+    def load(self, entry: str, binary: bytes) -> HipKernel:
+        suffix, code = parts_of(binary)
+        return HipKernel(self.session, entry + suffix, code)
+
+    def versions(self) -> dict[str, str]:
+        library = self.session.library
+        return {
+            "device": device_name(library, self.index),
+            "architecture": self.architecture,
+            "runtime": runtime_version(library),
+            "compiler": version(clang()),
+        }

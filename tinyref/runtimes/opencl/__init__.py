@@ -1,1 +1,0 @@
-"""Every OpenCL driver, and Oclgrind, a simulator of one whose reports are errors."""

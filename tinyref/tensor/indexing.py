@@ -1,0 +1,1069 @@
+"""Indexing by tensors too, gather and scatter, sorting, selection, interpolation.
+
+A place is the number of an element along one axis. Devices only have reads and writes at places
+that are known when a kernel is made, so a lookup is a choice among all elements of the axis:
+`(0, 1, 2 ... == place).where(element, 0)` added up, which the compiler turns into one read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
+
+from tinyref.algebra.symbolic import describe_shape
+from tinyref.arrays import Array, np, npt
+from tinyref.dtype import ConstType, DTypeLike, dtypes, numpy_dtype, sum_dtype
+from tinyref.errors import UserError, UserTypeError
+from tinyref.lazy import graph
+from tinyref.tensor.arguments import (
+    Shape,
+    axis_of,
+    broadcast,
+    count_of,
+    fixed,
+    integer,
+    inverse_order,
+    require_one_of,
+    wrong_type,
+)
+from tinyref.tensor.core import (
+    GradientSwitch,
+    apart_from,
+    apply,
+    as_tensor,
+    broadcast_to,
+    constant_like,
+    expand,
+    pad,
+    reduce_over,
+    reshape,
+    shrink,
+)
+from tinyref.tensor.creation import Creation, _requires_grad, as_leaf, element_dtype
+from tinyref.tensor.data import Data
+from tinyref.tensor.elementwise import (
+    compute_dtype,
+    floor_divide,
+    require_integer,
+    reversed_order,
+    spread,
+    widened,
+)
+from tinyref.tensor.index_keys import (
+    Chosen,
+    Layout,
+    _is_mask,
+    as_index,
+    check_mask,
+    is_advanced,
+    items_of,
+    layout_of,
+    parse_index,
+    split_key,
+)
+from tinyref.tensor.literals import has_place, weak_number
+from tinyref.tensor.movement import (
+    as_row,
+    count_to,
+    cut_axis,
+    cut_beside,
+    every_element,
+    moved_from_last,
+    moved_last,
+    pad_with,
+)
+from tinyref.tensor.reduction import Reduction, looked_up, reduce_axes, reduced_last
+from tinyref.tensor.sorting import sort_keys, sorted_order
+from tinyref.uops.node import sint
+from tinyref.uops.ops import Ops
+
+T = TypeVar("T", bound="Indexing")
+
+
+ScatterReduce = Literal["multiply", "add"] | None
+Reduce = Literal["sum", "prod", "mean", "amax", "amin"]
+
+REDUCES = ("sum", "prod", "mean", "amax", "amin")
+
+
+def check_axis_size(size: int, name: str) -> int:
+    """`size`, refused where the result numbers that many elements, in int32."""
+    if size > dtypes.int32.maximum:
+        raise UserError(
+            f"{name}: {size} elements to choose from: accepted are at most {dtypes.int32.maximum}"
+        )
+    return size
+
+
+Places: TypeAlias = "npt.NDArray[np.int64]"
+Weights: TypeAlias = "npt.NDArray[np.float64]"
+
+# The free parameter of Keys, "Cubic Convolution Interpolation", 1981, as most image tools set it.
+_CUBIC = -0.75
+_MODES = ("linear", "nearest", "nearest-exact", "cubic")
+
+
+class Indexing(Reduction, Creation, Data):
+    """`tensor[...]` reads and `tensor[...] = value` writes; gather and scatter, sorting, selection.
+
+    Places are integers of any type; a negative one counts from the end of the axis, once. Elements
+    are not read to check places: outside of the axis a read gives 0 and a write does nothing, where
+    torch raises an error. Places in lists, ranges and arrays are known, and refused with a
+    `UserError`. A mask decides the shape of the result, so its elements are read at once; uint8
+    tensors are integers, no masks. Of several values assigned to one place the last counts.
+
+    NaN is larger than every number, as with torch and numpy; -0 and 0 are equal. Indices of results
+    are int32, and int64 where an axis has more elements; torch has int64.
+    """
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Self]:
+        if not self.ndim:
+            raise UserTypeError("iteration: a tensor without axes has no elements to go through")
+        return (self[place] for place in range(fixed(self.shape[:1], "iteration")[0]))
+
+    def _index_operand(self, index: object, axis: int, name: str) -> Self:
+        """The argument `index` of a function along `axis`, checked against this tensor."""
+        found = as_tensor(self, index, f"{name}: index")
+        require_integer(f"{name}: index", found.dtype, accept_bool=False)
+        if found.ndim != self.ndim:
+            raise UserError(
+                f"{name}: index has {found.ndim} axes, the tensor {self.ndim}: they must be equal"
+            )
+        have, want = fixed(self.shape, name), fixed(found.shape, name)
+        for number in range(self.ndim):
+            if number != axis and want[number] > have[number]:
+                raise UserError(
+                    f"{name}: index of {describe_shape(want)} is larger than the tensor of "
+                    f"{describe_shape(have)} on axis {number}: only axis {axis} may be"
+                )
+        return found
+
+    def gather(self, dim: int, index: Self) -> Self:
+        """Element [i, j, k] of the result is element [index[i, j, k], j, k], for `dim` 0.
+
+        index: integers, with as many axes as this tensor and no larger on the others than `dim`;
+        its shape is that of the result. Places that are outside give 0.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
+            [[2], [3]]
+        """
+        axis = axis_of(dim, self.ndim, "gather")
+        found = self._index_operand(index, axis, "gather")
+        size = fixed(as_row(self).shape, "gather")[axis]
+        places = moved_last(as_places(as_row(found), size, "gather"), axis)
+        rows = moved_last(cut_beside(as_row(self), axis, as_row(found).shape), axis).unsqueeze(-2)
+        return reshape(moved_from_last(looked_up(rows, places), axis), found.shape)
+
+    # Writing
+
+    def _source_operand(self, src: object, index: Self, name: str) -> Self:
+        """The argument `src`, cut to the shape of `index`; a number stands for all of it."""
+        number = weak_number(src)
+        if number is not None:
+            if not has_place(number, self.dtype):
+                raise UserError(f"{name}: src {number!r} has no place in {self.dtype.name}")
+            return broadcast_to(constant_like(self, number, self.dtype), index.shape)
+        if not isinstance(src, Indexing):
+            raise wrong_type(f"{name}: src", src, "are a Tensor and a number")
+        source = cast(Self, src)
+        if source.dtype is not self.dtype:
+            raise UserTypeError(
+                f"{name}: src is {source.dtype.name}, the tensor {self.dtype.name}: cast one first"
+            )
+        sizes = fixed(index.shape, name)
+        if source.ndim != index.ndim or any(
+            have < want for have, want in zip(fixed(source.shape, name), sizes, strict=True)
+        ):
+            raise UserError(
+                f"{name}: src of {describe_shape(source.shape)} is smaller than the index of "
+                f"{describe_shape(sizes)}: accepted is the same size or larger, axis by axis"
+            )
+        return shrink(source, tuple((0, size) for size in sizes))
+
+    def _scatter_args(
+        self, dim: int, index: object, src: object, name: str
+    ) -> tuple[Self, Self, int]:
+        """(places, source, axis) of a scatter; both with `axis` last, and else as this tensor.
+
+        What was added to make the shapes equal has place -1, which is nowhere.
+        """
+        axis = axis_of(dim, self.ndim, name)
+        found = self._index_operand(index, axis, name)
+        source = as_row(self._source_operand(src, found, name))
+        want = fixed(as_row(self).shape, name)
+        places = as_places(as_row(found), want[axis], name, mark=True)
+        have = fixed(places.shape, name)
+        margins = tuple(
+            (0, 0 if number == axis else want[number] - have[number]) for number in range(len(want))
+        )
+        padded = moved_last(pad_with(places, margins, -1), axis)
+        return padded, moved_last(pad(source, margins), axis), axis
+
+    def scatter(
+        self, dim: int, index: Self, src: Self | ConstType, reduce: ScatterReduce = None
+    ) -> Self:
+        """This tensor with element [index[i, j, k], j, k] replaced by `src[i, j, k]`, for `dim` 0.
+
+        With `reduce` the element is added to, or multiplied by it. index: integers; src: this
+        tensor's type, or a number. Of several elements for one place the last counts, where torch
+        leaves it open; places that are outside are passed over.
+
+        Examples:
+            >>> Tensor([0, 0, 0]).scatter(0, Tensor([2, 0]), Tensor([5, 6])).tolist()
+            [6, 0, 5]
+        """
+        require_one_of(reduce, (None, "add", "multiply"), "scatter: reduce")
+        places, source, axis = self._scatter_args(dim, index, src, "scatter")
+        rows = moved_last(as_row(self), axis)
+        if reduce is None:
+            last = last_hits(places, *fixed((places.shape[-1], rows.shape[-1]), "scatter"))
+            result = last.ge(0).where(looked_up(source.unsqueeze(-2), last), rows)
+        else:
+            compute_dtype("scatter", self.dtype)
+            kind: Reduce = "sum" if reduce == "add" else "prod"
+            result = combine_at(rows, kind, places, source, True)
+        return reshape(moved_from_last(result, axis), self.shape)
+
+    def scatter_reduce(
+        self, dim: int, index: Self, src: Self, reduce: Reduce, include_self: bool = True
+    ) -> Self:
+        """Each element meets those of `src` whose `index` along `dim` names it.
+
+        reduce: "sum", "prod", "mean", "amax" or "amin". Without `include_self` an element that is
+        named is not part of it. Sums are those of this tensor's own type, rounded once at the end
+        for float16 and bfloat16; the mean of integers rounds down.
+
+        Examples:
+            >>> places, values = Tensor([0, 0, 2]), Tensor([1, 2, 5])
+            >>> Tensor([0, 0, 0]).scatter_reduce(0, places, values, "sum").tolist()
+            [3, 0, 5]
+        """
+        require_one_of(reduce, REDUCES, "scatter_reduce: reduce")
+        as_tensor(self, src, "scatter_reduce: src")
+        compute_dtype("scatter_reduce", self.dtype)
+        places, source, axis = self._scatter_args(dim, index, src, "scatter_reduce")
+        rows = moved_last(as_row(self), axis)
+        met = combine_at(rows, reduce, places, source, include_self)
+        return reshape(moved_from_last(met, axis), self.shape)
+
+    def __getitem__(self, key: object) -> Self:
+        items = items_of(key)
+        if not any(map(is_advanced, items)):
+            return basic_part(self, tuple(items))
+        parts = split_key(self.shape, key)
+        part = self if parts.is_whole else basic_part(self, parts.basic)
+        layout = layout_of(part.shape, parts.chosen)
+        places = joined_places(self, layout, parts.chosen)
+        aligned = reshape(places, (*layout.shape, *(1 for _ in layout.rest)))
+        found = looked_up(joined_axes(part, layout), aligned)
+        front = range(len(layout.shape))
+        order = list(range(len(layout.shape), found.ndim))
+        order[layout.begin : layout.begin] = front
+        return found.permute(tuple(order))
+
+    def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
+        """(values, indices) along axis `dim`; equal elements stay in order.
+
+        The indices are int32: `values` is `self.gather(dim, indices)`, and has its gradient.
+
+        Examples:
+            >>> values, places = Tensor([3, 1, 2]).sort()
+            >>> values.tolist(), places.tolist()
+            ([1, 2, 3], [1, 2, 0])
+        """
+        axis = axis_of(dim, self.ndim, "sort")
+        return self._sort_axis("sort", axis, fixed(as_row(self).shape, "sort")[axis], descending)
+
+    def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Self:
+        """Return the places of the elements in sorted order along axis `dim`, as int32.
+
+        Equal elements stay in order, whether `stable` asks for it or not.
+
+        Examples:
+            >>> Tensor([3, 1, 2]).argsort().tolist()
+            [1, 2, 0]
+        """
+        axis = axis_of(dim, self.ndim, "argsort")
+        size = fixed(as_row(self).shape, "argsort")[axis]
+        return self._sort_axis("argsort", axis, size, descending)[1]
+
+    def topk(
+        self, k: int, dim: int = -1, largest: bool = True, sorted_: bool = True
+    ) -> tuple[Self, Self]:
+        """(values, indices) of the `k` largest, or smallest, elements along axis `dim`.
+
+        They come in order whether `sorted_` asks for it or not, the first of equal ones first.
+
+        Examples:
+            >>> values, places = Tensor([3, 1, 2]).topk(2)
+            >>> values.tolist(), places.tolist()
+            ([3, 2], [0, 2])
+        """
+        axis = axis_of(dim, self.ndim, "topk")
+        size = fixed(as_row(self).shape, "topk")[axis]
+        count = count_of(k, "topk: k", 0, size)
+        return self._sort_axis("topk", axis, count, largest)
+
+    def _sort_axis(self, name: str, axis: int, count: int, descending: bool) -> tuple[Self, Self]:
+        """The first `count` values and indices of the sorted axis."""
+        compute_dtype(name, self.dtype)
+        rows = moved_last(as_row(self), axis)
+        size = check_axis_size(fixed(rows.shape, name)[-1], name)
+        shape = (*rows.shape[:-1], count)
+        if 0 in rows.shape or not count:
+            order = broadcast_to(constant_like(self, 0, dtypes.int32), shape)
+            values = cut_axis(rows, rows.ndim - 1, 0, count)
+        else:
+            keys = sort_keys(rows.detach())
+            order = sorted_order((keys.bitwise_not() if descending else keys), size, count)
+            values = looked_up(rows.unsqueeze(-2), order)
+        result = self.shape if not self.ndim else None
+        pair = (moved_from_last(part, axis) for part in (values, order))
+        first, second = (part if result is None else reshape(part, result) for part in pair)
+        return first, second
+
+    # Extremes
+
+    def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
+        """The place of the largest element along `axis`, or in all elements laid end to end.
+
+        The first of equal ones, and the first NaN where there is one. Raises `UserError` for an
+        axis without elements.
+
+        Examples:
+            >>> Tensor([[1, 5], [7, 3]]).argmax(axis=1).tolist()
+            [1, 0]
+        """
+        return place_of_largest(self, axis, keepdim, "argmax")
+
+    def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
+        """The place of the smallest element; else as `argmax`.
+
+        Examples:
+            >>> Tensor([[1, 5], [7, 3]]).argmin(axis=1).tolist()
+            [0, 1]
+        """
+        compute_dtype("argmin", self.dtype)
+        return place_of_largest(reversed_order(self), axis, keepdim, "argmin")
+
+    # Masks
+
+    def masked_fill(self, mask: Self, value: Self | ConstType) -> Self:
+        """`value` where `mask` is true, else this tensor, whose type the result has.
+
+        mask: bool, broadcasts; value: a number or a tensor without axes. Raises `UserError` where
+        the type has no place for the value.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).masked_fill(Tensor([False, True, False]), 0).tolist()
+            [1, 0, 3]
+        """
+        chosen = self._mask_operand(mask, "masked_fill")
+        if isinstance(value, Indexing):
+            filling = value
+            if filling.ndim:
+                raise UserError(
+                    f"masked_fill: value has shape {describe_shape(filling.shape)}: accepted are "
+                    f"a number and a tensor without axes"
+                )
+            fits = _kind(filling) <= _kind(self)
+        elif (number := weak_number(value)) is not None:
+            fits = has_place(number, self.dtype)
+            filling = constant_like(self, number, self.dtype) if fits else self
+        else:
+            raise wrong_type("masked_fill: value", value, "are a Tensor and a number")
+        if not fits:
+            raise UserError(f"masked_fill: value {value!r} has no place in {self.dtype.name}")
+        return chosen.where(filling.cast(self.dtype), self)
+
+    def masked_select(self, mask: Self) -> Self:
+        """The elements where `mask` is true, in order, along one axis; both broadcast.
+
+        The mask decides the size of the result, so its elements are read at once.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
+            [1, 3]
+        """
+        chosen, source = spread(self._mask_operand(mask, "masked_select"), "masked_select", self)
+        return as_row(source)[as_row(chosen)]
+
+    @overload
+    def nonzero(self, as_tuple: Literal[False] = False) -> Self: ...
+    @overload
+    def nonzero(self, as_tuple: Literal[True]) -> tuple[Self, ...]: ...
+    def nonzero(self, as_tuple: bool = False) -> Self | tuple[Self, ...]:
+        """Return the places of the elements that are not 0, one in a row, in order.
+
+        With `as_tuple` the result is a tensor for each axis, which together are an index. The
+        elements decide the size of the result, so they are read at once.
+
+        Examples:
+            >>> Tensor([[0, 5], [7, 0]]).nonzero().tolist()
+            [[0, 1], [1, 0]]
+            >>> [places.tolist() for places in Tensor([[0, 5], [7, 0]]).nonzero(as_tuple=True)]
+            [[0, 1], [1, 0]]
+        """
+        if not isinstance(as_tuple, bool):
+            raise wrong_type("nonzero: as_tuple", as_tuple, "is a bool")
+        tensor = as_row(self) if as_tuple else self
+        places = np.argwhere(tensor.cast(dtypes.bool).numpy()).astype(np.int32)
+        if not as_tuple:
+            return beside(self, places)
+        return tuple(beside(self, column) for column in places.T)
+
+    def _mask_operand(self, mask: object, name: str) -> Self:
+        if not isinstance(mask, Indexing):
+            raise wrong_type(f"{name}: mask", mask, "is a bool Tensor")
+        if not mask.dtype.is_bool:
+            raise UserTypeError(f"{name}: mask is {mask.dtype.name}, accepted is bool")
+        return cast(Self, mask)
+
+    def one_hot(self, num_classes: int = -1) -> Self:
+        """A new last axis of `num_classes` with 1 at the place that the element names, else 0.
+
+        The type is int32; an element outside of the classes names none. -1 stands for one class
+        more than the largest element, which is read at once.
+
+        Examples:
+            >>> Tensor([2, 0]).one_hot(3).tolist()
+            [[0, 0, 1], [1, 0, 0]]
+        """
+        require_integer("one_hot", self.dtype, accept_bool=False)
+        count = integer(num_classes, "one_hot: num_classes")
+        if count < -1 or count == 0:
+            raise UserError(f"one_hot: num_classes {count}, accepted are -1 and at least 1")
+        if count == -1:
+            if not self.numel():
+                raise UserError("one_hot: no element names a class: num_classes must be given")
+            count = max(int(self.max().item()), 0) + 1
+        classes = count_to(self, count)
+        # In one type that holds both: an integer of 64 bits keeps its own.
+        named = self.cast(dtypes.int32) if self.dtype.itemsize < 4 else self
+        return named.unsqueeze(-1).eq(classes.cast(named.dtype)).cast(dtypes.int32)
+
+    # Patterns
+
+    def tril(self, diagonal: int = 0) -> Self:
+        """The last two axes with 0 above the diagonal, which `diagonal` moves to the right.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).tril().tolist()
+            [[1, 0], [3, 4]]
+        """
+        return self._triangle(diagonal, "tril", is_lower=True)
+
+    def triu(self, diagonal: int = 0) -> Self:
+        """The last two axes with 0 below the diagonal, which `diagonal` moves to the right.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).triu().tolist()
+            [[1, 2], [0, 4]]
+        """
+        return self._triangle(diagonal, "triu", is_lower=False)
+
+    def _triangle(self, diagonal: int, name: str, is_lower: bool) -> Self:
+        offset = integer(diagonal, f"{name}: diagonal")
+        if self.ndim < 2:
+            raise UserError(
+                f"{name}: shape {describe_shape(self.shape)}: accepted are at least two axes"
+            )
+        rows, columns = fixed(self.shape[-2:], name)
+        # Further out than the matrix is large all diagonals are the same.
+        moved = max(-rows - 1, min(offset, columns + 1))
+        ends, numbers = (
+            count_to(self, rows).add(moved).unsqueeze(-1),
+            count_to(self, columns),
+        )
+        kept = numbers.le(ends) if is_lower else numbers.ge(ends)
+        return kept.where(self, constant_like(self, 0, self.dtype))
+
+    def roll(
+        self, shifts: int | tuple[int, ...], dims: int | tuple[int, ...] | None = None
+    ) -> Self:
+        """Each element `shifts` places further along axis `dims`; the last ones come first.
+
+        Without `dims` all elements are laid end to end, and get their shape back afterwards.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).roll(1, 0).tolist()
+            [3, 1, 2]
+            >>> Tensor([[1, 2], [3, 4]]).roll(1).tolist()
+            [[4, 1], [2, 3]]
+        """
+        if dims is None:
+            row = reshape(self, (self.numel(),))
+            return apart_from(reshape(row.roll(shifts, 0), self.shape), self)
+        amounts = shifts if isinstance(shifts, list | tuple) else (shifts,)
+        axes = dims if isinstance(dims, list | tuple) else (dims,)
+        if len(amounts) != len(axes):
+            raise UserError(
+                f"roll: {len(amounts)} shifts for {len(axes)} dims: accepted is one each"
+            )
+        result = self
+        for amount, dim in zip(amounts, axes, strict=True):
+            axis = axis_of(dim, self.ndim, "roll")
+            shift = integer(amount, "roll: shifts")
+            size = fixed(as_row(self).shape, "roll")[axis]
+            if self.ndim and size and shift % size:
+                cut = size - shift % size
+                front, back = cut_axis(result, axis, cut, size), cut_axis(result, axis, 0, cut)
+                result = front.cat(back, dim=axis)
+        return apart_from(result, self)
+
+    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
+        """Each element `repeats` times in a row along axis `dim`, or in all laid end to end.
+
+        Examples:
+            >>> Tensor([1, 2]).repeat_interleave(2).tolist()
+            [1, 1, 2, 2]
+        """
+        count = count_of(repeats, "repeat_interleave: repeats", 0)
+        if dim is None:
+            joined = reshape(self, (self.numel(),))
+            return apart_from(joined.repeat_interleave(count, 0), self)
+        axis = axis_of(dim, self.ndim, "repeat_interleave")
+        rows = as_row(self)
+        size = fixed(rows.shape, "repeat_interleave")[axis]
+        before, after = rows.shape[:axis], rows.shape[axis + 1 :]
+        split = reshape(rows, (*before, size, 1, *after))
+        spread = expand(split, (*before, size, count, *after))
+        return apart_from(reshape(spread, (*before, size * count, *after)), self)
+
+    def meshgrid(self, *args: Self, indexing: Literal["ij", "xy"] = "ij") -> tuple[Self, ...]:
+        """Each of the tensors spread over the grid of all: the result i varies along axis i.
+
+        The tensors have one axis, or none. With "xy" the first two axes are swapped.
+
+        Examples:
+            >>> rows, columns = Tensor([1, 2]).meshgrid(Tensor([3, 4]))
+            >>> rows.tolist(), columns.tolist()
+            ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
+        """
+        require_one_of(indexing, ("ij", "xy"), "meshgrid: indexing")
+        tensors = (self, *args)
+        for place, tensor in enumerate(tensors):
+            as_tensor(self, tensor, f"meshgrid: argument {place}")
+            if tensor.ndim > 1:
+                raise UserError(
+                    f"meshgrid: argument {place} has shape {describe_shape(tensor.shape)}: "
+                    f"accepted is one axis"
+                )
+        rows = [as_row(tensor) for tensor in tensors]
+        axes = list(range(len(rows)))
+        if indexing == "xy" and len(rows) > 1:
+            axes[:2] = [1, 0]
+        sizes = {axis: row.shape[0] for axis, row in zip(axes, rows, strict=True)}
+        shape = tuple(sizes[axis] for axis in range(len(rows)))
+        return tuple(
+            expand(
+                reshape(row, tuple(size if at == axis else 1 for at, size in enumerate(shape))),
+                shape,
+            )
+            for axis, row in zip(axes, rows, strict=True)
+        )
+
+    def interpolate(
+        self, size: Sequence[int], mode: str = "linear", align_corners: bool = False
+    ) -> Self:
+        """The last axes in other sizes, `size` naming one for each.
+
+        mode: "nearest" takes the element at floor(i * old / new), "nearest-exact" the one nearest
+        to the middle of the new element, "linear" weighs two along each axis, "cubic" four (Keys
+        1981, with -0.75). `align_corners` lets the middles of the first and last elements stay
+        where they are, for the last two modes. Integers have the nearest modes alone, except
+        uint8: it is rounded after each axis, the last one first, with the weights of torch.
+
+        Examples:
+            >>> Tensor([[[1.0, 3.0]]]).interpolate((4,), mode="nearest").tolist()
+            [[[1.0, 1.0, 3.0, 3.0]]]
+        """
+        if not isinstance(size, list | tuple) or not 0 < len(size) <= self.ndim:
+            raise UserTypeError(
+                f"interpolate: size {size!r} for shape {describe_shape(self.shape)}: accepted is "
+                f"a tuple of sizes for the last axes"
+            )
+        require_one_of(mode, _MODES, "interpolate: mode")
+        if align_corners and mode.startswith("nearest"):
+            raise UserError(f"interpolate: align_corners is not defined in mode {mode!r}")
+        is_bytes = self.dtype is dtypes.uint8
+        if not (mode.startswith("nearest") or self.dtype.is_float or is_bytes):
+            raise UserTypeError(
+                f"interpolate: {self.dtype.name} in mode {mode!r}: cast to float first"
+            )
+        wanted = [integer(item, "interpolate: size") for item in size]
+        result = self
+        if not mode.startswith("nearest"):
+            result = self.cast(dtypes.int32) if is_bytes else widened(self, "interpolate")
+        lead = self.ndim - len(wanted)
+        for place, new in reversed(tuple(enumerate(wanted))):
+            old = fixed((self.shape[lead + place],), "interpolate")[0]
+            if new < 1 or old < 1:
+                raise UserError(f"interpolate: size {old} to {new}: accepted are positive sizes")
+            check_axis_size(new, "interpolate")
+            if mode.startswith("nearest"):
+                places = nearest_places(old, new, is_exact=mode == "nearest-exact")
+                result = resample_axis(result, lead + place, places, np.ones((1, new)))
+            elif new != old:
+                find = linear_places if mode == "linear" else cubic_places
+                resample = resample_bytes if is_bytes else resample_axis
+                result = resample(result, lead + place, *find(old, new, align_corners))
+        return apart_from(result.cast(self.dtype), self)
+
+    @classmethod
+    def randperm(
+        cls, n: int, *, device: str | None = None, dtype: DTypeLike = dtypes.int, **kwargs: Any
+    ) -> Self:
+        """The numbers from 0 to n - 1 in random order, by sorting random words.
+
+        Examples:
+            >>> sorted(Tensor.randperm(5).tolist())
+            [0, 1, 2, 3, 4]
+        """
+        count = count_of(n, "randperm: n", 0)
+        target = element_dtype(dtype) or dtypes.default_int
+        wanted = _requires_grad("randperm", kwargs)
+        largest = 1 << target.mantissa_bits + 1 if target.is_float else target.maximum
+        if count - 1 > largest:
+            raise UserError(f"randperm: {count - 1} does not fit {target.name}")
+        with GradientSwitch():
+            words = cls._random_words((count,), device).cast(dtypes.uint32)
+            return as_leaf(words.sort()[1].cast(target), wanted)
+
+    def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
+        """Numbers of places, each drawn with a likelihood in proportion to its weight, as int32.
+
+        Shapes: weights (n,) or (rows, n); the result (num_samples,) or (rows, num_samples).
+        Without `replacement` no place comes twice (Efraimidis and Spirakis, "Weighted random
+        sampling with a reservoir", 2006). Weights are at least 0, with a sum above 0 that is
+        finite; -1 is drawn from others, and where no place with a weight above 0 is left.
+
+        Examples:
+            >>> Tensor([0.0, 1.0]).multinomial().tolist()
+            [1]
+        """
+        if self.ndim not in (1, 2):
+            raise UserError(f"multinomial: weights have {self.ndim} axes, accepted are 1 and 2")
+        count = count_of(num_samples, "multinomial: num_samples", 1)
+        places = fixed(self.shape, "multinomial")[-1]
+        if not places:
+            raise UserError("multinomial: there are no weights to choose from")
+        if not replacement and count > places:
+            raise UserError(
+                f"multinomial: num_samples {count} of {places} places without replacement: "
+                f"accepted are up to {places}"
+            )
+        with GradientSwitch():
+            weights = widened(self.detach(), "multinomial")
+            weights = weights if self.ndim == 2 else weights.unsqueeze(0)
+            found = drawn_again(weights, count) if replacement else drawn_once(weights, count)
+            total, least = weights.sum(1, keepdim=True), weights.min(1, keepdim=True)
+            is_valid = least.ge(0).bitwise_and(total.gt(0)).bitwise_and(total.lt(math.inf))
+            rows = is_valid.where(found.cast(dtypes.int32), -1)
+            return rows if self.ndim == 2 else rows.squeeze(0)
+
+    def allclose(
+        self,
+        other: Self | ConstType,
+        rtol: float = 1e-05,
+        atol: float = 1e-08,
+        equal_nan: bool = False,
+    ) -> bool:
+        """Return True if all elements are close to those of `other`, as `isclose` says.
+
+        The elements are read at once: the result is a bool of Python, as in torch.
+
+        Examples:
+            >>> Tensor([1.0, 2.0]).allclose(Tensor([1.0 + 1e-6, 2.0]))
+            True
+        """
+        return bool(self._isclose(other, rtol, atol, equal_nan, "allclose").all())
+
+
+# Keys
+
+
+def basic_part(x: T, key: object) -> T:
+    """Return what integers, slices, None and Ellipsis show."""
+    index = parse_index(x.shape, key)
+    result = shrink(x, index.bounds)
+    if index.flipped_axes:
+        result = result.flip(index.flipped_axes)
+    for number, axis in enumerate(index.axes):
+        result = every_element(result, number, axis.step)
+    return reshape(result, index.shape)
+
+
+def joined_places(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T:
+    """The places on the joined axis, in the shape of the layout; outside of it for none."""
+    is_joined = len(chosen) > 1
+    stride = layout.size
+    dtype = graph.counting_dtype(layout.size)
+    known: Array | None = None
+    total: T | None = None
+    outside: T | None = None
+    for item, size in zip(chosen, layout.sizes, strict=True):
+        stride = stride // size if size else 0
+        if not isinstance(item.index, Indexing):
+            part = np.asarray(item.index * stride)
+            known = part if known is None else np.asarray(known + part)
+            continue
+        places = as_places(cast(T, item.index), size, "index", mark=is_joined)
+        if is_joined:
+            missed = places.lt(0)
+            outside = missed if outside is None else outside.bitwise_or(missed)
+            places = places.cast(dtype).mul(stride)
+        total = places if total is None else total.add(places)
+    if known is not None:
+        numbers = beside(x, known.astype(numpy_dtype(dtype)))
+        total = numbers if total is None else total.add(numbers)
+    assert total is not None, "a lookup has at least one index"
+    if outside is not None:
+        total = outside.where(-1, total)
+    return broadcast_to(total, layout.shape)
+
+
+def joined_axes(x: T, layout: Layout) -> T:
+    """The axes that are looked up as one, behind all others."""
+    ordered = x.permute((*layout.others, *layout.axes))
+    return reshape(ordered, (*layout.rest, layout.size))
+
+
+def separate_axes(x: T, layout: Layout) -> T:
+    """The inverse of `_joined_axes`."""
+    axes = (*layout.others, *layout.axes)
+    back = inverse_order(axes)
+    return reshape(x, (*layout.rest, *layout.sizes)).permute(back)
+
+
+def beside(x: T, array: Array) -> T:
+    """The elements of `array` on this tensor's device, or on each of its devices."""
+    place = x.device
+    first = place if isinstance(place, str) else place[0]
+    return type(x)(array, device=first).to(place)
+
+
+# Assignment by index
+
+
+def assignment_target(x: T, key: object, value: T) -> tuple[T, T | None, T]:
+    """Return the view that `key` shows, which of its elements are written, and what they get."""
+    items = items_of(key)
+    if not any(map(is_advanced, items)):
+        target = basic_part(x, tuple(items))
+        return target, None, spread_over(value.cast(x.dtype), target.shape)
+    if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
+        return x, *aimed_by_mask(x, cast(T, items[0]), value)
+    parts = split_key(x.shape, key)
+    target = x if parts.is_whole else basic_part(x, parts.basic)
+    return target, *looked_up_at(x, target.shape, parts.chosen, value.cast(x.dtype))
+
+
+def aimed_by_mask(x: T, mask: T, value: T) -> tuple[T, T]:
+    """One value for all places of a mask: the elements of the mask need not be read now."""
+    check_mask(as_index(mask).shape, x.shape[: mask.ndim])
+    aligned = reshape(mask, (*mask.shape, *(1 for _ in x.shape[mask.ndim :])))
+    spread = reshape(value, ()).cast(x.dtype)
+    return broadcast_to(aligned, x.shape), broadcast_to(spread, x.shape)
+
+
+def looked_up_at(x: T, shape: Shape, chosen: Sequence[Chosen], value: T) -> tuple[T, T]:
+    """Which elements of a tensor of `shape` are chosen, and what they get of `value`."""
+    layout = layout_of(shape, chosen)
+    inner = (*layout.rest[: layout.begin], *layout.shape, *layout.rest[layout.begin :])
+    spread = spread_over(value, inner)
+    # The axes of the places go to the end, where they are joined.
+    ends = range(layout.begin, layout.begin + len(layout.shape))
+    order = [axis for axis in range(len(inner)) if axis not in ends]
+    source = reshape(spread.permute((*order, *ends)), (*layout.rest, layout.count))
+    places = reshape(joined_places(x, layout, chosen), (layout.count,))
+    last = last_hits(places, layout.count, layout.size)
+    whole = (*layout.rest, layout.size)
+    aligned = reshape(last, (*(1 for _ in layout.rest), layout.size))
+    unaligned = (1,) * len(inner) + value.shape
+    if layout.count and all(unaligned[axis - len(inner)] == 1 for axis in ends):
+        found = cut_axis(source, len(whole) - 1, 0, 1)  # the same for all places
+    else:
+        found = looked_up(source.unsqueeze(-2), aligned)
+    hits = broadcast_to(last.ge(0), whole)
+    return separate_axes(hits, layout), separate_axes(broadcast_to(found, whole), layout)
+
+
+def spread_over(x: T, shape: Shape) -> T:
+    """Broadcast to `shape`; axes of size 1 in front that it does not have are dropped."""
+    needless = x.ndim - len(shape)
+    fits = x
+    if needless > 0 and all(size == 1 for size in x.shape[:needless]):
+        fits = reshape(x, x.shape[needless:])
+    if broadcast([fits.shape, shape], "assignment by index") != shape:
+        raise UserError(
+            f"assignment by index: shape {describe_shape(x.shape)} "
+            f"does not fit {describe_shape(shape)}"
+        )
+    return broadcast_to(fits, shape)
+
+
+def spread_elements(x: T, axis: int, step: int, length: sint) -> T:
+    """The inverse of `_every_element`: `step - 1` zeros after each element, cut to `length`."""
+    if step == 1:
+        return x
+    before, (count, *after) = x.shape[:axis], x.shape[axis:]
+    bounds = [(0, 0)] * (x.ndim + 1)
+    bounds[axis + 1] = (0, step - 1)
+    rows = pad(reshape(x, (*before, count, 1, *after)), tuple(bounds))
+    total = fixed((count,), "assignment by index")[0] * step
+    whole = reshape(rows, (*before, total, *after))
+    return cut_axis(whole, axis, 0, fixed((length,), "assignment by index")[0])
+
+
+# Gather and scatter
+
+
+def as_places(x: T, size: int, name: str, mark: bool = False) -> T:
+    """These indices into an axis of `size` from 0 on, as the type that numbers it; with `mark`
+    all that are outside become -1, else they only stay outside.
+    """
+    require_integer(name, x.dtype, accept_bool=False)
+    target = graph.counting_dtype(size)
+    if x.dtype.itemsize < target.itemsize:
+        return as_places(x.cast(target), size, name, mark)
+    counted = x
+    if not x.dtype.is_unsigned:
+        counted = x.lt(0).where(x.add(size), x)
+    if x.dtype is target and not mark:
+        return counted
+    inside = counted.lt(size)
+    if not x.dtype.is_unsigned:
+        inside = inside.bitwise_and(counted.ge(0))
+    return inside.where(counted.cast(target), -1)
+
+
+def elements_at(x: T, axis: int, index: T, name: str) -> T:
+    """The elements at the places `index` along an axis, 0 for a place outside of it.
+
+    `index` has as many axes as this tensor; all but `axis` broadcast to this one's. It is a
+    sum over the axis of which one term is not 0, so that a kernel may read that term alone.
+    """
+    size = fixed((x.shape[axis],), name)[0]
+    numbers = reshape(count_to(x, size), (size, *(1,) * (x.ndim - axis - 1)))
+    hits = numbers.eq(index.unsqueeze(axis + 1))
+    chosen = hits.where(x.unsqueeze(axis), constant_like(x, 0, x.dtype))
+    return reduce_axes(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD, (axis + 1,), False)
+
+
+def matches_of(x: T, size: int) -> T:
+    """Which of these places (..., count) are which of `size` elements: (..., size, count)."""
+    return count_to(x, size).unsqueeze(-1).eq(x.unsqueeze(-2))
+
+
+def last_hits(x: T, count: int, size: int) -> T:
+    """Of these places (..., count) the number of the last one that hits each of `size`
+    elements: (..., size), -1 for none.
+    """
+    return reduced_last(matches_of(x, size).where(count_to(x, count), -1), Ops.MAX)
+
+
+def combine_at(x: T, reduce: Reduce, places: T, source: T, include_self: bool) -> T:
+    """This tensor (..., size) and `source` (..., count), brought together at `places`."""
+    if x.dtype.is_bool:
+        if reduce == "mean":
+            raise UserTypeError("scatter_reduce: bool has no mean: cast to a number type first")
+        numbers = x.cast(dtypes.int32), source.cast(dtypes.int32)
+        return combine_at(numbers[0], reduce, places, numbers[1], include_self).cast(dtypes.bool)
+    wide = sum_dtype(x.dtype)
+    hits = matches_of(places, fixed(x.shape[-1:], "scatter")[0])
+    own, others = x.cast(wide), source.cast(wide)
+    if reduce in ("amax", "amin"):
+        largest = largest_of if reduce == "amax" else smallest_of
+        result = largest(own, hits, others, include_self)
+    else:
+        result = accumulated_at(own, reduce, hits, others, include_self)
+    if not include_self:
+        result = reduced_last(hits, Ops.MAX).where(result, own)
+    return result.cast(x.dtype)
+
+
+def accumulated_at(x: T, reduce: Reduce, hits: T, source: T, include_self: bool) -> T:
+    """Sums, products or means; those of no element are not defined."""
+    op, identity = (Ops.MUL, 1) if reduce == "prod" else (Ops.ADD, 0)
+    result = reduced_last(hits.where(source.unsqueeze(-2), identity), op)
+    if include_self:
+        result = apply(result, op, x)
+    if reduce != "mean":
+        return result
+    count = reduced_last(hits.cast(dtypes.int32), Ops.ADD)
+    count = count.add(1) if include_self else count.maximum(1)
+    divide = result.div if x.dtype.is_float else partial(floor_divide, result)
+    return divide(count.cast(x.dtype))
+
+
+def largest_of(x: T, hits: T, source: T, include_self: bool) -> T:
+    """The largest; equal ones share the gradient evenly, this tensor's own element too."""
+    lowest = constant_like(x, x.dtype.minimum, x.dtype)
+    candidates = hits.where(source.unsqueeze(-2), lowest)
+    if include_self:
+        candidates = candidates.cat(x.unsqueeze(-1), dim=-1)
+    return candidates.max(-1)
+
+
+def smallest_of(x: T, hits: T, source: T, include_self: bool) -> T:
+    """The smallest, as the largest of the reversed order."""
+    return reversed_order(largest_of(reversed_order(x), hits, reversed_order(source), include_self))
+
+
+# Selection
+
+
+def _kind(tensor: Indexing) -> int:
+    """Bool, integers and floats in the order of promotion."""
+    return 2 if tensor.dtype.is_float else 1 if tensor.dtype.is_int else 0
+
+
+def place_of_largest(x: T, axis: int | None, keepdim: bool, name: str) -> T:
+    """Return the place of the largest element along an axis, or of all elements."""
+    compute_dtype(name, x.dtype)
+    sizes = fixed(x.shape, name)
+    if axis is None:
+        number, shape = 0, tuple(1 for _ in sizes) if keepdim else ()
+        rows = reshape(x, (x.numel(),))
+    else:
+        number = axis_of(axis, x.ndim, name)
+        shape = tuple(1 if place == number else size for place, size in enumerate(sizes))
+        if not keepdim:
+            shape = (*shape[:number], *shape[number + 1 :])
+        rows = moved_last(as_row(x), number)
+    size = fixed(rows.shape[-1:], name)[0]
+    if not size:
+        raise UserError(
+            f"{name}: shape {describe_shape(sizes)} has no element along the axis: "
+            f"accepted is at least one"
+        )
+    return reshape(first_largest(rows.detach(), size), shape)
+
+
+def first_largest(x: T, size: int) -> T:
+    """The first place of the largest element of the last axis; a NaN is larger than all."""
+    largest = reduce_over(x, Ops.MAX, (x.ndim - 1,))
+    # The earlier a place, the larger its score; what is not the largest has score 0.
+    score = count_to(x, size).cast(graph.counting_dtype(2 * size)).neg().add(size)
+    found = x.eq(largest).where(score, 0)
+    if x.dtype.is_float:
+        found = x.isnan().where(score.add(size), found)
+    best = reduced_last(found, Ops.MAX)
+    index = best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
+    return index.cast(graph.counting_dtype(size))
+
+
+def drawn_again(x: T, count: int) -> T:
+    """For each row and sample the number of places whose running sum a point has passed."""
+    rows = fixed(x.shape, "multinomial")[0]
+    sums = x.cumsum(1)
+    points = x.rand(rows, count, device=x.device, dtype=x.dtype)
+    passed = points.mul(sums[:, -1:]).unsqueeze(-1).ge(sums.unsqueeze(1))
+    # A point that rounds up to the whole sum belongs to the last place with a weight.
+    last = sums.lt(sums[:, -1:]).sum(1, keepdim=True)
+    return passed.sum(-1).minimum(last)
+
+
+def drawn_once(x: T, count: int) -> T:
+    """The places that come first, if each waits for a time with its weight as rate."""
+    chance = x.rand(*x.shape, device=x.device, dtype=x.dtype)
+    # In logarithms: the wait for a tiny weight would overflow, as if it were 0.
+    waits = chance.neg().add(1).log().neg().log().sub(x.log())
+    never = x.gt(0).logical_not().where(math.inf, waits)
+    waited, places = never.topk(count, dim=1, largest=False)
+    return waited.lt(math.inf).where(places, -1)
+
+
+# Interpolation
+
+
+def resample_axis(x: T, axis: int, places: Places, weights: Weights | Places) -> T:
+    """The sum over the rows of weight times the element at the place; both (rows, new)."""
+    rest = (1,) * (x.ndim - axis - 1)
+    result: T | None = None
+    for row, weight in zip(places, weights, strict=True):
+        numbers = type(x)(row.astype(np.int32), x.device)
+        numbers = reshape(numbers, (*(1,) * axis, len(row), *rest))
+        part = elements_at(x, axis, numbers, "interpolate")
+        if len(places) > 1:
+            factor = type(x)(weight, x.device).cast(x.dtype)
+            part = part.mul(reshape(factor, (len(row), *rest)))
+        result = part if result is None else result.add(part)
+    assert result is not None, "there is at least one row"
+    return result
+
+
+def resample_bytes(x: T, axis: int, places: Places, weights: Weights) -> T:
+    """Resample integers from 0 to 255, in int32; round to nearest, and a half up."""
+    factors, bits = fixed_point(places, weights)
+    sums = resample_axis(x, axis, places, factors)
+    return sums.add(1 << (bits - 1)).rshift(bits).clamp(0, 255)
+
+
+def nearest_places(old: int, new: int, is_exact: bool) -> Places:
+    """(1, new): the element that each new one takes.
+
+    Rounded to float32, as torch does it: where a quotient is nearly whole, that decides. (Torch may
+    fuse a multiplication with an addition, so that a few sizes from 2 to 41 on still differ.)
+    """
+    scale = np.float32(old) / np.float32(new)
+    numbers = np.arange(new, dtype=np.float32) + np.float32(0.5 if is_exact else 0)
+    places = np.floor(numbers * scale).astype(np.int64)
+    return np.asarray(np.minimum(places, old - 1)[None])
+
+
+def _sources(old: int, new: int, align_corners: bool) -> Weights:
+    """Where the middle of each new element lies, in numbers of old ones."""
+    numbers = np.arange(new, dtype=np.float64)
+    if align_corners:
+        return numbers * ((old - 1) / (new - 1) if new > 1 else 0.0)
+    return (numbers + 0.5) * (old / new) - 0.5
+
+
+def linear_places(old: int, new: int, align_corners: bool) -> tuple[Places, Weights]:
+    """(2, new): the two elements around each new one, and their weights."""
+    sources = np.maximum(_sources(old, new, align_corners), 0)
+    below = np.minimum(np.floor(sources).astype(np.int64), old - 1)
+    after = sources - below
+    return np.stack([below, np.minimum(below + 1, old - 1)]), np.stack([1 - after, after])
+
+
+def cubic_places(old: int, new: int, align_corners: bool) -> tuple[Places, Weights]:
+    """(4, new): the four elements around each new one, those at the edge repeated; their weights.
+
+    Keys' kernel: (a + 2) d^3 - (a + 3) d^2 + 1 up to a distance of 1, a d^3 - 5 a d^2 + 8 a d - 4 a
+    up to 2.
+    """
+    sources = _sources(old, new, align_corners)
+    below = np.floor(sources).astype(np.int64)
+    places = below + np.arange(-1, 3)[:, None]
+    distance = np.abs(sources - places)
+    near = ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance**2 + 1
+    far = ((distance - 5) * distance + 8) * distance * _CUBIC - 4 * _CUBIC
+    return np.clip(places, 0, old - 1), np.where(distance <= 1, near, far)
+
+
+def fixed_point(places: Places, weights: Weights) -> tuple[Places, int]:
+    """Return (weights * 2**bits as integers, bits), with the most bits that fit int16.
+
+    If several rows name one place, the first row gets the sum of their weights: torch adds them
+    before it rounds.
+    """
+    joined = weights.copy()
+    for row, column in np.ndindex(places.shape):
+        first = int(np.argmax(places[:, column] == places[row, column]))
+        if first < row:
+            joined[first, column] += joined[row, column]
+            joined[row, column] = 0
+    largest = float(joined.max())
+    bits = 1
+    while bits < 22 and int(0.5 + largest * (2 << bits)) < 1 << 15:
+        bits += 1
+    scaled = joined * (1 << bits)
+    return np.trunc(scaled + np.copysign(0.5, scaled)).astype(np.int64), bits

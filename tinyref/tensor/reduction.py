@@ -1,0 +1,657 @@
+"""Sums, products, extremes, means and what is made of them, over some axes or all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Self, TypeVar
+
+from tinyref.algebra.symbolic import product
+from tinyref.arrays import np
+from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, sum_dtype, to_dtype
+from tinyref.errors import UserTypeError
+from tinyref.lazy import graph
+from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
+from tinyref.tensor.core import (
+    apart_from,
+    apply,
+    constant_like,
+    expand,
+    from_node,
+    reduce_over,
+    reshape,
+    with_rule,
+)
+from tinyref.tensor.elementwise import (
+    composite,
+    compute_dtype,
+    result_dtype,
+    reversed_order,
+    widened,
+)
+from tinyref.tensor.functions import Functions, _require_numbers
+from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
+from tinyref.tensor.movement import (
+    Movement,
+    as_row,
+    bits_as,
+    count_to,
+    cut_axis,
+    moved_from_last,
+    moved_last,
+    pad_with,
+    word_of,
+)
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ReduceArg
+
+T = TypeVar("T", bound="Reduction")
+
+
+# Elements of a block: the work for each element, against the number of kernels.
+BLOCK = 16
+# An axis that is no longer is one block: n * n steps take less time than further launches.
+SINGLE_BLOCK = 64
+
+
+Axes = int | Sequence[int] | None
+
+
+class Reduction(Functions, Movement):
+    """`axis` is one axis, several, or None for all; `()` reduces nothing.
+
+    The reduced axes go, or stay as size 1 with `keepdim`. A reduction of nothing gives the
+    identity: 0, 1, and for max and min the far end of the type.
+
+    Element i of a running sum stands for the elements 0 to i of the axis. A long axis is cut into
+    blocks: each is scanned by itself, then the results of whole blocks are scanned and brought to
+    the blocks behind (the two-level scan of Blelloch, "Prefix Sums and Their Applications", 1990).
+    """
+
+    __slots__ = ()
+
+    def _accumulate(
+        self, op: Ops, axis: Axes, keepdim: bool, dtype: DTypeLike | None, name: str
+    ) -> Self:
+        """A sum or product in the accumulator's type; the half floats round once, at the end."""
+        axes = axes_of(axis, self.ndim, name)
+        compute_dtype(name, self.dtype)
+        if dtype is not None:
+            named, _ = accumulator_dtype(self.dtype, dtype, name)
+            terms = self.cast(named)
+            if named.is_bool:
+                return terms.any(axes, keepdim) if op is Ops.ADD else terms.all(axes, keepdim)
+            return apart_from(reduce_axes(terms, op, axes, keepdim), self)
+        wide = reduce_axes(self.cast(sum_dtype(self.dtype)), op, axes, keepdim)
+        return apart_from((wide.cast(self.dtype) if self.dtype.is_float else wide), self)
+
+    def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """The sum. Narrow integers and bool add up in int32 or uint32, and stay so; float16 and
+        bfloat16 add up in float32 and are rounded back. `dtype` names another accumulator; a sum of
+        bools is `any`.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
+            [4, 6]
+        """
+        return self._accumulate(Ops.ADD, axis, keepdim, dtype, "sum")
+
+    def prod(
+        self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
+    ) -> Self:
+        """The product, in the types of `sum`; a product of bools is `all`.
+
+        Examples:
+            >>> Tensor([2, 3, 4]).prod().item()
+            24
+        """
+        return self._accumulate(Ops.MUL, axis, keepdim, dtype, "prod")
+
+    def max(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The largest element, or NaN where there is one. Ties share the gradient evenly.
+
+        Examples:
+            >>> Tensor([[1, 5], [7, 3]]).max(axis=1).tolist()
+            [5, 7]
+        """
+        axes = axes_of(axis, self.ndim, "max")
+        compute_dtype("max", self.dtype)
+        return apart_from(without_axes(maximum_over(self, axes), () if keepdim else axes), self)
+
+    def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The smallest element, or NaN where there is one. Ties share the gradient evenly.
+
+        Examples:
+            >>> Tensor([[1, 5], [7, 3]]).min(axis=0).tolist()
+            [1, 3]
+        """
+        axes = axes_of(axis, self.ndim, "min")
+        compute_dtype("min", self.dtype)
+        return reversed_order(
+            without_axes(maximum_over(reversed_order(self), axes), () if keepdim else axes)
+        )
+
+    def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """True where some element is not zero.
+
+        Examples:
+            >>> Tensor([[0, 0], [1, 0]]).any(axis=1).tolist()
+            [False, True]
+        """
+        return self.cast(dtypes.bool).max(axis, keepdim)
+
+    def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """True where no element is zero.
+
+        Examples:
+            >>> Tensor([[1, 0], [1, 1]]).all(axis=1).tolist()
+            [False, True]
+        """
+        return self.logical_not().any(axis, keepdim).logical_not()
+
+    def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """The mean; integers and bool give the default float, an empty mean is NaN.
+
+        Examples:
+            >>> Tensor([[1.0, 2.0], [3.0, 6.0]]).mean(axis=1).tolist()
+            [1.5, 4.5]
+        """
+        axes = axes_of(axis, self.ndim, "mean")
+        compute_dtype("mean", self.dtype)
+        result = self.dtype if self.dtype.is_float else dtypes.default_float
+        accumulator = sum_dtype(result)
+        total = reduce_axes(self.cast(accumulator), Ops.ADD, axes, keepdim)
+        return total.div(count_along(self, axes, accumulator)).cast(result)
+
+    def var(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The variance: squared distances from the mean over the count less `correction`.
+
+        NaN where that is zero or below, as there is no such estimate.
+
+        Examples:
+            >>> Tensor([1.0, 2.0, 3.0]).var().item()
+            1.0
+        """
+        axes, wide, divisor = self._variance_operands("var", axis, correction)
+
+        def compute(x: Self, divisor: Self) -> Self:
+            variance, unit = scaled_variance(x, axes, divisor)
+            # By one unit at a time, as the square of the unit may be beyond the floats.
+            return variance.mul(unit).mul(unit)
+
+        variance = with_rule(wide, "variance", compute, divisor, arg=ReduceArg(Ops.ADD, axes))
+        return without_axes(variance, () if keepdim else axes).cast(result_dtype(self))
+
+    def _variance_operands(
+        self, name: str, axis: Axes, correction: int
+    ) -> tuple[tuple[int, ...], Self, Self]:
+        """Return the axes, the elements in the type of computations, and the divisor."""
+        axes = axes_of(axis, self.ndim, name)
+        wide = widened(self, name)
+        less = integer(correction, f"{name}: correction")
+        return axes, wide, count_along(self, axes, wide.dtype).sub(less).maximum(0)
+
+    def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The square root of the variance; its slope at equal elements is 0.
+
+        Examples:
+            >>> Tensor([1.0, 2.0, 3.0]).std().item()
+            1.0
+        """
+        axes, wide, divisor = self._variance_operands("std", axis, correction)
+        variance, unit = scaled_variance(wide, axes, divisor)
+        is_constant = variance.eq(0)
+        # The root has an infinite slope at 0, which times 0 would be no number.
+        root = is_constant.where(1, variance).sqrt()
+        deviation = is_constant.where(0, root).mul(unit)
+        return without_axes(deviation, () if keepdim else axes).cast(result_dtype(self))
+
+    def std_mean(
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1
+    ) -> tuple[Self, Self]:
+        """`std` and `mean` of the same axes.
+
+        Examples:
+            >>> std, mean = Tensor([1.0, 2.0, 3.0]).std_mean()
+            >>> std.item(), mean.item()
+            (1.0, 2.0)
+        """
+        return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def var_mean(
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1
+    ) -> tuple[Self, Self]:
+        """`var` and `mean` of the same axes.
+
+        Examples:
+            >>> var, mean = Tensor([1.0, 2.0, 3.0]).var_mean()
+            >>> var.item(), mean.item()
+            (1.0, 2.0)
+        """
+        return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def _below_max(
+        self, axis: int, name: str, dtype: DTypeLike | None, negated: bool = False
+    ) -> tuple[Self, DType, int]:
+        """Distances from the largest element along `axis`, the result's type, and the axis.
+
+        The largest is taken as a constant: the functions below do not depend on it. `negated`
+        takes the negatives of all elements first.
+        """
+        number = axis_of(axis, self.ndim, name)
+        axes = (number,) if self.ndim else ()
+        target = result_dtype(self) if dtype is None else to_dtype(dtype, name)
+        if not compute_dtype(name, target).is_float:
+            raise UserTypeError(f"{name}: dtype {target.name}, accepted are float types")
+        wide = widened(self.cast(target), name)
+        wide = wide.neg() if negated else wide
+        return wide.sub(reduce_over(wide.detach(), Ops.MAX, axes)), target, number
+
+    def softmax(
+        self, axis: int = -1, dtype: DTypeLike | None = None, _single_kernel: int = 0
+    ) -> Self:
+        """e ** self, scaled to add up to 1 along `axis`; `dtype` names the result's type.
+
+        `_single_kernel` asks for one kernel; how many there are is the scheduler's decision.
+
+        Examples:
+            >>> Tensor([1.0, 1.0]).softmax().tolist()
+            [0.5, 0.5]
+        """
+        return self._softmax(axis, "softmax", dtype)
+
+    def softmin(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
+        """Return e ** -self, scaled to add up to 1 along `axis`; `dtype` names the result's type.
+
+        Examples:
+            >>> Tensor([1.0, 1.0]).softmin().tolist()
+            [0.5, 0.5]
+        """
+        return self._softmax(axis, "softmin", dtype, negated=True)
+
+    def _softmax(
+        self, axis: int, name: str, dtype: DTypeLike | None, negated: bool = False
+    ) -> Self:
+        shifted, target, number = self._below_max(axis, name, dtype, negated)
+        powers = shifted.exp()
+        axes = (number,) if self.ndim else ()
+        return powers.div(powers.sum(axes, keepdim=True)).cast(target)
+
+    def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
+        """The logarithm of `softmax`, without its underflow.
+
+        Examples:
+            >>> round(Tensor([0.0, 0.0]).log_softmax().numpy()[0].item(), 4)
+            -0.6931
+        """
+        shifted, target, number = self._below_max(axis, "log_softmax", dtype)
+        axes = (number,) if self.ndim else ()
+        return shifted.sub(shifted.exp().sum(axes, keepdim=True).log()).cast(target)
+
+    @composite
+    def logsumexp(self, axis: Axes = None, keepdim: bool = False) -> Self:
+        """log(sum(e ** self)), without overflow; -inf where all elements are -inf.
+
+        Examples:
+            >>> round(Tensor([0.0, 0.0]).logsumexp().item(), 4)
+            0.6931
+        """
+        axes = axes_of(axis, self.ndim, "logsumexp")
+        # MAX may lose a NaN; the sum below does not.
+        largest = reduce_over(self.detach(), Ops.MAX, axes)
+        # Infinity minus itself is NaN. With the largest finite number in its place the result is
+        # still infinite, and no power of a finite element overflows.
+        limit = float(np.finfo(self.dtype.name).max)
+        base = largest.clamp(-limit, limit)
+        result = self.sub(base).exp().sum(axes, keepdim=True).log().add(base)
+        return without_axes(result, () if keepdim else axes)
+
+    @composite
+    def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
+        """Return the vectors along axis `dim`, each divided by its p-norm, or by `eps` if larger.
+
+        Examples:
+            >>> Tensor([[3.0, 4.0]]).normalize().tolist()
+            [[0.6000000238418579, 0.800000011920929]]
+        """
+        _require_numbers("normalize", p=p, eps=eps)
+        axes = axes_of(axis_of(dim, self.ndim, "normalize"), self.ndim, "normalize")
+        norm = self._norm(float(p), axes)
+        return self.div(norm.clamp(min_=float(eps)))
+
+    def _norm(self, p: float, axes: tuple[int, ...]) -> Self:
+        """The p-norm over `axes`, which stay as size 1; its slope at 0 is 0."""
+        magnitude = self.abs()
+        if math.isinf(p):
+            extreme = magnitude.max if p > 0 else magnitude.min
+            return extreme(axes, keepdim=True)
+        if p == 0:
+            return magnitude.ne(0).cast(self.dtype).sum(axes, keepdim=True)
+        # The powers of elements up to 1 do not overflow.
+        largest = reduce_over(magnitude.detach(), Ops.MAX, axes)
+        unit = largest.gt(0).bitwise_and(largest.isfinite()).where(largest, 1)
+        powers = power_above_zero(magnitude.div(unit), p, 0 if p > 0 else math.inf)
+        return power_above_zero(powers.sum(axes, keepdim=True), 1 / p, 0).mul(unit)
+
+    def cumsum(self, axis: int = 0) -> Self:
+        """Running sums along `axis`, in the types of `sum`: narrow integers and bool widen.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).cumsum().tolist()
+            [1, 3, 6]
+        """
+        wide = self.cast(sum_dtype(self.dtype))
+        total = scan_along(wide, axis, "cumsum", lambda row: reduced_scan(row, Ops.ADD, 0))
+        return total.cast(self.dtype) if self.dtype.is_float else total
+
+    def cumprod(self, axis: int) -> Self:
+        """Running products along `axis`, in the types of `sum`.
+
+        Examples:
+            >>> Tensor([2, 3, 4]).cumprod(0).tolist()
+            [2, 6, 24]
+        """
+        wide = self.cast(sum_dtype(self.dtype))
+        total = scan_along(wide, axis, "cumprod", lambda row: reduced_scan(row, Ops.MUL, 1))
+        return total.cast(self.dtype) if self.dtype.is_float else total
+
+    def cummax(self, axis: int = 0) -> Self:
+        """Return the running maxima along `axis`; from the first NaN on they are NaN.
+
+        The last of equal maxima gets the gradient, as in torch.
+
+        Examples:
+            >>> Tensor([1, 3, 2]).cummax().tolist()
+            [1, 3, 3]
+        """
+        return running_maximum(self, axis, "cummax")
+
+    def cummin(self, axis: int = 0) -> Self:
+        """Return running minima along `axis`; from the first NaN on they are NaN.
+
+        Examples:
+            >>> Tensor([3, 1, 2]).cummin().tolist()
+            [3, 1, 1]
+        """
+        compute_dtype("cummin", self.dtype)
+        return reversed_order(running_maximum(reversed_order(self), axis, "cummin"))
+
+    def logcumsumexp(self, axis: int = 0) -> Self:
+        """log(e ** x0 + e ** x1 + ...) along `axis`, without overflow; integers give float32.
+
+        Examples:
+            >>> [round(x, 4) for x in Tensor([0.0, 0.0]).logcumsumexp().tolist()]
+            [0.0, 0.6931]
+        """
+        wide = widened(self, "logcumsumexp")
+        result = scan_along(wide, axis, "logcumsumexp", log_sums)
+        return result.cast(result_dtype(self))
+
+
+def _unit_of(x: T, axes: tuple[int, ...]) -> tuple[T, T]:
+    """Return a power of two near the largest magnitude over `axes`, and its inverse.
+
+    Both are 1 where squares of the elements and sums of them are far from the ends of the type.
+    """
+    integers = dtypes.int64 if x.dtype is dtypes.float64 else dtypes.int32
+    bits = x.dtype.mantissa_bits
+    bias = (1 << x.dtype.bits - 2 - bits) - 1
+    # The bits of magnitudes are in the order of the numbers.
+    magnitudes = apply(x, Ops.BITCAST, dtype=integers).bitwise_and(integers.maximum)
+    exponent = reduce_over(magnitudes, Ops.MAX, axes).rshift(bits).clamp(1, 2 * bias - 1)
+    distance = exponent.sub(bias)
+    distance = distance.abs().le(bias // 4).where(0, distance)
+    unit, inverse = (
+        apply(item.add(bias).lshift(bits), Ops.BITCAST, dtype=x.dtype)
+        for item in (distance, distance.neg())
+    )
+    return unit, inverse
+
+
+def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tuple[DType, DType]:
+    """(accumulator, result) of a sum of products of elements of type `operands`.
+
+    A type that the caller names is both: in bool a sum is OR, a product AND. Otherwise sums widen
+    as `Tensor.sum` does, and the result goes back to the type of the operands: floats are rounded,
+    integers wrap, bool is "not 0".
+    """
+    compute_dtype(name, operands)
+    if dtype is not None:
+        named = compute_dtype(name, to_dtype(dtype, name))
+        return named, named
+    return sum_dtype(operands), operands
+
+
+def _running_maxima(row: T) -> T:
+    lowest = row.dtype.minimum
+    return scan_last_axis(
+        row,
+        lowest,
+        lambda block: prefixes_of(block, lowest).max(-1),
+        lambda before, inner: before.maximum(inner),
+    )
+
+
+def reduce_axes(x: T, op: Ops, axes: tuple[int, ...], keepdim: bool) -> T:
+    """Reduce over `axes`, which go unless `keepdim`."""
+    return without_axes(reduce_over(x, op, axes), () if keepdim else axes)
+
+
+def without_axes(x: T, axes: tuple[int, ...]) -> T:
+    """Without the given axes, whose size is 1."""
+    left = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
+    return reshape(x, left)
+
+
+def maximum_over(tensor: T, axes: tuple[int, ...]) -> T:
+    """The largest element over `axes`, which stay. A reduce by MAX may lose a NaN, so another
+    one in the same loop looks for it.
+    """
+    if not (tensor.dtype.is_float and axes):
+        return reduce_over(tensor, Ops.MAX, axes)
+
+    def compute(x: T) -> T:
+        return reduce_over(x.isnan(), Ops.MAX, axes).where(math.nan, reduce_over(x, Ops.MAX, axes))
+
+    return with_rule(tensor, Ops.REDUCE, compute, arg=ReduceArg(Ops.MAX, axes))
+
+
+def scaled_variance(x: T, axes: tuple[int, ...], divisor: T) -> tuple[T, T]:
+    """Return the variance in units squared, and the unit; see `_scaled_distances`."""
+    distance, unit = scaled_distances(x, axes)
+    return reduce_over(distance.square(), Ops.ADD, axes).div(divisor), unit
+
+
+def scaled_distances(x: T, axes: tuple[int, ...]) -> tuple[T, T]:
+    """Return the distances from the mean in units, and the unit.
+
+    The unit is a power of two near the largest magnitude, so that no square overflows or
+    underflows; it is 1 where none can.
+    """
+    unit, inverse = _unit_of(x.detach(), axes)
+    # Where the sum may overflow, the sum of smaller elements gives the mean.
+    small = 2.0 ** -(x.dtype.bits // 2)
+    is_large = unit.gt(1)
+    small_total = reduce_over(x.mul(small), Ops.ADD, axes)
+    total = is_large.where(small_total, reduce_over(x, Ops.ADD, axes))
+    mean = total.div(count_along(x, axes, x.dtype))
+    mean = mean.mul(is_large.where(inverse.mul(1 / small), inverse))
+    return x.mul(inverse).sub(mean), unit
+
+
+def reduced_last(x: T, op: Ops) -> T:
+    """Reduced over the last axis, which goes, in this tensor's own type."""
+    last = x.ndim - 1
+    return without_axes(reduce_over(x, op, (last,)), (last,))
+
+
+def power_above_zero(x: T, exponent: float, at_zero: float) -> T:
+    """self ** exponent, but the constant `at_zero` for 0, whose slope may be infinite."""
+    is_zero = x.eq(0)
+    safe = is_zero.where(1, x)
+    return is_zero.where(at_zero, safe.sqrt() if exponent == 0.5 else safe.pow(exponent))
+
+
+def scan_last_axis(
+    x: T,
+    identity: ConstType,
+    within: Callable[[T], T],
+    join: Callable[[T, T], T],
+) -> T:
+    """The scan of the last axis: `within` scans a short one, `join` is the operation."""
+    length = fixed(x.shape[-1:], "scan")[0]
+    if length <= SINGLE_BLOCK:
+        return within(x)
+    count = -(-length // BLOCK)
+    rows, last = x.shape[:-1], x.ndim - 1
+    margins = (*((0, 0) for _ in rows), (0, count * BLOCK - length))
+    blocks = reshape(pad_with(x, margins, identity), (*rows, count, BLOCK))
+    inner = within(blocks)
+    totals = reshape(cut_axis(inner, last + 1, BLOCK - 1, BLOCK), (*rows, count))
+    # What is before a block is the scan of all whole blocks up to there.
+    scanned = scan_last_axis(cut_axis(totals, last, 0, count - 1), identity, within, join)
+    first = (*((0, 0) for _ in rows), (1, 0))
+    before = expand(pad_with(scanned, first, identity).unsqueeze(-1), inner.shape)
+    return cut_axis(reshape(join(before, inner), (*rows, count * BLOCK)), last, 0, length)
+
+
+def prefixes_of(x: T, fill: ConstType) -> T:
+    """Row i of the two last axes: the elements 0 to i of the last axis, then `fill`."""
+    length = x.shape[-1]
+    numbers = count_to(x, length)
+    reached = numbers.unsqueeze(-1).ge(numbers)
+    return reached.where(x.unsqueeze(-2), constant_like(x, fill, x.dtype))
+
+
+def reduced_scan(x: T, op: Ops, identity: ConstType) -> T:
+    """The scan of the last axis by an op that reduces."""
+    return scan_last_axis(
+        x,
+        identity,
+        lambda block: reduced_last(prefixes_of(block, identity), op),
+        lambda before, inner: apply(before, op, inner),
+    )
+
+
+def scan_along(x: T, axis: int, name: str, scan: Callable[[T], T]) -> T:
+    """`scan` of the last axis, done along `axis`; a single element is its own scan."""
+    number = axis_of(axis, x.ndim, name)
+    compute_dtype(name, x.dtype)
+    if not x.ndim or 0 in x.shape:
+        return reshape(scan(as_row(x)), x.shape)
+    return moved_from_last(scan(moved_last(x, number)), number)
+
+
+def places_of_maxima(x: T, maxima: T) -> T:
+    """The last place up to each element of the last axis where its running maximum is."""
+    is_new = x.eq(maxima)
+    if x.dtype.is_float:
+        is_new = is_new.bitwise_or(x.isnan())
+    return is_new.where(count_to(x, x.shape[-1]), 0).cummax(-1)
+
+
+def log_sums(x: T) -> T:
+    """Return the running logarithms of sums along the last axis."""
+    lowest = x.dtype.minimum
+    return scan_last_axis(
+        x,
+        lowest,
+        lambda block: prefixes_of(block, lowest).logsumexp(-1),
+        lambda before, inner: before.logaddexp(inner),
+    )
+
+
+def count_along(x: T, axes: tuple[int, ...], dtype: DType) -> T:
+    """The number of elements along `axes`, as a tensor without axes."""
+    count = product(x.shape[axis] for axis in axes)
+    if isinstance(count, int):
+        return constant_like(x, count, dtype)
+    return from_node(type(x), graph.cast(count, dtype), x.device)
+
+
+def running_maximum(x: T, axis: int, name: str) -> T:
+    """Return the running maxima along an axis."""
+    return scan_along(x, axis, name, lambda row: with_rule(row, "cummax", _running_maxima))
+
+
+@gradient_rule("variance", reads_sources=True)
+def variance_gradient(step: GradientStep[Reduction]) -> Contributions:
+    """Twice the distances from the mean over the divisor, without the square of their unit."""
+    x, divisor = step.sources
+
+    def for_elements() -> Reduction:
+        assert isinstance(step.arg, ReduceArg), "it carries its axes"
+        distance, unit = scaled_distances(x, step.arg.axes)
+        return step.gradient * (2 / divisor) * (distance * unit)
+
+    return (for_elements, None)
+
+
+@gradient_rule("cummax", reads_sources=True, reads_output=True)
+def cummax_gradient(step: GradientStep[Reduction]) -> Contributions:
+    """To the last of the equal maxima."""
+    row, maxima, gradient = (step.sources[0], step.output, step.gradient)
+
+    def for_row() -> Reduction:
+        places = places_of_maxima(row, maxima)
+        return shown_at(row, places, gradient.unsqueeze(-1)).sum(-2)
+
+    return (for_row,)
+
+
+def shown_at(x: T, places: T, shown: T) -> T:
+    """`shown` where an element of the last axis is at one of `places`, 0 elsewhere.
+
+    The last axis is that of this tensor, the one before it that of `places`.
+    """
+    here = count_to(x, x.shape[-1]).eq(places.unsqueeze(-1))
+    # The elements that are not chosen may be NaN: a product with 0 would let them through.
+    return here.where(shown, False if shown.dtype.is_bool else 0)
+
+
+def looked_up(x: T, places: T) -> T:
+    """The elements of the last axis at `places`, and 0 for places that are outside.
+
+    The other axes broadcast against those of `places`; the result has them.
+    """
+    if x.dtype.is_float:
+        return with_rule(x, "looked_up", floats_at, places)
+    return sum_at(x, places)
+
+
+def floats_at(x: T, places: T) -> T:
+    """As `_looked_up`, of floats: a sum of them would lose the sign of a zero."""
+    if x.dtype is dtypes.float64:
+        # Devices whose 64-bit integers are pairs of words have no bits of float64.
+        is_negative = x.eq(0).bitwise_and(x.reciprocal().lt(0))
+        return sum_at(is_negative, places).where(-0.0, sum_at(x, places))
+    bits = bits_as(x, word_of(x.dtype.itemsize))
+    return bits_as(sum_at(bits, places), x.dtype)
+
+
+def sum_at(x: T, places: T) -> T:
+    """Return the elements of the last axis at `places` as sums with one term that is not 0."""
+    chosen = shown_at(x, places, x)
+    return reduced_last(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD)
+
+
+@gradient_rule("looked_up", reads_sources=True)
+def looked_up_gradient(step: GradientStep[Reduction]) -> Contributions:
+    """The gradient of each element is the sum over the places that chose it."""
+    rows, places = step.sources
+    gradient = step.gradient
+
+    def of_rows() -> Reduction:
+        # Types that are for storage alone are not added.
+        is_stored = rows.dtype in dtypes.storage_only
+        given = gradient.cast(dtypes.float32) if is_stored else gradient
+        spread = shown_at(rows, places, given.unsqueeze(-1))
+        beyond = spread.ndim - rows.ndim
+        repeated = tuple(
+            axis
+            for axis, size in enumerate(spread.shape)
+            if axis < beyond or rows.shape[axis - beyond] != size
+        )
+        return reshape(spread.sum(repeated, keepdim=True), rows.shape).cast(rows.dtype)
+
+    return (of_rows, None)

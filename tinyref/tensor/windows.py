@@ -1,0 +1,1049 @@
+"""Windows over the last axes of tensors: convolutions, pooling, and their gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from math import prod
+from typing import Generic, Literal, Self, TypeVar, overload
+
+from tinyref import config
+from tinyref.algebra.symbolic import describe_shape
+from tinyref.arrays import np
+from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, sum_dtype
+from tinyref.errors import UserError, UserTypeError
+from tinyref.tensor.arguments import (
+    Shape,
+    axis_of,
+    count_of,
+    fixed,
+    integer,
+    per_axis,
+    spatial_padding,
+)
+from tinyref.tensor.contraction import (
+    Contraction,
+    fits_image_layout,
+    in_image_layout,
+    matrix_product,
+    products_of,
+    sums_over,
+    types_of_sums,
+    with_bias,
+)
+from tinyref.tensor.core import (
+    apply,
+    as_tensor,
+    broadcast_to,
+    constant_like,
+    expand,
+    pad,
+    reshape,
+    shrink,
+    with_rule,
+)
+from tinyref.tensor.elementwise import as_float, compute_dtype, spread
+from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
+from tinyref.tensor.indexing import Indexing, elements_at, spread_elements
+from tinyref.tensor.movement import as_row, count_to, cut_axis, moved_last, pad_with
+from tinyref.tensor.reduction import reduce_axes, without_axes
+from tinyref.uops.ops import Ops
+
+Sizes = int | Sequence[int]
+
+# The gradient of the data is a correlation where that reads at most so many elements for each one
+# of the result: the others are zeros.
+MAX_GROWTH = 2
+
+T = TypeVar("T", bound="Windows")
+Rows = tuple[tuple[float, ...], ...]
+Margins = tuple[tuple[int, int], ...]
+
+# F(4x4, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015,
+# section 4.3: a tile of 4 by 4 results is A ((G g G') * (B d B')) A' of a kernel g and a tile d of
+# 6 by 6 elements.
+_OF_DATA: Rows = (
+    (4, 0, -5, 0, 1, 0),
+    (0, -4, -4, 1, 1, 0),
+    (0, 4, -4, -1, 1, 0),
+    (0, -2, -1, 2, 1, 0),
+    (0, 2, -1, -2, 1, 0),
+    (0, 4, 0, -5, 0, 1),
+)
+_OF_KERNEL: Rows = (
+    (1 / 4, 0, 0),
+    (-1 / 6, -1 / 6, -1 / 6),
+    (-1 / 6, 1 / 6, -1 / 6),
+    (1 / 24, 1 / 12, 1 / 6),
+    (1 / 24, -1 / 12, 1 / 6),
+    (0, 0, 1),
+)
+_OF_RESULT: Rows = (
+    (1, 1, 1, 1, 1, 0),
+    (0, 1, -1, 2, -2, 0),
+    (0, 1, 1, 4, 4, 0),
+    (0, 1, -1, 8, -8, 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionPlan:
+    """How kernels go over the axes after the second, and the types of the sums and the result."""
+
+    groups: int
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    accumulator: DType
+    result: DType
+    name: str
+
+
+class Windows(Contraction, Indexing):
+    """Convolutions compute products and sums in the accumulator's type: see `Contraction`.
+
+    Pooling goes over as many of the last axes as `kernel_size` has numbers, two for one number.
+    The stride defaults to the window's size. `padding` is one number, one for each axis, or two
+    for each axis from the last backwards. With `ceil_mode` a last window may reach past the end,
+    by less than a stride.
+    """
+
+    __slots__ = ()
+
+    def unfold(self, dimension: int, size: int, step: int) -> Self:
+        """Return the windows of `size` elements along an axis, every `step` elements.
+
+        The axis becomes one of the windows, whose elements are along a new last axis. The result
+        is a view; it can be assigned to unless windows overlap.
+
+        Examples:
+            >>> Tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
+            [[1, 2], [2, 3], [3, 4]]
+        """
+        axis = axis_of(dimension, self.ndim, "unfold")
+        length = fixed(as_row(self).shape, "unfold")[axis]
+        width = count_of(size, "unfold: size", 0, length)
+        stride = count_of(step, "unfold: step", 1)
+        windows = moved_last(axis_windows(as_row(self), axis, width, stride, 1), axis + 1)
+        shape = windows.shape if self.ndim else (width,)
+        return reshape(windows, shape)
+
+    @overload
+    def max_pool2d(
+        self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        return_indices: Literal[False] = False,
+    ) -> Self: ...
+
+    @overload
+    def max_pool2d(
+        self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        *,
+        return_indices: Literal[True],
+    ) -> tuple[Self, Self]: ...
+
+    def max_pool2d(
+        self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Self | tuple[Self, Self]:
+        """Return the largest element of each window. Padding never wins.
+
+        The first of equal elements, or the last NaN, gets the gradient, as in torch. With
+        `return_indices`, return also where that element is: int32 numbers, counted over the pooled
+        axes. Raises `UserError` where a window would see nothing but padding.
+
+        Examples:
+            >>> Tensor([[[[1.0, 2.0], [3.0, 6.0]]]]).max_pool2d().item()
+            6.0
+        """
+        name = "max_pool2d"
+        plan = plan_pool(self.shape, kernel_size, stride, dilation, padding, ceil_mode, name)
+        _check_seen(self.shape, plan, name)
+        lowest = self.dtype.minimum
+        windows = pooling_windows(self, plan, lowest, lowest)
+        axes = tuple(range(windows.ndim - len(plan.kernel), windows.ndim))
+        numbers = self._element_numbers(plan)
+        largest = with_rule(windows, "max_pool", lambda x, _: x.max(axes, keepdim=True), numbers)
+        if not return_indices:
+            return without_axes(largest, axes)
+        return without_axes(largest, axes), without_axes(
+            number_of_largest(windows, numbers, largest), axes
+        )
+
+    def _element_numbers(self, plan: PoolPlan) -> Self:
+        """The windows of `plan` over the numbers of the elements in the pooled axes.
+
+        Shape (outputs per axis, kernel per axis). Padding has a number above all others.
+        """
+        sizes = fixed(self.shape[self.ndim - len(plan.kernel) :], "max_pool2d")
+        outside = math.prod(sizes)
+        numbers = reshape(self.arange(outside, device=self.device), sizes)
+        return pooling_windows(numbers, plan, outside, outside)
+
+    def max_unpool2d(
+        self,
+        indices: Self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        output_size: Sequence[int] | None = None,
+    ) -> Self:
+        """The elements at the places that `max_pool2d` gave as `indices`, zeros elsewhere.
+
+        `output_size` is the shape that was pooled, or its pooled axes, where several fit: of a
+        shape, batch and channels are not read, as in torch. Of elements with one index the last
+        stays; an index outside the result is left out.
+
+        Examples:
+            >>> x = Tensor([[[[1.0, 2.0], [3.0, 6.0]]]])
+            >>> values, places = x.max_pool2d(return_indices=True)
+            >>> values.max_unpool2d(places).tolist()
+            [[[[0.0, 0.0], [0.0, 6.0]]]]
+        """
+        name = "max_unpool2d"
+        sizes = self._unpooled_sizes(kernel_size, stride, dilation, padding, output_size)
+        if not isinstance(indices, Windows) or not indices.dtype.is_int:
+            raise UserTypeError(f"{name}: indices: accepted is a Tensor of integers")
+        if indices.shape != self.shape:
+            raise UserError(
+                f"{name}: indices {describe_shape(indices.shape)} for elements of "
+                f"{describe_shape(self.shape)}: accepted is one for each"
+            )
+        lead = self.shape[: self.ndim - len(sizes)]
+        length = math.prod(fixed(self.shape[len(lead) :], name))
+        order = reshape(count_to(self, length), (length, 1))
+        places = count_to(self, math.prod(sizes))
+        hits = reshape(indices, (*lead, length, 1)).eq(places)
+        sources = reduce_axes(hits.where(order, -1), Ops.MAX, (len(lead),), False)
+        found = elements_at(reshape(self, (*lead, length)), len(lead), sources, name)
+        return reshape(found, (*lead, *sizes))
+
+    def _unpooled_sizes(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None,
+        dilation: Sizes,
+        padding: Sizes,
+        output_size: Sequence[int] | None,
+    ) -> tuple[int, ...]:
+        """The sizes that pooling brings to this tensor's. Raises `UserError` for others."""
+        name = "max_unpool2d"
+        plan = read_pool(self.shape, kernel_size, stride, dilation, padding, name)
+        count, steps = len(plan.kernel), plan.stride
+        sizes = fixed(self.shape[self.ndim - count :], name)
+        usual = [
+            (size - 1) * step - sum(margin) + gap * (width - 1) + 1
+            for size, step, margin, gap, width in zip(
+                sizes, steps, plan.padding, plan.dilation, plan.kernel, strict=True
+            )
+        ]
+        if output_size is None:
+            wanted = tuple(usual)
+        else:
+            listed = tuple(integer(size, f"{name}: output_size") for size in output_size)
+            is_whole = len(listed) in (self.ndim, count + 2)
+            wanted = listed[-count:] if is_whole else listed
+            if len(wanted) != count or any(
+                abs(want - size) >= step
+                for want, size, step in zip(wanted, usual, steps, strict=True)
+            ):
+                raise UserError(
+                    f"{name}: output_size {listed}: accepted are sizes less than a stride of "
+                    f"{steps} away from {tuple(usual)}"
+                )
+        if any(size < 1 for size in wanted):
+            raise UserError(f"{name}: nothing was pooled: sizes {wanted} are not positive")
+        return wanted
+
+    def avg_pool2d(
+        self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Self:
+        """The mean of each window, the zeros of the padding counted unless that is switched off.
+
+        What `ceil_mode` adds past the end is never counted. Integers give the default float.
+        Raises `UserError` where a window would count nothing.
+
+        Examples:
+            >>> Tensor([[[[1.0, 2.0], [3.0, 6.0]]]]).avg_pool2d().item()
+            3.0
+        """
+        name = "avg_pool2d"
+        plan = plan_pool(self.shape, kernel_size, stride, dilation, padding, ceil_mode, name)
+        if not count_include_pad:
+            _check_seen(self.shape, plan, name)
+        compute_dtype(name, self.dtype)
+        floats = as_float(self, name)
+        wide = floats.cast(sum_dtype(floats.dtype))
+        axes = tuple(range(-len(plan.kernel), 0))
+        total = pooling_windows(wide, plan, False, False).sum(axes)
+        return total.div(self._divisors(plan, count_include_pad, wide.dtype)).cast(floats.dtype)
+
+    def _divisors(self, plan: PoolPlan, with_padding: bool, dtype: DType) -> Self:
+        """How many elements each window counts, in a shape that broadcasts to the windows'."""
+        sizes = fixed(self.shape[self.ndim - len(plan.kernel) :], "avg_pool2d")
+        found = constant_like(self, 1, dtype)
+        for axis, size in enumerate(sizes):
+            before, after = plan.padding[axis]
+            low, high = (-before, size + after) if with_padding else (0, size)
+            places = plan.places(axis, size)
+            counts = ((places >= low) & (places < high)).sum(1)
+            if (counts == counts[:1]).all():
+                along = constant_like(self, int(counts[:1].sum()), dtype)
+            else:
+                along = type(self)(counts.astype(np.int32), device=self.device).cast(dtype)
+                along = reshape(along, (len(counts), *(1,) * (len(sizes) - axis - 1)))
+            found = found.mul(along)
+        return found
+
+    def conv2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        groups: int = 1,
+        stride: Sizes = 1,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        dtype: DTypeLike | None = None,
+    ) -> Self:
+        """The cross-correlation with `weight` over all axes after the second.
+
+        Shapes: this (batch, inputs, *sizes), weight (outputs, inputs / groups, *kernel), bias
+        (outputs,); any number of spatial axes. `padding` is one number, one for each axis, or two
+        for each axis from the last backwards; a negative one cuts. With the flag WINO, floats
+        under kernels of 3 by 3 without strides take about half the multiplications, at a larger
+        rounding error.
+
+        Examples:
+            >>> image = Tensor([[[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]])
+            >>> image.conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
+            [[[[12.0, 16.0]]]]
+        """
+        plan, margins = plan_convolution(
+            self, weight, bias, groups, stride, dilation, padding, dtype, "conv2d"
+        )
+        return convolved(self.pad(((0, 0), (0, 0), *margins)), weight, bias, plan)
+
+    def conv_transpose2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        groups: int = 1,
+        stride: Sizes = 1,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+    ) -> Self:
+        """The gradient of `conv2d` with respect to its input, as a function of its own.
+
+        Shapes: this (batch, inputs, *sizes), weight (inputs, outputs / groups, *kernel), bias
+        (outputs,). `padding` is cut from the result, `output_padding` grows its end: it is less
+        than the stride or the dilation, and distinguishes sizes that a stride would make equal.
+
+        Examples:
+            >>> Tensor([[[[1.0, 2.0]]]]).conv_transpose2d(Tensor.ones(1, 1, 1, 2)).tolist()
+            [[[[1.0, 3.0, 2.0]]]]
+        """
+        name = "conv_transpose2d"
+        plan, margins = plan_convolution(
+            self, weight, bias, groups, stride, dilation, padding, None, name
+        )
+        steps, spread, count = plan.stride, plan.dilation, len(plan.stride)
+        growth = per_axis(output_padding, count, f"{name}: output_padding", 0)
+        if any(grown >= max(limits) for grown, *limits in zip(growth, steps, spread, strict=True)):
+            raise UserError(
+                f"{name}: output_padding {growth}: accepted is less than the stride {steps} "
+                f"or the dilation {spread}"
+            )
+        kernels = outputs_first(self, weight, plan.groups)
+        # Where the kernel has gaps too, zeros are written between the elements of the axis.
+        gaps = tuple(step if wide > 1 else 1 for step, wide in zip(steps, spread, strict=True))
+        strides = tuple(step // gap for step, gap in zip(steps, gaps, strict=True))
+        whole = spread_out(self, gaps)
+        written = spread_out(presence_of(self, 2), gaps)
+        sizes, widths = fixed(whole.shape[2:], name), fixed(weight.shape[2:], name)
+        # Where the result begins and ends in the one without padding.
+        kept = tuple(
+            (before, (size - 1) * step + gap * (width - 1) + 1 - after + grown)
+            for size, width, step, gap, (before, after), grown in zip(
+                sizes, widths, strides, spread, margins, growth, strict=True
+            )
+        )
+        left = tuple(end - start for start, end in kept)
+        if min(left) < 0 or 0 in sizes:
+            raise UserError(f"{name}: padding {margins} leaves sizes {left} of the result")
+        plan = replace(plan, stride=(1,) * count)
+        # A window has an element: where nothing is left of the result it is cut off again.
+        computed = tuple((start, max(end, start + 1)) for start, end in kept)
+        transposition = Transposition(kernels, bias, plan, strides, computed, written)
+        result = transposed_convolution(whole, transposition)
+        return shrink(result, tuple((0, size) for size in (*result.shape[:2], *left)))
+
+
+# Windows, by moving elements
+
+
+def windows_of(
+    x: T, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> T:
+    """Shape (..., outputs per axis, kernel per axis): the windows over the last axes.
+
+    All by moving elements. For one axis of size n: laid end to end, its copies in rows of
+    n + dilation make row j start at element j * dilation, so the elements that kernel position
+    j sees are every `stride`-th of row j.
+    """
+    count = len(kernel)
+    lead = x.ndim - count
+    result = x
+    for place in range(count):
+        axis = lead + 2 * place
+        result = axis_windows(result, axis, kernel[place], stride[place], dilation[place])
+    order = (
+        *range(lead),
+        *(lead + 2 * place for place in range(count)),
+        *(lead + 2 * place + 1 for place in range(count)),
+    )
+    return result.permute(order)
+
+
+def axis_windows(x: T, axis: int, kernel: int, stride: int, dilation: int) -> T:
+    """One axis becomes two: (outputs, kernel)."""
+    length = fixed((x.shape[axis],), "windows")[0]
+    outputs = (length - dilation * (kernel - 1) - 1) // stride + 1
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    if dilation == 1 and kernel <= stride:
+        # Windows that do not overlap are a plain cut.
+        rows = fit_axis(x, axis, outputs * stride)
+        return cut_axis(reshape(rows, (*before, outputs, stride, *after)), axis + 1, 0, kernel)
+    # A row must be long enough for the last stride, even where it reaches past the end.
+    length = max(length, outputs * stride - dilation)
+    repeats = -(-kernel * (length + dilation) // length)
+    laid = reshape(
+        cut_axis(
+            reshape(
+                cut_axis(
+                    reshape(
+                        cut_axis(
+                            reshape(
+                                expand(
+                                    reshape(
+                                        fit_axis(x, axis, length), (*before, 1, length, *after)
+                                    ),
+                                    (*before, repeats, length, *after),
+                                ),
+                                (*before, repeats * length, *after),
+                            ),
+                            axis,
+                            0,
+                            kernel * (length + dilation),
+                        ),
+                        (*before, kernel, length + dilation, *after),
+                    ),
+                    axis + 1,
+                    0,
+                    outputs * stride,
+                ),
+                (*before, kernel, outputs, stride, *after),
+            ),
+            axis + 2,
+            0,
+            1,
+        ),
+        (*before, kernel, outputs, *after),
+    )
+    return laid.transpose(axis, axis + 1)
+
+
+def fit_axis(x: T, axis: int, length: int) -> T:
+    """An axis cut, or grown with zeros at its end, to `length`."""
+    have = fixed((x.shape[axis],), "windows")[0]
+    if length <= have:
+        return cut_axis(x, axis, 0, length)
+    bounds = [(0, 0)] * x.ndim
+    bounds[axis] = (0, length - have)
+    # No window shows the zeros, so windows are views of the elements.
+    return pad(x, tuple(bounds), is_view=True)
+
+
+def check_windows(
+    sizes: Sequence[object], kernel: tuple[int, ...], dilation: tuple[int, ...], name: str
+) -> None:
+    """Raises `UserError` where a window is longer than its axis; a symbolic axis passes."""
+    for size, width, gap in zip(sizes, kernel, dilation, strict=True):
+        reach = gap * (width - 1) + 1
+        if isinstance(size, int) and size < reach:
+            raise UserError(
+                f"{name}: a window that reaches over {reach} elements does not fit {size}"
+            )
+
+
+# Convolutions
+
+
+def plan_convolution(
+    x: T,
+    weight: T,
+    bias: T | None,
+    groups: int,
+    stride: Sizes,
+    dilation: Sizes,
+    padding: Sizes,
+    dtype: DTypeLike | None,
+    name: str,
+) -> tuple[ConvolutionPlan, Margins]:
+    """Return the plan and the padding. Raises `UserError` for arguments that do not fit."""
+    as_tensor(x, weight, f"{name}: weight")
+    if weight.ndim < 3 or x.ndim != weight.ndim:
+        raise UserError(
+            f"{name}: input {describe_shape(x.shape)} and weight {describe_shape(weight.shape)}: "
+            f"both need a batch or output axis, a channel axis and the same number of spatial axes"
+        )
+    count = weight.ndim - 2
+    steps = per_axis(stride, count, f"{name}: stride", 1)
+    gaps = per_axis(dilation, count, f"{name}: dilation", 1)
+    margins = spatial_padding(padding, count, f"{name}: padding", minimum=None)
+    number = integer(groups, f"{name}: groups")
+    types = types_of_sums(x, weight, bias, dtype, name)
+    return ConvolutionPlan(number, steps, gaps, *types, name), margins
+
+
+def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> None:
+    """Raises `UserError` if channels, groups and bias do not fit."""
+    have, want = describe_shape(x.shape), describe_shape(weight.shape)
+    name, groups = plan.name, plan.groups
+    outputs, share = fixed(weight.shape[:2], name)
+    if groups < 1 or x.shape[1] != groups * share or outputs % groups:
+        raise UserError(
+            f"{name}: input {have}, weight {want}, groups {groups}: input channels must be "
+            f"groups * {share}, and {outputs} outputs must divide by groups"
+        )
+    if 0 in weight.shape:
+        raise UserError(f"{name}: weight {want} is empty")
+    if bias is None:
+        return
+    if bias.shape != (outputs,):
+        raise UserError(f"{name}: bias {describe_shape(bias.shape)}, accepted is ({outputs},)")
+
+
+def convolved(
+    x: T, weight: T, bias: T | None, plan: ConvolutionPlan, written: T | None = None
+) -> T:
+    """The cross-correlation of this tensor, which is padded already; see `_presence`."""
+    check_channels(x, weight, bias, plan)
+    kernel = fixed(weight.shape[2:], plan.name)
+    check_windows(x.shape[2:], kernel, plan.dilation, plan.name)
+    data, factors = x, weight
+    if plan.groups == 1 and fits_image_layout(data, factors, weight.shape[1]):
+        data, factors = in_image_layout(data, 1), in_image_layout(factors, 1)
+    data, factors = data.cast(plan.accumulator), factors.cast(plan.accumulator)
+    is_minimal = (
+        bool(config.integer("WINO"))
+        and plan.accumulator.is_float
+        and (kernel, plan.stride, plan.dilation) == ((3, 3), (1, 1), (1, 1))
+    )
+    if is_minimal:
+        sums = convolve_tiles(data, factors, plan)
+    else:
+        sums = correlated(data, factors, plan, written)
+    placed = None if bias is None else reshape(bias, (bias.shape[0], *(1,) * len(kernel)))
+    return with_bias(sums, placed, plan.result)
+
+
+def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
+    """By the definition, with the rule of gradients that takes less time."""
+    if not gradient_is_correlation(x, weight, plan):
+        return sum_windows(x, weight, plan, written)
+
+    def compute(data: T, kernels: T, *presence: T) -> T:
+        return sum_windows(data, kernels, plan, *presence)
+
+    presence = () if written is None else (written,)
+    result: T = with_rule(x, "correlate", compute, weight, *presence)
+    return result
+
+
+def sum_windows(x: T, weight: T, plan: ConvolutionPlan, written: T | None = None) -> T:
+    """The sum over every window, in one reduction; see `_presence`."""
+    kernel = fixed(weight.shape[2:], plan.name)
+    count = len(kernel)
+    outputs, share = fixed(weight.shape[:2], plan.name)
+    windows = windows_of(x, kernel, plan.stride, plan.dilation)
+    places = windows.shape[2 : 2 + count]
+    windows = reshape(windows, (x.shape[0], plan.groups, 1, share, *places, *kernel))
+    factors = reshape(
+        weight, (1, plan.groups, outputs // plan.groups, share, *(1,) * count, *kernel)
+    )
+    windows, factors = spread(windows, plan.name, factors)
+    axes = (3, *range(4 + count, 4 + 2 * count))
+    products = products_of(windows, factors)
+    if written is not None:
+        products = only_written(written, products, kernel, plan)
+    sums = sums_over(products, axes)
+    return reshape(sums, (x.shape[0], outputs, *places))
+
+
+def only_written(x: T, products: T, kernel: tuple[int, ...], plan: ConvolutionPlan) -> T:
+    """The products of windows with elements that this presence has, and 0 for others."""
+    seen = windows_of(x, kernel, plan.stride, plan.dilation)
+    return reshape(seen, (1, 1, *seen.shape)).where(products, 0)
+
+
+def presence_of(x: T, lead: int) -> T:
+    """True for each element, in a shape whose first `lead` axes have size 1.
+
+    Zeros that are written around it become False. A product with such a zero is left out of a
+    sum, as an infinite factor would make it NaN.
+    """
+    shape = (*(1,) * lead, *x.shape[lead:])
+    return broadcast_to(constant_like(x, True, dtypes.bool), shape)
+
+
+# The gradient of a convolution: where strides are 1 it is a correlation too
+
+
+@gradient_rule("correlate", reads_sources=True)
+def correlate_gradient(step: GradientStep[Windows]) -> Contributions:
+    """Correlations of the gradient: with the kernels turned round, and with the data."""
+    # Rules are given tensors of one class, that of the user.
+    gradient, data, weight, *presence = (step.gradient, *step.sources)
+    written = presence[0] if presence else None
+    return (
+        lambda: gradient_of_data(gradient, weight, data),
+        lambda: gradient_of_kernels(gradient, weight, data, written),
+        *(None for _ in presence),
+    )
+
+
+def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
+    """Whether the gradient of the data is better computed as `_gradient_of_data` does."""
+    kernel = fixed(weight.shape[2:], plan.name)
+    sizes = fixed(x.shape[2:], plan.name)
+    if max(plan.stride) > 1 or max(kernel) == 1 or 0 in sizes:
+        return False
+    reach = (gap * (width - 1) for gap, width in zip(plan.dilation, kernel, strict=True))
+    places = (size - length for size, length in zip(sizes, reach, strict=True))
+    return prod(sizes) <= MAX_GROWTH * prod(places)
+
+
+def gradient_of_data(x: T, weight: T, data: T) -> T:
+    """The gradient of `data`, from this one of the sums: their correlation with the kernels
+    turned round, once zeros are written around them.
+    """
+    plan = gradient_plan(x, weight, data)
+    reach = (
+        gap * (width - 1)
+        for gap, width in zip(plan.dilation, fixed(weight.shape[2:], plan.name), strict=True)
+    )
+    turned = outputs_first(x, weight, plan.groups).flip(tuple(range(2, weight.ndim)))
+    margins = ((0, 0), (0, 0), *((length, length) for length in reach))
+    written = pad(presence_of(x, 2), margins)
+    return correlated(pad(x, margins).contiguous(), turned, plan, written)
+
+
+def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
+    """The gradient of `weight`, from this one of the sums: their products with each window."""
+    plan = gradient_plan(x, weight, data)
+    kernel, places = weight.shape[2:], x.shape[2:]
+    outputs, share = fixed(weight.shape[:2], plan.name)
+    windows = windows_of(data, fixed(kernel, plan.name), plan.stride, plan.dilation)
+    windows = reshape(windows, (data.shape[0], plan.groups, 1, share, *places, *kernel))
+    one = (1,) * len(kernel)
+    sums = reshape(x, (x.shape[0], plan.groups, outputs // plan.groups, 1, *places, *one))
+    windows, sums = spread(windows, plan.name, sums)
+    axes = (0, *range(4, 4 + len(kernel)))
+    products = apply(windows, Ops.MUL, sums)
+    if written is not None:
+        products = only_written(written, products, fixed(kernel, plan.name), plan)
+    return reshape(reduce_axes(products, Ops.ADD, axes, False), weight.shape)
+
+
+def gradient_plan(x: T, weight: T, data: T) -> ConvolutionPlan:
+    """The plan of the sums whose gradient this is: sizes tell it where strides are 1."""
+    name = "conv2d"
+    sizes, places = fixed(data.shape[1:], name), fixed(x.shape[2:], name)
+    share, *kernel = fixed(weight.shape[1:], name)
+    dilation = tuple(
+        (size - place) // (width - 1) if width > 1 else 1
+        for size, place, width in zip(sizes[1:], places, kernel, strict=True)
+    )
+    one = (1,) * len(kernel)
+    return ConvolutionPlan(sizes[0] // share, one, dilation, x.dtype, x.dtype, name)
+
+
+def outputs_first(x: T, weight: T, groups: int) -> T:
+    """The kernels of a transposed convolution in the layout of those of `conv2d`."""
+    inputs, share, *kernel = fixed(weight.shape, "conv_transpose2d")
+    if groups < 1 or x.shape[1] != inputs or inputs % groups:
+        raise UserError(
+            f"conv_transpose2d: input {describe_shape(x.shape)}, weight "
+            f"{describe_shape(weight.shape)}, groups {groups}: input channels must be "
+            f"{inputs} and divide by groups"
+        )
+    parts = reshape(weight, (groups, inputs // groups, share, *kernel)).transpose(1, 2)
+    return reshape(parts, (groups * share, inputs // groups, *kernel))
+
+
+# Transposed convolutions
+
+
+@dataclass(frozen=True, slots=True)
+class Residues:
+    """Residues by `stride` of the places of a kernel along one axis, with as many places each.
+
+    They are `count` from the one called `first` on; `length` places of the kernel have each.
+    rows: the quotients by `stride`, first and beyond the last, of the results that are kept.
+    """
+
+    stride: int
+    first: int
+    count: int
+    length: int
+    rows: tuple[int, int]
+
+    @staticmethod
+    def of(width: int, stride: int, kept: tuple[int, int]) -> tuple[Residues, ...]:
+        """All residues of a kernel of `width` places: the first ones may have one place more."""
+        length, longer = divmod(width, stride)
+        edges = sorted({0, longer, *(bound % stride for bound in kept), stride})
+        return tuple(
+            Residues(
+                stride,
+                first,
+                end - first,
+                length + (first < longer),
+                (-((first - kept[0]) // stride), -((first - kept[1]) // stride)),
+            )
+            for first, end in pairwise(edges)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Transposition(Generic[T]):
+    """A transposed convolution without padding, of which a part is computed.
+
+    kept: where that part begins and ends along each axis.
+    written: the elements of the data that are no zeros between others; see `_presence`.
+    """
+
+    kernels: T
+    bias: T | None
+    plan: ConvolutionPlan
+    strides: tuple[int, ...]
+    kept: Margins
+    written: T
+
+
+def transposed_convolution(tensor: T, of: Transposition[T]) -> T:
+    """Compute the kept part of a transposed convolution of this tensor."""
+    if max(of.strides) > 1:
+        return by_residues(tensor, of)
+    kernels, plan = of.kernels, of.plan
+    sizes, widths = (fixed(x.shape[2:], plan.name) for x in (tensor, kernels))
+    bounds = tuple(
+        (gap * (width - 1) - start, end - size)
+        for size, width, gap, (start, end) in zip(
+            sizes, widths, plan.dilation, of.kept, strict=True
+        )
+    )
+    turned = kernels.flip(tuple(range(2, kernels.ndim)))
+    whole, written = (item.pad(((0, 0), (0, 0), *bounds)) for item in (tensor, of.written))
+    return convolved(whole, turned, of.bias, plan, written)
+
+
+def spread_out(x: T, steps: tuple[int, ...]) -> T:
+    """With `step - 1` zeros between the elements of each axis after the second."""
+    result = x
+    for place, step in enumerate(steps):
+        size = fixed((x.shape[2 + place],), "conv_transpose2d")[0]
+        result = spread_elements(result, 2 + place, step, max(0, (size - 1) * step + 1))
+    return result
+
+
+def by_residues(x: T, of: Transposition[T]) -> T:
+    """A transposed convolution with strides that reads only elements which exist.
+
+    Along an axis of stride s, result s i + r is the sum over t of x[i - t] w[s t + r]: a
+    convolution for each residue r, of which those of equal length and rows are channels of one.
+    No other result is computed: its gradient is 0, and 0 times an infinite weight is NaN.
+    """
+    kernels, bias, plan = of.kernels, of.bias, of.plan
+    strides, kept = of.strides, of.kept
+    check_channels(x, kernels, bias, plan)
+    batch, outputs, count = x.shape[0], kernels.shape[0], len(strides)
+    # Of i, for every residue.
+    rows = tuple(
+        (start // step, -(-end // step)) for (start, end), step in zip(kept, strides, strict=True)
+    )
+    data, factors = x.cast(plan.accumulator), kernels.cast(plan.accumulator)
+    widths = fixed(kernels.shape[2:], plan.name)
+    axes = [Residues.of(*each) for each in zip(widths, strides, kept, strict=True)]
+    parts = {
+        each: sums_of_residues(data, factors, plan, each, rows, of.written)
+        for each in product(*axes)
+    }
+    for place in reversed(range(count)):
+        chosen = dict.fromkeys(each[:place] for each in parts)
+        parts = {
+            each: parts[*each, axes[place][0]].cat(
+                *(parts[*each, last] for last in axes[place][1:]), dim=2 + place
+            )
+            for each in chosen
+        }
+    order = (place for each in range(count) for place in (2 + count + each, 2 + each))
+    spans = [(high - low) * step for (low, high), step in zip(rows, strides, strict=True)]
+    sums = reshape(parts[()].permute((0, 1, *order)), (batch, outputs, *spans))
+    cut = (
+        (start - low * step, end - low * step)
+        for (start, end), (low, _), step in zip(kept, rows, strides, strict=True)
+    )
+    sums = shrink(sums, ((0, batch), (0, outputs), *cut))
+    placed = None if bias is None else reshape(bias, (outputs, *(1,) * count))
+    return with_bias(sums, placed, plan.result)
+
+
+def sums_of_residues(
+    x: T,
+    weight: T,
+    plan: ConvolutionPlan,
+    residues: tuple[Residues, ...],
+    rows: Margins,
+    written: T,
+) -> T:
+    """The sums of one part of the residues along each axis, of shape
+    (batch, outputs, *residues, *rows): 0 in rows that are not kept."""
+    sizes = fixed(x.shape[2:], plan.name)
+    outputs, share = fixed(weight.shape[:2], plan.name)
+    counts = tuple(each.count for each in residues)
+    # The elements that windows of these rows reach.
+    needed = [
+        (each.rows[0] - gap * (each.length - 1), each.rows[1])
+        for each, gap in zip(residues, plan.dilation, strict=True)
+    ]
+    cuts = [
+        (min(max(low, 0), size), min(max(high, 0), size))
+        for (low, high), size in zip(needed, sizes, strict=True)
+    ]
+    is_empty = not all(each.length and each.rows[0] < each.rows[1] for each in residues)
+    if is_empty or any(low == high for low, high in cuts):
+        lengths = tuple(high - low for low, high in rows)
+        # The sum of no elements: its gradient is 0, not missing.
+        none = tuple((0, 0) for _ in range(x.ndim))
+        nothing = reduce_axes(shrink(x, none), Ops.ADD, tuple(range(x.ndim)), False)
+        no_factor = shrink(weight, ((0, 0),) * weight.ndim)
+        factor = reduce_axes(no_factor, Ops.ADD, tuple(range(weight.ndim)), False)
+        nothing = apply(nothing, Ops.ADD, factor)
+        return broadcast_to(nothing, (x.shape[0], outputs, *counts, *lengths))
+    margins = [
+        (begin - low, high - end) for (low, high), (begin, end) in zip(needed, cuts, strict=True)
+    ]
+    data, written = (
+        pad(
+            shrink(item, ((0, item.shape[0]), (0, item.shape[1]), *cuts)),
+            ((0, 0), (0, 0), *margins),
+        )
+        for item in (x, written)
+    )
+    factors = weight
+    for place, each in enumerate(residues):
+        factors = places_of_residues(factors, each, 2 + 2 * place)
+    count = len(residues)
+    of_kernel = tuple(range(2, 2 + 2 * count, 2))
+    factors = factors.flip(of_kernel).permute(
+        (0, *(place + 1 for place in of_kernel), 1, *of_kernel)
+    )
+    lengths = tuple(each.length for each in residues)
+    factors = reshape(factors, (outputs * prod(counts), share, *lengths))
+    sums = correlated(data, factors, plan, written)
+    sums = reshape(sums, (x.shape[0], outputs, *counts, *sums.shape[2:]))
+    around = (
+        (each.rows[0] - low, high - each.rows[1])
+        for each, (low, high) in zip(residues, rows, strict=True)
+    )
+    return pad(sums, (*((0, 0),) * (2 + count), *around))
+
+
+def places_of_residues(x: T, residues: Residues, axis: int) -> T:
+    """Kernels with the axis of their places split in two: within a residue, and residues."""
+    before, (width, *after) = x.shape[:axis], x.shape[axis:]
+    size = residues.length * residues.stride
+    kept = cut_axis(x, axis, 0, min(size, fixed((width,), "conv_transpose2d")[0]))
+    bounds = [(0, 0)] * x.ndim
+    bounds[axis] = (0, size - fixed((kept.shape[axis],), "conv_transpose2d")[0])
+    split = (*before, residues.length, residues.stride, *after)
+    rows = reshape(pad(kept, tuple(bounds)), split)
+    return cut_axis(rows, axis + 1, residues.first, residues.first + residues.count)
+
+
+# Convolutions by tiles, with fewer products
+
+
+def convolve_tiles(x: T, weight: T, plan: ConvolutionPlan) -> T:
+    """By tiles of 4 by 4 results, 36 products each: see the matrices above.
+
+    |error| <= c u A (|G| |g| |G'| * |B| |d| |B'|) A' summed over the channels, all matrices by
+    their magnitudes, with c the length of all sums together (Lavin and Gray leave it out; it
+    follows as for any chain of sums of products).
+    """
+    (height, width), groups = fixed(x.shape[2:], plan.name), plan.groups
+    outputs, share = fixed(weight.shape[:2], plan.name)
+    batch, rows, columns = x.shape[0], -(-(height - 2) // 4), -(-(width - 2) // 4)
+    margins = ((0, 0), (0, 0), (0, rows * 4 + 2 - height), (0, columns * 4 + 2 - width))
+    tiles = windows_of(pad(x, margins), (6, 6), (4, 4), (1, 1)).flatten(-2)
+    data = by_matrix(tiles, _OF_DATA)
+    data = reshape(data, (batch, groups, 1, share, rows, columns, 36))
+    kernels = by_matrix(weight.flatten(-2), _OF_KERNEL)
+    kernels = reshape(kernels, (1, groups, outputs // groups, share, 1, 1, 36))
+    data, kernels = spread(data, plan.name, kernels)
+    sums = reduce_axes(apply(data, Ops.MUL, kernels), Ops.ADD, (3,), False)
+    found = reshape(by_matrix(sums, _OF_RESULT), (batch, outputs, rows, columns, 4, 4))
+    laid = found.permute((0, 1, 2, 4, 3, 5))
+    laid = reshape(laid, (batch, outputs, rows * 4, columns * 4))
+    return shrink(laid, ((0, batch), (0, outputs), (0, height - 2), (0, width - 2)))
+
+
+def by_matrix(x: T, matrix: Rows) -> T:
+    """M t M' of each square t that the last axis holds, as one product with M x M."""
+    both = np.ascontiguousarray(
+        np.kron(np.array(matrix, np.float64), np.array(matrix, np.float64)).T
+    )
+    return matrix_product(x, type(x)(both, x.device, x.dtype), None, "conv2d")
+
+
+# Pooling and its gradient
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """Windows over the last axes; `extra` elements past the end make room for the last window."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    extra: tuple[int, ...]
+
+    def places(self, axis: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+        """(windows, kernel): the numbers of the elements that the windows see along an axis.
+
+        Below 0 and from `size` on is padding.
+        """
+        before, after = self.padding[axis]
+        reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
+        last = size + after + self.extra[axis] - reach
+        starts = np.arange(-before, last + 1, self.stride[axis])
+        return starts[:, None] + np.arange(self.kernel[axis])[None, :] * self.dilation[axis]
+
+
+def read_pool(
+    shape: Shape,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    dilation: Sizes,
+    padding: Sizes,
+    name: str,
+) -> PoolPlan:
+    """Reads the arguments of a pooling function. Raises `UserError` for others."""
+    count = len(kernel_size) if isinstance(kernel_size, list | tuple) else 2
+    if len(shape) < count:
+        raise UserError(f"{name}: shape {describe_shape(shape)} has fewer than {count} axes")
+    kernel = per_axis(kernel_size, count, f"{name}: kernel_size", 1)
+    steps = per_axis(kernel if stride is None else stride, count, f"{name}: stride", 1)
+    spread = per_axis(dilation, count, f"{name}: dilation", 1)
+    margins = spatial_padding(padding, count, f"{name}: padding")
+    return PoolPlan(kernel, steps, spread, margins, (0,) * count)
+
+
+def plan_pool(
+    shape: Shape,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    dilation: Sizes,
+    padding: Sizes,
+    ceil_mode: bool,
+    name: str,
+) -> PoolPlan:
+    """The plan of a pooling function. Raises `UserError` where a window does not fit."""
+    plan = read_pool(shape, kernel_size, stride, dilation, padding, name)
+    kernel, steps, spread, margins = plan.kernel, plan.stride, plan.dilation, plan.padding
+    count = len(kernel)
+    sizes = fixed(shape[len(shape) - count :], name)
+    lengths = [size + sum(margin) for size, margin in zip(sizes, margins, strict=True)]
+    extra = [0] * count
+    if ceil_mode:
+        for axis, length in enumerate(lengths):
+            reach = spread[axis] * (kernel[axis] - 1) + 1
+            last = -(-(length - reach) // steps[axis]) * steps[axis]
+            # A window that would see nothing but padding past the end is left out.
+            if 0 <= last < sizes[axis] + margins[axis][0]:
+                extra[axis] = max(0, last + reach - length)
+    grown = [length + more for length, more in zip(lengths, extra, strict=True)]
+    check_windows(grown, kernel, spread, name)
+    return replace(plan, extra=tuple(extra))
+
+
+def _check_seen(shape: Shape, plan: PoolPlan, name: str) -> None:
+    """Raises `UserError` where a window sees nothing but padding."""
+    count = len(plan.kernel)
+    for axis, size in enumerate(fixed(shape[len(shape) - count :], name)):
+        places = plan.places(axis, size)
+        sees = ((places >= 0) & (places < size)).any(1)
+        if not sees.all():
+            raise UserError(
+                f"{name}: padding {plan.padding[axis]} around {size} elements: a window of "
+                f"{plan.kernel[axis]} would see nothing else"
+            )
+
+
+def pooling_windows(x: T, plan: PoolPlan, fill: ConstType, beyond: ConstType) -> T:
+    """The windows of `plan`: its padding holds `fill`, what `ceil_mode` adds `beyond`."""
+    lead = ((0, 0),) * (x.ndim - len(plan.kernel))
+    padded = pad_with(x, (*lead, *plan.padding), fill)
+    grown = pad_with(padded, (*lead, *((0, extra) for extra in plan.extra)), beyond)
+    return windows_of(grown, plan.kernel, plan.stride, plan.dilation)
+
+
+def number_of_largest(x: T, numbers: T, largest: T) -> T:
+    """The number of the first element of each of these windows that is `largest`.
+
+    If there are NaNs, it is the number of the last one, as in torch.
+    """
+    axes = tuple(range(x.ndim - numbers.ndim // 2, x.ndim))
+    equal = x.eq(largest).where(numbers, dtypes.int32.maximum)
+    first = equal.min(axes, keepdim=True)
+    if not x.dtype.is_float:
+        return first
+    last_nan = x.isnan().where(numbers, -1).max(axes, keepdim=True)
+    return last_nan.ge(0).where(last_nan, first)
+
+
+@gradient_rule("max_pool", reads_sources=True, reads_output=True)
+def max_pool_gradient(step: GradientStep[Windows]) -> Contributions:
+    """To the first of the largest elements of each window, which is never padding."""
+    windows, numbers = step.sources
+    largest, gradient = step.output, step.gradient
+
+    def for_windows() -> Windows:
+        return (numbers == number_of_largest(windows, numbers, largest)).where(gradient, 0)
+
+    return (for_windows, None)

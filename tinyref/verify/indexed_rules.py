@@ -1,0 +1,175 @@
+"""The rules of indexed kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinyref.uops.build import skip_after
+from tinyref.uops.node import UOp, node_fact
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import RangeArg, ReduceArg
+from tinyref.verify.common import (
+    Finding,
+    Graph,
+    Rules,
+    add_access_rule,
+    add_linear_rules,
+    add_sink_rule,
+    differs_by_item,
+)
+
+INDEXED = Rules(Dialect.INDEXED)
+add_linear_rules(INDEXED)
+add_access_rule(INDEXED)
+
+Ranges = frozenset[UOp]
+_NONE: Ranges = frozenset()
+# What may stand beside a loop and use its result.
+_ANYWHERE = frozenset({Ops.AFTER, Ops.BARRIER, Ops.SINK})
+_BOUNDARIES = frozenset({Ops.RANGE, Ops.REDUCE, Ops.UPDATE_ACC, Ops.AFTER, Ops.BARRIER})
+
+
+add_sink_rule(INDEXED)
+
+
+@INDEXED.local("sink.2", Ops.SINK)
+def sink_keeps_stores(node: UOp, graph: Graph, _: int) -> Finding:
+    """The sources of the SINK are STOREs, or AFTERs of STOREs."""
+    for source in node.src:
+        if skip_after(source).op is not Ops.STORE:
+            return "STORE", skip_after(source).op.name
+    return None
+
+
+@INDEXED.local("reduce.1", Ops.REDUCE)
+def reduces_ranges(node: UOp, graph: Graph, _: int) -> Finding:
+    """REDUCE names no axes: RANGEs follow its value."""
+    axes = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
+    other = next((source for source in node.src[1:] if source.op is not Ops.RANGE), None)
+    if not axes and other is None:
+        return None
+    return "RANGEs and no axes", f"axes {axes}" if other is None else other.op.name
+
+
+@INDEXED.local("acc.1", Ops.DEFINE_ACC)
+def accumulates_over_ranges(node: UOp, graph: Graph, _: int) -> Finding:
+    """After its start value, the sources of a DEFINE_ACC are RANGEs."""
+    other = next((source for source in node.src[1:] if source.op is not Ops.RANGE), None)
+    return None if other is None else ("RANGE", other.op.name)
+
+
+@INDEXED.local("acc.2", Ops.DEFINE_ACC)
+def starts_before_its_ranges(node: UOp, graph: Graph, _: int) -> Finding:
+    """The start value of a DEFINE_ACC does not depend on its ranges."""
+    inside = _open(node.src[0]) & frozenset(node.src[1:])
+    return None if not inside else ("a start value from outside the loops", _numbers(inside))
+
+
+@INDEXED.graph("acc.3", Ops.UPDATE_ACC)
+def has_one_update(node: UOp, graph: Graph, _: int) -> Finding:
+    """A DEFINE_ACC has one UPDATE_ACC."""
+    accumulator = skip_after(node.src[0])
+    if graph.first_update[accumulator] is node:
+        return None
+    return "one UPDATE_ACC", f"two of the accumulator {accumulator.arg}"
+
+
+@node_fact
+def _ranges_closed_below(node: UOp) -> Ranges:
+    """The ranges whose results the node uses."""
+    closed = _union(map(_ranges_closed_below, node.src))
+    if node.op is Ops.REDUCE:
+        return closed.union(node.src[1:])
+    if node.op is Ops.UPDATE_ACC:
+        return closed.union(_ranges_of_update(node))
+    return closed
+
+
+@node_fact
+def _open(node: UOp) -> Ranges:
+    """The ranges in which the node must stand, as a source of others."""
+    if node.op is Ops.RANGE:
+        return _open(node.src[0]) | {node}
+    ranges = _union(map(_open, node.src))
+    if not ranges:
+        return ranges
+    if node.op is Ops.REDUCE:
+        return ranges.difference(node.src[1:])
+    if node.op is Ops.UPDATE_ACC:
+        return ranges.difference(_ranges_of_update(node))
+    if node.op in (Ops.AFTER, Ops.BARRIER):
+        # A range among the sources of these is one that is over by then.
+        return ranges.difference(source for source in node.src if source.op is Ops.RANGE)
+    return ranges
+
+
+def _union(sets: Iterable[Ranges]) -> Ranges:
+    """The union; most often it is one of the sets, and then it is the same object."""
+    found = _NONE
+    for each in sets:
+        if each is not found and each:
+            found = found | each if found else each
+    return found
+
+
+def _ranges_of_update(update: UOp) -> tuple[UOp, ...]:
+    return skip_after(update.src[0]).src[1:]
+
+
+def _numbers(ranges: Ranges) -> str:
+    found = sorted(node.arg.number for node in ranges if isinstance(node.arg, RangeArg))
+    return f"a use of RANGE {', '.join(map(str, found))}"
+
+
+def _has_clear_loops(graph: Graph) -> bool:
+    """What the rule says, of all nodes in one go: sources stand before their users."""
+    opened: dict[UOp, Ranges] = {}
+    closed: dict[UOp, Ranges] = {}
+    for node in graph.nodes:
+        inside = results = _NONE
+        for source in node.src:
+            # Most often they have the same ranges around them, in the same set.
+            around, over = opened[source], closed[source]
+            if around is not inside:
+                inside = inside | around if inside else around
+            if over is not results:
+                results = results | over if results else over
+        if node.op in _BOUNDARIES:
+            inside, results = _across(node, inside, results)
+        if results and node.op not in _ANYWHERE and not inside.isdisjoint(results):
+            return False
+        opened[node] = inside
+        closed[node] = results
+    return True
+
+
+def _across(node: UOp, inside: Ranges, results: Ranges) -> tuple[Ranges, Ranges]:
+    """The ranges around a node and those whose results it uses, from those of its sources."""
+    if node.op is Ops.RANGE:
+        return inside | {node}, results
+    if node.op in (Ops.REDUCE, Ops.UPDATE_ACC):
+        over = frozenset(node.src[1:] if node.op is Ops.REDUCE else _ranges_of_update(node))
+        return inside - over, results | over
+    # A range among the sources of the others is one that is over by then.
+    return inside - frozenset(each for each in node.src if each.op is Ops.RANGE), results
+
+
+@INDEXED.graph("range.2", screen=_has_clear_loops)
+def stands_on_one_side_of_a_loop(node: UOp, graph: Graph, _: int) -> Finding:
+    """No node uses both the counter of a range and the result of that range."""
+    if node.op in _ANYWHERE:
+        return None
+    closed = _ranges_closed_below(node)
+    if not closed:
+        return None
+    both = _open(node) & closed
+    return None if not both else ("a place inside or after the loop", f"{_numbers(both)} in both")
+
+
+@INDEXED.local("wmma.1", Ops.WMMA)
+def tile_meets_all_items(node: UOp, graph: Graph, _: int) -> Finding:
+    """A WMMA stands in no RANGE whose extent differs between the work-items of a group."""
+    uneven = frozenset(each for each in _open(node) if differs_by_item(each.src[0]))
+    if not uneven:
+        return None
+    return "loops that all work-items iterate alike", f"a WMMA with {_numbers(uneven)}"
