@@ -15,7 +15,7 @@ from tinyref.contract import Handle, Launch
 from tinyref.dtype import AddressSpace, DType, PtrDType, dtypes
 from tinyref.interpret import Hooks
 from tinyref.runtimes.host.memory import HostHandle, address_of
-from tinyref.runtimes.launch import LaunchesInARow
+from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.tensor import Tensor
 from tinyref.uops import build
 from tinyref.uops.node import UOp

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 from tinyref import config
-from tinyref.runtimes.emulated.gpu_emu import GpuEmuBackend, GroupKernel, PreparedGroups
-from tinyref.runtimes.emulated.memory import EmulatedMemory
-from tinyref.runtimes.python import Extents
+from tinyref.runtimes.emulated.driver import EmulatedKernel
+from tinyref.runtimes.emulated.gpu_emu import GpuEmuBackend
 from tinyref.uops import build
 from tinyref.uops.program import Program
 from tinyref_spec.kernel.programs import INT, at, item_index, program
@@ -16,25 +15,14 @@ from tinyref_spec.kernel.programs import INT, at, item_index, program
 class OneOrderGpu(GpuEmuBackend):
     """GPU_EMU whose launches run once, forward, instead of in both orders of work-items."""
 
-    def load(self, entry: str, binary: bytes) -> GroupKernel:
+    def load(self, entry: str, binary: bytes) -> EmulatedKernel:
         return _OneOrderKernel(self._allocator, self._emulator.load(entry, binary))
 
 
-class _OneOrderKernel(GroupKernel):
-    def prepare(
-        self,
-        buffers: Sequence[EmulatedMemory],
-        grid: Extents,
-        group: Extents,
-        variables: Sequence[int],
-    ) -> PreparedGroups:
-        return _OneOrderLaunch(self, buffers, grid, group, variables)
-
-
-class _OneOrderLaunch(PreparedGroups):
-    def __call__(self) -> None:
+class _OneOrderKernel(EmulatedKernel):
+    def __call__(self, *arguments: Any, **named: Any) -> float | None:
         with config.Context(EMU_ORDER="forward"):
-            super().__call__()
+            return super().__call__(*arguments, **named)
 
 
 HEALTHY = f"{__name__}:{OneOrderGpu.__name__}"

@@ -11,7 +11,7 @@ import numpy as np
 from tinyref.contract import Launch
 from tinyref.dtype import DType, dtypes
 from tinyref.runtimes.host.memory import HostHandle
-from tinyref.runtimes.launch import LaunchesInARow
+from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.runtimes.python import Extents
 from tinyref.tensor import Tensor
 from tinyref.tensor.jit import TinyJit

@@ -11,7 +11,7 @@ from tinyref.contract import Handle, Launch
 from tinyref.device import Buffer
 from tinyref.dtype import dtypes
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle, address_of
-from tinyref.runtimes.launch import LaunchesInARow
+from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.runtimes.python import InterpretedKernel
 from tinyref.tensor import Tensor
 from tinyref.tensor.jit.calls import TinyJit
