@@ -42,7 +42,9 @@ def tried(words: Sequence[str], run: Run) -> bool:
     return False
 
 
-def install(base: Sequence[str], rows: Sequence[conform_row.Row], run: Run = run) -> list[str]:
+def install(
+    base: Sequence[str], rows: Sequence[conform_row.DeviceRow], run: Run = run
+) -> list[str]:
     """Installs what is named and what required rows need, then what each other row needs.
 
     A line for each thing that failed; those that begin with "error" end CI.

@@ -131,6 +131,17 @@ def test_shards_that_were_run_make_the_report_of_the_whole_run(fake: Any, tmp_pa
     assert kinds == {row.id: row.counts for row in whole.rows}
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("how", "code"), [("", 0), ("refuse", 1)])
+def test_a_shard_without_rows_only_opens_the_device(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, how: str, code: int
+) -> None:
+    monkeypatch.setenv("FAKE_OPEN", how)
+    report = fake.scenario("good").run(shard=Shard(1000, 1000)).report
+    assert report.certificate["cases_planned"] == 0
+    assert (report.exit_code, report.problems) == (code, [])
+
+
 def rows(count: int) -> list[PlannedRow]:
     found = [
         fake_catalogue.row(f"isa.r{i}.int32", *[fake_catalogue.passes] * 4) for i in range(count)

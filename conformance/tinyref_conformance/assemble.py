@@ -193,15 +193,15 @@ class Assembler:
         if not failure:
             return CaseResult(OPEN_CASE, OPEN_CASE, Status.PASS, compared=1)
         profile = self.plan.profile.value
+        # An empty shard has no case, but its query has one.
+        first = self.plan.rows[0].cases[0].id if self.plan.rows else self.plan.query
         return CaseResult(
             OPEN_CASE,
             OPEN_CASE,
             Status.FAIL,
             message=failure,
             phase=Phase.RUN.value,
-            repro=repro_command(
-                self.device, profile, self.plan.rows[0].cases[0].id, self.settings, self.second
-            ),
+            repro=repro_command(self.device, profile, first, self.settings, self.second),
             details={"script": reproduce.script(open_script(self.device), self.settings)},
             fault="unopened",
         )
@@ -211,7 +211,7 @@ class Assembler:
 
     def _problems(self) -> list[str]:
         problems = list(self.outcome.problems)
-        if not self.plan.rows:
+        if not self.plan.asked:
             problems.append("the run covers no case")
         return problems
 

@@ -170,3 +170,12 @@ def test_reduces_in_a_row_share_work_items_and_nested_ones_do_not(monkeypatch) -
     monkeypatch.setattr(Plan, "_are_apart", lambda *_: True)
     with pytest.raises(AssertionError):
         check_value(nested, "GROUP(1, 4) GROUP(3, 4)")
+
+
+@pytest.mark.parametrize(("functions", "copies"), [(1, 20), (4, 4)])
+def test_a_value_of_much_work_has_few_copies(functions: int, copies: int) -> None:
+    """Compilers of GPUs take more than twice as long for twice the straight-line code."""
+    value = load(1, dtypes.float64, (20,))
+    for _ in range(functions):
+        value = build.unary(Ops.EXP2, build.mul(value, value))
+    assert plan_for(kernel_of(total(value, 0), 1), GPU).lanes == copies

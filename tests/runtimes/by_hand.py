@@ -9,6 +9,16 @@ import numpy.typing as npt
 
 from tinyref.contract import Allocator, Backend
 
+# a[i] = b[i] * factor, of int32.
+OPENCL_SCALE = """
+__kernel void scale(__global uchar *base0, ulong start0, __global uchar *base1, ulong start1,
+                    int factor) {
+  __global int *a = (__global int *)(base0 + start0);
+  __global int *b = (__global int *)(base1 + start1);
+  a[get_global_id(0)] = b[get_global_id(0)] * factor;
+}
+"""
+
 
 def put(allocator: Allocator, values: npt.NDArray[Any]) -> Any:
     """Memory of the device that holds these values."""

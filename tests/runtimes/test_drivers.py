@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.runtimes import fake_cuda, fake_hip, fake_metal
-from tests.runtimes.by_hand import get, load, put
+from tests.runtimes.by_hand import OPENCL_SCALE, get, load, put
 from tinyref.contract import Launch
 from tinyref.device import Device
 from tinyref.errors import DeviceError, UserError
@@ -43,14 +43,6 @@ using namespace metal;
 kernel void scale(device int *a [[buffer(0)]], device int *b [[buffer(1)]],
                   constant int &factor [[buffer(2)]], uint3 at [[threadgroup_position_in_grid]]) {
   a[at.x] = b[at.x] * factor;
-}
-"""
-OPENCL_SCALE = """
-__kernel void scale(__global uchar *base0, ulong start0, __global uchar *base1, ulong start1,
-                    int factor) {
-  __global int *a = (__global int *)(base0 + start0);
-  __global int *b = (__global int *)(base1 + start1);
-  a[get_global_id(0)] = b[get_global_id(0)] * factor;
 }
 """
 # Fakes: what stands in for the driver, the device that has to work here, and the name of it.

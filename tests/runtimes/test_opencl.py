@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtimes.by_hand import get, load, put
+from tests.runtimes.by_hand import OPENCL_SCALE, get, load, put
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
@@ -21,16 +21,6 @@ from tinyref.runtimes.opencl_backend import OpenCLBackend, Session, capabilities
 
 AVAILABLE = OpenCLBackend.availability()
 needs_driver = pytest.mark.skipif(not AVAILABLE.works, reason=AVAILABLE.reason)
-
-# a[i] = b[i] * factor, of int32.
-SCALE = """
-__kernel void scale(__global uchar *base0, ulong start0, __global uchar *base1, ulong start1,
-                    int factor) {
-  __global int *a = (__global int *)(base0 + start0);
-  __global int *b = (__global int *)(base1 + start1);
-  a[get_global_id(0)] = b[get_global_id(0)] * factor;
-}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +57,7 @@ def test_more_than_a_buffer_can_have_is_refused(backend: OpenCLBackend) -> None:
 def test_a_wrong_count_of_arguments_is_an_error(backend: OpenCLBackend) -> None:
     memory = backend.allocator.allocate(4)
     with pytest.raises(DeviceError, match="takes 5 arguments, got 4 for 2 buffers and 0 variables"):
-        load(backend, "scale", SCALE)([memory, memory], (1, 1, 1), (1, 1, 1))
+        load(backend, "scale", OPENCL_SCALE)([memory, memory], (1, 1, 1), (1, 1, 1))
 
 
 @needs_driver
@@ -75,13 +65,13 @@ def test_a_launch_of_too_large_a_group_is_an_error_of_the_device(backend: OpenCL
     memory = backend.allocator.allocate(4)
     group = (2 * backend.capabilities.group_size_limit, 1, 1)
     with pytest.raises(DeviceError, match="cannot launch scale"):
-        load(backend, "scale", SCALE)([memory, memory], (1, 1, 1), group, [1])
+        load(backend, "scale", OPENCL_SCALE)([memory, memory], (1, 1, 1), group, [1])
 
 
 @needs_driver
 def test_threads_share_a_kernel(backend: OpenCLBackend) -> None:
     allocator = backend.allocator
-    kernel = load(backend, "scale", SCALE)
+    kernel = load(backend, "scale", OPENCL_SCALE)
     source = put(allocator, np.ones(1, np.int32))
     wrong = []
 

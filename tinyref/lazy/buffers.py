@@ -41,11 +41,6 @@ def new_buffer_node(device: str, size: int, dtype: DType) -> UOp:
     return UOp(Ops.BUFFER, dtype, (), argument)
 
 
-def new_number() -> int:
-    """A number that no BUFFER has."""
-    return next(_numbers)
-
-
 def new_buffer_like(argument: BufferArg, dtype: DType) -> tuple[UOp, Buffer]:
     """A fresh BUFFER like another one, and its memory, not yet allocated."""
     fresh = BufferArg(argument.device, argument.size, next(_numbers))

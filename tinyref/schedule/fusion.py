@@ -18,7 +18,7 @@ from tinyref.lazy.shape import device_of, shape_of
 from tinyref.optimise.one_hot import is_one_hot_reduce
 from tinyref.schedule.prepare import peel
 from tinyref.uops.node import UOp, sint, toposort
-from tinyref.uops.ops import ALU, MOVEMENT, Ops
+from tinyref.uops.ops import ALU, MOVEMENT, WORK_OF_OP, Ops
 from tinyref.uops.payload import BoundsArg
 
 Axes = tuple[sint, ...]
@@ -159,18 +159,6 @@ CHEAP = 12
 CHEAP_AGAIN = 24
 # The same for what is computed of constants alone.
 CHEAP_CONSTANT = 64
-WORK = {
-    Ops.EXP2: 16,
-    Ops.LOG2: 16,
-    Ops.SIN: 16,
-    Ops.POW: 32,
-    Ops.THREEFRY: 64,
-    Ops.FDIV: 4,
-    Ops.RECIP: 4,
-    Ops.SQRT: 4,
-    Ops.IDIV: 4,
-    Ops.MOD: 4,
-}
 LOAD_WORK = 1
 # A set of this many places says "several" just as well as the full set.
 SEVERAL = 2
@@ -219,7 +207,7 @@ class ElementWork:
 
     def _sum(self, parts: Parts, loads: int = LOAD_WORK) -> int:
         return sum(
-            WORK.get(part.op, 1) if part.op in ALU and part not in self.stored else loads
+            WORK_OF_OP.get(part.op, 1) if part.op in ALU and part not in self.stored else loads
             for part in parts
         )
 

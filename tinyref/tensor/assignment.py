@@ -361,7 +361,7 @@ def merge_elements(x: T, steps: Steps, value: T, chosen: T | None) -> T:
 
 
 def place_in_base(x: T, steps: Steps) -> T:
-    """The inverse of `_through`: zeros where the base is not shown. For bools too that say
+    """The inverse of `seen_through`: zeros where the base is not shown. For bools too that say
     which elements are chosen.
     """
     placed = x

@@ -296,14 +296,6 @@ class TensorCore:
     __array_ufunc__ = None
 
     @property
-    def _node(self) -> UOp:
-        return self._value.node
-
-    @property
-    def _device(self) -> Place:
-        return self._value.device
-
-    @property
     def node(self) -> UOp:
         """The node of the tensor graph that this tensor stands for."""
         return self._value.node

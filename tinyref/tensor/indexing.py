@@ -735,7 +735,7 @@ def joined_axes(x: T, layout: Layout) -> T:
 
 
 def separate_axes(x: T, layout: Layout) -> T:
-    """The inverse of `_joined_axes`."""
+    """The inverse of `joined_axes`."""
     axes = (*layout.others, *layout.axes)
     back = inverse_order(axes)
     return reshape(x, (*layout.rest, *layout.sizes)).permute(back)
@@ -809,7 +809,7 @@ def spread_over(x: T, shape: Shape) -> T:
 
 
 def spread_elements(x: T, axis: int, step: int, length: sint) -> T:
-    """The inverse of `_every_element`: `step - 1` zeros after each element, cut to `length`."""
+    """The inverse of `every_element`: `step - 1` zeros after each element, cut to `length`."""
     if step == 1:
         return x
     before, (count, *after) = x.shape[:axis], x.shape[axis:]

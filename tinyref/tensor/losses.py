@@ -59,7 +59,9 @@ class Losses(Contraction, Indexing):
     __slots__ = ()
 
     training: ClassVar[bool] = cast(bool, training_mode)
+    """True if dropout drops and batch normalisation learns; set it, or use `Tensor.train()`."""
     no_grad: ClassVar[GradientSwitch] = cast(GradientSwitch, no_grad_mode)
+    """A block, a decorator or a switch: what is computed within it records no gradients."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

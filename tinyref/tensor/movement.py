@@ -661,7 +661,7 @@ def moved_last(x: T, axis: int) -> T:
 
 
 def moved_from_last(x: T, axis: int) -> T:
-    """The inverse of `_moved_last`."""
+    """The inverse of `moved_last`."""
     order = list(range(x.ndim - 1))
     order.insert(axis, x.ndim - 1)
     return x if axis == x.ndim - 1 else x.permute(tuple(order))

@@ -457,7 +457,7 @@ def maximum_over(tensor: T, axes: tuple[int, ...]) -> T:
 
 
 def scaled_variance(x: T, axes: tuple[int, ...], divisor: T) -> tuple[T, T]:
-    """Return the variance in units squared, and the unit; see `_scaled_distances`."""
+    """Return the variance in units squared, and the unit; see `scaled_distances`."""
     distance, unit = scaled_distances(x, axes)
     return reduce_over(distance.square(), Ops.ADD, axes).div(divisor), unit
 
@@ -620,7 +620,7 @@ def looked_up(x: T, places: T) -> T:
 
 
 def floats_at(x: T, places: T) -> T:
-    """As `_looked_up`, of floats: a sum of them would lose the sign of a zero."""
+    """As `looked_up`, of floats: a sum of them would lose the sign of a zero."""
     if x.dtype is dtypes.float64:
         # Devices whose 64-bit integers are pairs of words have no bits of float64.
         is_negative = x.eq(0).bitwise_and(x.reciprocal().lt(0))

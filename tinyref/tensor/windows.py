@@ -549,7 +549,7 @@ def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> No
 def convolved(
     x: T, weight: T, bias: T | None, plan: ConvolutionPlan, written: T | None = None
 ) -> T:
-    """The cross-correlation of this tensor, which is padded already; see `_presence`."""
+    """The cross-correlation of this tensor, which is padded already; see `presence_of`."""
     check_channels(x, weight, bias, plan)
     kernel = fixed(weight.shape[2:], plan.name)
     check_windows(x.shape[2:], kernel, plan.dilation, plan.name)
@@ -584,7 +584,7 @@ def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
 
 
 def sum_windows(x: T, weight: T, plan: ConvolutionPlan, written: T | None = None) -> T:
-    """The sum over every window, in one reduction; see `_presence`."""
+    """The sum over every window, in one reduction; see `presence_of`."""
     kernel = fixed(weight.shape[2:], plan.name)
     count = len(kernel)
     outputs, share = fixed(weight.shape[:2], plan.name)
@@ -636,7 +636,7 @@ def correlate_gradient(step: GradientStep[Windows]) -> Contributions:
 
 
 def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
-    """Whether the gradient of the data is better computed as `_gradient_of_data` does."""
+    """Whether the gradient of the data is better computed as `gradient_of_data` does."""
     kernel = fixed(weight.shape[2:], plan.name)
     sizes = fixed(x.shape[2:], plan.name)
     if max(plan.stride) > 1 or max(kernel) == 1 or 0 in sizes:
@@ -743,7 +743,7 @@ class Transposition(Generic[T]):
     """A transposed convolution without padding, of which a part is computed.
 
     kept: where that part begins and ends along each axis.
-    written: the elements of the data that are no zeros between others; see `_presence`.
+    written: the elements of the data that are no zeros between others; see `presence_of`.
     """
 
     kernels: T

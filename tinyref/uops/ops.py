@@ -144,3 +144,16 @@ ALU = UNARY | BINARY | TERNARY | CASTS
 COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.CMPNE, Ops.AND, Ops.OR, Ops.XOR})
 MOVEMENT = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP})
 REDUCING = frozenset({Ops.ADD, Ops.MUL, Ops.MAX})
+# Machine instructions of one op, roughly; of any other op of `ALU` 1.
+WORK_OF_OP = {
+    Ops.EXP2: 16,
+    Ops.LOG2: 16,
+    Ops.SIN: 16,
+    Ops.POW: 32,
+    Ops.THREEFRY: 64,
+    Ops.FDIV: 4,
+    Ops.RECIP: 4,
+    Ops.SQRT: 4,
+    Ops.IDIV: 4,
+    Ops.MOD: 4,
+}

@@ -275,7 +275,7 @@ class EmulatedDriver:
 
     @property
     def compiler_key(self) -> str:
-        """All that decides what `compile` makes of a source."""
+        """All that decides what `compile` makes of a source; packages of `new-backend` read it."""
         return self.emulator.key
 
     def compile(self, source: str) -> bytes:
