@@ -344,6 +344,7 @@ class Buffer:
             raise UserError(f"copy_in: got {data.nbytes} bytes, the buffer has {self.nbytes}")
         if self.nbytes or not Device.runs_kernels(self.device):
             Device[self.device].allocator.copy_in(self.handle, data)
+            memory.note_copy(self.device, self.nbytes)
         return self
 
     def update(self, source: memoryview) -> Buffer:
@@ -387,6 +388,7 @@ class Buffer:
         data = bytearray(self.nbytes)
         if self.nbytes:
             Device[self.device].allocator.copy_out(memoryview(data), self.handle)
+            memory.note_copy(self.device, self.nbytes)
         return data
 
     def as_bytes(self) -> memoryview:
@@ -405,6 +407,7 @@ class Buffer:
 class _MemoryInUse:
     """Bytes allocated now on each device, and the most there ever were.
 
+    copied: the bytes of the largest copy to or from each device.
     unfreed: what went wrong as memory was freed, which no caller could get.
     """
 
@@ -412,6 +415,7 @@ class _MemoryInUse:
         self.unfreed: list[str] = []
         self.now: dict[str, int] = {}
         self.peak: dict[str, int] = {}
+        self.copied: dict[str, int] = {}
         self.renew_lock()
 
     def renew_lock(self) -> None:
@@ -423,6 +427,10 @@ class _MemoryInUse:
         with self._lock:
             self.now[device] = self.now.get(device, 0) + nbytes
             self.peak[device] = max(self.peak.get(device, 0), self.now[device])
+
+    def note_copy(self, device: str, nbytes: int) -> None:
+        if nbytes > self.copied.get(device, 0):
+            self.copied[device] = nbytes
 
 
 memory = _MemoryInUse()

@@ -18,6 +18,7 @@ from tinyref.errors import UserError, describe_error
 from tinyref.foreign import dataclass_from, json_value, text_of_file
 from tinyref_conformance import ladder
 from tinyref_conformance.diagnosis import Group, diagnose
+from tinyref_conformance.not_probed import not_probed
 from tinyref_conformance.records import (
     Record,
     members_to_json,
@@ -290,6 +291,7 @@ class Report:
                 }
                 for report in self.rungs
             ],
+            "not_probed": [line.to_json() for line in not_probed(self)],
             "groups": [group.to_json() for group in self.groups],
             "rows": [row.to_json() for row in self.rows],
             "cases": cases,

@@ -18,7 +18,7 @@ from typing import Any
 
 from tinyref import config
 from tinyref.contract import BatchCompiler
-from tinyref.device import Health, memory
+from tinyref.device import Device, Health, memory
 from tinyref.errors import (
     BackendError,
     DeviceError,
@@ -28,8 +28,9 @@ from tinyref.errors import (
     explain_error,
     vendors_error,
 )
-from tinyref.runtimes.kernel import compile_ahead
+from tinyref.runtimes.kernel import compile_ahead, load_watchers
 from tinyref.runtimes.null import programs_of
+from tinyref.uops.program import Program
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
 from tinyref_conformance import records
@@ -40,6 +41,7 @@ from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Failure, Measurement, NotOfferedError, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.evidence import Evidence
+from tinyref_spec.reach import extents_of
 
 # Members of a backend that take part in making a kernel.
 COMPILING = frozenset({"renderer.render", "compiler.key", "compiler.compile", "load"})
@@ -83,6 +85,9 @@ class ConformWorker:
         self._launches = 0
         self._launches_before = 0
         self._describe: Callable[[], Failure] | None = None
+        # The sizes that the device was asked for, and which of them were sent.
+        self._reach: dict[str, int] = {}
+        self._sent_reach: dict[str, int] = {}
 
     def open(self) -> Mapping[str, Any]:
         """Opens the device and gives what it declares."""
@@ -92,6 +97,7 @@ class ConformWorker:
         self._device.announce = self._begin_launch
         if isinstance(self._device, DeviceUnderTest):
             self._health = Health(self.device_name)
+            load_watchers.append(self._note_program)
         found = describe_device(self.device_name, self._device)
         return {**found, **self._describe_second(found), "worker": self.name}
 
@@ -187,8 +193,22 @@ class ConformWorker:
         known = record.evidence or Evidence()
         count = self._launches_before
         launches = (count, None) if record.status.is_broken else (None, count)
-        evidence = dataclasses.replace(known, launches=launches)
+        evidence = dataclasses.replace(known, launches=launches, reach=self._new_reach())
         return dataclasses.replace(record, worker=self.name, evidence=evidence)
+
+    def _note_program(self, device: str, program: Program) -> None:
+        if device == Device.canonical(self.device_name):
+            for name, size in extents_of(program).items():
+                self._reach[name] = max(size, self._reach.get(name, 0))
+
+    def _new_reach(self) -> dict[str, int]:
+        """Return the sizes that grew since the last record of this process."""
+        self._reach["copy"] = memory.copied.get(Device.canonical(self.device_name), 0)
+        grown = {
+            name: size for name, size in self._reach.items() if size > self._sent_reach.get(name, 0)
+        }
+        self._sent_reach |= grown
+        return grown
 
     def _prepare(self, cases: Sequence[Case]) -> Message:
         """Compile what cases need in one call; return how many kernels that were, and how long.

@@ -82,7 +82,8 @@ class Evidence:
 
     elements: how many. conditions: those that some element meets. cases: how many. forms: how many
     cases have a kernel of that form. launches: how many launches the process had made before, the
-    fewest of a failing case and the most of a passing one.
+    fewest of a failing case and the most of a passing one. reach: the largest sizes that were asked
+    for by then, by the names in `reach`, each once for a process unless it grows.
     """
 
     elements: Counts = (0, 0)
@@ -90,6 +91,7 @@ class Evidence:
     cases: Counts = (0, 0)
     forms: dict[str, Counts] = field(default_factory=dict)
     launches: tuple[int | None, int | None] = (None, None)
+    reach: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Evidence) -> None:
         """Takes the counts of another in."""
@@ -98,6 +100,8 @@ class Evidence:
         for mine, theirs in ((self.conditions, other.conditions), (self.forms, other.forms)):
             for name, counts in theirs.items():
                 mine[name] = _plus(mine.get(name, (0, 0)), counts)
+        for name, size in other.reach.items():
+            self.reach[name] = max(size, self.reach.get(name, 0))
         fewest, most = zip(self.launches, other.launches, strict=True)
         self.launches = (_of_those_known(min, fewest), _of_those_known(max, most))
 
@@ -124,6 +128,7 @@ class Evidence:
             "cases": list(self.cases),
             "forms": {name: list(counts) for name, counts in self.forms.items()},
             "launches": list(self.launches),
+            "reach": self.reach,
         }
         return {name: value for name, value in found.items() if value not in ([0, 0], {}, _UNKNOWN)}
 
@@ -138,6 +143,7 @@ class Evidence:
             _pair(data.get("cases", (0, 0))),
             {str(name): _pair(counts) for name, counts in items_of(data, "forms")},
             _launches(data.get("launches", _UNKNOWN)),
+            {str(name): _size(value) for name, value in items_of(data, "reach")},
         )
 
 
@@ -157,6 +163,12 @@ def _pair(value: Any) -> Counts:
     if len(value) != 2 or not all(isinstance(count, int) for count in value):
         raise ValueError("counts are two integers")
     return value[0], value[1]
+
+
+def _size(value: Any) -> int:
+    if not isinstance(value, int):
+        raise ValueError("a size is an integer")
+    return value
 
 
 def _launches(value: Any) -> tuple[int | None, int | None]:

@@ -239,6 +239,9 @@ def forget_kernels() -> None:
     _programs.clear()
 
 
+# Called with each program before its device loads it, by harnesses that note what was asked for.
+load_watchers: list[Callable[[str, Program], None]] = []
+
 # A device and a kernel AST, to what runs there.
 KernelMaker = Callable[[str, UOp], Kernel]
 _maker: ContextVar[KernelMaker | None] = ContextVar("tinyref_kernel_maker", default=None)
@@ -280,6 +283,8 @@ def compile_program(device: str, program: Program) -> Kernel:
     if found is not None:
         return found
     check_program(program, backend.capabilities)
+    for watch in load_watchers:
+        watch(canonical, program)
     launch = backend.interpret(program)
     source = None
     if launch is None:

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from tinyref.dtype import dtypes
 from tinyref_conformance.certificate import capabilities_of, facts_of
 from tinyref_conformance.ladder import RungReport
+from tinyref_conformance.not_probed import not_probed
 from tinyref_conformance.records import number_to_json
 from tinyref_conformance.report import CaseResult, Report, RowResult
 from tinyref_conformance.reports.pictures import (
@@ -96,6 +97,7 @@ def html(report: Report) -> str:
         seal=_seal(report),
         chips=list(_chips(report.counts)),
         legend=[_chip(status, 0) for status in _RANKED],
+        not_probed=not_probed(report),
         rungs=[_rung(rung, report.first_broken) for rung in report.rungs],
         facts=[*facts_of(report.certificate), *capabilities_of(report.certificate)],
     )

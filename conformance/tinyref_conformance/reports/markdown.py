@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tinyref_conformance.certificate import facts_of
+from tinyref_conformance.not_probed import not_probed
 from tinyref_conformance.records import headline
 from tinyref_conformance.report import CaseResult, Report
 from tinyref_conformance.statuses import Status
@@ -17,7 +18,13 @@ def markdown(report: Report) -> str:
         parts += [f"**Not a conformance run**: {cell(reason)}.", ""]
     for problem in report.problems:
         parts += [f"**Problem**: {cell(problem)}", ""]
-    parts += _groups(report) + _ladder(report) + _failures(report) + _certificate(report)
+    parts += (
+        _groups(report)
+        + _ladder(report)
+        + _not_probed(report)
+        + _failures(report)
+        + _certificate(report)
+    )
     return "\n".join(parts) + "\n"
 
 
@@ -54,6 +61,17 @@ def _ladder(report: Report) -> list[str]:
         )
         lines.append(f"| {rung.state.symbol} | {rung.rung.title} | {rung.state.value} | {shown} |")
     return [*lines, ""]
+
+
+def _not_probed(report: Report) -> list[str]:
+    lines = [
+        f"| {line.what} | {cell(line.tried)} | {cell(line.declared)} |"
+        for line in not_probed(report)
+    ]
+    if not lines:
+        return []
+    head = ["## Not probed in this run", "", "| | tried at most | declared |", "|---|---|---|"]
+    return [*head, *lines, ""]
 
 
 def _failures(report: Report) -> list[str]:

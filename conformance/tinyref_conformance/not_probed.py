@@ -1,0 +1,81 @@
+"""What a run did not look for: the sizes that it tried, and the types without an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tinyref_conformance.statuses import MEASURED
+from tinyref_spec.reach import BARRIER_TYPE, EXTENTS
+
+if TYPE_CHECKING:
+    from tinyref_conformance.report import Report
+
+UNITS = ("", "Ki", "Mi", "Gi", "Ti")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A line of the section: what was tried, beside what the device declares, in words."""
+
+    what: str
+    tried: str
+    declared: str
+    is_less: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as the report's file holds it."""
+        return asdict(self)
+
+
+def not_probed(report: Report) -> list[Tried]:
+    """Return the lines of the section, empty where the device did not open or runs no kernels."""
+    capabilities = report.certificate["capabilities"]
+    reach: dict[str, int] = {}
+    for row in report.rows:
+        for name, size in row.evidence.reach.items():
+            reach[name] = max(size, reach.get(name, 0))
+    if not capabilities or not reach:
+        return []
+    return [*_sizes(reach, capabilities), *_types(report, reach, capabilities), _longest(report)]
+
+
+def _sizes(reach: dict[str, int], capabilities: dict[str, Any]) -> Iterator[Tried]:
+    for extent in EXTENTS:
+        tried, declared = reach.get(extent.name, 0), extent.declared(capabilities)
+        if declared == 0 or (extent.name == "barrier group" and not capabilities["has_groups"]):
+            continue
+        limit = "no limit" if declared is None else number(declared, extent.unit)
+        yield Tried(extent.title, number(tried, extent.unit), limit, tried < (declared or 0))
+
+
+def _types(report: Report, reach: dict[str, int], capabilities: dict[str, Any]) -> Iterator[Tried]:
+    declared = {*capabilities["dtypes"], *capabilities["emulated"]}
+    answered = {row.dtype for row in report.rows if MEASURED & set(row.counts)}
+    yield _names("types of the rows with an answer", answered & declared, declared)
+    if capabilities["has_groups"]:
+        grouped = {name for name in declared if BARRIER_TYPE + name in reach}
+        yield _names("types in kernels with a barrier", grouped, declared)
+
+
+def _names(what: str, tried: Iterable[str], declared: set[str]) -> Tried:
+    missing = declared.difference(tried)
+    words = f"all but {', '.join(sorted(missing))}" if missing else "all"
+    return Tried(what, words, f"{len(declared)} types", bool(missing))
+
+
+def _longest(report: Report) -> Tried:
+    seconds = max((case.seconds for case in report.cases), default=0.0)
+    return Tried("longest case", f"{seconds:.1f} s", "no limit", False)
+
+
+def number(size: int, unit: str) -> str:
+    """Return a size in words: bytes by powers of 1,024, where they are whole, as 64 KiB."""
+    if unit != "bytes":
+        return f"{size:,} {unit}"
+    power = 0
+    while size and size % 1024 == 0 and power < len(UNITS) - 1:
+        size //= 1024
+        power += 1
+    return f"{size:,} {UNITS[power]}B" if power else f"{size:,} bytes"
