@@ -25,7 +25,6 @@ from tinyref.uops.program import Program
 from tinyref_conformance.faulty.arithmetic import right
 from tinyref_conformance.faulty.device import Array, Call, Simulated, SimulatedKernel
 from tinyref_conformance.faulty.field.direct import compute, launch
-from tinyref_conformance.faulty.field.edits import constant_value
 from tinyref_conformance.faulty.field.fault import (
     DirectProgram,
     FaultKind,
@@ -33,6 +32,7 @@ from tinyref_conformance.faulty.field.fault import (
     field_device,
 )
 from tinyref_conformance.faulty.field.gpu import HEALTHY, OneOrderGpu, broadcast_last
+from tinyref_conformance.faulty.field.patterns import constant_of
 from tinyref_conformance.faulty.programs import Change, each
 from tinyref_conformance.faulty.queues import Postponed
 from tinyref_spec.kernel.programs import INT, at, group_index, loop, program
@@ -54,7 +54,7 @@ _BOUNDARIES = (Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER)
 def _divide_constant_by_24_bits(node: UOp) -> tuple[UOp, ...]:
     if node.op is not Ops.IDIV or node.dtype is not dtypes.uint32:
         return (node,)
-    dividend, divisor = constant_value(node.src[0]), node.src[1]
+    dividend, divisor = constant_of(node.src[0]), node.src[1]
     is_short = divisor.op is Ops.CAST and divisor.src[0].dtype in (dtypes.uint8, dtypes.uint16)
     if dividend is None or dividend < 0xFF800000 or not is_short:
         return (node,)
@@ -63,7 +63,7 @@ def _divide_constant_by_24_bits(node: UOp) -> tuple[UOp, ...]:
 
 
 def _is_masked_24(node: UOp) -> bool:
-    return node.op is Ops.AND and constant_value(node.src[1]) == _MASK_24
+    return node.op is Ops.AND and constant_of(node.src[1]) == _MASK_24
 
 
 def _divide_24_bits_by_reciprocal(node: UOp) -> tuple[UOp, ...]:
@@ -105,7 +105,7 @@ def _mask_funnel_shift_by_63(node: UOp) -> tuple[UOp, ...]:
     left, down = node.src
     if left.op is not Ops.SHL or down.op is not Ops.SHR:
         return (node,)
-    counts = constant_value(left.src[1]), constant_value(down.src[1])
+    counts = constant_of(left.src[1]), constant_of(down.src[1])
     if None in counts or sum(count or 0 for count in counts) != 32 or not _is_uniform(left.src[0]):
         return (node,)
     return (build.binary(Ops.SHR, left.src[0], down.src[1]),)
@@ -120,7 +120,7 @@ def _select_other_side_of_comparison(node: UOp) -> tuple[UOp, ...]:
     if not first.op is second.op is Ops.CMPLT or first.src != second.src[::-1]:
         return (node,)
     others = [source for source in first.src if source is not constant]
-    if len(others) != 1 or constant_value(constant) is None:
+    if len(others) != 1 or constant_of(constant) is None:
         return (node,)
     return (node.with_sources((differs, value, others[0])),)
 
@@ -158,7 +158,7 @@ def _is_uniform_reload(node: UOp) -> bool:
         return False
     memory, *position = node.src[0].src
     is_shared = isinstance(memory.dtype, PtrDType) and memory.dtype.space is AddressSpace.LOCAL
-    return is_shared and all(constant_value(index) is not None for index in position)
+    return is_shared and all(constant_of(index) is not None for index in position)
 
 
 def _load_before_barrier(subject: Program) -> Change:
@@ -188,7 +188,7 @@ def _load_after_store(subject: Program) -> Change:
     for node in subject.uops:
         if node.op in _BOUNDARIES:
             waiting = []
-        if node.op is Ops.STORE and constant_value(node.src[1]) is not None:
+        if node.op is Ops.STORE and constant_of(node.src[1]) is not None:
             late |= {load: node for load in waiting if load.src[0] is node.src[0]}
         waiting = [load for load in waiting if load not in node.src and load not in late]
         waiting += [node] if node.op is Ops.LOAD and len(node.src) == 1 else []

@@ -20,9 +20,9 @@ from tinyref.uops.program import Program
 from tinyref_conformance.faulty.arithmetic import changed, flush, right
 from tinyref_conformance.faulty.device import Array, Call, Simulated, SimulatedKernel
 from tinyref_conformance.faulty.field.direct import compute, launch, reversed_in_group
-from tinyref_conformance.faulty.field.edits import constant_value
 from tinyref_conformance.faulty.field.fault import FaultKind, FieldFault, field_device
 from tinyref_conformance.faulty.field.gpu import HEALTHY, OneOrderGpu, broadcast_last
+from tinyref_conformance.faulty.field.patterns import constant_of
 from tinyref_conformance.faulty.programs import Change, each
 from tinyref_conformance.faulty.queues import Postponed
 from tinyref_spec.kernel.programs import INT, at, group_index, loop, program
@@ -71,10 +71,10 @@ def _without_stores_of_long_loops(subject: Program) -> Change:
     iterations = longest = 1
     for node in subject.uops:
         if node.op is Ops.RANGE:
-            iterations *= int(constant_value(node.src[0]) or 1)
+            iterations *= int(constant_of(node.src[0]) or 1)
             longest = max(longest, iterations)
         if node.op is Ops.END:
-            iterations //= int(constant_value(node.src[0].src[0]) or 1)
+            iterations //= int(constant_of(node.src[0].src[0]) or 1)
     return lambda node: () if longest > _LONG_LOOP and node.op is Ops.STORE else (node,)
 
 
@@ -97,7 +97,7 @@ def _without_checked_stores(subject: Program) -> Change:
         if node.op in (Ops.END, Ops.ENDIF):
             open_blocks.pop()
         is_varying = any(
-            block.op is Ops.RANGE and constant_value(block.src[0]) is None for block in open_blocks
+            block.op is Ops.RANGE and constant_of(block.src[0]) is None for block in open_blocks
         )
         is_checked = bool(open_blocks) and open_blocks[-1].op is Ops.IF
         return () if node.op is Ops.STORE and is_varying and is_checked else (node,)
@@ -149,7 +149,7 @@ def _is_nan_guard(node: UOp) -> bool:
     """Return True for the selection of NaN in a reduce that has seen NaN."""
     if node.op is not Ops.WHERE or not node.dtype.is_float:
         return False
-    value = constant_value(node.src[1])
+    value = constant_of(node.src[1])
     return value is not None and math.isnan(value) and _is_reduced(node.src[0], Ops.MAX)
 
 
@@ -176,7 +176,7 @@ def _start_at_least_finite(subject: Program) -> Change:
 
     def change(node: UOp) -> tuple[UOp, ...]:
         is_start = node.op is Ops.DEFINE_ACC and node.dtype is dtypes.float32
-        if not is_odd or not is_start or constant_value(node.src[0]) != -math.inf:
+        if not is_odd or not is_start or constant_of(node.src[0]) != -math.inf:
             return (node,)
         least = build.const(dtypes.float32, _LEAST)
         return (least, node.with_sources((least, *node.src[1:])))
@@ -193,7 +193,7 @@ def _multiply_past_end(subject: Program) -> Change:
         return _keep
 
     def change(node: UOp) -> tuple[UOp, ...]:
-        extent = constant_value(node.src[0]) if node.op is Ops.RANGE else None
+        extent = constant_of(node.src[0]) if node.op is Ops.RANGE else None
         if extent is None or extent < _LONG_PRODUCT:
             return (node,)
         longer = build.const(node.src[0].dtype, int(extent) + int(-extent) % 16)

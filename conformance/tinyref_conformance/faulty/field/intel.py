@@ -27,8 +27,8 @@ from tinyref_conformance.faulty.field.fault import (
     FieldFault,
     field_device,
 )
-from tinyref_conformance.faulty.field.nodes import (
-    constant,
+from tinyref_conformance.faulty.field.patterns import (
+    constant_of,
     inverted,
     is_fill,
     is_product_of_buffers,
@@ -76,7 +76,9 @@ def _sign_by_comparisons(node: UOp) -> tuple[UOp, ...]:
     if node.op is not Ops.WHERE or node.dtype.scalar is not dtypes.float32:
         return (node,)
     below, minus_one, inner = node.src
-    is_sign = inner.op is Ops.WHERE and constant(minus_one) == -1 and constant(inner.src[1]) == 1
+    is_sign = (
+        inner.op is Ops.WHERE and constant_of(minus_one) == -1 and constant_of(inner.src[1]) == 1
+    )
     if not is_sign or below.op is not Ops.CMPLT or below.src[0] is not inner.src[2]:
         return (node,)
     x, zero = below.src
@@ -91,7 +93,7 @@ def _dot_of_first_elements(program: Program) -> Change:
     is_dot = any(node.dtype.scalar is dtypes.float32 for node in products)
 
     def change(node: UOp) -> tuple[UOp, ...]:
-        count = constant(node.src[0]) if node.op is Ops.RANGE and is_dot else None
+        count = constant_of(node.src[0]) if node.op is Ops.RANGE and is_dot else None
         if not isinstance(count, int) or count * lanes <= _LONGEST_DOT:
             return (node,)
         shorter = build.const(node.src[0].dtype, _LONGEST_DOT // lanes)
@@ -131,7 +133,7 @@ def _fill_of_words(kernel: SimulatedKernel) -> Call:
 
 
 def _finite_identity(node: UOp) -> tuple[UOp, ...]:
-    start = constant(node.src[0]) if node.op is Ops.DEFINE_ACC else None
+    start = constant_of(node.src[0]) if node.op is Ops.DEFINE_ACC else None
     if not isinstance(start, float) or not math.isinf(start):
         return (node,)
     zero = build.const(node.src[0].dtype, 0.0)
@@ -142,7 +144,7 @@ def _signed_magnitude(node: UOp) -> tuple[UOp, ...]:
     if node.op is not Ops.WHERE or node.dtype.scalar is not dtypes.int32:
         return (node,)
     condition, first, second = node.src
-    is_below = condition.op is Ops.CMPLT and constant(condition.src[1]) == 0
+    is_below = condition.op is Ops.CMPLT and constant_of(condition.src[1]) == 0
     is_magnitude = is_below and condition.src[0] is second and negated(first) is second
     return (second,) if is_magnitude else (node,)
 
@@ -153,7 +155,7 @@ def _is_nan_test(node: UOp) -> bool:
 
 def _is_inf_test(node: UOp) -> bool:
     unequal = inverted(node)
-    return unequal is not None and constant(unequal.src[1]) == math.inf
+    return unequal is not None and constant_of(unequal.src[1]) == math.inf
 
 
 def _always_inf_or_nan(node: UOp) -> tuple[UOp, ...]:

@@ -25,7 +25,7 @@ from tinyref_conformance.faulty.field.fault import (
     FieldFault,
     field_device,
 )
-from tinyref_conformance.faulty.field.nodes import constant, is_fill
+from tinyref_conformance.faulty.field.patterns import constant_of, is_fill
 from tinyref_conformance.faulty.programs import Change, each
 from tinyref_conformance.faulty.transfers import allocation_of
 from tinyref_spec.kernel.programs import INT, at, item_index, loop, program
@@ -40,7 +40,7 @@ def _unsigned_division(node: UOp) -> tuple[UOp, ...]:
     is_division = node.op is Ops.IDIV and node.dtype is dtypes.int32
     if not is_division or node.src[1].op is not Ops.SHR:
         return (node,)
-    if constant(node.src[1].src[0]) != _SMALLEST:
+    if constant_of(node.src[1].src[0]) != _SMALLEST:
         return (node,)
     sides = [build.bitcast(side, dtypes.uint32) for side in node.src]
     quotient = build.idiv(*sides)
@@ -71,7 +71,7 @@ def _folded_remainder(node: UOp) -> tuple[UOp, ...]:
     """Fold int32 a % b to ((a % b) + b) % b, whose sum wraps."""
     if node.op is not Ops.MOD or node.dtype is not dtypes.int32:
         return (node,)
-    dividend, divisor = (constant(side) for side in node.src)
+    dividend, divisor = (constant_of(side) for side in node.src)
     if not isinstance(dividend, int) or not isinstance(divisor, int) or divisor == 0:
         return (node,)
     total = _wrapped(_remainder(dividend, divisor) + divisor)
@@ -83,7 +83,7 @@ def _negated_divisor(node: UOp) -> tuple[UOp, ...]:
     is_division = node.op is Ops.IDIV and node.dtype is dtypes.int32
     if not is_division or node.src[0].op is not Ops.NEG:
         return (node,)
-    divisor = constant(node.src[1])
+    divisor = constant_of(node.src[1])
     if divisor is None:
         return (node,)
     opposite = build.const(node.dtype, -divisor)
@@ -139,7 +139,7 @@ def _rounded_clear(program: Program) -> Change:
         if not fills or node.op is not Ops.STORE:
             return (node,)
         address, cleared, *gate = node.src
-        value = constant(cleared)
+        value = constant_of(cleared)
         if cleared.dtype.scalar is not dtypes.int32 or value is None:
             return (node,)
         rounded = build.const(cleared.dtype, min(int(np.float32(value)), 2**31 - 1))

@@ -29,7 +29,7 @@ from tinyref_conformance.faulty.field.fault import (
     FieldFault,
     field_device,
 )
-from tinyref_conformance.faulty.field.nodes import constant, inverted, is_product_of_buffers
+from tinyref_conformance.faulty.field.patterns import constant_of, inverted, is_product_of_buffers
 from tinyref_conformance.faulty.programs import Change, each
 from tinyref_spec.kernel.programs import INT, at, group_index, loop, program
 
@@ -38,7 +38,7 @@ _WHOLE_COLUMNS = 4
 
 def _constant_of_vector_and(node: UOp) -> tuple[UOp, ...]:
     is_vector = node.op is Ops.AND and node.dtype.is_int and node.dtype.lanes > 1
-    if not is_vector or constant(node.src[1]) is None:
+    if not is_vector or constant_of(node.src[1]) is None:
         return (node,)
     return (node.src[1],)
 
@@ -70,8 +70,8 @@ def _column(position: UOp) -> tuple[UOp, int] | None:
     """Return the index of the column and the number of columns if `position` has them."""
     terms = _terms(position)
     for term in terms:
-        columns = constant(term.src[0]) if term.op in (Ops.SPECIAL, Ops.RANGE) else None
-        rows = [constant(other.src[1]) for other in terms if other.op is Ops.MUL]
+        columns = constant_of(term.src[0]) if term.op in (Ops.SPECIAL, Ops.RANGE) else None
+        rows = [constant_of(other.src[1]) for other in terms if other.op is Ops.MUL]
         if columns and any(isinstance(row, int) and row % columns == 0 for row in rows):
             return term, int(columns)
     return None
@@ -102,7 +102,7 @@ def _without_negation(node: UOp) -> tuple[UOp, ...]:
 def _shifted_after_widening(node: UOp) -> tuple[UOp, ...]:
     shift = node.src[0] if node.op is Ops.CAST and node.dtype is dtypes.uint32 else node
     is_shift = shift.op is Ops.SHL and shift.dtype is dtypes.uint8
-    count = constant(shift.src[1]) if is_shift else None
+    count = constant_of(shift.src[1]) if is_shift else None
     if count is None:
         return (node,)
     wide = build.cast(shift.src[0], dtypes.uint32)
