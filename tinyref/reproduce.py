@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 import shlex
+import tempfile
 from collections.abc import Mapping, Sequence
 
 from tinyref.config import FLAGS, Effect, FlagValue, changed_flags
@@ -31,13 +35,38 @@ def assignments(settings: Mapping[str, str]) -> str:
 
 
 def script(text: str, settings: Mapping[str, str]) -> str:
-    """Return a Python script that sets `settings` after the comments that it begins with."""
-    if not settings:
-        return text
+    """Return a Python script that sets `settings` after the comments that it begins with.
+
+    Flags that decide no result are left out; what names a folder of this machine is a comment.
+    """
+    deciding = {name: value for name, value in settings.items() if _decides_results(name)}
+    local = [name for name, value in deciding.items() if value != without_local_folders(value)]
+    added = [
+        f"# Found with {name}={without_local_folders(deciding[name])!r}, a path: set it yourself.\n"
+        for name in local
+    ]
+    portable = {name: value for name, value in deciding.items() if name not in local}
+    if portable:
+        added += ["import os\n", f"os.environ.update({portable!r})\n"]
     lines = text.splitlines(keepends=True)
     place = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    added = ["import os\n", f"os.environ.update({dict(settings)!r})\n"]
     return "".join([*lines[:place], *added, *lines[place:]])
+
+
+def _decides_results(variable: str) -> bool:
+    flag = FLAGS.get(variable.removeprefix("TINYREF_"))
+    return flag is None or flag.effect is not Effect.OUTPUT
+
+
+def without_local_folders(text: str) -> str:
+    """Return a text that names no working, temporary or home folder of this machine."""
+    folders = {os.path.expanduser("~"): "~", tempfile.gettempdir(): "<temporary folder>"}
+    with contextlib.suppress(OSError):
+        folders[os.getcwd()] = "."
+    # The longest first: one may lie in another.
+    for folder in sorted(set(folders) - {"/", "~"}, key=len, reverse=True):
+        text = re.sub(rf"(?<![\w./]){re.escape(folder)}(?![\w.-])", folders[folder], text)
+    return text
 
 
 def reasons(flags: Mapping[str, FlagValue]) -> list[str]:

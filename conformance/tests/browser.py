@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -64,3 +65,46 @@ def accessibility(page: Path, dark: bool) -> dict[str, Any]:
     assert found is not None, "axe did not come to an end"
     result: dict[str, Any] = json.loads(html.unescape(found[1]))
     return result
+
+
+class Page(HTMLParser):
+    """The tags, ids, links, handlers of events and scripts of a page whose elements are closed."""
+
+    VOID = frozenset({"meta", "link", "input", "br", "img"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.handlers: list[str] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+        assert not self.open, f"not closed: {self.open}"
+
+    @property
+    def loads(self) -> list[str]:
+        """What a browser would load for the page."""
+        return [link for link in self.links if link and not link.startswith(("#", "data:"))]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "script":
+            self.scripts.append("")
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("href", "src"):
+                self.links.append(value or "")
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data

@@ -6,7 +6,6 @@ the rows (names joined by commas). FAKE_VERSION is what the device says it is.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import hashlib
 import os
@@ -108,13 +107,6 @@ def killed(case_id: str) -> Measurement:
     return passes(case_id)
 
 
-def meddles(case_id: str) -> Measurement:
-    for pipe in range(3, 1024):
-        with contextlib.suppress(OSError):
-            os.write(pipe, b'{"end": "all"}')
-    return passes(case_id)
-
-
 def hangs(case_id: str) -> Measurement:
     while True:
         time.sleep(1)
@@ -207,7 +199,7 @@ def _longest() -> list[Row]:
 
 
 def _scenarios() -> dict[str, Callable[[], list[Row]]]:
-    named = (fails, empty, segfaults, killed, meddles, hangs, flaky)
+    named = (fails, empty, segfaults, killed, hangs, flaky)
     one: dict[str, Behaviour] = {
         **{behaviour.__name__: behaviour for behaviour in named},
         "raises": raising(ValueError("a bug in the case")),

@@ -8,12 +8,14 @@ from tinyref.device import Device
 from tinyref.errors import DeviceError
 from tinyref_conformance.compile_check import compile_suite
 
-# An architecture of each family of instruction sets.
+# An architecture of each family of instruction sets, and fewer of them for a sample.
 TARGETS = [
     *(("HIP", name) for name in ("gfx90a", "gfx942", "gfx1100", "gfx1201")),
     *(("PTX", name) for name in ("sm_75", "sm_90", "sm_100")),
     *(("CUDA", name) for name in ("sm_75", "sm_90", "sm_100")),
 ]
+SAMPLED = [("HIP", "gfx942"), ("HIP", "gfx1201"), ("PTX", "sm_75"), ("PTX", "sm_100")]
+SAMPLED += [("CUDA", "sm_75"), ("CUDA", "sm_100")]
 # NVRTC takes many kernels in one call.
 SAMPLES = {"HIP": 32, "PTX": 32, "CUDA": 60}
 # What a compiler cannot compile, by docs/found.md: clang-1.
@@ -37,7 +39,7 @@ def refused(device: str, architecture: str, sample: int) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("device", "architecture"), TARGETS)
+@pytest.mark.parametrize(("device", "architecture"), SAMPLED)
 def test_a_sample_compiles(device: str, architecture: str) -> None:
     assert refused(device, architecture, SAMPLES[device]) == []
 

@@ -18,7 +18,7 @@ from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref_conformance import report as reports
 from tinyref_conformance.compare import compare
-from tinyref_conformance.expectations_file import load, parse
+from tinyref_conformance.expectations_file import load
 from tinyref_conformance.journal import CaseJournal
 from tinyref_conformance.matrix import Matrix
 from tinyref_conformance.records import Record
@@ -91,7 +91,7 @@ def test_a_foreign_report_is_refused_or_can_be_compared(tmp_path: Path) -> None:
     good = reports.from_json(json.loads(as_json(REPORT)), "good")
     refused = 0
     count = 0
-    for data in itertools.islice(variants(REPORT.to_json()), 0, None, 3):
+    for data in itertools.islice(variants(REPORT.to_json()), 0, None, 7):
         count += 1
         try:
             found = reports.from_json(data, "report.json")
@@ -138,7 +138,7 @@ def test_a_journal_with_foreign_values_is_refused_or_is_one(tmp_path: Path, memb
     texts = ["[" * 100_000, '{"result": ' * 50_000, "9" * 100_000, '{"case": NaN}', "{"]
     texts += [json.dumps(data) for data in FOREIGN]
     if member == "record":
-        texts += [json.dumps(data) for data in variants(RECORD)]
+        texts += [json.dumps(data) for data in itertools.islice(variants(RECORD), 0, None, 3)]
     for number, text in enumerate(texts):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -151,39 +151,6 @@ def test_a_journal_with_foreign_values_is_refused_or_is_one(tmp_path: Path, memb
             assert isinstance(record.message, str)
             assert isinstance(record.attempt, int)
             assert isinstance(record.status, Status)
-
-
-EXPECTATIONS = """schema = 1
-device = "FAKE"
-[[expected]]
-query = "isa.unary.exp2.*"
-phase = "accuracy"
-reason = "the table of the card has 20 bits"
-link = "https://example.org/1"
-expires = 2026-02-01
-[[skip]]
-query = "isa.unary.sin"
-reason = "hangs"
-link = "https://example.org/2"
-"""
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "[" * 300 + "]" * 300,
-        "9" * 5000,
-        "nan",
-        '"\\u001b[2J"',
-        "{a = {b = {}}}",
-    ],
-)
-@pytest.mark.parametrize("key", ["schema", "device", "query", "phase", "expires", "new"])
-def test_foreign_values_in_expectations_are_refused(key: str, value: str) -> None:
-    lines = [line for line in EXPECTATIONS.splitlines() if not line.startswith(key)]
-    lines.insert(0 if key in ("schema", "device") else 3, f"{key} = {value}")
-    with pytest.raises(UserError, match="expectations: file"):
-        parse("\n".join(lines), Path("file"), "FAKE")
 
 
 def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

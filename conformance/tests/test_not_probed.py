@@ -21,6 +21,7 @@ CAPABILITIES = {
     "emulated": ["float16"],
     "vector_lanes": [1, 4],
     "has_groups": True,
+    "has_grid": False,
     "shared_bytes": 65536,
     "grid_limit": [2147483647, 65535, 65535],
     "group_size_limit": 1024,
@@ -92,6 +93,7 @@ def test_what_was_tried_stands_beside_what_is_declared() -> None:
     assert shown["largest group with a barrier"] == ("192 work-items", limit, True)
     assert shown["longest loop"] == ("1,000,000 iterations", "no limit", False)
     assert shown["most shared memory"] == ("0 bytes", "64 KiB", True)
+    assert "most groups along one dimension" not in shown
     types = ("all but bool, float16, float32", "4 types", True)
     assert shown["types in kernels with a barrier"] == types
 

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from running import is_running
 
-from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref.workers import run as run_loop
 from tinyref.workers.run import Progress, Quiet
@@ -25,12 +24,12 @@ from tinyref_conformance.statuses import Status
 SCRIPT = """
 import sys
 from pathlib import Path
-from tinyref_conformance.conform import Request, conform
-from tinyref_conformance.settings import Settings
-settings = Settings(
+from tinyref_conformance.conform import ConformRequest, conform
+from tinyref_conformance.settings import RunSettings
+settings = RunSettings(
     "FAKE", Path(sys.argv[1]), jobs=2, catalogue="fake_catalogue", resume="resume" in sys.argv
 )
-conform(Request(settings))
+conform(ConformRequest(settings))
 """
 
 
@@ -118,38 +117,29 @@ def test_a_folder_that_is_moved_during_a_run_loses_nothing(
 
 
 @pytest.mark.long
-def test_a_resume_of_another_run_is_refused(fake: Any) -> None:
-    fake.scenario("good").run()
-    words = r"then -> now\): query: \* -> isa.add; number of cases: 7 -> 3: go on"
-    with pytest.raises(UserError, match=words):
-        fake.run(resume=True, query="isa.add")
-
-
-@pytest.mark.long
-def test_a_resume_after_the_tables_changed_is_refused(fake: Any) -> None:
-    fake.scenario("good").run()
-    with pytest.raises(UserError, match=r"suite hash: [0-9a-f]{64} -> [0-9a-f]{64}"):
-        fake.scenario("good", "fails").run(resume=True)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "value", "says"),
-    [
-        ("FAKE_VERSION", "2.0", "version fake: 1.0 -> 2.0: go on with --resume --restart"),
-        ("TINYREF_NOOPT", "1", r"flag NOOPT: \(none\) -> 1"),
-    ],
-)
-def test_a_resume_on_a_device_that_changed_is_refused(
-    fake: Any, monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
+def test_a_resume_of_another_run_or_device_is_refused(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.scenario("good", "fails").run()
-    monkeypatch.setenv(name, value)
-    with pytest.raises(UserError, match=says):
-        fake.run(resume=True)
+    words = r"then -> now\): query: \* -> isa.add; number of cases: 10 -> 3: go on"
+    with pytest.raises(UserError, match=words):
+        fake.run(resume=True, query="isa.add")
+    # The tables, the device and the flags change.
+    with pytest.raises(UserError, match=r"suite hash: [0-9a-f]{64} -> [0-9a-f]{64}"):
+        fake.scenario("good").run(resume=True)
+    fake.scenario("good", "fails")
+    for name, value, says in (
+        ("FAKE_VERSION", "2.0", "version fake: 1.0 -> 2.0: go on with --resume --restart"),
+        ("TINYREF_NOOPT", "1", r"flag NOOPT: \(none\) -> 1"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            with pytest.raises(UserError, match=says):
+                fake.run(resume=True)
     report = json.loads((fake.folder / "report.json").read_text())
     assert report["certificate"]["device_versions"] == {"fake": "1.0"}
 
+    monkeypatch.setenv("FAKE_VERSION", "2.0")
     ran = len(fake.ran())
     again = fake.run(resume=True, restart=True)
     assert len(fake.ran()) == 2 * ran
@@ -157,30 +147,6 @@ def test_a_resume_on_a_device_that_changed_is_refused(
     assert json.loads((fake.folder / "report.previous.json").read_text()) == report
     assert fake.run(resume=True).report.counts == again.report.counts
     assert len(fake.ran()) == 2 * ran
-
-
-@pytest.mark.long
-def test_another_device_is_not_certified_by_an_earlier_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    package = tmp_path / "my_card"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    text = "from tinyref.runtimes.python import TextBackend\nclass Mine(TextBackend): pass\n"
-    (package / "backend.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    # Only the processes that the command starts import the backend.
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    command = ["conform", "--device", "my_card.backend:Mine", "--query", "memory.copy.uint8"]
-    command += ["--report", "out", "--jobs", "1"]
-    assert run(command) == 0, capsys.readouterr().err
-    assert run([*command, "--resume"]) == 0
-    (package / "backend.py").write_text(f"{text}# changed\n")
-    capsys.readouterr()
-    assert run([*command, "--resume"]) == 2
-    assert "sources of the backend: " in capsys.readouterr().err
-    assert run([*command, "--resume", "--restart"]) == 0, capsys.readouterr().err
-    assert (tmp_path / "out" / "report.previous.json").exists()
 
 
 def test_a_resume_of_nothing_is_refused(fake: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinyref.cli.entry import run
 from tinyref_conformance import expectations_file
 from tinyref_conformance import report as reports
 from tinyref_conformance.conform import conform
@@ -73,7 +73,7 @@ def test_a_run_passes_and_fails_where_it_should(
     query = "tensor.special.literal.round_ties,tensor.softmax.float32.forward"
     for name, code in (("right", 0), ("wrong", 1)):
         command = ["conform", "--subject", f"array-api:{name}_arrays", "--query", query]
-        assert run_tinyref([*command, "--report", name]).returncode == code
+        assert run([*command, "--report", name]) == code
     report = reports.load(tmp_path / "wrong" / "report.json")
     found = {case.id: case for case in report.cases}
     failed = found["tensor.special.literal.round_ties"]
@@ -102,24 +102,20 @@ def test_a_run_passes_and_fails_where_it_should(
         ["numpy", "--on", "nowhere"],
     ],
 )
-def test_a_library_that_does_not_open_is_in_the_report(tmp_path: Path, words: list[str]) -> None:
+def test_a_library_that_does_not_open_is_in_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
     query = ["--query", "tensor.abs.float32.forward"]
-    done = run_tinyref(["conform", "--subject", *words, *query, "--report", str(tmp_path)])
-    assert done.returncode == 1
+    assert run(["conform", "--subject", *words, *query, "--report", str(tmp_path)]) == 1
     assert reports.load(tmp_path / "report.json").cases[0].status is Status.FAIL
-    assert "the device does not open: device.open" in done.stdout
-    assert "not run: 1 case" in done.stdout
+    shown = capsys.readouterr().out
+    assert "the device does not open: device.open" in shown
+    assert "not run: 1 case" in shown
     # Neither helps: there is nothing that could run.
-    assert "--keep-going" not in done.stdout
-    assert "--rerun-failures" not in done.stdout
+    assert "--keep-going" not in shown
+    assert "--rerun-failures" not in shown
 
 
-def run_tinyref(words: list[str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tinyref.cli", *words]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -128,10 +124,11 @@ def run_tinyref(words: list[str]) -> subprocess.CompletedProcess[str]:
         (["--subject", "tensorflow"], "accepted are torch, torch-compile, numpy"),
     ],
 )
-def test_options_that_do_not_go_together(words: list[str], problem: str) -> None:
-    done = run_tinyref(["conform", *words])
-    assert done.returncode == 2
-    assert problem in done.stderr
+def test_options_that_do_not_go_together(
+    capsys: pytest.CaptureFixture[str], words: list[str], problem: str
+) -> None:
+    assert run(["conform", *words]) == 2
+    assert problem in capsys.readouterr().err
 
 
 @pytest.mark.long

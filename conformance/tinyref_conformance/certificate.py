@@ -13,7 +13,7 @@ from tinyref.commit import commit
 from tinyref.device import Device
 from tinyref.dtype import dtype_from_name
 from tinyref.errors import TinyrefError, UserError
-from tinyref.formats.json_format import tile_from_json, tile_to_json
+from tinyref.formats.payload_fields import tile_from_json, tile_to_json
 from tinyref.machine import Machine
 from tinyref.runtimes.identity import library_versions
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from tinyref.contract import BatchCompiler, Compiler, CompileTarget
 from tinyref.errors import DeviceError, UserError, printable
 from tinyref.folders import file_name
-from tinyref.formats.json_format import program_to_text
+from tinyref.formats.text import program_to_text
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.runtimes.null import programs_of
 from tinyref.uops.program import Program

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tinyref_conformance.statuses import MEASURED
-from tinyref_spec.reach import BARRIER_TYPE, EXTENTS
+from tinyref_spec.reach import BARRIER_TYPE, EXTENTS, widen
 
 if TYPE_CHECKING:
     from tinyref_conformance.report import Report
@@ -24,18 +24,13 @@ class Tried:
     declared: str
     is_less: bool
 
-    def to_json(self) -> dict[str, Any]:
-        """The line as the report's file holds it."""
-        return asdict(self)
-
 
 def not_probed(report: Report) -> list[Tried]:
     """Return the lines of the section, empty where the device did not open or runs no kernels."""
     capabilities = report.certificate["capabilities"]
     reach: dict[str, int] = {}
     for row in report.rows:
-        for name, size in row.evidence.reach.items():
-            reach[name] = max(size, reach.get(name, 0))
+        widen(reach, row.evidence.reach)
     if not capabilities or not reach:
         return []
     return [*_sizes(reach, capabilities), *_types(report, reach, capabilities), _longest(report)]
@@ -44,7 +39,7 @@ def not_probed(report: Report) -> list[Tried]:
 def _sizes(reach: dict[str, int], capabilities: dict[str, Any]) -> Iterator[Tried]:
     for extent in EXTENTS:
         tried, declared = reach.get(extent.name, 0), extent.declared(capabilities)
-        if declared == 0 or (extent.name == "barrier group" and not capabilities["has_groups"]):
+        if declared == 0 or not capabilities.get(extent.needs, True):
             continue
         limit = "no limit" if declared is None else number(declared, extent.unit)
         yield Tried(extent.title, number(tried, extent.unit), limit, tried < (declared or 0))

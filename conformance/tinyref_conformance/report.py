@@ -9,7 +9,7 @@ import json
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -291,7 +291,7 @@ class Report:
                 }
                 for report in self.rungs
             ],
-            "not_probed": [line.to_json() for line in not_probed(self)],
+            "not_probed": [asdict(line) for line in not_probed(self)],
             "groups": [group.to_json() for group in self.groups],
             "rows": [row.to_json() for row in self.rows],
             "cases": cases,

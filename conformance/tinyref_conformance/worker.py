@@ -41,7 +41,7 @@ from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Failure, Measurement, NotOfferedError, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.evidence import Evidence
-from tinyref_spec.reach import extents_of
+from tinyref_spec.reach import extents_of, widen
 
 # Members of a backend that take part in making a kernel.
 COMPILING = frozenset({"renderer.render", "compiler.key", "compiler.compile", "load"})
@@ -198,12 +198,12 @@ class ConformWorker:
 
     def _note_program(self, device: str, program: Program) -> None:
         if device == Device.canonical(self.device_name):
-            for name, size in extents_of(program).items():
-                self._reach[name] = max(size, self._reach.get(name, 0))
+            widen(self._reach, extents_of(program))
 
     def _new_reach(self) -> dict[str, int]:
         """Return the sizes that grew since the last record of this process."""
-        self._reach["copy"] = memory.copied.get(Device.canonical(self.device_name), 0)
+        if isinstance(self._device, DeviceUnderTest):
+            self._reach["copy"] = memory.copied.get(Device.canonical(self.device_name), 0)
         grown = {
             name: size for name, size in self._reach.items() if size > self._sent_reach.get(name, 0)
         }

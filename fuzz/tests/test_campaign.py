@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -298,33 +297,3 @@ def test_a_killed_campaign_goes_on_where_it_stopped(tmp_path: Path):
     assert resumed.judged == whole.judged
     assert findings(folder) == findings(tmp_path / "whole")
     assert totals(folder) == totals(tmp_path / "whole")
-
-
-@pytest.mark.slow
-def test_killed_workers_change_nothing(tmp_path: Path):
-    whole = campaign(tmp_path / "whole", "Wrong", kernels=120)
-    folder = tmp_path / "killed"
-    process = started(folder, "Wrong", 120)
-    wait_for(lambda: has_cases(folder))
-    for worker in children(process.pid):
-        os.kill(worker, signal.SIGKILL)
-    assert process.wait() == 1
-    assert findings(folder) == findings(tmp_path / "whole")
-    assert totals(folder) == (120, whole.judged)
-
-
-@pytest.mark.slow
-def test_two_campaigns_share_a_corpus_but_not_a_folder(tmp_path: Path):
-    held = Database.lock(tmp_path)
-    with pytest.raises(UserError, match="another campaign is writing to"):
-        campaign(tmp_path, "Healthy")
-    held.release()
-    corpus = tmp_path / "corpus"
-    found = []
-    for name in ("a", "b"):
-        summary = campaign(tmp_path / name, "Wrong", corpus=corpus, jobs=1, kernels=20)
-        found.append({bucket.file for bucket in summary.buckets})
-    # How far a reduction gets in its time may differ, and with it the name; nothing is lost.
-    assert found[0]
-    assert found[1]
-    assert found[0] | found[1] <= {str(path) for path in corpus.iterdir()}

@@ -13,12 +13,9 @@ import pytest
 from faults import large_case  # a neighbour of this file, which is no package
 
 from tinyref.cli.entry import run
-from tinyref.errors import UserError
 from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.corpus.folder import problems_of
-from tinyref_fuzz.findings import service
-from tinyref_fuzz.findings.isolated import judge_isolated
 from tinyref_spec.kernel import regressions
 from tinyref_spec.kernel_case import CaseRecord, KernelCase, Pair, Symptom
 from tinyref_spec.kernel_case.files import load_record, save_record
@@ -49,27 +46,6 @@ def test_a_crash_is_the_verdict_of_a_replay(
     )
     assert found[1] == "  killed by SIGSEGV (Segmentation fault)"
     assert found[-1] == "  stage: device"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("device", "symptom", "message"),
-    [
-        ("Leaving", Symptom.CRASH, "the worker left with exit code 5"),
-        ("Killed", Symptom.CRASH, "killed by SIGKILL"),
-        ("Hanging", Symptom.HANG, "no end within 3 s"),
-        ("Eating", Symptom.MEMORY, "the worker held over 600 MiB"),
-        ("Raising", Symptom.ERROR, "the queue is broken"),
-        ("Wrong", Symptom.VALUE, "slot 0"),
-    ],
-)
-def test_every_fault_is_a_verdict(
-    case: KernelCase, device: str, symptom: Symptom, message: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(service, "usable_memory", lambda: 600 << 20)
-    verdict = judge_isolated(case, f"campaign_devices:{device}", 3.0)
-    assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, symptom)
-    assert message in verdict.detail
 
 
 def flipping(loaded: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,29 +106,3 @@ def test_a_crash_costs_one_file(case: KernelCase, tmp_path: Path):
         "fails on campaign_devices:Crashing, between the interpreter and the device: "
         "killed by SIGSEGV (Segmentation fault)"
     )
-
-
-@pytest.mark.slow
-def test_a_device_that_does_not_open_is_an_error(case: KernelCase):
-    with pytest.raises(UserError, match=r"Missing does not open: .*no driver: inst"):
-        judge_isolated(case, "campaign_devices:Missing", 60.0)
-    with pytest.raises(UserError, match="does not open: the worker left with exit code 9"):
-        judge_isolated(case, "campaign_devices:DyingAtOpen", 60.0)
-
-
-@pytest.mark.slow
-def test_a_crash_is_shown_and_reduced(
-    case: KernelCase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    path = save_record(tmp_path / "it.json", CaseRecord(case))
-    device = ["--device", "campaign_devices:Crashing"]
-    assert run(["fuzz", "show", str(path), *device]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[0].startswith("fault   DEVICE CRASH: killed by SIGSEGV")
-    assert [line.split()[0] for line in shown[1:]] == ["kernel", "opts", "data"]
-    small = tmp_path / "small.json"
-    words = [*device, "--out", str(small), "--seconds", "2"]
-    assert run(["fuzz", "reduce", str(path), *words]) == 0
-    kept = load_record(small)
-    assert kept.verdict is not None
-    assert kept.verdict.symptom is Symptom.CRASH

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,17 +14,29 @@ import numpy as np
 import pytest
 from faults import FAULTS, large_case
 
+from tinyref import config
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
+from tinyref_fuzz.findings.one_line import failing_kernel_line
 from tinyref_fuzz.findings.reproducer import reproducer, terminal_lines
 from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge
-from tinyref_spec.kernel_case import Equivalent, KernelCase, KernelVerdict, Mode, Pair, Symptom
+from tinyref_spec.kernel_case import (
+    Blame,
+    CaseRecord,
+    Equivalent,
+    KernelCase,
+    KernelVerdict,
+    Mode,
+    Pair,
+    Symptom,
+)
+from tinyref_spec.kernel_case.document import record_text
 from tinyref_spec.kernels.corpus import corpus_kernels
-from tinyref_spec.kernels.notation import kernel_of, load
+from tinyref_spec.kernels.notation import kernel_of, load, store
 from tinyref_spec.reproducer import MAX_LINES
 
 HERE = Path(__file__).parent
@@ -74,7 +87,7 @@ def test_a_script_has_the_level_of_the_compiler_that_is_at_fault():
     value = build.binary(Ops.XOR, load(1, dtypes.int32, (2,)), load(2, dtypes.int32, (2,)))
     case = KernelCase(kernel_of(value, 2), (np.zeros(2, np.int32), x, y))
     verdict = judge(case, "faults:WrongWhenHard", thorough=True)
-    assert verdict.detail.endswith("is 1 instead of 0, at CPU_LEVEL=2")
+    assert verdict.detail.endswith("is 1, the reference gives 0, at CPU_LEVEL=2")
     assert "'TINYREF_CPU_LEVEL': '2'" in reproducer(case, verdict, "faults:WrongWhenHard")
 
 
@@ -149,15 +162,54 @@ def test_a_script_has_the_optimisations_and_threads_of_the_judge(opts, words):
     )
 
 
-def test_five_lines_for_the_terminal():
+def test_the_lines_for_the_terminal_are_whole():
     case = healthy("sum-rows", "GROUP(1, 4)")
     verdict = KernelVerdict(Pair.OPTIMISED, Symptom.RACE, "a race\nand more", 0)
-    lines = terminal_lines(case, verdict, "/a b/case.json").splitlines()
-    assert lines[0] == "fault   OPTIMISED RACE: a race"
+    lines = terminal_lines(case, verdict, Blame("expand", "UPCAST"))
+    assert lines[0] == "fault   OPTIMISED RACE: a race; the first wrong stage is expand: UPCAST"
     assert lines[1].startswith("kernel  b0:")
-    assert lines[2] == "opts    GROUP(1, 4)"
-    assert lines[3].startswith("data    b0 = [")
-    assert lines[4:] == ["replay  tinyref fuzz replay '/a b/case.json'"]
-    assert max(map(len, lines)) <= 100
-    plain = terminal_lines(replace(case, opts=()), replace(verdict, trial=-1), "case.json")
-    assert plain.splitlines()[2] == "opts    none"
+    assert "opts    GROUP(1, 4)" in lines
+    plain = terminal_lines(replace(case, opts=()), replace(verdict, trial=-1))
+    assert "opts    none" in plain
+
+
+def test_the_kernel_is_not_cut_and_data_are_inputs():
+    case = large_case()
+    lines = terminal_lines(case, KernelVerdict(Pair.DEVICE, Symptom.VALUE, "slot 1: wrong", 0))
+    assert max(map(len, lines)) <= 97
+    text = " ".join(line.strip() for line in lines)
+    assert ": b1: wrong; all stages of the reference agree, the device differs kernel" in text
+    # Both outputs are stored, last of all.
+    assert "b0:float32(4, 1) = ADD(" in text
+    assert "b1:int32(4, 6) = v" in text
+    assert " data    b2 = [" in text
+    assert "b0 = [" not in text
+
+
+def test_of_a_kernel_that_is_too_long_the_output_that_differs_is_shown():
+    value = load(1, dtypes.int32, (2,))
+    for number in range(200):
+        value = build.binary(Ops.XOR, value, number + 1)
+    short = store(2, build.add(load(1, dtypes.int32, (2,)), 5), (2,))
+    ast = build.sink(store(0, value, (2,)), short)
+    verdict = KernelVerdict(Pair.DEVICE, Symptom.VALUE, "slot 2: element 0 of 2 is 1", 0)
+    assert failing_kernel_line(ast, verdict) == (
+        "b2:int32(2,) = ADD(b1:int32(2,), int32 5); and 1 other outputs"
+    )
+
+
+def test_a_script_names_no_folder_of_this_machine(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/finder")
+    detail = f"clang: {tmp_path}/a.c:3: no, {tempfile.gettempdir()}/b.c, /home/finder/c.c"
+    verdict = KernelVerdict(Pair.DEVICE, Symptom.ERROR, detail, 0)
+    case = healthy("sum-rows")
+    record = CaseRecord(case, "found", verdict, Blame("device", "", detail), "CPU")
+    with config.Context(CC="/home/finder/bin/cc", CACHE_DIR="/home/finder/cache", RING=2):
+        texts = (reproducer(case, verdict, "CPU"), record_text(record))
+    for text in (*texts, *terminal_lines(case, verdict)):
+        assert "/home/finder" not in text
+        assert tempfile.gettempdir() not in text
+        assert "CACHE_DIR" not in text
+    assert "# Found with TINYREF_CC='~/bin/cc', a path: set it yourself.\n" in texts[0]
+    assert "os.environ.update({'TINYREF_RING': '2'})" in texts[0]

@@ -39,9 +39,10 @@ def marked(lines: list[str]) -> list[str]:
 def test_an_optimised_program_stands_next_to_the_plain_one(monkeypatch):
     lines = shown("lanes", monkeypatch, Blame("expand", "UPCAST", "seen there"))
     assert lines[0].startswith("fault   OPTIMISED VALUE: ")
-    assert lines[1] == "blame   expand: UPCAST"
-    assert lines[2] == "        seen there"
-    assert lines[4].startswith("opts    UPCAST(0, ")
+    sentence, _, after = "\n".join(lines).partition("\nblame   ")
+    assert " ".join(sentence.split()).endswith("; the first wrong stage is expand: UPCAST")
+    assert after.startswith("expand: UPCAST\n        seen there\nkernel  ")
+    assert any(line.startswith("opts    UPCAST(0, ") for line in lines)
     assert any("plain" in line and "optimised" in line and "slot 0" in line for line in lines)
     (first,) = (line for line in lines if "the first that differs" in line)
     assert first.startswith("--- lower: ")

@@ -2,62 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tinyref.device import Device
 from tinyref.interpret.evaluate import view_elements
-from tinyref.optimise.opt import Opt
-from tinyref.optimise.plan import Plan
-from tinyref.uops.ops import Dialect, Ops
-from tinyref.verify import verify
-from tinyref_fuzz.generate.generate import generate
-from tinyref_fuzz.generate.optimisations import on_fixed_machine
-from tinyref_fuzz.generate.policies import POLICIES
-from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.programs.generator import generate as generate_program
-from tinyref_fuzz.programs.oracle import evaluate
-from tinyref_fuzz.programs.steps import TensorProgram
-from tinyref_fuzz.strategies import kernels, opt_lists, programs, views
+from tinyref.uops.ops import Ops
+from tinyref_fuzz.strategies import kernels, views
 from tinyref_spec.kernel_case import KernelCase
-from tinyref_spec.kernels.corpus import corpus_kernels
 
 FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 SEARCH = settings(
     max_examples=400, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 PYTHON = Device["PYTHON"].capabilities
-KERNEL = corpus_kernels()["sum-rows"].ast
-
-
-@pytest.mark.long
-@FEW
-@given(kernels(policy="small"))
-def test_a_kernel_is_valid_and_its_choices_build_it_again(case: KernelCase) -> None:
-    verify(Dialect.AST, case.ast)
-    again = generate(Tape(choices=case.choices), PYTHON, POLICIES["small"])
-    assert (again.ast, again.opts) == (case.ast, case.opts)
-    for first, second in zip(again.buffers, case.buffers, strict=True):
-        np.testing.assert_array_equal(first, second)
-
-
-@FEW
-@given(programs(2))
-def test_a_program_is_defined_and_its_choices_build_it_again(program: TensorProgram) -> None:
-    assert evaluate(program)
-    assert generate_program(Tape(choices=program.choices), 2) == program
-
-
-@FEW
-@given(opt_lists(KERNEL, "CPU", most=4))
-def test_every_list_is_legal(opts: tuple[Opt, ...]) -> None:
-    assert len(opts) <= 4
-    plan = Plan.of(KERNEL, on_fixed_machine(Device["CPU"].capabilities))
-    for opt in opts:
-        plan = plan.apply(opt)
-    assert plan.opts == opts
 
 
 @FEW

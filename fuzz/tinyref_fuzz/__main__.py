@@ -43,7 +43,7 @@ def report(
     options: argparse.Namespace, number: int, case: KernelCase, verdict: KernelVerdict
 ) -> str:
     """Return a finding, and how to see it again."""
-    lines = terminal_lines(case, verdict, "").splitlines()[:4]
+    lines = terminal_lines(case, verdict)
     words = ["python", "-m", "tinyref_fuzz", "--device", options.device, "--kernels", "1"]
     words += ["--seed", str(options.seed), "--start", str(number), "--policy", options.policy]
     again = reproduce.command(words, device_settings(options.device))

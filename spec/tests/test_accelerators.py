@@ -38,7 +38,7 @@ def tensor_cases(start: int = 0, every: int = 1) -> list[Case]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("every", [50, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [100, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
 def test_rows_of_tensors_pass(number: int, every: int) -> None:
     assert unexpected(NAMES[number], tensor_cases(number % every, every)) == {}

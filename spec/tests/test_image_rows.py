@@ -11,7 +11,6 @@ from simulated_device import SimulatedDevice
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.interpret import lanes
-from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref_spec import catalogue
 from tinyref_spec.bits import Array
@@ -54,12 +53,6 @@ def test_a_device_that_hides_its_images_is_found_out(
     monkeypatch.setattr(DeviceUnderTest, "capabilities", hidden)
     case = catalogue.find("kernel.program.capability.images.both_ways")
     assert not case.run(interpreter).passed
-
-
-def test_rows_and_columns_mixed_up_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    healthy = build.texel
-    monkeypatch.setattr(build, "texel", lambda memory, row, column: healthy(memory, column, row))
-    assert failures("float32") >= {"computed", "transposed", "padded"}
 
 
 def test_texels_that_are_cut_short_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

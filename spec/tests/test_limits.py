@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from run_rows import failures
+from run_rows import failed
 
 from tinyref.interpret import Access, Hooks, Interpreter
-from tinyref.runtimes.host.memory import HostAllocator, HostHandle
+from tinyref.runtimes.host.memory import HostHandle
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
-from tinyref_spec import catalogue
-from tinyref_spec.case import Profile
-from tinyref_spec.device_under_test import DeviceUnderTest
 
 
 class Hooked(TextBackend):
@@ -74,36 +70,13 @@ class ShortVariables(Hooked):
         return _ShortVariables(kernel.device, kernel.program)
 
 
-class _AlignedViews(HostAllocator):
-    def view(self, handle: HostHandle, offset: int, nbytes: int) -> HostHandle:
-        return super().view(handle, offset - offset % 16, nbytes)
-
-
-class AlignedViews(Hooked):
-    """Begins views at a multiple of 16 bytes."""
-
-    def __init__(self, index: int = 0) -> None:
-        super().__init__(index)
-        self._allocator = _AlignedViews(self.name)
-
-
-@pytest.fixture
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DeviceUnderTest:
-    monkeypatch.setitem(sys.modules, "limited_package", sys.modules[__name__])
-    return DeviceUnderTest(f"limited_package:{request.param}")
-
-
-def failing(device: DeviceUnderTest, query: str) -> set[str]:
-    return set(failures(device, catalogue.cases(Profile.QUICK, query)))
-
-
 LIMITS = "kernel.program.limit,kernel.variable,kernel.offset"
 
 
 @pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    ("device", "cases"),
+    ("name", "cases"),
     [
         ("ShortGrid", {"kernel.program.limit.grid.y"}),
         ("LittleMemory", {"kernel.program.limit.shared.all"}),
@@ -112,14 +85,6 @@ LIMITS = "kernel.program.limit,kernel.variable,kernel.offset"
             {f"kernel.variable.int32.value:{n}" for n in (65_537, 2**31 - 1, -(2**31))},
         ),
     ],
-    indirect=["device"],
 )
-def test_a_limit_that_is_not_reached_is_named(device: DeviceUnderTest, cases: set[str]) -> None:
-    assert failing(device, LIMITS) == cases
-
-
-@pytest.mark.parametrize("device", ["AlignedViews"], indirect=True)
-def test_views_begin_where_they_should(device: DeviceUnderTest) -> None:
-    bad = failing(device, "kernel.offset.float16,kernel.offset.float64")
-    assert "kernel.offset.float16.offset:1" in bad
-    assert "kernel.offset.float64.offset:3" in bad
+def test_a_limit_that_is_not_reached_is_named(name: str, cases: set[str]) -> None:
+    assert set(failed(LIMITS, f"{__name__}:{name}")) == cases

@@ -63,16 +63,11 @@ def called(layer: Any, wrong: Callable[..., Any]) -> tuple[object, str, object]:
 # What is replaced by what, and the case that fails then.
 WRONG: dict[str, tuple[object, str, object]] = {
     "model.layer.linear.float32.forward:0": called(nn.Linear, lambda y: y * 1.00001),
-    "model.layer.embedding.float32.backward:0": called(nn.Embedding, lambda y: y.detach() + y * 0),
-    "model.layer.conv1d.float32.forward:0": built(nn.Conv2d, padding=(0, 1)),
     "model.layer.convtranspose2d.float32.forward:0": built(nn.ConvTranspose2d, dilation=2),
     "model.layer.batchnorm.float32.forward:3": built(nn.BatchNorm, momentum=0.31),
-    "model.layer.layernorm.float32.forward:0": built(nn.LayerNorm, axis=(-1,)),
-    "model.layer.lstmcell.float32.forward:0": called(nn.LSTMCell, lambda y: (y[0] * 1.001, y[1])),
 }
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_code_is_seen(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*WRONG[case])

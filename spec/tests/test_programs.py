@@ -30,7 +30,10 @@ class Verifying(DeviceUnderTest):
 
 @pytest.mark.long
 def test_every_program_obeys_the_rules() -> None:
-    names = "barriers,extremes,boxes,arrays,long,name,unused,grids,group,item,grid,loop,gate,limit"
+    names = (
+        "barriers,extremes,boxes,arrays,long,name,unused,grids,group,group_size,item,grid,loop,gate,"
+        "limit,order"
+    )
     cases = catalogue.cases(
         Profile.QUICK, ",".join(f"kernel.program.{name}" for name in names.split(","))
     )

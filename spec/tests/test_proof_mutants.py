@@ -12,20 +12,15 @@ from tinyref.algebra.named_rules import Domain, Pattern, Rule, any_node, anythin
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops.build import add, at_least, idiv, less, maximum, mod, mul, sub
+from tinyref.uops.build import add, at_least, idiv, less, mod, mul, sub
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_spec.proofs import conformance, patterns, prover
 from tinyref_spec.proofs.division_laws import natural, positive
 from tinyref_spec.proofs.integer_laws import raw, within
-from tinyref_spec.proofs.law import BOOL, INTS, Equation, Law, Proof
+from tinyref_spec.proofs.law import INTS, Equation, Law, Proof
 from tinyref_spec.proofs.laws import laws_of
 from tinyref_spec.proofs.prover import ProofResult
-
-
-def mod_of_any_mod(x: UOp, m: UOp, d: UOp) -> Equation:
-    """(x % m) % d == x % d for m, d > 0: m must be a multiple of d."""
-    return Equation(mod(mod(x, m), d), mod(x, d), (natural(x), positive(m), positive(d)))
 
 
 def div_split_negative(x: UOp, q: UOp, r: UOp, c: UOp) -> Equation:
@@ -49,16 +44,6 @@ def any_mask(x: UOp, c: UOp) -> Equation:
     return Equation(raw(Ops.AND, x, c), x, given=(within(0, x, c),))
 
 
-def max_wraps(x: UOp, c: UOp) -> Equation:
-    """max(x, x + c) == x + c for c >= 0 in wrapping arithmetic."""
-    return Equation(maximum(x, add(x, c)), add(x, c), given=(at_least(c, 0),))
-
-
-def absorbs_wrongly(p: UOp, q: UOp) -> Equation:
-    """p & (p | q) == q."""
-    return Equation(build.both(p, build.either(p, q)), q)
-
-
 def loses(x: UOp) -> Equation:
     """CAST(CAST(x, int8), int64) == CAST(x, int64)."""
     inner = build.cast(x, dtypes.int8)
@@ -68,13 +53,10 @@ def loses(x: UOp) -> Equation:
 SIGNED_TYPES = (dtypes.int32, dtypes.int64, dtypes.index)
 MACHINE = tuple(dtype for dtype in INTS if dtype is not dtypes.index)
 WRONG = (
-    Law("mod-of-mod without a multiple", mod_of_any_mod, Proof.INTEGERS),
     Law("div-split of a negative rest", div_split_negative, Proof.INTEGERS, SIGNED_TYPES),
     Law("lt-sum that wraps", moved_constant),
     Law("lt-div off by one", lt_div_off, Proof.INTEGERS),
     Law("bit-mask of any constant", any_mask),
-    Law("max-offset that wraps", max_wraps),
-    Law("bool-join inverted", absorbs_wrongly, over=BOOL),
     Law("cast-cast that loses", loses, over=(dtypes.int32, dtypes.uint64)),
 )
 
@@ -157,14 +139,6 @@ def wrong_mod_of_mod(node: UOp) -> UOp | None:
     return None if found is None else mod(found[0], found[2])
 
 
-def wrong_lt_div(node: UOp) -> UOp | None:
-    """The limit for positive d, for every d."""
-    if node.src[0].op is not Ops.IDIV:
-        return None
-    c, d = constant_of(node.src[0].src[1]), constant_of(node.src[1])
-    return None if c is None or d is None else less(node.src[0].src[0], c * d)
-
-
 def wrong_mask(node: UOp) -> UOp | None:
     """Takes any constant for a mask."""
     return node.src[0] if bounds(node.src[0])[0] >= 0 else None
@@ -172,7 +146,6 @@ def wrong_mask(node: UOp) -> UOp | None:
 
 WRONG_RULES: dict[str, Callable[[UOp], UOp | None]] = {
     "mod-of-mod": wrong_mod_of_mod,
-    "lt-div": wrong_lt_div,
     "bit-mask": wrong_mask,
 }
 

@@ -192,7 +192,7 @@ def test_float_rules_of_every_type_keep_what_they_state(dtype: DType) -> None:
         if rule.domain.family == "floats":
             losses = [missing for _, missing in floats.losses(rule, dtype, (dtype,))]
             assert losses
-            assert not set().union(*losses) & rule.domain.keeps, rule.name
+            assert not set().union(*losses), rule.name
 
 
 def x_of(x: UOp) -> UOp:

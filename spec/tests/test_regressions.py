@@ -1,4 +1,4 @@
-"""Regressions: every kept case says what it found, runs on every device, and would be seen."""
+"""Regressions and fuzzed kernels: each has its cases, and a wrong result of it is seen."""
 
 from __future__ import annotations
 
@@ -6,17 +6,28 @@ import dataclasses
 
 import numpy as np
 import pytest
-from wrong_device import Wrong
 
 from tinyref.errors import UserError
 from tinyref_spec import catalogue
-from tinyref_spec.case import Profile
+from tinyref_spec.case import Case, Profile
+from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import regressions
+from tinyref_spec.kernel.regressions import fuzzed
 from tinyref_spec.kernel_case import CaseRecord, Mode
 from tinyref_spec.kernel_case.files import load_record
 
 RECORDS = regressions.records()
 ROWS = {row.id: row for row in regressions.rows()}
+
+
+class Wrong(DeviceUnderTest):
+    """A device on which the last bit of every result is another."""
+
+    def run(self, *given, **named):
+        results = [result.copy() for result in super().run(*given, **named)]
+        for result in results:
+            result.view(np.uint8)[-1:] ^= 1
+        return results
 
 
 def test_there_are_regressions_and_each_has_a_row():
@@ -55,3 +66,28 @@ def test_a_file_of_an_unknown_version_is_refused(tmp_path, monkeypatch):
         regressions.records.__wrapped__()
     with pytest.raises(UserError, match="no such file"):
         load_record(tmp_path / "none.json")
+
+
+# Fuzzed kernels
+
+PYTHON = DeviceUnderTest("PYTHON")
+KERNELS = [f"{name}:{at}" for name, alike in fuzzed().items() for at in range(len(alike))]
+CASES = catalogue.cases(Profile.QUICK, "kernel.fuzzed")
+PLAIN = [case for case in CASES if case.id.endswith(".plain")]
+
+
+def test_there_are_many_and_each_has_its_cases():
+    assert len(KERNELS) >= 100
+    ways = ("plain", "opts0", "heuristics")
+    assert {case.id for case in CASES} == {
+        f"kernel.fuzzed.{kernel}.{way}" for kernel in KERNELS for way in ways
+    }
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.id)
+def test_a_wrong_result_of_a_fuzzed_kernel_fails(case: Case) -> None:
+    assert case.run(PYTHON).passed
+    found = case.run(Wrong("PYTHON"))
+    assert not found.passed
+    assert found.details is not None

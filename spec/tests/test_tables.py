@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,6 @@ from run_rows import failures
 from simulated_device import ReferenceDevice
 
 from tinyref import Tensor
-from tinyref.capabilities import Capabilities
 from tinyref.dtype import from_numpy_dtype
 from tinyref.errors import DeviceError, UserError
 from tinyref.uops.program import Program
@@ -20,7 +18,7 @@ from tinyref_spec import catalogue
 from tinyref_spec.bits import Array, bits_dtype
 from tinyref_spec.case import Case, Profile, Row
 from tinyref_spec.catalogue import all_rows
-from tinyref_spec.device_under_test import DeviceUnderTest, Inputs, Runnable
+from tinyref_spec.device_under_test import DeviceUnderTest, Runnable
 from tinyref_spec.tensor import run
 from tinyref_spec.tensor.rows import FUNCTIONS
 
@@ -219,45 +217,3 @@ def test_a_call_that_is_not_refused_as_it_should_fails(
     monkeypatch.setattr(run, "evaluate", evaluate)
     cases = catalogue.cases(Profile.QUICK, "tensor.refuse.literal.softmax")
     assert [case.run(interpreter).passed for case in cases] == [False]
-
-
-# --- a device that flushes subnormals ------------------------------------------------------------
-
-
-class FlushingDevice(ReferenceDevice):
-    """Flushes float32 subnormals to zero, and says so or does not."""
-
-    def __init__(self, says_so: bool) -> None:
-        super().__init__()
-        self.says_so = says_so
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return dataclasses.replace(super().capabilities, keeps_subnormals=not self.says_so)
-
-    def run(self, kernel: Runnable, inputs: Inputs, *args: Any, **named: Any) -> list[Array]:
-        given = [None if data is None else flushed(data) for data in inputs]
-        return [flushed(values) for values in super().run(kernel, given, *args, **named)]
-
-
-def flushed(values: Array) -> Array:
-    if values.dtype != np.float32:
-        return values
-    bits = values.view(np.uint32)
-    is_subnormal = (bits & np.uint32(0x7F800000)) == 0
-    return np.where(is_subnormal, bits & np.uint32(0x80000000), bits).view(np.float32)
-
-
-FLUSHED = ("isa.binary.add.float32", "isa.binary.mul.float32", "isa.unary.exp2.float32")
-
-
-def test_a_declared_flush_is_allowed() -> None:
-    cases = [case for row in all_rows() if row.id in FLUSHED for case in row.cases(Profile.QUICK)]
-    assert failures(FlushingDevice(says_so=True), cases) == {}
-
-
-def test_an_undeclared_flush_is_caught() -> None:
-    device = FlushingDevice(says_so=False)
-    for row in all_rows():
-        if row.id in FLUSHED:
-            assert not all(case.run(device).passed for case in row.cases(Profile.QUICK)), row.id

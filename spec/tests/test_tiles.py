@@ -69,13 +69,6 @@ def test_own_tiles_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.compared == 64 * (1 + 6 + 2 + 1)
 
 
-@pytest.mark.parametrize("form", ["product", "runs", "loop", "wide"])
-def test_a_swapped_lane_is_seen(form: str) -> None:
-    result = run(f"kernel.program.wmma.{TILE.name}.{form}", BROKEN)
-    assert not result.passed
-    assert "wrong" in result.message
-
-
 def test_a_swapped_lane_is_seen_by_the_rows_of_tc() -> None:
     assert not run(f"kernel.opt.tc.apple.{APPLE.name}:plain.mode_1", BROKEN).passed
 

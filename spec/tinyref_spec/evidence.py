@@ -24,6 +24,7 @@ from tinyref_spec.accuracy import items_of
 from tinyref_spec.bits import Array, BoolArray, to_bits
 from tinyref_spec.conditions import BY_NAME, SMALL_POWERS, UNALIGNED_SLOTS, ConditionKind
 from tinyref_spec.error_rules import is_nan_bits, ulp_distance
+from tinyref_spec.reach import widen
 from tinyref_spec.samples import inf_bits
 
 Counts = tuple[int, int]
@@ -100,8 +101,7 @@ class Evidence:
         for mine, theirs in ((self.conditions, other.conditions), (self.forms, other.forms)):
             for name, counts in theirs.items():
                 mine[name] = _plus(mine.get(name, (0, 0)), counts)
-        for name, size in other.reach.items():
-            self.reach[name] = max(size, self.reach.get(name, 0))
+        widen(self.reach, other.reach)
         fewest, most = zip(self.launches, other.launches, strict=True)
         self.launches = (_of_those_known(min, fewest), _of_those_known(max, most))
 

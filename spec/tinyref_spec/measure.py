@@ -361,8 +361,7 @@ def _is_parallel(item: Judgement | None, data: Array) -> bool:
 
 
 def _ir(kernel: Runnable) -> str:
-    from tinyref.formats.json_format import program_to_text
-    from tinyref.formats.text import to_text
+    from tinyref.formats.text import program_to_text, to_text
     from tinyref.optimise.opt import opts_text
 
     if isinstance(kernel, Optimised):

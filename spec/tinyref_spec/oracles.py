@@ -89,7 +89,9 @@ def round_integer(value: int, dtype: DType) -> float:
 
 
 def _wide(values: Array) -> Array:
-    return values.astype(np.float64)
+    # A signalling NaN becomes a quiet one, with a flag.
+    with np.errstate(invalid="ignore"):
+        return values.astype(np.float64)
 
 
 def _integers(values: Array) -> list[int]:

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinyref.dtype import PtrDType
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
-from tinyref.uops.program import Program
+from tinyref.uops.program import Program, shared_bytes
 
 # Followed by the name of a dtype that a kernel with a barrier loads.
 BARRIER_TYPE = "barrier type "
@@ -26,26 +25,34 @@ class Extent:
 
     name: the key in the evidence of a row. title: the words of a report. unit: of the number.
     limit: the member of `Capabilities` that declares the most; empty where nothing declares it.
+    needs: the member without which a device has no such size; empty where every device has it.
     """
 
     name: str
     title: str
     unit: str
     limit: str = ""
+    needs: str = ""
 
     def declared(self, capabilities: Mapping[str, Any]) -> int | None:
         """Return what a device declares by its capabilities as JSON, None if it declares none."""
         value = capabilities.get(self.limit)
         if isinstance(value, list):
-            # Of the grid the first dimension is the longest; of lanes the last entry is.
+            # The dimensions of a grid, or the counts of lanes.
             return int(max(value))
         return None if value is None else int(value)
 
 
 EXTENTS = (
-    Extent("group", "largest group", "work-items", "group_size_limit"),
-    Extent("barrier group", "largest group with a barrier", "work-items", "group_size_limit"),
-    Extent("groups", "most groups along one dimension", "groups", "grid_limit"),
+    Extent("group", "largest group", "work-items", "group_size_limit", "has_groups"),
+    Extent(
+        "barrier group",
+        "largest group with a barrier",
+        "work-items",
+        "group_size_limit",
+        "has_groups",
+    ),
+    Extent("groups", "most groups along one dimension", "groups", "grid_limit", "has_grid"),
     Extent("shared", "most shared memory", "bytes", "shared_bytes"),
     Extent("lanes", "widest vector", "lanes", "vector_lanes"),
     Extent("buffers", "most buffers of a kernel", "buffers", "buffer_limit"),
@@ -67,18 +74,17 @@ def extents_of(program: Program) -> dict[str, int]:
     loops = list(_loops(program.uops))
     sizes["loop"] = max((nest[-1] for nest in loops), default=0)
     sizes["nest"] = max(map(math.prod, loops), default=0)
-    sizes["shared"] = sum(_shared_bytes(node) for node in program.uops)
+    sizes["shared"] = shared_bytes(program)
     if any(node.op is Ops.BARRIER for node in program.uops):
         sizes["barrier group"] = group
         sizes |= {f"{BARRIER_TYPE}{item.dtype.scalar.name}": 1 for item in program.parameters}
     return sizes
 
 
-def _shared_bytes(node: UOp) -> int:
-    """Return the bytes of a shared array, 0 for any other node."""
-    if node.op is not Ops.DEFINE_LOCAL or not isinstance(node.dtype, PtrDType):
-        return 0
-    return node.dtype.size * node.dtype.base.itemsize
+def widen(reach: dict[str, int], sizes: Mapping[str, int]) -> None:
+    """Take into `reach` the sizes that are larger than those that it has."""
+    for name, size in sizes.items():
+        reach[name] = max(size, reach.get(name, 0))
 
 
 def _loops(nodes: Sequence[UOp]) -> Iterator[tuple[int, ...]]:

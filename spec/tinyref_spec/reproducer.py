@@ -22,8 +22,7 @@ import numpy as np
 
 from tinyref import reproduce
 from tinyref.dtype import DType, from_numpy_dtype
-from tinyref.formats.json_format import program_to_text
-from tinyref.formats.text import to_text
+from tinyref.formats.text import program_to_text, to_text
 from tinyref.optimise.opt import Opt, opts_text
 from tinyref.runtimes.reproducer import Wanted
 from tinyref.uops.node import UOp
@@ -38,7 +37,7 @@ MAX_LINES = 40
 # Elements that a script looks at.
 MAX_PLACES = 16
 _LONGEST_TEXT = 14
-_LONGEST_COMMENT = 160
+_LONGEST_COMMENT = 320
 # All gradients of a question, and the index of one.
 _GRADIENT = re.compile(r"(?P<all>.*, gradient=g\))\[(?P<index>\d+)\]")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -69,7 +68,7 @@ def script(
     what `lines` define. settings: the variables of the environment that it sets first.
     """
     # A device and a file name themselves: no name ends the comment.
-    shown = repr(" ".join(about.split()))[1:-1][:_LONGEST_COMMENT]
+    shown = repr(" ".join(reproduce.without_local_folders(about).split()))[1:-1][:_LONGEST_COMMENT]
     text = "\n".join(
         [
             f"# Reproduces {shown}.",
@@ -189,7 +188,7 @@ def kernel_script(
     if isinstance(program, ScriptKernel):
         needed, made = _COMPILER, _compiled(program)
     else:
-        needed = ["from tinyref.formats.json_format import program_from_text"]
+        needed = ["from tinyref.formats.text import program_from_text"]
         made = [f"program_from_text({_text_literal(program_to_text(program))})"]
     earlier = [f"({_arrays_literal(arrays)}, {dict(names)!r})" for arrays, names in before]
     lines = [

@@ -69,6 +69,26 @@ def edges(dtype: DType) -> Array:
     return np.array(kept, dtype=numpy_dtype(dtype))
 
 
+@functools.cache
+def nan_payloads(dtype: DType) -> Array:
+    """Return NaNs of a float type, signalling and quiet, of both signs; empty for other types.
+
+    0x7fffffff, which a rounding that adds to the bits carries into the sign, and 0x7f800001, which
+    is an infinity where the low bits are dropped, are among those of float32.
+    """
+    if not dtype.is_float:
+        return edges(dtype)[:0]
+    if dtype is dtypes.fp8e4m3:
+        return from_bits([0x7F, 0xFF], dtype)
+    mantissa = dtype.mantissa_bits
+    quiet_bit, ones = 1 << (mantissa - 1), (1 << mantissa) - 1
+    mixed = (0x7F8C22 << 29) >> (52 - mantissa)
+    payloads = {1, quiet_bit - 1, quiet_bit, quiet_bit | 1, mixed, ones} - {0}
+    sign = 1 << (dtype.bits - 1)
+    bits = [inf_bits(dtype) | payload for payload in sorted(payloads)]
+    return from_bits([*bits, *(each | sign for each in bits)], dtype)
+
+
 # Of fp8e5m2, fp8e4m3, bfloat16, float16, float32 and float64.
 _MANTISSAS = (2, 3, 7, 10, 23, 52)
 

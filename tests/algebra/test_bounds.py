@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from expressions import INTEGER_BINARY
 
-from tinyref.algebra.bounds import bounds, is_constant, value_range, wrap_range
+from tinyref.algebra.bounds import bounds, value_range, wrap_range
 from tinyref.algebra.evaluate import evaluate_expression
 from tinyref.algebra.semantics import apply
 from tinyref.dtype import dtypes, numpy_dtype
@@ -115,12 +115,6 @@ def test_other_types_have_no_range():
     assert value_range(number) is None
     with pytest.raises(UserError, match="bounds: BUFFER of float32 has no integer range"):
         bounds(number)
-
-
-def test_is_constant():
-    assert is_constant(build.const(i8, 3))
-    assert not is_constant(x)
-    assert not is_constant(number)
 
 
 def test_wrap_range():

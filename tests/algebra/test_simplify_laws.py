@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from expressions import text_of
 from hypothesis import HealthCheck, given, settings
-from kernel_cases import DEVICES, ramp
+from kernel_cases import DEVICES
 
 from tinyref.algebra import simplify as simplifying
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.evaluate import evaluate_expression
 from tinyref.algebra.op_table import OP_TABLE
-from tinyref.algebra.rewrite import RuleSet, counting_rules, rewrite
+from tinyref.algebra.rewrite import RuleSet, rewrite
 from tinyref.algebra.shapes import Shape, kernel_shape
 from tinyref.algebra.simplify import simplify, simplify_with
 from tinyref.codegen.compile import compile_kernel
@@ -37,11 +37,9 @@ from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.strategies import kernels
 from tinyref_spec.case import Case
-from tinyref_spec.kernels.named import matmul, reduced_view
-from tinyref_spec.kernels.notation import shaped, store
+from tinyref_spec.kernels.notation import store
 
 index, truth, i8, u8 = dtypes.index, dtypes.bool, dtypes.int8, dtypes.uint8
-SETTINGS = settings(max_examples=120)
 # The types that meet in one expression: wrapping ones, and index next to them.
 FAMILIES = (
     (index, truth),
@@ -229,7 +227,7 @@ def test_laws_and_conditions_on_many_seeds(check, seeds):
 # Exact data: every order of evaluation gives the same values.
 KERNELS = kernels("PYTHON", "integers")
 RANDOM = settings(
-    max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 
@@ -301,7 +299,6 @@ def test_the_known_range_of_a_value_holds_it(case: Case) -> None:
     check_ranges(case)
 
 
-f32, i32, index = dtypes.float32, dtypes.int32, dtypes.index
 SEEDS = (1, 2, 3)
 
 
@@ -324,33 +321,11 @@ def order(request, monkeypatch):
         cache.cache_clear()
 
 
-def padded_window():
-    """Sums of windows of 3 over a padded, flipped row: masks, several views and a reduce."""
-    row = shaped(20).pad(((1, 3),)).flip((0,)).reshape((4, 6)).permute((1, 0))
-    return reduced_view(Ops.ADD, i32, row, 1)
-
-
-SHUFFLED = {
-    "window": (padded_window(), [np.zeros(6, np.int32), ramp(20, i32)]),
-    "matrix product": (matmul(6, 7, 5, f32), [np.zeros(42, np.float32), ramp(30), ramp(35)]),
-}
-
-
 def results(ast, buffers, capabilities, bindings=None):
     program = compile_kernel(ast, capabilities)
     copies = [buffer.copy() for buffer in buffers]
     run_program(program, copies, bindings or {})
     return copies[0]
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", SHUFFLED)
-def test_kernels_compute_the_same_in_any_order(order, name, device):
-    ast, buffers = SHUFFLED[name]
-    wanted = evaluate(ast, dict(enumerate(buffers)))[0]
-    with counting_rules() as fired:
-        np.testing.assert_array_equal(results(ast, buffers, DEVICES[device]), wanted)
-    assert fired
 
 
 @pytest.mark.long

@@ -5,8 +5,7 @@ The rows tensor.refuse have more calls that are refused; here are some of each c
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from tinyref.errors import (
     VerifyError,
     explain_error,
 )
-from tinyref.nn.state import load_state_dict, safe_load, safe_save
+from tinyref.nn.state import load_state_dict, safe_save
 
 
 def square() -> Tensor:
@@ -45,20 +44,13 @@ Table = dict[str, Callable[[], Any]]
 VALUES: Table = {
     "ragged": lambda: Tensor([[1], [2, 3]]),
     "negative size": lambda: Tensor.zeros(-1),
-    "slice step": lambda: square()[::0],
     "reshape": lambda: square().reshape(3),
     "axis twice": lambda: square().sum((0, 0)),
-    "broadcast": lambda: square() + row(),
-    "einsum sizes": lambda: Tensor.einsum("ij,jk", square(), Tensor.zeros(3, 3)),
     "dropout": lambda: square().dropout(3),
-    "item": lambda: square().item(),
     "replace": lambda: square().replace(row()),
-    "topk": lambda: square().topk(9),
     "devices twice": lambda: square().shard(("CPU:0", "CPU:0")),
-    "bind": lambda: Variable("a", 0, 5).bind(9),
     "flag": lambda: Context(DEBUG=99),
     "Linear sizes": lambda: nn.Linear(0, 3),
-    "rate": lambda: nn.optim.SGD([square()], lr=-1),
     "state shapes": lambda: load_state_dict(
         nn.Linear(2, 2), {"weight": square(), "bias": square()}
     ),
@@ -67,29 +59,19 @@ VALUES: Table = {
 TYPES: Table = {
     "truth": lambda: bool(square()),
     "add": lambda: row() + "a",
-    "compare": lambda: row() < "a",
     "data": lambda: Tensor(object()),
-    "array": lambda: Tensor(np.array(["a"])),
     "dtype": lambda: Tensor([1], dtype=3),
-    "device": lambda: Tensor([1], device=3),
     "index text": lambda: square()["a"],
     "size": lambda: Tensor.zeros(2.5),
-    "axis": lambda: square().sum("a"),
     "cat": lambda: square().cat(3),
-    "conv2d": lambda: image().conv2d(3),
-    "invert": lambda: ~square(),
     "len": lambda: len(Tensor(1)),
     "keyword": lambda: Tensor.rand(2, foo=1),
     "variable": lambda: Variable(3, 0, 5),
     "bind": lambda: Variable("a", 0, 5).bind("x"),
     "TinyJit": lambda: TinyJit(3),
     "Device": lambda: Device[3],
-    "flag": lambda: Context(DEBUG=None),
-    "Linear": lambda: nn.Linear("a", 3),
     "params": lambda: nn.optim.SGD(3),
-    "state": lambda: load_state_dict(nn.Linear(2, 2), 3),
     "safe_save": lambda: safe_save({"a": 3}, "x"),
-    "safe_load": lambda: safe_load(3),
 }
 INDICES: Table = {
     "integer": lambda: square()[5],
@@ -200,37 +182,3 @@ def test_each_is_a_user_error_and_no_other_class_of_python(kind: type[UserError]
 
 
 # What a message says, and the class that says the same.
-WORDS = (
-    ("__name__}", {"UserTypeError", "argument_error"}),
-    (" is outside axis", {"UserIndexError"}),
-    (": unknown ", {"UserLookupError", "UserTypeError"}),
-)
-ROOMS = ("tensor", "nn", "lazy", "contract.py", "device.py", "config.py", "dtype.py", "engine")
-
-
-def raises() -> Iterator[tuple[str, str, str]]:
-    """Where, class and text of each raise of a user error."""
-    package = Path(tinyref.__file__).parent
-    for room in ROOMS:
-        place = package / room
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            for node in ast.walk(ast.parse(path.read_text())):
-                if not (isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)):
-                    continue
-                name = ast.unparse(node.exc.func)
-                if name.startswith("User") or name == "argument_error":
-                    where = f"{path.relative_to(package)}:{node.lineno}"
-                    # The name of another error says nothing about an argument.
-                    yield where, name, ast.unparse(node.exc).replace("type(error).__name__", "")
-
-
-def test_the_class_fits_the_message() -> None:
-    found = list(raises())
-    assert len(found) > 200
-    wrong = [
-        f"{where}: {name} for {text}"
-        for where, name, text in found
-        for word, accepted in WORDS
-        if word in text and name not in accepted
-    ]
-    assert not wrong, "\n".join(wrong)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -110,14 +109,6 @@ def test_the_host_is_what_was_measured_of_it(tmp_path: Path) -> None:
     assert Device["CPU"].capabilities.machine != MEASURED
 
 
-def test_another_measurement_takes_the_place_of_the_last(tmp_path: Path) -> None:
-    with Context(CACHE_DIR=str(tmp_path)):
-        description.keep_machine(FIXED)
-        assert description.host_machine() == FIXED
-        description.keep_machine(MEASURED)
-        assert description.host_machine() == MEASURED
-
-
 @pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "words"),
@@ -143,18 +134,6 @@ def test_a_file_that_holds_no_description_is_said_and_not_used(
     assert words in said
     assert str(path) in said
     assert said.count("\n") == 1
-
-
-def test_a_cut_file_is_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "machine.json"
-    data = {"schema": "tinyref.machine", "version": 1, "machine": MEASURED.to_json()}
-    text = json.dumps(data)
-    path.write_text(text)
-    assert description.kept_machine(path) == MEASURED
-    for length in range(0, len(text), 7):
-        path.write_text(text[:length])
-        assert description.kept_machine(path) is FIXED
-        assert "is not read" in capsys.readouterr().err
 
 
 def test_a_folder_in_its_place_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -25,3 +26,10 @@ def ci_module(path: str) -> ModuleType:
         os.environ.clear()
         os.environ.update(environment)
     return module
+
+
+def git(folder: Path, *words: str) -> str:
+    """Return what git prints in a folder, as an author who signs nothing."""
+    names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    command = ["git", "-C", str(folder), *names, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

@@ -12,18 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ci_modules import ci_module
+from ci_modules import ROOT, ci_module, git
 
 from tinyref.commit import Commit, commit, of_checkout
 
-ROOT = Path(__file__).parents[2]
-NAMES = ("-c", "user.name=A", "-c", "user.email=a@example.org")
 BUILT = '{"commit": "c0ffee", "dirty": true}'
-
-
-def git(folder: Path, *words: str) -> str:
-    command = ["git", "-C", str(folder), *NAMES, *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture

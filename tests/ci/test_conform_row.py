@@ -102,14 +102,18 @@ def row_of(tmp_path: Path, more: str = "", required: str = "true") -> Any:
     return row
 
 
-def device(works: bool, reason: str = "") -> str:
-    return json.dumps({"devices": [{"name": "MINE", "works": works, "reason": reason}]})
+def described(*works: bool, reason: str = "no driver") -> str:
+    """Return what `tinyref devices` prints of the devices of a row."""
+    return json.dumps({"devices": [{"works": each, "reason": reason} for each in works]})
 
 
 def test_a_row_runs_what_it_says_in_its_environment(tmp_path: Path) -> None:
     row = row_of(tmp_path)
-    session = Session(device(True))
+    note = tmp_path / "unavailable.txt"
+    note.write_text("mine was unavailable before")
+    session = Session(described(True))
     conform_row.conform(session, row, tmp_path, ["--profile", "quick"], CommandFailed)
+    assert not note.exists()
     assert session.calls == [
         ("pip", "."),
         ("pip", "card-driver>=2"),
@@ -126,15 +130,14 @@ def test_a_row_runs_what_it_says_in_its_environment(tmp_path: Path) -> None:
 def test_expectations_of_a_row_are_given_to_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = row_of(tmp_path)
     monkeypatch.setattr(conform_row, "EXPECTATIONS", tmp_path)
-    (tmp_path / "mine.toml").write_text("")
-    session = Session(device(True))
-    conform_row.conform(session, row, tmp_path, [], CommandFailed)
-    assert session.calls[-1][-2:] == ("--expectations", str(tmp_path / "mine.toml"))
-    (tmp_path / "mine.toml").unlink()
-    conform_row.conform(session, row, tmp_path, [], CommandFailed)
-    assert "--expectations" not in session.calls[-1]
+    known = tmp_path / "mine.toml"
+    for more in (("--expectations", str(known)), ()):
+        known.unlink() if not more else known.write_text("")
+        session = Session(described(True))
+        conform_row.conform(session, row_of(tmp_path), tmp_path, [], CommandFailed)
+        command = f"tinyref conform --device MINE --report {tmp_path}"
+        assert session.calls[-1] == (*command.split(), *more)
 
 
 @pytest.mark.parametrize(
@@ -156,33 +159,29 @@ def test_a_run_beyond_its_budget_is_reported(
     row = row_of(tmp_path)
     clock = iter([100.0, 100.0 + seconds])
     monkeypatch.setattr(conform_row.time, "monotonic", lambda: next(clock))
-    session = Session(device(True))
+    session = Session(described(True))
     conform_row.conform(session, row, tmp_path, options, CommandFailed)
     assert session.warnings == warnings
 
 
 TWO = GOOD.replace('device = "MINE"', 'devices = ["MINE", "OTHER:1"]')
-THERE = device(True)
+THERE = described(True)
 DRIVER = GOOD.replace("setup", 'driver = ["libno.so", "libn.so"]\nsetup')
-
-
-def both(*works: bool) -> str:
-    return json.dumps({"devices": [{"works": each, "reason": "no driver"} for each in works]})
 
 
 @pytest.mark.parametrize(
     ("text", "described", "failing", "reason"),
     [
-        (GOOD, device(False, "no card"), "", "MINE does not work here: no card"),
+        (GOOD, described(False, reason="no card"), "", "MINE does not work here: no card"),
         (GOOD, '{"devices": []}', "", "tinyref devices says nothing of MINE"),
         (GOOD, "Traceback", "", "tinyref devices says nothing of MINE: 'Traceback'"),
         (GOOD, '{"devices": [{"works": 1}]}', "", "tinyref devices says nothing of MINE"),
         (GOOD, THERE, "card-driver>=2", "card-driver>=2 failed with code 1"),
         (GOOD, THERE, "card-load", "card-load --quiet unit 1 failed with code 1"),
         (DRIVER, THERE, "", "there is no libno.so or libn.so"),
-        (TWO, both(True, False), "", "OTHER:1 does not work here: no driver"),
-        (TWO, both(False, True), "", "MINE does not work here: no driver"),
-        (TWO, both(True), "", "tinyref devices says nothing of OTHER:1"),
+        (TWO, described(True, False), "", "OTHER:1 does not work here: no driver"),
+        (TWO, described(False, True), "", "MINE does not work here: no driver"),
+        (TWO, described(True), "", "tinyref devices says nothing of OTHER:1"),
     ],
 )
 @pytest.mark.parametrize(
@@ -217,14 +216,6 @@ def test_what_is_missing_is_an_error_in_ci_if_it_is_required(
     if text is DRIVER:
         assert session.calls == []
     assert (tmp_path / "report" / "unavailable.txt").read_text() == f"{told}\n"
-
-
-def test_a_device_that_is_there_again_is_no_longer_unavailable(tmp_path: Path) -> None:
-    note = tmp_path / "unavailable.txt"
-    note.write_text("mine is unavailable")
-    row = row_of(tmp_path)
-    conform_row.conform(Session(THERE), row, tmp_path, [], CommandFailed)
-    assert not note.exists()
 
 
 # What has no compiler, no driver and no simulator: the devices that pip installs.
@@ -278,11 +269,11 @@ def test_one_of_the_drivers_is_enough_and_tinyref_itself_must_install(tmp_path: 
     # The library of C, by its names on Linux and on macOS.
     names = 'driver = ["libno.so", "libc.so.6", "libSystem.dylib"]'
     row = row_of(tmp_path, names, "false")
-    session = Session(device(True))
+    session = Session(described(True))
     conform_row.conform(session, row, tmp_path, [], CommandFailed)
     assert session.calls[-1][:4] == ("tinyref", "conform", "--device", "MINE")
     with pytest.raises(CommandFailed):
-        conform_row.conform(Session(device(True), "."), row, tmp_path, [], CommandFailed)
+        conform_row.conform(Session(described(True), "."), row, tmp_path, [], CommandFailed)
 
 
 TRANSFERS = "--query system.transfer,system.shard"
@@ -324,9 +315,9 @@ def test_the_options_of_a_row(
     assert " ".join(row.thorough_options) == f"{thorough} --timeout 240"
 
 
-def test_a_row_of_two_runs_on_both(tmp_path: Path) -> None:
+def test_a_row_of_two_runs_on_described(tmp_path: Path) -> None:
     (row,) = rows_of(tmp_path, TWO)
-    session = Session(both(True, True))
+    session = Session(described(True, True))
     conform_row.conform(session, row, tmp_path, row.default_options, CommandFailed)
     command = f"tinyref conform --device MINE --report {tmp_path} --profile quick {TRANSFERS}"
     assert session.calls[-2:] == [

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
-from ci_modules import ROOT, ci_module
+from ci_modules import ROOT, ci_module, git
 
 shard = ci_module("ci/shard.py")
-
-
-def git(folder: Path, *words: str) -> str:
-    names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    command = ["git", "-C", str(folder), *names, *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def commit(folder: Path, message: str) -> None:
@@ -48,7 +41,7 @@ def test_each_landing_is_given_the_next(repository: Path) -> None:
 
 def test_a_shallow_clone_goes_by_the_hash_of_its_commit(repository: Path, tmp_path: Path) -> None:
     found = set()
-    for number in range(6):
+    for number in range(3):
         commit(repository, str(number))
         clone = tmp_path / f"clone{number}"
         git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", str(clone))
@@ -64,9 +57,8 @@ def test_without_a_repository_it_is_the_first(tmp_path: Path) -> None:
 
 
 def test_a_repository_around_the_folder_is_not_counted(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    words = ["-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty", "-m", "1"]
-    subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    git(tmp_path, "init", "-q")
+    commit(tmp_path, "1")
     (tmp_path / "unpacked").mkdir()
     assert shard.shard(tmp_path) == "2/30"
     assert shard.shard(tmp_path / "unpacked") == "1/30"

@@ -101,17 +101,6 @@ def test_the_memory_of_a_group_is_named_however_small_it_is(shared_bytes: int, w
     assert words in _features(describe_capabilities(declared))
 
 
-@pytest.mark.long
-def test_a_device_that_is_missing_says_what(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TINYREF_CC", "/no/such/compiler")
-    data = json.loads(output(capsys, "devices", "--json"))
-    clang = next(device for device in data["devices"] if device["name"] == "CLANG")
-    assert not clang["works"]
-    assert clang["reason"]
-
-
 def test_config(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINYREF_DEBUG", "2")
     text = output(capsys, "config")
@@ -162,11 +151,12 @@ def test_devices_named_are_shown_alone_and_decide_the_exit_code(
     assert run(["devices", "--json", "CPU", "CLANG"]) == 1
     found = json.loads(capsys.readouterr().out)["devices"]
     assert {row["name"]: row["works"] for row in found} == {"CPU": True, "CLANG": False}
+    assert "no-such-compiler" in found[1]["reason"]
     assert run(["devices", "GPU9"]) == 2
 
 
 def test_spec_rules_lists_equation_domain_and_proof(capsys: pytest.CaptureFixture[str]) -> None:
-    text = output(capsys, "spec", "rules", "--family", "division", "--no-firings")
+    text = output(capsys, "spec", "rules", "--family", "division")
     assert "mod-of-mod               division" in text
     assert "(x % (a * d)) % d == x % d for a, d > 0" in text
     assert "domain: integers and index" in text
@@ -178,14 +168,13 @@ def test_spec_rules_lists_equation_domain_and_proof(capsys: pytest.CaptureFixtur
     assert "float-mul-one" not in text
 
 
-@pytest.mark.slow
-def test_spec_rules_as_json_counts_firings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spec_rules_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(output(capsys, "spec", "rules", "--json"))
     assert found["counts"]["rules"] == len(found["rules"]) > 100
     rules = {rule["name"]: rule for rule in found["rules"]}
     assert rules["float-mul-one"]["keeps"] == ["NaN, infinities, the sign of zero, roundings"]
     assert rules["div-factor"]["needs_bounds"]
-    assert all(isinstance(rule["firings"], int) and rule["proof"] for rule in found["rules"])
+    assert all(rule["proof"] for rule in found["rules"])
 
 
 def test_spec_rules_refuses_an_unknown_family(capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,14 +221,15 @@ def test_a_shell_is_told_what_may_come_next(
 
 @pytest.mark.long
 def test_the_package_runs_as_the_command(tmp_path):
-    words = [sys.executable, "-m", "tinyref"]
     done = subprocess.run(
-        [*words, "--version"], cwd=tmp_path, check=False, capture_output=True, text=True
+        [sys.executable, "-m", "tinyref", "spec", "show", "isa.gone"],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
     )
-    assert done.returncode == 0
-    assert VERSION.fullmatch(done.stdout)
-    wrong = subprocess.run([*words, "spec", "show", "isa.gone"], check=False, capture_output=True)
-    assert wrong.returncode == 2
+    assert done.returncode == 2
+    assert "unknown id 'isa.gone'" in done.stderr
 
 
 @pytest.mark.parametrize("command", [["conform"], ["fuzz"]])

@@ -8,11 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from browser import Page
 
 from tinyref import Tensor
 from tinyref.cli.entry import run
@@ -32,37 +32,6 @@ for step in range(3):
 print("made", y.numpy().tolist())
 z = x.sum(1).to("PYTHON").exp2().numpy()
 """
-
-
-class Page(HTMLParser):
-    """What a browser would find, as far as these tests ask."""
-
-    VOID = frozenset({"meta", "link", "input", "br"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.handlers: list[str] = []
-        self.feed(text)
-        assert not self.open, f"not closed: {self.open}"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        if tag not in self.VOID:
-            self.open.append(tag)
-        for name, value in attrs:
-            if name == "id":
-                self.ids.append(value or "")
-            if name in ("href", "src"):
-                self.links.append(value or "")
-            if name.startswith("on"):
-                self.handlers.append(name)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
 
 
 def explained(tmp_path: Path, program: str, *more: str, code: int = 0) -> str:
@@ -85,7 +54,7 @@ def page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 def test_the_page_is_one_file_with_everything_in_it(page: str) -> None:
     found = Page(page)
     assert not {"img", "iframe", "object"} & set(found.tags)
-    assert all(link.startswith("#") or link == "data:," for link in found.links)
+    assert not found.loads
     assert len(set(found.ids)) == len(found.ids)
     assert {link[1:] for link in found.links if link.startswith("#")} <= set(found.ids)
     assert not found.handlers
@@ -231,11 +200,10 @@ def test_other_ways_to_end(
 @pytest.mark.parametrize(
     "statement",
     [
-        "sys.stdout = sys.stderr = None",
         "sys.stdout.close(); sys.stderr.close()",
         "os.close(1); os.close(2)",
-        "sys.stdout = open('log.txt', 'w')",
-        "os.chdir('elsewhere'); sys.path.clear(); sys.setrecursionlimit(60)",
+        "sys.stdout = sys.stderr = None; os.chdir('elsewhere'); sys.path.clear(); "
+        "sys.setrecursionlimit(60)",
     ],
 )
 def test_what_a_program_does_to_the_process_is_undone(tmp_path: Path, statement: str) -> None:
@@ -367,14 +335,6 @@ def test_a_node_is_below_all_that_it_needs_and_covers_none() -> None:
     assert max(heights[1], heights[2]) < heights[3]
     left, right = sorted((1, 2), key=lambda n: places[n][0])
     assert places[right][0] - places[left][0] >= (DIAMOND[left].width + DIAMOND[right].width) / 2
-
-
-def test_crossings_that_need_not_be_are_not_there() -> None:
-    sources = [Box((name,), (), "") for name in "abc"]
-    users = [Box((name,), (2 - n,), "") for n, name in enumerate("xyz")]
-    places = pictures.places_of([*sources, *users])
-    order = [places[n][0] for n in range(3)]
-    assert [places[5 - n][0] for n in range(3)] == order
 
 
 def test_the_picture_has_each_node_and_each_line_once() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -27,22 +25,6 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.long
-def test_a_clean_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    began = time.monotonic()
-    assert run(["fuzz", "--device", "PYTHON", "--kernels", "6", "--seed", "4", *QUICK]) == 0
-    captured = capsys.readouterr()
-    assert "fuzzing PYTHON with seed 4, policy small, in fuzz-PYTHON" in captured.err
-    first, second, *more = captured.out.splitlines()
-    took = time.monotonic() - began
-    minutes, of_minute = re.findall(r"PYTHON: 6 kernels judged, all agree, (\d+):(\d\d)", first)[0]
-    # Of this command, in a process that is older; rounded.
-    assert 60 * int(minutes) + int(of_minute) <= took + 1
-    assert second.startswith("seed 4, policy small, ")
-    assert more == []
-    assert [path.name for path in (tmp_path / "fuzz-PYTHON").iterdir()] == ["campaign.sqlite"]
-
-
-@pytest.mark.long
 def test_findings_come_with_a_table_and_reproducers_that_work_from_any_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,7 +36,7 @@ def test_findings_come_with_a_table_and_reproducers_that_work_from_any_directory
     assert "#  found  nodes  opts  stage   cause" in out
     (command, *_) = replays(out)
     file = command[2]
-    assert json.loads(Path(file).read_text())["note"].startswith("tinyref fuzz 0.")
+    assert json.loads(Path(file).read_text())["note"].partition("; tinyref fuzz 0.")[1]
     assert max(len(line) for line in out.splitlines() if "replay" not in line) <= 100
     assert run(command) == 1
     assert "between the interpreter and the device: another value" in capsys.readouterr().out

@@ -86,14 +86,14 @@ def test_no_command_imports_from_the_folder_where_it_is_started(
     assert says in ran(folder, *arguments)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_search_imports_nothing_from_there_either(folder: Path) -> None:
     flags = {"TINYREF_BEAM": "1", "TINYREF_DEBUG": "1"}
     arguments = ["explain", "Tensor.ones(64, 64).contiguous().sum(1)", "--device", "PYTHON"]
     assert "64" in ran(folder, *arguments, **flags)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_case_on_file_is_judged_where_it_lies(folder: Path) -> None:
     kept = Path(__file__).parents[2] / "spec/tinyref_spec/regressions/sum-of-an-empty-sum.json"
     (folder / "case.json").write_text(kept.read_text())

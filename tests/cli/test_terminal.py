@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from tests.cli.conftest import RunTinyref
 from tinyref.cli.entry import run
 from tinyref.cli.terminal import PlainStream, plain_streams
 
@@ -98,16 +98,14 @@ class Hostile(TextBackend):
 
 
 @pytest.mark.long
-def test_the_words_of_a_backend_are_plain(tmp_path: Path) -> None:
+def test_the_words_of_a_backend_are_plain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_tinyref: RunTinyref
+) -> None:
     (tmp_path / "hostile_card.py").write_text(BACKEND)
+    monkeypatch.syspath_prepend(tmp_path)
     conform = ["conform", "--report", str(tmp_path / "out"), "--query", "isa.binary.add.int8"]
     for command in (["devices"], [*conform, "--device"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "tinyref.cli", *command, "hostile_card:Hostile"],
-            cwd=tmp_path,
-            check=False,
-            capture_output=True,
-            timeout=120,
-        )
-        shown = (done.stdout + done.stderr).decode()
+        done = run_tinyref(*command, "hostile_card:Hostile")
+        shown = done.out + done.err
+        assert "\\x1b[2J" in shown
         assert is_plain(shown), shown

@@ -36,41 +36,9 @@ def zeros(count: int, dtype: DType = f32) -> np.ndarray:
 # --- elementwise ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats], ids=lambda d: d.name)
-def test_addition_in_every_type(dtype: DType) -> None:
-    x = load(1, dtype, (2, 3))
-    y = load(2, dtype, (2, 3))
-    ast = kernel_of(build.add(x, y), 2, 3)
-    inputs = {0: zeros(6, dtype), 1: ramp(6, dtype), 2: ramp(6, dtype, 10)}
-    agree(ast, inputs, {0: [11, 13, 15, 17, 19, 21]})
-
-
-def test_bool_logic() -> None:
-    x = load(1, dtypes.bool, (4,))
-    y = load(2, dtypes.bool, (4,))
-    ast = kernel_of(build.both(x, build.logical_not(y)), 4)
-    buffers = {
-        0: zeros(4, dtypes.bool),
-        1: np.array([0, 0, 1, 1], np.bool_),
-        2: np.array([0, 1, 0, 1], np.bool_),
-    }
-    agree(ast, buffers, {0: [False, False, True, False]})
-
-
 def test_no_axes_at_all() -> None:
     ast = kernel_of(build.add(load(1, f32, ()), 2.0))
     agree(ast, {0: zeros(1), 1: ramp(1)}, {0: [3]})
-
-
-def test_constant_takes_the_shape_of_the_store() -> None:
-    ast = kernel_of(build.const(f32, 7), 2, 3)
-    agree(ast, {0: zeros(6)}, {0: [7] * 6})
-
-
-def test_sizes_of_one() -> None:
-    shown = shaped(1, 3, 1)
-    ast = build.sink(store(0, build.mul(load(1, f32, shown), 2.0), shown))
-    agree(ast, {0: zeros(3), 1: ramp(3)}, {0: [2, 4, 6]})
 
 
 def test_nothing_to_write_is_an_empty_program() -> None:
@@ -87,48 +55,11 @@ def test_nothing_to_write_is_an_empty_program() -> None:
 # --- views ------------------------------------------------------------------------------------
 
 
-def test_broadcast() -> None:
-    row = shaped(3).reshape((1, 3)).expand((2, 3))
-    ast = kernel_of(load(1, i32, row), 2, 3)
-    agree(ast, {0: zeros(6, i32), 1: ramp(3, i32)}, {0: [1, 2, 3, 1, 2, 3]})
-
-
-def test_permuted() -> None:
-    shown = shaped(2, 3).permute((1, 0))
-    ast = kernel_of(load(1, i32, shown), 3, 2)
-    agree(ast, {0: zeros(6, i32), 1: ramp(6, i32)}, {0: [1, 4, 2, 5, 3, 6]})
-
-
-def test_flipped_and_strided() -> None:
-    shown = shaped(6).flip((0,)).reshape((3, 2)).shrink(((0, 3), (0, 1)))
-    ast = kernel_of(load(1, i32, shown), 3, 1)
-    agree(ast, {0: zeros(3, i32), 1: ramp(6, i32)}, {0: [6, 4, 2]})
-
-
-def test_padding_reads_zero() -> None:
-    shown = shaped(2, 2).pad(((1, 0), (0, 1)))
-    ast = kernel_of(build.add(load(1, i32, shown), 1), 3, 3)
-    agree(ast, {0: zeros(9, i32), 1: ramp(4, i32, 10)}, {0: [1, 1, 1, 11, 12, 1, 13, 14, 1]})
-
-
-def test_several_views() -> None:
-    shown = shaped(2, 3).permute((1, 0)).reshape((6,)).pad(((1, 1),)).reshape((2, 4))
-    assert len(shown.views) > 1
-    ast = kernel_of(load(1, i32, shown), 2, 4)
-    agree(ast, {0: zeros(8, i32), 1: ramp(6, i32)}, {0: [0, 1, 4, 2, 5, 3, 6, 0]})
-
-
 def test_masked_store_leaves_the_rest() -> None:
     target = shaped(4).pad(((2, 1),))
     value = load(1, i32, (7,))
     ast = build.sink(store(0, value, target))
     agree(ast, {0: zeros(4, i32), 1: ramp(7, i32)}, {0: [3, 4, 5, 6]})
-
-
-def test_store_into_a_part() -> None:
-    target = shaped(5).shrink(((1, 4),))
-    ast = build.sink(store(0, load(1, i32, (3,)), target, 5))
-    agree(ast, {0: np.full(5, 9, np.int32), 1: ramp(3, i32)}, {0: [9, 1, 2, 3, 9]})
 
 
 def test_valid_tells_padding_from_zero() -> None:
@@ -149,24 +80,6 @@ def test_in_place_reads_before_it_writes() -> None:
 SHAPE = (2, 3, 4)
 
 
-@pytest.mark.table
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), ()])
-@pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])
-def test_reduces_over_every_set_of_axes(op: Ops, axes: tuple[int, ...]) -> None:
-    out = tuple(1 if axis in axes else size for axis, size in enumerate(SHAPE))
-    count = int(np.prod(out))
-    ast = build.sink(store(0, build.reduce(op, _cube(), axes), out))
-    values = ramp(24, i32, -7)
-    function = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}[op]
-    wanted = function.reduce(values.reshape(SHAPE), axis=axes, dtype=np.int32).reshape(-1)
-    agree(ast, {0: zeros(count, i32), 1: values}, {0: wanted})
-
-
-def _cube() -> UOp:
-    return load(1, i32, SHAPE)
-
-
 def test_two_reduces_of_one_shape_share_their_loop() -> None:
     x = load(1, i32, (2, 3))
     total = build.add(build.reduce(Ops.ADD, x, (1,)), build.reduce(Ops.MAX, x, (1,)))
@@ -175,21 +88,6 @@ def test_two_reduces_of_one_shape_share_their_loop() -> None:
     program = compile_kernel(ast, GRID, opts=())
     assert sum(node.op is Ops.RANGE for node in program.uops) == 1
     assert sum(node.op is Ops.DEFINE_ACC for node in program.uops) == 2
-
-
-def test_reduces_of_other_axes_in_one_kernel() -> None:
-    x = load(1, i32, (2, 3))
-    rows = build.reduce(Ops.ADD, x, (1,))
-    columns = build.reduce(Ops.ADD, x, (0,))
-    ast = kernel_of(build.add(build.mul(rows, 100), columns), 2, 3)
-    agree(ast, {0: zeros(6, i32), 1: ramp(6, i32)}, {0: [605, 607, 609, 1505, 1507, 1509]})
-
-
-def test_reduce_inside_a_reduce() -> None:
-    x = load(1, i32, (2, 3))
-    best = build.reduce(Ops.MAX, build.reduce(Ops.ADD, x, (1,)), (0,))
-    ast = kernel_of(best, 1, 1)
-    agree(ast, {0: zeros(1, i32), 1: ramp(6, i32)}, {0: [15]})
 
 
 def test_second_reduce_needs_the_first() -> None:
@@ -210,12 +108,6 @@ def test_reduce_of_nothing_gives_the_identity(op: Ops, identity: int) -> None:
     nothing = load(1, i32, (2, 0))
     ast = kernel_of(build.reduce(op, nothing, (1,)), 2, 1)
     agree(ast, {0: zeros(2, i32), 1: zeros(0, i32)}, {0: [identity, identity]})
-
-
-def test_reduce_over_padding_adds_zeros() -> None:
-    shown = shaped(3).pad(((1, 2),))
-    ast = kernel_of(build.reduce(Ops.ADD, load(1, i32, shown), (0,)), 1)
-    agree(ast, {0: zeros(1, i32), 1: ramp(3, i32)}, {0: [6]})
 
 
 def test_outputs_of_two_sizes_share_a_launch() -> None:
@@ -240,24 +132,6 @@ def test_outputs_that_do_not_fit_together_are_refused() -> None:
 # --- symbolic sizes ---------------------------------------------------------------------------
 
 N = build.variable("n", 1, 8)
-
-
-@pytest.mark.table
-@pytest.mark.parametrize("n", [1, 3, 8])
-def test_symbolic_extent(n: int) -> None:
-    ast = kernel_of(build.mul(load(1, i32, (N,)), 2), N)
-    wanted = [2 * k if k <= n else -1 for k in range(1, 9)]
-    agree(ast, {0: np.full(8, -1, np.int32), 1: ramp(8, i32)}, {0: wanted}, {"n": n})
-
-
-@pytest.mark.parametrize("n", [1, 5])
-def test_symbolic_reduce_and_value(n: int) -> None:
-    x = load(1, i32, (2, N))
-    total = build.add(build.reduce(Ops.ADD, x, (1,)), build.cast(N, i32))
-    ast = kernel_of(total, 2, 1)
-    values = ramp(16, i32)
-    wanted = [values[:n].sum() + n, values[n : 2 * n].sum() + n]
-    agree(ast, {0: zeros(2, i32), 1: values}, {0: wanted}, {"n": n})
 
 
 def test_a_program_lists_its_variables() -> None:
@@ -338,19 +212,6 @@ def test_parameters_say_who_reads_and_writes() -> None:
         (0, 3, True, False),
         (1, 12, False, True),
     ]
-
-
-@pytest.mark.parametrize("dtype", [dtypes.bfloat16, dtypes.float16], ids=lambda d: d.name)
-def test_emulated_types_run_on_buffers_of_the_type_itself(dtype: DType) -> None:
-    small = frozenset({dtypes.bfloat16, dtypes.float16})
-    emulating = Capabilities(LOOPS.dtypes - small, LOOPS.ops, emulated=small)
-    x = load(1, dtype, (2, 3))
-    ast = kernel_of(build.reduce(Ops.ADD, build.mul(x, x), (1,)), 2, 1)
-    program = compile_kernel(ast, emulating)
-    assert [parameter.dtype for parameter in program.parameters] == [dtypes.uint16] * 2
-    result = zeros(2, dtype)
-    run_program(program, [result, ramp(6, dtype)])
-    assert [float(value) for value in result] == [14, 77]
 
 
 # --- what a device lacks ---------------------------------------------------------------------

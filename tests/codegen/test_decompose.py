@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -10,8 +11,7 @@ from decomposed import Array, decomposed, evaluate, every, load, run, same
 
 from tinyref.algebra import semantics
 from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
-from tinyref.codegen.decompose import SMALL_FLOATS, decompose, storage_dtype
-from tinyref.codegen.decompose.small_floats import narrow, widen
+from tinyref.codegen.decompose import SMALL_FLOATS, decompose
 from tinyref.dtype import AddressSpace, DType, dtypes, narrow_float64, numpy_dtype, pointer
 from tinyref.errors import UserError
 from tinyref.uops import build
@@ -19,13 +19,13 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
     AxisKind,
-    SpecialArg,
     TileArg,
 )
 from tinyref.uops.tiles import TILES, Operand
 
 ALL_OPS = frozenset(op.name for op in ALU) | {"LOAD", "STORE"}
-WIDE_TYPES = (dtypes.bool, *dtypes.ints, dtypes.float32, dtypes.float64)
+WIDE_FLOATS = (dtypes.float32, dtypes.float64)
+WIDE_TYPES = (dtypes.bool, *dtypes.ints, *WIDE_FLOATS)
 WIDE = frozenset(WIDE_TYPES)
 EMULATING = Capabilities(WIDE, ALL_OPS - {"MULACC", "THREEFRY"}, frozenset(SMALL_FLOATS), (1, 2, 4))
 CORE = Capabilities(CORE_DTYPES, CORE_OPS)
@@ -41,7 +41,9 @@ def hard_floats(dtype: DType, seed: int) -> Array:
         with np.errstate(invalid="ignore"):
             values = np.unique(every(small).astype(np.float64))
         values = values[np.isfinite(values)]
-        ends = np.array([values[0] * 1.0625, values[-1] * 1.0625, values[-1] * 1.03125])
+        # Half a step beyond the largest: the tie between it and what overflows.
+        beyond = values[-1] + (values[-1] - values[-2]) / 2
+        ends = np.array([-beyond, beyond, values[-1] * 1.0625])
         middles = (values[1:] + values[:-1]) / 2
         with np.errstate(over="ignore"):
             exact = np.concatenate([values, middles, ends]).astype(near[0].dtype)
@@ -51,21 +53,6 @@ def hard_floats(dtype: DType, seed: int) -> Array:
 
 
 # Small floats
-
-
-@pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
-def test_widening_is_exact_for_every_encoding(small: DType) -> None:
-    encodings = every(small)
-    got = evaluate(widen(load(0, storage_dtype(small)), small), [encodings])
-    with np.errstate(invalid="ignore"):
-        assert same(got, encodings.astype(np.float32))
-
-
-@pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
-def test_every_encoding_survives_the_way_to_float32_and_back(small: DType) -> None:
-    encodings = every(small)
-    there = widen(load(0, storage_dtype(small)), small)
-    assert same(evaluate(narrow(there, small), [encodings]).view(encodings.dtype), encodings)
 
 
 @pytest.mark.sampled(3)
@@ -107,15 +94,8 @@ def test_integers_narrow_in_one_rounding(small: DType, integer: DType) -> None:
     assert same(got, want)
 
 
-def test_an_integer_that_two_roundings_would_get_wrong() -> None:
-    # 2^32 + 2^24 is a tie of bfloat16; one more makes it round up, and float32 loses the one.
-    value = np.array([2**32 + 2**24 + 1, -(2**32 + 2**24 + 1)], np.int64)
-    got = run(build.cast(load(0, dtypes.int64), dtypes.bfloat16), [value], EMULATING)
-    assert got.astype(np.float64).tolist() == [2**32 + 2**25, -(2**32 + 2**25)]
-
-
 @pytest.mark.table
-@pytest.mark.parametrize("exponent", [24, 38, 39, 53, 54, 62])
+@pytest.mark.parametrize("exponent", [24, 32, 38, 39, 53, 54, 62])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_an_integer_of_every_size_beside_a_tie_of_bfloat16(exponent: int, sign: int) -> None:
     # Halfway between two neighbours, the lower one of which is even, and the least bit beside it.
@@ -147,26 +127,6 @@ def test_small_floats_cast_to_every_type(small: DType, target: DType) -> None:
     assert same(got, want)
 
 
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("dtype", "values", "bits"),
-    [
-        (
-            dtypes.fp8e4m3,
-            (448.0, 464.0, 464.1, 480.0, np.inf, -1e9),
-            (0x7E, 0x7E, 0x7F, 0x7F, 0x7F, 0xFF),
-        ),
-        (dtypes.fp8e5m2, (57344.0, 61439.0, 61440.0, -np.inf), (0x7B, 0x7B, 0x7C, 0xFC)),
-    ],
-)
-def test_fp8_overflows_to_nan_or_to_infinity(
-    dtype: DType, values: tuple[float, ...], bits: tuple[int, ...]
-) -> None:
-    given = np.array(values, np.float32)
-    got = run(build.cast(load(0, dtypes.float32), dtype), [given], EMULATING)
-    assert tuple(got.view(np.uint8).tolist()) == bits
-
-
 def pairs(dtype: DType) -> list[Array]:
     """Random pairs of encodings, and pairs of nearby exponents, where sums are hard."""
     random = np.random.default_rng(4)
@@ -194,15 +154,6 @@ def test_emulated_unary_ops_on_every_encoding(dtype: DType, op: Ops) -> None:
     values = every(dtype)
     got = run(build.unary(op, load(0, dtype)), [values], EMULATING)
     assert same(got, semantics.apply(op, dtype, [values]))
-
-
-@pytest.mark.table
-@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize("op", [Ops.CMPLT, Ops.CMPNE])
-def test_emulated_compares(dtype: DType, op: Ops) -> None:
-    inputs = pairs(dtype)
-    got = run(build.binary(op, load(0, dtype), load(1, dtype)), inputs, EMULATING)
-    assert (got == semantics.apply(op, dtypes.bool, inputs)).all()
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
@@ -312,11 +263,14 @@ def specials(dtype: DType) -> Array:
 
 @pytest.mark.table
 @pytest.mark.parametrize(
-    "dtype", [*dtypes.ints, dtypes.float32, dtypes.float64], ids=lambda dtype: dtype.name
+    ("op", "dtype"),
+    [
+        *itertools.product((Ops.NEG, Ops.SUB, Ops.MULACC, Ops.MAX), (*dtypes.ints, *WIDE_FLOATS)),
+        *itertools.product((Ops.TRUNC, Ops.RECIP), WIDE_FLOATS),
+    ],
 )
-@pytest.mark.parametrize("op", [Ops.NEG, Ops.SUB, Ops.MULACC, Ops.MAX])
 def test_missing_ops_become_core_ops(op: Ops, dtype: DType) -> None:
-    count = {Ops.NEG: 1, Ops.MULACC: 3}.get(op, 2)
+    count = {Ops.SUB: 2, Ops.MAX: 2, Ops.MULACC: 3}.get(op, 1)
     mesh = np.meshgrid(*[specials(dtype)] * count)
     inputs = [side.ravel() for side in mesh]
     value = UOp(op, dtype, tuple(load(slot, dtype) for slot in range(count)))
@@ -329,13 +283,6 @@ def test_missing_ops_become_core_ops(op: Ops, dtype: DType) -> None:
     assert same(got, want)
 
 
-@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda dtype: dtype.name)
-def test_missing_truncation_keeps_signs_and_specials(dtype: DType) -> None:
-    values = specials(dtype)
-    got = run(build.unary(Ops.TRUNC, load(0, dtype)), [values], without(Ops.TRUNC))
-    assert same(got, np.trunc(values))
-
-
 def test_missing_truncation_of_small_floats() -> None:
     x = every(dtypes.float16)
     emulated = dataclasses.replace(EMULATING, ops=EMULATING.ops - {"TRUNC"})
@@ -344,22 +291,6 @@ def test_missing_truncation_of_small_floats() -> None:
         got = run(build.unary(Ops.TRUNC, load(0, dtypes.float16)), [x], device)
         with np.errstate(invalid="ignore"):
             assert same(got, np.trunc(x))
-
-
-def test_missing_reciprocal_is_a_division() -> None:
-    values = specials(dtypes.float32)
-    value = build.unary(Ops.RECIP, load(0, dtypes.float32))
-    with np.errstate(all="ignore"):
-        assert same(run(value, [values], without(Ops.RECIP)), np.float32(1) / values)
-
-
-def test_missing_threefry_gives_the_published_words() -> None:
-    value = UOp(Ops.THREEFRY, dtypes.uint64, (load(0, dtypes.uint64), load(1, dtypes.uint64)))
-    # Known answer of Random123 for the digits of pi as counter and key.
-    counter = np.array([0x85A308D3_243F6A88], np.uint64)
-    key = np.array([0x03707344_13198A2E], np.uint64)
-    got = run(value, [counter, key], without(Ops.THREEFRY))
-    assert int(got[0]) == 0x483DF7A0_C4923A9C
 
 
 # Refusals
@@ -383,21 +314,6 @@ def test_an_op_without_a_decomposition_is_refused_by_name() -> None:
     message = refusal(value, device)
     assert message.startswith("XOR of int32: the device has no such op")
     assert "accepted are ADD, AND, BITCAST" in message
-
-
-def test_undeclared_structure_is_refused() -> None:
-    group = UOp(Ops.SPECIAL, dtypes.index, (build.const(dtypes.index, 4),), SpecialArg("group", 0))
-    assert "no launch indices" in refusal(build.cast(group, dtypes.int32), CORE)
-    item = group.replace(arg=SpecialArg("item", 0))
-    grid_only = dataclasses.replace(CORE, has_grid=True)
-    assert "no groups" in refusal(build.cast(item, dtypes.int32), grid_only)
-    local = build.define_local("shared", dtypes.float32, 4)
-    position = build.const(dtypes.index, 0)
-    assert "neither groups nor scratch" in refusal(build.load(build.index(local, position)), CORE)
-    tile = TileArg(TILES["apple_m8n8k8_float32_float32"])
-    x = load(0, dtypes.float32)
-    node = UOp(Ops.WMMA, x.dtype, (x, x, x), tile)
-    assert "no matrix tile apple_m8n8k8_float32_float32: accepted are none" in refusal(node, CORE)
 
 
 def test_fragments_of_a_declared_tile_are_vectors_that_the_device_has() -> None:

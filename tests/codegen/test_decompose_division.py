@@ -10,9 +10,7 @@ from decomposed import Array, decomposed, evaluate, every, load, run
 
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose.integer_division import (
-    Multiplier,
     divide_by_constants,
-    multiplier,
 )
 from tinyref.codegen.narrow import narrow_index
 from tinyref.dtype import DType, dtypes, numpy_dtype
@@ -177,12 +175,3 @@ def test_divisions_stay_where_they_are_not_slow_or_not_by_a_constant() -> None:
 def test_steps_of_an_unsigned_division(divisor: int, steps: str) -> None:
     value = decomposed(build.idiv(load(0, dtypes.uint32), divisor), SLOW)
     assert " ".join(node.op.name for node in value.toposort() if node.op in ALU) == steps
-
-
-def test_multipliers_are_the_published_ones() -> None:
-    # Hacker's Delight, table 10-2 (unsigned, 32 bits): 3, 5, 10 and 641 need no 33rd bit, 7 does.
-    assert multiplier(3, 32, 32) == Multiplier(0xAAAAAAAB, 1)
-    assert multiplier(5, 32, 32) == Multiplier(0xCCCCCCCD, 2)
-    assert multiplier(10, 32, 32) == Multiplier(0xCCCCCCCD, 3)
-    assert multiplier(641, 32, 32) == Multiplier(0x663D81, 0)
-    assert multiplier(7, 32, 32) == Multiplier(0x124924925, 3)

@@ -28,13 +28,13 @@ from expand_cases import (
 
 from tinyref.algebra.linear import MAX_TERMS
 from tinyref.algebra.simplify import simplify
-from tinyref.codegen.expand import copies, expand
-from tinyref.dtype import DType, dtypes, image, numpy_dtype
+from tinyref.codegen.expand import expand
+from tinyref.dtype import DType, dtypes, image
 from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, BufferArg, RangeArg, SlotArg, TileArg
+from tinyref.uops.payload import AxisKind, SlotArg, TileArg
 from tinyref.uops.tiles import TILES
 
 I32 = dtypes.int32
@@ -100,22 +100,6 @@ def test_neighbours_in_another_order_are_one_vector_though_no_step_leads_from_la
     assert widths(expanded["scalars"], LOADS) == [1, 1, 1, 1]
 
 
-def test_no_lane_range_is_left_and_others_stay() -> None:
-    for capabilities in DEVICES.values():
-        left = [
-            node.arg
-            for node in expand(simplify(copy_kernel(8)), capabilities).toposort()
-            if isinstance(node.arg, RangeArg)
-        ]
-        assert left == [RangeArg(0, AxisKind.LOOP)]
-
-
-def test_a_kernel_without_lane_ranges_stays_as_it_is() -> None:
-    i = loop(4, 0)
-    root = build.sink(build.store(at(memory(0, 4), i), build.cast(i, I32)))
-    assert expand(root, VECTORS) is root
-
-
 @pytest.mark.parametrize(
     ("extent", "by_fours", "by_any"),
     [(2, [1] * 2, [2]), (6, [1, 1, 4], [2] * 3), (8, [4] * 2, [8]), (12, [4] * 3, [4] * 3)],
@@ -161,39 +145,6 @@ def test_a_symbolic_row_is_aligned_as_its_stride_is(stride: int, width: int) -> 
     assert set(widths(expanded["vectors"], LOADS)) == {width}
 
 
-def test_a_scalar_is_stored_and_used_in_every_lane() -> None:
-    i, u = loop(3, 0), upcast(4, 1)
-    scale = build.load(at(memory(2, 3), i))
-    x = build.load(at(memory(1, 12), (i, 4), u))
-    root = build.sink(
-        build.store(at(memory(0, 12), (i, 4), u), build.mul(x, scale)),
-        build.store(at(memory(3, 12), (i, 4), u), scale),
-        build.store(at(memory(4, 12), (i, 4), u), build.const(I32, 7)),
-    )
-    buffers = [zeros(12), np.arange(12, dtype=np.int32), numbers(3), zeros(12), zeros(12)]
-    buffers[2][:] = [1, 10, 100]
-    expected = {
-        0: [0, 1, 2, 3, 40, 50, 60, 70, 800, 900, 1000, 1100],
-        3: [1] * 4 + [10] * 4 + [100] * 4,
-        4: [7] * 12,
-    }
-    expanded = agree(root, buffers, expected)
-    assert widths(expanded["vectors"], LOADS) == [1, 4]
-    assert widths(expanded["vectors"], STORES) == [4, 4, 4]
-
-
-def test_the_index_of_a_lane_is_a_value() -> None:
-    i, u = loop(3, 0), upcast(4, 1)
-    where = build.add(build.mul(i, 4), u)
-    value = build.add(
-        build.cast(build.mod(where, 5), F32), build.load(at(memory(1, 12, F32), (i, 4), u))
-    )
-    chosen = build.where(build.less(where, 7), value, -1.0)
-    root = build.sink(build.store(at(memory(0, 12, F32), (i, 4), u), chosen))
-    expected = {0: [0, 1, 2, 3, 4, 0, 1, -1, -1, -1, -1, -1]}
-    agree(root, [zeros(12, F32), zeros(12, F32)], expected)
-
-
 def test_a_transposed_copy_has_vectors_on_one_side_only() -> None:
     u, v = upcast(4, 0), upcast(4, 1)
     x = build.load(at(memory(1, 16), (v, 4), u))
@@ -218,21 +169,6 @@ def matmul(kinds: tuple[int, int, int], strides: tuple[int, int] = (8, 16)) -> U
     return build.sink(build.store(out, build.reduce_over(Ops.ADD, build.mul(x, y), k, w)))
 
 
-MATRICES = [zeros(128, F32), numbers(8 * 9, F32, 1), numbers(8 * 17, F32, 2)]
-
-
-@pytest.mark.long
-@pytest.mark.sampled(7)
-@pytest.mark.parametrize(
-    "kinds", [(8, 16, 2), (2, 4, 4), (4, 1, 8), (1, 8, 8), (8, 2, 1), (2, 2, 2)]
-)
-@pytest.mark.parametrize("strides", [(8, 16), (9, 17), (8, 17), (9, 16)])
-def test_matrix_products(kinds: tuple[int, int, int], strides: tuple[int, int]) -> None:
-    buffers = [MATRICES[0], MATRICES[1][: 8 * strides[0]], MATRICES[2][: 8 * strides[1]]]
-    x, y = buffers[1].reshape(8, -1)[:, :8], buffers[2].reshape(8, -1)[:, :16]
-    agree(matmul(kinds, strides), buffers, {0: (x @ y).reshape(-1).tolist()})
-
-
 def test_the_columns_of_a_matrix_product_are_its_lanes() -> None:
     expanded = expand(simplify(matmul((8, 16, 2))), VECTORS)
     assert widths(expanded, STORES) == [16] * 8
@@ -250,27 +186,6 @@ def test_no_node_depends_on_two_vector_ranges() -> None:
     expanded = agree(root, [zeros(32), numbers(4), numbers(8)])
     assert widths(expanded["vectors"], STORES) == [8] * 4
     assert widths(expanded["fours"], STORES) == [4] * 8
-
-
-def test_two_ranges_that_never_meet_are_both_vectors() -> None:
-    u, v = upcast(4, 0), upcast(8, 1)
-    root = build.sink(
-        build.store(at(memory(0, 4), u), build.load(at(memory(2, 4), u))),
-        build.store(at(memory(1, 8), v), build.load(at(memory(3, 8), v))),
-    )
-    expanded = agree(root, [zeros(4), zeros(8), numbers(4), numbers(8)])
-    assert widths(expanded["vectors"], STORES) == [4, 8]
-
-
-@pytest.mark.parametrize("op", [Ops.IDIV, Ops.MOD])
-def test_a_lane_inside_a_quotient_is_put_in(op: Ops) -> None:
-    i, u = loop(3, 0), upcast(4, 1)
-    where = build.add(build.mul(i, 4), u)
-    x = build.load(build.index(memory(1, 12), simplify(build.binary(op, where, 3))))
-    root = build.sink(build.store(at(memory(0, 12), (i, 4), u), x))
-    values = np.arange(12, dtype=np.int32)
-    expected = values // 3 if op is Ops.IDIV else values % 3
-    agree(root, [zeros(12), values], {0: expected.tolist()})
 
 
 def test_a_row_at_a_loaded_position_is_a_vector() -> None:
@@ -314,21 +229,6 @@ def test_a_position_of_too_many_terms_is_read_as_it_is(lane_of: Callable[[UOp], 
     out = run(program_of(root), buffers, {f"v{number}": 1 for number in range(MAX_TERMS)})[0]
     lanes = [0, 1, 2, 3] if lane_of(u) is u else [0, 2, 5, 7]
     assert out.tolist() == [MAX_TERMS + lane for lane in lanes]
-
-
-def test_a_position_that_was_loaded() -> None:
-    i, u = loop(2, 0), upcast(4, 1)
-    place = build.load(at(memory(1, 8), (i, 4), u))
-    inside = build.less(place, 5)
-    x = build.load(build.index(memory(2, 5), build.cast(place, dtypes.index)), inside, place)
-    out = build.index(memory(0, 8), build.cast(place, dtypes.index))
-    root = build.sink(build.store(out, x, build.not_equal(place, 7)))
-    buffers = [
-        zeros(8),
-        np.array([3, 0, 7, 1, 6, 2, 5, 4], np.int32),
-        np.arange(50, 55, dtype=np.int32),
-    ]
-    agree(root, buffers, {0: [50, 51, 52, 53, 54, 5, 6, 0]})
 
 
 # --- gates ---------------------------------------------------------------------------------------
@@ -499,24 +399,6 @@ def matvec(op: Ops, dtype: DType, terms: int, lanes: int) -> UOp:
     return build.sink(build.store(at(memory(0, 3, dtype), i), build.reduce_over(op, x, *ranges)))
 
 
-REDUCES = [
-    (op, dtype)
-    for op in (Ops.ADD, Ops.MUL, Ops.MAX)
-    for dtype in (dtypes.bool, *dtypes.ints, *dtypes.floats)
-    if op is Ops.MAX or not dtype.is_bool
-]
-
-
-@pytest.mark.sampled(11)
-@pytest.mark.parametrize(("op", "dtype"), REDUCES, ids=lambda each: each.name)
-@pytest.mark.parametrize(("terms", "lanes"), [(8, 8), (12, 4), (6, 3), (32, 16)])
-def test_reduces(op: Ops, dtype: DType, terms: int, lanes: int) -> None:
-    values = numbers(3 * terms, dtype, 5)
-    if op is Ops.MUL:
-        values = np.where(np.arange(3 * terms) % 5 == 0, 2, 1).astype(numpy_dtype(dtype))
-    agree(matvec(op, dtype, terms, lanes), [zeros(3, dtype), values])
-
-
 def test_a_reduce_of_a_vector_ends_with_its_lanes() -> None:
     root = expand(simplify(matvec(Ops.ADD, F32, 32, 16)), VECTORS)
     (reduce,) = (node for node in root.toposort() if node.op is Ops.REDUCE)
@@ -571,18 +453,6 @@ def test_an_upcast_reduce_has_a_vector_for_its_accumulator() -> None:
     assert reduce.dtype is I32.vec(4)
 
 
-def test_a_reduce_within_a_reduce() -> None:
-    """out[i] = max over a of the sum over b of x[i, a, b], both partly unrolled."""
-    i, a, c = loop(2, 0), reduced(2, 1), unroll(2, 2)
-    b, d = reduced(2, 3), unroll(4, 4)
-    x = build.load(at(memory(1, 64), (i, 32), (a, 16), (c, 8), (b, 4), d))
-    value = build.reduce_over(Ops.MAX, build.reduce_over(Ops.ADD, x, b, d), a, c)
-    root = build.sink(build.store(at(memory(0, 2), i), value))
-    values = numbers(64)
-    expected = values.reshape(2, 4, 8).sum(2).max(1)
-    agree(root, [zeros(2), values], {0: expected.tolist()})
-
-
 # --- order ---------------------------------------------------------------------------------------
 
 
@@ -620,16 +490,6 @@ def test_scratch_memory_is_filled_before_it_is_read() -> None:
     expanded = agree(root, [zeros(16), values], {0: expected})
     # A flipped row is read as a vector, too, and turned round.
     assert widths(expanded["vectors"], LOADS) == [4, 4]
-
-
-def test_an_address_may_wait() -> None:
-    u, v = upcast(4, 0), upcast(4, 1)
-    local = build.define_local("row", I32, 4)
-    filled = build.store(at(local, u), build.load(at(memory(1, 4), u)))
-    address = at(local, v)
-    late = build.after(address, filled)
-    root = build.sink(build.store(at(memory(0, 4), v), build.load(late)))
-    agree(root, [zeros(4), np.arange(4, dtype=np.int32)], {0: [0, 1, 2, 3]})
 
 
 def test_a_value_may_wait() -> None:
@@ -680,26 +540,6 @@ def test_images_are_accessed_by_texels(extent: int) -> None:
     assert widths(root, LOADS) == widths(root, STORES) == [4] * (extent // 4)
 
 
-@pytest.mark.parametrize(
-    ("extent", "stride", "shift"), [(2, 1, 0), (4, 4, 0), (4, 1, 2), (3, 1, 0), (1, 1, 0)]
-)
-def test_parts_of_texels_are_refused(extent: int, stride: int, shift: int) -> None:
-    i, u = loop(2, 0), upcast(extent, 1)
-    root = build.sink(
-        build.store(at(picture(0), (i, 16), (u, stride), shift), build.const(F32, 1.0))
-    )
-    with pytest.raises(UserError, match="an axis of unit stride must be upcast by 4"):
-        expand(simplify(root), IMAGES)
-
-
-def test_an_image_in_a_kernel_without_upcast_axes_is_refused() -> None:
-    root = build.sink(
-        build.store(at(memory(0, 64, F32), loop(64, 0)), build.load(at(picture(1), loop(64, 0))))
-    )
-    with pytest.raises(UserError, match="an axis of unit stride must be upcast by 4"):
-        expand(root, IMAGES)
-
-
 # --- what is refused -----------------------------------------------------------------------------
 
 
@@ -718,18 +558,6 @@ def test_a_loop_whose_length_differs_between_lanes_is_refused() -> None:
         expand(root, VECTORS)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("depth", [700, pytest.param(3000, marks=pytest.mark.slow)])
-def test_deep_kernels_need_no_recursion(depth: int) -> None:
-    u = upcast(4, 0)
-    value = build.load(at(memory(1, 4), u))
-    for _ in range(depth):
-        value = build.add(build.mul(value, 3), build.load(at(memory(1, 4), u)))
-    root = build.sink(build.store(at(memory(0, 4), u), value))
-    for capabilities in (SCALARS, VECTORS):
-        assert expand(root, capabilities).op is Ops.SINK
-
-
 def test_a_node_is_not_copied_for_ranges_that_it_does_not_depend_on() -> None:
     """Eight ranges of 16 each, of which every value depends on one."""
     ranges = [upcast(16, number) for number in range(8)]
@@ -738,33 +566,3 @@ def test_a_node_is_not_copied_for_ranges_that_it_does_not_depend_on() -> None:
         for slot, each in enumerate(ranges)
     ]
     assert len(expand(build.sink(*stores), SCALARS).toposort()) < 1000
-
-
-# --- lanes that take no node ---------------------------------------------------------------------
-
-a, b, c, d = (UOp(Ops.BUFFER, F32, (), BufferArg("CPU", 4, number)) for number in range(1, 5))
-loaded = UOp(Ops.BUFFER, F32.vec(4), (), BufferArg("CPU", 4, 5))
-made = build.vectorize(a, b, c, d)
-twos = build.const(F32.vec(4), 2.0)
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("found", "wanted"),
-    [
-        (copies.take(loaded, 0, 1, 2, 3), loaded),
-        (copies.take(made, 2), c),
-        (copies.take(made, 3, 1), build.vectorize(d, b)),
-        # Lanes of lanes are lanes of what was loaded.
-        (copies.take(build.gep(loaded, 3, 2, 1, 0), 2, 3), build.gep(loaded, 1, 0)),
-        (copies.take(twos, 1), build.const(F32, 2.0)),
-        (copies.take(twos, 1, 3), build.const(F32.vec(2), 2.0)),
-        (copies.repeat(build.const(F32, 2.0), 4), twos),
-        (copies.join([(a, 0), (a, 0)]), build.vectorize(a, a)),
-        (copies.join([(a, 0), (made, 1)]), build.vectorize(a, b)),
-        (copies.join([(loaded, 1), (loaded, 0)]), build.gep(loaded, 1, 0)),
-        (copies.tidy(build.where(build.const(dtypes.bool, False), a, b)), b),
-    ],
-)
-def test_lanes(found: UOp, wanted: UOp) -> None:
-    assert found is wanted

@@ -217,10 +217,6 @@ def test_reduces_become_accumulators() -> None:
 # --- order --------------------------------------------------------------------------------------
 
 
-def ops_of(root: UOp) -> list[str]:
-    return [node.op.name for node in linearise(root)]
-
-
 def depth_of(nodes: tuple[UOp, ...], wanted: UOp) -> int:
     depth = 0
     for node in nodes:
@@ -278,24 +274,6 @@ def test_loops_that_need_each_other_are_refused() -> None:
     store_it = build.store(build.index(out, build.const(i32, 0)), inside)
     with pytest.raises(UserError, match=r"the loops \[0\] need each other's results"):
         linearise(accumulate(build.sink(store_it)))
-
-
-def test_a_loop_that_fills_shared_memory_is_over_at_the_barrier() -> None:
-    k = build.counter(4, 0, AxisKind.LOOP, i32)
-    shared = build.define_local("shared", i32, 4)
-    out = build.define_global(0, i32, 1)
-    fill = build.store(build.index(shared, k), build.mul(k, 10))
-    barrier = build.barrier(fill, k)
-    after = build.after(shared, barrier)
-    value = build.load(build.index(after, build.const(i32, 3)))
-    nodes = linearise(build.sink(build.store(build.index(out, build.const(i32, 0)), value)))
-    assert [node.op.name for node in nodes if node.op in (Ops.END, Ops.BARRIER)] == [
-        "END",
-        "BARRIER",
-    ]
-    result = np.zeros(1, np.int32)
-    run_program(Program("k", nodes, ()), [result])
-    assert list(result) == [30]
 
 
 def test_the_order_starts_with_definitions_by_slot_and_name() -> None:

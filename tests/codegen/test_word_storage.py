@@ -68,7 +68,6 @@ def changed(parent: type[Backend], change: Callable[[Capabilities], Capabilities
 DEVICES = {
     "python-words": (PythonBackend, in_words),
     "python-emulated": (PythonBackend, without_small_types),
-    "gcc-words": (ClangBackend, in_words),
     "gcc-emulated": (ClangBackend, without_small_types),
 }
 
@@ -299,25 +298,6 @@ def test_what_cannot_be_in_words_is_refused(change: dict[str, object], words: st
     problem = problem_of(dataclasses.replace(Capabilities(core, OPS), **change))  # type: ignore[arg-type]
     assert problem is not None
     assert problem.startswith(words)
-
-
-# A value, a type of as many bits, and what those bits are there.
-BITS = [
-    (dtypes.bool, True, dtypes.int8, 1),
-    (dtypes.bool, True, dtypes.uint8, 1),
-    (dtypes.bool, True, dtypes.fp8e4m3, 2.0**-9),
-    (dtypes.int8, -2, dtypes.uint8, 254),
-    (dtypes.uint8, 254, dtypes.int8, -2),
-    (dtypes.uint8, 0x38, dtypes.fp8e4m3, 1.0),
-    (dtypes.fp8e4m3, -1.0, dtypes.int8, 0xB8 - 256),
-    (dtypes.int16, -2, dtypes.uint16, 65534),
-    (dtypes.uint16, 40000, dtypes.int16, 40000 - 65536),
-    (dtypes.uint16, 0x3C00, dtypes.float16, 1.0),
-    (dtypes.float16, -2.0, dtypes.int16, 0xC000 - 65536),
-    (dtypes.int16, 0x3F80, dtypes.bfloat16, 1.0),
-    (dtypes.bfloat16, 1.0, dtypes.uint16, 0x3F80),
-    (dtypes.float16, 1.0, dtypes.bfloat16, 2.0**-7),
-]
 
 
 def test_small_integers_in_memory_are_never_left_to_their_emulation() -> None:

@@ -41,14 +41,3 @@ def test_a_chain_that_nobody_computed_is_dropped(length):
     found = chain(Tensor([1.5], requires_grad=True), 4 * length)
     del found
     gc.collect()
-
-
-@pytest.mark.slow
-def test_a_long_chain_runs_on_the_interpreter_and_through_functions():
-    x = Tensor([1.5, -2.0], device="PYTHON")
-    np.testing.assert_array_equal(chain(x).numpy(), [1.5, -2.0])
-    y = Tensor([0.5])
-    expected = np.float64(0.5)
-    for _ in range(500):
-        y, expected = y.sin() + 0.25, np.sin(expected) + 0.25
-    np.testing.assert_allclose(y.numpy(), [expected], rtol=1e-4)

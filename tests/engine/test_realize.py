@@ -8,12 +8,11 @@ import pytest
 from tinyref.config import Context
 from tinyref.device import Device, memory
 from tinyref.dtype import dtypes, from_numpy_dtype, numpy_dtype
-from tinyref.engine import GlobalCounters, accounting, realize, synchronize
+from tinyref.engine import GlobalCounters, accounting, realize
 from tinyref.errors import DeviceError, UserError
 from tinyref.lazy import graph as g
 from tinyref.lazy.buffers import buffer_of
 from tinyref.schedule import schedule
-from tinyref.uops import build
 from tinyref.uops.ops import Ops
 
 F32, I32 = dtypes.float32, dtypes.int32
@@ -47,36 +46,6 @@ def floats(*values):
     return np.array(values, np.float32)
 
 
-@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
-def test_values(device):
-    x = put(np.arange(6, dtype=np.float32).reshape(2, 3), device)
-    assert run(plus(x, 1.0), device).tolist() == [[1, 2, 3], [4, 5, 6]]
-    assert run(total(x, 1), device).tolist() == [[3], [12]]
-    assert run(g.permute(x, (1, 0)), device).tolist() == [[0, 3], [1, 4], [2, 5]]
-    assert run(g.contiguous(g.full((2,), 2.5, F32)), device).tolist() == [2.5, 2.5]
-    assert run(g.reshape(total(x, 0, 1), ()), device).item() == 15
-
-
-def test_assign_in_place_and_twice():
-    x = put(floats(1, 2))
-    result = realize([(g.assign(x, plus(x, 1.0)), "PYTHON")])
-    assert list(result.values()) == [x]
-    assert get(x).tolist() == [2, 3]
-
-
-def test_live_graphs_keep_what_they_saw():
-    x = put(floats(1, 2))
-    seen = plus(x, 10.0)
-    results = realize([(g.assign(x, plus(x, 1.0)), "PYTHON")], live=[(seen, "PYTHON")])
-    assert get(results[seen]).tolist() == [11, 12]
-
-
-def test_copies_between_devices():
-    x = put(floats(1, 2, 3), "CPU")
-    assert run(plus(g.copy(g.flip(x, (0,)), "PYTHON"), 1.0)).tolist() == [4, 3, 2]
-    assert run(g.copy(plus(x, 1.0), "PYTHON")).tolist() == [2, 3, 4]
-
-
 def test_nothing_runs_for_what_is_there_or_has_no_elements():
     before = GlobalCounters.kernel_count
     x = put(floats(1, 2))
@@ -86,17 +55,6 @@ def test_nothing_runs_for_what_is_there_or_has_no_elements():
     assert g.shape_of(results[empty]) == (0, 1)
     assert g.uniform_value(results[g.constant(1.0, F32)]) == 1.0
     assert GlobalCounters.kernel_count == before
-
-
-@pytest.mark.parametrize("value", [0, 1, 3, 10])
-def test_symbolic_sizes(value):
-    n = build.variable("n", 0, 10)
-    bound = g.bind(n, value)
-    x = put(np.arange(20, dtype=np.int32).reshape(10, 2))
-    part = g.shrink(x, ((0, bound), (0, 2)))
-    node = total(g.alu(Ops.ADD, part, g.cast(g.spread(bound, (bound, 2)), I32)), 0)
-    want = (np.arange(20).reshape(10, 2)[:value] + value).sum(0, keepdims=True)
-    np.testing.assert_array_equal(run(node), want)
 
 
 # --- counters and reports -----------------------------------------------------------------------
@@ -268,8 +226,3 @@ def test_a_device_without_kernels_is_refused_by_name():
         with Context(BEAM=beam), pytest.raises(UserError, match="kernel: NPY holds data but runs"):
             realize([(plus(x, 1.0), "NPY")])
     assert run(plus(g.copy(x, "PYTHON"), 1.0)).tolist() == [2, 3, 4]
-
-
-def test_synchronize_waits_for_open_devices():
-    assert Device["PYTHON"]
-    synchronize()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import uop_graphs as graphs
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.formats.json_format import program_from_text, program_to_text
-from tinyref.formats.text import from_text, node_text, to_text
+from tinyref.formats.text import from_text, node_text, program_from_text, program_to_text, to_text
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -219,3 +221,29 @@ def test_a_deep_graph_needs_no_deep_stack() -> None:
     for _ in range(5000):
         node = UOp(Ops.NEG, dtypes.int32, (node,))
     assert from_text(to_text(node)) is node
+
+
+def test_sizes_cannot_blow_up() -> None:
+    """Squaring a size again and again is refused instead of filling the memory."""
+    for start in (graphs.N, build.add(graphs.N, graphs.M), build.const(dtypes.index, 3)):
+        size = start
+        for _ in range(70):
+            size = UOp(Ops.MUL, dtypes.index, (size, size))
+        text = to_text(size)
+        last = text.splitlines()[-1].partition(" ")[0]
+        text += f"%999 = VALID bool () View{{shape=({last},) strides=(1,) offset=0 mask=none}}\n"
+        with pytest.raises(UserError, match="size"):
+            from_text(text)
+
+
+TEXT = to_text(graphs.row_sum())
+ODD = '%$0123456789(){}=, aA"\n'
+
+
+@pytest.mark.slow
+@settings(LAW, max_examples=150)
+@given(st.integers(0, len(TEXT)), st.integers(0, 5), st.text(ODD, max_size=4))
+def test_a_random_change_is_refused_or_read(begin: int, length: int, inserted: str) -> None:
+    """No text, however changed, raises anything else than UserError."""
+    with contextlib.suppress(UserError):
+        from_text(TEXT[:begin] + inserted + TEXT[begin + length :])

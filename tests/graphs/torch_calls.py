@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,40 +177,6 @@ def order(draw: Draw, shape: Shape) -> tuple[int, ...]:
     return tuple(draw(st.permutations(range(len(shape)))))
 
 
-def reshaped(draw: Draw, shape: Shape) -> tuple[int, ...]:
-    """Draw a shape of as many elements, one size of it perhaps as -1."""
-    size = math.prod(shape)
-    if not size:
-        return tuple(draw(st.permutations((*shape, 1))))
-    sizes = []
-    while size > 1 and draw(st.booleans()):
-        divisor = draw(st.sampled_from([n for n in range(1, size + 1) if size % n == 0]))
-        sizes.append(divisor)
-        size //= divisor
-    return (*sizes, draw(st.sampled_from((size, -1))))
-
-
-def paddings(draw: Draw, shape: Shape) -> tuple[int, ...]:
-    """Draw pairs for the last axes, in torch's order; some are negative."""
-    pairs = draw(st.lists(st.integers(-1, 2), max_size=len(shape)).map(lambda n: [*n, *n]))
-    bounded = [
-        max(pad, -(shape[len(shape) - 1 - number // 2] // 2)) for number, pad in enumerate(pairs)
-    ]
-    return tuple(bounded)
-
-
-def basic_index(draw: Draw, shape: Shape) -> Any:
-    key = draw(hnp.basic_indices(shape, allow_newaxis=True, max_dims=6))
-    parts = key if isinstance(key, tuple) else (key,)
-    # torch has no negative steps.
-    return tuple(
-        slice(part.start, part.stop, None if part.step is None else abs(part.step))
-        if isinstance(part, slice)
-        else part
-        for part in parts
-    )
-
-
 @dataclass(frozen=True)
 class Text:
     """An expression that stands in a call as it is."""
@@ -294,14 +260,6 @@ def _broadcast(draw: Draw, shape: Shape) -> Shape:
     return tuple(sides[draw(st.integers(0, len(shape))) :])
 
 
-def rolled(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw `x` and by how many elements it is rolled along some axes."""
-    shape = filled_shape(draw)
-    dims = draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, max_size=2, unique=True))
-    shifts = draw(st.lists(st.integers(-7, 7), min_size=len(dims), max_size=len(dims)))
-    return {"x": array(draw, dtype, shape)}, {"shifts": tuple(shifts), "dims": tuple(dims)}
-
-
 def indexed(is_unique: bool) -> Inputs:
     """Return a strategy of `x`, places `i` along `dim`, and values `v` of the shape of `i`.
 
@@ -341,217 +299,13 @@ def matrices(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     return mild(draw, dtype, x=left, y=right), {}
 
 
-def layer(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw rows `x`, weights `y` and a bias `z` of a linear layer."""
-    inner, rows, columns = (draw(st.integers(1, 4)) for _ in range(3))
-    return mild(draw, dtype, x=(rows, inner), y=(inner, columns), z=(columns,)), {}
-
-
-FORMULAS = (
-    "ij,jk->ik",
-    "ij,kj",
-    "ij,ij->",
-    "ij,ij->j",
-    "ij,k->kji",
-    "ij,jk->i",
-    "ij,ij->ij",
-    "ij,jj->i",
-    "ij,j->ij",
-    "ab,cb->ac",
-)
-
-
-def contraction(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw a formula of einsum and its operands `x` and `y`."""
-    formula = draw(st.sampled_from(FORMULAS))
-    sizes = {letter: draw(st.integers(0, 4)) for letter in "abcijk"}
-    shapes = [tuple(sizes[letter] for letter in part) for part in formula.split("->")[0].split(",")]
-    return mild(draw, dtype, **dict(zip("xy", shapes, strict=True))), {"formula": formula}
-
-
-def image(draw: Draw, rank: int) -> Shape:
-    sides = tuple(draw(st.integers(1, 6 if rank < 3 else 4)) for _ in range(rank))
-    return (draw(st.integers(1, 2)), draw(st.sampled_from((1, 2, 4))), *sides)
-
-
-def convolution(is_transposed: bool) -> Inputs:
-    """Return a strategy of images `x`, weights `y`, a bias `z` and the sizes of a convolution."""
-
-    def drawn(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-        rank = draw(st.integers(1, 3))
-        shape = image(draw, rank)
-        groups = draw(st.sampled_from([n for n in (1, 2, 4) if shape[1] % n == 0]))
-        per_group = draw(st.integers(1, 2))
-        kernel = tuple(draw(st.integers(1, 3)) for _ in range(rank))
-        weights = (
-            (shape[1], per_group) if is_transposed else (per_group * groups, shape[1] // groups)
-        )
-        kind = draw(st.sampled_from(("plain", "rough", "plain", "special")))
-        arrays = {
-            "x": array(draw, dtype, shape, kind),
-            "y": array(draw, dtype, (*weights, *kernel), kind),
-            "z": array(draw, dtype, (per_group * groups,), "plain"),
-        }
-        sizes = {
-            "stride": draw(st.integers(1, 3)),
-            "padding": draw(st.integers(0, 2)),
-            "dilation": draw(st.integers(1, 2)),
-            "groups": groups,
-        }
-        most = max(sizes["stride"], sizes["dilation"]) - 1
-        return arrays, {**sizes, "more": draw(st.integers(0, most)) if is_transposed else 0}
-
-    return drawn
-
-
-def pool(has_dilation: bool, kind: str = "") -> Inputs:
-    """Return a strategy of an image `x` and the sizes of its pooling."""
-
-    def drawn(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-        shape = image(draw, draw(st.integers(1, 3)))
-        kernel = draw(st.integers(1, 3))
-        # Where a window sees only padding, torch writes beyond the gradient's memory.
-        most = 2 if has_dilation and min(shape[2:]) > 1 else 1
-        parameters = {
-            "kernel": (kernel,) * (len(shape) - 2),
-            "stride": draw(st.integers(1, 3)),
-            "padding": draw(st.integers(0, kernel // 2)),
-            "dilation": draw(st.integers(1, most)),
-            "ceil": draw(st.booleans()),
-            "counted": draw(st.booleans()),
-        }
-        return {"x": array(draw, dtype, shape, kind)}, parameters
-
-    return drawn
-
-
-def resized(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw an image `x`, another size of it and a mode of interpolation."""
-    rank = draw(st.integers(1, 3))
-    shape = image(draw, rank)
-    size = tuple(draw(st.integers(1, 7)) for _ in range(rank))
-    cubic = ("cubic",) if rank == 2 else ()
-    mode = draw(st.sampled_from(("nearest", "nearest-exact", "linear", *cubic)))
-    corners = not mode.startswith("nearest") and draw(st.booleans())
-    parameters = {"size": size, "mode": mode, "corners": corners}
-    return mild(draw, dtype, x=shape), parameters
-
-
-def classified(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw scores `x` of classes on axis 1, classes `i`, class weights `y`, probabilities `p`."""
-    rows, classes = draw(st.integers(1, 4)), draw(st.integers(1, 4))
-    more = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
-    chosen = draw(st.lists(st.integers(0, classes - 1), min_size=1, max_size=6))
-    arrays = {
-        **mild(draw, dtype, x=(rows, classes, *more)),
-        "i": np.resize(chosen, (rows, *more)).astype(np.int64),
-        "y": np.abs(array(draw, dtype, (classes,), "plain")) + np.asarray(1, dtype),
-        "p": np.abs(array(draw, dtype, (rows, classes, *more), "plain")) / np.asarray(8, dtype),
-    }
-    parameters = {
-        "reduction": draw(st.sampled_from(("mean", "sum", "none"))),
-        "smoothing": draw(st.sampled_from((0.0, 0.1, 0.5))),
-        "ignored": draw(st.sampled_from((-100, 0, 1))),
-    }
-    return arrays, parameters
-
-
-def likelihoods(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw `x` of any numbers, and `p` and `q` from 0 to 1."""
-    shape = any_shape(draw)
-    unit = np.asarray(4, dtype)
-    arrays = mild(draw, dtype, x=shape)
-    arrays |= {name: np.abs(array(draw, dtype, shape, "plain")) / unit for name in "pq"}
-    return arrays, {"reduction": draw(st.sampled_from(("mean", "sum", "none")))}
-
-
-def attention(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw queries `x`, keys `y`, values `z` and a mask `m` that hides no whole row."""
-    batch, length, keys, width = (draw(st.integers(1, 3)) for _ in range(4))
-    arrays = mild(draw, dtype, x=(batch, length, width), y=(batch, keys, width), z=(batch, keys, 2))
-    mask = array(draw, np.dtype(np.bool_), (length, keys))
-    mask[:, 0] = True
-    return {**arrays, "m": mask}, {"causal": draw(st.booleans())}
-
-
-def grouped(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw queries `x` of several heads for each head of the keys `y` and the values `z`."""
-    batch, heads, queries, length, width = (draw(st.integers(1, 3)) for _ in range(5))
-    own = (batch, heads * draw(st.integers(1, 3)), queries, width)
-    shapes = {"y": (batch, heads, length, width), "z": (batch, heads, length, 2)}
-    return mild(draw, dtype, x=own, **shapes), {"causal": draw(st.booleans())}
-
-
-def normalised(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw an image `x`, its mean `y`, inverse deviation `z`, weights `s` and bias `t`."""
-    shape = image(draw, draw(st.integers(0, 2)))
-    line = (shape[1],)
-    arrays = mild(draw, dtype, x=shape, y=line, s=line, t=line)
-    arrays["z"] = np.abs(array(draw, dtype, line, "plain")) + np.asarray(0.5, dtype)
-    return arrays, {}
-
-
-def several(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw three arrays that are equal in shape except along `dim`."""
-    shape = filled_shape(draw)
-    dim = any_axis(draw, shape)
-    arrays = {}
-    for name in "xyz":
-        sides = list(shape)
-        sides[dim] = draw(st.integers(0, 3))
-        arrays[name] = array(draw, dtype, tuple(sides))
-    return arrays, {"dim": dim}
-
-
-def divided(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw `x` and the sizes of its parts along `dim`."""
-    shape = filled_shape(draw)
-    dim = any_axis(draw, shape)
-    first = draw(st.integers(0, shape[dim]))
-    parameters = {
-        "dim": dim,
-        "sizes": [first, shape[dim] - first],
-        "size": draw(st.integers(1, 6)),
-        "place": draw(st.sampled_from((0, -1))),
-    }
-    return {"x": array(draw, dtype, shape)}, parameters
-
-
-def single_matrix(draw: Draw) -> Shape:
-    return tuple(draw(hnp.array_shapes(min_dims=2, max_dims=3, min_side=0, max_side=4)))
-
-
 def one_hot_classes(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     shape = any_shape(draw)
     places = np.resize(draw(st.lists(st.integers(0, 3), min_size=1, max_size=5)), shape)
     return {"i": places.astype(np.int64)}, {"count": draw(st.integers(4, 6))}
 
 
-def numbers(**strategies: st.SearchStrategy[Any]) -> Inputs:
-    """Return a strategy of a call without tensors."""
-    return lambda draw, dtype: ({}, {name: draw(one) for name, one in strategies.items()})
-
-
 # What torch has under no name, or under several
-
-CONVS = (F.conv1d, F.conv2d, F.conv3d)
-TRANSPOSED = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
-MAXIMA = (F.max_pool1d, F.max_pool2d, F.max_pool3d)
-MEANS = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
-
-
-def torch_ranked(functions: Sequence[Callable[..., Any]], x: torch.Tensor, *rest: Any) -> Any:
-    """Call the function for one, two or three axes beside batch and channels."""
-    if functions is MAXIMA and rest[5:]:
-        return functions[x.dim() - 3](x, *rest[:5], return_indices=True)
-    return functions[x.dim() - 3](x, *rest)
-
-
-def torch_unpooled(x: torch.Tensor, kernel: Shape) -> Any:
-    """Pool and put the maxima back into an image of the old size."""
-    functions = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)
-    values, places = torch_ranked(MAXIMA, x, kernel, None, 0, 1, False, True)
-    return functions[x.dim() - 3](values, places, kernel, output_size=x.shape)
 
 
 def torch_extreme(
@@ -588,34 +342,6 @@ def torch_celu(x: torch.Tensor, alpha: float) -> torch.Tensor:
     return torch.where(x > 0, x, alpha * torch.expm1(x.clamp(max=0) / alpha))
 
 
-def torch_halves(x: torch.Tensor) -> torch.Tensor:
-    """Return the first half of every axis."""
-    return x[tuple(slice(side // 2) for side in x.shape)]
-
-
-def torch_interpolate(x: torch.Tensor, size: Any, mode: str, corners: bool) -> torch.Tensor:
-    """Return an image in another size; each rank has a name of its own for `linear`."""
-    if mode.startswith("nearest"):
-        return F.interpolate(x, size, mode=mode)
-    mode = "bicubic" if mode == "cubic" else ("linear", "bilinear", "trilinear")[x.dim() - 3]
-    return F.interpolate(x, size, mode=mode, align_corners=corners)
-
-
-def torch_batchnorm(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, mean: torch.Tensor, scale: Any
-) -> torch.Tensor:
-    """Normalise the channels by a mean and the inverse of a deviation."""
-    shape = (1, -1, *[1] * (x.dim() - 2))
-    parts = [part.reshape(shape) for part in (mean, scale, weight, bias)]
-    return (x - parts[0]) * (parts[1] * parts[2]) + parts[3]
-
-
-def torch_cross_entropy_of_bits(p: torch.Tensor, q: torch.Tensor, reduction: str) -> torch.Tensor:
-    """Return F.binary_cross_entropy, with the slopes of its formula."""
-    loss = -(q * p.log().clamp(min=-100) + (1 - q) * (1 - p).log().clamp(min=-100))
-    return loss if reduction == "none" else getattr(loss, reduction)()
-
-
 def torch_written(x: torch.Tensor, key: Any, value: Any) -> torch.Tensor:
     """Return `x` with elements overwritten."""
     result = x.clone()
@@ -632,8 +358,7 @@ def written(x: Tensor, key: Any, value: Any) -> Tensor:
 
 TORCH_NAMES = {
     **{name: value for name, value in globals().items() if name.startswith("torch_")},
-    **{"torch": torch, "F": F, "CONVS": CONVS, "TRANSPOSED": TRANSPOSED},
-    **{"MAXIMA": MAXIMA, "MEANS": MEANS},
+    **{"torch": torch, "F": F},
     "at": lambda data, shape, name: torch.tensor(np.array(data, name).reshape(shape)),
 }
 OUR_NAMES = {

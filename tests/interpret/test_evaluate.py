@@ -82,19 +82,6 @@ def test_maximum_of_negatives(dtype: DType) -> None:
     assert empty == dtype.minimum
 
 
-def test_maximum_of_bools() -> None:
-    assert total(np.array([False, True]), dtypes.bool, Ops.MAX)
-    assert not total(np.array([False, False]), dtypes.bool, Ops.MAX)
-
-
-def test_padding_is_zero_and_invalid() -> None:
-    shown = shaped(1).pad(((1, 1),))
-    value = build.where(build.valid(shown), load(1, f32, shown), 9.0)
-    ast = kernel_of(value, 3)
-    result = evaluate(ast, {0: np.zeros(3, np.float32), 1: ramp(1)})
-    assert list(result[0]) == [9, 1, 9]
-
-
 def test_no_warnings(recwarn: pytest.WarningsRecorder) -> None:
     x = load(1, f32, (2,))
     ast = kernel_of(UOp(Ops.FDIV, f32, (build.const(f32, 1), x)), 2)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from run_rows import failed
 from running import outcome
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
@@ -19,9 +20,8 @@ from tinyref.uops import build
 from tinyref.uops.build import accumulator, barrier, branch, close, update
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, TileArg
+from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Program
-from tinyref.uops.tiles import FragmentLayout, MatrixTile
 from tinyref_spec.kernel import programs
 from tinyref_spec.kernel.programs import at
 from tinyref_spec.kernel.programs import group_index as group
@@ -51,52 +51,9 @@ def faults(subject: Program, buffers: Sequence[np.ndarray]) -> SanitizerError:
 # --- what programs compute ---------------------------------------------------------------------
 
 
-def test_groups_and_items_are_lanes() -> None:
-    out = build.define_global(0, i32, 24)
-    gx, gy, ix = group(2), group(3, 1), item(4)
-    position = build.add(build.mul(build.add(build.mul(gy, 2), gx), 4), ix)
-    value = build.add(build.add(build.mul(gy, 100), build.mul(gx, 10)), ix)
-    result = zeros(24)
-    run_program(
-        program(build.store(at(out, position), value), grid=(2, 3, 1), group=(4, 1, 1)), [result]
-    )
-    assert list(result[:8]) == [0, 1, 2, 3, 10, 11, 12, 13]
-    assert list(result[20:]) == [210, 211, 212, 213]
-
-
-def test_a_loop_accumulates_per_lane() -> None:
-    out = build.define_global(0, i32, 3)
-    lane, k = item(3), loop(5)
-    acc = accumulator("a", build.const(i32, 100))
-    new = update(acc, build.add(acc, build.mul(lane, k)))
-    body = program(acc, k, new, close(k), build.store(at(out, lane), new), group=(3, 1, 1))
-    assert outcome(body, 3) == [100, 110, 120]
-
-
-def test_a_loop_of_no_iterations_keeps_the_start() -> None:
-    out = build.define_global(0, i32, 1)
-    k = loop(0)
-    acc = accumulator("a", build.const(i32, 7))
-    new = update(acc, build.add(acc, 1))
-    assert outcome(program(acc, k, new, close(k), build.store(at(out, 0), new)), 1) == [7]
-
-
-def test_an_inner_accumulator_starts_again_at_every_iteration() -> None:
-    out = build.define_global(0, i32, 3)
-    outer = loop(3, 0)
-    inner = loop(outer, 1)
-    acc = accumulator("a", build.const(i32, 0))
-    new = update(acc, build.add(acc, 1))
-    body = program(
-        outer,
-        acc,
-        inner,
-        new,
-        close(inner),
-        build.store(at(out, outer), new),
-        close(outer),
-    )
-    assert outcome(body, 3) == [0, 1, 2]
+@pytest.mark.long
+def test_programs_of_the_suite() -> None:
+    assert failed("kernel.program.*") == []
 
 
 def test_bounds_that_vary_by_lane_are_masks() -> None:
@@ -107,21 +64,6 @@ def test_bounds_that_vary_by_lane_are_masks() -> None:
     new = update(acc, build.add(acc, 10))
     body = program(lane, acc, k, new, close(k), build.store(at(out, lane), new), group=(4, 1, 1))
     assert outcome(body, 4) == [0, 10, 20, 30]
-
-
-def test_if_is_a_mask() -> None:
-    out = build.define_global(0, i32, 4)
-    lane = item(4)
-    taken = branch(build.less(lane, 2))
-    acc = accumulator("a", build.const(i32, 5))
-    new = update(acc, build.add(acc, lane))
-    never = branch(build.less(lane, 0))
-    lost = update(acc, build.const(i32, 99))
-    body = program(
-        lane, acc, taken, new, close(taken), never, lost, close(never),
-        build.store(at(out, lane), acc), group=(4, 1, 1),
-    )  # fmt: skip
-    assert outcome(body, 4) == [5, 6, 5, 5]
 
 
 def test_an_if_within_another_lets_through_what_both_do() -> None:
@@ -135,48 +77,6 @@ def test_an_if_within_another_lets_through_what_both_do() -> None:
         build.store(at(out, lane), acc), group=(4, 1, 1),
     )  # fmt: skip
     assert outcome(body, 4) == [5, 6, 7, 5]
-
-
-def test_a_gate_keeps_a_load_from_touching_memory() -> None:
-    out, data = build.define_global(0, i32, 4), build.define_global(1, i32, 2)
-    lane = item(4)
-    value = build.load(at(data, lane), build.less(lane, 2), -1)
-    assert outcome(
-        program(build.store(at(out, lane), value), group=(4, 1, 1)), 4, np.array([7, 8], "i4")
-    ) == [7, 8, -1, -1]
-
-
-def test_a_closed_gate_needs_no_memory_at_all() -> None:
-    out, data = build.define_global(0, i32, 2), build.define_global(1, i32, 0)
-    lane = item(2)
-    value = build.load(at(data, lane), build.less(lane, 0), 3)
-    assert outcome(program(build.store(at(out, lane), value), group=(2, 1, 1)), 2, zeros(0)) == [
-        3,
-        3,
-    ]
-
-
-def test_a_gated_store_writes_where_the_gate_holds() -> None:
-    out = build.define_global(0, i32, 3)
-    lane = item(8)
-    stored = build.store(at(out, lane), lane, build.less(lane, 3))
-    result = np.full(3, 9, np.int32)
-    run_program(program(stored, group=(8, 1, 1)), [result])
-    assert list(result) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("width", [2, 4, 8, 16])
-def test_vectors(width: int) -> None:
-    out, data = build.define_global(0, f32, 2 * width), build.define_global(1, f32, 2 * width)
-    start = build.mul(item(2), width)
-    vector = build.load(at(data, start), lanes=width)
-    reverse = build.gep(vector, *range(width - 1, -1, -1))
-    first = build.vectorize(*[build.gep(vector, 0)] * width)
-    value = build.add(build.mul(reverse, build.const(f32.vec(width), 2.0)), first)
-    result, source = zeros(2 * width, f32), np.arange(2 * width, dtype=np.float32)
-    run_program(program(build.store(at(out, start), value), group=(2, 1, 1)), [result, source])
-    rows = source.reshape(2, width)
-    assert np.array_equal(result.reshape(2, width), rows[:, ::-1] * 2 + rows[:, :1])
 
 
 def test_lanes_of_a_scalar() -> None:
@@ -193,19 +93,6 @@ def test_lanes_of_a_scalar() -> None:
     assert list(result) == [0, 0, 1, 1, 7, 8]
 
 
-def test_gated_vectors_take_the_alternative_whole() -> None:
-    out, data = build.define_global(0, f32, 8), build.define_global(1, f32, 4)
-    start = build.mul(item(2), 4)
-    other = build.const(f32.vec(4), -1.0)
-    vector = build.load(at(data, start), build.less(start, 4), other, lanes=4)
-    assert outcome(
-        program(build.store(at(out, start), vector), group=(2, 1, 1)),
-        8,
-        np.arange(4, dtype=np.float32),
-        dtype=f32,
-    ) == [0, 1, 2, 3, -1, -1, -1, -1]
-
-
 def _reverse_through_local(size: int, with_barrier: bool = True) -> Program:
     """Each group reverses its row: items write to shared memory and read each other's."""
     out = build.define_global(0, i32, 2 * size)
@@ -217,34 +104,6 @@ def _reverse_through_local(size: int, with_barrier: bool = True) -> Program:
     final = build.store(at(out, build.add(row, lane)), took)
     nodes = (put, barrier(), final) if with_barrier else (put, final)
     return program(*nodes, grid=(2, 1, 1), group=(size, 1, 1))
-
-
-def test_a_group_shares_memory() -> None:
-    assert outcome(_reverse_through_local(4), 8, np.arange(8, dtype=np.int32)) == [
-        3,
-        2,
-        1,
-        0,
-        7,
-        6,
-        5,
-        4,
-    ]
-
-
-def test_shared_memory_is_reused_between_two_barriers() -> None:
-    out = build.define_global(0, i32, 4)
-    shared = build.define_local("shared", i32, 4)
-    lane, k = item(4), loop(3)
-    acc = accumulator("a", lane)
-    put = build.store(at(shared, lane), acc)
-    neighbour = build.load(at(shared, build.mod(build.add(lane, 1), 4)))
-    new = update(acc, neighbour)
-    body = program(
-        acc, k, put, barrier(), new, barrier(), close(k), build.store(at(out, lane), acc),
-        group=(4, 1, 1),
-    )  # fmt: skip
-    assert outcome(body, 4) == [3, 0, 1, 2]
 
 
 @pytest.mark.parametrize("grid", [(200_003, 1, 1), (3, 50_001, 1), (5, 7, 4001)])
@@ -271,36 +130,6 @@ def test_division_by_zero_neither_traps_nor_warns(recwarn: pytest.WarningsRecord
         [zeros(2), np.array([0, -1], np.int32)],
     )
     assert not recwarn.list
-
-
-def test_a_tile_that_one_item_holds() -> None:
-    a_layout = FragmentLayout.of("", "k1 k2 m1")
-    b_layout, c_layout = FragmentLayout.of("", "n1 k1 k2"), FragmentLayout.of("", "n1 m1")
-    tile = TileArg(MatrixTile("tiny", (2, 2, 4), f32, f32, a_layout, b_layout, c_layout))
-    a, b, c = (build.define_global(1 + k, f32, size) for k, size in enumerate((8, 8, 4)))
-    out = build.define_global(0, f32, 4)
-    product = UOp(
-        Ops.WMMA,
-        f32.vec(4),
-        tuple(build.load(at(x, 0), lanes=n) for x, n in ((a, 8), (b, 8), (c, 4))),
-        tile,
-    )
-    result = zeros(4, f32)
-    left, right = np.arange(8, dtype=np.float32), np.arange(8, dtype=np.float32)
-    run_program(
-        program(build.store(at(out, 0), product)), [result, left, right, np.ones(4, np.float32)]
-    )
-    assert list(result) == [29, 35, 77, 99]
-
-
-def test_sixty_four_bit_accumulators_do_not_narrow() -> None:
-    out = build.define_global(0, dtypes.int64, 1)
-    k = loop(3)
-    acc = accumulator("a", build.const(dtypes.int64, 2**40))
-    new = update(acc, build.add(acc, acc))
-    assert outcome(
-        program(acc, k, new, close(k), build.store(at(out, 0), new)), 1, dtype=dtypes.int64
-    ) == [2**43]
 
 
 # --- what the sanitizer finds ---------------------------------------------------------------------

@@ -58,15 +58,6 @@ def test_a_recurrence_through_memory_runs_in_order() -> None:
     assert not widens(body)
 
 
-def test_a_recurrence_backwards_keeps_its_order_too() -> None:
-    data, values = memory(0, i32, 6)
-    i = loop(5, 0)
-    body = program(build.store(at(data, i), build.add(build.load(at(data, build.add(i, 1))), 1)))
-    values[:] = np.arange(6)
-    run_program(body, [values])
-    assert list(values) == [2, 3, 4, 5, 6, 5]
-
-
 def test_what_iterations_at_once_wrote_is_taken_back_before_they_run_in_order() -> None:
     data, values = memory(0, i32, 6)
     count, counts = memory(1, i32, 6)
@@ -76,19 +67,6 @@ def test_what_iterations_at_once_wrote_is_taken_back_before_they_run_in_order() 
     run_program(program(more, following), [values, counts])
     assert list(values) == [0, 1, 2, 3, 4, 5]
     assert list(counts) == [1, 1, 1, 1, 1, 0]
-
-
-def test_the_last_of_several_writes_stays() -> None:
-    data, values = memory(0, i32, 3)
-    i, j = loop(4, 0), loop(3, 1)
-    position = build.mod(build.add(i, j), 3)
-    body = program(build.store(at(data, position), build.add(build.mul(i, 10), j)))
-    run_program(body, [values])
-    expected = [0, 0, 0]
-    for a in range(4):
-        for b in range(3):
-            expected[(a + b) % 3] = 10 * a + b
-    assert list(values) == expected
 
 
 @pytest.mark.parametrize("sanitize", [True, False])
@@ -163,14 +141,6 @@ def test_a_running_total_that_is_read_inside_is_no_fold() -> None:
     assert list(result) == [0, 1, 3, 6, 10]
 
 
-def test_a_sum_over_two_axes() -> None:
-    out, result = memory(0, i32, 1)
-    a, b = loop(30, 0, AxisKind.REDUCE), loop(40, 1, AxisKind.REDUCE)
-    body = program(build.store(at(out, 0), build.reduce_over(Ops.ADD, build.mul(a, b), a, b)))
-    run_program(body, [result])
-    assert list(result) == [sum(range(30)) * sum(range(40))]
-
-
 def test_a_sum_of_sums() -> None:
     out, result = memory(0, i32, 4)
     i = loop(4, 0)
@@ -226,27 +196,6 @@ def test_replaced_semantics_hold_in_loops_that_fold() -> None:
     assert list(result) == [1.0]
     Interpreter(body, hooks=Hooks(loop=lambda iterations: iterations - 1)).run([result, values])
     assert list(result) == [63.0]
-
-
-def test_speed_of_loops_and_lanes_is_of_one_order() -> None:
-    """A guard against falling back to one at a time: 64 x 64 x 64 in well under a second."""
-    size = 64
-    left, a = memory(1, f32, size * size)
-    right, b = memory(2, f32, size * size)
-    out, result = memory(0, f32, size * size)
-    i, j, k = loop(size, 0), loop(size, 1), loop(size, 2, AxisKind.REDUCE)
-    row = build.mul(i, size)
-    product = build.mul(
-        build.load(at(left, build.add(row, k))),
-        build.load(at(right, build.add(build.mul(k, size), j))),
-    )
-    body = program(build.store(at(out, build.add(row, j)), build.reduce_over(Ops.ADD, product, k)))
-    rng = np.random.default_rng(1)
-    a[:], b[:] = rng.integers(-8, 8, (2, size * size))
-    run_program(body, [result, a, b])
-    wanted = a.reshape(size, size) @ b.reshape(size, size)
-    assert np.array_equal(result.reshape(size, size), wanted)
-    assert widens(body)
 
 
 @pytest.mark.parametrize("items", [1, 3])

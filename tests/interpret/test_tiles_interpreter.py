@@ -25,7 +25,6 @@ from tinyref.verify import verify
 Array = npt.NDArray[Any]
 Extents = tuple[int, int, int]
 i32 = dtypes.int32
-every_tile = pytest.mark.parametrize("tile", TILES.values(), ids=str)
 NVIDIA = TILES["nvidia_m16n8k16_float16_float32"]
 REPLICATED = TILES["rdna3_m16n16k16_float16_float32"]
 SLOTS = {Operand.A: 1, Operand.B: 2, Operand.C: 3}
@@ -34,21 +33,15 @@ SLOTS = {Operand.A: 1, Operand.B: 2, Operand.C: 3}
 class Product:
     """A launch in which every subgroup multiplies matrices of its own: D = A * B + C.
 
-    A, B and C are [subgroup, iteration, row, column] row by row in the slots 1 to 3, C and D have
-    no iterations; D is slot 0. With several their products are summed by a loop.
+    A, B and C are [subgroup, row, column] row by row in the slots 1 to 3; D is slot 0.
     """
 
     def __init__(
-        self,
-        tile: MatrixTile,
-        grid: Extents = (1, 1, 1),
-        group: Extents = (0, 1, 1),
-        iterations: int = 1,
+        self, tile: MatrixTile, grid: Extents = (1, 1, 1), group: Extents = (0, 1, 1)
     ) -> None:
         self.tile = tile
         self.grid = grid
         self.group = (tile.threads, 1, 1) if group == (0, 1, 1) else group
-        self.iterations = iterations
         self.subgroups = int(np.prod(grid) * np.prod(self.group)) // tile.threads
         self.thread = _flat("item", self.group)
         place = build.add(build.mul(_flat("group", grid), int(np.prod(self.group))), self.thread)
@@ -57,34 +50,26 @@ class Product:
     def memory(self, operand: Operand, slot: int | None = None) -> UOp:
         """The buffer of an operand, or D by its slot."""
         rows, columns = self.tile.shape(operand)
-        iterations = 1 if operand is Operand.C else self.iterations
-        size = self.subgroups * iterations * rows * columns
+        size = self.subgroups * rows * columns
         return build.define_global(
             SLOTS[operand] if slot is None else slot, self.tile.dtype(operand), size
         )
 
-    def places(
-        self, operand: Operand, iteration: UOp | int, thread: UOp | None = None
-    ) -> list[UOp]:
+    def places(self, operand: Operand, thread: UOp | None = None) -> list[UOp]:
         """The positions in memory of the elements that the work-item holds."""
         rows, columns = self.tile.shape(operand)
         holder = self.thread if thread is None else thread
-        matrix = self.subgroup
-        if operand is not Operand.C:
-            matrix = build.add(build.mul(matrix, self.iterations), iteration)
         found = []
         for register in range(self.tile.layout(operand).registers):
             row, column = tile_element(self.tile, operand, holder, register)
             inside = build.add(build.mul(row, columns), column)
-            found.append(build.add(build.mul(matrix, rows * columns), inside))
+            found.append(build.add(build.mul(self.subgroup, rows * columns), inside))
         return found
 
-    def fragment(
-        self, operand: Operand, iteration: UOp | int = 0, thread: UOp | None = None
-    ) -> UOp:
+    def fragment(self, operand: Operand, thread: UOp | None = None) -> UOp:
         """The value that the work-item gives."""
         memory = self.memory(operand)
-        places = self.places(operand, iteration, thread)
+        places = self.places(operand, thread)
         loads = [build.load(build.index(memory, place)) for place in places]
         return build.vectorize(*loads) if len(loads) > 1 else loads[0]
 
@@ -98,20 +83,12 @@ class Product:
                 build.index(memory, place),
                 build.gep(result, register) if result.dtype.lanes > 1 else result,
             )
-            for register, place in enumerate(self.places(Operand.C, 0))
+            for register, place in enumerate(self.places(Operand.C))
         ]
 
     def program(self) -> Program:
-        """Load, multiply, store; or a loop that does so and accumulates."""
-        if self.iterations == 1:
-            result = self.wmma(*(self.fragment(operand) for operand in Operand))
-        else:
-            iteration = build.counter(self.iterations, 0, AxisKind.REDUCE, i32)
-            start = self.fragment(Operand.C)
-            total = build.accumulator("total", start, iteration)
-            a, b = (self.fragment(operand, iteration) for operand in (Operand.A, Operand.B))
-            result = build.update(total, self.wmma(a, b, total))
-        root = build.sink(*self.stores(result))
+        """Load, multiply, store."""
+        root = build.sink(*self.stores(self.wmma(*map(self.fragment, Operand))))
         verify(Dialect.INDEXED, root)
         return self.of(linearise(root))
 
@@ -124,17 +101,14 @@ class Product:
         return Program("product", uops, parameters, (), self.grid, self.group)
 
     def matrices(self) -> list[Array]:
-        """A, B and C of small integers, [subgroup, row, column], or [subgroup, iteration, ...]."""
+        """A, B and C of small integers, [subgroup, row, column]."""
         random = np.random.default_rng(0)
-        found = []
-        for operand in Operand:
-            iterations = (
-                (self.iterations,) if operand is not Operand.C and self.iterations > 1 else ()
+        return [
+            random.integers(-2, 3, (self.subgroups, *self.tile.shape(operand))).astype(
+                numpy_dtype(self.tile.dtype(operand))
             )
-            shape = (self.subgroups, *iterations, *self.tile.shape(operand))
-            values = random.integers(-2, 3, shape)
-            found.append(values.astype(numpy_dtype(self.tile.dtype(operand))))
-        return found
+            for operand in Operand
+        ]
 
     def run_on(
         self, matrices: list[Array], program: Program | None = None, **options: Any
@@ -154,11 +128,9 @@ def _flat(scope: str, extents: Extents) -> UOp:
 
 
 def by_numpy(matrices: list[Array]) -> Array:
-    """A * B summed over iterations, plus C, exactly, in float64."""
+    """A * B + C, exactly, in float64."""
     a, b, c = (matrix.astype(np.float64) for matrix in matrices)
-    if a.ndim == 3:
-        return np.matmul(a, b) + c
-    return np.matmul(a, b).sum(axis=1) + c
+    return np.matmul(a, b) + c
 
 
 def check(product: Product, **options: Any) -> None:
@@ -172,34 +144,8 @@ def check(product: Product, **options: Any) -> None:
 # --- products ------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(4)
-@every_tile
-def test_one_run_multiplies_matrices(tile: MatrixTile) -> None:
-    check(Product(tile))
-    check(Product(tile), sanitize=False)
-
-
-@pytest.mark.sampled(6)
-@every_tile
-def test_runs_are_cut_from_groups_in_launch_order(tile: MatrixTile) -> None:
-    check(Product(tile, grid=(2, 3, 1), group=(tile.threads // 2, 2, 2)))
-
-
-@pytest.mark.sampled(6)
-@every_tile
-def test_a_loop_accumulates_products(tile: MatrixTile) -> None:
-    check(Product(tile, grid=(2, 1, 1), iterations=3))
-
-
 def test_many_groups_at_once() -> None:
     check(Product(NVIDIA, grid=(40, 30, 1), group=(64, 1, 1)))
-
-
-def test_a_tile_of_one_thread_in_a_loop_over_its_elements() -> None:
-    layouts = [FragmentLayout.of("", bits) for bits in ("k1 k2 m1", "n1 k1 k2", "n1 m1")]
-    tile = MatrixTile("own", (2, 2, 4), dtypes.float32, dtypes.float32, *layouts)  # type: ignore[arg-type]
-    check(Product(tile, iterations=5))
-    check(Product(tile, grid=(3, 1, 1), group=(5, 1, 1)))
 
 
 def test_a_tile_may_hold_one_element_for_many_threads() -> None:
@@ -225,9 +171,7 @@ def dot(name: str, a: list[float], b: list[float], c: float) -> float:
     """Element (0, 0) of a product whose only row of A and column of B are given."""
     tile = dataclasses.replace(TILES[name])
     product = Product(tile)
-    left, right, start = (
-        np.zeros_like(each[:, 0] if each.ndim == 4 else each) for each in product.matrices()
-    )
+    left, right, start = map(np.zeros_like, product.matrices())
     left[0, 0, : len(a)] = a
     right[0, : len(b), 0] = b
     start[0, 0, 0] = c
@@ -341,7 +285,7 @@ def copies_that_differ(product: Product) -> tuple[UOp, ...]:
     other = build.where(
         build.less(product.thread, 16), product.thread, build.binary(Ops.XOR, product.thread, 2)
     )
-    a = product.fragment(Operand.A, 0, other)
+    a = product.fragment(Operand.A, other)
     b, c = product.fragment(Operand.B), product.fragment(Operand.C)
     return linearise(build.sink(*product.stores(product.wmma(a, b, c))))
 

@@ -360,33 +360,19 @@ REFUSED = {
     "cast by alu": (lambda: g.alu(Ops.CAST, buffer(2)), "CAST"),
     "condition is no bool": (lambda: g.where(buffer(2), buffer(2), buffer(2)), "bool"),
     "two devices": (lambda: g.alu(Ops.ADD, buffer(2), buffer(2, device="CPU")), "PYTHON and CPU"),
-    "bitcast size": (lambda: g.bitcast(buffer(2), F64), "4 bytes"),
-    "cast to void": (lambda: g.cast(buffer(2), dtypes.void), "void"),
     "constant of void": (lambda: g.constant(1, dtypes.void), "void"),
     "nan as int": (lambda: g.constant(math.nan, I32), "int32"),
-    "reshape size": (lambda: g.reshape(buffer(2, 3), (5,)), "6 elements"),
-    "reshape negative": (lambda: g.reshape(buffer(2, 3), (-2, -3)), "negative"),
-    "reshape float": (lambda: g.reshape(buffer(2), (2.0,)), "integer"),
-    "permute twice": (lambda: g.permute(buffer(2, 3), (0, 0)), "exactly once"),
-    "permute short": (lambda: g.permute(buffer(2, 3), (0,)), "2 axes"),
-    "permute beyond": (lambda: g.permute(buffer(2, 3), (0, 2)), "axis 2"),
-    "expand 2 to 4": (lambda: g.expand(buffer(2), (4,)), "from 2 to 4"),
     "expand rank": (lambda: g.expand(buffer(2), (2, 2)), "reshape first"),
     "pad negative": (lambda: g.pad(buffer(2), ((-1, 0),)), "shrink takes"),
     "pad unknown": (lambda: g.pad(buffer(2), ((build.sub(N, 1), 0),)), "n has no value"),
     "pad rank": (lambda: g.pad(buffer(2), ()), "0 pairs for 1 axes"),
-    "pad no pairs": (lambda: g.pad(buffer(2), (1,)), "pairs"),
-    "shrink beyond": (lambda: g.shrink(buffer(2), ((0, 3),)), "<= 2"),
-    "shrink backwards": (lambda: g.shrink(buffer(2), ((2, 1),)), "2 to 1"),
     "shrink unknown": (lambda: g.shrink(buffer(5), ((0, N),)), "accepted is n from 0 to 5"),
-    "flip twice": (lambda: g.flip(buffer(2), (0, 0)), "twice"),
-    "flip beyond": (lambda: g.flip(buffer(2), (1,)), "axis 1"),
     "reduce by SUB": (lambda: g.reduce(Ops.SUB, buffer(2), (0,)), "ADD, MAX, MUL"),
+    "permute twice": (lambda: g.permute(buffer(2, 3), (0, 0)), "exactly once"),
+    "flip twice": (lambda: g.flip(buffer(2), (0, 0)), "twice"),
     "reduce twice": (lambda: g.reduce(Ops.ADD, buffer(2), (0, 0)), "twice"),
     "reduce negative axis": (lambda: g.reduce(Ops.ADD, buffer(2), (-1,)), "axis -1"),
     "reduce scalar": (lambda: g.reduce(Ops.ADD, buffer(), (0,)), "no axes"),
-    "unknown device": (lambda: buffer(2, device="NOWHERE"), "NOWHERE"),
-    "copy to unknown": (lambda: g.copy(buffer(2), "NOWHERE"), "NOWHERE"),
     "assign to a sum": (lambda: g.assign(g.alu(Ops.NEG, buffer(2)), buffer(2)), "NEG"),
     "assign to an expand": (
         lambda: g.assign(g.expand(buffer(1), (4,)), buffer(4)),
@@ -411,12 +397,3 @@ def test_everything_that_is_built_verifies():
         g.reduce(Ops.ADD, g.permute(g.alu(Ops.MUL, x, number(2.0)), (1, 0)), (0,)), ((1, 0), (0, 1))
     )
     verify(Dialect.TENSOR, g.assign(buffer(2, 3), g.copy(g.reshape(node, (2, 3)), "PYTHON")))
-
-
-@pytest.mark.long
-def test_a_graph_of_any_depth():
-    x = buffer(3)
-    for _ in range(5000):
-        x = g.alu(Ops.ADD, g.alu(Ops.MUL, x, x), number(1.0))
-    assert g.shape_of(x) == (3,)
-    assert g.device_of(x) == "PYTHON"

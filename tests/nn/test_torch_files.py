@@ -174,13 +174,17 @@ class Call:
         return self.function, self.arguments
 
 
-def archive(pickled: bytes, **entries: bytes) -> bytes:
+def zipped(*entries: tuple[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as out:
-        out.writestr("a/data.pkl", pickled)
-        for name, data in entries.items():
-            out.writestr(f"a/{name.replace('_', '/')}", data)
+    with zipfile.ZipFile(file, "w", compression) as out:
+        for name, data in entries:
+            out.writestr(name, data)
     return file.getvalue()
+
+
+def archive(pickled: bytes, **entries: bytes) -> bytes:
+    others = ((f"a/{name.replace('_', '/')}", data) for name, data in entries.items())
+    return zipped(("a/data.pkl", pickled), *others)
 
 
 def load(data: bytes) -> Any:
@@ -317,14 +321,6 @@ def test_the_pickle_of_these_tests_is_good():
 
 
 # --- hostile archives ---------------------------------------------------------------------------
-
-
-def zipped(*entries: tuple[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", compression) as out:
-        for name, data in entries:
-            out.writestr(name, data)
-    return file.getvalue()
 
 
 GOOD = (("a/data.pkl", tensor_pickle()), ("a/data/0", bytes(16)))

@@ -11,10 +11,9 @@ import pytest
 from kernel_cases import GRID, LOOPS, SMALL_GRID
 
 from tinyref.capabilities import Capabilities
-from tinyref.cli.bench.program_kernels import PROGRAMS, kernels_of
 from tinyref.codegen.compile import compile_kernel, kernel_name, plan_for
 from tinyref.config import Context
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.machine import FIXED, MemoryLevel
@@ -55,8 +54,31 @@ PARTS = 8
 each_part = pytest.mark.parametrize("part", range(PARTS))
 
 
-def bench_kernels(device: str = "CPU") -> dict[str, list[UOp]]:
-    return {name: kernels_of(name, device) for name in PROGRAMS}
+def data(*shape: int) -> Tensor:
+    return Tensor.ones(*shape).contiguous().realize()
+
+
+PROGRAMS: dict[str, Callable[[], Tensor]] = {
+    "add 1024x1024": lambda: data(1024, 1024) + data(1024, 1024),
+    "gelu 512x512": lambda: data(512, 512).gelu(),
+    "row sum 512x512": lambda: data(512, 512).sum(1),
+    "matmul 256": lambda: data(256, 256) @ data(256, 256),
+    "softmax 128x256": lambda: data(128, 256).softmax(-1),
+    "layernorm 128x256": lambda: data(128, 256).layernorm(),
+    "conv 4x16x32x32 32x16x3x3 relu": lambda: data(4, 16, 32, 32).conv2d(data(32, 16, 3, 3)).relu(),
+    "sin 256x256": lambda: data(256, 256).sin(),
+    "maxpool 2x2 4x8x32x32": lambda: data(4, 8, 32, 32).max_pool2d((2, 2)),
+    "attention 2x4x32x16": lambda: data(2, 4, 32, 16).scaled_dot_product_attention(
+        data(2, 4, 32, 16), data(2, 4, 32, 16)
+    ),
+    "batched matmul 4x32x32x32": lambda: data(4, 32, 32, 32) @ data(4, 32, 32, 32),
+    "padded sum 64x64": lambda: data(64, 64).pad(((1, 2), (3, 4))).sum(0),
+}
+
+
+def kernels_of(name: str, device: str) -> list[UOp]:
+    with Context(DEVICE=device):
+        return [item.ast for item in schedule([(PROGRAMS[name]().node, device)]).kernels]
 
 
 # --- laws -----------------------------------------------------------------------------------------
@@ -102,8 +124,9 @@ def test_plans_of_the_bench_programs(name: str, golden: Callable[[str, str], Non
     # What reduces rows and what computes along them are one kernel on a device without a grid.
     capabilities, device = {"cpu_like": (CPU_LIKE, "CPU"), "gpu_like": (GPU_LIKE, "NULL")}[name]
     lines = []
-    for program, asts in bench_kernels(device).items():
+    for program in PROGRAMS:
         lines.append(program)
+        asts = kernels_of(program, device)
         lines += [f"  {kernel_name(ast)}: {plan_for(ast, capabilities)}" for ast in asts]
     golden(f"plans_{name}.txt", "\n".join(lines) + "\n")
 
@@ -125,18 +148,6 @@ def columns(length: int, count: int) -> UOp:
 
 def axes(ast: UOp, capabilities: Capabilities) -> str:
     return ", ".join(map(str, plan_for(ast, capabilities).axes))
-
-
-def test_a_host_takes_the_widest_vectors_that_divide() -> None:
-    def copy(size: int, dtype: DType = f32) -> UOp:
-        return named.copied(dtype, shaped(size))
-
-    assert axes(copy(48), CPU_LIKE) == "global 3, upcast 16"
-    assert axes(copy(40), CPU_LIKE) == "global 5, upcast 8"
-    assert axes(copy(13), CPU_LIKE) == "global 13"
-    # A register of 64 bytes has 8 of these.
-    assert axes(copy(48, dtypes.float64), CPU_LIKE) == "global 6, upcast 8"
-    assert axes(copy(48), LOOPS) == "global 48"
 
 
 def test_lanes_wider_than_an_upcast_may_be_are_left_alone() -> None:

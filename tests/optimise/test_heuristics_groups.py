@@ -14,20 +14,16 @@ from tinyref.dtype import dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import parse_opts
-from tinyref.optimise.plan import LANE_KINDS, AxisAccess, Plan, accesses, number_of
+from tinyref.optimise.plan import Plan
 from tinyref.schedule import schedule
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_spec.kernels import named
-from tinyref_spec.kernels.notation import kernel_of, largest, load, shaped, total
+from tinyref_spec.kernels.notation import kernel_of, largest, load, total
 
 f32 = dtypes.float32
 GPU = dataclasses.replace(GRID, vector_lanes=(1, 2, 4), shared_bytes=48 << 10)
-WARP = 32
-# What memory gives at a time, on GPUs of all vendors (CUDA C++ Best Practices Guide, 10.2.1).
-SECTOR_BYTES = 32
-BANKS = 32
 
 
 def first_kernel(x: Tensor) -> UOp:
@@ -38,65 +34,8 @@ def softmax(rows: int, columns: int) -> UOp:
     return first_kernel(Tensor(np.zeros((rows, columns), np.float32), device="PYTHON").softmax())
 
 
-def rows(count: int, length: int) -> UOp:
-    return named.reduction(Ops.ADD, f32, (count, length), 1)
-
-
 def axes(ast: UOp) -> str:
     return ", ".join(map(str, plan_for(ast, GPU).axes))
-
-
-def used_part(plan: Plan, access: AxisAccess) -> float:
-    """Of the bytes that a warp gets for one access in all its lanes, the part that it uses."""
-    offsets = set()
-    lanes = [axis for axis in plan.axes if axis.kind in LANE_KINDS and access.step(axis)]
-    for thread in range(min(WARP, plan.group_size)):
-        counters = {}
-        for axis in reversed(plan.item_axes):
-            thread, counters[axis] = divmod(thread, axis.extent)
-        counters |= {axis: counters[twin] for axis, twin in plan.item_twins.items()}
-        start = sum(counter * access.step(axis) for axis, counter in counters.items())
-        steps = [range(axis.extent) for axis in lanes]
-        for place in np.ndindex(*map(len, steps)):
-            offsets.add(
-                start + sum(n * access.step(axis) for n, axis in zip(place, lanes, strict=True))
-            )
-    sectors = {offset * access.itemsize // SECTOR_BYTES for offset in offsets}
-    return len(offsets) * access.itemsize / (len(sectors) * SECTOR_BYTES)
-
-
-def used_parts(ast: UOp) -> list[float]:
-    plan = plan_for(ast, GPU)
-    return [round(used_part(plan, access), 3) for access in accesses(plan)]
-
-
-# --- coalescing -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("ast", "parts"),
-    [
-        (named.copied(f32, shaped(1 << 20)), [1, 1]),
-        (named.copied(f32, shaped(10007)), [1, 1]),
-        (named.transposed(f32, 1024, 1024), [1, 1]),
-        (named.matmul(1024, 1024, 1024, f32), [0.5, 1, 1]),
-        (rows(8192, 4096), [1, 0.125]),
-        (rows(16, 4096), [1, 0.125]),
-    ],
-    ids=["copy", "prime copy", "transposed", "matmul", "many rows", "few rows"],
-)
-def test_a_warp_uses_what_it_reads(ast: UOp, parts: list[float]) -> None:
-    """Stores of reduces are one element; a product reads four of eight neighbours along k."""
-    assert used_parts(ast) == parts
-
-
-def test_a_thread_for_each_row_would_read_far_from_its_neighbours() -> None:
-    """The measure can fail: what the heuristics do not choose."""
-    plan = Plan.of(rows(8192, 4096), GPU)
-    by_row = plan.apply_all(parse_opts("LOCAL(0, 32)"))
-    assert used_part(by_row, accesses(by_row)[0]) == 0.125
-    far = plan.apply_all(parse_opts("GROUPTOP(1, 32)"))
-    assert used_part(far, accesses(far)[0]) == 0.125
 
 
 # --- reduces in groups ----------------------------------------------------------------------------
@@ -122,16 +61,6 @@ def two_lengths(first: int, second: int) -> UOp:
     """The sum of rows of one length and the largest elements of rows of another, added."""
     x, y = load(1, f32, (4, first)), load(2, f32, (4, second))
     return kernel_of(build.add(total(x, 1), largest(y, 1)), 4, 1)
-
-
-def test_groups_of_reduces_have_no_lanes_in_each_others_banks() -> None:
-    """Partial results of a group lie in a row: a work-item with lanes would skip banks."""
-    for ast in (rows(16, 4096), rows(8192, 4096), softmax(16, 4096)):
-        plan = plan_for(ast, GPU)
-        for node in plan.grouped_reduces():
-            lanes = number_of(axis.extent for axis in plan.axes_of(node, *LANE_KINDS))
-            places = [thread * lanes % BANKS for thread in range(WARP)]
-            assert len(set(places)) == BANKS
 
 
 # --- registers and occupancy ----------------------------------------------------------------------

@@ -172,16 +172,6 @@ def test_every_position_is_covered_once_in_the_order_of_kinds(data: st.DataObjec
         assert plan.group_size <= capabilities.group_size_limit
 
 
-def test_plans_are_values() -> None:
-    plan = Plan.of(matmul(), GROUPS)
-    again = Plan.of(matmul(), GROUPS)
-    assert plan == again
-    assert plan.apply(Opt(OptOp.UPCAST, 0, 4)) == again.apply(Opt(OptOp.UPCAST, 0, 4))
-    assert plan == again
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        plan.axes = ()  # type: ignore[misc]
-
-
 def test_the_text_of_a_plan() -> None:
     assert str(Plan.of(row_sum(), LOOPS)) == "global 6, reduce 16"
     text = str(planned(row_sum(), "UPCAST(0, 2) UNROLL(1, 4)"))

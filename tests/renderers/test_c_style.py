@@ -13,9 +13,8 @@ import pytest
 
 from tinyref.capabilities import CORE_DTYPES, Capabilities
 from tinyref.contract import NamingRenderer, entry_point
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.renderers.c import CRenderer
 from tinyref.renderers.c_language import CStyleLanguage
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.renderers.cuda import CudaRenderer
@@ -30,7 +29,6 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, TileArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import TILES, Operand
-from tinyref_spec.kernel import programs
 
 INT, FLOAT = dtypes.int32, dtypes.float32
 
@@ -89,16 +87,6 @@ def test_an_index_of_two_types_has_two_names() -> None:
     assert len({line.split()[1] for line in declared}) == 2
 
 
-def test_a_language_without_groups_refuses_them() -> None:
-    with pytest.raises(
-        UserError, match=r"C here has no item index of dimension 0: accepted are gr"
-    ):
-        CRenderer().render(reversed_groups())
-    nodes = (build.barrier(),)
-    with pytest.raises(UserError, match=r"BARRIER: C devices print no such node"):
-        CRenderer().render(Program("k", nodes, ()))
-
-
 def test_a_language_without_tiles_refuses_them() -> None:
     tile = TILES["apple_m8n8k8_float32_float32"]
     a, b, c = (build.const(tile.fragment(operand), 0) for operand in Operand)
@@ -106,24 +94,6 @@ def test_a_language_without_tiles_refuses_them() -> None:
     lanes = Capabilities(CORE_DTYPES, C_STYLE_OPS, vector_lanes=(1, 2))
     with pytest.raises(UserError, match=r"OpenCL C has no tile apple_m8n8k8_float32_float32 here"):
         OpenCLRenderer(lanes).render(Program("k", (a, product), ()))
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("have", "want", "converts"),
-    # Out of range a conversion to integers has no value in C: lanes saturate one by one.
-    [(INT, FLOAT, True), (FLOAT, dtypes.float64, True), (FLOAT, INT, False)],
-    ids=str,
-)
-def test_lanes_are_converted_at_once_where_that_has_a_value(
-    have: DType, want: DType, converts: bool
-) -> None:
-    source, target = build.define_global(1, have, 4), build.define_global(0, want, 4)
-    value = build.cast(build.load(programs.at(source, 0), lanes=4), want)
-    program = programs.program("lanes", build.store(programs.at(target, 0), value))
-    everything = Capabilities(frozenset(CRenderer.type_names), C_STYLE_OPS, vector_lanes=(1, 4))
-    text = CRenderer(everything).render(program)
-    assert text.count("__builtin_convertvector") == converts
 
 
 def test_what_is_not_declared_is_refused() -> None:

@@ -27,7 +27,7 @@ from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import GROUPS, TILES
 
 F16, BF16, F32, F64 = dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64
-I8, U16, I16, I32, I64 = dtypes.int8, dtypes.uint16, dtypes.int16, dtypes.int32, dtypes.int64
+I8, I32 = dtypes.int8, dtypes.int32
 AMPERE = capabilities_of((8, 0))
 RENDERER = CudaRenderer(AMPERE)
 
@@ -58,12 +58,6 @@ def test_headers_are_included_for_types_that_are_there_alone() -> None:
     assert RENDERER.render(stored(loaded(1, F16))).startswith("#include <cuda_fp16.h>\nextern")
     both = RENDERER.render(stored(build.cast(loaded(1, F16), BF16)))
     assert both.startswith("#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n")
-
-
-def test_what_a_device_lacks_is_no_type_of_its_texts() -> None:
-    older = CudaRenderer(capabilities_of((7, 5)))
-    with pytest.raises(Exception, match="bfloat16 has no CUDA C\\+\\+ type here"):
-        older.render(stored(loaded(1, BF16)))
 
 
 # Vectors

@@ -21,14 +21,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import VarArg
 from tinyref_spec.kernel.programs import at
 
-I8, I32, U32, I64, F32, F64 = (
-    dtypes.int8,
-    dtypes.int32,
-    dtypes.uint32,
-    dtypes.int64,
-    dtypes.float32,
-    dtypes.float64,
-)
+I32, U32, I64, F32 = dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.float32
 
 
 def text_of(value: UOp) -> str:
@@ -74,16 +67,6 @@ def test_a_variable_has_32_bits_that_are_widened(dtype: DType, words: str) -> No
     kind = f"i{dtype.bits}"
     assert f"  %var2 = {words} i32 %var2.i32 to {kind}\n" in text
     assert f"store {kind} %var2, ptr" in text
-
-
-@pytest.mark.table
-@pytest.mark.parametrize("lanes", [1, 2, 4])
-def test_the_library_is_called_once_for_each_lane(lanes: int) -> None:
-    text = text_of(UOp(Ops.EXP2, F32.vec(lanes), (loaded(1, F32, lanes),)))
-    assert len(re.findall(r"call float @exp2f\(float %\w+\) nobuiltin", text)) == lanes
-    # Of a vector each lane is taken and put back.
-    assert len(re.findall("extractelement", text)) == (0 if lanes == 1 else lanes)
-    assert len(re.findall("insertelement", text)) == (0 if lanes == 1 else lanes)
 
 
 @pytest.mark.table

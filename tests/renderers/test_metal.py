@@ -14,20 +14,11 @@ from tinyref.uops import build
 from tinyref.uops.node import toposort
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import TILES
-from tinyref_spec.kernel import programs
 from tinyref_spec.kernel.programs import at
 
 TYPES = frozenset(MetalRenderer.type_names)
 RENDERER = MetalRenderer(Capabilities(TYPES, METAL_OPS, vector_lanes=(1, 2, 4)))
-I8, I32, U32, I64 = dtypes.int8, dtypes.int32, dtypes.uint32, dtypes.int64
-F16, BF16, F32 = dtypes.float16, dtypes.bfloat16, dtypes.float32
-
-
-def body(found: Program) -> list[str]:
-    """The lines of a kernel, without its head."""
-    lines = RENDERER.render(found).splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("kernel void"))
-    return [line.strip() for line in lines[start + 1 : -1]]
+I32, BF16, F32 = dtypes.int32, dtypes.bfloat16, dtypes.float32
 
 
 def groups() -> Program:
@@ -72,28 +63,6 @@ def test_a_whole_kernel() -> None:
     assert "  int group_1 = group_id.y;\n" in text
 
 
-def copied(dtype: DType, lanes: int) -> Program:
-    data, out = build.define_global(1, dtype, 8), build.define_global(0, dtype, 8)
-    value = build.load(at(data, 3), lanes=lanes)
-    total = value if dtype.is_bool else build.add(value, value)
-    return programs.program("k", build.store(at(out, 1), total))
-
-
-def test_vectors_are_packed_in_memory() -> None:
-    """As their elements are aligned (2.2.3), for no view is aligned further."""
-    assert body(copied(F32, 4)) == [
-        "float4 v1;",
-        "v1 = *(device packed_float4 *)(data1 + 3);",
-        "float4 v2 = v1 + v1;",
-        "*(device packed_float4 *)(data0 + 1) = v2;",
-    ]
-    assert body(copied(dtypes.bool, 2)) == [
-        "uchar2 v1;",
-        "v1 = uchar2(data1[3] != 0, data1[3 + 1] != 0);",
-        "*(device packed_uchar2 *)(data0 + 1) = v1;",
-    ]
-
-
 def multiplied(dtype: DType) -> Program:
     """The product of a tile, added to 0."""
     product = tile_of(TILES[f"apple_m8n8k8_{dtype.name}_{dtype.name}"])
@@ -131,11 +100,6 @@ bfloat2 {name}(bfloat2 a, bfloat2 b, bfloat2 c) {{
 def test_contraction_is_allowed_where_floats_are_not_strict() -> None:
     with Context(STRICT_FLOAT=0):
         assert "#pragma" not in RENDERER.render(groups())
-
-
-def test_float64_is_refused() -> None:
-    with pytest.raises(UserError, match="float64 has no MSL type here: accepted are bfloat16, bo"):
-        RENDERER.render(stored(build.const(dtypes.float64, 1.0)))
 
 
 def test_an_encoder_has_a_number_for_each_argument() -> None:

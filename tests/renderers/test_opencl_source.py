@@ -1,4 +1,4 @@
-"""What only OpenCL C has among the languages: groups, images, exact division; word for word."""
+"""What only OpenCL C has among the languages: images, exact division; word for word."""
 
 from __future__ import annotations
 
@@ -24,26 +24,6 @@ LANES = OpenCLRenderer(Capabilities(frozenset(dtypes.all), C_STYLE_OPS, vector_l
 
 def number(value: int) -> UOp:
     return build.const(dtypes.int32, value)
-
-
-def reversed_group() -> Program:
-    """Each group turns eight numbers around, by shared memory and a barrier."""
-    index = UOp(Ops.SPECIAL, dtypes.int32, (number(8),), SpecialArg("item", 0))
-    group = UOp(Ops.SPECIAL, dtypes.int32, (number(3),), SpecialArg("group", 0))
-    shared = build.define_local("shared", dtypes.int32, 8)
-    memory = build.define_global(0, dtypes.int32, 24)
-    place = build.index(memory, build.add(build.mul(group, 8), index))
-    fill = build.store(build.index(shared, index), build.load(place))
-    turned = build.load(build.index(shared, build.sub(7, index)))
-    first = toposort([fill])
-    rest = [node for node in toposort([build.store(place, turned)]) if node not in first]
-    parameters = (Parameter(0, dtypes.int32, 24, True, True),)
-    nodes = (*first, build.barrier(), *rest)
-    return Program("reversed_group", nodes, parameters, grid=(3, 1, 1), group=(8, 1, 1))
-
-
-def test_groups_and_barriers(golden: Callable[[str, str], None]) -> None:
-    golden("reversed_group.cl", LANES.render(reversed_group()))
 
 
 def image_program(is_read_too: bool = False) -> Program:
@@ -102,26 +82,3 @@ def test_of_vectors_only_division_that_is_not_exact_goes_lane_by_lane() -> None:
         text = inexact.render(Program("lanes", tuple(toposort([store])), (OUT, IN)))
         assert text.count("(double)") == 2 * count
         assert ("v1 + v1" in text) == (count == 0)
-
-
-def test_an_index_of_a_fourth_dimension_is_refused() -> None:
-    index = UOp(Ops.SPECIAL, dtypes.int32, (number(4),), SpecialArg("group", 3))
-    store = build.store(build.index(build.define_global(0, F32, 4), index), build.const(F32, 1.0))
-    with pytest.raises(UserError, match="SPECIAL: OpenCL C here has no group index of dimension 3"):
-        LANES.render(Program("k", tuple(toposort([store])), (OUT,)))
-
-
-def test_vectors_of_bools_are_bytes_of_0_and_1() -> None:
-    source, target = (build.define_global(slot, dtypes.bool, 4) for slot in (1, 0))
-    value = build.load(build.index(source, number(0)), lanes=4)
-    nodes = toposort([build.store(build.index(target, number(0)), value)])
-    parameters = (
-        Parameter(0, dtypes.bool, 4, True, False),
-        Parameter(1, dtypes.bool, 4, False, True),
-    )
-    lines = LANES.render(Program("flags", tuple(nodes), parameters)).splitlines()
-    assert lines[-3:] == [
-        "  v1 = vload4(0, data1 + 0); v1 = as_uchar4(v1 != (uchar4)0) & (uchar4)1;",
-        "  vstore4(v1, 0, data0 + 0);",
-        "}",
-    ]

@@ -23,8 +23,6 @@ MACHINES = {
     kind.architecture: f"{kind.__module__}:{kind.__name__}"
     for kind in (PtxMachine, PtxMachine75, PtxMachine80)
 }
-FLOAT = dtypes.float32
-WMMA = "kernel.program.wmma.nvidia_"
 # Of every so many rows one is looked at.
 STRIDE = 151
 
@@ -110,29 +108,3 @@ def test_tf32_rounds_ties_away_from_zero() -> None:
     given = [np.full(64, number, np.float32) for number in (1 + 2**-11, -1, 0)]
     (found,) = DeviceUnderTest(MACHINES[90]).run(program, [None, *given])
     assert found[:4].tolist() == [-4 * (1 + 2**-10)] * 4
-
-
-# Rows in which a fault of the text shows, which the rows above may leave out.
-TELLING = (
-    "isa.binary.cmpne.float32",
-    "isa.binary.shr.int32",
-    "isa.sequence.wrapped_quotient.int8",
-    "isa.binary.idiv.int64",
-    "isa.binary.max.int16",
-    "isa.ternary.where.float32",
-    "isa.cast.uint64.to_float32",
-    "memory.gate.store.float32",
-    "memory.gate.load.float32",
-    "kernel.program.vector8.float32",
-    "kernel.program.group",
-    "kernel.reduce.add.int32",
-    f"{WMMA}m8n8k16_int8_int32",
-    f"{WMMA}m16n8k16_float16",
-)
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("row", TELLING)
-def test_rows_that_tell_faults_pass(row: str) -> None:
-    rows = [each for each in catalogue.rows(Profile.QUICK) if each.id.startswith(row)]
-    assert wrong([case for each in rows for case in each.cases(Profile.QUICK)], MACHINES[90]) == []

@@ -71,27 +71,6 @@ def test_strict_floats_are_opaque_and_relaxed_ones_are_not() -> None:
         assert "opaque" not in RENDERER.render(subject)
 
 
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        # Of a compiler that knows no NaN, != is false for it.
-        (build.not_equal, "!(v1 == v2)"),
-        (build.less, "v1 < v2"),
-        (lambda x, y: build.where(build.less(x, y), x, y), "select(v2, v1, v3)"),
-        (build.maximum, "select(v1, v2, v1 < v2)"),
-        # Of equal infinities x - y would be 0.
-        (build.sub, "opaque_f32(v1 + opaque_f32((-v2)))"),
-    ],
-)
-def test_floats(value, text: str) -> None:  # type: ignore[no-untyped-def]
-    result = value(loaded(1, FLOAT), loaded(2, FLOAT))
-    if result.dtype.is_bool:
-        result = build.where(result, build.const(INT, 1), 0)
-    with Context(STRICT_FLOAT=1):
-        assert f" = {text};" in RENDERER.render(stored(result))
-
-
 def test_each_lane_is_shifted_by_a_literal() -> None:
     """naga takes no lane of constants of 64 bits for a count: it cannot convert it."""
     pair = dtypes.uint64.vec(2)
@@ -129,14 +108,6 @@ def test_no_counter_of_a_loop_is_named_like_a_type() -> None:
     text = RENDERER.render(Program("counted", nodes, parameters))
     assert "for (var loop1: i32 = 0; loop1 < 3i; loop1++) {" in text
     assert not re.search(r"\b(i|u|f)\d+:", text)
-
-
-def test_bools_have_no_order_and_no_exclusive_or() -> None:
-    x, y = (build.not_equal(loaded(slot, INT), 0) for slot in (1, 2))
-    less = build.where(build.less(x, y), loaded(1, INT), 0)
-    assert "(!v2 && v4)" in RENDERER.render(stored(less))
-    differ = build.where(build.binary(Ops.XOR, x, y), loaded(1, INT), 0)
-    assert "v2 != v4" in RENDERER.render(stored(differ))
 
 
 def test_words_that_are_replaced_by_masks_are_atomic() -> None:
@@ -192,11 +163,3 @@ def test_half_precision_is_enabled_where_it_is_used() -> None:
     text = RENDERER.render(stored(build.add(loaded(1, half), loaded(2, half))))
     assert text.startswith("enable f16;\n")
     assert "opaque_f16(v1 + v2)" in text
-
-
-def test_what_the_device_lacks_is_refused() -> None:
-    small = WgslRenderer(Capabilities(TYPES - {dtypes.float64}, WGSL_OPS))
-    with pytest.raises(UserError, match="float64 has no WGSL type here"):
-        small.render(stored(loaded(1, dtypes.float64)))
-    with pytest.raises(UserError, match="FDIV: is not declared"):
-        RENDERER.render(stored(build.binary(Ops.FDIV, loaded(1, FLOAT), loaded(2, FLOAT))))

@@ -19,6 +19,20 @@ __kernel void scale(__global uchar *base0, ulong start0, __global uchar *base1, 
 }
 """
 
+CUDA_SCALE = """
+extern "C" __global__ void scale(int *a, int *b, int factor) {
+  a[blockIdx.x] = b[blockIdx.x] * factor;
+}
+"""
+HIP_SCALE = CUDA_SCALE.replace("blockIdx.x", "__builtin_amdgcn_workgroup_id_x()")
+METAL_SCALE = """
+using namespace metal;
+kernel void scale(device int *a [[buffer(0)]], device int *b [[buffer(1)]],
+                  constant int &factor [[buffer(2)]], uint3 at [[threadgroup_position_in_grid]]) {
+  a[at.x] = b[at.x] * factor;
+}
+"""
+
 
 def put(allocator: Allocator, values: npt.NDArray[Any]) -> Any:
     """Memory of the device that holds these values."""

@@ -14,6 +14,7 @@ import pytest
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.errors import DeviceError
+from tinyref.runtimes.emulated.text_devices import CudaEmuBackend
 from tinyref.runtimes.host import clang as toolchain_module
 from tinyref.runtimes.host.clang import (
     CCompiler,
@@ -52,8 +53,11 @@ def files_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("nothing_found")
-def test_without_a_compiler_the_reason_says_what_to_install() -> None:
-    available = ClangBackend.availability()
+@pytest.mark.parametrize("backend", [ClangBackend, CudaEmuBackend])
+def test_without_a_compiler_the_reason_says_what_to_install(
+    backend: type[ClangBackend | CudaEmuBackend],
+) -> None:
+    available = backend.availability()
     assert not available.works
     assert available.reason == (
         "no C compiler found: install one of gcc, clang, tcc or name one by CC"
@@ -81,19 +85,22 @@ def test_the_flag_comes_before_the_environment(
 
 
 @pytest.mark.long
-def test_a_compiler_that_only_fails_is_not_available(tmp_path: Path) -> None:
-    broken = script(tmp_path, "import sys; sys.exit('cannot find my libraries')")
-    with Context(CC=broken):
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("import sys; sys.exit('cannot find my libraries')", "cannot find my libraries"),
+        ("pass", "cannot compile"),
+    ],
+)
+def test_a_compiler_that_compiles_nothing_is_not_available(
+    tmp_path: Path, body: str, says: str
+) -> None:
+    with Context(CC=script(tmp_path, body)):
         available = ClangBackend.availability()
         assert not available.works
-        assert "cannot find my libraries" in available.reason
+        assert says in available.reason
         with pytest.raises(DeviceError, match="does not work"):
             toolchain()
-
-
-def test_a_compiler_that_makes_no_file_is_not_available(tmp_path: Path) -> None:
-    with Context(CC=script(tmp_path, "pass")):
-        assert "cannot compile" in ClangBackend.availability().reason
 
 
 @needs_compiler
@@ -149,29 +156,18 @@ def test_a_compiler_that_cannot_start_is_an_error(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_the_key_names_compiler_and_flags() -> None:
-    key = Device["CLANG"].compiler.key
-    assert toolchain().version in key
-    assert all(part in key for part in toolchain().command)
-
-
-@needs_compiler
-def test_the_compiler_is_told_what_the_flag_of_strict_floats_says() -> None:
+def test_the_key_names_compiler_flags_and_processor() -> None:
     keys = []
     for strict, word in ((1, "-ffp-contract=off"), (0, "-ffp-contract=fast")):
         with Context(STRICT_FLOAT=strict):
-            assert word in toolchain().command
-            keys.append(Device["CLANG"].compiler.key)
-    assert keys[0] != keys[1]
-
-
-@needs_compiler
-def test_the_key_names_the_processor_that_the_code_is_for() -> None:
-    tools = toolchain()
-    assert tools.target
-    assert Device["CLANG"].compiler.key.endswith(f" {tools.target}")
-    other = dataclasses.replace(tools, target="another")
-    assert CCompiler(other).key != CCompiler(tools).key
+            tools, key = toolchain(), Device["CLANG"].compiler.key
+        assert word in tools.command
+        assert tools.version in key
+        assert all(part in key for part in tools.command)
+        assert tools.target
+        assert key.endswith(f" {tools.target}")
+        keys += [key, CCompiler(dataclasses.replace(tools, target="another")).key]
+    assert len(set(keys)) == 4
 
 
 @pytest.mark.long

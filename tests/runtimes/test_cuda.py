@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtimes.by_hand import get, load, put
+from tests.runtimes.by_hand import CUDA_SCALE, get, load, put
 from tests.runtimes.fake_cuda import FakeDriver, FakeNvrtc, install
 from tinyref.backend import dtypes
 from tinyref.config import Context
@@ -36,14 +36,6 @@ needs_emulator = pytest.mark.skipif(not EMULATOR.works, reason=EMULATOR.reason)
 needs_bindings = pytest.mark.skipif(
     importlib.util.find_spec("cuda") is None, reason="cuda-bindings is not installed"
 )
-
-# a[i] = b[i] * factor + term, of int32.
-SCALE = """
-extern "C" __global__ void scale(int *a, int *b, int factor, int term) {
-  a[blockIdx.x * blockDim.x + threadIdx.x] =
-      b[blockIdx.x * blockDim.x + threadIdx.x] * factor + term;
-}
-"""
 
 
 @pytest.fixture
@@ -100,12 +92,12 @@ def test_launches_that_are_recorded_are_one_call(fake: Any) -> None:
     driver = fake((9, 0))
     backend = CudaBackend()
     part = put(backend.allocator, np.ones(4, np.int32))
-    launch = Launch(load(backend, "scale", SCALE), (part, part), (4, 1, 1), (1, 1, 1), (2, 0))
+    launch = Launch(load(backend, "scale", CUDA_SCALE), (part, part), (4, 1, 1), (1, 1, 1), (2,))
     commands = backend.record([launch, launch, launch])
     before = len(driver.names())
     commands()
     commands.rebind(1, 0, part)
-    commands.vary(1, (2, 1, 1), [1, 0])
+    commands.vary(1, (2, 1, 1), [1])
     commands()
     commands()
     assert driver.names()[before:] == [
@@ -121,9 +113,9 @@ def test_a_launch_that_is_timed_is_measured_by_events(fake: Any) -> None:
     driver = fake((9, 0))
     backend = CudaBackend()
     part = put(backend.allocator, np.zeros(4, np.int32))
-    kernel = load(backend, "scale", SCALE)
+    kernel = load(backend, "scale", CUDA_SCALE)
     for _ in range(2):
-        assert kernel([part, part], (4, 1, 1), (1, 1, 1), [1, 1], wait=True) == 0.25e-3
+        assert kernel([part, part], (4, 1, 1), (1, 1, 1), [1], wait=True) == 0.25e-3
     wanted = ["cuEventRecord", "cuLaunchKernel", "cuEventRecord", "cuStreamSynchronize"]
     assert driver.names()[-7:-2] == [*wanted, "cuEventElapsedTime"]
     # One for the piece of pinned memory, which stays.
@@ -327,10 +319,10 @@ def test_a_sticky_error_loses_the_device_and_frees_nothing_more(fake: Any) -> No
     driver = fake((9, 0))
     backend = CudaBackend()
     part = put(backend.allocator, np.zeros(4, np.int32))
-    kernel = load(backend, "scale", SCALE)
+    kernel = load(backend, "scale", CUDA_SCALE)
     driver.fails["cuStreamSynchronize"] = "ILLEGAL_ADDRESS"
     with pytest.raises(DeviceError, match="a launch failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
-        kernel([part, part], (4, 1, 1), (1, 1, 1), [1, 1], wait=True)
+        kernel([part, part], (4, 1, 1), (1, 1, 1), [1], wait=True)
     lost = "the device is lost to this process since a kernel failed .* open it in another one"
     with pytest.raises(DeviceError, match=lost):
         backend.synchronize()

@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 
 from tests.runtimes import fake_cuda, fake_hip, fake_metal
-from tests.runtimes.by_hand import OPENCL_SCALE, get, load, put
+from tests.runtimes.by_hand import (
+    CUDA_SCALE,
+    HIP_SCALE,
+    METAL_SCALE,
+    OPENCL_SCALE,
+    get,
+    load,
+    put,
+)
 from tinyref.contract import Launch
 from tinyref.device import Device
 from tinyref.errors import DeviceError, UserError
@@ -31,20 +39,6 @@ ROWS = (
 # Rows that take seconds.
 OF_CUDA = ("memory.order", "system.jit.float32", "system.transfer.order", "system.transfer.view")
 
-# a[i] = b[i] * factor, of int32, by groups of one.
-CUDA_SCALE = """
-extern "C" __global__ void scale(int *a, int *b, int factor) {
-  a[blockIdx.x] = b[blockIdx.x] * factor;
-}
-"""
-HIP_SCALE = CUDA_SCALE.replace("blockIdx.x", "__builtin_amdgcn_workgroup_id_x()")
-METAL_SCALE = """
-using namespace metal;
-kernel void scale(device int *a [[buffer(0)]], device int *b [[buffer(1)]],
-                  constant int &factor [[buffer(2)]], uint3 at [[threadgroup_position_in_grid]]) {
-  a[at.x] = b[at.x] * factor;
-}
-"""
 # Fakes: what stands in for the driver, the device that has to work here, and the name of it.
 FAKES: dict[str, tuple[Callable[[pytest.MonkeyPatch], object], str, str]] = {
     "CUDA": (lambda patch: fake_cuda.install(patch, (9, 0), (9, 0)), "CUDA_EMU", CUDA_SCALE),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,71 +15,50 @@ from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.llvm_gpu import LlvmGpuRenderer
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
-from tinyref.uops.node import UOp, toposort
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import TileArg
-from tinyref.uops.program import Parameter, Program
+from tinyref.uops.program import Program
 from tinyref.uops.tiles import TILES
+from tinyref_spec.kernel.programs import at, group_index, item_index, program
 
 INT = dtypes.int32
 ITEMS, GROUPS = 8, 3
 TOTAL = ITEMS * GROUPS
 
 Rule = Callable[[UOp], UOp]
+OUT, DATA = (build.define_global(slot, INT, TOTAL) for slot in (0, 1))
+ITEM, GROUP = item_index(ITEMS), group_index(GROUPS)
+# The element of each work-item.
+PLACE = build.add(build.mul(GROUP, ITEMS), ITEM)
+SIZES = {"grid": (GROUPS, 1, 1), "group": (ITEMS, 1, 1)}
 
 
-def number(value: int) -> UOp:
-    return build.const(INT, value)
+def load(memory: UOp, position: UOp, lanes: int = 1) -> UOp:
+    return build.load(at(memory, position), lanes=lanes)
 
 
-def item(dim: int = 0, count: int = ITEMS) -> UOp:
-    return build.special("item", dim, number(count), INT)
-
-
-def group(dim: int = 0, count: int = GROUPS) -> UOp:
-    return build.special("group", dim, number(count), INT)
-
-
-def program(
-    name: str, nodes: list[UOp], size: int = TOTAL, items: int = ITEMS, groups: int = GROUPS
-) -> Program:
-    """A kernel from one buffer to another, of `size` int32 each."""
-    parameters = (Parameter(0, INT, size, True, False), Parameter(1, INT, size, False, True))
-    return Program(name, tuple(nodes), parameters, (), (groups, 1, 1), (items, 1, 1))
-
-
-def in_order(*stages: UOp | list[UOp]) -> list[UOp]:
-    """The nodes of the stages one after the other, each node once."""
-    nodes: list[UOp] = []
-    for stage in stages:
-        for node in toposort(stage if isinstance(stage, list) else [stage]):
-            if node not in nodes:
-                nodes.append(node)
-    return nodes
+def store(memory: UOp, position: UOp, value: UOp) -> UOp:
+    return build.store(at(memory, position), value)
 
 
 def turned(
     reads: Rule = lambda i: build.sub(ITEMS - 1, i),
-    writes: Rule = lambda i: i,
     elements: int = ITEMS,
     waits: bool = True,
 ) -> Program:
     """Each group writes its elements to shared memory, waits, and reads them from there."""
-    i = item()
-    place = build.add(build.mul(group(), ITEMS), i)
     shared = build.define_local("turned", INT, elements)
-    value = build.load(build.index(build.define_global(1, INT, TOTAL), place))
-    stored = build.store(build.index(shared, writes(i)), value)
-    barrier = build.barrier(stored)
-    taken = build.load(build.index(shared, reads(i)))
-    out = build.store(build.index(build.define_global(0, INT, TOTAL), place), taken)
-    return program("turned", in_order(stored, *([barrier] if waits else []), out))
+    stored = store(shared, ITEM, load(DATA, PLACE))
+    barrier = [build.barrier(stored)] if waits else []
+    out = store(OUT, PLACE, load(shared, reads(ITEM)))
+    return program("turned", stored, *barrier, out, **SIZES)
 
 
 def run(kernel: Program, size: int = TOTAL) -> list[int]:
-    out = fill("GPU_EMU", np.zeros(size), INT)
-    compile_program("GPU_EMU", kernel)([out, fill("GPU_EMU", np.arange(size), INT)])
-    found: list[int] = read(out).tolist()
+    buffers = [fill("GPU_EMU", np.zeros(size), INT), fill("GPU_EMU", np.arange(size), INT)]
+    compile_program("GPU_EMU", kernel)(buffers[: len(kernel.parameters)])
+    found: list[int] = read(buffers[0]).tolist()
     return found
 
 
@@ -131,13 +109,8 @@ def test_a_race_names_the_element_and_both_work_items() -> None:
 
 
 def test_groups_race_for_an_element() -> None:
-    """Every group writes the elements of the first one."""
-    i = item()
-    value = build.load(build.index(build.define_global(1, INT, TOTAL), i))
-    out = build.store(build.index(build.define_global(0, INT, TOTAL), i), value)
-    # The launch has three groups, though no index says so.
-    nodes = in_order(out)
-    kernel = program("again", nodes)
+    """Every group writes the elements of the first one; no index says that there are three."""
+    kernel = program("again", store(OUT, ITEM, load(DATA, ITEM)), **SIZES)
     says = (
         "race: work-item (0, 0, 0) of group (1, 0, 0) writes element 0 of data0, which "
         "work-item (0, 0, 0) of group (0, 0, 0) touches unordered"
@@ -148,35 +121,34 @@ def test_groups_race_for_an_element() -> None:
 
 def test_a_buffer_that_is_two_arguments_races_with_itself() -> None:
     """Each work-item reads what its neighbour writes, through another argument."""
-    i = item()
-    value = build.load(build.index(build.define_global(1, INT, TOTAL), build.sub(ITEMS - 1, i)))
-    out = build.store(build.index(build.define_global(0, INT, TOTAL), i), value)
-    kernel = replace(program("swapped", in_order(out)), grid=(1, 1, 1))
+    swapped = store(OUT, ITEM, load(DATA, build.sub(ITEMS - 1, ITEM)))
+    kernel = program("swapped", swapped, group=(ITEMS, 1, 1))
     both = fill("GPU_EMU", np.arange(TOTAL), INT)
     with Context(EMU_CHECK=1), pytest.raises(DeviceError, match=r"race: .* of data[01], which"):
         compile_program("GPU_EMU", kernel)([both, both])
 
 
-def test_an_access_outside_names_the_element() -> None:
-    outside = turned(reads=lambda i: build.sub(ITEMS, i))
-    refuses(
-        outside,
-        "out of bounds: work-item (0, 0, 0) of group (0, 0, 0) reads element 8 of turned",
-        EMU_CHECK=1,
+@pytest.mark.parametrize(
+    ("element", "reads"), [(8, lambda i: build.sub(8, i)), (-1, lambda i: build.sub(i, 1))]
+)
+def test_an_access_outside_names_the_element(element: int, reads: Rule) -> None:
+    says = (
+        f"out of bounds: work-item (0, 0, 0) of group (0, 0, 0) reads element {element} of turned"
     )
-    before = turned(reads=lambda i: build.sub(i, 1))
-    refuses(
-        before,
-        "out of bounds: work-item (0, 0, 0) of group (0, 0, 0) reads element -1 of turned",
-        EMU_CHECK=1,
-    )
+    refuses(turned(reads), says, EMU_CHECK=1)
+
+
+def test_a_parameter_ends_where_the_program_says() -> None:
+    late = store(OUT, PLACE, load(DATA, build.add(PLACE, 1)))
+    says = "out of bounds: work-item (7, 0, 0) of group (2, 0, 0) reads element 24 of data1"
+    refuses(program("late", late, **SIZES), says, EMU_CHECK=1)
 
 
 def test_a_vector_stands_at_a_multiple_of_its_lanes() -> None:
-    place = build.add(build.mul(item(0, 2), 4), 1)
-    taken = build.load(build.index(build.define_global(1, INT, 16), place), lanes=4)
-    out = build.store(build.index(build.define_global(0, INT, 16), build.sub(place, 1)), taken)
-    kernel = program("crooked", in_order(out), size=16, items=2, groups=1)
+    place = build.add(build.mul(item_index(2), 4), 1)
+    out, data = (build.define_global(slot, INT, 16) for slot in (0, 1))
+    moved = store(out, build.sub(place, 1), load(data, place, lanes=4))
+    kernel = program("crooked", moved, group=(2, 1, 1))
     says = "unaligned vector: work-item (0, 0, 0) of group (0, 0, 0) reads element 1 of data1"
     refuses(kernel, says, 16, EMU_CHECK=1)
     assert run(kernel, 16)[:8] == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -185,30 +157,21 @@ def test_a_vector_stands_at_a_multiple_of_its_lanes() -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_groups_are_shared_over_threads(threads: int) -> None:
     """A hundred groups, each with a barrier; a fault in one of them ends the launch."""
+    size = 100 * ITEMS
+    out, data = (build.define_global(slot, INT, size) for slot in (0, 1))
+    place = build.add(build.mul(group_index(100), ITEMS), ITEM)
     for elements in (ITEMS, ITEMS - 1):
-        i = item()
-        place = build.add(build.mul(group(0, 100), ITEMS), i)
         shared = build.define_local("turned", INT, elements)
-        taken = build.load(build.index(build.define_global(1, INT, 100 * ITEMS), place))
-        stored = build.store(build.index(shared, i), taken)
-        value = build.load(build.index(shared, build.sub(ITEMS - 1, i)))
-        out = build.store(build.index(build.define_global(0, INT, 100 * ITEMS), place), value)
-        nodes = in_order(stored, build.barrier(stored), out)
-        kernel = program("many", nodes, size=100 * ITEMS, groups=100)
+        stored = store(shared, ITEM, load(data, place))
+        result = store(out, place, load(shared, build.sub(ITEMS - 1, ITEM)))
+        nodes = (stored, build.barrier(stored), result)
+        kernel = program("many", *nodes, grid=(100, 1, 1), group=(ITEMS, 1, 1))
         if elements == ITEMS:
             with Context(THREADS=threads):
-                found = np.reshape(run(kernel, 100 * ITEMS), (100, ITEMS))
-            assert (found == np.arange(100 * ITEMS).reshape(100, ITEMS)[:, ::-1]).all()
+                found = np.reshape(run(kernel, size), (100, ITEMS))
+            assert (found == np.arange(size).reshape(100, ITEMS)[:, ::-1]).all()
         else:
-            refuses(kernel, "the bytes after shared array turned", 100 * ITEMS, THREADS=threads)
-
-
-def test_a_parameter_ends_where_the_program_says() -> None:
-    i = build.add(build.mul(group(), ITEMS), item())
-    value = build.load(build.index(build.define_global(1, INT, TOTAL), build.add(i, 1)))
-    out = build.store(build.index(build.define_global(0, INT, TOTAL), i), value)
-    says = "out of bounds: work-item (7, 0, 0) of group (2, 0, 0) reads element 24 of data1"
-    refuses(program("late", in_order(out)), says, EMU_CHECK=1)
+            refuses(kernel, "the bytes after shared array turned", size, THREADS=threads)
 
 
 @pytest.mark.parametrize("elements", [4, 7])
@@ -218,35 +181,31 @@ def test_an_undersized_array_is_found_without_checks(elements: int) -> None:
 
 
 def test_a_divergent_barrier_names_the_barrier() -> None:
-    i = item()
     shared = build.define_local("half", INT, ITEMS)
-    first = build.store(build.index(shared, i), i)
-    barrier = build.barrier(first)
-    opened = build.branch(build.less(i, 4))
-    out = build.define_global(0, INT, TOTAL)
-    value = build.load(build.index(shared, build.sub(ITEMS - 1, i)))
-    stored = build.store(build.index(out, i), value)
-    head = in_order(first, barrier, opened)
+    first = store(shared, ITEM, ITEM)
+    opened = build.branch(build.less(ITEM, 4))
     second = build.barrier(opened)
-    tail = [node for node in in_order(stored) if node not in head]
-    nodes = [*head, second, build.close(opened), *tail]
+    out = store(OUT, ITEM, load(shared, build.sub(ITEMS - 1, ITEM)))
+    nodes = (first, build.barrier(first), opened, second, build.close(opened), out)
     says = (
         "divergent barrier: work-item (4, 0, 0) of group (0, 0, 0) is done, others of its group "
         "wait at barrier 2, of 2 barriers"
     )
-    refuses(program("half", nodes), says, THREADS=1)
+    refuses(program("half", *nodes, **SIZES), says, THREADS=1)
 
 
 def test_shared_memory_is_poisoned_for_each_group() -> None:
     """Nobody writes: floats are NaN."""
     shared = build.define_local("empty", dtypes.float32, ITEMS)
-    i = item()
-    place = build.add(build.mul(group(), ITEMS), i)
-    value = build.bitcast(build.load(build.index(shared, i)), INT)
-    out = build.store(build.index(build.define_global(0, INT, TOTAL), place), value)
-    kernel = program("empty", in_order(out))
+    kernel = program("empty", store(OUT, PLACE, build.bitcast(load(shared, ITEM), INT)), **SIZES)
     assert run(kernel) == [-1] * TOTAL
     refuses(kernel, "reads element 0 of empty, which was never written", EMU_CHECK=1)
+
+
+TILE = TILES["apple_m8n8k8_float32_float32"]
+ONES, ZEROS = (build.const(dtypes.float32.vec(2), value) for value in (1.0, 0.0))
+PRODUCT = UOp(Ops.WMMA, dtypes.float32.vec(2), (ONES, ONES, ZEROS), TileArg(TILE))
+LANE, OUT_OF_LANES = item_index(32), build.define_global(0, INT, 32)
 
 
 def passed_through(waits: bool) -> Program:
@@ -254,18 +213,12 @@ def passed_through(waits: bool) -> Program:
 
     A and B are ones, so every element of the product is 8.
     """
-    tile = TILES["apple_m8n8k8_float32_float32"]
-    i = item(0, 32)
     shared = build.define_local("beside", INT, 32)
-    stored = build.store(build.index(shared, i), i)
-    ones, zeros = (build.const(dtypes.float32.vec(2), value) for value in (1.0, 0.0))
-    product = UOp(Ops.WMMA, dtypes.float32.vec(2), (ones, ones, zeros), TileArg(tile))
-    taken = build.load(build.index(shared, build.sub(31, i)))
-    value = build.add(build.cast(build.gep(product, 1), INT), taken)
-    out = build.store(build.index(build.define_global(0, INT, 32), i), value)
+    stored = store(shared, LANE, LANE)
+    taken = load(shared, build.sub(31, LANE))
+    out = store(OUT_OF_LANES, LANE, build.add(build.cast(build.gep(PRODUCT, 1), INT), taken))
     barrier = [build.barrier(stored)] if waits else []
-    nodes = in_order(stored, product, *barrier, out)
-    return program("beside", nodes, size=32, items=32, groups=1)
+    return program("beside", stored, PRODUCT, *barrier, out, group=(32, 1, 1))
 
 
 def test_a_matrix_tile_is_made_by_all_and_is_no_barrier() -> None:
@@ -276,20 +229,14 @@ def test_a_matrix_tile_is_made_by_all_and_is_no_barrier() -> None:
 
 
 def test_a_matrix_tile_that_part_of_a_group_reaches_is_a_divergence() -> None:
-    tile = TILES["apple_m8n8k8_float32_float32"]
-    i = item(0, 32)
-    ones, zeros = (build.const(dtypes.float32.vec(2), value) for value in (1.0, 0.0))
-    product = UOp(Ops.WMMA, dtypes.float32.vec(2), (ones, ones, zeros), TileArg(tile))
-    opened = build.branch(build.less(i, 16))
-    stored = build.store(build.index(build.define_global(0, INT, 32), i), i)
-    nodes = [*in_order(ones, zeros, opened), product, build.close(opened)]
-    nodes += [node for node in in_order(stored) if node not in nodes]
+    opened = build.branch(build.less(LANE, 16))
+    stored = store(OUT_OF_LANES, LANE, LANE)
+    nodes = (ONES, ZEROS, opened, PRODUCT, build.close(opened), stored)
     says = (
         "divergent barrier: work-item (16, 0, 0) of group (0, 0, 0) is done, others of its group "
         "wait at matrix tile 1, of 0 barriers"
     )
-    kernel = program("partly", nodes, size=32, items=32, groups=1)
-    refuses(kernel, says, 32, EMU_ORDER="forward")
+    refuses(program("partly", *nodes, group=(32, 1, 1)), says, 32, EMU_ORDER="forward")
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -315,13 +262,9 @@ def test_handles_are_no_arrays_and_freed_memory_is_out_of_reach() -> None:
 
 def test_a_kernel_that_writes_behind_its_memory_is_found() -> None:
     """The program reaches more elements than its parameter says."""
-    i = item()
     out = build.define_global(0, INT, ITEMS)
-    stored = build.store(build.index(out, build.add(i, 1)), i)
-    kernel = Program("long", tuple(in_order(stored)), (Parameter(0, INT, ITEMS, True, False),))
-    kernel = replace(kernel, group=(ITEMS, 1, 1))
-    buffer = Buffer("GPU_EMU", ITEMS, INT)
-    buffer.copy_in(memoryview(bytes(4 * ITEMS)))
+    kernel = program("long", store(out, build.add(ITEM, 1), ITEM), group=(ITEMS, 1, 1))
+    buffer = fill("GPU_EMU", np.zeros(ITEMS), INT)
     with pytest.raises(DeviceError, match="bytes after an allocation of 32 bytes were written"):
         compile_program("GPU_EMU", kernel)([buffer])
 

@@ -6,7 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,11 +33,11 @@ from tinyref.runtimes.kernel import (
     forget_kernels,
 )
 from tinyref.uops import build
-from tinyref.uops.node import UOp, toposort
-from tinyref.uops.payload import AxisKind
+from tinyref.uops.node import UOp
 from tinyref.uops.program import Parameter, Program
+from tinyref_spec.kernel.programs import at, loop, program
 from tinyref_spec.kernels.named import multiplied
-from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
+from tinyref_spec.kernels.notation import kernel_of, load
 
 FLOAT, INT = dtypes.float32, dtypes.int32
 
@@ -53,13 +55,11 @@ def fresh() -> Iterator[None]:
 def scale_first(size: int = 16) -> Program:
     """out[i] = in[i] * 2 + n for the first n elements."""
     count = build.variable("n", 0, size, INT)
-    i = build.counter(count, 0, AxisKind.LOOP, INT)
-    value = build.load(build.index(build.define_global(1, FLOAT, size), i))
-    total = build.add(build.mul(value, 2.0), build.cast(count, FLOAT))
-    store = build.store(build.index(build.define_global(0, FLOAT, size), i), total)
-    nodes = (*toposort([store]), build.close(i))
-    parameters = (Parameter(0, FLOAT, size, True, False), Parameter(1, FLOAT, size, False, True))
-    return Program("scale_first", nodes, parameters, (count,))
+    i = loop(count, 0)
+    out, source = (build.define_global(slot, FLOAT, size) for slot in (0, 1))
+    total = build.add(build.mul(build.load(at(source, i)), 2.0), build.cast(count, FLOAT))
+    kernel = program("scale_first", build.store(at(out, i), total), build.close(i))
+    return replace(kernel, variables=(count,))
 
 
 def given(device: str, values: list[float], dtype: DType = FLOAT) -> Buffer:
@@ -72,32 +72,30 @@ def floats(buffer: Buffer) -> list[float]:
     return result
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 16])
+@pytest.mark.parametrize("count", [0, 1, 3, np.int64(16)])
 def test_a_variable_is_given_at_launch(device: str, count: int) -> None:
+    """Also with a buffer that is larger than what the kernel reaches."""
     kernel = compile_program(device, scale_first())
-    out = given(device, [-1.0] * 16)
+    out = given(device, [-1.0] * 20)
     assert kernel([out, given(device, list(range(16)))], {"n": count}) is None
-    assert floats(out) == [2.0 * i + count for i in range(count)] + [-1.0] * (16 - count)
+    assert floats(out) == [2.0 * i + count for i in range(count)] + [-1.0] * (20 - count)
 
 
-def test_a_kernel_knows_where_it_came_from(device: str) -> None:
-    program = scale_first()
-    kernel = compile_program(device, program)
-    assert kernel.name == "scale_first"
-    assert kernel.program is program
+def test_a_kernel_is_compiled_once_and_knows_where_it_came_from(device: str) -> None:
+    scaled = scale_first()
+    kernel = compile_program(device, scaled)
+    assert compile_program(device.lower(), scale_first()) is kernel
+    assert kernel.program is scaled
     assert "scale_first" in kernel.source
     assert kernel.device == device
     assert repr(kernel) == f"Kernel('scale_first' on {device})"
 
 
-def test_a_kernel_is_compiled_once(device: str) -> None:
-    assert compile_program(device, scale_first()) is compile_program(device.lower(), scale_first())
-
-
-def wrong_buffers(device: str) -> list[tuple[list[Buffer], str]]:
+def wrong_buffers(device: str) -> list[tuple[list[Any], str]]:
     good = given(device, [0.0] * 16)
     bytes_ = given(device, [0] * 200, dtypes.uint8)
     return [
+        (["out", good], "buffer 0: got str, accepted is a Buffer"),
         ([good], "got 1 buffers, the kernel takes 2"),
         ([good, given(device, [0] * 16, INT)], "buffer 1: holds int32, accepted is float32"),
         ([given(device, [0.0] * 15), good], "buffer 0: has 15 elements, the kernel reaches 16"),
@@ -109,17 +107,11 @@ def wrong_buffers(device: str) -> list[tuple[list[Buffer], str]]:
     ]
 
 
-@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("which", range(6))
 def test_buffers_that_do_not_fit_are_refused(device: str, which: int) -> None:
     buffers, message = wrong_buffers(device)[which]
     with pytest.raises(UserError, match=f"scale_first: {message}"):
         compile_program(device, scale_first())(buffers, {"n": 1})
-
-
-def test_a_larger_buffer_is_fine(device: str) -> None:
-    out = given(device, [0.0] * 20)
-    compile_program(device, scale_first())([out, given(device, [1.0] * 16)], {"n": 2})
-    assert floats(out)[:3] == [4.0, 4.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -128,29 +120,16 @@ def test_a_larger_buffer_is_fine(device: str) -> None:
         ({}, "variable n has no value"),
         ({"n": 17}, "variable n is 17, accepted is 0 to 16"),
         ({"n": -1}, "variable n is -1, accepted is 0 to 16"),
+        ({"n": 2.5}, "variable n is 2.5, accepted are integers"),
+        ({"n": "2"}, "variable n is '2', accepted are integers"),
     ],
 )
 def test_values_of_variables_are_checked(
-    device: str, bindings: dict[str, int], message: str
+    device: str, bindings: dict[str, Any], message: str
 ) -> None:
     buffers = [given(device, [0.0] * 16)] * 2
     with pytest.raises(UserError, match=message):
         compile_program(device, scale_first())(buffers, bindings)
-
-
-@pytest.mark.parametrize("value", [2.5, "2"])
-def test_values_that_are_no_integers_are_refused(device: str, value: object) -> None:
-    size = build.variable("n", 0, 4)
-    shown = shaped(4).shrink(((0, size),))
-    ast = build.sink(store(0, build.const(dtypes.int32, 7), shown))
-    kernel = compile_ast(device, ast)
-    out = Buffer(device, 4, dtypes.int32).allocate()
-    with pytest.raises(UserError, match=r"variable n is .*, accepted are integers"):
-        kernel([out], {"n": value})  # type: ignore[dict-item]
-    with pytest.raises(UserError, match="buffer 0: got str, accepted is a Buffer"):
-        kernel(["out"], {"n": 2})  # type: ignore[list-item]
-    kernel([out], {"n": np.int64(2)})
-    assert np.frombuffer(out.copy_out(), np.int32)[:2].tolist() == [7, 7]
 
 
 def test_a_launch_of_more_than_threads_is_refused(device: str) -> None:
@@ -171,17 +150,11 @@ def test_too_many_buffers_are_refused(device: str) -> None:
 
 def test_other_threads_run_meanwhile(device: str) -> None:
     """A kernel releases the interpreter lock: this one counts long enough to see it."""
-    size = 10_000_000
-    bound = build.const(INT, size)
-    i = build.counter(bound, 0, AxisKind.LOOP, INT)
-    memory = build.define_global(0, INT, 1)
-    address = build.index(memory, build.const(INT, 0))
+    i = loop(10_000_000, 0)
+    address = at(build.define_global(0, INT, 1), 0)
     # A chain that no compiler folds: each step divides by what the last one left.
     step = build.add(build.mod(build.mul(build.load(address), 1103515245), 65537), i)
-    store = build.store(address, step)
-    body = [node for node in toposort([store]) if node not in (bound, i)]
-    nodes = (bound, i, *body, build.close(i))
-    kernel = compile_program(device, Program("slow", nodes, (Parameter(0, INT, 1, True, True),)))
+    kernel = compile_program(device, program("slow", i, build.store(address, step), build.close(i)))
     buffer = given(device, [1], INT)
     thread = threading.Thread(target=kernel, args=([buffer],))
     thread.start()
@@ -268,16 +241,6 @@ def test_threads_may_share_the_kernels_that_are_kept() -> None:
     assert not errors
 
 
-@pytest.mark.parametrize("level", [0, 1, 2, 3])
-def test_every_level_of_llvm_gives_the_same_bits(level: int) -> None:
-    values = np.random.default_rng(5).standard_normal(16).astype(np.float32)
-    with Context(CPU_LEVEL=level, CACHE=0):
-        out = given("CPU", [0.0] * 16)
-        kernel = compile_program("CPU", scale_first())
-        kernel([out, Buffer("CPU", 16, FLOAT).copy_in(memoryview(values))], {"n": 16})
-    assert floats(out) == (values * np.float32(2) + np.float32(16)).tolist()
-
-
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_no_product_and_sum_are_fused(level: int) -> None:
     random = np.random.default_rng(6)
@@ -353,27 +316,13 @@ def test_a_missing_entry_is_an_error(device: str) -> None:
         Device[device].load("other_name", binary)
 
 
-def test_a_cached_binary_that_does_not_load_is_compiled_anew(device: str, tmp_path: Path) -> None:
-    program = scale_first(23)
-    with Context(CACHE_DIR=str(tmp_path)):
-        kernel = compile_program(device, program)
-        compiler = Device[device].compiler
-        key = cache_key(Device[device], kernel.source)
-        default_cache().put(key, b"\x7fELF and then nothing")
-        forget_kernels()
-        again = compile_program(device, program)
-        assert again is not kernel
-        assert again.source == kernel.source
-        assert default_cache().get(key) == compiler.compile(kernel.source)
-        default_cache().close()
-
-
 @pytest.mark.parametrize(
-    "error", [ValueError("bad magic"), DeviceError("X", "torn"), MemoryError()]
+    "error", [None, ValueError("bad magic"), DeviceError("X", "torn"), MemoryError()]
 )
 def test_whatever_a_cached_binary_raises_it_is_compiled_anew_once(
-    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
+    """None: the error of the device itself."""
     program = scale_first(29)
     backend = type(Device[device])
     loaded, compiled = [], []
@@ -381,7 +330,7 @@ def test_whatever_a_cached_binary_raises_it_is_compiled_anew_once(
 
     def fragile(self: Backend, entry: str, binary: bytes) -> Launchable:
         loaded.append(binary)
-        if binary == b"stale":
+        if binary == b"stale" and error is not None:
             raise error
         return load(self, entry, binary)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.runtimes import fake_metal
+from tests.runtimes.by_hand import METAL_SCALE as SCALE
 from tests.runtimes.by_hand import get, load, put
 from tests.runtimes.fake_metal import (
     M1,
@@ -29,15 +30,6 @@ from tinyref.runtimes.metal_backend import MAX_PENDING, MetalBackend
 
 INTEL = frozenset[int]()
 NAME = "tinyref.runtimes.metal_backend:MetalBackend"
-
-# a[i] = b[i] * factor, of int32.
-SCALE = """
-using namespace metal;
-kernel void scale(device int *a [[buffer(0)]], device int *b [[buffer(1)]],
-                  constant int &factor [[buffer(2)]], uint3 at [[threadgroup_position_in_grid]]) {
-  a[at.x] = b[at.x] * factor;
-}
-"""
 
 needs_cpp = pytest.mark.skipif(
     not Device.availability("METAL_EMU").works, reason="the fake GPU is METAL_EMU"

@@ -10,15 +10,15 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.formats.json_format import program_from_text
+from tinyref.formats.text import program_from_text
 from tinyref.interpret import Fault, SanitizerError
 from tinyref.runtimes.data_only import NpyBackend
 from tinyref.runtimes.kernel import compile_ast, compile_program
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.uops import build
-from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.program import Parameter, Program
+from tinyref.uops.program import Program
+from tinyref_spec.kernel.programs import at, item_index, program
 from tinyref_spec.kernels.named import copied, reduction
 from tinyref_spec.kernels.notation import shaped
 
@@ -47,22 +47,12 @@ def test_python_runs_the_program_that_it_is_given() -> None:
 
 
 def _reverse(barrier: bool) -> Program:
-    four = build.const(i32, 4)
-    lane = build.special("item", 0, four)
-    lane = UOp(Ops.SPECIAL, i32, (four,), lane.arg)
+    lane = item_index(4)
     out, shared = build.define_global(0, i32, 4), build.define_local("shared", i32, 4)
-    put_at = build.index(shared, lane)
-    three = build.const(i32, 3)
-    other = build.sub(three, lane)
-    took_at = build.index(shared, other)
-    took = build.load(took_at)
-    out_at = build.index(out, lane)
+    put = build.store(at(shared, lane), lane)
+    taken = build.store(at(out, lane), build.load(at(shared, build.sub(3, lane))))
     middle = [build.barrier()] if barrier else []
-    uops = (
-        out, shared, four, three, lane, put_at, build.store(put_at, lane), *middle,
-        other, took_at, took, out_at, build.store(out_at, took),
-    )  # fmt: skip
-    return Program("reverse", uops, (Parameter(0, i32, 4, True, False),), group=(4, 1, 1))
+    return program("reverse", put, *middle, taken, group=(4, 1, 1))
 
 
 def test_python_checks_unless_told_not_to() -> None:

@@ -196,38 +196,12 @@ def test_memory_that_the_inner_allocator_gives_twice_is_noticed() -> None:
         reusing.allocate(4)
 
 
-def test_nothing_is_kept_beyond_the_bound() -> None:
-    reusing = allocator(0)
-    reusing.free(reusing.allocate(4))
-    assert reusing.statistics.kept == 0
-    assert reusing.inner.frees == 1
-
-
 def test_a_large_piece_does_not_drive_out_the_small_ones() -> None:
     reusing = allocator(4)
     small, large = reusing.allocate(3), reusing.allocate(5)
     reusing.free(small)
     reusing.free(large)
     assert reusing.statistics.kept_bytes == 3
-
-
-def test_out_of_memory_is_said_when_nothing_is_kept_any_more() -> None:
-    reusing = allocator(CAPACITY)
-    first = [reusing.allocate(8) for _ in range(3)]
-    with pytest.raises(DeviceError, match="no 5 bytes are left"):
-        reusing.allocate(5)
-    for handle in first:
-        reusing.free(handle)
-    assert reusing.inner.in_use == CAPACITY
-    assert reusing.allocate(CAPACITY)[1] == CAPACITY
-    assert reusing.statistics.frees == 3
-
-
-def test_what_launches_still_need_is_waited_for() -> None:
-    reusing = allocator(0)
-    reusing.free(reusing.allocate(20))
-    assert reusing.inner.in_use == 20, "it is freed later"
-    assert reusing.allocate(10)[1] == 10
 
 
 def test_memory_errors_of_python_are_out_of_memory_too() -> None:

@@ -7,26 +7,25 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from elementwise_programs import fill, read
 from hosts import HOSTS, each_device
 
-from tinyref.codegen.linearise import linearise
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.interpret import SanitizerError
 from tinyref.runtimes.host import threads as host_threads
 from tinyref.runtimes.host.threads import run_groups, thread_count
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.payload import AxisKind
-from tinyref.uops.program import Parameter, Program
+from tinyref.uops.program import Program
 from tinyref.workers.machine import usable_cores
+from tinyref_spec.kernel.programs import at, group_index, loop, program
 
 INT = dtypes.int32
 
@@ -37,14 +36,12 @@ device = each_device(HOSTS)
 def squares(groups: int | UOp, per_group: int, limit: int) -> Program:
     """out[i] = i * i + n for the `per_group` positions i of each group."""
     n = build.variable("n", 0, 100, INT)
-    group = build.special("group", 0, groups, INT)
-    inner = build.counter(build.const(INT, per_group), 0, AxisKind.LOOP, INT)
-    i = build.add(build.mul(group, per_group), inner)
+    inner = loop(per_group, 0)
+    i = build.add(build.mul(build.special("group", 0, groups, INT), per_group), inner)
     out = build.define_global(0, INT, limit)
-    root = build.sink(build.store(build.index(out, i), build.add(build.mul(i, i), n)))
-    parameter = Parameter(0, INT, limit, True, False)
-    grid = (groups, 1, 1)
-    return Program("squares", linearise(root), (parameter,), (n,), grid)
+    stored = build.store(at(out, i), build.add(build.mul(i, i), n))
+    kernel = program("squares", stored, build.close(inner), grid=(groups, 1, 1))
+    return replace(kernel, variables=(n,))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -91,28 +88,18 @@ def test_the_flag_decides_how_many_threads(device: str) -> None:
         Context(THREADS=-1)
 
 
-def turned(groups: int, filled: int = 48) -> Program:
-    """Each group copies 48 elements to scratch, then writes them from last to first.
-
-    Only `filled` of them are copied: the others are read though nothing has set them.
-    """
+def turned(groups: int) -> Program:
+    """Each group copies 48 elements to scratch, then writes them from last to first."""
     size = 48
-    group = build.special("group", 0, groups, INT)
     scratch = build.define_local("scratch", INT, size)
-    first = build.mul(group, size)
-    i = build.counter(build.const(INT, filled), 0, AxisKind.LOOP, INT)
-    j = build.counter(build.const(INT, size), 1, AxisKind.LOOP, INT)
-    source = build.define_global(1, INT, size * groups)
-    copied = build.load(build.index(source, build.add(first, i)))
-    full = build.after(scratch, build.store(build.index(scratch, i), copied), i)
-    element = build.load(build.index(full, build.sub(size - 1, j)))
-    target = build.index(build.define_global(0, INT, size * groups), build.add(first, j))
-    parameters = (
-        Parameter(0, INT, size * groups, True, False),
-        Parameter(1, INT, size * groups, False, True),
-    )
-    nodes = linearise(build.sink(build.store(target, element)))
-    return Program("turned", nodes, parameters, grid=(groups, 1, 1))
+    first = build.mul(group_index(groups), size)
+    i, j = loop(size, 0), loop(size, 1)
+    out, source = (build.define_global(slot, INT, size * groups) for slot in (0, 1))
+    copied = build.store(at(scratch, i), build.load(at(source, build.add(first, i))))
+    element = build.load(at(scratch, build.sub(size - 1, j)))
+    written = build.store(at(out, build.add(first, j)), element)
+    nodes = (first, copied, build.close(i), written, build.close(j))
+    return program("turned", *nodes, grid=(groups, 1, 1))
 
 
 @pytest.mark.parametrize("groups", [1, 5])
@@ -122,12 +109,6 @@ def test_each_group_has_scratch_of_its_own(device: str, groups: int) -> None:
     with Context(THREADS=3):
         compile_program(device, turned(groups))([out, fill(device, values, INT)])
     assert (read(out).reshape(groups, 48) == values.reshape(groups, 48)[:, ::-1]).all()
-
-
-def test_the_interpreter_sees_scratch_that_nothing_has_set() -> None:
-    buffers = [fill("PYTHON", np.zeros(96), INT), fill("PYTHON", np.zeros(96), INT)]
-    with pytest.raises(SanitizerError, match="scratch"):
-        compile_program("PYTHON", turned(2, filled=47))(buffers)
 
 
 # The pool itself, by functions of Python

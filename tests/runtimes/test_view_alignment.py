@@ -84,14 +84,6 @@ def test_a_launch_on_other_views_is_refused(device: str) -> None:
             kernel([out, whole.view(offset, 4, dtypes.float32)])
 
 
-def test_without_a_declaration_the_elements_decide() -> None:
-    kernel = compile_ast("PYTHON", doubled(4))
-    out, whole = Buffer("PYTHON", 4, dtypes.float32), Buffer("PYTHON", 32, dtypes.uint8)
-    kernel([out, whole.view(4, 4, dtypes.float32)])
-    with pytest.raises(UserError, match="starts 2 bytes in, accepted are multiples of 4"):
-        kernel([out, whole.view(2, 4, dtypes.float32)])
-
-
 def test_temporaries_of_a_schedule_and_of_a_replay_are_aligned(device: str) -> None:
     def chain(x: Tensor) -> Tensor:
         return ((x + 1).contiguous() * 2).contiguous().sum().realize()

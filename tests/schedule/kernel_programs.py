@@ -41,10 +41,6 @@ def gradients(loss: Tensor, *leaves: Tensor) -> list[Tensor]:
 # --- normalisation ------------------------------------------------------------------------------
 
 
-def rmsnorm(x: Tensor) -> Tensor:
-    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
-
-
 def per_channel(x: Tensor) -> Tensor:
     return x.reshape(1, -1, 1, 1)
 
@@ -144,15 +140,6 @@ def write_row(x: Tensor) -> None:
     x[1] = data(6)
 
 
-def write_columns(x: Tensor) -> None:
-    x[:, ::2] = 0.0
-
-
-def symbolic_sum() -> Tensor:
-    rows = Variable("rows", 1, 16).bind(5)
-    return data(16, 8).shrink(((0, rows), None)).sum(0)
-
-
 def symbolic_attention() -> Tensor:
     """One query over a cache of which a variable number of places is filled."""
     length = Variable("length", 1, 32).bind(7)
@@ -185,11 +172,6 @@ def banded(x: Tensor) -> Tensor:
     return (x < 0).where(x * 0.1, (x > 6).where(6.0, x))
 
 
-def twins() -> list[Tensor]:
-    x = data(8, 8)
-    return [x + 1, x * 2]
-
-
 def deep_chain(steps: int) -> Tensor:
     x = data(64)
     for step in range(steps):
@@ -202,11 +184,6 @@ def sums_apart() -> list[Tensor]:
     return [x.sum(0), x.sum(1)]
 
 
-def sum_and_max() -> list[Tensor]:
-    x = data(8, 16)
-    return [x.sum(1), x.max(1)]
-
-
 def sums_added() -> Tensor:
     x = data(8, 8)
     return x.sum(0) + x.sum(1)
@@ -215,11 +192,6 @@ def sums_added() -> Tensor:
 def sums_of_other_lengths() -> Tensor:
     x = data(4, 9)
     return x.sum(0).sum() + x.sum(1)
-
-
-def variance_and_mean() -> list[Tensor]:
-    x = data(8, 16)
-    return [x.var(-1), x.mean(-1)]
 
 
 def spread_of_values() -> Tensor:
@@ -248,11 +220,6 @@ def pool_backward(name: str) -> list[Tensor]:
     return gradients(getattr(x, name)((2, 2)).square().sum(), x)
 
 
-def softmax_backward() -> list[Tensor]:
-    x = weight(8, 16)
-    return gradients((x.softmax(-1) * data(8, 16)).sum(), x)
-
-
 def layernorm_backward() -> list[Tensor]:
     x = weight(8, 16)
     return gradients((x.layernorm() * data(8, 16)).sum(), x)
@@ -263,26 +230,8 @@ def matmul_backward() -> list[Tensor]:
     return gradients((leaves[0] @ leaves[1]).square().sum(), *leaves)
 
 
-def mlp_backward() -> list[Tensor]:
-    weights = mlp_weights()
-    return gradients(mlp_loss(weights), *weights)
-
-
-def moved() -> Tensor:
-    """Work on one device, the rest on another."""
-    return (data(4, 5) + 1).to("PYTHON") * 2
-
-
 def moved_and_back() -> Tensor:
     return (data(4, 5).to("PYTHON") * 2).to(DEVICE) + 1
-
-
-def residual_block() -> Tensor:
-    x = data(2, 4, 6, 6)
-    for _ in range(2):
-        moments = [data(4) for _ in range(4)]
-        x = (x.conv2d(data(4, 4, 3, 3), padding=1).batchnorm(*moments) + x).relu()
-    return x
 
 
 def transformer_block() -> Tensor:
@@ -310,10 +259,6 @@ def linear_relu() -> Tensor:
     return data(4, 5).linear(data(5, 6), data(6)).relu()
 
 
-def half_matmul() -> Tensor:
-    return data(4, 5, dtype=dtypes.float16) @ data(5, 6, dtype=dtypes.float16)
-
-
 def conv_relu() -> Tensor:
     return data(2, 3, 8, 8).conv2d(data(4, 3, 3, 3), data(4)).relu()
 
@@ -324,10 +269,6 @@ def padded_convolution(name: str) -> Tensor:
 
 def gathered() -> Tensor:
     return data(4, 5).gather(1, data(4, 3, dtype=dtypes.int32))
-
-
-def turned() -> Tensor:
-    return data(4, 5).T.contiguous()
 
 
 def part_of_a_part() -> Tensor:

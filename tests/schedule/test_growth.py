@@ -42,29 +42,6 @@ def chain_of_reduces(count: int) -> Outputs:
     return [value]
 
 
-def many_outputs(count: int) -> Outputs:
-    """Results that share what they are made of, 500 of 2,500 nodes."""
-    first = memory(SIDE, SIDE)
-    shared = first.sum(1, keepdim=True)
-    return [first * (step + 0.5) + shared for step in range(count // 5)]
-
-
-def diamonds(count: int) -> Outputs:
-    """Each value is read twice, and once through a sum of all of it."""
-    value = memory(SIDE, SIDE)
-    for step in range(count // 8):
-        value = (value + value.sum()) * (step + 0.5)
-    return [value]
-
-
-def shifts(count: int) -> Outputs:
-    """Each value is read twice, and once at other places."""
-    value = memory(64)
-    for step in range(count // 7):
-        value = value + (value * (step + 0.5)).shrink(((0, 63),)).pad(((1, 0),))
-    return [value]
-
-
 def assigns(count: int) -> Outputs:
     """One tensor updated in place again and again."""
     value = memory(SIDE, SIDE)
@@ -106,9 +83,6 @@ def training_step(count: int) -> Outputs:
 SCHEDULE_GROWTHS: dict[str, Callable[[int], Outputs]] = {
     "elementwise": elementwise_chain,
     "reduces": chain_of_reduces,
-    "outputs": many_outputs,
-    "diamonds": diamonds,
-    "shifts": shifts,
     "assigns": assigns,
     "updates": updates,
     "buffers": sum_of_buffers,

@@ -2,12 +2,10 @@
 
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g
-from tinyref.lazy.shape import give_name, keep_name, name_of
 from tinyref.schedule import KernelItem
 from tinyref.tensor import Tensor
 from tinyref.tensor.core import from_node
 from tinyref.tensor.naming import noting_lines
-from tinyref.uops.ops import Ops
 
 
 def data(*shape):
@@ -70,20 +68,6 @@ def test_names_outlast_computing_a_part():
     result = hidden.exp()
     hidden.realize()
     assert names(result) == [("exp",)]
-
-
-def test_the_first_name_stays_and_leaves_have_none():
-    x = g.new_buffer("CPU", (4,), dtypes.float32)
-    node = g.alu(Ops.MUL, x, g.full((4,), 3.75, dtypes.float32))
-    give_name(node, "first")
-    give_name(node, "second")
-    assert name_of(node) == "first"
-    other = g.alu(Ops.MUL, x, g.full((4,), 4.75, dtypes.float32))
-    keep_name(node, other)
-    assert name_of(other) == "first"
-    leaf = g.constant(17.25, dtypes.float32)
-    give_name(leaf, "mine")
-    assert name_of(leaf) == ""
 
 
 def test_a_schedule_prints_a_line_for_each_item():

@@ -66,15 +66,6 @@ def test_a_long_reduce_is_split(
     assert shape_of(found) == shape_of(node)
 
 
-def test_what_pads_a_split_reduce_changes_no_result() -> None:
-    value = data(32771)
-    total = split_long_reduce(reduced(value, 0))
-    assert all(node.op is not Ops.WHERE for node in total.toposort())
-    largest = split_long_reduce(reduced(value, 0, op=Ops.MAX))
-    (chosen,) = (node for node in largest.toposort() if node.op is Ops.WHERE)
-    assert chosen.src[2].toposort()[0].arg.value == float("-inf")
-
-
 def test_other_nodes_are_not_split() -> None:
     value = data(1 << 16)
     assert split_long_reduce(value) is value

@@ -117,18 +117,6 @@ def test_a_product_is_summed_before_its_windows_are_added():
 # --- long reduces -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])
-@pytest.mark.parametrize("size", [65537, 32771, 40000])
-def test_a_long_reduce_of_any_size_is_split(machine, op, size):
-    x = -(np.arange(size, dtype=np.int32) % 7) - 1
-    function = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}[op]
-    (got,) = machine.run(g.reduce(op, machine.put(x), (0,)))
-    assert got.tolist() == [function.reduce(x, dtype=np.int32)]
-    first, second = machine.planned.kernels
-    assert 32 <= first.buffers[0].arg.size <= 256
-    assert second.buffers[1] is first.buffers[0]
-
-
 def test_a_long_reduce_of_floats_pads_with_what_changes_nothing(machine):
     x = np.full(65537, -3.5, np.float32)
     x[::1000] = np.float32(-0.5)

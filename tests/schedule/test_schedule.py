@@ -105,16 +105,6 @@ def test_integer_division_is_masked(machine):
 # --- reduces ------------------------------------------------------------------------------------
 
 
-def test_a_sum_of_repeated_elements_is_a_product(machine):
-    x = machine.put(small())
-    wide = g.expand(g.reshape(x, (2, 3, 1)), (2, 3, 5))
-    (got,) = machine.run(total(wide, 2))
-    np.testing.assert_array_equal(got, small()[:, :, None] * 5)
-    assert not has(machine.planned.kernels[0].ast, Ops.REDUCE)
-    (got,) = machine.run(g.reduce(Ops.MAX, wide, (1, 2)))
-    assert got.ravel().tolist() == [4, 8]
-
-
 def test_a_count_that_the_type_cannot_hold_is_no_factor(machine):
     x = machine.put(np.zeros(1, np.float16))
     (got,) = machine.run(total(g.expand(x, (70_000,)), 0))
@@ -234,12 +224,6 @@ def test_an_output_for_another_device_is_copied(machine):
     (got,) = machine.run(x, device="PYTHON")
     np.testing.assert_array_equal(got, small())
     assert g.device_of(machine.planned.results[x]) == "PYTHON"
-
-
-def test_a_view_is_copied_as_what_it_shows(machine):
-    x = machine.put(small(), device="CPU")
-    (got,) = machine.run(g.copy(g.shrink(g.flip(x, (1,)), ((0, 2), (0, 2))), "PYTHON"))
-    assert got.tolist() == [[4, 2], [8, -2]]
 
 
 def test_constants_go_to_each_device_that_uses_them(machine):

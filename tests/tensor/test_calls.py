@@ -1,7 +1,7 @@
 """Facts of single calls: what they give (values.tsv), and what their errors must say (refused.tsv).
 
-Calls that torch has too are compared with it in test_against_torch.py, and the suite has more that
-are refused, in `spec/tinyref_spec/tensor/refused.tsv`.
+The rows of the suite have the values of each function, and more calls that are refused, in
+`spec/tinyref_spec/tensor/refused.tsv`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -56,24 +54,6 @@ def test_statistics_can_be_left_alone() -> None:
     assert tensor.item() == 2.0
 
 
-def test_constants_need_no_kernel() -> None:
-    before = kernels()
-    assert (Tensor.ones(2, 2) + 1).tolist() == [[2.0, 2.0], [2.0, 2.0]]
-    assert Tensor(3).item() == 3
-    assert Tensor.zeros(0, 3).sum(0).tolist() == [0.0, 0.0, 0.0]
-    assert kernels() == before
-    assert "constant" in repr(Tensor(3))
-
-
-def test_reading_views() -> None:
-    tensor = Tensor(np.arange(6, dtype=np.int16).reshape(2, 3))
-    assert tensor.T.numpy().tolist() == [[0, 3], [1, 4], [2, 5]]
-    assert tensor.flip(0)[:, 1:].numpy().flags["C_CONTIGUOUS"]
-    assert tensor[1, 2].item() == 5
-    tensor.T.realize()
-    assert tensor.T.contiguous().tolist() == [[0, 3], [1, 4], [2, 5]]
-
-
 def test_data_is_a_memoryview() -> None:
     view = Tensor([[1.5, 2.5]]).data()
     assert (view.format, view.shape, view.tolist()) == ("f", (1, 2), [[1.5, 2.5]])
@@ -107,18 +87,6 @@ def test_item_truth_and_length() -> None:
 # Assignment
 
 
-def test_assignment_writes_in_place() -> None:
-    tensor = Tensor([1.0, 2.0]).realize()
-    buffer = tensor.node
-    tensor.assign(tensor + 1).realize()
-    assert tensor.tolist() == [2.0, 3.0]
-    assert tensor.node is buffer
-    tensor.assign([7.0, 8.0])
-    assert tensor.tolist() == [7.0, 8.0]
-    tensor.assign(0)
-    assert tensor.tolist() == [0.0, 0.0]
-
-
 def test_operators_in_place() -> None:
     tensor = Tensor([8, 12])
     tensor += 1
@@ -139,17 +107,6 @@ def test_operators_in_place() -> None:
     floats /= 8
     floats @= Tensor([[4.0]])
     assert floats.tolist() == [[2.0]]
-
-
-def test_a_clone_has_elements_of_its_own_and_detach_is_a_view() -> None:
-    tensor = Tensor([1.0, 2.0])
-    clone, detached, same = tensor.clone(), tensor.detach(), Tensor(tensor)
-    tensor += 1
-    clone *= 10
-    assert tensor.tolist() == [2.0, 3.0]
-    assert clone.tolist() == [10.0, 20.0]
-    assert detached.tolist() == [2.0, 3.0]
-    assert same.tolist() == [1.0, 2.0]
 
 
 def test_tensors_are_freed() -> None:
@@ -178,20 +135,6 @@ def test_the_default_device_is_a_flag() -> None:
     assert Tensor([1]).device == "CPU"
 
 
-@pytest.mark.long
-def test_importing_is_quick_and_loads_no_compiler() -> None:
-    code = (
-        "import sys, tinyref; assert 'numpy' not in sys.modules\n"
-        "from tinyref import Tensor, dtypes, Device, Context, GlobalCounters, Variable\n"
-        "t = Tensor(1.0) + 1\n"
-        "assert 'llvmlite' not in sys.modules\n"
-        "assert set(tinyref.__all__) <= set(dir(tinyref))\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    with pytest.raises(ImportError):
-        from tinyref import nothing  # type: ignore[attr-defined]  # noqa: F401
-
-
 def test_a_large_constant_takes_its_own_bytes_only() -> None:
     assert Tensor.full((3,), 0.1, dtype=dtypes.bfloat16).numpy().tolist() == [0.10009765625] * 3
     tracemalloc.start()
@@ -199,21 +142,6 @@ def test_a_large_constant_takes_its_own_bytes_only() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2 * (2 << 22)
-
-
-@pytest.mark.parametrize("name", ["abs", "sign", "floor", "ceil", "trunc", "round", "any"])
-def test_a_result_of_integers_is_a_tensor_of_its_own(name: str) -> None:
-    x = Tensor([0, 1], dtype=dtypes.bool if name in ("sign", "any") else dtypes.uint8)
-    result = x.any(()) if name == "any" else getattr(x, name)()
-    x |= True
-    assert result.tolist() == [0, 1]
-
-
-def test_a_gradient_goes_through_a_result_of_the_same_elements() -> None:
-    x = Tensor([3.0], requires_grad=True)
-    ((x.reshape(1) * x.sum(())) ** 1).sum().backward()
-    assert x.grad is not None
-    assert x.grad.tolist() == [6.0]
 
 
 # How tensors are shown
@@ -235,16 +163,10 @@ def counted(size: int) -> str:
         (lambda: Tensor([3]).reshape(()), "<Tensor () int32 on CPU, in memory: 3>"),
         (lambda: Tensor(2.0), "<Tensor () float32 on CPU, constant: 2.>"),
         (lambda: Tensor.zeros(2), "<Tensor (2,) float32 on CPU, constant: [0., 0.]>"),
-        (lambda: Tensor([]), "<Tensor (0,) float32 on CPU, constant: []>"),
         (
             lambda: Tensor([1.0, 0.5], dtype="bfloat16"),
             "<Tensor (2,) bfloat16 on CPU, in memory: [1. , 0.5]>",
         ),
-        (
-            lambda: Tensor([2.0, 0.5], dtype="fp8e4m3"),
-            "<Tensor (2,) fp8e4m3 on CPU, in memory: [2. , 0.5]>",
-        ),
-        (lambda: Tensor([True]), "<Tensor (1,) bool on CPU, in memory: [ True]>"),
         (
             lambda: Tensor([1.0], requires_grad=True),
             "<Tensor (1,) float32 on CPU, in memory, requires grad: [1.]>",
@@ -259,10 +181,6 @@ def counted(size: int) -> str:
         ),
         (lambda: Tensor([1]) + 1, "<Tensor (1,) int32 on CPU, not computed yet (ADD)>"),
         (lambda: Tensor.empty(2**50), f"<Tensor ({2**50},) float32 on CPU, in memory>"),
-        (
-            lambda: Tensor(np.zeros((2,) * 13, np.int8)),
-            f"<Tensor {(2,) * 13} int8 on CPU, in memory>",
-        ),
     ],
 )
 def test_repr(make: object, text: str) -> None:

@@ -158,25 +158,10 @@ def damaged(**changes):
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        (None, "it has no version"),
-        ({}, "it has no version"),
+        (None, "it is of version None, accepted is 1"),
+        ({}, "it is of version None, accepted is 1"),
         (damaged(version=2), "version 2, accepted is 1"),
-        ({"version": 1}, "it lacks, or has besides: constant, device, dtype"),
-        (damaged(more=1), "besides: more"),
         (damaged(parts=(b"1234567",)), "7 bytes for 2 elements of float32"),
-        (damaged(parts=()), "the elements of 0 devices, not of 1"),
-        (damaged(parts=("text",)), "an entry is of another type"),
-        (damaged(shape=(-2, -1)), "an entry is of another type"),
-        (damaged(shape=(2.0,)), "an entry is of another type"),
-        (damaged(constant=1.0), "an entry is of another type"),
-        (damaged(dtype="float31"), "float31"),
-        (damaged(dtype="int32", requires_grad=True), "int32 has no gradient"),
-        (damaged(grad=3), "its gradient is no tensor"),
-        (damaged(grad=Tensor([1.0])), "its gradient is no tensor of the same shape"),
-        (damaged(layout=3, device=("CPU", "CPU:1")), "its layout does not fit"),
-        (damaged(layout=(0, (1, 2)), device=("CPU", "CPU:1")), "its layout does not fit"),
-        (damaged(layout=(1, (1, 1)), device=("CPU", "CPU:1")), "its layout does not fit"),
-        (damaged(layout=(0, (1, 1)), device=("CPU", "CPU:1")), "the elements of 1 devices"),
         (damaged(device="NOWHERE"), "the tensor was on NOWHERE, which is not here"),
     ],
 )
@@ -210,7 +195,7 @@ def inputs(count):
 
 
 @both_ways
-@pytest.mark.parametrize("name", ["SGD", "Adam", "LAMB"])
+@pytest.mark.parametrize("name", ["SGD", "LAMB"])
 def test_optimisers_go_on_with_the_parameters_that_they_share_with_the_model(again, name):
     model = Model()
     parameters = nn.state.get_parameters([model.first, model.second])
@@ -346,16 +331,6 @@ def test_state_stays_shared_beside_views_of_it(again, requires_grad):
 
 
 @both_ways
-def test_methods_of_a_copy_are_captured_anew(again):
-    model = Stepper()
-    for x in inputs(3):
-        wanted = model.method(x).numpy()
-    found = again(model)
-    np.testing.assert_array_equal(again(found.method)(x).numpy(), wanted)
-    assert found.method.captured is None
-
-
-@both_ways
 def test_random_draws_go_on_in_the_stream_of_the_process(again):
     jitted = TinyJit(draw)
     Tensor.manual_seed(3)
@@ -395,17 +370,6 @@ def test_variables_devices_and_containers_are_kept(again, prune, plan):
     assert found.captured == jitted.captured
 
 
-@both_ways
-def test_pruned_kernels_are_not_run_again(again):
-    weight = Tensor([2.0, 3.0]).realize()
-    jitted = TinyJit(lambda x: x * (weight + 1).contiguous(), prune=True)
-    for _ in range(3):
-        jitted(Tensor([1.0, 1.0]))
-    found = again(jitted)
-    result, kernels = count_kernels(found, Tensor([2.0, 2.0]).realize())
-    assert (result.tolist(), kernels) == ([6.0, 8.0], 1)
-
-
 def test_a_function_that_no_pickle_can_hold_replays_what_was_captured():
     jitted = TinyJit(lambda x: x + 1)
     jitted(Tensor([1.0]))
@@ -421,16 +385,13 @@ def test_a_function_that_no_pickle_can_hold_replays_what_was_captured():
 
 @both_ways
 def test_state_of_which_only_a_view_is_left_is_refused(again):
-    kept = [Tensor([1.0, 2.0]).realize()]
-    view = kept[0].flip(0)
-    jitted = TinyJit(lambda x: x * kept[0].sum())
+    view = Tensor([1.0, 2.0]).realize().flip(0)
+    jitted = TinyJit(lambda x: x * view.sum())
     for _ in range(3):
         jitted(Tensor([1.0]))
-    again(jitted)
-    kept.clear()
     with pytest.raises(UserStateError, match=r"only views show the memory of a float32 tensor"):
         again(jitted)
-    assert view.tolist() == [2.0, 1.0]
+    assert jitted(Tensor([2.0])).item() == 6.0
 
 
 PROGRAM = """
@@ -483,34 +444,21 @@ def test_a_function_that_reads_a_tensor_and_a_copy_in_its_memory_is_not_saved(is
     assert copy.tolist() == [1.0, 2.0]
 
 
-def test_a_function_that_reads_a_view_is_saved_with_what_it_is_a_view_of():
+@pytest.mark.parametrize(("see", "wanted"), [(lambda x: x[::-1], [8, 7]), (lambda x: x[:], [7, 8])])
+def test_a_function_that_reads_a_view_is_saved_with_what_it_is_a_view_of(see, wanted):
     weight = Tensor([1.0, 2.0]).realize()
-    view = weight[::-1]
+    view = see(weight)
     jitted = TinyJit(lambda x: x + view)
-    for _ in range(2):
-        jitted(Tensor([0.0, 0.0]).realize())
-    again, loaded = pickle.loads(pickle.dumps((jitted, weight)))
-    loaded.assign(Tensor([7.0, 8.0]))
-    assert again(Tensor([0.0, 0.0]).realize()).tolist() == [8.0, 7.0]
-
-
-def test_a_function_that_reads_one_of_two_tensors_that_are_the_same_is_saved_with_it():
-    weight = Tensor([1.0, 2.0]).realize()
-    same = weight[:]
-    jitted = TinyJit(lambda x: x + same)
     for _ in range(2):
         jitted(Tensor([0.0, 0.0]).realize())
     again, loaded = pickle.loads(pickle.dumps((jitted, weight)))
     weight.assign(Tensor([7.0, 8.0]))
     loaded.assign(Tensor([7.0, 8.0]))
     zeros = Tensor([0.0, 0.0]).realize()
-    assert again(zeros).tolist() == jitted(zeros).tolist() == [7.0, 8.0]
+    assert again(zeros).tolist() == jitted(zeros).tolist() == wanted
 
 
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [(None, "version None, accepted is 1"), ({"version": 1}, r"has the entries \['version'\]")],
-)
-def test_a_state_that_is_none_of_a_captured_function_is_refused(state, message):
-    with pytest.raises(UserError, match=message):
+@pytest.mark.parametrize("state", [None, {}, {"version": 2}])
+def test_a_state_that_is_none_of_a_captured_function_is_refused(state):
+    with pytest.raises(UserError, match=r"version (None|2), accepted is 1"):
         TinyJit.__new__(TinyJit).__setstate__(state)

@@ -37,18 +37,14 @@ def softmax(x):
 # An expression of a tensor x and a size n that numpy takes too, or one for each of both.
 FORMS = (
     ("x.shrink(((0, 3), (0, n))) + 1", "x[:, :n] + 1"),
-    "x[:, :n] * 2",
     "x[1:, n - 1 :] * 2",
     "x[0, n - 1 : n] * 2",
     "x[:, n - 1] * 2",
     "x[:, :n][:, -1:] * 2",
-    "x[:, :n][:, 0] * 2",
     "x[:, :n][:, -1] * 2",
     "x[:, :n][[2, 0], -1] + 1",
     "x.T[:n][None, :, 1] * 2",
     "x[:, :n].sum(1)",
-    "x[:, :n].sum()",
-    "x[:, :n].mean(1)",
     "x[:, :n].max(1)",
     ("x[:, :n].var(1, correction=0)", "x[:, :n].var(1)"),
     ("x[:, :n].softmax()", "softmax(x[:, :n])"),

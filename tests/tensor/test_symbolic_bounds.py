@@ -153,19 +153,6 @@ def test_an_element_outside_is_an_index_error():
     assert Tensor(WHOLE)[0, -w.bind(6)].item() == WHOLE[0, 2]
 
 
-def test_gradients_flow_through_them():
-    v = Variable("v", 1, 10)
-    for rows in (2, 4):
-        x = Tensor(ROWS[:4], requires_grad=True)
-        (x[: v.bind(rows)].square().sum()).backward()
-        wanted = 2 * ROWS[:4]
-        wanted[rows:] = 0
-        np.testing.assert_array_equal(x.grad.numpy(), wanted)
-    x = Tensor(ROWS[:4], requires_grad=True)
-    (x.reshape(v.bind(4), 3).square().sum()).backward()
-    np.testing.assert_array_equal(x.grad.numpy(), 2 * ROWS[:4])
-
-
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_tensor_of_a_bound_variable(device):
     v = Variable("v", 1, 10)
@@ -203,19 +190,6 @@ def test_a_replay_looks_at_its_values_again(device):
     with pytest.raises(UserError, match=r"v is 7: accepted is v from 1 to 6"):
         step(v.bind(7))
     np.testing.assert_array_equal(step(v.bind(5)).numpy(), WHOLE[:, 5:7] * 2)
-
-
-def test_a_replay_looks_at_two_variables_again():
-    v, w = Variable("v", 0, 10), Variable("w", 0, 12)
-    x = tensor(WHOLE, "CPU")
-    step = TinyJit(lambda begin, end: (x[:, begin:end].sum(1) * 2).realize())
-    for begin, end in [(1, 3), (2, 7), (0, 8), (5, 5)]:
-        found = step(v.bind(begin), w.bind(end)).numpy()
-        np.testing.assert_allclose(found, WHOLE[:, begin:end].sum(1) * 2, rtol=1e-5)
-    with pytest.raises(UserError, match="v is 6 and w is 5"):
-        step(v.bind(6), w.bind(5))
-    with pytest.raises(UserError, match="w is 9: accepted is w from 0 to 8"):
-        step(v.bind(6), w.bind(9))
 
 
 def test_a_constant_of_an_excluded_size_is_refused_in_a_replay_too():

@@ -123,23 +123,15 @@ def draws(calls):
     assert found == sorted(map(tuple, words))
 
 
+@pytest.mark.long
 def test_threads_share_the_random_numbers():
-    draws(20)
-
-
-@pytest.fixture
-def switching():
     """Threads give way to each other in the middle of everything."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(interval)
-
-
-@pytest.mark.long
-def test_threads_that_switch_often_share_the_random_numbers(switching):
-    for _ in range(3):
+    try:
         draws(20)
+    finally:
+        sys.setswitchinterval(interval)
 
 
 WEIGHT = Tensor([1.0]).realize()
@@ -262,13 +254,10 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do no
 
 
 @pytest.mark.long
-@needs_fork
-def test_a_child_forked_while_threads_compute_computes():
-    in_a_pool("fork")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method",
+    ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spawn", "forkserver"))],
+)
 def test_processes_that_are_started_while_threads_compute_compute(method):
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"processes do not start by {method} here")

@@ -42,7 +42,6 @@ VALUES = {
     "sort": lambda x: x.sort(1)[0],
     "gather": lambda x: x.gather(0, tensor_like(x, np.array([ORDER] * 4))),
     "flip": lambda x: x.flip(0),
-    "roll": lambda x: x.roll(1, 0),
     "cumsum": lambda x: x.cumsum(0),
     "with cumsum": lambda x: x * 2 + x.cumsum(1),
     "convolution": convolved,
@@ -61,11 +60,8 @@ def memory(array, **options):
 MADE = {
     "realised": lambda: memory(M),
     "pending": lambda: memory(M - 1) + 1,
-    "stored": lambda: Tensor.contiguous(memory(M - 1) + 1),
-    "reshaped": lambda: memory(M.reshape(-1)).reshape(4, 4),
     "reshaped, realised": lambda: memory(M.reshape(-1)).reshape(4, 4).realize(),
     "transposed": lambda: memory(M.T).T,
-    "turned": lambda: memory(M[::-1]).flip(0),
     "part": lambda: memory(np.pad(M, 1))[1:5, 1:5],
     "other bits": lambda: memory(M.view(np.int32)).bitcast("float32"),
     "assigned": lambda: Tensor.empty(4, 4).assign(M),
@@ -122,19 +118,6 @@ def test_only_what_reads_other_elements_takes_a_temporary():
     x.realize()
     x.assign(x @ memory(WEIGHT))
     assert len(x.schedule().kernels) == 2
-
-
-def test_elements_of_a_file(tmp_path):
-    path = f"DISK:{tmp_path / 'numbers'}"
-    x = Tensor.empty(4, 4, device=path)
-    x.assign(M)
-    x.assign(x.T)
-    np.testing.assert_array_equal(x.numpy(), M.T)
-    x[1:].assign(x[:-1])
-    x[:2].assign(x[2:].flip(0))
-    np.testing.assert_array_equal(x.numpy(), M.T[[2, 1, 1, 2]])
-    x.assign(x.to("CPU").cumsum(0))
-    np.testing.assert_array_equal(x.numpy(), M.T[[2, 1, 1, 2]].cumsum(0))
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64"])

@@ -163,20 +163,6 @@ def test_node_fact_reaches_the_bottom_of_deep_graphs_once():
     assert len(calls) == len(set(calls))
 
 
-def test_threads_agree_on_one_object():
-    results: list[UOp] = []
-
-    def build_all() -> None:
-        results.append(chain(2_000))
-
-    threads = [threading.Thread(target=build_all) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({id(node) for node in results}) == 1
-
-
 @pytest.mark.long
 def test_threads_that_are_switched_at_every_step_agree_on_one_object():
     # Looking a node up and adding it are two steps: both threads could add their own.

@@ -151,14 +151,3 @@ def test_a_broken_lowering_is_found(monkeypatch, device):
     compile_kernel(KERNELS["flip"], DEVICES[device])
     with Context(CHECK_BOUNDS=1), pytest.raises(VerifyError, match=r"indexed\.bounds\.1"):
         compile_kernel(KERNELS["flip"], DEVICES[device])
-
-
-def test_a_lost_gate_is_found(monkeypatch):
-    def lower(*arguments):
-        root = RIGHT(*arguments)
-        loads = [node for node in root.toposort() if node.op is Ops.LOAD]
-        return substitute(root, {node: build.load(node.src[0]) for node in loads})
-
-    monkeypatch.setattr(compiling, "lower", lower)
-    with Context(CHECK_BOUNDS=1), pytest.raises(VerifyError, match="position -1"):
-        compile_kernel(KERNELS["padded sum"], DEVICES["loops"])

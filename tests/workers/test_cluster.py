@@ -104,7 +104,10 @@ def listen(on: ClusterExecutor) -> None:
 
 
 @pytest.mark.long
-def test_a_machine_that_dies_loses_nothing_and_a_worker_costs_one_item(machines: Any) -> None:
+def test_a_machine_that_dies_loses_nothing_and_a_worker_costs_one_item(
+    machines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At last the devices of the machines are missing, and then the cluster."""
     with closing(ClusterExecutor(JOB, machines.scheduler_address)) as there:
         assert there.open()["identity"]["flag NAME"] == "a"
         assert there.identity == {"flag NAME": "a"}
@@ -115,16 +118,13 @@ def test_a_machine_that_dies_loses_nothing_and_a_worker_costs_one_item(machines:
         events = work(there, *tasks, Task(("leave", "after")))
     assert sorted(items(events), key=str) == sorted([*range(160), "leave", "after"], key=str)
     assert dead(events) == {"leave": "the worker left with exit code 9"}
-
-
-@pytest.mark.long
-def test_a_device_that_the_machines_lack_and_a_cluster_that_goes_away(machines: Any) -> None:
     missing = Job("program", {"name": "missing"}, 60.0)
     with (
         closing(ClusterExecutor(missing, machines.scheduler_address)) as there,
         pytest.raises(OpeningError, match="no such card"),
     ):
         there.open()
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1.0)
     there = ClusterExecutor(JOB, machines.scheduler_address)
     there.open()
     machines.close()

@@ -58,14 +58,6 @@ def read(folder: Path) -> tuple[dict[str, Any], list[str]]:
         return notes.config(), notes.notes()
 
 
-def test_what_is_stored_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
-    notes = filled(tmp_path)
-    notes.remember({"used": 1.5})
-    notes.remember({"used": 2.5, "corpus": None})
-    notes.close()
-    assert read(tmp_path) == ({**CONFIG, "used": 2.5, "corpus": None}, ["a", "b"])
-
-
 def add_then(notes: Notes, error: BaseException) -> None:
     with notes.writing():
         notes.add("c")

@@ -156,7 +156,7 @@ def _has_value(node: UOp, value: ConstType) -> bool:
 
 
 class Keeps(Enum):
-    """What a float rule leaves bit for bit as it was."""
+    """What every float rule leaves bit for bit as it was."""
 
     __hash__ = object.__hash__
 
@@ -164,9 +164,6 @@ class Keeps(Enum):
     INFINITY = "infinities stay"
     SIGNED_ZERO = "the sign of zero stays"
     ROUNDING = "every rounding stays"
-
-
-KEEPS_ALL = frozenset(Keeps)
 
 
 def integer(dtype: DType) -> bool:
@@ -204,13 +201,12 @@ class Domain:
     """Where a rule holds.
 
     family: the file it stands in. dtypes: what the type of the root must fulfil; its name is part
-    of the documentation. keeps: what a float rule keeps. needs_bounds: the rule looks at value
-    ranges and fires only where they show that it holds.
+    of the documentation. needs_bounds: the rule looks at value ranges and fires only where they
+    show that it holds.
     """
 
     family: str
     dtypes: DTypePredicate
-    keeps: frozenset[Keeps] = KEEPS_ALL
     needs_bounds: bool = False
 
 
@@ -257,7 +253,6 @@ def rule(
     pattern: Pattern,
     *,
     when: DTypePredicate | None = None,
-    keeps: Iterable[Keeps] = KEEPS_ALL,
     needs_bounds: bool = False,
 ) -> Callable[[Callable[..., UOp | None]], Rule]:
     """Makes a `Rule` of a function whose parameters are captures of `pattern`.
@@ -282,7 +277,7 @@ def rule(
         if unknown:
             raise UserError(f"rule {name}: the pattern does not capture {unknown[0]!r}")
         types = when or (integer if pattern.ops <= INTEGER_OPS else anything)
-        domain = Domain(family, types, frozenset(keeps), needs_bounds)
+        domain = Domain(family, types, needs_bounds)
         return Rule(name, pattern, function, parameters, domain, equation)
 
     return decorate

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import get_args
 
+from tinyref.algebra.named_rules import floating, integer, integer_or_bool
 from tinyref.arrays import Array
 from tinyref.dtype import AddressSpace, DType, Kind, PtrDType, dtypes
 from tinyref.uops import payload
@@ -79,27 +80,11 @@ OP_TABLE: dict[Ops, OpSpec] = {}
 
 
 def _is_number(dtype: DType) -> bool:
-    return dtype.is_int or dtype.scalar in dtypes.floats
-
-
-def _is_arithmetic_float(dtype: DType) -> bool:
-    return dtype.scalar in dtypes.floats
-
-
-def _is_integer(dtype: DType) -> bool:
-    return dtype.is_int
-
-
-def _is_integer_or_bool(dtype: DType) -> bool:
-    return dtype.is_int or dtype.is_bool
+    return integer(dtype) or floating(dtype)
 
 
 def _is_number_or_bool(dtype: DType) -> bool:
     return _is_number(dtype) or dtype.is_bool
-
-
-def _is_word(dtype: DType) -> bool:
-    return dtype.scalar is dtypes.uint64
 
 
 def _is_value(dtype: DType) -> bool:
@@ -422,8 +407,8 @@ def closes(opener: Ops) -> Typing:
 
 
 numbers = _same(_is_number, "numbers")
-floats = _same(_is_arithmetic_float, "floats")
-integers = _same(_is_integer, "integers")
-bits = _same(_is_integer_or_bool, "integers and bool")
+floats = _same(floating, "floats")
+integers = _same(integer, "integers")
+bits = _same(integer_or_bool, "integers and bool")
 ordered = _same(_is_number_or_bool, "numbers and bool")
-words = _same(_is_word, "uint64")
+words = _same(lambda dtype: dtype.scalar is dtypes.uint64, "uint64")

@@ -24,7 +24,6 @@ Examples:
 
 spec_app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=_HELP)
 _SHOWN_SPECIALS = 40
-_RANDOM_KERNELS = 200
 
 
 @spec_app.callback(help=_HELP)
@@ -87,16 +86,8 @@ def show(
 def rules(
     family: Annotated[str, typer.Option(help="Only rules of this family, such as integer.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
-    fires: Annotated[
-        bool,
-        typer.Option("--firings/--no-firings", help="Lower kernels and count firings."),
-    ] = True,
 ) -> None:
-    """List every rewrite rule: equation, domain, proof, and how often it fires.
-
-    Firings are those of lowering the programs of `tinyref bench` and 200 random kernels of the
-    fuzzer, seeds 0 to 199, for the CPU, in this process, once.
-    """
+    """List every rewrite rule: equation, domain and proof."""
     from tinyref.errors import UserError
     from tinyref_spec.proofs import record
 
@@ -104,45 +95,18 @@ def rules(
         accepted = ", ".join(record.families())
         raise UserError(f"spec rules: unknown family {family!r}: accepted are {accepted}")
     found = record.all_facts(family or None)
-    firings = _firings() if fires else {}
     proofs = record.committed_proofs()
     counts = record.counts(proofs[facts.name] for facts in found)
     if as_json:
-        entries = [{**asdict(facts), "firings": firings.get(facts.name, 0)} for facts in found]
-        if not fires:
-            entries = [asdict(facts) for facts in found]
+        entries = [asdict(facts) for facts in found]
         print(json.dumps({"counts": counts, "rules": entries}, indent=1))
         return
     for facts in found:
-        fired = f"fired {firings.get(facts.name, 0)} times" if fires else ""
-        print(f"{facts.name:24} {facts.family:12} {fired}".rstrip())
+        print(f"{facts.name:24} {facts.family}")
         print(f"    {facts.equation}")
         print(f"    domain: {facts.domain}")
         print(f"    proof: {facts.proof} ({facts.laws} laws)")
     print(", ".join(f"{name} {count}" for name, count in counts.items()))
-    if fires:
-        silent = sum(not firings.get(facts.name) for facts in found)
-        total = sum(firings.get(facts.name, 0) for facts in found)
-        print(f"firings {total}, rules that did not fire {silent}")
-
-
-def _firings() -> dict[str, int]:
-    """How often each rule fires in lowering the bench programs and random kernels, for the CPU."""
-    from tinyref.algebra.rewrite import counting_rules
-    from tinyref.cli.bench.program_kernels import PROGRAMS, kernels_of
-    from tinyref.codegen.compile import compile_kernel
-    from tinyref.device import Device
-    from tinyref_fuzz.generate.generate import generate
-    from tinyref_fuzz.generate.tape import Tape
-
-    capabilities = Device["CPU"].capabilities
-    with counting_rules() as fired:
-        for name in PROGRAMS:
-            for ast in kernels_of(name, "CPU"):
-                compile_kernel(ast, capabilities)
-        for seed in range(_RANDOM_KERNELS):
-            compile_kernel(generate(Tape(seed), capabilities).ast, capabilities)
-    return dict(fired)
 
 
 def _row_facts(row: Row) -> dict[str, Any]:

@@ -190,7 +190,8 @@ def _launch(root: UOp) -> tuple[tuple[sint, sint, sint], tuple[int, int, int]]:
     for node in root.toposort():
         if not isinstance(node.arg, SpecialArg):
             continue
-        extent = _constant_extent(node.src[0])
+        argument = node.src[0].arg
+        extent: sint = int(argument.value) if isinstance(argument, ConstArg) else node.src[0]
         if node.arg.scope == "group":
             grid[node.arg.dim] = extent
         elif isinstance(extent, int):
@@ -198,10 +199,6 @@ def _launch(root: UOp) -> tuple[tuple[sint, sint, sint], tuple[int, int, int]]:
         else:
             raise UserError("kernel: the size of a group cannot be symbolic")
     return (grid[0], grid[1], grid[2]), (group[0], group[1], group[2])
-
-
-def _constant_extent(extent: UOp) -> sint:
-    return int(extent.arg.value) if isinstance(extent.arg, ConstArg) else extent
 
 
 def launch_order(variables: Iterable[UOp]) -> tuple[UOp, ...]:

@@ -141,7 +141,8 @@ class Lowering:
             case Ops.LOAD:
                 return self._read(node, positions, done)
             case Ops.VALID:
-                return self._is_valid(node, positions, done)
+                valid = self._shown(node, positions, done)[1]
+                return self._valid(axes_of(node), valid, positions)
             case Ops.IOTA:
                 return self._number(node, positions, done)
         return None
@@ -194,9 +195,6 @@ class Lowering:
         for _, is_there in places:
             valid = build.both(is_there, valid)
         return number, valid
-
-    def _is_valid(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> UOp:
-        return self._valid(axes_of(view), self._shown(view, positions, done)[1], positions)
 
     def _number(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> UOp:
         """The number that an IOTA has, by the index arithmetic of its view."""

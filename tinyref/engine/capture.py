@@ -7,7 +7,6 @@ returned belongs to the capture alone, and gets a place in the arena of the `Rep
 from __future__ import annotations
 
 import contextlib
-import json
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -23,14 +22,13 @@ from tinyref.dtype import dtypes, to_dtype
 from tinyref.engine.accounting import GlobalCounters, estimate
 from tinyref.engine.report import copy_buffer, is_timed, is_told, report, report_kernel
 from tinyref.errors import DeviceError, UserStateError
-from tinyref.formats.json_format import from_json_text, program_to_json, to_json
+from tinyref.formats.text import from_text, program_from_text, program_to_text, to_text
 from tinyref.lazy.buffers import buffer_of, has_memory
 from tinyref.runtimes.kernel import BoundKernel, Kernel, record, restored_kernel
-from tinyref.schedule import CopyItem, KernelItem
-from tinyref.schedule.items import Lifetime, plan_arena, spans, written_by
+from tinyref.schedule import Item, KernelItem
+from tinyref.schedule.items import Lifetime, buffers_of, plan_arena, spans, written_by
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.payload import BufferArg
-from tinyref.uops.program import Program
 
 Bindings = Mapping[str, int]
 
@@ -85,48 +83,50 @@ def _gone() -> None:
 
 
 @dataclass(frozen=True)
-class KernelStep:
-    """A kernel of a capture; `buffers` are in the order of its parameters."""
+class RecordedStep:
+    """A kernel of a capture, or where that is None a copy of a whole BUFFER to another.
 
-    kernel: Kernel
-    ast: UOp
+    buffers: what is written first, and of a kernel in the order of its parameters.
+    """
+
     buffers: tuple[RecordedBuffer, ...]
-    bindings: Bindings
     written: tuple[RecordedBuffer, ...]
+    bindings: Bindings
+    kernel: Kernel | None = None
+    ast: UOp | None = None
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        texts = json.dumps(program_to_json(self.kernel.program)), json.dumps(to_json(self.ast))
-        return (self.kernel.device, *texts, self.buffers, dict(self.bindings), self.written)
+    def __reduce__(self) -> tuple[Any, ...]:
+        texts: tuple[str, ...] = ()
+        if self.kernel is not None and self.ast is not None:
+            program_text = program_to_text(self.kernel.program)
+            texts = (self.kernel.device, program_text, to_text(self.ast))
+        return _restored_step, (self.buffers, self.written, dict(self.bindings), *texts)
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        device, program_text, ast_text, buffers, bindings, written = state
-        program, ast = from_json_text(program_text), from_json_text(ast_text)
-        if not isinstance(program, Program) or not isinstance(ast, UOp):
-            raise TypeError("a kernel is no program")
-        fields = (restored_kernel(device, ast, program), ast, buffers, bindings, written)
-        for name, value in zip(self.__dataclass_fields__, fields, strict=True):
-            object.__setattr__(self, name, value)
-
-
-@dataclass(frozen=True)
-class CopyStep:
-    """A copy of a whole BUFFER to another."""
-
-    target: RecordedBuffer
-    source: RecordedBuffer
-
-    @property
-    def buffers(self) -> tuple[RecordedBuffer, ...]:
-        """Both, the one that is written first."""
-        return self.target, self.source
-
-    @property
-    def written(self) -> tuple[RecordedBuffer, ...]:
-        """The one that is written."""
-        return (self.target,)
+    def run_aloud(self, buffers: Sequence[Buffer], bindings: Bindings) -> None:
+        """Run it for itself, so that it can be timed and reported."""
+        if self.kernel is None or self.ast is None:
+            copy_buffer(*buffers)
+            if config.integer("DEBUG"):
+                report(f"copy {buffers[0].nbytes:,} bytes, replayed")
+        else:
+            seconds = self.kernel(buffers, bindings, is_timed())
+            report_kernel(self.ast, self.kernel, bindings, seconds)
 
 
-Step = KernelStep | CopyStep
+def _restored_step(
+    buffers: tuple[RecordedBuffer, ...],
+    written: tuple[RecordedBuffer, ...],
+    bindings: Bindings,
+    device: str | None = None,
+    program_text: str = "",
+    ast_text: str = "",
+) -> RecordedStep:
+    if device is None:
+        return RecordedStep(buffers, written, bindings)
+    program, ast = program_from_text(program_text), from_text(ast_text)
+    if not isinstance(ast, UOp):
+        raise TypeError("a kernel is no sequence")
+    return RecordedStep(buffers, written, bindings, restored_kernel(device, ast, program), ast)
 
 
 @dataclass
@@ -136,21 +136,16 @@ class Recorder:
     constraints: what the graphs that they compute ask of the values of variables.
     """
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RecordedStep] = field(default_factory=list)
     constraints: dict[Constraint, None] = field(default_factory=dict)
     buffers: dict[int, RecordedBuffer] = field(default_factory=dict)
 
-    def kernel_step(self, item: KernelItem, kernel: Kernel, bindings: Bindings) -> Step:
-        """Return the step of a kernel that is about to run; the caller adds it to `steps`."""
+    def step(self, item: Item, kernel: Kernel | None, bindings: Bindings) -> RecordedStep:
+        """Return the step of an item that is about to run; the caller adds it to `steps`."""
         outputs = written_by(item)
-        buffers = self._meet(item.buffers, outputs)
-        pairs = zip(buffers, item.buffers, strict=True)
-        written = tuple(buffer for buffer, node in pairs if node in outputs)
-        return KernelStep(kernel, item.ast, buffers, dict(bindings), written)
-
-    def copy_step(self, item: CopyItem) -> Step:
-        """Return the step of a copy that is about to be made, as `kernel_step` does."""
-        return CopyStep(*self._meet((item.target, item.source), (item.target,)))
+        buffers = tuple(self._meet(node, node in outputs) for node in buffers_of(item))
+        ast = item.ast if isinstance(item, KernelItem) else None
+        return RecordedStep(buffers, buffers[: len(outputs)], dict(bindings), kernel, ast)
 
     def written(self) -> set[RecordedBuffer]:
         """Return the BUFFERs that steps write."""
@@ -161,10 +156,7 @@ class Recorder:
         buffer = self.buffers.get(number)
         return buffer is not None and not buffer.existed and buffer in self.written()
 
-    def _meet(self, nodes: Sequence[UOp], written: Sequence[UOp]) -> tuple[RecordedBuffer, ...]:
-        return tuple(self._meet_one(node, node in written) for node in nodes)
-
-    def _meet_one(self, node: UOp, is_written: bool) -> RecordedBuffer:
+    def _meet(self, node: UOp, is_written: bool) -> RecordedBuffer:
         number = node.arg.number if isinstance(node.arg, BufferArg) else -1
         if number not in self.buffers:
             existed = not is_written or (has_memory(node) and buffer_of(node).is_allocated)
@@ -209,7 +201,7 @@ class Replay:
 
     def __init__(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[RecordedStep],
         constraints: Sequence[Constraint],
         exchanged: Collection[RecordedBuffer],
         varying: Collection[RecordedBuffer] | None = None,
@@ -219,31 +211,29 @@ class Replay:
         self.exchanged = frozenset(exchanged)
         self.bindings: dict[str, int] = {}
         for step in steps:
+            self.bindings.update(step.bindings)
             for buffer in step.buffers:
                 buffer.allocated()
         if varying is not None:
             self.steps, once = _partition(steps, {*varying, *exchanged})
-            for step in once:
-                bound = self._bind(step)
-                if isinstance(bound, _Copy):
-                    bound()
-                elif not bound.is_empty:
-                    bound.prepare()()
+            for launch in _launches([_bound(step) for step in once]):
+                launch()
         self.written = frozenset(buffer for step in self.steps for buffer in step.written)
         others = self.written - self.exchanged
         self.temporaries = {buffer for buffer in others if buffer.is_temporary}
         self.unplanned_bytes = sum(buffer.nbytes for buffer in self.temporaries)
         self.arena_bytes = self._plan_memory()
-        self._bound: list[BoundKernel | _Copy] = [self._bind(step) for step in self.steps]
+        self._bound = [_bound(step) for step in self.steps]
         self._uses: dict[RecordedBuffer, list[tuple[BoundKernel | _Copy, int]]] = {}
         for step, bound in zip(self.steps, self._bound, strict=True):
             for place, buffer in enumerate(step.buffers):
                 self._uses.setdefault(buffer, []).append((bound, place))
-        self.kernels = sum(isinstance(step, KernelStep) for step in self.steps)
-        amounts = [estimate(step.ast) for step in self.steps if isinstance(step, KernelStep)]
+        kernels = [step.ast for step in self.steps if step.ast is not None]
+        self.kernels = len(kernels)
+        amounts = list(map(estimate, kernels))
         self._operations = _sum([amount.operations for amount in amounts])
         self._nbytes = _sum([amount.nbytes for amount in amounts])
-        self._launches = self._to_launch()
+        self._launches = _launches(self._bound)
 
     def _plan_memory(self) -> int:
         """Give the intermediate results their places in one arena for each device; its bytes."""
@@ -252,12 +242,11 @@ class Replay:
         used = spans(step.buffers for step in self.steps)
         by_device: dict[str, list[RecordedBuffer]] = {}
         for buffer in used:
-            if buffer in self.temporaries and buffer.nbytes:
-                by_device.setdefault(buffer.argument.device, []).append(buffer)
+            device = buffer.argument.device
+            if buffer in self.temporaries and buffer.nbytes and Device.runs_kernels(device):
+                by_device.setdefault(device, []).append(buffer)
         arena_bytes = 0
         for device, buffers in by_device.items():
-            if not Device.runs_kernels(device):
-                continue
             lifetimes = [Lifetime(buffer.nbytes, *used[buffer]) for buffer in buffers]
             arena = plan_arena(lifetimes, Device[device].capabilities.view_alignment)
             arena_bytes += arena.nbytes
@@ -265,32 +254,6 @@ class Replay:
             for buffer, offset in zip(buffers, arena.offsets, strict=True):
                 buffer.memory = whole.view(offset, buffer.argument.size, buffer.dtype)
         return arena_bytes
-
-    def _bind(self, step: Step) -> BoundKernel | _Copy:
-        buffers = [buffer.allocated() for buffer in step.buffers]
-        if isinstance(step, CopyStep):
-            return _Copy(*buffers)
-        self.bindings.update(step.bindings)
-        return BoundKernel(step.kernel, buffers, step.bindings)
-
-    def _to_launch(self) -> list[Callable[[], None]]:
-        """Return the calls of a run: copies, and between them the kernels of each device, in order.
-
-        Copies alone order the devices among each other.
-        """
-        calls: list[Callable[[], None]] = []
-        waiting: dict[str, list[BoundKernel]] = {}
-        for bound in self._bound:
-            if isinstance(bound, BoundKernel):
-                if not bound.is_empty:
-                    waiting.setdefault(bound.kernel.device, []).append(bound)
-                continue
-            for buffer in (bound.target, bound.source):
-                calls += _launches(waiting.pop(Device.canonical(buffer.device), []))
-            calls.append(bound)
-        for kernels in waiting.values():
-            calls += _launches(kernels)
-        return calls
 
     def bind(self, exchanged: Mapping[RecordedBuffer, Buffer], bindings: Bindings) -> None:
         """Give the exchanged BUFFERs other memory, and variables other values.
@@ -311,7 +274,8 @@ class Replay:
     def run(self) -> None:
         """Run all steps with what `bind` gave. Raises `DeviceError` as a launch does."""
         if is_told():
-            self._run_aloud()
+            for step, bound in zip(self.steps, self._bound, strict=True):
+                step.run_aloud(bound.buffers, self.bindings)
             return
         try:
             for launch in self._launches:
@@ -347,63 +311,71 @@ class Replay:
                 bound.vary(values)
                 is_other |= bound.is_empty != was_empty
         if is_other:
-            self._launches = self._to_launch()
+            self._launches = _launches(self._bound)
         self.bindings.update(values)
-
-    def _run_aloud(self) -> None:
-        """Call each kernel for itself, so that it can be timed and reported."""
-        for step, bound in zip(self.steps, self._bound, strict=True):
-            if isinstance(bound, _Copy):
-                bound()
-                if config.integer("DEBUG"):
-                    report(f"copy {bound.source.nbytes:,} bytes, replayed")
-            elif isinstance(step, KernelStep):
-                seconds = step.kernel(bound.buffers, self.bindings, is_timed())
-                report_kernel(step.ast, step.kernel, self.bindings, seconds)
 
 
 def _partition(
-    steps: Sequence[Step], varying: set[RecordedBuffer]
-) -> tuple[list[Step], list[Step]]:
-    """Return the steps that depend on BUFFERs in `varying` or write them, and all others."""
+    steps: Sequence[RecordedStep], varying: set[RecordedBuffer]
+) -> tuple[list[RecordedStep], list[RecordedStep]]:
+    """Return the steps that have variables or touch BUFFERs in `varying`, and all others.
+
+    What those steps write varies, too.
+    """
     while True:
-        again = [step for step in steps if _step_varies(step, varying)]
+        again = [step for step in steps if step.bindings or not varying.isdisjoint(step.buffers)]
         written = {buffer for step in again for buffer in step.written}
         if written <= varying:
-            return again, [step for step in steps if not _step_varies(step, varying)]
+            others = [s for s in steps if not s.bindings and varying.isdisjoint(s.buffers)]
+            return again, others
         varying |= written
 
 
-def _step_varies(step: Step, varying: set[RecordedBuffer]) -> bool:
-    is_bound = isinstance(step, KernelStep) and bool(step.bindings)
-    return is_bound or not varying.isdisjoint(step.buffers)
+@dataclass
+class _Copy:
+    """A copy between two buffers, the target and the source, which can be exchanged."""
+
+    buffers: list[Buffer]
+
+    def __call__(self) -> None:
+        copy_buffer(*self.buffers)
+
+    def rebind(self, place: int, buffer: Buffer) -> None:
+        self.buffers[place] = buffer
 
 
-def _launches(kernels: Sequence[BoundKernel]) -> Sequence[Callable[[], None]]:
+def _bound(step: RecordedStep) -> BoundKernel | _Copy:
+    buffers = [buffer.allocated() for buffer in step.buffers]
+    if step.kernel is None:
+        return _Copy(buffers)
+    return BoundKernel(step.kernel, buffers, step.bindings)
+
+
+def _launches(steps: Sequence[BoundKernel | _Copy]) -> list[Callable[[], None]]:
+    """Return the calls of a run: copies, and between them the kernels of each device, in order.
+
+    Copies alone order the devices among each other.
+    """
+    calls: list[Callable[[], None]] = []
+    waiting: dict[str, list[BoundKernel]] = {}
+    for bound in steps:
+        if isinstance(bound, BoundKernel):
+            if not bound.is_empty:
+                waiting.setdefault(bound.kernel.device, []).append(bound)
+            continue
+        for buffer in bound.buffers:
+            calls += _together(waiting.pop(Device.canonical(buffer.device), []))
+        calls.append(bound)
+    for kernels in waiting.values():
+        calls += _together(kernels)
+    return calls
+
+
+def _together(kernels: Sequence[BoundKernel]) -> Sequence[Callable[[], None]]:
     """Return the calls that launch kernels of one device: one where it records launches."""
     commands = record(kernels) if config.integer("JIT") == 1 else None
     return [bound.prepare() for bound in kernels] if commands is None else [commands]
 
 
-@dataclass
-class _Copy:
-    """A copy between two buffers, which can be exchanged."""
-
-    target: Buffer
-    source: Buffer
-
-    def __call__(self) -> None:
-        copy_buffer(self.target, self.source)
-
-    def rebind(self, place: int, buffer: Buffer) -> None:
-        if place:
-            self.source = buffer
-        else:
-            self.target = buffer
-
-
 def _sum(amounts: Sequence[sint]) -> sint:
-    total = lift(0)
-    for amount in amounts:
-        total = total + lift(amount)
-    return lower(total)
+    return lower(sum(map(lift, amounts), lift(0)))

@@ -12,7 +12,7 @@ from tinyref import config
 from tinyref.codegen.compile import kernel_name
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
-from tinyref.engine.capture import Recorder, Step, active_recorder
+from tinyref.engine.capture import active_recorder
 from tinyref.engine.report import (
     active_watcher,
     chosen_opts,
@@ -137,7 +137,7 @@ class ScheduleRun:
             recorder.constraints.update(dict.fromkeys(self._planned.constraints))
         while self._waiting:
             item, kernel = self._waiting[0], self._kernels[0]
-            step = None if recorder is None else _step_of(item, kernel, bindings, recorder)
+            step = None if recorder is None else recorder.step(item, kernel, bindings)
             buffers = _allocate(item, kernel)
             self._begun = _assigned_by(item)
             seconds = _run_item(item, kernel, buffers, bindings)
@@ -164,15 +164,21 @@ class ScheduleRun:
         """Return what becomes of nodes where the run broke off, to rewrite all graphs by.
 
         An ASSIGN that has run is its result, and must not run again. What a BUFFER held before is
-        lost, and what it holds is lost while an ASSIGN to it was running.
+        lost, the results of earlier ASSIGNs to it included, and what it holds is lost while an
+        ASSIGN to it was running.
         """
         if not self._waiting:
             return self.results
         text = f"were being assigned to: {why}"
         assigned = (*self._completed, *self._begun)
         lost = {buffer: lost_buffer_like(buffer, text) for buffer in map(assigned_buffer, assigned)}
-        unsure = {buffer: lost[buffer] for buffer in map(assigned_buffer, self._begun)}
-        return {**lost, **{node: substitute(self.results[node], unsure) for node in assigned}}
+        last = {assigned_buffer(node): node for node in assigned}
+        stands = set(last.values()).difference(self._begun)
+        results = {
+            node: self.results[node] if node in stands else substitute(self.results[node], lost)
+            for node in assigned
+        }
+        return {**lost, **results}
 
 
 def _assigned_by(item: Item) -> list[UOp]:
@@ -205,14 +211,6 @@ def _compile_item(item: Item) -> Kernel | None:
     except DeviceError as error:
         message = f"kernel {kernel_name(item.ast)}: {error.message}"
         raise DeviceError(error.device, message, error.source) from error
-
-
-def _step_of(
-    item: Item, kernel: Kernel | None, bindings: Mapping[str, int], recorder: Recorder
-) -> Step | None:
-    if isinstance(item, CopyItem):
-        return recorder.copy_step(item)
-    return None if kernel is None else recorder.kernel_step(item, kernel, bindings)
 
 
 def _allocate(item: Item, kernel: Kernel | None) -> list[Buffer]:

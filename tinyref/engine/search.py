@@ -32,8 +32,7 @@ from tinyref.codegen.compile import compile_kernel, kernel_name, plan_for
 from tinyref.device import Buffer, Device, Health
 from tinyref.dtype import DType, PtrDType, numpy_dtype
 from tinyref.errors import DeviceError, UserError, describe_error
-from tinyref.formats.json_format import from_json, to_json
-from tinyref.formats.text import to_text
+from tinyref.formats.text import from_text, to_text
 from tinyref.optimise.choices import actions, identity
 from tinyref.optimise.opt import KernelOptError, Opt, opts_text, parse_opts
 from tinyref.optimise.plan import Plan
@@ -284,7 +283,7 @@ class Worker:
     def __init__(self, device: str, ast: UOp, seconds_limit: float) -> None:
         self.seconds_limit = seconds_limit
         self.device = device
-        self._config = {"device": device, "kernel": to_json(ast), "limit": seconds_limit}
+        self._config = {"device": device, "kernel": to_text(ast), "limit": seconds_limit}
         self._service: Service | None = None
 
     @property
@@ -384,7 +383,7 @@ def main() -> None:
 
 
 def _open_service(configuration: Message, send: Send) -> tuple[object, Answer]:
-    ast = from_json(configuration["kernel"])
+    ast = from_text(configuration["kernel"])
     if not isinstance(ast, UOp):
         raise UserError("search: the first message holds no kernel")
     bench = _Bench(configuration["device"], ast)

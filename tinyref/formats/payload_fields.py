@@ -1,4 +1,4 @@
-"""The members of every payload as plain values: what text and JSON are made of.
+"""The members of every payload as plain values: what the text of graphs is made of.
 
 A plain value is None, a bool, int, float, str, `Word` (a str that stands without quotes), a node,
 or a tuple of plain values.
@@ -10,7 +10,7 @@ import functools
 import math
 import operator
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import NoneType
@@ -307,3 +307,35 @@ def float_from_text(text: str) -> float | None:
 
 def _nan(bits: int) -> float:
     return float(struct.unpack("<d", struct.pack("<Q", bits))[0])
+
+
+# --- matrix tiles as JSON -------------------------------------------------------------------------
+
+_DEEPEST = 8
+
+
+def tile_to_json(tile: MatrixTile) -> dict[str, Any]:
+    """A matrix tile as a dict for `json.dumps`."""
+    return {name: _listed(value) for name, value in _write(tile, _TILE_FIELDS).items()}
+
+
+def tile_from_json(data: object) -> MatrixTile:
+    """The tile that `tile_to_json` wrote. Raises `UserError` for other data."""
+    if not isinstance(data, Mapping):
+        raise refuse("tile", "an object", data)
+    group = {str(name): _tupled(value, 0) for name, value in data.items()}
+    payload = read_payload("Tile", [group], "tile")
+    assert isinstance(payload, payloads.TileArg), "the tag says so"
+    return payload.tile
+
+
+def _listed(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_listed(item) for item in value]
+    return str(value) if isinstance(value, Word) else value
+
+
+def _tupled(value: object, depth: int) -> object:
+    if isinstance(value, list) and depth < _DEEPEST:
+        return tuple(_tupled(item, depth + 1) for item in value)
+    return value

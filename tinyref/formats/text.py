@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tinyref import config
 from tinyref.algebra.rewrite import StageListener
@@ -23,19 +23,26 @@ from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.formats.payload_fields import (
     INT_LIMIT,
+    INTEGER,
+    NAME,
+    SIZE,
     Group,
     Word,
+    fields_of,
     float_from_text,
     float_text,
     payload_nodes,
     read_dtype,
     read_payload,
+    refuse,
     toposort_with_payloads,
+    tuple_of,
     write_payload,
 )
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, Payload
+from tinyref.uops.program import Parameter, Program
 
 Names = dict[UOp, str]
 SEQUENCE = "program"
@@ -348,6 +355,85 @@ class TextReader:
             found.append((match.lastgroup, match[match.lastgroup]))
             position = match.end()
         return found
+
+
+# --- programs as text ---------------------------------------------------------------------------
+
+_GRID = tuple_of(SIZE, 3)
+_GROUP = tuple_of(INTEGER, 3)
+_PARAMETER_FIELDS = fields_of(Parameter)
+_KERNEL = "kernel "
+_PARAMETER = "parameter "
+_LAUNCH = "launch "
+
+
+def _launch_nodes(program: Program) -> tuple[UOp, ...]:
+    """Return the nodes of a program that are not among its own: variables and symbolic extents."""
+    return (*program.variables, *(size for size in program.grid if isinstance(size, UOp)))
+
+
+def _parameter_members(parameter: Parameter) -> Group:
+    return {name: kind.write(getattr(parameter, name)) for name, kind in _PARAMETER_FIELDS}
+
+
+def _read_parameter(members: Mapping[str, object], where: str) -> Parameter:
+    return Parameter(**{name: kind.read(members[name], where) for name, kind in _PARAMETER_FIELDS})
+
+
+def program_to_text(program: Program) -> str:
+    """A program, its arguments and its launch as text; `program_from_text` reads it back."""
+    names: Names = {}
+    lines = [_KERNEL + members_text({"name": program.name}, names)]
+    lines += sequence_lines(program.uops, names, _launch_nodes(program))
+    for parameter in program.parameters:
+        lines.append(_PARAMETER + members_text(_parameter_members(parameter), names))
+    launch: Group = {"variables": program.variables, "grid": program.grid, "group": program.group}
+    lines.append(_LAUNCH + members_text(launch, names))
+    return "\n".join(lines) + "\n"
+
+
+def program_from_text(text: str) -> Program:
+    """The program that `program_to_text` wrote.
+
+    Raises `UserError` that names the line, what was expected there and what was found.
+    """
+    reader = TextReader(text)
+    name = NAME.read(_member_line(reader, _KERNEL, ("name",))["name"], "kernel name")
+    if reader.peek() != SEQUENCE:
+        raise reader.error(f"the line `{SEQUENCE}`", reader.peek() or "the end")
+    reader.advance()
+    uops = tuple(reader.nodes())
+    parameters: list[Parameter] = []
+    while (reader.peek() or "").startswith(_PARAMETER):
+        where = reader.where
+        data = _member_line(reader, _PARAMETER, tuple(name for name, _ in _PARAMETER_FIELDS))
+        parameters.append(_read_parameter(data, where))
+    where = reader.where
+    launch = _member_line(reader, _LAUNCH, ("variables", "grid", "group"))
+    reader.end()
+    variables = launch["variables"]
+    if not isinstance(variables, tuple) or not all(isinstance(each, UOp) for each in variables):
+        raise refuse(where, "variables as a list of nodes", variables)
+    return Program(
+        name,
+        uops,
+        tuple(parameters),
+        variables,
+        _GRID.read(launch["grid"], where),
+        _GROUP.read(launch["group"], where),
+    )
+
+
+def _member_line(reader: TextReader, start: str, names: tuple[str, ...]) -> Group:
+    line = reader.peek()
+    if line is None or not line.startswith(start):
+        raise reader.error(f"a line `{start}{'=... '.join(names)}=...`", line or "the end")
+    tokens = reader.tokens(line.removeprefix(start))[::-1]
+    members = reader.members(tokens)
+    if tokens or members.keys() != set(names):
+        raise reader.error(f"the members {', '.join(names)}", line)
+    reader.advance()
+    return members
 
 
 # --- the flag DUMP --------------------------------------------------------------------------------

@@ -243,6 +243,15 @@ class LaneMachine:
         epoch = broadcast_to(self.epoch, shape)
         return epoch.reshape(-1) if chosen is None else epoch[chosen]
 
+    def first_of(self, chosen: Array, positions: Array) -> tuple[int, str]:
+        """The position in the first of the `chosen` lanes, and the name of its work-item."""
+        shape = np.broadcast_shapes(self.lanes, chosen.shape)
+        first = int(np.flatnonzero(np.broadcast_to(chosen, shape))[0])
+        position, item = (
+            int(np.broadcast_to(each, shape).reshape(-1)[first]) for each in (positions, self.items)
+        )
+        return position, self.name_item(item)
+
     def name_item(self, item: int) -> str:
         """The launch indices of a work-item by its number."""
         if self.may_widen:
@@ -381,12 +390,8 @@ class LaneMemory:
         count: int,
         outside: Array,
     ) -> None:
-        shape = np.broadcast_shapes(machine.lanes, outside.shape)
-        first = int(np.flatnonzero(np.broadcast_to(outside, shape))[0])
-        position = int(np.broadcast_to(place, shape).reshape(-1)[first])
-        item = int(np.broadcast_to(machine.items, shape).reshape(-1)[first])
+        position, who = machine.first_of(outside, place)
         message = f"{node.op.name} of {name} {position} of {self.name}, which has {count}"
-        who = machine.name_item(item)
         raise SanitizerError(Fault.BOUNDS, node_text(node), message, self.name, position, who)
 
     def _place(
@@ -431,17 +436,13 @@ class LaneMemory:
             if not outside.any():
                 # Lanes that are held off point at element 0, which need not exist.
                 return
-        shape = np.broadcast_shapes(machine.lanes, outside.shape)
-        first = int(np.flatnonzero(np.broadcast_to(outside, shape))[0])
-        position = int(np.broadcast_to(index, shape).reshape(-1)[first])
-        item = int(np.broadcast_to(machine.items, shape).reshape(-1)[first])
+        position, who = machine.first_of(outside, index)
         reach = (
             f"element {position}"
             if width == 1
             else f"elements {position} to {position + width - 1}"
         )
         message = f"{node.op.name} of {reach} of {self.name}, which has {self.size} elements"
-        who = machine.name_item(item)
         raise SanitizerError(kind, node_text(node), message, self.name, position, who)
 
     def _note_read(

@@ -8,7 +8,7 @@ import math
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor import Tensor
-from tinyref.tensor.arguments import integer
+from tinyref.tensor.arguments import count_of, integer
 
 _MISSING = object()
 
@@ -38,14 +38,6 @@ class Layer:
 # --- matrices and tables --------------------------------------------------------------------------
 
 
-def positive(value: object, name: str) -> int:
-    """`value` as an integer of at least 1. Raises `UserError` naming the argument."""
-    found = integer(value, name)
-    if found < 1:
-        raise UserError(f"{name}: got {found}, accepted are integers of 1 and more")
-    return found
-
-
 class Linear(Layer):
     """x @ weight.T + bias over the last axis.
 
@@ -59,8 +51,8 @@ class Linear(Layer):
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
-        self.in_features = positive(in_features, "Linear: in_features")
-        self.out_features = positive(out_features, "Linear: out_features")
+        self.in_features = count_of(in_features, "Linear: in_features", 1)
+        self.out_features = count_of(out_features, "Linear: out_features", 1)
         limit = 1 / math.sqrt(self.in_features)
         shape = (self.out_features, self.in_features)
         self.weight = Tensor.uniform(shape, low=-limit, high=limit, requires_grad=True)
@@ -89,8 +81,8 @@ class Embedding(Layer):
     """
 
     def __init__(self, vocab_size: int, embed_size: int) -> None:
-        self.vocab_size = positive(vocab_size, "Embedding: vocab_size")
-        self.embed_size = positive(embed_size, "Embedding: embed_size")
+        self.vocab_size = count_of(vocab_size, "Embedding: vocab_size", 1)
+        self.embed_size = count_of(embed_size, "Embedding: embed_size", 1)
         self.weight = Tensor.glorot_uniform(self.vocab_size, self.embed_size, requires_grad=True)
 
     def __call__(self, idx: Tensor) -> Tensor:
@@ -113,7 +105,7 @@ def _kernel(kernel_size: Sizes, name: str) -> tuple[int, ...]:
     sizes = (kernel_size, kernel_size) if several is None else several
     if not 1 <= len(sizes) <= 3:
         raise UserError(f"{name}: kernel_size {kernel_size!r}: accepted are 1 to 3 sizes")
-    return tuple(positive(size, f"{name}: kernel_size") for size in sizes)
+    return tuple(count_of(size, f"{name}: kernel_size", 1) for size in sizes)
 
 
 def _padding(
@@ -139,7 +131,7 @@ def _padding(
 
 
 def _groups(groups: int, inputs: int, outputs: int, name: str) -> int:
-    number = positive(groups, f"{name}: groups")
+    number = count_of(groups, f"{name}: groups", 1)
     if inputs % number or outputs % number:
         raise UserError(
             f"{name}: {number} groups do not divide {inputs} input and {outputs} output channels"
@@ -182,8 +174,8 @@ class Conv2d(Layer):
         groups: int = 1,
         bias: bool = True,
     ) -> None:
-        inputs = self.in_channels = positive(in_channels, "Conv2d: in_channels")
-        outputs = self.out_channels = positive(out_channels, "Conv2d: out_channels")
+        inputs = self.in_channels = count_of(in_channels, "Conv2d: in_channels", 1)
+        outputs = self.out_channels = count_of(out_channels, "Conv2d: out_channels", 1)
         self.kernel_size = _kernel(kernel_size, "Conv2d")
         self.stride = stride
         self.dilation = dilation
@@ -244,8 +236,8 @@ class ConvTranspose2d(Layer):
         groups: int = 1,
         bias: bool = True,
     ) -> None:
-        inputs = self.in_channels = positive(in_channels, "ConvTranspose2d: in_channels")
-        outputs = self.out_channels = positive(out_channels, "ConvTranspose2d: out_channels")
+        inputs = self.in_channels = count_of(in_channels, "ConvTranspose2d: in_channels", 1)
+        outputs = self.out_channels = count_of(out_channels, "ConvTranspose2d: out_channels", 1)
         self.kernel_size = _kernel(kernel_size, "ConvTranspose2d")
         self.stride = stride
         self.padding = padding
@@ -319,8 +311,8 @@ class LSTMCell(Layer):
     """
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
-        inputs = self.input_size = positive(input_size, "LSTMCell: input_size")
-        self.hidden_size = positive(hidden_size, "LSTMCell: hidden_size")
+        inputs = self.input_size = count_of(input_size, "LSTMCell: input_size", 1)
+        self.hidden_size = count_of(hidden_size, "LSTMCell: hidden_size", 1)
         self.bias = bias
         gates = 4 * self.hidden_size
         limit = 1 / math.sqrt(self.hidden_size)

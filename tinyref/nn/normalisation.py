@@ -5,8 +5,9 @@ from __future__ import annotations
 from tinyref.algebra.symbolic import describe_shape, product
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, argument_error
-from tinyref.nn.layers import Layer, check_input, positive
+from tinyref.nn.layers import Layer, check_input
 from tinyref.tensor import Tensor
+from tinyref.tensor.arguments import count_of
 from tinyref.tensor.literals import weak_number
 from tinyref.tensor.reduction import count_along
 
@@ -58,7 +59,7 @@ class BatchNorm(Layer):
         track_running_stats: bool = True,
         momentum: float = 0.1,
     ) -> None:
-        self.sz = positive(sz, "BatchNorm: sz")
+        self.sz = count_of(sz, "BatchNorm: sz", 1)
         self.eps = eps
         self.affine = affine
         self.track_running_stats = track_running_stats
@@ -137,8 +138,8 @@ class GroupNorm(Layer):
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
     ) -> None:
-        self.num_groups = positive(num_groups, "GroupNorm: num_groups")
-        self.num_channels = positive(num_channels, "GroupNorm: num_channels")
+        self.num_groups = count_of(num_groups, "GroupNorm: num_groups", 1)
+        self.num_channels = count_of(num_channels, "GroupNorm: num_channels", 1)
         if self.num_channels % self.num_groups:
             raise UserError(f"GroupNorm: {num_groups} groups do not divide {num_channels} channels")
         self.eps = eps
@@ -192,7 +193,7 @@ class LayerNorm(Layer):
         if not sizes:
             raise UserError("LayerNorm: normalized_shape: got none, accepted are one size or more")
         self.normalized_shape = tuple(
-            positive(size, "LayerNorm: normalized_shape") for size in sizes
+            count_of(size, "LayerNorm: normalized_shape", 1) for size in sizes
         )
         self.axis = tuple(range(-len(self.normalized_shape), 0))
         self.eps = eps
@@ -242,7 +243,7 @@ class RMSNorm(Layer):
     """
 
     def __init__(self, dim: int, eps: float = 1e-6) -> None:
-        self.dim = positive(dim, "RMSNorm: dim")
+        self.dim = count_of(dim, "RMSNorm: dim", 1)
         self.eps = eps
         self.weight = Tensor.ones(self.dim).contiguous().requires_grad_()
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from tinyref.algebra import semantics
 from tinyref.algebra.rewrite import listeners, takes_step
-from tinyref.algebra.shapes import Shape, is_one, kernel_shape, positions_of, reduced_axes
+from tinyref.algebra.shapes import is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.dtype import ConstType, ImageDType, as_const, dtypes
 from tinyref.optimise.one_hot import Mask, OneHot, find_one_hots, repeats
 from tinyref.uops import build
@@ -76,7 +76,9 @@ def _fold_reduce(reduce: UOp, arg: ReduceArg) -> UOp:
     for guard in guards:
         result = _where(guard, result, identity)
     if kernel_shape(result) != wanted:
-        result = UOp(Ops.WHERE, result.dtype, (_everywhere(wanted), result, identity))
+        # What is true at every position keeps the shape of a value that would lose it.
+        everywhere = build.valid(ShapeTracker.from_shape(wanted))
+        result = UOp(Ops.WHERE, result.dtype, (everywhere, result, identity))
     return build.reduce(arg.op, result, rest) if rest else build.reduce_single(arg.op, result)
 
 
@@ -152,11 +154,6 @@ def _guard(rank: int, size: sint, position: UOp) -> UOp:
     """Whether `position` is one of an axis of `size`."""
     tracker = ShapeTracker.from_shape((*(1,) * rank, size))
     return UOp(Ops.VALID, dtypes.bool, (position,), ViewArg(tracker))
-
-
-def _everywhere(shape: Shape) -> UOp:
-    """True at every position, for a value that would lose its shape."""
-    return build.valid(ShapeTracker.from_shape(shape))
 
 
 def _where(guard: UOp, value: UOp, identity: UOp) -> UOp:

@@ -148,13 +148,11 @@ def _covering_factors(total: sint, most: int, limit: Limit) -> Sizes:
             known.append(size)
             rest = -(-rest // size)
     covered = math.prod(known)
-    last: sint = rest if isinstance(total, int) else _ceiling(total, covered)
+    last: sint = rest
+    if isinstance(total, UOp):
+        last = build.idiv(build.add(total, covered - 1), covered)
     sizes: list[sint] = [*known, last, 1, 1]
     return sizes[0], sizes[1], sizes[2]
-
-
-def _ceiling(total: UOp, divisor: int) -> UOp:
-    return build.idiv(build.add(total, divisor - 1), divisor)
 
 
 # --- counters -------------------------------------------------------------------------------------

@@ -81,7 +81,8 @@ def _product(node: UOp, sources: list[bool]) -> bool:
     if all(sources) or not node.dtype.is_float:
         return any(sources)
     other = node.src[1] if sources[0] else node.src[0]
-    return any(sources) and _is_finite_constant(other)
+    is_finite = isinstance(other.arg, ConstArg) and math.isfinite(other.arg.value)
+    return any(sources) and is_finite
 
 
 def _quotient(node: UOp, sources: list[bool]) -> bool:
@@ -90,10 +91,6 @@ def _quotient(node: UOp, sources: list[bool]) -> bool:
     if not sources[0] or not isinstance(divisor, ConstArg):
         return False
     return divisor.value != 0 and divisor.value == divisor.value
-
-
-def _is_finite_constant(node: UOp) -> bool:
-    return isinstance(node.arg, ConstArg) and math.isfinite(node.arg.value)
 
 
 def _choice(node: UOp, sources: list[bool]) -> bool:

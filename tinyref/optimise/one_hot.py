@@ -92,7 +92,8 @@ def find_one_hots(reduce: UOp) -> list[OneHot]:
 
 
 def _find_one_hots(reduce: UOp, arg: ReduceArg, shown: ShapeTracker | None) -> list[OneHot]:
-    if not _may_choose(reduce.src[0]):
+    # What else is reduced has no condition.
+    if reduce.src[0].op not in _CHOOSING:
         return []
     identity = ConstArg(semantics.reduce_identity(arg.op, reduce.dtype))
     equalities = list(_equalities((reduce.src[0], shown), identity))
@@ -123,11 +124,6 @@ def _one_hots_along(
 
 
 _CHOOSING = frozenset({Ops.WHERE, Ops.CAST, Ops.MUL, Ops.AND, Ops.OR, Ops.CMPNE}) | MOVEMENT
-
-
-def _may_choose(value: UOp) -> bool:
-    """A quick look: what else is reduced has no condition."""
-    return value.op in _CHOOSING
 
 
 def _is_independent(one_hot: OneHot, others: list[OneHot]) -> bool:

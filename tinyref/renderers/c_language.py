@@ -99,6 +99,15 @@ EMULATED = "TINYREF_EMULATED"
 C_STYLE_OPS = frozenset(op.name for op in ALU - {Ops.THREEFRY, Ops.MULACC}) | {"LOAD", "STORE"}
 
 
+def launch_table(group: str, item: str) -> Mapping[tuple[str, int], str]:
+    """Launch indices of three dimensions: {dim} is the number of one, {axis} its letter."""
+    return {
+        (scope, dim): text.format(dim=dim, axis="xyz"[dim])
+        for scope, text in (("group", group), ("item", item))
+        for dim in range(3)
+    }
+
+
 class CStyleLanguage:
     """The members that a language may change, with what C says; `CStyleRenderer` documents them."""
 

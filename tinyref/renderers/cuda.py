@@ -25,7 +25,7 @@ from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import ConstType, DType, dtypes
-from tinyref.renderers.c_language import C_TYPE_NAMES, VECTOR_WORDS, WRAPPING
+from tinyref.renderers.c_language import C_TYPE_NAMES, VECTOR_WORDS, WRAPPING, launch_table
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.renderers.ptx_instructions import mma_instruction
 from tinyref.uops.ops import Ops
@@ -92,11 +92,7 @@ class CudaRenderer(CStyleRenderer):
     kernel_keywords = 'extern "C" __global__ void'
     has_launch_bounds = True
     shared_space = "__shared__ "
-    launch_indices: ClassVar[Mapping[tuple[str, int], str]] = {
-        (scope, dimension): f"{word}.{'xyz'[dimension]}"
-        for scope, word in (("group", "blockIdx"), ("item", "threadIdx"))
-        for dimension in range(3)
-    }
+    launch_indices = launch_table("blockIdx.{axis}", "threadIdx.{axis}")
     barrier_text = "__syncthreads();"
 
     def __init__(self, capabilities: Capabilities | None = None) -> None:
@@ -177,7 +173,8 @@ class CudaRenderer(CStyleRenderer):
         integer = "int" if target.bits == 32 else "longlong"
         floating = "float" if target.bits == 32 else "double"
         if target.is_float:
-            return f"__{integer}_as_{floating}(({self.type(_signed(source))}){value})"
+            signed = dtypes.int32 if target.bits == 32 else dtypes.int64
+            return f"__{integer}_as_{floating}(({self.type(signed)}){value})"
         return f"({self.type(target)})__{floating}_as_{integer}({value})"
 
     def less(self, left: str, right: str, dtype: DType) -> str:
@@ -268,10 +265,6 @@ def _lane_name(number: int) -> str:
 def _rounded(op: Ops, dtype: DType) -> str:
     name = _ROUNDED[op]
     return name if dtype is dtypes.float32 else name.replace("__f", "__d", 1)
-
-
-def _signed(dtype: DType) -> DType:
-    return dtypes.int64 if dtype.bits == 64 else dtypes.int32
 
 
 def _inputs(tile: MatrixTile, operand: Operand) -> Iterator[str]:

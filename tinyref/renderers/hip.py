@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import DType, dtypes
-from tinyref.renderers.c_language import EMULATED, VECTOR_WORDS
+from tinyref.renderers.c_language import EMULATED, VECTOR_WORDS, launch_table
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.renderers.cuda import CudaRenderer
 from tinyref.uops.ops import Ops
@@ -154,11 +154,9 @@ class HipRenderer(CStyleRenderer):
     kernel_keywords = CudaRenderer.kernel_keywords
     has_launch_bounds = CudaRenderer.has_launch_bounds
     shared_space = CudaRenderer.shared_space
-    launch_indices: ClassVar[Mapping[tuple[str, int], str]] = {
-        (scope, dimension): f"__builtin_amdgcn_{word}_id_{'xyz'[dimension]}()"
-        for scope, word in (("group", "workgroup"), ("item", "workitem"))
-        for dimension in range(3)
-    }
+    launch_indices = launch_table(
+        "__builtin_amdgcn_workgroup_id_{axis}()", "__builtin_amdgcn_workitem_id_{axis}()"
+    )
     barrier_text = _BARRIER
 
     def vector_type(self, dtype: DType) -> str:

@@ -446,7 +446,9 @@ class LlvmFunction:
         # Buffers may start anywhere in another: only the alignment of an element is certain.
         align = node.dtype.scalar.itemsize
         value = self.emit(f"load {kind}, ptr {at}, align {align}")
-        return self.to_bool(kind, value) if node.dtype.is_bool else value
+        if node.dtype.is_bool:
+            return self.emit(f"icmp ne {kind} {value}, zeroinitializer")
+        return value
 
     def store(self, node: UOp) -> None:
         if len(node.src) == 2:
@@ -473,9 +475,6 @@ class LlvmFunction:
     def address(self, node: UOp) -> str:
         """Where a LOAD or STORE that happens finds its first element."""
         return self.value(node.src[0])
-
-    def to_bool(self, kind: str, value: str) -> str:
-        return self.emit(f"icmp ne {kind} {value}, zeroinitializer")
 
     def vectorize(self, node: UOp) -> str:
         if len(node.src) > 1 and all(source is node.src[0] for source in node.src):

@@ -18,7 +18,7 @@ from tinyref import config
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
-from tinyref.renderers.c_language import SHORT_SUFFIXES, SHORT_TYPE_NAMES
+from tinyref.renderers.c_language import SHORT_SUFFIXES, SHORT_TYPE_NAMES, launch_table
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import MatrixTile, Operand
@@ -48,11 +48,7 @@ class MetalRenderer(CStyleRenderer):
     kernel_keywords = "kernel void"
     global_space = "device "
     shared_space = "threadgroup "
-    launch_indices: ClassVar[Mapping[tuple[str, int], str]] = {
-        (scope, dimension): f"{scope}_id.{'xyz'[dimension]}"
-        for scope in ("group", "item")
-        for dimension in range(3)
-    }
+    launch_indices = launch_table("group_id.{axis}", "item_id.{axis}")
     barrier_text = "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);"
     header = ("#include <metal_stdlib>", "using namespace metal;")
 

@@ -18,7 +18,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import DType, ImageDType, dtypes
 from tinyref.errors import UserError
-from tinyref.renderers.c_language import SHORT_SUFFIXES, SHORT_TYPE_NAMES
+from tinyref.renderers.c_language import SHORT_SUFFIXES, SHORT_TYPE_NAMES, launch_table
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -76,11 +76,7 @@ class OpenCLRenderer(CStyleRenderer):
     kernel_keywords = "__kernel void"
     global_space = "__global "
     shared_space = "__local "
-    launch_indices = {
-        (scope, dimension): f"{function}({dimension})"
-        for scope, function in (("group", "get_group_id"), ("item", "get_local_id"))
-        for dimension in range(3)
-    }
+    launch_indices = launch_table("get_group_id({dim})", "get_local_id({dim})")
     barrier_text = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
     header = ("#pragma OPENCL FP_CONTRACT OFF",)
 

@@ -23,6 +23,7 @@ from typing import ClassVar
 
 from tinyref import config
 from tinyref.dtype import ConstType, DType, dtypes
+from tinyref.renderers.c_language import launch_table
 from tinyref.renderers.c_style import C_STYLE_OPS, FUNCTIONS, INFIX, CStyleRenderer
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
@@ -76,11 +77,7 @@ class WgslRenderer(CStyleRenderer):
     half_functions = True
     signed_wraps = True
     select_is_lazy = False
-    launch_indices: ClassVar[Mapping[tuple[str, int], str]] = {
-        (scope, dimension): f"i32({scope}_id.{'xyz'[dimension]})"
-        for scope in ("group", "item")
-        for dimension in range(3)
-    }
+    launch_indices = launch_table("i32(group_id.{axis})", "i32(item_id.{axis})")
     barrier_text = "storageBarrier(); workgroupBarrier();"
 
     def begin(self, program: Program) -> None:

@@ -22,8 +22,7 @@ from tinyref.contract import Compiler
 from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.cuda import CUDA_OPS, MAX_ACCESS_BYTES
-from tinyref.runtimes.drivers import compile_file
-from tinyref.runtimes.host.clang import run_tool
+from tinyref.runtimes.host.clang import compile_file, run_tool
 from tinyref.uops.tiles import GROUPS
 
 Capability = tuple[int, int]

@@ -25,13 +25,15 @@ from tinyref.contract import Launch
 from tinyref.errors import DeviceError
 from tinyref.runtimes.cuda_compilers import bindings
 from tinyref.runtimes.driver_checks import (
+    BufferPart,
     DriverProcess,
+    PartAllocator,
     check_copy_in,
     check_copy_out,
     check_size,
-    is_empty_launch,
 )
-from tinyref.runtimes.drivers import AddressArguments, AddressRange, Extents, PartAllocator
+from tinyref.runtimes.drivers import AddressArguments, DriverKernel, Extents
+from tinyref.runtimes.kernel import LaunchesInARow
 
 PROCESS = DriverProcess("CUDA")
 
@@ -267,18 +269,18 @@ class CudaAllocator(PartAllocator):
         self._stages: list[_Stage] = []
         self._lock = threading.Lock()
 
-    def allocate(self, nbytes: int) -> AddressRange:
+    def allocate(self, nbytes: int) -> BufferPart:
         """Raises `UserError` for a negative size, `DeviceError` where there is not so much."""
         check_size(nbytes)
         what = f"cannot allocate {nbytes} bytes"
         address = self.session.call(what, "cuMemAlloc", max(nbytes, 1))
-        return AddressRange(int(address), nbytes)
+        return BufferPart(int(address), 0, nbytes)
 
-    def free(self, handle: AddressRange) -> None:
+    def free(self, handle: BufferPart) -> None:
         """The driver waits for what is queued first."""
         self.session.release("cuMemFree", handle.address)
 
-    def copy_in(self, handle: AddressRange, source: memoryview) -> None:
+    def copy_in(self, handle: BufferPart, source: memoryview) -> None:
         """Raises `UserError` when there are more bytes than fit."""
         check_copy_in(source, handle.nbytes)
         if not source.nbytes:
@@ -296,7 +298,7 @@ class CudaAllocator(PartAllocator):
                 session.call("copy_in", *copy)
                 session.record(stage.event)
 
-    def copy_out(self, destination: memoryview, handle: AddressRange) -> None:
+    def copy_out(self, destination: memoryview, handle: BufferPart) -> None:
         """Raises `UserError` when it wants more bytes than there are."""
         check_copy_out(destination, handle.nbytes)
         if not destination.nbytes:
@@ -335,7 +337,7 @@ class CudaAllocator(PartAllocator):
             self._stages.append(_Stage(self.session))
         return self._stages[place]
 
-    def transfer(self, target: AddressRange, source: AddressRange, origin: Any) -> None:
+    def transfer(self, target: BufferPart, source: BufferPart, origin: Any) -> None:
         """All of `source`, of the allocator `origin`, into `target`, by the driver.
 
         Each of the two streams waits for the other: what either device is given later finds it
@@ -356,7 +358,7 @@ class CudaAllocator(PartAllocator):
             other.wait_for(copied)
 
 
-class CudaKernel:
+class CudaKernel(DriverKernel):
     """A kernel of a module, launched in the order of the session's stream."""
 
     def __init__(self, session: Session, entry: str, image: bytes) -> None:
@@ -367,22 +369,12 @@ class CudaKernel:
         found = ("cuModuleGetFunction", module, entry.encode())
         self.function = session.call(f"no kernel {entry}", *found)
 
-    def __call__(
-        self,
-        buffers: Sequence[AddressRange],
-        grid: Extents = (1, 1, 1),
-        group: Extents = (1, 1, 1),
-        variables: Sequence[int] = (),
-        wait: bool = False,
-    ) -> float | None:
-        """Queues the launch; with `wait`, gives the seconds that the device took."""
-        if is_empty_launch(self.entry, grid, group):
-            return 0.0 if wait else None
-        launch = self.prepare(buffers, grid, group, variables)
-        if not wait:
-            launch()
-            return None
-        return self._timed(launch)
+    def queue(self, launch: Launch, wait: bool) -> float | None:
+        bound = CudaLaunch(self, launch)
+        if wait:
+            return self._timed(bound)
+        bound()
+        return None
 
     def _timed(self, launch: CudaLaunch) -> float:
         session = self.session
@@ -397,29 +389,22 @@ class CudaKernel:
 
     def prepare(
         self,
-        buffers: Sequence[AddressRange],
+        buffers: Sequence[BufferPart],
         grid: Extents,
         group: Extents,
         variables: Sequence[int],
     ) -> CudaLaunch:
         """A launch with its arguments bound."""
-        return CudaLaunch(self, buffers, grid, group, variables)
+        return CudaLaunch(self, Launch(self, tuple(buffers), grid, group, tuple(variables)))
 
 
 class CudaLaunch:
     """A launch that can be repeated: the driver reads arguments by addresses, which stay."""
 
-    def __init__(
-        self,
-        kernel: CudaKernel,
-        buffers: Sequence[AddressRange],
-        grid: Extents,
-        group: Extents,
-        variables: Sequence[int],
-    ) -> None:
+    def __init__(self, kernel: CudaKernel, launch: Launch) -> None:
         self.kernel = kernel
-        self.grid, self.group = grid, group
-        self.arguments = AddressArguments(buffers, variables)
+        self.grid, self.group = launch.grid, launch.group
+        self.arguments = AddressArguments(launch.buffers, launch.variables)
 
     def __call__(self) -> None:
         session, kernel = self.kernel.session, self.kernel
@@ -436,7 +421,7 @@ class CudaLaunch:
             extra,
         )
 
-    def rebind(self, place: int, handle: AddressRange) -> None:
+    def rebind(self, place: int, handle: BufferPart) -> None:
         """From now on the buffer at `place` is `handle`."""
         self.arguments.rebind(place, handle)
 
@@ -446,7 +431,7 @@ class CudaLaunch:
         self.arguments.vary(variables)
 
 
-class CudaGraph:
+class CudaGraph(LaunchesInARow):
     """Launches that the driver is given as one. Arguments that change are set as it is launched.
 
     What is set changes no launch that was queued before (CUDA Driver API,
@@ -454,8 +439,8 @@ class CudaGraph:
     """
 
     def __init__(self, session: Session, launches: Sequence[Launch]) -> None:
+        super().__init__(launches)
         self.session = session
-        self._launches = [_bound(each) for each in launches]
         graph = session.call("no graph", "cuGraphCreate", 0)
         weakref.finalize(self, session.release, "cuGraphDestroy", graph)
         self._nodes: list[Any] = []
@@ -486,18 +471,10 @@ class CudaGraph:
         self._changed.clear()
         session.call("cannot launch the graph", "cuGraphLaunch", self._graph, session.stream)
 
-    def rebind(self, launch: int, place: int, handle: AddressRange) -> None:
-        """From the next call on the buffer at `place` of a launch is `handle`."""
-        self._launches[launch].rebind(place, handle)
+    def rebind(self, launch: int, place: int, handle: BufferPart) -> None:
+        super().rebind(launch, place, handle)
         self._changed.add(launch)
 
     def vary(self, launch: int, grid: Extents, variables: Sequence[int]) -> None:
-        """From the next call on a launch has another grid and other values of the variables."""
-        self._launches[launch].vary(grid, variables)
+        super().vary(launch, grid, variables)
         self._changed.add(launch)
-
-
-def _bound(launch: Launch) -> CudaLaunch:
-    kernel = launch.kernel
-    assert isinstance(kernel, CudaKernel)
-    return kernel.prepare(launch.buffers, launch.grid, launch.group, launch.variables)

@@ -15,19 +15,22 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from tinyref.arrays import np
 from tinyref.capabilities import Capabilities
-from tinyref.contract import Availability, Backend
+from tinyref.contract import Availability
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.driver_checks import check_copy_in, check_copy_out, check_part, check_size
+from tinyref.runtimes.driver_checks import (
+    BufferPart,
+    NamedBackend,
+    PartAllocator,
+    check_copy_in,
+    check_copy_out,
+    check_size,
+)
 from tinyref.uops.program import Program
-
-if TYPE_CHECKING:
-    from tinyref.runtimes.host.memory import HostAllocator
 
 # Written at once: a signal is answered between two of them.
 WRITE_BYTES = 16 * 2**20
@@ -59,11 +62,10 @@ class NoCompiler:
         self.refuse("source text")
 
 
-class DataOnlyBackend(Backend):
+class DataOnlyBackend(NamedBackend):
     """Memory as a device: allocate, copy in, copy out. Every kernel is refused, by `name`."""
 
     runs_kernels = False
-    name: str
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:
@@ -85,22 +87,18 @@ class NpyBackend(DataOnlyBackend):
     """Host arrays as a device: allocate, copy in, copy out. Every kernel is refused."""
 
     title = "arrays of the host, no kernels"
+    base = "NPY"
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
         # It brings ctypes, which files do not need: this module is loaded with `Tensor`.
         from tinyref.runtimes.host.memory import HostAllocator
 
-        self.name = f"NPY:{index}" if index else "NPY"
         self._allocator = HostAllocator(self.name)
 
     @classmethod
     def availability(cls) -> Availability:
         return Availability(True, f"numpy {np.__version__}")
-
-    @property
-    def allocator(self) -> HostAllocator:
-        return self._allocator
 
     def versions(self) -> dict[str, str]:
         return {"numpy": np.__version__}
@@ -270,60 +268,47 @@ class MappedFile:
         self.write(source, offset)
 
 
-@dataclass(frozen=True)
-class FilePart:
-    """`nbytes` of a file from `offset` on."""
-
-    file: MappedFile
-    offset: int
-    nbytes: int
-
-
-class DiskAllocator:
-    """Memory is the file `path`: allocating it reads and writes nothing."""
+class DiskAllocator(PartAllocator):
+    """Memory is parts of the file `path`: allocating it reads and writes nothing."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def allocate(self, nbytes: int) -> FilePart:
+    def allocate(self, nbytes: int) -> BufferPart:
         """The first `nbytes` of the file, which need not be there before they are read."""
         check_size(nbytes)
         if not self.path:
             raise UserError("device: DISK is a file: name it, as in DISK:/tmp/weights")
-        return FilePart(MappedFile(self.path, nbytes), 0, nbytes)
+        return BufferPart(MappedFile(self.path, nbytes), 0, nbytes)
 
-    def free(self, handle: FilePart) -> None:
+    def free(self, handle: BufferPart) -> None:
         """Nothing to do: the file is closed with the last reference to it."""
 
-    def view(self, handle: FilePart, offset: int, nbytes: int) -> FilePart:
-        """The `nbytes` of `handle` from `offset` on, without a copy. Raises `UserError`."""
-        check_part(offset, nbytes, handle.nbytes)
-        return FilePart(handle.file, handle.offset + offset, nbytes)
-
-    def copy_in(self, handle: FilePart, source: memoryview) -> None:
+    def copy_in(self, handle: BufferPart, source: memoryview) -> None:
         """Writes the bytes of `source` to the start of `handle`. Raises `DeviceError`."""
         _check_writable(self.path)
         check_copy_in(source, handle.nbytes)
-        if source.nbytes or not handle.file.nbytes:
-            handle.file.write(source, handle.offset)
+        if source.nbytes or not handle.buffer.nbytes:
+            handle.buffer.write(source, handle.offset)
 
-    def update(self, handle: FilePart, source: memoryview) -> None:
+    def update(self, handle: BufferPart, source: memoryview) -> None:
         """Writes all bytes of `handle`; what the file has before and behind them stays.
 
         A file that is not there yet gets zeros before and behind. Raises `DeviceError`.
         """
         _check_writable(self.path)
         if source.nbytes:
-            handle.file.update(source, handle.offset)
+            handle.buffer.update(source, handle.offset)
 
-    def in_place(self, handle: FilePart) -> memoryview:
+    def in_place(self, handle: BufferPart) -> memoryview:
         """The bytes of `handle` as they are mapped, to be read at once. Raises `DeviceError`."""
-        return handle.file.view(handle.offset, handle.nbytes)
+        file: MappedFile = handle.buffer
+        return file.view(handle.offset, handle.nbytes)
 
-    def copy_out(self, destination: memoryview, handle: FilePart) -> None:
+    def copy_out(self, destination: memoryview, handle: BufferPart) -> None:
         """Fills `destination` from the start of `handle`. Raises `DeviceError`."""
         check_copy_out(destination, handle.nbytes)
-        handle.file.read_into(destination, handle.offset)
+        handle.buffer.read_into(destination, handle.offset)
 
 
 class DiskBackend(DataOnlyBackend):
@@ -331,10 +316,11 @@ class DiskBackend(DataOnlyBackend):
 
     title = "a file, mapped: DISK:/path"
     takes_path = True
+    base = "DISK"
 
     def __init__(self, index: int = 0, path: str = "") -> None:
         super().__init__(index)
-        self.name = _device(path) if path else "DISK"
+        self.name = _device(path) if path else self.base
         self._allocator = DiskAllocator(path)
 
     @classmethod
@@ -346,10 +332,6 @@ class DiskBackend(DataOnlyBackend):
     @classmethod
     def availability(cls) -> Availability:
         return Availability(True, "files of this host")
-
-    @property
-    def allocator(self) -> DiskAllocator:
-        return self._allocator
 
 
 def _device(path: str) -> str:

@@ -1,10 +1,33 @@
-"""What drivers of devices share: checks of sizes, of parts and of launches, and forks."""
+"""What backends share: their names, parts of memory, checks of these and of launches, forks."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
+from tinyref.contract import Allocator, Backend
 from tinyref.errors import DeviceError, UserError
+
+
+class NamedBackend(Backend):
+    """A device that is called `base`, with its number behind a colon from 1 on.
+
+    Without a `base` it has the name of its class. Subclasses set the allocator as they open it.
+    """
+
+    base: ClassVar[str] = ""
+
+    _allocator: Allocator
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        base = self.base or type(self).__name__
+        self.name = f"{base}:{index}" if index else base
+
+    @property
+    def allocator(self) -> Allocator:
+        return self._allocator
 
 
 def check_size(nbytes: int) -> None:
@@ -19,6 +42,33 @@ def check_part(offset: int, nbytes: int, size: int) -> None:
         raise UserError(
             f"view: bytes {offset} to {offset + nbytes} are outside the memory's {size}"
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferPart:
+    """`nbytes` bytes of an object of a driver from `offset` on."""
+
+    buffer: Any
+    offset: int
+    nbytes: int
+
+    @property
+    def address(self) -> int:
+        """Where it begins, of a driver whose objects are addresses."""
+        return int(self.buffer) + self.offset
+
+    def part(self, offset: int, nbytes: int) -> BufferPart:
+        """Return a part of it. Raises `UserError` when not all of it is inside."""
+        check_part(offset, nbytes, self.nbytes)
+        return replace(self, offset=self.offset + offset, nbytes=nbytes)
+
+
+class PartAllocator:
+    """An allocator whose handles are parts of memory; sizes and offsets are in bytes, 0 is fine."""
+
+    def view(self, handle: BufferPart, offset: int, nbytes: int) -> BufferPart:
+        """Return a part of `handle`. Raises `UserError` when not all of it is inside."""
+        return handle.part(offset, nbytes)
 
 
 def check_copy_in(source: memoryview, size: int) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import tempfile
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tinyref.capabilities import Capabilities
-from tinyref.contract import Allocator, Availability, Backend, Compiler
+from tinyref.contract import Availability, Compiler, Launch
 from tinyref.errors import DeviceError
-from tinyref.runtimes.driver_checks import check_part
-from tinyref.runtimes.host.clang import run_tool
+from tinyref.runtimes.driver_checks import BufferPart, NamedBackend, is_empty_launch
 
 T = TypeVar("T")
 
@@ -33,23 +29,15 @@ class DriverSession(Protocol):
         ...
 
 
-class DriverBackend(Backend):
+class DriverBackend(NamedBackend):
     """One device of those that a driver has, by its number.
 
-    Subclasses set `session` and the three members below it as they open the device.
+    Subclasses set `session` and the members below it as they open the device.
     """
-
-    base: ClassVar[str]
-    """The name of the first device, such as "CUDA"."""
 
     session: DriverSession
     _capabilities: Capabilities
     _compiler: Compiler
-    _allocator: Allocator
-
-    def __init__(self, index: int = 0) -> None:
-        super().__init__(index)
-        self.name = f"{self.base}:{index}" if index else self.base
 
     @classmethod
     @abstractmethod
@@ -89,47 +77,31 @@ class DriverBackend(Backend):
     def compiler(self) -> Compiler:
         return self._compiler
 
-    @property
-    def allocator(self) -> Allocator:
-        return self._allocator
-
     def synchronize(self) -> None:
         self.session.finish()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AddressRange:
-    """`nbytes` bytes of a device from `address` on."""
+class DriverKernel:
+    """A loaded kernel of a driver; `entry` is its name."""
 
-    address: int
-    nbytes: int
+    entry: str
 
-    def part(self, offset: int, nbytes: int) -> AddressRange:
-        """Return a part of it. Raises `UserError` when not all of it is inside."""
-        check_part(offset, nbytes, self.nbytes)
-        return AddressRange(self.address + offset, nbytes)
+    def __call__(
+        self,
+        buffers: Sequence[BufferPart],
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        """Queues the launch; with `wait`, gives the seconds that the device took."""
+        if is_empty_launch(self.entry, grid, group):
+            return 0.0 if wait else None
+        return self.queue(Launch(self, tuple(buffers), grid, group, tuple(variables)), wait)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BufferPart:
-    """`nbytes` bytes of an object of a driver from `offset` on."""
-
-    buffer: Any
-    offset: int
-    nbytes: int
-
-    def part(self, offset: int, nbytes: int) -> BufferPart:
-        """Return a part of it. Raises `UserError` when not all of it is inside."""
-        check_part(offset, nbytes, self.nbytes)
-        return replace(self, offset=self.offset + offset, nbytes=nbytes)
-
-
-class PartAllocator:
-    """An allocator whose handles know their parts; sizes and offsets are in bytes, 0 is fine."""
-
-    def view(self, handle: Any, offset: int, nbytes: int) -> Any:
-        """Return a part of `handle`. Raises `UserError` when not all of it is inside."""
-        return handle.part(offset, nbytes)
+    @abstractmethod
+    def queue(self, launch: Launch, wait: bool) -> float | None:
+        """The same for a launch that has groups."""
 
 
 class AddressArguments:
@@ -138,7 +110,7 @@ class AddressArguments:
     A buffer is an address, a variable an integer of 32 bits. Both stay where they are.
     """
 
-    def __init__(self, buffers: Sequence[AddressRange], variables: Sequence[int]) -> None:
+    def __init__(self, buffers: Sequence[BufferPart], variables: Sequence[int]) -> None:
         self._buffers = (ctypes.c_uint64 * len(buffers))(*(each.address for each in buffers))
         self._variables = (ctypes.c_int32 * len(variables))(*variables)
         self._places = (ctypes.c_void_p * (len(buffers) + len(variables)))(
@@ -150,7 +122,7 @@ class AddressArguments:
         """The address of the addresses of all arguments."""
         return ctypes.addressof(self._places)
 
-    def rebind(self, place: int, handle: AddressRange) -> None:
+    def rebind(self, place: int, handle: BufferPart) -> None:
         """From now on the buffer at `place` is `handle`."""
         self._buffers[place] = handle.address
 
@@ -163,21 +135,6 @@ def _elements(array: Any) -> range:
     """The address of each element of a ctypes array."""
     first, size = ctypes.addressof(array), ctypes.sizeof(array)
     return range(first, first + size, size // len(array)) if len(array) else range(0)
-
-
-def compile_file(command: Sequence[str], read: str, made: str, source: str, device: str) -> bytes:
-    """Return the file `made` that a command makes of `source` as the file `read`.
-
-    Raises `DeviceError` of `device` with the words of the command and the source.
-    """
-    try:
-        with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
-            path = Path(folder)
-            (path / read).write_text(source)
-            run_tool([*command, "-o", made, read], path, source, device)
-            return (path / made).read_bytes()
-    except OSError as error:
-        raise DeviceError(device, f"cannot compile: {error}", source) from error
 
 
 class CompiledSources(Generic[T]):

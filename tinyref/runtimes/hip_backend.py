@@ -13,27 +13,22 @@ import ctypes.util
 import functools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tinyref.contract import CompileTarget
+from tinyref.contract import CompileTarget, Launch
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.hip import HipRenderer
 from tinyref.runtimes.driver_checks import (
+    BufferPart,
     DriverProcess,
+    PartAllocator,
     check_copy_in,
     check_copy_out,
     check_size,
-    is_empty_launch,
 )
-from tinyref.runtimes.drivers import (
-    AddressArguments,
-    AddressRange,
-    DriverBackend,
-    Extents,
-    PartAllocator,
-)
+from tinyref.runtimes.drivers import AddressArguments, DriverBackend, DriverKernel
 from tinyref.runtimes.hip_compiler import (
     ARCHITECTURES,
     ENVIRONMENT,
@@ -86,15 +81,11 @@ def _loaded(rocm: str) -> Any:
         except OSError as error:
             words = words or str(error)
         else:
-            _declare(library)
+            # Texts are given by two functions alone; all others give the number of an error.
+            for function in ("hipGetErrorName", "hipGetErrorString"):
+                getattr(library, function).restype = ctypes.c_char_p
             return library
     raise DeviceError("HIP", f"the HIP runtime does not load ({words}): {INSTALL}")
-
-
-def _declare(library: Any) -> None:
-    """Texts are given by two functions alone; all others give the number of an error."""
-    for name in ("hipGetErrorName", "hipGetErrorString"):
-        getattr(library, name).restype = ctypes.c_char_p
 
 
 class Session:
@@ -207,20 +198,20 @@ class HipAllocator(PartAllocator):
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def allocate(self, nbytes: int) -> AddressRange:
+    def allocate(self, nbytes: int) -> BufferPart:
         """Raises `UserError` for a negative size, `DeviceError` where there is not so much."""
         check_size(nbytes)
         # Of no bytes there is no address.
         address = self.session.made("hipMalloc", ctypes.c_size_t(max(nbytes, 1)))
-        return AddressRange(address.value or 0, nbytes)
+        return BufferPart(address.value or 0, 0, nbytes)
 
-    def free(self, handle: AddressRange) -> None:
+    def free(self, handle: BufferPart) -> None:
         """Waits for what uses it. A forked child frees nothing: it is the parent's."""
         if not PROCESS.is_forked:
             self.session.finish()
             self.session.call("hipFree", ctypes.c_void_p(handle.address))
 
-    def copy_in(self, handle: AddressRange, source: memoryview) -> None:
+    def copy_in(self, handle: BufferPart, source: memoryview) -> None:
         """Raises `UserError` when there are more bytes than fit."""
         check_copy_in(source, handle.nbytes)
         if source.nbytes:
@@ -233,7 +224,7 @@ class HipAllocator(PartAllocator):
             # `data` ends with this call.
             session.finish()
 
-    def copy_out(self, destination: memoryview, handle: AddressRange) -> None:
+    def copy_out(self, destination: memoryview, handle: BufferPart) -> None:
         """Raises `UserError` when it wants more bytes than there are."""
         check_copy_out(destination, handle.nbytes)
         session = self.session
@@ -245,7 +236,7 @@ class HipAllocator(PartAllocator):
             )
         session.finish()
 
-    def transfer(self, target: AddressRange, source: AddressRange, origin: Any) -> None:
+    def transfer(self, target: BufferPart, source: BufferPart, origin: Any) -> None:
         """Copies from the device of `origin`, by its peer connection where there is one.
 
         The copy comes after what is queued on that device, and before what is queued there later.
@@ -264,7 +255,7 @@ class HipAllocator(PartAllocator):
         there.wait_for(here)
 
 
-class HipKernel:
+class HipKernel(DriverKernel):
     """A kernel of a module, launched in the order of the session's stream."""
 
     def __init__(self, session: Session, entry: str, code: bytes) -> None:
@@ -280,44 +271,28 @@ class HipKernel:
             session.library.hipStreamSynchronize(session.stream)
             session.library.hipModuleUnload(self._module)
 
-    def __call__(
-        self,
-        buffers: Sequence[AddressRange],
-        grid: Extents = (1, 1, 1),
-        group: Extents = (1, 1, 1),
-        variables: Sequence[int] = (),
-        wait: bool = False,
-    ) -> float | None:
-        """Queues the launch; with `wait`, gives the seconds that the device took."""
-        if is_empty_launch(self.entry, grid, group):
-            return 0.0 if wait else None
+    def queue(self, launch: Launch, wait: bool) -> float | None:
         if not wait:
-            self._launch(buffers, grid, group, variables)
+            self._launch(launch)
             return None
         session = self.session
         with session.event() as start, session.event() as end:
             session.call("hipEventRecord", start, session.stream)
-            self._launch(buffers, grid, group, variables)
+            self._launch(launch)
             session.call("hipEventRecord", end, session.stream)
             session.call("hipEventSynchronize", end)
             milliseconds = ctypes.c_float()
             session.call("hipEventElapsedTime", ctypes.byref(milliseconds), start, end)
         return max(milliseconds.value, 1e-6) * 1e-3
 
-    def _launch(
-        self,
-        buffers: Sequence[AddressRange],
-        grid: Extents,
-        group: Extents,
-        variables: Sequence[int],
-    ) -> None:
+    def _launch(self, launch: Launch) -> None:
         # The values are copied before the call comes back.
-        arguments = AddressArguments(buffers, variables)
+        arguments = AddressArguments(launch.buffers, launch.variables)
         self.session.call(
             "hipModuleLaunchKernel",
             self._function,
-            *grid,
-            *group,
+            *launch.grid,
+            *launch.group,
             0,
             self.session.stream,
             ctypes.c_void_p(arguments.address),

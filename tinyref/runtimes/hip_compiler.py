@@ -20,8 +20,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.hip import HIP_OPS, HipRenderer
-from tinyref.runtimes.drivers import compile_file
-from tinyref.runtimes.host.clang import run_tool
+from tinyref.runtimes.host.clang import compile_file, run_tool, tool_version
 from tinyref.uops.tiles import AMD_CDNA3, AMD_RDNA3, AMD_RDNA4, MatrixTile
 
 SHARED_BYTES = 64 * 2**10
@@ -221,8 +220,7 @@ def _in_namespace(number: int, source: str) -> str:
 @functools.cache
 def version(command: str) -> str:
     """What a compiler says of itself: the first line."""
-    output = run_tool([command, "--version"], Path(tempfile.gettempdir()), device=DEVICE)
-    return output.strip().splitlines()[0] if output.strip() else "unknown"
+    return tool_version([command], DEVICE)
 
 
 def make_module(suffix: str, code: bytes) -> bytes:

@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tinyref import config
 from tinyref.algebra.evaluate import bound_value, launch_grid
@@ -413,7 +413,7 @@ class LaunchesInARow:
     """A command list of prepared launches, for devices whose launches are done as they return."""
 
     def __init__(self, launches: Sequence[Launch]) -> None:
-        self._launches = [prepared(each) for each in launches]
+        self._launches: list[Any] = [prepared(each) for each in launches]
 
     def __call__(self) -> None:
         for launch in self._launches:

@@ -27,19 +27,14 @@ from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.metal import MAX_BUFFERS, METAL_OPS, MetalRenderer
 from tinyref.runtimes.driver_checks import (
+    BufferPart,
     DriverProcess,
+    PartAllocator,
     check_copy_in,
     check_copy_out,
     check_size,
-    is_empty_launch,
 )
-from tinyref.runtimes.drivers import (
-    BufferPart,
-    CompiledSources,
-    DriverBackend,
-    Extents,
-    PartAllocator,
-)
+from tinyref.runtimes.drivers import CompiledSources, DriverBackend, DriverKernel, Extents
 from tinyref.uops.tiles import GROUPS
 
 # Metal feature set tables: bfloat and matrices of a simdgroup by the family of the GPU.
@@ -171,14 +166,11 @@ class Session:
             pending, self._pending = self._pending, deque()
             for commands in pending:
                 commands.waitUntilCompleted()
-            failed = _failed(pending, self.metal.MTLCommandBufferStatusError)
+            status = self.metal.MTLCommandBufferStatusError
+            failed = next((each for each in pending if each.status() == status), None)
             if failed is not None:
                 self._queue = self._new_queue()
                 raise DeviceError(self.name, f"a launch failed: {words_of(failed.error())}")
-
-
-def _failed(pending: Sequence[Any], status: Any) -> Any:
-    return next((each for each in pending if each.status() == status), None)
 
 
 def words_of(error: Any) -> str:
@@ -250,7 +242,7 @@ class MetalAllocator(PartAllocator):
         return whole[handle.offset : handle.offset + handle.nbytes]
 
 
-class MetalKernel:
+class MetalKernel(DriverKernel):
     """A pipeline, launched in the order of the session's queue.
 
     Buffers have the numbers 0, 1 ... of its arguments, the variables those after them.
@@ -262,21 +254,9 @@ class MetalKernel:
         self._memory = memory
         self._pipeline = pipeline
 
-    def __call__(
-        self,
-        buffers: Sequence[BufferPart],
-        grid: Extents = (1, 1, 1),
-        group: Extents = (1, 1, 1),
-        variables: Sequence[int] = (),
-        wait: bool = False,
-    ) -> float | None:
-        """Queues the launch; with `wait`, gives the seconds that the GPU took.
-
-        Raises `DeviceError` as `encode` does.
-        """
-        if is_empty_launch(self.entry, grid, group):
-            return 0.0 if wait else None
-        commands = MetalCommandList([Launch(self, tuple(buffers), grid, group, tuple(variables))])()
+    def queue(self, launch: Launch, wait: bool) -> float | None:
+        """Raises `DeviceError` as `encode` does."""
+        commands = MetalCommandList([launch])()
         if not wait:
             return None
         self.session.finish()

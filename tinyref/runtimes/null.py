@@ -64,11 +64,11 @@ class NullBackend(TextBackend):
     """What PYTHON declares, of which nothing is run: programs are text for those who read it."""
 
     title = "runs nothing: schedules and counts"
+    base = "NULL"
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self.name = f"NULL:{index}" if index else "NULL"
-        self._nothing = NullAllocator(self.name)
+        self._allocator = NullAllocator(self.name)
 
     @classmethod
     def availability(cls) -> Availability:
@@ -77,10 +77,6 @@ class NullBackend(TextBackend):
     @functools.cached_property
     def capabilities(self) -> Capabilities:
         return replace(super().capabilities, is_interpreted=False, keeps_values=False)
-
-    @property
-    def allocator(self) -> NullAllocator:  # type: ignore[override] # handles are sizes
-        return self._nothing
 
     def interpret(self, program: Program) -> Launchable:
         return _launch
@@ -114,7 +110,7 @@ class PlanningBackend(NullBackend):
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self._nothing = _PlanningAllocator(self.name)
+        self._allocator = _PlanningAllocator(self.name)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tinyref.capabilities import Capabilities
 from tinyref.errors import DeviceError
-from tinyref.runtimes.drivers import BufferPart
+from tinyref.runtimes.driver_checks import BufferPart
 from tinyref.runtimes.opencl_backend import (
     PROCESS,
     SIMULATOR,

@@ -24,23 +24,19 @@ from typing import Any
 import numpy as np
 
 from tinyref.capabilities import Capabilities
+from tinyref.contract import Launch
 from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.opencl import OPENCL_OPS, ImageParameter, OpenCLRenderer, images_in
 from tinyref.runtimes.driver_checks import (
+    BufferPart,
     DriverProcess,
+    PartAllocator,
     check_copy_in,
     check_copy_out,
     check_size,
-    is_empty_launch,
 )
-from tinyref.runtimes.drivers import (
-    BufferPart,
-    CompiledSources,
-    DriverBackend,
-    Extents,
-    PartAllocator,
-)
+from tinyref.runtimes.drivers import CompiledSources, DriverBackend, DriverKernel
 
 # A simulator that is a device of its own: tinyref.runtimes.oclgrind.
 SIMULATOR = "Oclgrind"
@@ -260,7 +256,7 @@ class _Image:
         )
 
 
-class OpenCLKernel:
+class OpenCLKernel(DriverKernel):
     """A kernel of a built program, launched in the order of the session's queue."""
 
     def __init__(self, session: Session, entry: str, program: Any, source: str) -> None:
@@ -271,21 +267,12 @@ class OpenCLKernel:
         # The arguments of a kernel object are set one by one (OpenCL 1.2, A.2).
         self._lock = threading.Lock()
 
-    def __call__(
-        self,
-        buffers: Sequence[BufferPart],
-        grid: Extents = (1, 1, 1),
-        group: Extents = (1, 1, 1),
-        variables: Sequence[int] = (),
-        wait: bool = False,
-    ) -> float | None:
-        """Queues the launch; with `wait`, gives the seconds that the device took."""
-        if is_empty_launch(self.entry, grid, group):
-            return 0.0 if wait else None
-        sizes = [groups * items for groups, items in zip(grid, group, strict=True)]
+    def queue(self, launch: Launch, wait: bool) -> float | None:
+        group, buffers = launch.group, launch.buffers
+        sizes = [groups * items for groups, items in zip(launch.grid, group, strict=True)]
         session = self.session
         with session.errors(f"cannot launch {self.entry}"), self._lock:
-            self._bind(buffers, variables)
+            self._bind(buffers, launch.variables)
             event = session.launch(self._kernel, sizes, group)
             for position, image in self._images.items():
                 image.put_back(buffers[position])
@@ -439,16 +426,12 @@ def divides_exactly(device: Any) -> bool:
 
 def build_options(device: Any) -> list[str]:
     """Strict floats: nothing relaxed, and exact division where the device has it."""
-    options = [f"-cl-std=CL{language_version(device)}"]
+    # The newest OpenCL C that the compiler has and that we write: 1.2 and later.
+    found = re.match(r"OpenCL C (\d+\.\d+)", device.opencl_c_version)
+    options = [f"-cl-std=CL{found[1] if found else '1.2'}"]
     if divides_exactly(device):
         options.append("-cl-fp32-correctly-rounded-divide-sqrt")
     return options
-
-
-def language_version(device: Any) -> str:
-    """The newest OpenCL C that the compiler has and that we write: "1.2" and later."""
-    found = re.match(r"OpenCL C (\d+\.\d+)", device.opencl_c_version)
-    return found[1] if found else "1.2"
 
 
 def capabilities_of(device: Any, is_last: bool) -> Capabilities:

@@ -12,11 +12,12 @@ import numpy as np
 
 from tinyref import config
 from tinyref.capabilities import Capabilities
-from tinyref.contract import Availability, Backend
+from tinyref.contract import Availability
 from tinyref.dtype import VECTOR_LANES, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, UserError
-from tinyref.formats.json_format import program_from_text, program_to_text
+from tinyref.formats.text import program_from_text, program_to_text
 from tinyref.interpret import Interpreter
+from tinyref.runtimes.driver_checks import NamedBackend
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.uops.ops import ALU
 from tinyref.uops.payload import VarArg
@@ -82,7 +83,7 @@ class InterpretedKernel:
         return time.perf_counter() - start if wait else None
 
 
-class TextBackend(Backend):
+class TextBackend(NamedBackend):
     """The interpreter behind a text, as other devices have one: what devices with a fault are of.
 
     It has every type, op and matrix tile, images; work-items of a group share memory.
@@ -90,10 +91,10 @@ class TextBackend(Backend):
 
     title = "interpreter over numpy, with a sanitizer"
     survives_fork = True
+    base = "PYTHON"
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self.name = f"PYTHON:{index}" if index else "PYTHON"
         self._allocator = HostAllocator(self.name)
 
     @classmethod
@@ -122,10 +123,6 @@ class TextBackend(Backend):
     @functools.cached_property
     def compiler(self) -> TextCompiler:
         return TextCompiler()
-
-    @property
-    def allocator(self) -> HostAllocator:
-        return self._allocator
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:
         try:

@@ -65,9 +65,30 @@ class ReproducedLaunch:
     before: Sequence[tuple[Sequence[Array | None], Mapping[str, int]]] = ()
 
     def first_difference(self, seconds: float = MAX_SECONDS) -> str:
-        """Return a sentence that names the first node with another value on the device."""
-        place = self.device, self.program, self.inputs, self.bindings
-        return first_difference(*place, self.unaligned, seconds)
+        """Return a sentence that names the first node with another value on the device.
+
+        seconds: how long it may look.
+        """
+        end = time.monotonic() + seconds
+        inputs, bindings = [*self.inputs, None], self.bindings
+        for traced in _traced_programs(self.program, len(self.inputs), bindings):
+            if time.monotonic() > end:
+                return f"no node differs up to {node_text(traced.node)}; looked no further"
+            try:
+                with config.Context(SANITIZE=0):
+                    wanted = RedZoneKernel("PYTHON", traced.program).launch(inputs, bindings)[-1]
+                kernel = RedZoneKernel(self.device, traced.program, self.unaligned)
+                found = kernel.launch(inputs, bindings)[-1]
+            except TinyrefError as error:
+                if traced.node.op is Ops.SPECIAL:
+                    # Work-items that share an index store it to one place: a device may forbid it.
+                    continue
+                text = node_text(traced.node)
+                return f"no node differs before {text}; storing that fails: {error}"
+            wrong = _wrong(traced.node, found, wanted)
+            if wrong.size:
+                return _sentence(traced, int(wrong[0]), found, wanted, wrong.size)
+        return "no node differs from the interpreter's: the stores do"
 
 
 @dataclass(frozen=True)
@@ -210,40 +231,6 @@ def _with_other_inputs(launch: ReproducedLaunch) -> tuple[list[Array | None], Ma
 
 
 # --- the first node that differs ------------------------------------------------------------------
-
-
-def first_difference(
-    device: str,
-    program: Program,
-    inputs: Sequence[Array | None],
-    bindings: Mapping[str, int],
-    unaligned: Collection[int] = (),
-    seconds: float = MAX_SECONDS,
-) -> str:
-    """Return a sentence that names the first node of `program` with another value on `device`.
-
-    unaligned: the slots of buffers that begin where vectors are not aligned. seconds: how long it
-    may look.
-    """
-    end = time.monotonic() + seconds
-    for traced in _traced_programs(program, len(inputs), bindings):
-        if time.monotonic() > end:
-            return f"no node differs up to {node_text(traced.node)}; looked no further"
-        try:
-            with config.Context(SANITIZE=0):
-                reference = RedZoneKernel("PYTHON", traced.program)
-                wanted = reference.launch([*inputs, None], bindings)[-1]
-            kernel = RedZoneKernel(device, traced.program, unaligned)
-            found = kernel.launch([*inputs, None], bindings)[-1]
-        except TinyrefError as error:
-            if traced.node.op is Ops.SPECIAL:
-                # Work-items that share an index store it to one place: a device may forbid that.
-                continue
-            return f"no node differs before {node_text(traced.node)}; storing that fails: {error}"
-        wrong = _wrong(traced.node, found, wanted)
-        if wrong.size:
-            return _sentence(traced, int(wrong[0]), found, wanted, wrong.size)
-    return "no node differs from the interpreter's: the stores do"
 
 
 @dataclass(frozen=True)

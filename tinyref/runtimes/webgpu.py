@@ -14,15 +14,23 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tinyref.capabilities import Capabilities
+from tinyref.contract import Launch
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.wgsl import LAUNCH_WORDS, WGSL_OPS, WgslRenderer
-from tinyref.runtimes.driver_checks import DriverProcess, check_copy_in, check_copy_out, check_size
-from tinyref.runtimes.drivers import BufferPart, DriverBackend, Extents, PartAllocator
+from tinyref.runtimes.driver_checks import (
+    BufferPart,
+    DriverProcess,
+    PartAllocator,
+    check_copy_in,
+    check_copy_out,
+    check_size,
+)
+from tinyref.runtimes.drivers import DriverBackend, DriverKernel
 from tinyref.uops.program import SMALL_FLOATS, STORABLE_IN_WORDS, WIDE_INTEGERS
 
 # What WGSL stores and binds is made of words.
@@ -68,7 +76,7 @@ class WebgpuBackend(DriverBackend):
             self._device = self.adapter.request_device_sync(
                 required_features=self.features, required_limits=dict(self.adapter.limits)
             )
-        self._capabilities = _capabilities(tuple(self.features), tuple(sorted(self.limits.items())))
+        self._capabilities = _capabilities(self.features, self.limits)
         self._allocator = WebgpuAllocator(self)
         self._compiler = WgslCompiler(self)
         self._layouts: dict[int, tuple[Any, Any]] = {}
@@ -208,7 +216,7 @@ class WebgpuAllocator(PartAllocator):
         return memoryview(found).cast("B")
 
 
-class WebgpuKernel:
+class WebgpuKernel(DriverKernel):
     """A pipeline of the driver, with the words that its launches take."""
 
     def __init__(self, backend: WebgpuBackend, entry: str, source: str) -> None:
@@ -231,28 +239,15 @@ class WebgpuKernel:
             )
         self.entry = entry
 
-    def __call__(
-        self,
-        buffers: Sequence[WebgpuMemory],
-        grid: Extents = (1, 1, 1),
-        group: Extents = (1, 1, 1),
-        variables: Sequence[int] = (),
-        wait: bool = False,
-    ) -> float | None:
+    def queue(self, launch: Launch, wait: bool) -> float | None:
         """The size of a group is in the source; errors are those of this launch."""
         with self.backend.lock, self.backend.errors(f"{self.entry}: cannot launch", self.source):
-            return self._launch(buffers, grid, variables, wait)
+            return self._queue(launch, wait)
 
-    def _launch(
-        self,
-        buffers: Sequence[WebgpuMemory],
-        grid: Extents,
-        variables: Sequence[int],
-        wait: bool,
-    ) -> float | None:
+    def _queue(self, launch: Launch, wait: bool) -> float | None:
         device = self.backend.device
-        bindings = [_binding(memory, self._alignment) for memory in buffers]
-        words = [0, *variables, *[offset for _, offset in bindings]]
+        bindings = [_binding(memory, self._alignment) for memory in launch.buffers]
+        words = [0, *launch.variables, *[offset for _, offset in bindings]]
         # The queue keeps writes and launches in order: launches before still have their own words.
         data = struct.pack(f"<{self.words}I", *[word & 0xFFFFFFFF for word in words])
         device.queue.write_buffer(self.memory, 0, data)
@@ -262,11 +257,11 @@ class WebgpuKernel:
         bound = device.create_bind_group(layout=self.group_layout, entries=entries)
         clock = _Clock(self.backend) if wait else None
         encoder = device.create_command_encoder()
-        launch = encoder.begin_compute_pass(timestamp_writes=clock.writes if clock else None)
-        launch.set_pipeline(self.pipeline)
-        launch.set_bind_group(0, bound)
-        launch.dispatch_workgroups(*grid)
-        launch.end()
+        compute = encoder.begin_compute_pass(timestamp_writes=clock.writes if clock else None)
+        compute.set_pipeline(self.pipeline)
+        compute.set_bind_group(0, bound)
+        compute.dispatch_workgroups(*launch.grid)
+        compute.end()
         device.queue.submit([encoder.finish()])
         return clock.seconds() if clock else None
 
@@ -365,9 +360,7 @@ def _adapters() -> list[Any]:
     return found
 
 
-@functools.cache
-def _capabilities(features: tuple[str, ...], limits: tuple[tuple[str, int], ...]) -> Capabilities:
-    limit = dict(limits)
+def _capabilities(features: Sequence[str], limit: Mapping[str, int]) -> Capabilities:
     native = {dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32}
     for feature in features:
         native |= set(_TYPES_OF_FEATURES.get(feature, ()))

@@ -211,12 +211,7 @@ def write_elements(
     steps = () if base is x else steps_of(x)
     session = capturing.get()
     if session is not None:
-        session.read(value_of(base))
-        # A replay writes where this capture does: in memory that only this base has.
-        session.separate(sharing_memory(base))
-        if value_of(base).session is not session and not has_memory_alone(base):
-            # It shows an element at several places, or a part of what nobody else shows.
-            session.give_memory(value_of(base))
+        session.write(x, base)
         session.read(value_of(value))
     if (reads_first or steps) and shares_memory(base, value):
         value = read_first(value)

@@ -153,16 +153,6 @@ class Value:
 registry: Registry[Value] = Registry()
 
 
-def hold_tensors(find: Callable[[], Sequence[Value]]) -> dict[Value, TensorCore | None]:
-    """The values that `find` gives, with their tensors, which live as long as the result.
-
-    Another thread may go on from a tensor that it drops then. As no node is built meanwhile, either
-    that tensor is among these or what was made of it is.
-    """
-    with graph_lock:
-        return {value: value.tensor for value in find()}
-
-
 class Session(Protocol):
     """A function that is being captured, and what it must know of the tensors that it uses.
 
@@ -172,19 +162,15 @@ class Session(Protocol):
     is_over: bool
 
     def read(self, value: Value) -> None:
-        """The function is about to compute from `value`, or to assign to its tensor."""
+        """The function is about to compute from `value`."""
         ...
 
-    def separate(self, values: Sequence[Value]) -> None:
-        """The function is about to write memory that `values` show too and keep."""
+    def write(self, tensor: Any, base: Any) -> None:
+        """The function is about to assign to `tensor`, which is `base` or a view of it."""
         ...
 
     def before_change(self, tensor: TensorCore) -> None:
         """A tensor is about to stand for another value."""
-        ...
-
-    def give_memory(self, value: Value) -> None:
-        """The function is about to write `value`, which stands for no whole buffer."""
         ...
 
     def before_compute(self, roots: Sequence[UOp]) -> None:

@@ -260,7 +260,7 @@ class Creation(Functions, Movement):
         if not nbytes:
             return cls.zeros(0, dtype=dtype, device=device)
         node = graph.new_buffer(device, (nbytes // dtype.itemsize,), dtype)
-        buffer_of(base_of(node)).handle.file.open()
+        buffer_of(base_of(node)).handle.buffer.open()
         return from_node(cls, node, device)
 
     @classmethod

@@ -738,17 +738,16 @@ class Elementwise(TensorCore):
         """
         return self.isnan().bitwise_or(self.isinf()).logical_not()
 
-    def __neg__(self) -> Self:
-        return self.neg()
+    __neg__ = neg
+    __abs__ = abs
+    __invert__ = bitwise_not
+    __lt__ = lt
+    __gt__ = gt
+    __le__ = le
+    __ge__ = ge
 
     def __pos__(self) -> Self:
         return self
-
-    def __abs__(self) -> Self:
-        return self.abs()
-
-    def __invert__(self) -> Self:
-        return self.bitwise_not()
 
     def __add__(self, x: Self | ConstType) -> Self:
         return self.add(x)
@@ -822,18 +821,6 @@ class Elementwise(TensorCore):
 
     def __rrshift__(self, x: ConstType) -> Self:
         return self.rshift(x, reverse=True)
-
-    def __lt__(self, x: Self | ConstType) -> Self:
-        return self.lt(x)
-
-    def __gt__(self, x: Self | ConstType) -> Self:
-        return self.gt(x)
-
-    def __le__(self, x: Self | ConstType) -> Self:
-        return self.le(x)
-
-    def __ge__(self, x: Self | ConstType) -> Self:
-        return self.ge(x)
 
     def __eq__(self, x: object) -> Self:  # type: ignore[override]  # a tensor of bool, not a bool
         if x is None:

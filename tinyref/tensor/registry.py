@@ -258,10 +258,6 @@ class Registry(Generic[V]):
                 for added in list(shown.values()):
                     self._add_shown(buffer, added)
 
-    def live(self) -> list[V]:
-        """Every value that a tensor or a record still refers to, oldest first."""
-        return _alive(self._all)
-
     def pending(self) -> list[V]:
         """The live values that are not computed yet."""
         return _alive(self._pending)
@@ -280,10 +276,6 @@ class Registry(Generic[V]):
     def has_pending(self) -> bool:
         """Whether any value is not computed yet."""
         return bool(self._pending)
-
-    def any_pending(self, identities: Iterable[int]) -> bool:
-        """Whether any of these live values, by their identities, is not computed yet."""
-        return any(map(self._pending.__contains__, identities))
 
     def moments(self, numbers: Iterable[int]) -> dict[int, int | None]:
         """When what shows each of these BUFFERs last changed; None where nothing does.

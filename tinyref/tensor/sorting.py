@@ -60,8 +60,6 @@ def sorted_order(x: T, size: int, count: int) -> T:
     """The places of the first `count` of the sorted keys (..., size), as int32."""
     if size <= COUNTED:
         return counted_order(x, size, count)
-    if 2 * count <= COUNTED:
-        return order_of_best(x, size, count)
     shape = x.shape[:-1]
     order = network_order(reshape(x, (product(shape), size)), size)
     return reshape(cut_axis(order, 1, 0, count), (*shape, count))
@@ -76,29 +74,6 @@ def counted_order(x: T, size: int, count: int) -> T:
     rank = reduced_last(precedes.cast(dtypes.int32), Ops.ADD)
     has_rank = count_to(x, count).unsqueeze(-1).eq(rank.unsqueeze(-2))
     return reduced_last(has_rank.where(numbers, 0), Ops.ADD)
-
-
-def order_of_best(x: T, size: int, count: int) -> T:
-    """Only the first `count` elements of a block can be among the first of all."""
-    blocks = -(-size // COUNTED)
-    keys, numbers = sorted_blocks(x, size, blocks, count)
-    left = blocks * count
-    joined = (*x.shape[:-1], left)
-    order = sorted_order(reshape(keys, joined).contiguous(), left, count)
-    return looked_up(reshape(numbers, joined).unsqueeze(-2), order)
-
-
-def sorted_blocks(x: T, size: int, blocks: int, count: int) -> tuple[T, T]:
-    """The first `count` keys and places of each of `blocks` blocks, in order.
-
-    What fills the last block comes last: no key is larger, and no place.
-    """
-    rows = x.shape[:-1]
-    margins = (*((0, 0) for _ in rows), (0, blocks * COUNTED - size))
-    parts = reshape(pad_with(x, margins, x.dtype.maximum), (*rows, blocks, COUNTED))
-    within = counted_order(parts, COUNTED, count).contiguous()
-    numbers = within.add(count_to(x, blocks).mul(COUNTED).unsqueeze(-1))
-    return looked_up(parts.unsqueeze(-2), within), numbers
 
 
 def network_order(x: T, size: int) -> T:

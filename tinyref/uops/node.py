@@ -113,7 +113,7 @@ class UOp:
     def __reduce__(self) -> tuple[type[UOp], tuple[Ops, DType, tuple[UOp, ...], Payload]]:
         if self.op is not Ops.CONST and _size_text(self) is None:
             # A deep graph overflows pickle's stack, and pickles from outside are not to be trusted.
-            raise TypeError("UOp: nodes do not pickle; save them with tinyref.formats.json_format")
+            raise TypeError("UOp: nodes do not pickle; save them with tinyref.formats.text")
         return UOp, (self.op, self.dtype, self.src, self.arg)
 
     def __copy__(self) -> UOp:
@@ -303,11 +303,7 @@ def rebuild(root: UOp, change: Change, done: dict[UOp, UOp] | None = None) -> UO
 
 def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
     """`root` with every node that is a key of `mapping` replaced; values are not looked into."""
-    return rebuild(root, _unchanged, dict(mapping))
-
-
-def _unchanged(node: UOp, src: tuple[UOp, ...]) -> None:
-    return None
+    return rebuild(root, lambda node, src: None, dict(mapping))
 
 
 class node_fact(Generic[T]):

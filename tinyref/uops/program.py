@@ -46,6 +46,15 @@ class Program:
     group: tuple[int, int, int] = (1, 1, 1)
 
 
+def shared_bytes(program: Program) -> int:
+    """Return the bytes of all arrays that the work-items of a group share."""
+    return sum(
+        node.dtype.size * node.dtype.base.itemsize
+        for node in program.uops
+        if node.op is Ops.DEFINE_LOCAL and isinstance(node.dtype, PtrDType)
+    )
+
+
 SMALL_FLOATS = (*dtypes.fp8s, dtypes.float16, dtypes.bfloat16)
 WIDE_INTEGERS = (dtypes.int64, dtypes.uint64)
 

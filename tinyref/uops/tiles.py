@@ -26,7 +26,7 @@ Intel: OpenCL extension cl_intel_subgroup_matrix_multiply_accumulate.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -254,97 +254,62 @@ class MatrixTile:
         )
 
 
-_layout = FragmentLayout.of
 _f16, _bf16, _f32, _f64 = dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64
 _i8, _i32 = dtypes.int8, dtypes.int32
+_TF32 = InputRounding.TF32
 
 
-def _name(vendor: str, dims: tuple[int, int, int], dtype_in: str, dtype_out: DType) -> str:
-    m, n, k = dims
-    return f"{vendor}_m{m}n{n}k{k}_{dtype_in}_{dtype_out.name}"
-
-
-def _nvidia(
+def _tile(
+    vendor: str,
     dims: tuple[int, int, int],
     dtype_in: DType,
     dtype_out: DType,
-    a: FragmentLayout,
-    b: FragmentLayout,
-    c: FragmentLayout,
+    a: str,
+    b: str,
+    c: str,
     rounds_in: InputRounding | None = None,
 ) -> MatrixTile:
+    """A tile by its layouts as text: the bits of threads, and behind "|" those of registers."""
+    m, n, k = dims
     spelled = dtype_in.name if rounds_in is None else rounds_in.value
-    name = _name("nvidia", dims, spelled, dtype_out)
-    return MatrixTile(name, dims, dtype_in, dtype_out, a, b, c, rounds_in)
+    name = f"{vendor}_m{m}n{n}k{k}_{spelled}_{dtype_out.name}"
+    of_a, of_b, of_c = (FragmentLayout.of(*text.split("|")) for text in (a, b, c))
+    return MatrixTile(name, dims, dtype_in, dtype_out, of_a, of_b, of_c, rounds_in)
 
 
 # The accumulators of all m16n8 tiles, and of m8n8 ones.
-_C_16_8 = _layout("n2 n4 m1 m2 m4", "n1 m8")
-_C_8_8 = _layout("n2 n4 m1 m2 m4", "n1")
+_C_16_8 = "n2 n4 m1 m2 m4 | n1 m8"
+_C_8_8 = "n2 n4 m1 m2 m4 | n1"
+
+
+def _nvidia(
+    dims: tuple[int, int, int], dtype_in: DType, dtype_out: DType, a: str, b: str, c: str = _C_16_8
+) -> MatrixTile:
+    return _tile("nvidia", dims, dtype_in, dtype_out, a, b, c, _TF32 if dtype_in is _f32 else None)
 
 
 def _m16n8k16(dtype_in: DType, dtype_out: DType) -> MatrixTile:
-    a = _layout("k2 k4 m1 m2 m4", "k1 m8 k8")
-    b = _layout("k2 k4 n1 n2 n4", "k1 k8")
-    return _nvidia((16, 8, 16), dtype_in, dtype_out, a, b, _C_16_8)
+    a, b = "k2 k4 m1 m2 m4 | k1 m8 k8", "k2 k4 n1 n2 n4 | k1 k8"
+    return _nvidia((16, 8, 16), dtype_in, dtype_out, a, b)
 
 
 def _m16n8k8(dtype_in: DType, dtype_out: DType) -> MatrixTile:
-    a = _layout("k2 k4 m1 m2 m4", "k1 m8")
-    b = _layout("k2 k4 n1 n2 n4", "k1")
-    return _nvidia((16, 8, 8), dtype_in, dtype_out, a, b, _C_16_8)
+    a, b = "k2 k4 m1 m2 m4 | k1 m8", "k2 k4 n1 n2 n4 | k1"
+    return _nvidia((16, 8, 8), dtype_in, dtype_out, a, b)
 
 
-_TF32_K8 = _nvidia(
-    (16, 8, 8),
-    _f32,
-    _f32,
-    _layout("k1 k2 m1 m2 m4", "m8 k4"),
-    _layout("k1 k2 n1 n2 n4", "k4"),
-    _C_16_8,
-    InputRounding.TF32,
-)
-_TF32_K4 = _nvidia(
-    (16, 8, 4),
-    _f32,
-    _f32,
-    _layout("k1 k2 m1 m2 m4", "m8"),
-    _layout("k1 k2 n1 n2 n4", ""),
-    _C_16_8,
-    InputRounding.TF32,
-)
-_FLOAT64 = _nvidia(
-    (8, 8, 4),
-    _f64,
-    _f64,
-    _layout("k1 k2 m1 m2 m4", ""),
-    _layout("k1 k2 n1 n2 n4", ""),
-    _C_8_8,
-)
-_INT8_M8N8K16 = _nvidia(
-    (8, 8, 16),
-    _i8,
-    _i32,
-    _layout("k4 k8 m1 m2 m4", "k1 k2"),
-    _layout("k4 k8 n1 n2 n4", "k1 k2"),
-    _C_8_8,
-)
-_INT8_M16N8K16 = _nvidia(
-    (16, 8, 16),
-    _i8,
-    _i32,
-    _layout("k4 k8 m1 m2 m4", "k1 k2 m8"),
-    _layout("k4 k8 n1 n2 n4", "k1 k2"),
-    _C_16_8,
-)
-_INT8_M16N8K32 = _nvidia(
-    (16, 8, 32),
-    _i8,
-    _i32,
-    _layout("k4 k8 m1 m2 m4", "k1 k2 m8 k16"),
-    _layout("k4 k8 n1 n2 n4", "k1 k2 k16"),
-    _C_16_8,
-)
+def _int8(dims: tuple[int, int, int], a: str, b: str, c: str = _C_16_8) -> MatrixTile:
+    a, b = f"k4 k8 m1 m2 m4 | {a}", f"k4 k8 n1 n2 n4 | {b}"
+    return _nvidia(dims, _i8, _i32, a, b, c)
+
+
+_ROWS, _COLUMNS = "k1 k2 m1 m2 m4", "k1 k2 n1 n2 n4"
+_TF32_K8 = _nvidia((16, 8, 8), _f32, _f32, f"{_ROWS} | m8 k4", f"{_COLUMNS} | k4")
+_TF32_K4 = _nvidia((16, 8, 4), _f32, _f32, f"{_ROWS} | m8", f"{_COLUMNS} |")
+_FLOAT64 = _nvidia((8, 8, 4), _f64, _f64, f"{_ROWS} |", f"{_COLUMNS} |", _C_8_8)
+_INT8_M8N8K16 = _int8((8, 8, 16), "k1 k2", "k1 k2", _C_8_8)
+_INT8_M16N8K16 = _int8((16, 8, 16), "k1 k2 m8", "k1 k2")
+_INT8_M16N8K32 = _int8((16, 8, 32), "k1 k2 m8 k16", "k1 k2 k16")
 
 # Compute capability 7.5.
 NVIDIA_SM75 = (_m16n8k8(_f16, _f32), _m16n8k8(_f16, _f16), _INT8_M8N8K16)
@@ -368,12 +333,9 @@ def _rdna3(dtype_in: DType, dtype_out: DType) -> MatrixTile:
 
     A 16-bit result stands in the low halves of as many registers as a 32-bit one.
     """
-    a = _layout("m1 m2 m4 m8 -", "k1 k2 k4 k8")
-    b = _layout("n1 n2 n4 n8 -", "k1 k2 k4 k8")
-    c = _layout("n1 n2 n4 n8 m1", "m2 m4 m8")
-    dims = (16, 16, 16)
-    name = _name("rdna3", dims, dtype_in.name, dtype_out)
-    return MatrixTile(name, dims, dtype_in, dtype_out, a, b, c)
+    a, b = "m1 m2 m4 m8 - | k1 k2 k4 k8", "n1 n2 n4 n8 - | k1 k2 k4 k8"
+    c = "n1 n2 n4 n8 m1 | m2 m4 m8"
+    return _tile("rdna3", (16, 16, 16), dtype_in, dtype_out, a, b, c)
 
 
 def _rdna4(dtype_in: DType, dtype_out: DType) -> MatrixTile:
@@ -381,22 +343,16 @@ def _rdna4(dtype_in: DType, dtype_out: DType) -> MatrixTile:
 
     Nothing is given twice, and a 16-bit result is packed.
     """
-    a = _layout("m1 m2 m4 m8 k8", "k1 k2 k4")
-    b = _layout("n1 n2 n4 n8 k8", "k1 k2 k4")
-    c = _layout("n1 n2 n4 n8 m8", "m1 m2 m4")
-    dims = (16, 16, 16)
-    name = _name("rdna4", dims, dtype_in.name, dtype_out)
-    return MatrixTile(name, dims, dtype_in, dtype_out, a, b, c)
+    a, b = "m1 m2 m4 m8 k8 | k1 k2 k4", "n1 n2 n4 n8 k8 | k1 k2 k4"
+    c = "n1 n2 n4 n8 m8 | m1 m2 m4"
+    return _tile("rdna4", (16, 16, 16), dtype_in, dtype_out, a, b, c)
 
 
 def _cdna3(dtype_in: DType, dtype_out: DType) -> MatrixTile:
     """V_MFMA_F32_16X16X16_F16 and _BF16: 64 threads, A and B in rows of four along k."""
-    a = _layout("m1 m2 m4 m8 k4 k8", "k1 k2")
-    b = _layout("n1 n2 n4 n8 k4 k8", "k1 k2")
-    c = _layout("n1 n2 n4 n8 m4 m8", "m1 m2")
-    dims = (16, 16, 16)
-    name = _name("cdna3", dims, dtype_in.name, dtype_out)
-    return MatrixTile(name, dims, dtype_in, dtype_out, a, b, c)
+    a, b = "m1 m2 m4 m8 k4 k8 | k1 k2", "n1 n2 n4 n8 k4 k8 | k1 k2"
+    c = "n1 n2 n4 n8 m4 m8 | m1 m2"
+    return _tile("cdna3", (16, 16, 16), dtype_in, dtype_out, a, b, c)
 
 
 AMD_RDNA3 = (_rdna3(_f16, _f32), _rdna3(_f16, _f16), _rdna3(_bf16, _f32), _rdna3(_i8, _i32))
@@ -406,11 +362,8 @@ AMD_CDNA3 = (_cdna3(_f16, _f32), _cdna3(_bf16, _f32))
 
 def _apple(dtype: DType) -> MatrixTile:
     """simdgroup_multiply_accumulate of 8 x 8 matrices: all three have one layout."""
-    a = _layout("k2 m1 m2 k4 m4", "k1")
-    b = _layout("n2 k1 k2 n4 k4", "n1")
-    c = _layout("n2 m1 m2 n4 m4", "n1")
-    dims = (8, 8, 8)
-    return MatrixTile(_name("apple", dims, dtype.name, dtype), dims, dtype, dtype, a, b, c)
+    a, b, c = "k2 m1 m2 k4 m4 | k1", "n2 k1 k2 n4 k4 | n1", "n2 m1 m2 n4 m4 | n1"
+    return _tile("apple", (8, 8, 8), dtype, dtype, a, b, c)
 
 
 APPLE = (_apple(_f32), _apple(_f16), _apple(_bf16))
@@ -419,18 +372,10 @@ APPLE = (_apple(_f32), _apple(_f16), _apple(_bf16))
 def _intel(columns: int, dtype_in: DType) -> MatrixTile:
     """intel_sub_group_*_matrix_mad_k16 with M = 8; a sub-group has a thread for each column."""
     wide = columns == 16
-    a = _layout("k1 k2 k4 k8", "m1 m2 m4") if wide else _layout("k2 k4 k8", "k1 m1 m2 m4")
+    a = "k1 k2 k4 k8 | m1 m2 m4" if wide else "k2 k4 k8 | k1 m1 m2 m4"
     threads = "n1 n2 n4 n8" if wide else "n1 n2 n4"
-    dims = (8, columns, 16)
-    return MatrixTile(
-        _name("intel", dims, dtype_in.name, _f32),
-        dims,
-        dtype_in,
-        _f32,
-        a,
-        _layout(threads, "k1 k2 k4 k8"),
-        _layout(threads, "m1 m2 m4"),
-    )
+    b, c = f"{threads} | k1 k2 k4 k8", f"{threads} | m1 m2 m4"
+    return _tile("intel", (8, columns, 16), dtype_in, _f32, a, b, c)
 
 
 # Sub-groups of 8 threads: Arc. Sub-groups of 16: the data-centre line.
@@ -453,9 +398,7 @@ GROUPS: Mapping[str, tuple[MatrixTile, ...]] = MappingProxyType(
 )
 
 
-def _by_name(groups: Iterable[tuple[MatrixTile, ...]]) -> Mapping[str, MatrixTile]:
-    return MappingProxyType({tile.name: tile for group in groups for tile in group})
-
-
 # Every declared tile by its name.
-TILES: Mapping[str, MatrixTile] = _by_name(GROUPS.values())
+TILES: Mapping[str, MatrixTile] = MappingProxyType(
+    {tile.name: tile for group in GROUPS.values() for tile in group}
+)

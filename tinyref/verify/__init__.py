@@ -16,7 +16,7 @@ from tinyref.uops.ops import Dialect
 from tinyref.verify.ast_rules import AST
 from tinyref.verify.common import Graph, Rules, VerifyRule
 from tinyref.verify.indexed_rules import INDEXED
-from tinyref.verify.program_rules import PROGRAM, ProgramGraph
+from tinyref.verify.program_rules import PROGRAM
 from tinyref.verify.tensor_rules import TENSOR
 
 __all__ = ["RULES", "VerifyRule", "verify"]
@@ -49,15 +49,11 @@ def verify(
 
 
 def _verify_nodes(rules: Rules, nodes: Sequence[UOp], allows_index: bool) -> None:
-    dialect = rules.dialect
-    if dialect is Dialect.PROGRAM:
-        graph: Graph = ProgramGraph(nodes, allows_index)
-    else:
-        graph = Graph(dialect, nodes, allows_index)
+    graph = Graph(rules.dialect, nodes, allows_index)
     wrong = _first_wrong_alone(rules, graph)
-    graph_rules = rules.graph_rules(graph, wrong is None)
+    graph_rules = rules.graph_rules
     for position, node in enumerate(nodes if wrong is None else nodes[: wrong[0]]):
-        for rule in graph_rules.get(node.op, ()):
+        for rule in graph_rules[node.op]:
             finding = rule.check(node, graph, position)
             if finding is not None:
                 raise _error(rule, graph, position, finding)

@@ -26,7 +26,6 @@ Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()
 # What may stand beside a loop and use its result.
 _ANYWHERE = frozenset({Ops.AFTER, Ops.BARRIER, Ops.SINK})
-_BOUNDARIES = frozenset({Ops.RANGE, Ops.REDUCE, Ops.UPDATE_ACC, Ops.AFTER, Ops.BARRIER})
 
 
 add_sink_rule(INDEXED)
@@ -121,40 +120,7 @@ def _numbers(ranges: Ranges) -> str:
     return f"a use of RANGE {', '.join(map(str, found))}"
 
 
-def _has_clear_loops(graph: Graph) -> bool:
-    """What the rule says, of all nodes in one go: sources stand before their users."""
-    opened: dict[UOp, Ranges] = {}
-    closed: dict[UOp, Ranges] = {}
-    for node in graph.nodes:
-        inside = results = _NONE
-        for source in node.src:
-            # Most often they have the same ranges around them, in the same set.
-            around, over = opened[source], closed[source]
-            if around is not inside:
-                inside = inside | around if inside else around
-            if over is not results:
-                results = results | over if results else over
-        if node.op in _BOUNDARIES:
-            inside, results = _across(node, inside, results)
-        if results and node.op not in _ANYWHERE and not inside.isdisjoint(results):
-            return False
-        opened[node] = inside
-        closed[node] = results
-    return True
-
-
-def _across(node: UOp, inside: Ranges, results: Ranges) -> tuple[Ranges, Ranges]:
-    """The ranges around a node and those whose results it uses, from those of its sources."""
-    if node.op is Ops.RANGE:
-        return inside | {node}, results
-    if node.op in (Ops.REDUCE, Ops.UPDATE_ACC):
-        over = frozenset(node.src[1:] if node.op is Ops.REDUCE else _ranges_of_update(node))
-        return inside - over, results | over
-    # A range among the sources of the others is one that is over by then.
-    return inside - frozenset(each for each in node.src if each.op is Ops.RANGE), results
-
-
-@INDEXED.graph("range.2", screen=_has_clear_loops)
+@INDEXED.graph("range.2")
 def stands_on_one_side_of_a_loop(node: UOp, graph: Graph, _: int) -> Finding:
     """No node uses both the counter of a range and the result of that range."""
     if node.op in _ANYWHERE:

@@ -2,108 +2,33 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import AxisKind, MemoryVersionArg, RangeArg
-from tinyref.verify.common import Finding, Graph, Rules, add_linear_rules, differs_by_item
+from tinyref.verify.common import OPENERS, Finding, Graph, Rules, add_linear_rules, differs_by_item
 
 PROGRAM = Rules(Dialect.PROGRAM)
 
-# The openers of the blocks around a place in the program, outermost first.
-Blocks = tuple[UOp, ...]
-_OPENERS = {Ops.END: Ops.RANGE, Ops.ENDIF: Ops.IF}
-_OPENING = frozenset(_OPENERS.values())
 
-
-class ProgramGraph(Graph):
-    """A program, where its nodes stand first, and the blocks around every place."""
-
-    def __init__(self, nodes: Sequence[UOp], allows_index: bool) -> None:
-        super().__init__(Dialect.PROGRAM, nodes, allows_index)
-        self.place = {node: i for i, node in reversed(list(enumerate(nodes)))}
-
-    @functools.cached_property
-    def blocks(self) -> list[Blocks]:
-        """The blocks around each place, one more for the end; a RANGE stands outside its own."""
-        found: list[Blocks] = []
-        stack: Blocks = ()
-        for node in self.nodes:
-            if node.op in _OPENERS and stack:
-                stack = stack[:-1]
-            found.append(stack)
-            if node.op in _OPENERS.values():
-                stack = (*stack, node)
-        return [*found, stack]
-
-    @functools.cached_property
-    def is_ordered(self) -> bool:
-        """Whether every node stands once, after its sources and where they can be seen.
-
-        May be False for a program of which that holds all the same.
-        """
-        seen: set[UOp] = set()
-        visible: set[UOp] = set()
-        made: list[list[UOp]] = [[]]
-        for node in self.nodes:
-            op = node.op
-            for source in node.src:
-                # An accumulator shows its last value in the block in which it is defined.
-                owner = source.src[0] if source.op is Ops.UPDATE_ACC else source
-                if source not in seen or owner not in visible:
-                    return False
-            if op in _OPENERS:
-                if len(made) == 1:
-                    return False
-                visible.difference_update(made.pop())
-                continue
-            if node in seen and op is not Ops.BARRIER:
-                return False
-            seen.add(node)
-            visible.add(node)
-            if op in _OPENING:
-                made.append([])
-            made[-1].append(node)
-        return True
-
-    @functools.cached_property
-    def last_closing(self) -> dict[UOp, int]:
-        """The last place in which each block is closed."""
-        return {
-            node.src[0]: place
-            for place, node in enumerate(self.nodes)
-            if node.op in _OPENERS and node.src
-        }
-
-
-def _program(graph: Graph) -> ProgramGraph:
-    if not isinstance(graph, ProgramGraph):
-        raise TypeError("the rules of programs look at programs")
-    return graph
-
-
-def _is_ordered(graph: Graph) -> bool:
-    """Whether all is seen, once and in its block: three rules in one go."""
-    return _program(graph).is_ordered
-
-
-@PROGRAM.graph("order.1", screen=_is_ordered)
+@PROGRAM.graph("order.1")
 def sources_come_first(node: UOp, graph: Graph, position: int) -> Finding:
     """Every source stands before its user."""
-    place = _program(graph).place
+    if graph.is_ordered:
+        return None
+    place = graph.place
     for source in node.src:
         if place.get(source, position) >= position:
             return f"{source.op.name} before its user", "no such node before it"
     return None
 
 
-@PROGRAM.graph("order.2", screen=_is_ordered)
+@PROGRAM.graph("order.2")
 def stands_once(node: UOp, graph: Graph, position: int) -> Finding:
     """Every node but BARRIER stands once."""
-    first = _program(graph).place[node]
-    if node.op is Ops.BARRIER or first == position:
+    if graph.is_ordered or node.op is Ops.BARRIER:
+        return None
+    first = graph.place[node]
+    if first == position:
         return None
     return "one place in the program", f"places {first} and {position}"
 
@@ -116,7 +41,7 @@ def follows_the_version_before(node: UOp, graph: Graph, position: int) -> Findin
     number = node.arg.number
     before = MemoryVersionArg(number - 1) if number > 1 else None
     wanted = UOp(node.op, node.dtype, node.src, before)
-    if number > 0 and _program(graph).place.get(wanted, position) < position:
+    if number > 0 and graph.place.get(wanted, position) < position:
         return None
     return "the equal access before it", "none"
 
@@ -124,9 +49,9 @@ def follows_the_version_before(node: UOp, graph: Graph, position: int) -> Findin
 @PROGRAM.graph("block.1", Ops.END, Ops.ENDIF)
 def closes_the_innermost_block(node: UOp, graph: Graph, position: int) -> Finding:
     """END and ENDIF close the innermost open block."""
-    before = _program(graph).blocks[position - 1] if position else ()
+    before = graph.blocks[position - 1] if position else ()
     previous = graph.nodes[position - 1]
-    innermost = previous if previous.op in _OPENERS.values() else before[-1] if before else None
+    innermost = previous if previous.op in OPENERS.values() else before[-1] if before else None
     if node.src and node.src[0] is innermost:
         return None
     return _name(node.src[0] if node.src else None), f"{_name(innermost)} is the innermost"
@@ -139,21 +64,22 @@ def _name(opener: UOp | None) -> str:
 @PROGRAM.graph("block.2", Ops.RANGE, Ops.IF)
 def is_closed(node: UOp, graph: Graph, position: int) -> Finding:
     """Every RANGE has its END, every IF its ENDIF."""
-    closer = next(op for op, opener in _OPENERS.items() if opener is node.op)
-    if _program(graph).last_closing.get(node, -1) > position:
+    closer = next(op for op, opener in OPENERS.items() if opener is node.op)
+    if graph.last_closing.get(node, -1) > position:
         return None
     return f"{closer.name} of it", "the end of the program"
 
 
-@PROGRAM.graph("scope.1", screen=_is_ordered)
+@PROGRAM.graph("scope.1")
 def stays_in_its_block(node: UOp, graph: Graph, position: int) -> Finding:
     """What is computed in a block is used in it; only a last UPDATE_ACC shows outside."""
-    program = _program(graph)
-    around = program.blocks[position]
+    if graph.is_ordered:
+        return None
+    around = graph.blocks[position]
     for source in node.src:
         # An accumulator shows its last value in the block in which it is defined.
         owner = source.src[0] if source.op is Ops.UPDATE_ACC and source.src else source
-        made_in = program.blocks[program.place.get(owner, position)]
+        made_in = graph.blocks[graph.place.get(owner, position)]
         if source.op is Ops.RANGE and node.op is not Ops.END:
             made_in = (*made_in, source)
         if around[: len(made_in)] != made_in:
@@ -167,9 +93,8 @@ add_linear_rules(PROGRAM)
 @PROGRAM.graph("acc.1", Ops.UPDATE_ACC)
 def is_updated_in_a_loop(node: UOp, graph: Graph, position: int) -> Finding:
     """An accumulator is defined before the loop that updates it, in the block of that loop."""
-    program = _program(graph)
-    defined = program.blocks[program.place.get(node.src[0], position)]
-    updated = program.blocks[position]
+    defined = graph.blocks[graph.place.get(node.src[0], position)]
+    updated = graph.blocks[position]
     if len(defined) < len(updated) and updated[: len(defined)] == defined:
         return None
     return "DEFINE_ACC before the loop of its UPDATE_ACC", "both in the same block"
@@ -209,7 +134,7 @@ def tile_meets_all_items(node: UOp, graph: Graph, position: int) -> Finding:
 
 
 def _place_of_all_items(what: str, graph: Graph, position: int) -> Finding:
-    for opener in _program(graph).blocks[position]:
+    for opener in graph.blocks[position]:
         if differs_by_item(opener.src[0]):
             return "a place that all work-items reach", f"{what} in {_name(opener)}"
     return None

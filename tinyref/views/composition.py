@@ -123,6 +123,7 @@ class _Line:
         return at_most(high + 1, run.begin) or at_most(run.end, low)
 
 
+@functools.lru_cache(maxsize=CACHE)
 def compose(outer: View, inner: View) -> View | None:
     """The one view that shows through `inner` what `outer` shows of its flat positions.
 
@@ -133,11 +134,6 @@ def compose(outer: View, inner: View) -> View | None:
     position and its neighbours, so those are tried, and they are right if and only if no run
     is left anywhere: then they are the digits of a mixed radix number, and digits are unique.
     """
-    return _compose(outer, inner)
-
-
-@functools.lru_cache(maxsize=CACHE)
-def _compose(outer: View, inner: View) -> View | None:
     if outer.touches_nothing:
         return outer
     if inner.touches_nothing:

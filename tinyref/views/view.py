@@ -80,7 +80,7 @@ class View:
         return f"View({shape}, {strides}, {describe(self.offset)}, {mask})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("View: views do not pickle; save them with tinyref.formats.json_format")
+        raise TypeError("View: views do not pickle; save them with tinyref.formats.text")
 
     @staticmethod
     def contiguous(shape: Shape) -> View:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import ml_dtypes
@@ -13,11 +14,12 @@ from tinyref.algebra.op_table import OP_TABLE
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.interpret.translate import Override
+from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg
 from tinyref_conformance.faulty.device import Array, FaultyDevice
-from tinyref_conformance.faulty.programs import each
+from tinyref_conformance.faulty.programs import Change, each
 from tinyref_spec.case import Rung
 
 _FLOAT_ARITHMETIC = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.RECIP, Ops.SQRT, Ops.MULACC, Ops.NEG)
@@ -110,6 +112,25 @@ def _truncate_to_bfloat16(values: Array) -> Array:
     return np.where(np.isnan(values), values.astype(ml_dtypes.bfloat16), chopped)
 
 
+def _round_bits_to_bfloat16(values: Array) -> Array:
+    bits = np.ascontiguousarray(values).view(np.uint32).astype(np.uint64)
+    rounded = (bits + np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)
+    return np.asarray(rounded.astype(np.uint16).view(ml_dtypes.bfloat16).reshape(values.shape))
+
+
+def _wrapped_exponents(node: UOp) -> tuple[UOp, ...]:
+    """Make 2 ** (x * c) 1 where the exponent is a number below -2**31."""
+    if node.op is not Ops.EXP2 or node.src[0].op is not Ops.MUL:
+        return (node,)
+    exponent, dtype = node.src[0], node.dtype
+    limits = tuple(build.const(dtype, value) for value in (-math.inf, -(2.0**31), 0.0))
+    is_number = UOp(Ops.CMPLT, dtypes.bool, (limits[0], exponent))
+    is_huge = UOp(Ops.CMPLT, dtypes.bool, (exponent, limits[1]))
+    wraps = UOp(Ops.AND, dtypes.bool, (is_number, is_huge))
+    wrapped = UOp(Ops.WHERE, dtype, (wraps, limits[2], exponent))
+    return (*limits, is_number, is_huge, wraps, wrapped, UOp(Ops.EXP2, dtype, (wrapped,)))
+
+
 def _fused(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
     wide = np.longdouble if dtype.scalar is dtypes.float64 else np.float64
     with np.errstate(all="ignore"):
@@ -173,6 +194,35 @@ def _coarse_device(op: Ops) -> FaultyDevice:
         ops={op: _coarse(op)},
         query=f"memory.open,memory.launch.uint8,isa.*.{op.name.lower()}*,isa.cast.float32",
     )
+
+
+def _is_wider(target: UOp, source: UOp) -> bool:
+    is_scalar = target.dtype is target.dtype.scalar
+    return is_scalar and source.dtype.is_int and target.dtype.bits > source.dtype.bits
+
+
+def uncut(op: Ops) -> Change:
+    """Return the change that widens the operands of an integer op in place of its result."""
+
+    def change(node: UOp) -> tuple[UOp, ...]:
+        if node.op is not Ops.CAST or node.src[0].op is not op or not node.dtype.is_int:
+            return (node,)
+        if not _is_wider(node, node.src[0]):
+            return (node,)
+        operands = tuple(UOp(Ops.CAST, node.dtype, (source,)) for source in node.src[0].src)
+        return (*operands, UOp(op, node.dtype, operands))
+
+    return change
+
+
+def _divide_in_source_type(node: UOp) -> tuple[UOp, ...]:
+    if node.op is not Ops.IDIV or any(source.op is not Ops.CAST for source in node.src):
+        return (node,)
+    first, second = (source.src[0] for source in node.src)
+    if first.dtype is not second.dtype or not _is_wider(node, first):
+        return (node,)
+    quotient = UOp(Ops.IDIV, first.dtype, (first, second))
+    return (quotient, UOp(Ops.CAST, node.dtype, (quotient,)))
 
 
 FAULTS = (
@@ -255,6 +305,43 @@ FAULTS = (
                 lambda values: np.clip(values, -128, 127).astype(np.int8),
             )
         },
+    ),
+    FaultyDevice(
+        name="RoundedNan",
+        sentence="Rounds the bits of a NaN to bfloat16 like those of a number: a carry makes it 0.",
+        clause="cast.float",
+        rung=Rung.CAST,
+        ops={
+            Ops.CAST: _cast(
+                lambda target, source: target is dtypes.bfloat16 and source is dtypes.float32,
+                _round_bits_to_bfloat16,
+            )
+        },
+        query="memory.open,memory.launch.uint8,isa.cast.float32",
+    ),
+    FaultyDevice(
+        name="WrappedExponents",
+        sentence="Takes the exponent of e**x through an int32, which wraps; infinities are right.",
+        clause="float.strict",
+        rung=Rung.TENSOR,
+        program=each(_wrapped_exponents),
+        query="memory.open,memory.launch.uint8,isa.unary.exp2,tensor.sigmoid,tensor.special",
+    ),
+    FaultyDevice(
+        name="UncutShifts",
+        sentence="Widens the operands of a left shift in place of its result.",
+        clause="int.wrap",
+        rung=Rung.CAST,
+        program=each(uncut(Ops.SHL)),
+        query="memory.open,memory.launch.uint8,isa.binary.shl,isa.cast.int8,isa.narrow.shl",
+    ),
+    FaultyDevice(
+        name="ShortDivision",
+        sentence="Divides integers that were widened in the type that they had before.",
+        clause="isa.idiv",
+        rung=Rung.CAST,
+        program=each(_divide_in_source_type),
+        query="memory.open,memory.launch.uint8,isa.binary.idiv,isa.cast.int8,isa.widened",
     ),
     *(_coarse_device(op) for op in sorted(ALU - _NAMED, key=lambda op: op.name)),
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tinyref.dtype import ImageDType, PtrDType
+from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import DeviceError
 from tinyref.interpret import Access, Hooks
 from tinyref.interpret.interpreter import Interpreter
@@ -16,15 +18,20 @@ from tinyref.runtimes.host.memory import HostHandle
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SpecialArg
+from tinyref.uops.payload import ConstArg, SpecialArg
 from tinyref.uops.program import Program
 from tinyref.uops.tiles import MatrixTile
 from tinyref_conformance.faulty.arithmetic import FAULTS as ARITHMETIC
+from tinyref_conformance.faulty.arithmetic import right
 from tinyref_conformance.faulty.device import Array, Call, FaultyDevice, SimulatedKernel
 from tinyref_conformance.faulty.programs import Change, each
 from tinyref_spec.case import Rung
 
 _LONG = 500
+VECTOR_QUERY = "memory.open,memory.launch.uint8,isa.vector.binary.add,kernel.program.vector*,"
+VECTOR_QUERY += "kernel.program.lanes"
+# Nodes that no load or store passes.
+_BORDERS = (Ops.RANGE, Ops.IF, Ops.END, Ops.ENDIF, Ops.BARRIER)
 
 
 def _first_index(scope: str, change: Callable[[Array], Array]) -> Hooks:
@@ -68,6 +75,26 @@ def _first_grid_again(kernel: SimulatedKernel) -> Call:
     def run(buffers: Sequence[HostHandle], grid: Any, *rest: Any) -> Any:
         grids.append(grid)
         return healthy(buffers, grids[0], *rest)
+
+    return run
+
+
+def _without_helpers(kernel: SimulatedKernel) -> Call:
+    """Return a launch of long loops that ends before its last group has written its element."""
+    healthy = kernel.run
+    loops = [node.src[0].arg for node in kernel.program.uops if node.op is Ops.RANGE]
+    is_long = any(isinstance(extent, ConstArg) and extent.value > 1000 for extent in loops)
+
+    def run(buffers: Sequence[HostHandle], grid: Any, *rest: Any) -> Any:
+        old = buffers[0].copy()
+        seconds = healthy(buffers, grid, *rest)
+        if is_long and grid[0] > 1:
+            late, size = buffers[0][-4:].copy(), buffers[0].size
+            buffers[0][-4:] = old[-4:]
+            timer = threading.Timer(0.02, buffers[0].__setitem__, (slice(size - 4, size), late))
+            timer.daemon = True
+            timer.start()
+        return seconds
 
     return run
 
@@ -131,6 +158,41 @@ def _without_nested_barriers(program: Program) -> Change:
     return change
 
 
+def _without_barriers_of_large_groups(program: Program) -> Change:
+    return _without(Ops.BARRIER) if math.prod(program.group) > 192 else _without()
+
+
+def _sunken_loads(program: Program) -> Change:
+    """Move a load behind a later store to its place, if its value is used after that."""
+    sunken: dict[UOp, list[UOp]] = {}
+    waiting: list[UOp] = []
+    for node in program.uops:
+        if node.op in _BORDERS:
+            waiting = []
+        waiting = [load for load in waiting if load not in node.src]
+        if node.op is Ops.LOAD:
+            waiting.append(node)
+        elif node.op is Ops.STORE:
+            sunken[node] = [load for load in waiting if load.src[0] is node.src[0]]
+            waiting = [load for load in waiting if load.src[0] is not node.src[0]]
+    moved = {load for loads in sunken.values() for load in loads}
+    return lambda node: () if node in moved else (node, *sunken.get(node, ()))
+
+
+def _without_later_stores(program: Program) -> Change:
+    """Leave out a store if the same iteration has stored to its place before."""
+    later: set[UOp] = set()
+    seen: set[UOp] = set()
+    for node in program.uops:
+        if node.op in _BORDERS:
+            seen = set()
+        elif node.op is Ops.STORE and node.src[0] in seen:
+            later.add(node)
+        elif node.op is Ops.STORE:
+            seen.add(node.src[0])
+    return lambda node: () if node in later else (node,)
+
+
 def _spilled(program: Program) -> Change:
     middle = program.uops[_LONG // 2 :] if len(program.uops) > _LONG else ()
     position = next(
@@ -168,6 +230,37 @@ def _swapped_items(node: UOp) -> tuple[UOp, ...]:
 def _first_store_only(program: Program) -> Change:
     stores = [node for node in program.uops if node.op is Ops.STORE]
     return lambda node: () if node in stores[1:] else (node,)
+
+
+def _maxima_from_zero(program: Program) -> Change:
+    shares = any(node.op is Ops.DEFINE_LOCAL for node in program.uops)
+
+    def change(node: UOp) -> tuple[UOp, ...]:
+        if node.op is not Ops.DEFINE_ACC or not shares:
+            return (node,)
+        start = node.src[0].arg
+        if not isinstance(start, ConstArg) or start.value != node.dtype.minimum:
+            return (node,)
+        zero = build.const(node.dtype, 0)
+        return (zero, node.with_sources((zero, *node.src[1:])))
+
+    return change
+
+
+def _lower_half_twice(access: Access) -> Array:
+    lanes = access.node.dtype.lanes
+    if lanes < 8 or access.value.dtype not in (np.int16, np.uint16):
+        return access.value
+    lower = access.value[..., : lanes // 2]
+    return np.concatenate([lower, lower], axis=-1)
+
+
+def _last_lane_lost(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
+    value = right(Ops.CAST, dtype, operands, sources)
+    if value.ndim > 1 and value.shape[-1] == 8 and dtype.itemsize < sources[0].itemsize:
+        value = value.copy()
+        value[..., -1] = 0
+    return value
 
 
 FAULTS = (
@@ -210,12 +303,60 @@ FAULTS = (
         hooks=Hooks(load=_reversed_lanes),
     ),
     FaultyDevice(
+        name="LowerHalfTwice",
+        sentence="Loads the lower half of eight and more 16-bit integers twice.",
+        clause="kernel.vector",
+        rung=Rung.VECTOR,
+        sanitize=False,
+        hooks=Hooks(load=_lower_half_twice),
+        query=VECTOR_QUERY,
+    ),
+    FaultyDevice(
+        name="LostLane",
+        sentence="Makes the last of eight lanes 0 where a cast makes them narrower.",
+        clause="kernel.vector",
+        rung=Rung.VECTOR,
+        ops={Ops.CAST: _last_lane_lost},
+        query=VECTOR_QUERY,
+    ),
+    FaultyDevice(
+        name="MaximaFromZero",
+        sentence="Begins the maxima with 0 that work-items of a group compute together.",
+        clause="kernel.local",
+        rung=Rung.OPTIMISED,
+        program=_maxima_from_zero,
+        query="memory.open,memory.launch.uint8,kernel.reduce.max.int32,kernel.program.group,"
+        "kernel.opt.group,kernel.grouped_reduce",
+    ),
+    FaultyDevice(
         name="EmptyLoop",
         sentence="Runs a loop of no iterations once, and all other loops as often as it should.",
         clause="kernel.range",
         rung=Rung.LOOP,
         sanitize=False,
         hooks=Hooks(loop=lambda extent: max(extent, 1)),
+    ),
+    FaultyDevice(
+        name="EndedLoops",
+        sentence="Ends a loop after a million iterations.",
+        clause="kernel.range",
+        rung=Rung.LOOP,
+        sanitize=False,
+        hooks=Hooks(loop=lambda extent: min(extent, 1_000_000)),
+    ),
+    FaultyDevice(
+        name="SunkenLoads",
+        sentence="Loads after a store to the same place, if the value is used after it.",
+        clause="isa.load",
+        rung=Rung.LOOP,
+        program=_sunken_loads,
+    ),
+    FaultyDevice(
+        name="FirstStoreStays",
+        sentence="Leaves out the second of two stores to one place.",
+        clause="isa.store",
+        rung=Rung.LOOP,
+        program=_without_later_stores,
     ),
     FaultyDevice(
         name="OpenBranches",
@@ -254,6 +395,17 @@ FAULTS = (
         clause="kernel.barrier",
         rung=Rung.GROUP,
         program=_without_nested_barriers,
+    ),
+    FaultyDevice(
+        name="BarriersOfLargeGroupsLost",
+        sentence="Prints no barriers in kernels whose groups have more than 192 work-items.",
+        clause="kernel.barrier",
+        rung=Rung.GROUP,
+        base=GpuEmuBackend,
+        healthy="GPU_EMU",
+        query="memory.open,memory.launch.float32,kernel.program.group,kernel.program.group_size,"
+        "kernel.program.barriers,kernel.program.limit",
+        program=_without_barriers_of_large_groups,
     ),
     FaultyDevice(
         name="SharedArraysOverlap",
@@ -301,6 +453,13 @@ FAULTS = (
         clause="device.limit",
         rung=Rung.INDEX,
         launch=_short_of_buffers,
+    ),
+    FaultyDevice(
+        name="EarlyGroups",
+        sentence="Returns before the last group of a launch of long loops has written.",
+        clause="device.order",
+        rung=Rung.LOOP,
+        launch=_without_helpers,
     ),
     FaultyDevice(
         name="LeakingLaunches",

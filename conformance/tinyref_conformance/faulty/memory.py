@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from tinyref.capabilities import Capabilities
 from tinyref.errors import DeviceError
 from tinyref.interpret import Access, Hooks
-from tinyref.runtimes.host.memory import HostHandle
+from tinyref.runtimes.host.memory import HostHandle, address_of
 from tinyref.runtimes.python import InterpretedKernel, TextCompiler
 from tinyref_conformance.faulty.device import (
     Array,
@@ -26,6 +27,7 @@ from tinyref_spec.case import Rung
 
 _SEGMENT_BYTES = 1 << 16
 _PAGE_BYTES = 4096
+_BLOCK_BYTES = 1 << 15
 _MAX_PIECES = 202
 _edited = dataclasses.replace
 
@@ -67,6 +69,21 @@ def _short_offsets(device: Simulated) -> dict[str, Call]:
         return device.memory.view(handle, offset % _SEGMENT_BYTES, nbytes)
 
     return {"view": view}
+
+
+def _offsets_of_words(device: Simulated) -> dict[str, Call]:
+    def view(handle: HostHandle, offset: int, nbytes: int) -> HostHandle:
+        return device.memory.view(handle, offset % (1 << 32), nbytes)
+
+    return {"view": view}
+
+
+def _short_of_unaligned(device: Simulated) -> dict[str, Call]:
+    def copy_in(handle: HostHandle, source: memoryview) -> None:
+        is_lost = source.nbytes > _BLOCK_BYTES and address_of(handle) % 4
+        device.memory.copy_in(handle, source[: source.nbytes - 1] if is_lost else source)
+
+    return {"copy_in": copy_in}
 
 
 def _overlapping(device: Simulated) -> dict[str, Call]:
@@ -111,6 +128,15 @@ def _load_once(self: Simulated, entry: str, binary: bytes) -> InterpretedKernel:
     return loaded.setdefault(entry, Simulated.load(self, entry, binary))
 
 
+def _load_by_address(self: Simulated, entry: str, binary: bytes) -> InterpretedKernel:
+    """Take a kernel for one that was released, if it has the same name and is as long."""
+    released: dict[tuple[str, int], bytes] = self.__dict__.setdefault("released", {})
+    key = entry, len(binary)
+    kernel = Simulated.load(self, entry, released.pop(key, binary))
+    weakref.finalize(kernel, released.__setitem__, key, binary).atexit = False
+    return kernel
+
+
 def _without_add(self: Simulated) -> Capabilities:
     declared: Capabilities = Simulated.capabilities.func(self)  # type: ignore[attr-defined]
     return _edited(declared, ops=declared.ops - {"ADD"})
@@ -151,6 +177,20 @@ FAULTS = (
         memory=_short_offsets,
     ),
     FaultyDevice(
+        name="OffsetsOfWords",
+        sentence="Keeps the low 32 bits of the offset of a view.",
+        clause="memory.view",
+        rung=Rung.MEMORY,
+        memory=_offsets_of_words,
+    ),
+    FaultyDevice(
+        name="ShortOfUnaligned",
+        sentence="Loses the last byte of a copy of more than 32 KiB to an unaligned place.",
+        clause="memory.copy",
+        rung=Rung.MEMORY,
+        memory=_short_of_unaligned,
+    ),
+    FaultyDevice(
         name="OverlappingMemory",
         sentence="Gives pieces of memory that overlap, once it has given two hundred.",
         clause="memory.allocate",
@@ -175,6 +215,13 @@ FAULTS = (
         sentence="Keeps the kernels that it loaded by their names alone.",
         clause="isa.const",
         methods={"load": _load_once},
+    ),
+    FaultyDevice(
+        name="KernelsByAddress",
+        sentence="Takes a kernel for a released one of its name and length.",
+        clause="isa.const",
+        rung=Rung.STORE,
+        methods={"load": _load_by_address},
     ),
     FaultyDevice(
         name="StaleOutput",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tinyref.contract import Handle, Launch
 from tinyref.runtimes.kernel import LaunchesInARow, RepeatedCall
@@ -17,6 +18,20 @@ from tinyref_spec.case import Rung
 class _KeepsPointers(RepeatedCall):
     def rebind(self, place: int, handle: Handle) -> None:
         return
+
+
+class _KeepsViews(RepeatedCall):
+    """Takes another part of the same memory for the part that it has."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._bases: dict[int, int] = {}
+
+    def rebind(self, place: int, handle: Handle) -> None:
+        base = id(handle.base)
+        if self._bases.get(place) != base:
+            self._bases[place] = base
+            super().rebind(place, handle)
 
 
 class _KeepsVariables(RepeatedCall):
@@ -74,6 +89,11 @@ FAULTS = (
         name="StalePointers",
         sentence="Repeats a prepared launch on the buffers that it had first.",
         prepared=_KeepsPointers,
+    ),
+    _faulty(
+        name="StaleViews",
+        sentence="Repeats a prepared launch on the part of a buffer that it had before.",
+        prepared=_KeepsViews,
     ),
     _faulty(
         name="StaleVariables",

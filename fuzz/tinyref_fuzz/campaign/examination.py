@@ -13,6 +13,7 @@ from tinyref_fuzz.campaign.task import Examination, Setup
 from tinyref_fuzz.campaign.unexamined import without_case
 from tinyref_fuzz.findings.examine import Finding, examine
 from tinyref_fuzz.findings.isolated import HOPELESS, IsolatedJudge, examine_crash
+from tinyref_fuzz.findings.one_line import fault_line
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
@@ -63,7 +64,8 @@ def examine_case(
 
 
 def _examination_of(setup: Setup, number: int, found: Finding) -> Examination:
-    record = CaseRecord(found.case, _note(setup, number), found.verdict, found.blame, setup.device)
+    note = f"{fault_line(found.verdict, found.blame)}; {_note(setup, number)}"
+    record = CaseRecord(found.case, note, found.verdict, found.blame, setup.device)
     return Examination(
         number=number,
         bucket=found.bucket,
@@ -72,7 +74,7 @@ def _examination_of(setup: Setup, number: int, found: Finding) -> Examination:
         case=record_to_json(record),
         nodes=found.nodes,
         opts=found.opts,
-        lines=_lines(found.case, found.verdict),
+        lines=terminal_lines(found.case, found.verdict, found.blame),
         seconds=found.seconds,
         problem=found.problem,
     )
@@ -82,13 +84,14 @@ def _as_it_is(
     setup: Setup, number: int, case: KernelCase, verdict: KernelVerdict, problem: str
 ) -> Examination:
     """The finding with its case unreduced, in a bucket with all that look like it."""
-    record = CaseRecord(case, _note(setup, number), verdict, device=setup.device)
+    note = f"{fault_line(verdict)}; {_note(setup, number)}"
+    record = CaseRecord(case, note, verdict, device=setup.device)
     return replace(
         without_case(number, verdict, problem),
         case=record_to_json(record),
         nodes=node_count(case.ast),
         opts=opt_count(case),
-        lines=_lines(case, verdict),
+        lines=terminal_lines(case, verdict),
     )
 
 
@@ -96,13 +99,9 @@ def note_of(setup: Setup, case: str) -> str:
     """How a case was found, with the flags of this process, which are those of its kernels."""
     words = f"tinyref fuzz {setup.code} on {setup.device}: seed {setup.seed}, {case}"
     found = device_settings(setup.device)
-    return f"{words}, {reproduce.assignments(found)}" if found else words
+    words = f"{words}, {reproduce.assignments(found)}" if found else words
+    return reproduce.without_local_folders(words)
 
 
 def _note(setup: Setup, number: int) -> str:
     return note_of(setup, f"policy {setup.policy}, case {number}")
-
-
-def _lines(case: KernelCase, verdict: KernelVerdict) -> tuple[str, ...]:
-    """Fault, kernel, optimisations and data; the command is for whoever knows the file."""
-    return tuple(terminal_lines(case, verdict, "").splitlines()[:4])

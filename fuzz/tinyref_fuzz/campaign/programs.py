@@ -18,6 +18,7 @@ from tinyref_fuzz.campaign.task import Examination, Setup
 from tinyref_fuzz.campaign.unexamined import signature
 from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.findings.isolated import HOPELESS
+from tinyref_fuzz.findings.one_line import fault_line
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import guarded_verdict
 from tinyref_fuzz.programs.examine import (
@@ -90,7 +91,7 @@ def examine_program_case(
 def _examination_of(
     setup: Setup, number: int, found: ProgramFinding, bucket: str, seconds: float
 ) -> Examination:
-    note = note_of(setup, f"program {number}")
+    note = f"{fault_line(found.verdict, found.blame)}; {note_of(setup, f'program {number}')}"
     record = ProgramRecord(found.program, note, found.verdict, found.blame, setup.device)
     return Examination(
         number=number,
@@ -99,7 +100,7 @@ def _examination_of(
         detail=found.verdict.detail,
         case=record_to_json(record),
         nodes=found.program.size,
-        lines=finding_lines(found.program, found.verdict, setup.device),
+        lines=finding_lines(found.program, found.verdict, found.blame, setup.device),
         seconds=seconds,
         problem=found.problem,
     )

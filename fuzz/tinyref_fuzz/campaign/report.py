@@ -117,11 +117,11 @@ def table(buckets: Sequence[StoredBucket]) -> Iterator[str]:
 def reproducer(
     number: int, bucket: StoredBucket, device: str, settings: Mapping[str, str]
 ) -> Iterator[str]:
-    """The bucket, five lines on its smallest case, and what went wrong with it if anything did."""
+    """The bucket, its smallest case in a few lines, and what went wrong with it if anything did."""
     found = bucket.examination
     yield clip(f"{number}. {bucket.key}", WIDTH)
     for line in found.lines or (f"fault   {found.detail.partition(chr(10))[0]}",):
-        yield clip(f"   {line}", WIDTH)
+        yield f"   {line}"
     if found.problem:
         yield clip(f"   note    {found.problem.partition(chr(10))[0]}", WIDTH)
     # Never cut: it is to be pasted.

@@ -1,23 +1,28 @@
-"""A kernel, its data and its fault in a line each, for a terminal."""
+"""A kernel, its data and its fault in a sentence each, for a terminal."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Sequence
 
 from tinyref.algebra.shapes import positions_of
 from tinyref.algebra.symbolic import describe, describe_shape
 from tinyref.dtype import PtrDType
-from tinyref.uops.build import slot_of
+from tinyref.reproduce import without_local_folders
+from tinyref.uops.build import sink, slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, VarArg, ViewArg
 from tinyref.views.shape_tracker import tracker_of
 from tinyref.views.view import View
-from tinyref_spec.kernel_case import Array, KernelCase, KernelVerdict
+from tinyref_fuzz.judge.guard import WrittenElements
+from tinyref_spec.kernel_case import Array, Blame, KernelCase, KernelVerdict, Pair, Symptom
 
 _STRUCTURE = frozenset({Ops.SINK, Ops.STORE, Ops.DEFINE_GLOBAL, Ops.VIEW})
 _LONGEST = 2000
 _MAX_ELEMENTS = 12
+_INDENT = 8
 
 
 def kernel_line(ast: UOp) -> str:
@@ -38,7 +43,18 @@ def kernel_line(ast: UOp) -> str:
         texts[node] = text
     for store in ast.src:
         parts.append(f"{_access(store)} = {texts[store.src[1]]}")
-    return clip("; ".join(parts), _LONGEST)
+    return "; ".join(parts)
+
+
+def failing_kernel_line(ast: UOp, verdict: KernelVerdict) -> str:
+    """Return the kernel whole, or only the output that differs where the whole is too long."""
+    line = kernel_line(ast)
+    named = re.match(r"slot (\d+): ", verdict.detail)
+    if len(line) <= _LONGEST or named is None:
+        return line
+    stores = [store for store in ast.src if slot_of(store) == int(named[1])]
+    more = len(ast.src) - len(stores)
+    return f"{kernel_line(sink(*stores))}; and {more} other outputs" if stores else line
 
 
 def _text(node: UOp, texts: dict[UOp, str]) -> str:
@@ -90,11 +106,27 @@ def clip(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 4] + " ..."
 
 
+def wrapped(label: str, text: str, width: int) -> list[str]:
+    """Return a labelled text in lines of at most `width` characters; nothing is cut."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=label.ljust(_INDENT),
+        subsequent_indent=" " * _INDENT,
+        break_on_hyphens=False,
+    )
+
+
 def data_line(case: KernelCase) -> str:
-    """The contents of the buffers, and the values of the variables."""
+    """Return the values of the variables, and the contents of the buffers that are inputs."""
+    outputs = WrittenElements.of(case.ast, case.buffers, case.bindings).poisoned
     names = [f"{name} = {value}" for name, value in sorted(case.bindings.items())]
-    buffers = [f"b{slot} = {elements_text(each)}" for slot, each in enumerate(case.buffers)]
-    return clip("; ".join([*names, *buffers]), _LONGEST)
+    buffers = [
+        f"b{slot} = {elements_text(contents)}"
+        for slot, contents in enumerate(case.buffers)
+        if slot not in outputs
+    ]
+    return clip("; ".join([*names, *buffers]) or "none", _LONGEST)
 
 
 def elements_text(buffer: Array | Sequence[object]) -> str:
@@ -103,9 +135,21 @@ def elements_text(buffer: Array | Sequence[object]) -> str:
     return f"[{shown}{', ...' if len(buffer) > _MAX_ELEMENTS else ''}] ({len(buffer)})"
 
 
-def fault_line(verdict: KernelVerdict) -> str:
-    """Pair, symptom and detail of a verdict."""
+def fault_line(verdict: KernelVerdict, blame: Blame | None = None) -> str:
+    """Return pair and symptom of a verdict, what differs, and where it goes wrong first."""
     if verdict.pair is None or verdict.symptom is None:
         return "all values agree"
-    detail = verdict.detail.partition("\n")[0]
-    return clip(f"{verdict.pair.name} {verdict.symptom.name}: {detail}", _LONGEST)
+    detail = without_local_folders(verdict.detail.partition("\n")[0])
+    # As the line of the kernel names them.
+    detail = re.sub(r"\bslot (\d+)", r"b\1", detail)
+    sentence = f"{verdict.pair.name} {verdict.symptom.name}: {detail}"
+    return clip(f"{sentence}{_first_wrong(verdict, blame)}", _LONGEST)
+
+
+def _first_wrong(verdict: KernelVerdict, blame: Blame | None) -> str:
+    stage = "" if blame is None else blame.stage
+    if stage and stage != "device":
+        return f"; the first wrong stage is {blame}"
+    if verdict.pair is Pair.DEVICE and verdict.symptom is Symptom.VALUE:
+        return "; all stages of the reference agree, the device differs"
+    return ""

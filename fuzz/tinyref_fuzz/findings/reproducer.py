@@ -1,8 +1,7 @@
-"""Reproducers: a script that shows a fault by itself, and five lines for the terminal."""
+"""Reproducers: a script that shows a fault by itself, and a summary for the terminal."""
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +10,12 @@ from tinyref.dtype import from_numpy_dtype
 from tinyref.optimise.opt import OptOp, opts_text
 from tinyref.runtimes.identity import device_settings
 from tinyref.runtimes.reproducer import Wanted
-from tinyref_fuzz.findings.one_line import clip, data_line, fault_line, kernel_line
+from tinyref_fuzz.findings.one_line import data_line, failing_kernel_line, fault_line, wrapped
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.guard import WrittenElements
 from tinyref_fuzz.judge.judge import Judge, level_of
 from tinyref_fuzz.judge.oracles import AllowedElements, Oracle, oracle_for
-from tinyref_spec.kernel_case import KernelCase, KernelVerdict, Pair
+from tinyref_spec.kernel_case import Blame, KernelCase, KernelVerdict, Pair
 from tinyref_spec.reproducer import ScriptKernel, kernel_script
 
 # Runs what the compiler makes for any device.
@@ -92,19 +91,16 @@ def _settings(verdict: KernelVerdict, kernel: ScriptKernel) -> dict[str, str]:
     return settings
 
 
-def terminal_lines(case: KernelCase, verdict: KernelVerdict, file: str, width: int = 100) -> str:
-    """Five lines: the fault, the kernel, the optimisations, the data, and how to replay the case.
-
-    `file` is where the case is kept. Lines longer than `width` are cut, but for the command.
-    """
-    lines = (
-        f"fault   {fault_line(verdict)}",
-        f"kernel  {kernel_line(case.ast)}",
-        f"opts    {_opts_line(case, verdict)}",
-        f"data    {data_line(case)}",
+def terminal_lines(
+    case: KernelCase, verdict: KernelVerdict, blame: Blame | None = None, width: int = 97
+) -> tuple[str, ...]:
+    """Return fault, kernel, optimisations and inputs, in lines of at most `width` characters."""
+    return (
+        *wrapped("fault", fault_line(verdict, blame), width),
+        *wrapped("kernel", failing_kernel_line(case.ast, verdict), width),
+        *wrapped("opts", _opts_line(case, verdict), width),
+        *wrapped("data", data_line(case), width),
     )
-    shown = [clip(line, width) for line in lines]
-    return "\n".join([*shown, f"replay  tinyref fuzz replay {shlex.quote(file)}"]) + "\n"
 
 
 def _opts_line(case: KernelCase, verdict: KernelVerdict) -> str:

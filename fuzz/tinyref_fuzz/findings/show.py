@@ -19,7 +19,13 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import opts_text
 from tinyref.uops.node import UOp
 from tinyref_fuzz.findings.examine import blame_or_pair
-from tinyref_fuzz.findings.one_line import clip, data_line, fault_line, kernel_line
+from tinyref_fuzz.findings.one_line import (
+    clip,
+    data_line,
+    failing_kernel_line,
+    fault_line,
+    wrapped,
+)
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judge import Judge, measured_outputs
 from tinyref_fuzz.judge.oracles import oracle_for
@@ -81,14 +87,14 @@ def _header(
     case: KernelCase, verdict: KernelVerdict, blame: Blame | None, opts: Opts, width: int
 ) -> Iterator[str]:
     if not verdict.agrees:
-        yield clip(f"fault   {fault_line(verdict)}", width)
+        yield from wrapped("fault", fault_line(verdict, blame), width)
     if blame is not None and blame.stage:
         yield clip(f"blame   {blame}", width)
         if blame.detail:
             yield clip(f"        {blame.detail.partition(chr(10))[0]}", width)
-    yield clip(f"kernel  {kernel_line(case.ast)}", width)
-    yield clip(f"opts    {opts_text(opts) or 'none'}", width)
-    yield clip(f"data    {data_line(case)}", width)
+    yield from wrapped("kernel", failing_kernel_line(case.ast, verdict), width)
+    yield from wrapped("opts", opts_text(opts) or "none", width)
+    yield from wrapped("data", data_line(case), width)
 
 
 # Both sides

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinyref.capabilities import Capabilities
 from tinyref.optimise.moves import open_axes
 from tinyref.optimise.normal_form import reused_values
 from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp, opts_text
@@ -28,6 +29,11 @@ _OTHER_WEIGHTS = {
 }
 WEIGHTS = {op: _OTHER_WEIGHTS.get(op, WEIGHT) for op in OptOp}
 CUTS = (2, 4, 3, 8, 16, 5, 32, 7, 6, 13, 64)
+# Sizes of groups beyond those, around the sizes of subgroups and up to what devices declare.
+GROUP_CUTS = (*CUTS, 15, 17, 31, 33, 63, 65, 127, 128, 129, 192, 255, 256, 257, 512, 513, 1024)
+# Percent of the groups that are larger than other cuts, where the axis allows one.
+LARGE_GROUPS = 50
+GROUP_OPS = (OptOp.LOCAL, OptOp.GROUP, OptOp.GROUPTOP)
 PADDINGS = (4, 2, 8, 16, 3, 5, 32, 13, 7)
 _OPERATIONS = ALU | {Ops.LOAD, Ops.STORE, Ops.REDUCE}
 # Modes of tiles and their weights: most are one instruction; the others are only a shape, or use
@@ -128,7 +134,7 @@ def draw(plan: Plan, tape: Tape, op: OptOp, target: int = -1) -> Opt | None:
     if op is OptOp.UNROLL and plan.opts and tape.chance(HALVED):
         # A loop stays around what is unrolled.
         return Opt(op, axis, 2)
-    return Opt(op, axis, amount(op, plan.axes[axis], tape))
+    return Opt(op, axis, amount(op, plan.axes[axis], tape, plan.capabilities))
 
 
 def _tile(plan: Plan, tape: Tape) -> Opt | None:
@@ -174,18 +180,22 @@ def is_free(axis: Axis) -> bool:
     return isinstance(axis.extent, int) and axis.extent > 1 and not axis.is_fixed
 
 
-def amount(op: OptOp, axis: Axis, tape: Tape) -> int:
+def amount(op: OptOp, axis: Axis, tape: Tape, capabilities: Capabilities) -> int:
     """A divisor of a cut axis, or the multiple that an axis is padded to."""
     extent = axis.extent
     assert isinstance(extent, int), "only axes of known extent are candidates"
     spec = OPTS[op]
     if spec.takes is Argument.MULTIPLE:
         return tape.pick([n for n in PADDINGS if extent % n] or PADDINGS)
-    most = THREADS if op is OptOp.THREAD else spec.max_amount or 64
-    found = [n for n in CUTS if n <= most and extent % n == 0]
+    cuts = GROUP_CUTS if op in GROUP_OPS else CUTS
+    most = THREADS if op is OptOp.THREAD else spec.max_amount or capabilities.group_size_limit
+    found = [n for n in cuts if n <= most and extent % n == 0]
     if spec.may_be_whole and extent <= most:
         found.append(0)
     elif extent <= most and extent not in found:
         found.append(extent)
+    large = [n for n in found if (n or extent) > CUTS[-1]]
+    if large and tape.chance(LARGE_GROUPS):
+        return tape.pick(large)
     # An amount that leaves something over is refused.
     return tape.pick(found or CUTS)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.dtype import DType, Kind, numpy_dtype
+from tinyref.dtype import DType, numpy_dtype
 from tinyref_fuzz.generate.values import Number, full_range
 from tinyref_spec.bits import bits_dtype, from_bits
 from tinyref_spec.data_kinds import kinds_of
 from tinyref_spec.kernel_case import Array, Mode
-from tinyref_spec.samples import edges
+from tinyref_spec.samples import edges, quiet_nan_bits
 
 # One of so many buffers has data of one kind: all equal, cancelling, negative zeros and the like.
 KIND_SHARE = 8
@@ -26,6 +26,10 @@ KIND_SHARE = 8
 SHARES = 3
 # The largest of the small numbers.
 SMALL = 9
+# Widths at whose limits integers change: of narrower types, of the significand of float32.
+LIMITS = (7, 8, 15, 16, 24, 31, 32, 53)
+# Numbers at which functions overflow, underflow or lose their argument.
+FAR = (1e-30, 1e-8, 5000.0, 1e20, 1e30)
 
 Words = npt.NDArray[np.uint64]
 
@@ -124,12 +128,26 @@ def _from_low(drawn: Words, low: int) -> npt.NDArray[np.int64]:
 def edge_values(dtype: DType) -> Array:
     """The values at which a type changes: limits, zeros, ones, powers of two, alternate bits.
 
-    Of floats also NaN, infinities, the ends of the subnormals, and the neighbours of 1.
+    Of integers also the limits of narrower types and of float32. Of floats also NaNs with
+    payloads, infinities, the ends of the subnormals, and the neighbours of 1.
     """
     grid = edges(dtype)
-    if not dtype.is_int:
+    if dtype.is_float:
+        return np.concatenate([grid, _far_floats(dtype)])
+    if dtype.is_bool:
         return grid
     alternate = [int("55" * dtype.itemsize, 16), int("AA" * dtype.itemsize, 16)]
     powers = [1 << shift for shift in range(2, dtype.bits, 3)]
-    top = [1 << (dtype.bits - 1)] if dtype.kind is Kind.UNSIGNED else []
-    return np.unique(np.concatenate([grid, from_bits([*alternate, *powers, *top], dtype)]))
+    limits = [1 << width for width in LIMITS if width < dtype.bits]
+    near = [sign * limit + step for limit in limits for sign in (1, -1) for step in (-1, 0, 1)]
+    bits = [number % (1 << dtype.bits) for number in (*alternate, *powers, *near)]
+    return np.unique(np.concatenate([grid, from_bits(bits, dtype)]))
+
+
+def _far_floats(dtype: DType) -> Array:
+    """NaNs with payloads of both signs, and numbers where functions and narrower types end."""
+    nan, sign = quiet_nan_bits(dtype), 1 << (dtype.bits - 1)
+    payloads = [sign - 1, 2 * sign - 1, nan | 1, sign | nan | 1]
+    with np.errstate(over="ignore"):
+        numbers = np.array([*FAR, *(-number for number in FAR)]).astype(numpy_dtype(dtype))
+    return np.concatenate([from_bits(payloads, dtype), numbers])

@@ -22,7 +22,7 @@ Form = Callable[[Expressions], DrawnValue]
 shaped = ShapeTracker.from_shape
 
 # The number of terms of reduces that groups of work-items share out.
-LONG = (64, 128, 96, 256, 100, 512, 127, 192, 65)
+LONG = (64, 128, 96, 256, 100, 512, 127, 192, 65, 33, 129, 255, 257, 513, 1024)
 # Percent of the reduces that have one such axis, and few others.
 LONG_SHARE = 30
 # Multiples of the sides of matrix tiles, and sizes next to them.
@@ -31,7 +31,7 @@ TILE_SIDES = (16, 8, 32, 16, 8, 7, 9, 15, 17, 12, 24, 20, 5)
 TILE_DEPTHS = (*TILE_SIDES, 32, 32, 32, 32, 32, 24, 48, 48, 64, 64, 64)
 # Of a launch: axes that do not merge or do not fit, and totals that no small number divides.
 MANY = (2, 3, 4, 1, 5)
-LARGE = (143, 64, 100, 41, 61, 77, 121, 200)
+LARGE = (143, 64, 100, 41, 61, 77, 121, 200, 31, 33, 127, 192, 256, 257, 512, 513, 1024)
 # Of rows that whole texels make.
 TEXELS = (8, 4, 12, 16, 20)
 # What a tile takes and gives, the type of the operands and of the sum, and how often it is drawn;

@@ -398,5 +398,7 @@ def _sentence(
 ) -> str:
     """What differs first."""
     at = int(numbers[0])
-    text = f"slot {slot}: element {at} of {actual.size} is {actual[at]!s} instead of {wanted[at]!s}"
-    return f"{text} {how}".rstrip()
+    found = f"slot {slot}: element {at} of {actual.size} is {actual[at]!s}"
+    if how:
+        return f"{found} {how}, and {wanted[at]!s} in the first run"
+    return f"{found}, the reference gives {wanted[at]!s}"

@@ -16,7 +16,10 @@ from tinyref_fuzz.programs.steps import ProgramStep, Value
 
 MAX_ELEMENTS = 48
 MAX_AXES = 4
-SHAPES = ((4,), (2, 3), (6,), (3, 4), (1, 4), (5,), (2, 2, 3), (), (3, 1), (2, 4), (7,), (0, 2))
+SHAPES = (
+    (4,), (2, 3), (6,), (3, 4), (1, 4), (5,), (2, 2, 3), (), (3, 1), (2, 4), (7,), (0, 2),
+    (2, 2, 2),
+)  # fmt: skip
 DTYPES = ("int32", "float32", "int8", "uint8", "int64", "bool", "int16", "uint32", "float16")
 _DTYPE_WEIGHTS = (10, 8, 1, 1, 1, 2, 1, 1, 1)
 FLOATS = frozenset({"float32", "float16"})
@@ -142,10 +145,13 @@ class ProgramDraft:
     def _elements(self, dtype: str, count: int) -> list[Value]:
         if dtype == "bool":
             return [bool(self.tape.below(2)) for _ in range(count)]
-        kind = self.tape.pick(("small", "equal", "limits", "order"), (6, 1, 2, 3))
+        kind = self.tape.pick(("small", "equal", "limits", "order", "bits"), (6, 1, 2, 3, 1))
         low, high = (0 if dtype.startswith("u") else -4), 4
         if kind == "equal":
             return [self.tape.between(low, high)] * count
+        if kind == "bits":
+            # A product of them has several zeros.
+            return [self.tape.below(2) for _ in range(count)]
         if kind == "order":
             return list(range(count))
         small = [self.tape.between(low, high) for _ in range(count)]

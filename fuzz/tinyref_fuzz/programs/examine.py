@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyref.errors import explain_error
+from tinyref_fuzz.findings.one_line import fault_line, wrapped
 from tinyref_fuzz.programs.arithmetic import VIEWS
 from tinyref_fuzz.programs.blame import blame
 from tinyref_fuzz.programs.judge import ProgramJudge, wanted_reads
@@ -79,11 +80,10 @@ def script_of(program: TensorProgram, device: str) -> str:
     return program_script("a program of tensors", device, text, wanted_reads(program) or ())
 
 
-def finding_lines(program: TensorProgram, verdict: KernelVerdict, device: str) -> tuple[str, ...]:
-    """Fault and calls, a line each, for a report."""
-    words = (
-        f"{verdict.pair.name} {verdict.symptom.name}" if verdict.pair and verdict.symptom else ""
-    )
-    lines = [f"fault   {words}: {verdict.detail.partition(chr(10))[0]}"]
+def finding_lines(
+    program: TensorProgram, verdict: KernelVerdict, blame: Blame, device: str
+) -> tuple[str, ...]:
+    """Fault and calls, for a report."""
+    lines = wrapped("fault", fault_line(verdict, blame), 97)
     calls = [line.text for line in script_lines(program, Places.of(device))]
     return (*lines, *(f"        {text}" for text in calls))

@@ -223,8 +223,8 @@ class Operations(ProgramDraft):
             return
         array = self.arrays[number]
         is_fixed = array.places.ndim > 0 and not array.is_symbolic
-        kinds = ("setitem", "setitem_number", "assign", "own", "iadd", "assign_number", "part")
-        kind = self.tape.pick(kinds, (3, 1, 1, 1, 1, 1, 1))
+        kinds = ("setitem", "setitem_number", "assign", "own", "chain", "iadd", "assign_number")
+        kind = self.tape.pick((*kinds, "part"), (3, 1, 1, 1, 1, 1, 1, 1))
         if kind.startswith("setitem") and is_fixed:
             self._set_item(number, array, kind)
         elif kind == "part" and is_fixed and not self.scope.is_function:
@@ -237,6 +237,8 @@ class Operations(ProgramDraft):
             self._try(ProgramStep("assign_number", (number,), (), (self._number_for(array),)))
         elif kind == "own":
             self._assign_own(number)
+        elif kind == "chain":
+            self._assign_chain(number, array)
         else:
             other = self._pick(lambda each: may_be_written(each, array))
             if other is not None:
@@ -252,13 +254,39 @@ class Operations(ProgramDraft):
             if self.tape.chance(85):
                 self._try(ProgramStep("drop", (made,)))
 
+    def _assign_chain(self, number: int, array: Array) -> None:
+        """Writes what reads a second tensor, which is then written too; a reader of the old waits.
+
+        The second write must wait for the first one, and that for what reads its target.
+        """
+        other = self._pick(
+            lambda each: (
+                is_alike(array, each)
+                and each.sizes == array.sizes
+                and each.store is not array.store
+                and self._may_write(each)
+            )
+        )
+        if other is None or array.dtype == "bool":
+            return
+        self._make("mul_number", (number,), 2)
+        total = self._make("add", (number, other))
+        moved = self._make("add_number", (other,), 100)
+        for target, value in ((number, total), (other, moved)):
+            if value is not None:
+                self._try(ProgramStep("assign", (target, value)))
+
     def _own_value(self, number: int) -> int | None:
         array = self.arrays[number]
         plain = self._make("detach", (number,)) if array.requires_grad else number
         if plain is None:
             return None
         if array.places.ndim and not array.is_symbolic and self.tape.chance(30):
-            turned = self._make("flip", (plain,), (0,))
+            shape = array.shape
+            is_cube = len(shape) > 1 and set(shape) == {shape[0]}
+            order = (*range(1, len(shape)), 0)
+            kind, axes = ("permute", order) if is_cube else ("flip", (0,))
+            turned = self._make(kind, (plain,), axes)
             is_stored = turned is not None and self.tape.chance(60)
             return self._make("contiguous", (turned,)) if turned and is_stored else turned
         if array.dtype == "bool":

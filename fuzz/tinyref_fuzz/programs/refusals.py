@@ -19,7 +19,8 @@ REASONS: Mapping[str, frozenset[str]] = {
     "replays would read": _SHARING,
     "from outside other memory": _SHARING,
     "in the same memory, as after clone()": _SHARING,
-    "is a tensor that the function assigns to as well": WRITES,
+    "and one of them is assigned to": WRITES,
+    "shares its elements with views": VIEWS,
     # Two parts of one variable with two values, of which one overwrites what the other reads.
     "call realize() on the tensors that it is computed from": frozenset({"set_part"}),
 }

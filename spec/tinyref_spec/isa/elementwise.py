@@ -11,11 +11,12 @@ import numpy as np
 
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType
+from tinyref.optimise.opt import Opt, OptOp
 from tinyref.uops.node import UOp
 from tinyref_spec import samples
-from tinyref_spec.bits import Array, bits_dtype
+from tinyref_spec.bits import Array, bits_dtype, from_bits, to_bits
 from tinyref_spec.case import Case, CaseNeeds, Measurement, Profile, Row, Rung
-from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
 from tinyref_spec.error_rules import Bounded, Rule, SameBits, Ulp, smallest_normal, ulp_limit
 from tinyref_spec.isa.specials import Special
 from tinyref_spec.kernels.named import elementwise
@@ -30,6 +31,8 @@ Reference = Callable[[Sequence[Array]], Expected]
 
 # Elements of every elementwise kernel of the tables: one launch of an exhaustive slice.
 LANES = 1024
+# Of vectors, besides those of the rung.
+OTHER_LANES = (2, 8, 16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,18 +128,38 @@ def vector_row_of(operation: Operation) -> Row:
         rung=Rung.VECTOR,
         specials=(),
     )
-    needs = vectors.needs
-    feature = f"vectors:{VECTOR_LANES}"
-    needs = CaseNeeds(needs.dtypes, needs.features | {feature})
-    return dataclasses.replace(
-        row_of(vectors), needs=needs, make_cases=functools.partial(_vector_cases, vectors, needs)
-    )
+    needs = _with_lanes(vectors, VECTOR_LANES)
+    make_cases = functools.partial(_vector_cases, vectors)
+    return dataclasses.replace(row_of(vectors), needs=needs, make_cases=make_cases)
 
 
-def _vector_cases(operation: Operation, needs: CaseNeeds, profile: Profile) -> list[Case]:
+def _with_lanes(operation: Operation, lanes: int) -> CaseNeeds:
+    needs = operation.needs
+    return CaseNeeds(needs.dtypes, needs.features | {f"vectors:{lanes}"})
+
+
+def _vector_cases(operation: Operation, profile: Profile) -> list[Case]:
+    """The lane count of the rung; every other one in the full profile."""
+    (case,) = _edge_cases(operation, profile)
+    cases = [dataclasses.replace(case, needs=_with_lanes(operation, VECTOR_LANES))]
+    kind = case.id.rpartition(".")[2].partition(":")[0]
+    for lanes in OTHER_LANES if profile is Profile.FULL else ():
+        opts = (Opt(OptOp.UPCAST, 0, lanes),)
+        run = functools.partial(_run_batch, kind, 0, opts=opts)
+        needs = _with_lanes(operation, lanes)
+        cases.append(dataclasses.replace(_case(operation, f"lanes:{lanes}", run), needs=needs))
+    return cases
+
+
+def edge_row_of(operation: Operation) -> Row:
+    """Return the row of an operation that runs one batch: the edges of its dtypes."""
+    make_cases = functools.partial(_edge_cases, operation)
+    return dataclasses.replace(row_of(operation), make_cases=make_cases)
+
+
+def _edge_cases(operation: Operation, profile: Profile) -> list[Case]:
     kind = next(iter(batches(operation, Profile.QUICK)))
-    case = _case(operation, f"{kind}:0", functools.partial(_run_batch, kind, 0))
-    return [dataclasses.replace(case, needs=needs)]
+    return [_case(operation, f"{kind}:0", functools.partial(_run_batch, kind, 0))]
 
 
 def _fits(operation: Operation, special: Special) -> bool:
@@ -249,6 +272,8 @@ def columns(operation: Operation, kind: str, number: int) -> tuple[Array, ...]:
     if kind == "exhaustive":
         return _table(sources, number)
     if kind == "edge":
+        if isinstance(operation.rule, SameBits) and len(sources) == 1:
+            return _bits_batch(sources[0], operation.result)
         # An expression that ends in a cast has operands of its own.
         is_cast = operation.op == "CAST" and len(sources) == 1
         return _cast_batch(operation) if is_cast else _edge_batch(sources, number)
@@ -293,12 +318,20 @@ def _all(dtype: DType) -> Array:
     return samples.table(dtype)
 
 
+def _bits_batch(source: DType, target: DType) -> tuple[Array, ...]:
+    """The edge grid, and the bits of NaNs of either type."""
+    nans = [samples.nan_payloads(source)]
+    if source.itemsize == target.itemsize:
+        nans.append(from_bits(to_bits(samples.nan_payloads(target)), source))
+    return samples.fit_columns([np.concatenate([*nans, samples.edges(source)])], LANES)
+
+
 def _cast_batch(operation: Operation) -> tuple[Array, ...]:
-    """The edge grid, and the limits and ties of what a cast converts to."""
+    """The edge grid, NaNs, and the limits and ties of what a cast converts to."""
     (source,) = operation.sources
     parts = (samples.limits_between, samples.ties_between)
     beyond = [values_between(source, operation.result) for values_between in parts]
-    grid = np.concatenate([samples.edges(source), *beyond])
+    grid = np.concatenate([samples.nan_payloads(source), samples.edges(source), *beyond])
     assert len(grid) <= LANES, "one batch has all of them"
     return samples.fit_columns([grid], LANES)
 
@@ -342,11 +375,16 @@ def _special_rule(operation: Operation, result: Array) -> Rule:
 
 
 def _run_batch(
-    kind: str, number: int, operation: Operation, case_id: str, device: DeviceUnderTest
+    kind: str,
+    number: int,
+    operation: Operation,
+    case_id: str,
+    device: DeviceUnderTest,
+    opts: tuple[Opt, ...] = (),
 ) -> Measurement:
     inputs = columns(operation, kind, number)
     expected = operation.reference(inputs)
-    return run_operation(operation, case_id, inputs, expected, operation.rule, device)
+    return run_operation(operation, case_id, inputs, expected, operation.rule, device, opts)
 
 
 def without_subnormals(
@@ -379,8 +417,13 @@ def run_operation(
     expected: Expected,
     rule: Rule,
     device: DeviceUnderTest,
+    opts: tuple[Opt, ...] = (),
 ) -> Measurement:
-    """Runs an operation on `LANES` values of each source, by what the device owes of it."""
+    """Runs an operation on `LANES` values of each source, by what the device owes of it.
+
+    opts: in place of those of the rung, if there are any.
+    """
     expected, rule = operation.owed(device.capabilities, inputs, expected, rule)
-    experiment = Experiment(case_id, operation.kernel, [None, *inputs], [expected], [rule])
+    kernel = Optimised(operation.kernel, opts) if opts else operation.kernel
+    experiment = Experiment(case_id, kernel, [None, *inputs], [expected], [rule])
     return measure(device.on_rung(operation.rung), experiment)

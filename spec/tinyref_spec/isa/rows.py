@@ -17,10 +17,11 @@ from tinyref_spec import oracles
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Row, Rung
 from tinyref_spec.error_rules import Rule, SameBits, Ulp, ulp_limit
-from tinyref_spec.isa import constants
+from tinyref_spec.isa import constants, widths
 from tinyref_spec.isa.advice import OF_FLOATS, OF_INTEGERS, TRAPS
-from tinyref_spec.isa.elementwise import Operation, Reference, row_of, vector_row_of
+from tinyref_spec.isa.elementwise import Operation, Reference, edge_row_of, row_of, vector_row_of
 from tinyref_spec.isa.sequences import (
+    bit_sequences,
     product_of_first,
     sequences,
     within_roundings_of_product,
@@ -217,7 +218,9 @@ def rows() -> Iterator[Row]:
     """All rows of the level `isa`."""
     yield from map(row_of, sequences())
     yield from map(row_of, wrapped_quotients())
+    yield from map(edge_row_of, bit_sequences())
     yield from constants.rows(_rule)
+    yield from widths.rows()
     for operation in operations():
         yield row_of(operation)
         yield vector_row_of(operation)

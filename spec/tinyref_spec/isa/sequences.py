@@ -19,10 +19,11 @@ import numpy as np
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
 from tinyref_spec import oracles
-from tinyref_spec.bits import Array
+from tinyref_spec.bits import Array, from_bits, to_bits
 from tinyref_spec.case import Rung
-from tinyref_spec.error_rules import Ulp, smallest_subnormal, unit_roundoff
+from tinyref_spec.error_rules import SameBits, Ulp, smallest_subnormal, unit_roundoff
 from tinyref_spec.isa.advice import TRAPS
 from tinyref_spec.isa.elementwise import Operation
 from tinyref_spec.isa.specials import Special, parse
@@ -242,3 +243,55 @@ def sequences() -> Iterator[Operation]:
                 reassociated=_of(each.reassociated, dtype),
                 partial=each.partial,
             )
+
+
+def _bits_of(x: UOp) -> UOp:
+    unsigned = next(
+        dtype for dtype in dtypes.ints if dtype.is_unsigned and dtype.bits == x.dtype.scalar.bits
+    )
+    return build.bitcast(x, unsigned)
+
+
+def _with_bits(op: Ops, mask: int, x: UOp) -> UOp:
+    bits = _bits_of(x)
+    return build.bitcast(UOp(op, bits.dtype, (bits, build.const(bits.dtype, mask))), x.dtype)
+
+
+def _masked_reference(op: Ops, mask: int, dtype: DType, operands: Sequence[Array]) -> Expected:
+    bits = to_bits(operands[0])
+    compute = {Ops.AND: np.bitwise_and, Ops.XOR: np.bitwise_xor}[op]
+    return Expected(from_bits(compute(bits, bits.dtype.type(mask)), dtype))
+
+
+def bit_sequences() -> Iterator[Operation]:
+    """Yield copies of floats and operations on their bits: NaNs keep their payloads."""
+    for dtype in DTYPES:
+        sign, every = 1 << (dtype.bits - 1), (1 << dtype.bits) - 1
+        forms = {
+            "copy": ("A copy", Ops.AND, every),
+            "magnitude": ("A mask of all bits but the sign", Ops.AND, every ^ sign),
+            "negated": ("A change of the sign bit", Ops.XOR, sign),
+        }
+        for name, (words, op, mask) in forms.items():
+            yield Operation(
+                f"isa.sequence.bits_{name}.{dtype.name}",
+                "BITCAST",
+                dtype.name,
+                f"{words} keeps the payload of a NaN, signalling or quiet. In {dtype.name}.",
+                ("isa.bitcast",),
+                Rung.CAST,
+                (dtype,),
+                dtype,
+                _same if name == "copy" else functools.partial(_with_bits, op, mask),
+                functools.partial(_masked_reference, op, mask, dtype),
+                SameBits(),
+                (),
+                advice={
+                    "nan": "move floats whose bits count by integer instructions: a float "
+                    "move or a conversion makes another NaN of a NaN"
+                },
+            )
+
+
+def _same(x: UOp) -> UOp:
+    return x

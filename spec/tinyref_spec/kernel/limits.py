@@ -7,6 +7,7 @@ is "not probed".
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,17 +16,19 @@ import numpy as np
 
 from tinyref.device import Buffer
 from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.errors import DeviceError
 from tinyref.uops import build
 from tinyref.uops.program import Program
 from tinyref_spec import samples
 from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, Run, kernel_needs, make_row
+from tinyref_spec.checks import Check, Run, kernel_needs, make_row, same_bytes
 from tinyref_spec.device_under_test import DeviceUnderTest, compile_for
 from tinyref_spec.kernel import programs
 from tinyref_spec.kernels.named import copied
 from tinyref_spec.kernels.notation import shaped, store
 from tinyref_spec.measure import run_exact
+from tinyref_spec.memory import order
 from tinyref_spec.styles import Style
 
 INT = dtypes.int32
@@ -34,12 +37,21 @@ BUDGET_SECONDS = 4.0
 GRIDS = (1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
 MAX_INDEX = 2**31 - 1
 MAX_BUFFERS = 1024
-MAX_ITEMS = 64
+MAX_ITEMS = 1024
 MAX_GROUP = 1 << 16
 MAX_SHARED = 1 << 26
 DIMENSIONS = ("x", "y", "z")
 OFFSET_DTYPES = (dtypes.uint8, dtypes.int16, dtypes.float16, dtypes.int32, dtypes.float64)
 OFFSETS = (1, 2, 3, 5, 17)
+# Buffers of kernels beside the declared limit: arguments may go another way above 16 and 30.
+SOME_BUFFERS = (17, 31)
+# Iterations: more than 16 and 20 bits count, and more than a float32 tells apart.
+LOOPS = (65_537, 1_048_577, (1 << 24) + 3)
+LONG_LOOPS = (*LOOPS, (1 << 28) + 3, MAX_INDEX)
+LONG_BUDGET_SECONDS = 20.0
+OUTER_ITERATIONS = 257
+# Elements of 4 bytes before the first one beyond 4 GiB.
+FAR = 1 << 30
 # More than 64 KiB, and more than 2**16 elements; then more than 2**20.
 LARGE_SIZES = (70_001, 1_100_003)
 
@@ -50,8 +62,8 @@ def _extents(dim: int, size: int) -> programs.Extents:
     return found[0], found[1], found[2]
 
 
-def _note_reach(found: Measurement, reached: int, limit: int, what: str) -> Measurement:
-    """Says how far a probe came."""
+def note_reach(found: Measurement, reached: int, limit: int, what: str) -> Measurement:
+    """Say in a measurement how far a probe came, and return it."""
     found.observed = f"{what} of {reached:,}"
     if reached < limit:
         found.observed += f"; not probed from there to {limit:,}"
@@ -86,7 +98,7 @@ def _grid(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
         seconds, reached = time.perf_counter() - begin, size
         if not found.passed:
             break
-    return _note_reach(found, reached, limit, f"a grid along {DIMENSIONS[dim]}")
+    return note_reach(found, reached, limit, f"a grid along {DIMENSIONS[dim]}")
 
 
 def _grid_written(old: Array, size: int) -> Array:
@@ -102,7 +114,7 @@ def _group(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     limit = min(declared.group_limit[dim], declared.group_size_limit)
     size = min(limit, MAX_GROUP)
     found = programs.items(_extents(dim, size), case_id, device)
-    return _note_reach(found, size, limit, f"a group along {DIMENSIONS[dim]}")
+    return note_reach(found, size, limit, f"a group along {DIMENSIONS[dim]}")
 
 
 def largest_group(limits: programs.Extents, most: int) -> programs.Extents:
@@ -129,7 +141,7 @@ def _whole_group(case_id: str, device: DeviceUnderTest) -> Measurement:
     most = min(declared.group_size_limit, MAX_GROUP)
     extents = largest_group(declared.group_limit, most)
     found = programs.items(extents, case_id, device)
-    return _note_reach(
+    return note_reach(
         found, _size(extents), declared.group_size_limit, f"a group of {extents}, in all"
     )
 
@@ -167,7 +179,7 @@ def _measure_shared_memory(items: int, case_id: str, device: DeviceUnderTest) ->
     written = np.arange(size, dtype=np.int64)[::-1] * 7 + 1
     expected = written.reshape(-1, items).sum(0).astype(np.int32)
     found = programs.run(case_id, device, subject, [None], expected)
-    return _note_reach(found, size * INT.itemsize, limit, "shared bytes")
+    return note_reach(found, size * INT.itemsize, limit, "shared bytes")
 
 
 def _group_shared(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -176,12 +188,12 @@ def _group_shared(case_id: str, device: DeviceUnderTest) -> Measurement:
     return _measure_shared_memory(1 << (most.bit_length() - 1), case_id, device)
 
 
-def _buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The first buffer gets the weighted sum of all others."""
+def _buffers(most: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The first buffer gets the weighted sum of all others, `most` with it if so many may be."""
     limit = device.capabilities.buffer_limit
-    count = min(limit, MAX_BUFFERS)
+    count = min(limit, most)
     if count == 1:
-        return _note_reach(programs.grid((1, 1, 1), case_id, device), 1, 1, "buffers")
+        return note_reach(programs.grid((1, 1, 1), case_id, device), 1, 1, "buffers")
     memories = [build.define_global(slot, INT, 1) for slot in range(count)]
     terms = [
         build.mul(build.load(programs.at(memory, 0)), slot)
@@ -193,7 +205,108 @@ def _buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
     inputs += [np.array([slot + 3], np.int32) for slot in range(1, count)]
     expected = np.array([sum((slot + 3) * slot for slot in range(1, count))], np.int32)
     found = programs.run(case_id, device, subject, inputs, expected)
-    return _note_reach(found, count, limit, "buffers")
+    return note_reach(found, count, limit, "buffers")
+
+
+def _loop_kernel(extents: tuple[int, ...], is_quick: bool) -> Program:
+    """out[0] = what nested loops make of in[0]: a sum, or steps of which each needs the one before.
+
+    An interpreter adds up many terms at once; a compiler replaces sums by their formula.
+    """
+    out, start = (build.define_global(slot, order.WORD, 1) for slot in range(2))
+    loops = [programs.loop(extent, number) for number, extent in enumerate(extents)]
+    number = build.accumulator("number", build.load(programs.at(start, 0)))
+    counted = build.add(build.mul(build.cast(loops[-1], order.WORD), 3), 1)
+    stepped = build.add(build.mul(number, order.FACTOR), order.STEP)
+    new = build.update(number, stepped if is_quick else build.add(number, counted))
+    ends = [build.close(loop) for loop in reversed(loops)]
+    final = build.store(programs.at(out, 0), number)
+    return programs.program("long_loops", number, *loops, new, *ends, final)
+
+
+def _after_loops(start: int, extents: tuple[int, ...], is_quick: bool) -> int:
+    """Return what `_loop_kernel` computes, by formulas."""
+    *outer, inner = extents
+    if is_quick:
+        return order.after_iterations(start, math.prod(extents))
+    return (start + math.prod(outer) * (3 * inner * (inner - 1) // 2 + inner)) % 2**32
+
+
+def _loop(
+    outer: tuple[int, ...],
+    sizes: tuple[int, ...],
+    budget: float,
+    case_id: str,
+    device: DeviceUnderTest,
+) -> Measurement:
+    """Loops of more and more iterations, as long as the next ones fit the budget."""
+    is_quick = not device.capabilities.is_interpreted
+    found, reached, seconds = Measurement(True), 0, 0.0
+    # What an interpreter adds up at once takes memory.
+    for size in sizes if is_quick else LOOPS:
+        if reached and seconds * size / reached > budget:
+            break
+        extents = (*outer, size // math.prod(outer))
+        expected = np.array([_after_loops(5, extents, is_quick)], np.uint32)
+        kernel, given = _loop_kernel(extents, is_quick), np.array([5], np.uint32)
+        # Compiled before the clock starts.
+        device.source(kernel)
+        begin = time.perf_counter()
+        found = programs.run(case_id, device, kernel, [None, given], expected)
+        seconds, reached = time.perf_counter() - begin, size
+        if not found.passed:
+            break
+    return note_reach(found, reached, MAX_INDEX, "loops of a work-item, iterations in all")
+
+
+def _loop_checks() -> list[Check]:
+    outers = {"single": (), "nested": (OUTER_ITERATIONS,)}
+    return [
+        Check(f"{name}{suffix}", functools.partial(_loop, outer, sizes, budget), full_only=is_long)
+        for suffix, sizes, budget, is_long in (
+            ("", LOOPS, BUDGET_SECONDS, False),
+            (":seconds", LONG_LOOPS, LONG_BUDGET_SECONDS, True),
+        )
+        for name, outer in outers.items()
+    ]
+
+
+def _far(is_store: bool, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A work-item copies four elements from, or to, a place beyond 4 GiB; the start stays.
+
+    The memory is only reserved where pages come with their first use.
+    """
+    if is_store and device.capabilities.is_interpreted:
+        return Measurement(True, compared=1, observed="not probed: an interpreter copies outputs")
+    near, data = samples.random_bits(INT, 64, 1), samples.random_bits(INT, 4, 2)
+    whole, small = Buffer(device.name, FAR + near.size, INT), Buffer(device.name, 4, INT)
+    try:
+        whole.allocate()
+    except DeviceError:
+        return Measurement(True, compared=1, observed="not probed: no room for more than 4 GiB")
+    begin, place = whole.view(0, near.size, INT), FAR + 5
+    part = whole.view(place * INT.itemsize, 4, INT)
+    begin.copy_in(near.data)
+    (small if is_store else part).copy_in(data.data)
+    target, source = (whole, small) if is_store else (small, whole)
+    out, given = (
+        build.define_global(slot, INT, it.size) for slot, it in enumerate((target, source))
+    )
+    first, other = (place, 0) if is_store else (0, place)
+    stores = [
+        build.store(programs.at(out, first + i), build.load(programs.at(given, other + i)))
+        for i in range(4)
+    ]
+    subject = programs.program("far", *stores)
+    compile_for(device.name, subject, device.style or Style.FULL)([target, source])
+    for buffer, wanted, what in (
+        (part if is_store else small, data, "what lies beyond 4 GiB"),
+        (begin, near, "the start of the buffer"),
+    ):
+        found = same_bytes(np.frombuffer(buffer.copy_out(), np.int32), wanted, what)
+        if not found.passed:
+            return found
+    return found
 
 
 VALUES = (1, 65_537, 2**31 - 1, 0, -1, -(2**31))
@@ -291,7 +404,10 @@ LIMITS: dict[str, Limit] = {
         "A kernel may take as many buffers as declared.",
         clause="kernel.global",
         rung=Rung.INDEX,
-        checks={"all": _buffers},
+        checks={
+            str(most) if most < MAX_BUFFERS else "all": functools.partial(_buffers, most)
+            for most in (*SOME_BUFFERS, MAX_BUFFERS)
+        },
     ),
 }
 
@@ -309,6 +425,30 @@ def rows() -> Iterator[Row]:
             features=limit.features,
             checks=limit.checks,
         )
+    yield make_row(
+        "kernel.program.limit.loop",
+        "Loops of a work-item may have as many iterations as their counter has numbers.",
+        clauses=("kernel.range", "kernel.accumulator"),
+        rung=Rung.LOOP,
+        op="RANGE",
+        dtype=INT,
+        uses=(INT, order.WORD),
+        checks=_loop_checks,
+        advice="look at what counts iterations, and at what ends loops or kernels that take long",
+    )
+    yield make_row(
+        "kernel.far.bytes",
+        "Kernels load and store at more than 4 GiB from the start of a buffer.",
+        clauses=("kernel.index", "kernel.global"),
+        rung=Rung.INDEX,
+        op="INDEX",
+        dtype=INT,
+        checks={
+            "load": functools.partial(_far, False),
+            "store": functools.partial(_far, True),
+        },
+        advice="look at how many bits the offset of an address has, in bytes",
+    )
     yield make_row(
         "kernel.variable.int32",
         "A symbolic variable has all of its 32 bits, and each of several its own value.",

@@ -19,7 +19,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
-from tinyref_spec import samples
+from tinyref_spec import oracles, samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, launch_needs, make_row
@@ -27,11 +27,13 @@ from tinyref_spec.conditions import BY_NAME
 from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
 from tinyref_spec.error_rules import Ulp
-from tinyref_spec.measure import run_exact
+from tinyref_spec.literals import is_subnormal
+from tinyref_spec.measure import Experiment, measure, run_exact
 
 INT = dtypes.int32
 Extents = tuple[int, int, int]
 EXACT = Ulp(0).sentence
+CAST_TYPES = (dtypes.bool, *dtypes.ints, *dtypes.floats)
 _EVERYWHERE = frozenset({Ops.CONST, Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL})
 
 
@@ -323,6 +325,76 @@ def _vector_checks(dtype: DType, lanes: int) -> list[Check]:
     return [Check(name, functools.partial(form, dtype, lanes)) for name, form in forms.items()]
 
 
+def _lane_places(device: DeviceUnderTest) -> dict[int, int]:
+    """Return where the elements of each declared lane count begin, eight vectors of each."""
+    lanes = sorted((lanes for lanes in device.capabilities.vector_lanes if lanes > 1), reverse=True)
+    return {count: 8 * sum(lanes[:number]) for number, count in enumerate(lanes)}
+
+
+def _all_lanes(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Copies, sums, products, choices and reversals of vectors of every declared lane count."""
+    places = _lane_places(device)
+    size = 8 * sum(places)
+    copy, added, scaled, chosen, turned, x, y = (
+        build.define_global(slot, dtype, size) for slot in range(7)
+    )
+    a = of_all_kinds(dtype, size, "each", device.capabilities.keeps_subnormals)
+    b = samples.small_integers(dtype, size, 2, 50)
+    i, stores, backwards = loop(8, 0), list[UOp](), a.copy()
+    for lanes, first in places.items():
+        place = build.add(build.mul(i, lanes), first)
+        value, other = (build.load(at(memory, place), lanes=lanes) for memory in (x, y))
+        total, product = _sum_and_product(value, other)
+        stores += [
+            build.store(at(copy, place), value),
+            build.store(at(added, place), total),
+            build.store(at(scaled, place), product),
+            build.store(at(chosen, place), build.where(build.less(value, other), other, value)),
+            build.store(at(turned, place), build.gep(value, *reversed(range(lanes)))),
+        ]
+        part = slice(first, first + 8 * lanes)
+        backwards[part] = a[part].reshape(8, lanes)[:, ::-1].reshape(-1)
+    subject = program("lanes", i, *stores, close(i))
+    with np.errstate(all="ignore"):
+        computed = [a | b, a & b] if dtype.is_bool else [a + b, a * b]
+        expected = [a, *computed, np.where(a < b, b, a), backwards]
+    return run_exact(case_id, device, subject, [*[None] * 5, a, b], expected)
+
+
+def _sum_and_product(x: UOp, y: UOp) -> tuple[UOp, UOp]:
+    if x.dtype.is_bool:
+        return build.either(x, y), build.both(x, y)
+    return build.add(x, y), build.mul(x, y)
+
+
+def _lane_casts(source: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Vectors of every declared lane count become vectors of every other native type."""
+    places, capabilities = _lane_places(device), device.capabilities
+    native = capabilities.dtypes - capabilities.stored_in_words
+    targets = [dtype for dtype in CAST_TYPES if dtype in native and dtype is not source]
+    size, count = 8 * sum(places), len(targets)
+    outputs = [build.define_global(slot, dtype, size) for slot, dtype in enumerate(targets)]
+    data, i, stores = build.define_global(count, source, size), loop(8, 0), list[UOp]()
+    for lanes, first in places.items():
+        place = build.add(build.mul(i, lanes), first)
+        value = build.load(at(data, place), lanes=lanes)
+        for output, dtype in zip(outputs, targets, strict=True):
+            stores.append(build.store(at(output, place), build.cast(value, dtype)))
+    values = samples.edges(source)
+    if not capabilities.keeps_subnormals:
+        values = values[~is_subnormal(values, source)]
+    values = np.random.default_rng(3).permutation(np.resize(values, size))
+    expected = [oracles.cast(values, source, dtype) for dtype in targets]
+    if not capabilities.keeps_subnormals:
+        for dtype, item in zip(targets, expected, strict=True):
+            is_normal = ~is_subnormal(item.values, dtype)
+            item.specified = is_normal if item.specified is None else item.specified & is_normal
+    inputs = [*[None] * count, values]
+    subject = program("casts", i, *stores, close(i))
+    experiment = Experiment(case_id, subject, inputs, expected, [Ulp(0)] * count)
+    return measure(device, experiment)
+
+
 def reverse(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Each of three groups reverses its row through shared memory."""
     out, data = build.define_global(0, INT, 3 * size), build.define_global(1, INT, 3 * size)
@@ -445,6 +517,24 @@ ROWS: tuple[Row, ...] = (
         )
         for lanes in (2, 4, 8, 16)
         for dtype in (dtypes.float32, INT, dtypes.uint8)
+    ),
+    *(
+        make_row(
+            f"kernel.program.lanes.{dtype.name}",
+            f"Vectors of {dtype.name} of every declared lane count: copies, sums, swizzles, casts.",
+            clauses=("kernel.vector", "isa.cast"),
+            rung=Rung.VECTOR,
+            op="VECTORIZE",
+            dtype=dtype,
+            features=("vectors:2", f"native:{dtype.name}"),
+            checks={
+                "moved": functools.partial(_all_lanes, dtype),
+                "cast": functools.partial(_lane_casts, dtype),
+            },
+            advice="look at how vectors of each lane count are loaded, stored and converted: one "
+            "may be made of two others",
+        )
+        for dtype in CAST_TYPES
     ),
     make_row(
         "kernel.program.item",

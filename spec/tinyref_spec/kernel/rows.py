@@ -10,8 +10,11 @@ from tinyref_spec.kernel import (
     forms,
     gathers,
     gpu_forms,
+    group_sizes,
     images,
     limits,
+    long_reduces,
+    memory_order,
     opt_tiles,
     opts,
     products,
@@ -31,11 +34,14 @@ def rows() -> Iterator[Row]:
     yield from ranges.rows()
     yield from gathers.rows()
     yield from reduces.rows()
+    yield from long_reduces.rows()
     yield from products.rows()
     yield from programs.rows()
     yield from gpu_forms.rows()
     yield from images.rows()
+    yield from memory_order.rows()
     yield from limits.rows()
+    yield from group_sizes.rows()
     yield from tiles.rows()
     yield from opts.rows()
     yield from opt_tiles.rows()

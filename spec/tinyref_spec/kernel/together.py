@@ -7,6 +7,7 @@ either, when all of them are loaded before the first is launched.
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -14,7 +15,12 @@ import numpy as np
 from tinyref.contract import BatchCompiler
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
-from tinyref.runtimes.kernel import compile_kernels_together
+from tinyref.runtimes.kernel import (
+    Kernel,
+    compile_kernels_together,
+    compile_program,
+    forget_kernels,
+)
 from tinyref.uops import build
 from tinyref.uops.program import Program
 from tinyref_spec.case import Measurement, Row, Rung
@@ -25,6 +31,9 @@ from tinyref_spec.ladder import TOGETHER
 
 # What the kernels store: no two the same, and not in the order of their size.
 NUMBERS = (7, -3, 100, 0, 41, -1000, 12, 5)
+# Numbers whose texts have one length.
+ALIKE = (41, 57, 23, 68)
+LAUNCHES = 3
 # No language has it: it neither opens nor closes anything that others open or close.
 NO_SOURCE = "this text is no kernel ;;"
 
@@ -80,6 +89,52 @@ def _compiles(compiler: BatchCompiler, source: str) -> bool:
     return True
 
 
+def _release_kernels() -> None:
+    """Forget all kernels; those that are in cycles are young, so their generation is enough."""
+    forget_kernels()
+    gc.collect(1)
+
+
+def _stores(kernel: Kernel, number: int, when: str, device: DeviceUnderTest) -> Measurement:
+    (found,) = device.run_kernel(kernel, [None])
+    message = "" if found[0] == number else f"{when}: stores {found[0]}, expected {number}"
+    return Measurement(not message, message, compared=1)
+
+
+def _released(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Each kernel is released before the next one is loaded, perhaps to the same address."""
+    found = Measurement(True)
+    for number in ALIKE:
+        _release_kernels()
+        kernel = compile_program(device.name, storing("alike", number))
+        for launch in range(1, LAUNCHES + 1):
+            found = _stores(kernel, number, f"launch {launch} of a kernel of {number}", device)
+            if not found.passed:
+                return found
+        del kernel
+    return found
+
+
+def _alternating(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Two kernels take turns, then one of them and another that is loaded after the first left."""
+    first, second, third = ALIKE[:3]
+    _release_kernels()
+    kernels = {
+        number: compile_program(device.name, storing("alike", number)) for number in (first, second)
+    }
+    found = Measurement(True)
+    for turn in range(2 * LAUNCHES):
+        if turn == LAUNCHES:
+            del kernels[first]
+            _release_kernels()
+            kernels[third] = compile_program(device.name, storing("alike", third))
+        for number, kernel in kernels.items():
+            found = _stores(kernel, number, f"turn {turn + 1} of two kernels", device)
+            if not found.passed:
+                return found
+    return found
+
+
 def _checks() -> list[Check]:
     names = [f"stores_{place}" for place in range(len(NUMBERS))]
     return [
@@ -90,7 +145,7 @@ def _checks() -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """One row: its cases decide whether later kernels are compiled together."""
+    """Two rows: the cases of the first decide whether later kernels are compiled together."""
     yield make_row(
         TOGETHER,
         "Kernels that are compiled in one call are each what they are when compiled alone.",
@@ -99,4 +154,15 @@ def rows() -> Iterator[Row]:
         op="STORE",
         dtype=dtypes.int32,
         checks=_checks,
+    )
+    yield make_row(
+        "kernel.program.constants",
+        "Kernels that differ in a constant alone keep theirs, whichever of them are released.",
+        clauses=("isa.const", "kernel.name"),
+        rung=Rung.STORE,
+        op="STORE",
+        dtype=dtypes.int32,
+        checks={"released": _released, "alternating": _alternating},
+        advice="look at what is kept of kernels, and by which key: a name, an address or a length "
+        "may be that of a kernel that is gone",
     )

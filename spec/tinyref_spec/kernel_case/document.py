@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from tinyref.errors import UserError, VerifyError
-from tinyref.formats.json_format import from_json as graph_from_json
-from tinyref.formats.json_format import to_json as graph_to_json
 from tinyref.formats.payload_fields import refuse
+from tinyref.formats.text import to_text
 from tinyref.optimise.opt import Opt, opts_text, parse_opts
+from tinyref.reproduce import without_local_folders
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
 from tinyref.verify import verify
@@ -28,7 +28,7 @@ from tinyref_spec.kernel_case.case import (
     Pair,
     Symptom,
 )
-from tinyref_spec.kernel_case.limits import MAX_BUFFERS, check_fits, check_graph, check_work
+from tinyref_spec.kernel_case.limits import MAX_BUFFERS, check_fits, check_work, read_graph
 from tinyref_spec.kernel_case.members import (
     LONGEST_TEXT,
     Json,
@@ -85,10 +85,10 @@ def _content(case: KernelCase) -> Json:
     if case.equivalent is not None:
         kernels = (case.equivalent.origin, *(ast for _, ast in case.equivalent.trail))
         labels = list(case.equivalent.labels)
-        equivalent = {"labels": labels, "kernels": graph_to_json(kernels)}
+        equivalent = {"labels": labels, "kernels": to_text(kernels).splitlines()}
     return {
         "mode": _word_of(case.mode),
-        "ast": graph_to_json(case.ast),
+        "ast": to_text(case.ast).splitlines(),
         "buffers": [buffer_to_json(content) for content in case.buffers],
         "bindings": dict(case.bindings),
         "opts": [opts_text(opts) for opts in case.opts],
@@ -126,8 +126,8 @@ def _word_of(member: Enum | None) -> str:
 
 
 def _clip(text: str) -> str:
-    """A text that the reader accepts: not too long, and of characters that can be written."""
-    written = text.encode("utf-8", "replace").decode("utf-8")
+    """Return a text that the reader accepts, and that names no folder of this machine."""
+    written = without_local_folders(text).encode("utf-8", "replace").decode("utf-8")
     return written if len(written) <= LONGEST_TEXT else written[: LONGEST_TEXT - 3] + "..."
 
 
@@ -173,7 +173,7 @@ def _case(top: Json) -> KernelCase:
     buffers = _buffers(top["buffers"])
     bindings = read_bindings(top["bindings"], MAX_BUFFERS, "bindings")
     return KernelCase(
-        ast=_kernel(_graph(top["ast"], "ast"), buffers, bindings, "ast"),
+        ast=_kernel(read_graph(top["ast"], "ast"), buffers, bindings, "ast"),
         buffers=buffers,
         choices=_choices(top["choices"]),
         equivalent=_equivalent(top["equivalent"], buffers, bindings),
@@ -248,18 +248,6 @@ def _choices(value: object) -> tuple[int, ...]:
     return tuple(read_number(item, f"choices[{at}]") for at, item in enumerate(items))
 
 
-def _graph(value: object, where: str) -> UOp | Sequence[UOp]:
-    """The nodes of a graph or a sequence; nothing of it is too large to look at."""
-    check_graph(value, where)
-    try:
-        found = graph_from_json(value)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from None
-    if isinstance(found, UOp | tuple):
-        return found
-    raise UserError(f"{where}: expected a graph or a sequence, got a program")
-
-
 def _kernel(
     ast: UOp | Sequence[UOp], buffers: tuple[Array, ...], bindings: dict[str, int], where: str
 ) -> UOp:
@@ -286,7 +274,7 @@ def _equivalent(
         for at, label in enumerate(read_list(top["labels"], LONGEST_TRAIL, "equivalent.labels"))
     ]
     where = "equivalent.kernels"
-    kernels = _graph(top["kernels"], where)
+    kernels = read_graph(top["kernels"], where)
     if isinstance(kernels, UOp) or len(kernels) != len(labels) + 1:
         raise UserError(f"{where}: expected the first kernel, and one for each of the labels")
     checked = [_kernel(ast, buffers, bindings, f"{where}[{at}]") for at, ast in enumerate(kernels)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from tinyref.algebra.evaluate import value_of
@@ -15,11 +16,11 @@ from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, VarArg, ViewArg
 from tinyref_spec.kernel_case.case import Array
-from tinyref_spec.kernel_case.members import read_text
+from tinyref_spec.kernel_case.members import read_list, read_text
 
 MAX_BUFFERS = 256
 MAX_NODES = 20_000
-LONGEST_KERNEL = 100_000
+LONGEST_LINE = 100_000
 # Sizes are polynomials of variables, and those may have more terms than nodes.
 MAX_SIZE_NODES = 1000
 MAX_VARIABLES = 4
@@ -30,53 +31,40 @@ MAX_ELEMENTS = 1 << 24
 MAX_WORK = 1 << 30
 
 
-def read_kernel(value: object, where: str) -> UOp:
-    """The graph in a text, which may break any rule of its dialect; `UserError` for other texts."""
-    text = read_text(value, where, LONGEST_KERNEL)
-    if text.count("DEFINE_VAR") > MAX_VARIABLES:
-        raise UserError(f"{where}: expected at most {MAX_VARIABLES} variables")
-    try:
-        graph = from_text(text)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from None
-    if not isinstance(graph, UOp):
-        raise UserError(f"{where}: expected a graph, got a sequence")
-    return graph
+def read_graph(value: object, where: str) -> UOp | tuple[UOp, ...]:
+    """The graph or the sequence in a list of lines, which may break any rule of its dialect.
 
-
-def check_graph(data: object, where: str) -> None:
-    """Raises `UserError` for a graph in JSON of more nodes, axes or views than any case has.
-
-    What else is wrong with it is left to the reader of graphs.
+    Raises `UserError` for other lines, and for more nodes, axes or views than any case has.
     """
-    nodes = data.get("nodes") if isinstance(data, Mapping) else None
-    if not isinstance(nodes, list):
-        raise refuse(where, "a graph", data)
-    if len(nodes) > MAX_NODES:
-        raise UserError(f"{where}: expected at most {MAX_NODES} nodes, got {len(nodes)}")
-    objects = [node for node in nodes if isinstance(node, Mapping)]
-    of_sizes = sum(node.get("dtype") == "index" for node in objects)
-    variables = sum(node.get("op") == "DEFINE_VAR" for node in objects)
+    items = read_list(value, MAX_NODES + 1, where)
+    texts = [read_text(item, f"{where}[{at}]", LONGEST_LINE) for at, item in enumerate(items)]
+    lines = "\n".join(texts).splitlines()
+    if len(lines) > MAX_NODES + 1:
+        raise UserError(f"{where}: expected at most {MAX_NODES} nodes, got {len(lines)}")
+    variables = sum("DEFINE_VAR" in line for line in lines)
+    of_sizes = sum(" index " in line for line in lines)
     if of_sizes > MAX_SIZE_NODES or variables > MAX_VARIABLES:
         raise UserError(
             f"{where}: expected at most {MAX_VARIABLES} variables and {MAX_SIZE_NODES} nodes of "
             f"sizes, got {variables} and {of_sizes}"
         )
-    for number, node in enumerate(objects):
-        payload = node.get("payload")
-        groups = payload.get("groups") if isinstance(payload, Mapping) else None
-        if isinstance(groups, list):
-            _check_groups(groups, f"{where}, nodes[{number}]")
+    for at, line in enumerate(lines):
+        _check_payload(line, f"{where}[{at}]")
+    try:
+        return from_text("\n".join(lines))
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
 
 
-def _check_groups(groups: Sequence[object], where: str) -> None:
-    if len(groups) > MAX_VIEWS:
-        raise UserError(f"{where}: expected at most {MAX_VIEWS} views, got {len(groups)}")
-    for group in groups:
-        members = group.values() if isinstance(group, Mapping) else ()
-        for member in members:
-            if isinstance(member, list) and len(member) > MAX_AXES:
-                raise UserError(f"{where}: expected at most {MAX_AXES} axes, got {len(member)}")
+def _check_payload(line: str, where: str) -> None:
+    """Raises `UserError` for a payload of too many views or axes, before it is built."""
+    payload = line.partition("{")[2]
+    views = 1 + payload.count("{")
+    if views > MAX_VIEWS:
+        raise UserError(f"{where}: expected at most {MAX_VIEWS} views, got {views}")
+    axes = max(len(part.rstrip(", ").split(",")) for part in re.split("[()]", payload))
+    if axes > MAX_AXES:
+        raise UserError(f"{where}: expected at most {MAX_AXES} axes, got {axes}")
 
 
 def check_fits(ast: UOp, buffers: Sequence[Array], bindings: Mapping[str, int]) -> None:

@@ -37,6 +37,7 @@ ATTEMPTS = 5
 # Within so many seconds a launch of that kind is done.
 PATIENCE = 2.0
 LAUNCHES = 20
+GROUPS = 8
 # Of what is called without a wait in between: words, steps, and the seeds of their choice.
 WORDS = 6
 STEPS = 24
@@ -73,6 +74,17 @@ def chain(iterations: int) -> Program:
     return programs.program(
         f"chain{iterations}", number, iteration, new, build.close(iteration), final
     )
+
+
+def _chains(groups: int, iterations: int) -> Program:
+    """The same as `chain` in each of some groups, for an element of its own."""
+    out, start = build.define_global(0, WORD, groups), build.define_global(1, WORD, groups)
+    group, iteration = programs.group_index(groups), programs.loop(iterations, 0)
+    number = build.accumulator("number", build.load(programs.at(start, group)))
+    new = build.update(number, build.add(build.mul(number, FACTOR), STEP))
+    final = build.store(programs.at(out, group), number)
+    steps = (group, number, iteration, new, build.close(iteration), final)
+    return programs.program(f"chains{iterations}", *steps, grid=(groups, 1, 1))
 
 
 def word(device: str, value: int) -> Buffer:
@@ -154,6 +166,30 @@ def _copy_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     return _judge_order(
         number_in(out), after_iterations(5, work.iterations), "copied out after a launch"
     )
+
+
+def _copy_after_groups(device: DeviceUnderTest, work: Work) -> Measurement:
+    """Every group, or thread of a host, is done when the results of a launch are copied out.
+
+    All of them take long: one that a launch does not wait for has still to write then.
+    """
+    declared = device.capabilities
+    groups = GROUPS if declared.has_grid else declared.threads
+    share = max(4 * FIRST_ITERATIONS, work.iterations // 16)
+    kernel = compile_program(device.name, _chains(groups, share))
+    out, start = (Buffer(device.name, groups, WORD) for _ in range(2))
+    for attempt in range(2):
+        numbers = np.arange(groups, dtype=np.uint32) + attempt
+        out.copy_in(np.zeros_like(numbers).data)
+        start.copy_in(numbers.data)
+        kernel([out, start])
+        found = np.frombuffer(out.copy_out(), np.uint32)
+        for group, number in enumerate(numbers.tolist()):
+            what = f"group {group} of {groups}, launch {attempt + 1}"
+            judged = _judge_order(int(found[group]), after_iterations(number, share), what)
+            if not judged.passed:
+                return judged
+    return Measurement(True, compared=2 * groups)
 
 
 def _launch_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
@@ -360,6 +396,7 @@ def _reported_and_measured(device: DeviceUnderTest, kernel: Kernel) -> tuple[flo
 
 ORDERS: dict[str, Act] = {
     "copy_out_after_launch": _copy_after_launch,
+    "copy_out_after_groups": _copy_after_groups,
     "launch_after_launch": _launch_after_launch,
     "launch_over_input": _launch_over_input,
     "copy_in_after_launch": _copy_in_after_launch,

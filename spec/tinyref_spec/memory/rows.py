@@ -34,6 +34,11 @@ COPY_SIZES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 255, 257
 # Large copies go another way on some devices, by pages or by words; without red zones around them,
 # which move the ends.
 ODD_BYTES = (4099, 70_001)
+# Around the sizes of staging buffers and of what 16 bits count.
+BLOCK_BYTES = (32_767, 32_768, 32_769, 49_153, 65_535, 65_536, 65_537, 98_305, 131_071, 131_073)
+BLOCK_OFFSETS = (0, 1, 4093)
+# Around 2 GiB and 4 GiB, signed and unsigned 32 bits: the last part lies over the first one then.
+FAR_OFFSETS = (0, (1 << 31) - 5, (1 << 32) - 30, (1 << 32) + 8)
 OFFSETS = (0, 1, 2, 3, 4, 5, 7, 8, 16, 31, 63, 64, 100, 511, 70_001)
 LARGE_BYTES = 1 << 24
 HUGE_BYTES = 1 << 28
@@ -118,6 +123,49 @@ def _large(nbytes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     data = np.random.default_rng(nbytes).integers(0, 256, nbytes, dtype=np.uint8)
     buffer = Buffer(device.name, nbytes, dtypes.uint8).copy_in(data.data)
     return same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), data, f"{nbytes} bytes")
+
+
+def _blocks(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Copies to and from a part of a buffer, of sizes around 32, 64 and 128 KiB, at odd places.
+
+    The bytes before and behind stay. The host has what it copies at an odd address too.
+    """
+    found = Measurement(True)
+    for nbytes in BLOCK_BYTES:
+        for offset in BLOCK_OFFSETS:
+            old = samples.random_bits(dtypes.uint8, nbytes + offset + 67, nbytes)
+            new = samples.random_bits(dtypes.uint8, nbytes + offset % 2, offset)[offset % 2 :]
+            base = Buffer(device.name, old.size, dtypes.uint8).copy_in(old.data)
+            part = base.view(offset, nbytes, dtypes.uint8).copy_in(new.data)
+            expected = old.copy()
+            expected[offset : offset + nbytes] = new
+            where = f"{nbytes} bytes at {offset}"
+            for buffer, wanted in ((base, expected), (part, new)):
+                found = same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), wanted, where)
+                if not found.passed:
+                    return found
+    return found
+
+
+def _far_views(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Views of a buffer of more than 4 GiB have bytes of their own; the rest is only reserved."""
+    size = 21
+    whole = Buffer(device.name, FAR_OFFSETS[-1] + 4096, dtypes.uint8)
+    try:
+        whole.allocate()
+    except DeviceError:
+        return Measurement(True, compared=1, observed="not probed: no room for more than 4 GiB")
+    views = [whole.view(offset, size, dtypes.uint8) for offset in FAR_OFFSETS]
+    data = [samples.random_bits(dtypes.uint8, size, number) for number in range(len(views))]
+    for view, held in zip(views, data, strict=True):
+        view.copy_in(held.data)
+    found = Measurement(True)
+    for view, held, offset in zip(views, data, FAR_OFFSETS, strict=True):
+        arrived = np.frombuffer(view.copy_out(), np.uint8)
+        found = same_bytes(arrived, held, f"a view at {offset:,}")
+        if not found.passed:
+            return found
+    return found
 
 
 def _measure_refusal(
@@ -319,6 +367,8 @@ def _host_rows() -> Iterator[Row]:
             Check("two_hundred", _two_buffers),
             Check("large:16MiB", functools.partial(_large, LARGE_BYTES)),
             *(Check(f"odd:{nbytes}", functools.partial(_large, nbytes)) for nbytes in ODD_BYTES),
+            Check("blocks", _blocks),
+            Check("far", _far_views),
             Check("large:256MiB", functools.partial(_large, HUGE_BYTES), full_only=True),
         ],
         advice="look at what allocate gives, and at sizes of copies",

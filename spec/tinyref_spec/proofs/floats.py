@@ -167,6 +167,6 @@ def check(rule: Rule) -> bool:
     for root in {*operands, dtypes.bool}:
         for equation, missing in losses(rule, root, operands):
             found = True
-            if missing & rule.domain.keeps:
+            if missing:
                 raise UserError(f"rule {rule.name}: {equation} loses {missing}")
     return found

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinyref.algebra.named_rules import KEEPS_ALL, Keeps, Rule
+from tinyref.algebra.named_rules import Rule
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.errors import UserError
 from tinyref_spec.proofs.law import Proof
@@ -156,9 +156,7 @@ class RuleFacts:
 def _facts_of(rule: Rule, proof: RuleProof) -> RuleFacts:
     keeps: tuple[str, ...] = ()
     if Proof.FLOAT16 in proof.proofs:
-        keeps = tuple(kept.value for kept in Keeps if kept in rule.domain.keeps)
-        if rule.domain.keeps == KEEPS_ALL:
-            keeps = ("NaN, infinities, the sign of zero, roundings",)
+        keeps = ("NaN, infinities, the sign of zero, roundings",)
     return RuleFacts(
         rule.name,
         rule.domain.family,

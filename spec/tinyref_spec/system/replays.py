@@ -10,13 +10,21 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from tinyref.config import Context
+from tinyref.device import Buffer
+from tinyref.dtype import dtypes
+from tinyref.runtimes.kernel import BoundKernel, compile_program, record
+from tinyref.uops import build
+from tinyref.uops.program import Program
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement
 from tinyref_spec.checks import judge_pairs
 from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel import programs
 from tinyref_spec.samples import integers
 
 CALLS = 5
+INT = dtypes.int32
+SIZE = 24
 
 
 def _replayed_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -69,6 +77,46 @@ def _replayed_state(case_id: str, device: DeviceUnderTest) -> Measurement:
 
     with Context(JIT=1):
         return judge_pairs(pairs())
+
+
+def _views_of_a_base(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Each call reads another part of one buffer, which is updated between the calls.
+
+    Launches are repeated alone, and as a list where the device records lists.
+    """
+    kernel = compile_program(device.name, _tripling())
+    step = max(4, device.capabilities.view_alignment // INT.itemsize)
+    held = np.arange(8 * step + SIZE, dtype=np.int32) * 5
+    base = Buffer(device.name, held.size, INT).copy_in(held.data)
+    outputs = [Buffer(device.name, SIZE, INT) for _ in range(2)]
+    bound = [BoundKernel(kernel, [out, base.view(0, SIZE, INT)], {}) for out in outputs]
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        nonlocal held
+        for way in ("alone", "as a list"):
+            commands = record(bound) if way == "as a list" else None
+            launches = [item.prepare() for item in bound] if commands is None else [commands]
+            for call, first in enumerate((1, 1, 4, 0, 8, 4, 1)):
+                firsts = (first * step, (8 - first) * step)
+                for item, begin in zip(bound, firsts, strict=True):
+                    item.rebind(1, base.view(begin * INT.itemsize, SIZE, INT))
+                for launch in launches:
+                    launch()
+                wanted = [held[begin : begin + SIZE] * 3 + 1 for begin in firsts]
+                held = held + 7
+                base.copy_in(held.data)
+                for number, out in enumerate(outputs):
+                    found = np.frombuffer(out.copy_out(), np.int32)
+                    yield f"part {number}, call {call}, {way}", found, wanted[number]
+
+    return judge_pairs(pairs())
+
+
+def _tripling() -> Program:
+    out, data = build.define_global(0, INT, SIZE), build.define_global(1, INT, SIZE)
+    i = programs.loop(SIZE, 0)
+    value = build.add(build.mul(build.load(programs.at(data, i)), 3), 1)
+    return programs.program("tripling", i, build.store(programs.at(out, i), value), build.close(i))
 
 
 def _in_flight(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -164,6 +212,7 @@ def _aliases(case_id: str, device: DeviceUnderTest) -> Measurement:
 CHECKS: dict[str, Callable[[str, DeviceUnderTest], Measurement]] = {
     "inputs": _replayed_inputs,
     "state": _replayed_state,
+    "views": _views_of_a_base,
     "in_flight": _in_flight,
     "in_flight.sizes": _in_flight_sizes,
     "aliases": _aliases,

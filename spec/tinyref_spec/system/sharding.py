@@ -74,9 +74,42 @@ def _ring(
         return judge_pairs(pairs())
 
 
+def _rounded(ring: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Sums of three numbers that round: one of the three orders, and the same on each device.
+
+    Which one it is, of each element, is for the device to say: a ring may have several.
+    """
+    from tinyref import Tensor
+
+    devices = device.several(3)
+    terms = np.random.default_rng(8).normal(size=(3, 60)).astype(np.float32)
+    terms *= np.float32(10.0) ** np.arange(-3, 3, dtype=np.float32).repeat(10)[::-1]
+    x, y, z = terms
+    orders = np.stack([(x + y) + z, (y + z) + x, (z + x) + y])
+    with Context(RING=ring):
+        total = Tensor(terms, device=device.name).shard(devices, 0).sum(0).realize()
+        copies = [total.shard((name,)).numpy() for name in devices]
+    is_order = orders == copies[0]
+    if not is_order.any(axis=0).all():
+        first = int(np.flatnonzero(~is_order.any(axis=0))[0])
+        message = f"element {first} is {copies[0][first]!r}, the sum in no order"
+        return Measurement(False, message, compared=copies[0].size)
+    found = judge_pairs(
+        (f"the sum on {name}", copy, copies[0]) for name, copy in zip(devices, copies, strict=True)
+    )
+    counts = ", ".join(f"{count}" for count in is_order.sum(axis=1))
+    found.observed = f"sums that agree with (a+b)+c, (b+c)+a, (c+a)+b: {counts} of {x.size}"
+    return found
+
+
 def _ring_checks(dtype: DType) -> list[Check]:
     ways = {"ring": (2, 0), "ring.replay": (2, 1), "naive.replay": (0, 1)}
-    return [
+    rounded = [
+        Check(f"rounded:{name}", functools.partial(_rounded, ring))
+        for name, ring in (("ring", 2), ("naive", 0))
+        if dtype is dtypes.float32
+    ]
+    return rounded + [
         Check(
             f"{way}:{count}",
             functools.partial(_ring, count, *flags, dtype),

@@ -28,6 +28,7 @@ SIZES = (0, 1, 3, 16, 17, 255)
 OFFSETS = ((0, 1), (1, 0), (3, 3), (2, 5), (7, 64), (64, 7), (511, 100))
 LARGE_BYTES = (1 << 22) + 5
 HUGE_BYTES = 1 << 28
+BLOCK_BYTES = (32_767, 32_769, 65_535, 65_536, 65_537, 131_073)
 WORDS = 1 << 18
 NOTHING_THERE = "no other device is there that runs kernels"
 
@@ -74,6 +75,25 @@ def _bytes(dtype: DType, size: int, origin: str, target: str) -> Measurement:
 
 def _large(nbytes: int, origin: str, target: str) -> Measurement:
     return _bytes(dtypes.uint8, nbytes, origin, target)
+
+
+def _blocks(origin: str, target: str) -> Measurement:
+    """Sizes around 32 and 64 KiB, to and from places that are no multiples of a word."""
+    found = Measurement(True)
+    for nbytes in BLOCK_BYTES:
+        data = samples.random_bits(dtypes.uint8, nbytes + 7, nbytes)
+        old = samples.random_bits(dtypes.uint8, nbytes + 7, nbytes + 1)
+        source = Buffer(origin, data.size, dtypes.uint8).copy_in(data.data)
+        there = Buffer(target, old.size, dtypes.uint8).copy_in(old.data)
+        part = source.view(3, nbytes, dtypes.uint8)
+        there.view(5, nbytes, dtypes.uint8).copy_from(part)
+        expected = old.copy()
+        expected[5 : nbytes + 5] = data[3 : nbytes + 3]
+        arrived = np.frombuffer(there.copy_out(), np.uint8)
+        found = same_bytes(arrived, expected, f"{nbytes} bytes from 3 to 5")
+        if not found.passed:
+            return found
+    return found
 
 
 def _view_of_view(buffer: Buffer, dtype: DType, offset: int, size: int) -> Buffer:
@@ -143,6 +163,28 @@ def _before_launch(origin: str, target: str) -> Measurement:
     )
 
 
+def _both_busy(origin: str, target: str) -> Measurement:
+    """Both devices are busy, and each gets what the other computes, again and again."""
+    ends = (origin, target)
+    works = [order.long_work(name) for name in ends]
+    kernels = [(work.kernel, _short(name)) for work, name in zip(works, ends, strict=True)]
+    short = order.FIRST_ITERATIONS
+    words = [order.word(name, number) for name, number in zip(ends, (3, 4), strict=True)]
+    others = [order.word(name, 0) for name in ends]
+    wanted = [3, 4]
+    for turn in range(3):
+        counts = [short if turn else work.iterations for work in works]
+        for number, pair in enumerate(kernels):
+            pair[turn > 0]([others[number], words[number]])
+        words[0].copy_from(others[1])
+        words[1].copy_from(others[0])
+        wanted = [order.after_iterations(wanted[end], counts[end]) for end in (1, 0)]
+    return _word_pairs(
+        ("what came to the first device", words[0], wanted[0]),
+        ("what came to the second device", words[1], wanted[1]),
+    )
+
+
 def _overwritten(origin: str, target: str) -> Measurement:
     """What changes the source after the copy was called does not reach the target."""
     numbers = np.arange(WORDS, dtype=np.uint32)
@@ -183,6 +225,7 @@ def _freed(origin: str, target: str) -> Measurement:
 ORDERS: dict[str, OneWay] = {
     "after_launch": _after_launch,
     "before_launch": _before_launch,
+    "both_busy": _both_busy,
     "overwritten": _overwritten,
     "freed": _freed,
 }
@@ -288,6 +331,7 @@ def rows() -> Iterator[Row]:
         "Large buffers arrive whole.",
         lambda: [
             _way_check("size:4MiB_and_5", functools.partial(_large, LARGE_BYTES)),
+            _way_check("blocks", _blocks),
             _way_check("size:256MiB", functools.partial(_large, HUGE_BYTES), full_only=True),
         ],
     )

@@ -42,6 +42,27 @@ SPECIAL_VALUES: dict[str, tuple[str, object]] = {
         "Tensor([[NAN, 1.0], [0.0, 0.0], [0.0, 2.0]], device=device).multinomial(2).tolist()",
         [[-1, -1], [-1, -1], [1, -1]],
     ),
+    # Rows that have no finite sum of powers, and those whose powers overflow without their maximum.
+    "softmax_rows": (
+        "Tensor([[-INF, 0.0, 0.0], [NAN, 1.0, 2.0], [-INF, -INF, -INF], [5000.0, 5000.0, -INF], "
+        "[1e30, -1e30, 0.0]], device=device).softmax(-1).tolist()",
+        [[0.0, 0.5, 0.5], [NAN] * 3, [NAN] * 3, [0.5, 0.5, 0.0], [1.0, 0.0, 0.0]],
+    ),
+    "log_softmax_rows": (
+        "Tensor([[0.0, -INF, -5000.0], [NAN, 1.0, 2.0], [-INF, -INF, -INF]], device=device)"
+        ".log_softmax(-1).tolist()",
+        [[0.0, -INF, -5000.0], [NAN] * 3, [NAN] * 3],
+    ),
+    "logsumexp_rows": (
+        "Tensor([[-INF, -INF, -INF], [INF, 1.0, 2.0], [NAN, 1.0, 2.0], [2.0**100, 0.0, -2.0**100]],"
+        " device=device).logsumexp(1).tolist()",
+        [-INF, INF, NAN, 2.0**100],
+    ),
+    "var_rows": (
+        "Tensor([[5000.0, 5000.0], [2.0**100, -2.0**100], [NAN, 1.0], [INF, 1.0], [1e30, 1e30]], "
+        "device=device).var(1).tolist()",
+        [0.0, INF, NAN, NAN, 0.0],
+    ),
     "sum_nan": ("Tensor([1.0, NAN, 2.0], device=device).sum().item()", NAN),
     # What is chosen keeps all of its bits.
     "zero_gathered": (

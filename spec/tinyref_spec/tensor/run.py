@@ -20,6 +20,7 @@ from tinyref_spec.measure import Judgement, count, judge, percentile, refusal, v
 from tinyref_spec.oracles import Expected
 from tinyref_spec.reproducer import TINYREF, Question, tensor_script, wanted_elements
 from tinyref_spec.subjects.protocol import Arrays, Subject, SupportsNumpy
+from tinyref_spec.tensor.extremes import extremes_of, joined
 from tinyref_spec.tensor.forms import Form, make_values
 
 
@@ -120,6 +121,16 @@ def run_forward(
     subject = subject_of(device)
     values = inputs_of(form, dtype, seed)
     expected, shape = reference(form, dtype, values)
+    # What other libraries give at extremes is theirs to say.
+    if seed == 0 and isinstance(subject, TinyrefSubject):
+        further = extremes_of(form, dtype, device.capabilities.keeps_subnormals)
+        if further is not None:
+            values = {
+                name: np.concatenate([array, further.values[name]])
+                for name, array in values.items()
+            }
+            expected = joined(expected, further.expected)
+            shape = next(iter(values.values())).shape
     expression, rule = subject.expression(form), _rule(expected)
     # Some expressions are themselves about gradients.
     has_gradient = form.has_gradient and dtype.is_float

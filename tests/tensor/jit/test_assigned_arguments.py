@@ -83,10 +83,9 @@ def write_at(cache, x, place):
 
 @pytest.mark.parametrize("prune", [False, True])
 @pytest.mark.parametrize("device", ["CPU", "PYTHON"])
-@pytest.mark.parametrize("kind", ["state", "argument", "part"])
+@pytest.mark.parametrize("kind", ["state", "argument"])
 def test_a_cache_is_written_at_a_place_that_a_variable_says(kind, device, prune):
-    whole = Tensor.zeros(2, 1, 6, 2, device=device).contiguous().realize()
-    cache = whole[1] if kind == "part" else whole[1].clone().realize()
+    cache = Tensor.zeros(1, 6, 2, device=device).contiguous().realize()
     if kind == "state":
         jitted = TinyJit(lambda x, place: write_at(cache, x, place), prune=prune)
     else:
@@ -97,9 +96,21 @@ def test_a_cache_is_written_at_a_place_that_a_variable_says(kind, device, prune)
         total = jitted(x if kind == "state" else (cache, x), place.bind(i))
         assert total.item() == sum(range(i + 2)) + 10.0 * (i + 1)
     assert cache[0].tolist() == [[i + 1, 10.0] for i in range(6)]
-    assert whole[1].tolist() == (cache.tolist() if kind == "part" else [[[0.0, 0.0]] * 6])
-    assert whole[0].tolist() == [[[0.0, 0.0]] * 6]
     assert jitted.captured is not None
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_an_argument_that_is_assigned_to_has_no_views(calls):
+    """Guards views that a replay leaves as they were."""
+    jitted = TinyJit(assign_sum)
+    one = Tensor([1.0]).realize()
+    for _ in range(calls):
+        jitted(Tensor([1.0]).realize(), one)
+    whole = Tensor([1.0, 2.0]).realize()
+    part = whole[1:]
+    with pytest.raises(UserError, match=r"argument x, which .* shares its elements with views"):
+        jitted(part, one)
+    assert (whole.tolist(), part.tolist()) == ([1.0, 2.0], [2.0])
 
 
 def test_a_sharded_argument_that_is_assigned_to_has_the_new_elements():
@@ -115,11 +126,11 @@ def test_an_argument_that_is_assigned_to_shares_no_memory_with_another():
     jitted = TinyJit(assign_sum)
     one, other = Tensor([1.0]).realize(), Tensor([2.0]).realize()
     jitted(one, other)
-    with pytest.raises(UserError, match=r"argument x, which .* shares memory with argument y"):
+    with pytest.raises(UserError, match="argument x shares memory with another argument"):
         jitted(one, one)
     for _ in range(2):
         jitted(one, other)
-    with pytest.raises(UserError, match=r"argument x, which .* shares memory with argument y"):
+    with pytest.raises(UserError, match="argument x shares memory with another argument"):
         jitted(one, one)
     assert (one.item(), other.item()) == (7.0, 2.0)
 
@@ -135,6 +146,8 @@ def test_an_argument_that_is_assigned_to_is_no_state():
     other = Tensor([1.0]).realize()
     for _ in range(3):
         jitted(other)
-    with pytest.raises(UserError, match="argument x is a tensor that the function"):
+    with pytest.raises(
+        UserError, match=r"argument x shares memory with .* a tensor that the function uses"
+    ):
         jitted(kept)
     assert (other.item(), kept.item()) == (4.0, 1.0)

@@ -178,3 +178,18 @@ def test_a_result_that_is_taken_from_a_list_is_refused():
     jitted(Tensor([0.0]))
     with pytest.raises(UserError, match="was replaced"):
         jitted(Tensor([0.0]))
+
+
+def test_an_argument_that_contains_itself_is_refused():
+    values: list[object] = []
+    values.append(values)
+    with pytest.raises(UserError, match="an argument contains itself"):
+        TinyJit(lambda x: x)(values)
+
+
+def test_a_damaged_pickle_is_refused():
+    jitted = TinyJit(len)
+    state = {**jitted.__getstate__()}
+    del state["prune"]
+    with pytest.raises(UserError, match="the pickle is damaged: it has no prune"):
+        jitted.__setstate__(state)

@@ -7,19 +7,6 @@ from tinyref import Tensor, TinyJit, Variable
 from tinyref.errors import UserError
 
 
-def test_an_assignment_that_nobody_computes_runs_in_every_call():
-    count = Tensor([0]).realize()
-
-    @TinyJit
-    def step(x):
-        count.assign(count + 1)
-        return x + 1
-
-    for _ in range(5):
-        step(Tensor([1.0]))
-    assert count.tolist() == [5]
-
-
 def test_an_assignment_from_before_the_capture_runs_once():
     count = Tensor([0]).realize()
     jitted = TinyJit(lambda x: x + count)
@@ -175,12 +162,16 @@ def test_state_that_the_function_assigns_to_is_no_argument():
 
     jitted = TinyJit(step)
     jitted(weight)
-    with pytest.raises(UserError, match="argument x is a tensor that the function assigns to"):
+    with pytest.raises(
+        UserError, match=r"argument x shares memory with .* and one of them is assigned to"
+    ):
         jitted(weight)
     jitted.reset()
     for _ in range(2):
         jitted(Tensor([0.0, 0.0]))
-    with pytest.raises(UserError, match="argument x is a tensor that the function assigns to"):
+    with pytest.raises(
+        UserError, match=r"argument x shares memory with .* and one of them is assigned to"
+    ):
         jitted(weight)
     assert weight.tolist() == [5.0, 6.0]
     assert jitted(weight + 0).tolist() == [11.0, 13.0]
@@ -297,21 +288,6 @@ def test_a_part_of_memory_that_is_read_and_then_assigned_to_is_refused():
     for _ in range(3):
         step()
     assert weight.tolist() == [1.0, 1.0]
-
-
-def test_a_constant_that_is_too_large_for_memory_and_assigned_to_is_refused(monkeypatch):
-    """Guards replays with the zeros that are part of the capture."""
-    monkeypatch.setattr("tinyref.tensor.jit.session.LARGEST_CONSTANT", 2)
-    state = Tensor.zeros(3)
-    step = TinyJit(lambda by: (state[:1] + by).realize())
-    assert [step(Tensor([1.0]).realize()).tolist() for _ in range(3)] == [[1.0]] * 3
-    state.assign(Tensor([5.0, 6.0, 7.0]))
-    with pytest.raises(
-        UserError, match=r"float32 tensor of shape \(3,\) .* \(a constant needs memory"
-    ):
-        step(Tensor([1.0]).realize())
-    step.reset()
-    assert [step(Tensor([1.0]).realize()).tolist() for _ in range(3)] == [[6.0]] * 3
 
 
 def test_what_a_function_keeps_of_state_does_not_hide_that_the_state_is_replaced():

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +19,7 @@ from tinyref.errors import TinyrefError
 
 @dataclass
 class Measured:
-    """One line of the table. `missing` says what the row needs that is not here.
-
-    goal: what the median should be at most, None where nothing is asked for.
-    """
+    """One line of the table. `missing` says what the row needs that is not here."""
 
     name: str
     unit: str
@@ -31,12 +28,6 @@ class Measured:
     peer_values: list[float] = field(default_factory=list)
     note: str = ""
     missing: str = ""
-    goal: float | None = None
-
-    @property
-    def meets_goal(self) -> bool:
-        """Whether the median is what it should be."""
-        return self.goal is None or self.median <= self.goal
 
     @property
     def median(self) -> float:
@@ -65,8 +56,6 @@ class Measured:
         if self.peer_name:
             peer = {"name": self.peer_name, "median": self.peer_median, "values": self.peer_values}
             found |= {"peer": peer, "ratio": self.ratio}
-        if self.goal is not None:
-            found |= {"goal": self.goal, "meets_goal": self.meets_goal}
         return found | ({"note": self.note} if self.note else {})
 
 
@@ -100,22 +89,12 @@ def bench(
     ] = None,
     device: Annotated[str | None, typer.Option(help="Measure this device (default: CPU).")] = None,
     table: Annotated[
-        bool, typer.Option("--table", help="The table of works beside torch and tinygrad.")
+        bool, typer.Option("--table", help="The table of works beside torch.")
     ] = False,
     machine: Annotated[
         bool,
         typer.Option("--machine", help="Measure this host, for plans of its kernels; keep it."),
     ] = False,
-    tinygrad: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="TINYGRAD_PYTHON", parser=path, help="A Python that has tinygrad 0.10.3."
-        ),
-    ] = None,
-    before: Annotated[
-        Path | None,
-        typer.Option(parser=path, help="For --table, a Python that has an earlier tinyref."),
-    ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each row is measured.")] = 5,
 ) -> None:
     """Measure a device: compiles, launches, copies, replays, operations and training beside torch.
@@ -125,8 +104,7 @@ def bench(
       tinyref bench
       tinyref bench --row "jit.*" --json numbers.json
       tinyref bench --row "op.*"                     operations beside torch; model.*: training
-      tinyref bench --table --tinygrad PYTHON        what users wait for, with goals
-      tinyref bench --table --before PYTHON          its first calls beside an earlier version's
+      tinyref bench --table                          what users wait for, as tables of Markdown
       tinyref bench --device MINE                    its compiler, launches, copies, fuzz, conform
       tinyref bench --device my_package.backend:MyBackend --row copy
       tinyref bench --machine                        this host, for plans; MACHINE=0 forgets it
@@ -138,13 +116,11 @@ def bench(
     from tinyref.cli.options import check_gives_values, check_target, opening_device
     from tinyref.device import Device
 
-    if tinygrad is not None:
-        os.environ["TINYGRAD_PYTHON"] = str(tinygrad)
     if machine:
         _measure_machine(device, repeats)
         return
     if table:
-        _print_table(row, device, repeats, json_file, before)
+        _print_table(row, device, repeats, json_file)
         return
     name = opening_device(device)
     check_gives_values(name)
@@ -161,9 +137,7 @@ def bench(
             measured.append(result)
             print(_line(result), flush=True)
     if json_file is not None:
-        numbers = {"schema": "tinyref.bench", "version": 1, **facts(), "device": name}
-        numbers["rows"] = [result.to_json() for result in measured]
-        write_output(json_file, json.dumps(numbers, indent=1) + "\n", "bench")
+        _write_numbers(json_file, "tinyref.bench", measured, device=name)
 
 
 def _measure_machine(device: str | None, repeats: int) -> None:
@@ -178,11 +152,8 @@ def _measure_machine(device: str | None, repeats: int) -> None:
     print(f"Kept in {keep_machine(found)}: processes that start from now on plan by it.")
 
 
-def _print_table(
-    row: str, device: str | None, repeats: int, json_file: Path | None, before: Path | None
-) -> None:
-    from tinyref.cli.bench.speed import ON_HOST
-    from tinyref.cli.bench.table import WorkLine, table_lines, table_text
+def _print_table(row: str, device: str | None, repeats: int, json_file: Path | None) -> None:
+    from tinyref.cli.bench.table import table_rows, table_text
     from tinyref.cli.options import check_target
     from tinyref.errors import UserError
 
@@ -190,17 +161,22 @@ def _print_table(
         raise UserError(f"bench: --table is of the device CPU, and takes no --device, got {device}")
     if json_file is not None:
         check_target(json_file, "bench: --json")
-    lines: list[WorkLine] = []
-    for line in table_lines(row, repeats, None if before is None else str(before)):
-        lines.append(line)
-        _show_progress(f"measured {line.work}{line.variant}")
-    for variant in ON_HOST:
-        of_this = [line for line in lines if line.variant == variant.suffix]
-        print(table_text(variant, of_this), end="\n\n")
+    measured: list[Measured] = []
+    for variant, rows in table_rows(row):
+        lines: list[Measured] = []
+        for bench_row in rows:
+            _show_progress(f"measuring {bench_row.name}")
+            lines += measure(bench_row, repeats)
+        print(table_text(variant, lines), end="\n\n", flush=True)
+        measured += lines
     if json_file is not None:
-        numbers = {"schema": "tinyref.bench.table", "version": 1, **facts()}
-        numbers["rows"] = [line.to_json() for line in lines]
-        write_output(json_file, json.dumps(numbers, indent=1) + "\n", "bench")
+        _write_numbers(json_file, "tinyref.bench.table", measured)
+
+
+def _write_numbers(file: Path, schema: str, measured: Sequence[Measured], **more: str) -> None:
+    numbers = {"schema": schema, "version": 1, **facts(), **more}
+    numbers["rows"] = [result.to_json() for result in measured]
+    write_output(file, json.dumps(numbers, indent=1) + "\n", "bench")
 
 
 def _show_progress(text: str) -> None:
@@ -217,8 +193,6 @@ def _line(result: Measured) -> str:
     text += f"  {result.unit}"
     if result.peer_name:
         text += f"; {result.peer_name} {_short(result.peer_median)}, ratio {result.ratio:.3g}"
-    if result.goal is not None:
-        text += f"; goal {result.goal:g}, {'met' if result.meets_goal else 'missed'}"
     return text + (f"; {result.note}" if result.note else "")
 
 

@@ -9,26 +9,22 @@ import subprocess
 import sys
 import tempfile
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from tinyref import Tensor, TinyJit
 from tinyref.cli.bench import BenchRow, Measured
-from tinyref.cli.bench.program_kernels import data, new_gelu
-from tinyref.cli.bench.speed import Peer, peer_of, speed_rows, torch_step
-from tinyref.cli.bench.works import MODELS, Layers, chained, library, seconds_of_call, step_of
+from tinyref.cli.bench.speed import speed_rows
+from tinyref.cli.bench.works import Layers, gelu, seconds_of_call, step_of
 from tinyref.codegen.compile import compile_kernel
 from tinyref.config import Context
 from tinyref.contract import BatchCompiler
-from tinyref.device import Buffer, Device, memory
+from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.kernel import compile_kernels_together, compile_program
 from tinyref.schedule import schedule
+from tinyref.uops.program import Program
 from tinyref.workers.machine import seconds_of_children
 
 COPIED_BYTES = 1 << 24
@@ -40,12 +36,6 @@ CASES = 40
 # Enough calls of a step for the clock, few enough to repeat the row.
 REPLAYS = 200
 PLAIN_CALLS = 3
-# Microseconds a kernel of a step that is replayed, all that Python does for a call included.
-GOAL_OF_A_KERNEL = 3.0
-# The kernels of the two captures whose difference is the cost of a kernel alone.
-FEW, MANY = 10, 310
-# The least of so many measurements: a difference of two is small beside what one of them varies.
-TURNS = 5
 # So small that its kernels take no time to speak of: what is measured is the Python around them.
 PERCEPTRON = Layers("perceptron", (1, 2, 2), (), (8, 8, 2), 4)
 
@@ -59,8 +49,22 @@ def _milliseconds(act: Callable[[], object]) -> float:
     return (time.perf_counter() - started) * 1e3
 
 
+def _data(*shape: int) -> Tensor:
+    """Return a tensor with memory of its own; the contents do not matter."""
+    # Realised at once, so that the kernel that fills it is not among those timed.
+    return Tensor.ones(*shape).contiguous().realize()
+
+
+def _new_gelu(device: str, number: int) -> Program:
+    """Return a kernel of 512x512 elements for `device` that no cache has: `number` makes it new."""
+    with Context(DEVICE=device):
+        output = gelu(_data(512, 512)) * (1.5 + number + os.getpid() / 7)
+        (kernel,) = schedule([(output.node, device)]).kernels
+    return compile_kernel(kernel.ast, Device[device].capabilities)
+
+
 def _compile(device: str, repeats: int) -> Iterator[Measured]:
-    programs = [new_gelu(device, number) for number in range(repeats + 1)]
+    programs = [_new_gelu(device, number) for number in range(repeats + 1)]
     with Context(CACHE=0):
         values = [
             _milliseconds(functools.partial(compile_program, device, program))
@@ -78,7 +82,7 @@ def _compile_together(device: str, repeats: int) -> Iterator[Measured]:
     values, alone = [], []
     for repeat in range(repeats):
         first = 1000 + 2 * TOGETHER * repeat
-        several = [new_gelu(device, first + number) for number in range(TOGETHER + 1)]
+        several = [_new_gelu(device, first + number) for number in range(TOGETHER + 1)]
         one = [several.pop()]
         together = functools.partial(compile_kernels_together, device)
         values.append(_milliseconds(functools.partial(together, several)) / TOGETHER)
@@ -89,7 +93,7 @@ def _compile_together(device: str, repeats: int) -> Iterator[Measured]:
 def _launch(device: str, repeats: int) -> Iterator[Measured]:
     """A kernel that stores 16 numbers, to its end; and many of them, whose ends nobody awaits."""
     with Context(DEVICE=device):
-        (item,) = schedule([((data(16) + 1).node, device)]).kernels
+        (item,) = schedule([((_data(16) + 1).node, device)]).kernels
     kernel = compile_program(device, compile_kernel(item.ast, Device[device].capabilities))
     buffers = [Buffer(device, each.size, each.dtype) for each in kernel.program.parameters]
     for buffer in buffers:
@@ -172,7 +176,6 @@ def _conform(device: str, repeats: int) -> Iterator[Measured]:
 def _replay(device: str, repeats: int) -> Iterator[Measured]:
     with Context(DEVICE=device):
         steps = [replay_costs(device) for _ in range(repeats)]
-        chains = [chain_costs() for _ in range(repeats)]
     replayed, plain, kernels = zip(*steps, strict=True)
     yield Measured(
         "jit.replay",
@@ -181,18 +184,12 @@ def _replay(device: str, repeats: int) -> Iterator[Measured]:
         "the same step, called plainly",
         list(plain),
         note=f"{kernels[0]} kernels that take no time to speak of",
-        goal=GOAL_OF_A_KERNEL,
     )
-    replayed, plain, in_lists, singly = zip(*chains, strict=True)
-    unit = "us a call of one kernel"
-    yield Measured("jit.replay.call", unit, list(replayed), "the same, called plainly", list(plain))
-    unit = "us for each further kernel of a call"
-    yield Measured("jit.replay.kernel", unit, list(in_lists), "launched one by one", list(singly))
 
 
 def replay_costs(device: str) -> tuple[float, float, int]:
     """Microseconds a kernel of a training step, replayed and called plainly, and its kernels."""
-    step = step_of(PERCEPTRON, library("tinyref"), device)
+    step = step_of(PERCEPTRON, device)
     jitted = TinyJit(step)
     for _ in range(3):
         jitted()
@@ -203,117 +200,12 @@ def replay_costs(device: str) -> tuple[float, float, int]:
     return replayed * 1e6 / kernels, plain * 1e6 / kernels, kernels
 
 
-def chain_costs() -> tuple[float, float, float, float]:
-    """Microseconds of a call of one kernel, replayed and plain, and of each further kernel.
-
-    Of each further kernel in a list of its device, and launched for itself (the flag JIT=2).
-    """
-    one, plain = _chain_microseconds(1), _chain_microseconds(1, jit=0)
-    in_a_list, singly = (
-        (_chain_microseconds(MANY, jit) - _chain_microseconds(FEW, jit)) / (MANY - FEW)
-        for jit in (1, 2)
-    )
-    return one, plain, in_a_list, singly
-
-
-def _chain_microseconds(kernels: int, jit: int = 1) -> float:
-    """Of a call of so many kernels of 16 elements, each on the result of the one before."""
-    x = Tensor(np.zeros(16, np.float32)).realize()
-    with Context(JIT=jit):
-        jitted = TinyJit(functools.partial(chained, kernels=kernels))
-        for _ in range(3):
-            jitted(x)
-        return min(_seconds_a_call(lambda: jitted(x), REPLAYS) for _ in range(TURNS)) * 1e6
-
-
 def _seconds_a_call(call: Callable[[], object], count: int) -> float:
     # The time of this thread: what else the machine does is no part of it.
     start = time.thread_time()
     for _ in range(count):
         call()
     return (time.thread_time() - start) / count
-
-
-# --- peaks beside torch ---------------------------------------------------------------------------
-
-
-def _memory_step(device: str, repeats: int) -> Iterator[Measured]:
-    """Compare memory with torch on the processor: the bytes of a plan are equal everywhere."""
-    peer = peer_of("CPU")
-    # The count is the same each time: two runs show it.
-    runs = range(min(repeats, 2))
-    for layers in MODELS:
-        row = Measured(
-            f"memory.step.{layers.name.removeprefix('model.')}",
-            "MiB at the peak of a step of Adam, weights and inputs too",
-            [peak_of_step(layers, device) for _ in runs],
-            note="" if peer.module else "no peer: torch is not installed",
-        )
-        if peer.module:
-            row.peer_name = peer.name
-            row.peer_values = [torch_peak_of_step(layers, peer) for _ in runs]
-        yield row
-
-
-def peak_of_step(layers: Layers, device: str = "CPU") -> float:
-    """MiB of all memory that a step of Adam holds at its peak, weights and inputs too."""
-    before = memory.now.get(device, 0)
-    with Context(DEVICE=device):
-        step = step_of(layers, library("tinyref"), device)
-        step()
-        memory.peak[device] = memory.now[device]
-        step()
-    return (memory.peak[device] - before) / 2**20
-
-
-def torch_peak_of_step(layers: Layers, peer: Peer) -> float:
-    """The same of torch: the largest sum of storages that its operations were given or gave."""
-    step, live = torch_step(layers, peer), LiveStorages()
-    with live.watched(peer.module):
-        step()
-        live.peak = live.now
-        step()
-    return live.peak / 2**20
-
-
-class LiveStorages:
-    """Bytes of the storages of torch that are alive, of those that an operation has met."""
-
-    def __init__(self) -> None:
-        self.now = 0
-        self.peak = 0
-        self._known: set[int] = set()
-
-    def add(self, tensor: Any) -> None:
-        """Counts the storage of a tensor until it ends."""
-        storage = tensor.untyped_storage()
-        key, nbytes = storage._cdata, storage.nbytes()
-        if key not in self._known:
-            self._known.add(key)
-            self.now += nbytes
-            self.peak = max(self.peak, self.now)
-            weakref.finalize(storage, self._end, key, nbytes)
-
-    def _end(self, key: int, nbytes: int) -> None:
-        self._known.discard(key)
-        self.now -= nbytes
-
-    def watched(self, torch: Any) -> Any:
-        """A context in which the storages of all operations are counted."""
-        leaves = torch.utils._pytree.tree_leaves
-
-        def dispatch(
-            mode: object, function: Any, types: object, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            del mode, types
-            result = function(*args, **(kwargs or {}))
-            for each in leaves((args, kwargs, result)):
-                if isinstance(each, torch.Tensor):
-                    self.add(each)
-            return result
-
-        base = torch.utils._python_dispatch.TorchDispatchMode
-        return type("Watched", (base,), {"__torch_dispatch__": dispatch})()
 
 
 # --- the start of a process -----------------------------------------------------------------------
@@ -349,7 +241,6 @@ _ROWS: dict[str, Callable[[str, int], Iterator[Measured]]] = {
     "launch": _launch,
     "copy": _copy,
     "jit.replay": _replay,
-    "memory.step": _memory_step,
     "start": _start,
     "fuzz": _fuzz,
     "conform": _conform,

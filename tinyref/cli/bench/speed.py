@@ -30,7 +30,6 @@ from tinyref.cli.bench.works import (
     batch_of,
     chained,
     clock_of,
-    library,
     seconds_of_call,
     step_of,
     torch_ops,
@@ -200,7 +199,7 @@ def measure_work(
 
         return lambda: work.ours(*inputs).realize(), torch_call if peer.module else None
 
-    found = _beside_torch(
+    return _beside_torch(
         work.name + variant.suffix,
         variant,
         device,
@@ -208,10 +207,6 @@ def measure_work(
         lambda peer: _problem(work, variant, device, peer),
         calls,
     )
-    if work.max_ratio and found.peer_name and device == "CPU" and not variant.suffix:
-        verdict = "met" if found.ratio <= work.max_ratio else "missed"
-        found.note = f"goal {work.max_ratio:g} times torch, {verdict}"
-    return found
 
 
 # --- steps of training ----------------------------------------------------------------------------
@@ -237,7 +232,7 @@ def torch_step(layers: Layers, peer: Peer) -> Callable[[], Any]:
 
 def _model_problem(layers: Layers, device: str, peer: Peer) -> str:
     """What is wrong with the losses of the first steps of a small network."""
-    ours, theirs = step_of(layers, library("tinyref"), device), torch_step(layers, peer)
+    ours, theirs = step_of(layers, device), torch_step(layers, peer)
     for number in range(3):
         found, wanted = float(ours().item()), float(theirs().item())
         if abs(found - wanted) > 1e-4 * max(1.0, abs(wanted)):
@@ -256,20 +251,10 @@ def measure_model(
         repeats,
         lambda peer: _model_problem(small, device, peer),
         lambda peer: (
-            step_of(layers, library("tinyref"), device),
+            step_of(layers, device),
             torch_step(layers, peer) if peer.module else None,
         ),
     )
-
-
-def measure_named(name: str, variant: Variant, repeats: int) -> Measured:
-    """Measure the operation or network of that name on the processor."""
-    for layers, small in zip(MODELS, SMALL_MODELS, strict=True):
-        if layers.name == name:
-            return measure_model(layers, small, variant, "CPU", repeats)
-    (work,) = [work for work in WORKS if work.name == name]
-    assert work.host is not None, f"{name} is not measured on processors"
-    return measure_work(work, work.host, variant, "CPU", repeats)
 
 
 def _measure_launches(device: str, repeats: int) -> Measured:

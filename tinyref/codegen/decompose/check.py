@@ -15,7 +15,7 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import SpecialArg, TileArg
-from tinyref.uops.program import Program
+from tinyref.uops.program import Program, shared_bytes
 from tinyref.uops.tiles import MatrixTile, Operand
 
 _NAMED_OPS = ALU | {Ops.LOAD, Ops.STORE}
@@ -132,11 +132,7 @@ def _launch_problems(program: Program, capabilities: Capabilities) -> Iterator[P
             if isinstance(extent, int) and extent > limits[dim]:
                 words = f"{name}: has {extent} in dimension {dim}: accepted are {limits[dim]}"
                 yield field, words
-    shared = sum(
-        node.dtype.size * node.dtype.base.itemsize
-        for node in program.uops
-        if node.op is Ops.DEFINE_LOCAL and isinstance(node.dtype, PtrDType)
-    )
+    shared = shared_bytes(program)
     if shared > capabilities.shared_bytes:
         words = f"{name}: takes {shared} bytes of shared memory: accepted are"
         yield "shared_bytes", f"{words} {capabilities.shared_bytes}"

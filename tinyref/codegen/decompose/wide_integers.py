@@ -250,8 +250,7 @@ def _unsigned_divided(x: Words, y: Words, capabilities: Capabilities) -> tuple[W
 
     After four digits less than two divisors are left.
     """
-    inverse = UOp(Ops.FDIV, dtypes.float32.vec(x[0].dtype.lanes), (_one(x), _rough(y)))
-    inverse = mul(inverse, _MODESTY)
+    inverse = mul(binary(Ops.FDIV, 1.0, _rough(y)), _MODESTY)
     quotient = constant(0, x[0].dtype.lanes)
     rest = x
     for _ in range(4):
@@ -262,10 +261,6 @@ def _unsigned_divided(x: Words, y: Words, capabilities: Capabilities) -> tuple[W
     one = constant(1, x[0].dtype.lanes)
     quotient = choose(is_left, plus(quotient, one), quotient)
     return quotient, choose(is_left, minus(rest, y), rest)
-
-
-def _one(x: Words) -> UOp:
-    return const(dtypes.float32.vec(x[0].dtype.lanes), 1.0)
 
 
 def _rough(x: Words) -> UOp:

@@ -193,16 +193,10 @@ class Positions:
     def __init__(self, dependence: Dependence, numbering: Numbering) -> None:
         self.dependence = dependence
         self.numbering = numbering
-        self._stepped: dict[UOp, Stepped | None] = {}
-        self._found: dict[tuple[UOp, int, int], UOp] = {}
+        self.stepped = functools.cache(functools.partial(stepped, dependence=dependence))
+        self._changed_at = functools.cache(self._put_in)
         # What is simplified, held while others share parts of it: nodes keep what they become.
         self._written_out: list[UOp] = []
-
-    def stepped(self, position: UOp) -> Stepped | None:
-        """See `stepped`."""
-        if position not in self._stepped:
-            self._stepped[position] = stepped(position, self.dependence)
-        return self._stepped[position]
 
     def split_lanes(self, position: UOp, copy: int, lanes: int) -> list[tuple[UOp, int]]:
         """All lanes of one copy: each a base, equal for neighbours, and a distance from it."""
@@ -219,25 +213,20 @@ class Positions:
 
     def at(self, node: UOp, copy: int, lane: int) -> UOp:
         """The index arithmetic `node` in one lane of one of its copies, simplified."""
-        mask = self.dependence.masks[node]
-        if mask == 0:
-            return node
-        key = node, copy, lane
-        found = self._found.get(key)
-        if found is None:
-            counters = self.numbering.counters(mask, copy, lane)
-            by_steps = self.stepped(node)
-            if by_steps is not None:
-                found = shift(by_steps.base, by_steps.distance(counters))
-            else:
-                values = {
-                    lane_range: build.const(lane_range.dtype, value)
-                    for lane_range, value in counters.items()
-                }
-                self._written_out.append(substitute(node, values))
-                found = simplify(self._written_out[-1])
-            self._found[key] = found
-        return found
+        return self._changed_at(node, copy, lane) if self.dependence.masks[node] else node
+
+    def _put_in(self, node: UOp, copy: int, lane: int) -> UOp:
+        """The same of a node that depends on lane ranges: their values are put in."""
+        counters = self.numbering.counters(self.dependence.masks[node], copy, lane)
+        by_steps = self.stepped(node)
+        if by_steps is not None:
+            return shift(by_steps.base, by_steps.distance(counters))
+        values = {
+            lane_range: build.const(lane_range.dtype, value)
+            for lane_range, value in counters.items()
+        }
+        self._written_out.append(substitute(node, values))
+        return simplify(self._written_out[-1])
 
 
 def shift(base: UOp, distance: int) -> UOp:
@@ -333,7 +322,7 @@ def _best_width(
         has_unit_stride = False
         for access, alignment in aligned.items():
             lanes = math.gcd(alignment, width)
-            if lanes > 1 and not _is_uniform(_gate_of(access), lane_range, width, dependence):
+            if lanes > 1 and not _is_uniform(access, lane_range, width, dependence):
                 lanes = 1
             has_unit_stride |= lanes > 1
             work += weights[access] * (1 / lanes + (lanes < width))
@@ -341,10 +330,6 @@ def _best_width(
         if has_unit_stride and saved > 0 and all(saved >= each.saved for each in best):
             best = [_Candidate(lane_range, width, saved)]
     return best
-
-
-def _gate_of(access: UOp) -> UOp | None:
-    return access.src[2] if len(access.src) == 3 else None
 
 
 def _alignment(access: UOp, lane_range: UOp, dependence: Dependence) -> int:
@@ -359,10 +344,11 @@ def _alignment(access: UOp, lane_range: UOp, dependence: Dependence) -> int:
     return math.gcd(divisor_of(found.base), found.constant, *others)
 
 
-def _is_uniform(gate: UOp | None, lane_range: UOp, width: int, dependence: Dependence) -> bool:
-    """Whether the gate is seen to be one for the first `width` lanes; a guess for the others."""
-    if gate is None or not dependence.masks[gate] & dependence.bits[lane_range]:
+def _is_uniform(access: UOp, lane_range: UOp, width: int, dependence: Dependence) -> bool:
+    """Whether its gate is seen to be one for the first `width` lanes; a guess for the others."""
+    if len(access.src) < 3 or not dependence.masks[access.src[2]] & dependence.bits[lane_range]:
         return True
+    gate = access.src[2]
     lanes = {
         simplify(substitute(gate, {lane_range: build.const(lane_range.dtype, lane)}))
         for lane in range(width)

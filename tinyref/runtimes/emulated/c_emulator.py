@@ -28,6 +28,7 @@ from tinyref.runtimes.emulated.driver import (
     MAX_SHARED_BYTES,
     bytes_at,
     run_in_order,
+    share_groups,
 )
 from tinyref.runtimes.host.clang import (
     SharedObject,
@@ -36,7 +37,6 @@ from tinyref.runtimes.host.clang import (
     load_shared,
     toolchain,
 )
-from tinyref.runtimes.host.threads import run_groups, thread_count
 
 Extents = tuple[int, int, int]
 
@@ -275,8 +275,6 @@ _CPP_COMPILERS = ("gcc", "clang")
 _CPP = ("-x", "c++", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-fsigned-char", "-w")
 # A worker must be able to count them.
 MAX_GROUPS = 2**32 - 1
-# A launch is cut into more pieces than threads, for groups may take unlike times.
-_PIECES_PER_THREAD = 4
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _WORKER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_ulong)
@@ -394,6 +392,7 @@ class CFunction:
         pieces = [bytes_at(*piece) for piece in zip(addresses, sizes, strict=bool(sizes))]
         run_in_order(
             pieces,
+            math.prod(grid) * math.prod(group),
             lambda is_reverse: self._run(launch, math.prod(grid), is_reverse),
             self._differs,
         )
@@ -408,12 +407,8 @@ class CFunction:
     def _run(self, launch: tuple[object, ...], count: int, is_reverse: bool) -> None:
         """Hands the groups to threads, some at a time."""
         scheduler = _scheduler(_tools())
-        threads = thread_count()
-        pieces = min(count, threads * _PIECES_PER_THREAD if threads > 1 else 1)
 
-        def run_piece(index: int) -> None:
-            index = pieces - 1 - index if is_reverse else index
-            first, end = count * index // pieces, count * (index + 1) // pieces
+        def run(first: int, end: int) -> None:
             where = (ctypes.c_uint32 * 4)()
             with scheduler.worker() as worker:
                 status = scheduler.run(worker, *launch, first, end - first, is_reverse, where)
@@ -421,7 +416,7 @@ class CFunction:
                 problem = _PROBLEMS[status].format(where[3])
                 raise DeviceError(self.device, f"{self.entry}: group {tuple(where[:3])}: {problem}")
 
-        run_groups(run_piece, pieces)
+        share_groups(count, run, is_reverse)
 
 
 class _FiberScheduler:
@@ -466,6 +461,4 @@ def _free_workers(
         free(worker)
 
 
-@functools.cache
-def _scheduler(tools: Toolchain) -> _FiberScheduler:
-    return _FiberScheduler(tools)
+_scheduler = functools.cache(_FiberScheduler)

@@ -13,14 +13,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from tinyref import config
+from tinyref.contract import Launch
 from tinyref.errors import DeviceError
-from tinyref.runtimes.driver_checks import check_part, check_size
+from tinyref.runtimes.driver_checks import BufferPart, NamedBackend, PartAllocator, check_size
 from tinyref.runtimes.host.memory import ALIGNMENT, HostAllocator, HostHandle, address_of
+from tinyref.runtimes.host.threads import run_groups, thread_count
+from tinyref.runtimes.kernel import LaunchesInARow
 
 Extents = tuple[int, int, int]
 
@@ -30,6 +33,8 @@ MAX_SHARED_BYTES = 64 * 2**10
 # Bytes before and after each allocation that nobody may write, and what they hold.
 GUARD = ALIGNMENT
 _GUARD_BYTES = b"\xc3" * GUARD
+# A launch is cut into more pieces than threads, for groups may take unlike times.
+PIECES_PER_THREAD = 4
 # Work that waits longer than this many calls is done, though nobody has asked for it.
 MAX_QUEUED = 256
 
@@ -42,16 +47,11 @@ class GuardedAllocation:
     nbytes: int
 
 
-@dataclass(slots=True, eq=False)
-class EmulatedMemory:
-    """A handle: `nbytes` of an allocation from `offset` on. It is no array, and has no address."""
-
-    memory: GuardedAllocation
-    offset: int
-    nbytes: int
+# A handle is a part of a `GuardedAllocation`. It is no array, and has no address of the host.
+EmulatedMemory = BufferPart
 
 
-class EmulatedAllocator:
+class EmulatedAllocator(PartAllocator):
     """Allocations of a device that shares nothing with the host: bytes are copied in and out.
 
     What was freed cannot be reached any more: using a handle of it is a `DeviceError`. So is a
@@ -77,12 +77,7 @@ class EmulatedAllocator:
     def free(self, handle: EmulatedMemory) -> None:
         """Nobody reaches this memory any more. Raises `DeviceError` when it is freed already."""
         self._array(handle)
-        handle.memory.array = None
-
-    def view(self, handle: EmulatedMemory, offset: int, nbytes: int) -> EmulatedMemory:
-        """The `nbytes` of `handle` from `offset` on; `UserError` when they are not all inside."""
-        check_part(offset, nbytes, handle.nbytes)
-        return EmulatedMemory(handle.memory, handle.offset + offset, nbytes)
+        handle.buffer.array = None
 
     def copy_in(self, handle: EmulatedMemory, source: memoryview) -> None:
         """Copies the bytes of `source` to the start of `handle`; `UserError` if they do not fit."""
@@ -114,15 +109,30 @@ class EmulatedAllocator:
             if guard.tobytes() != _GUARD_BYTES:
                 raise DeviceError(
                     self.device,
-                    f"out of bounds: bytes {where} an allocation of {handle.memory.nbytes} bytes "
+                    f"out of bounds: bytes {where} an allocation of {handle.buffer.nbytes} bytes "
                     "were written",
                 )
 
+    def run(
+        self,
+        function: EmulatedFunction,
+        pieces: Sequence[EmulatedMemory],
+        variables: Sequence[int],
+        grid: Extents,
+        group: Extents,
+    ) -> None:
+        """Run a kernel on pieces of this memory to its end. Raises `DeviceError` for its faults."""
+        addresses = [self.address(piece) for piece in pieces]
+        function(addresses, variables, grid, group, [piece.nbytes for piece in pieces])
+        for piece in pieces:
+            self.check(piece)
+
     def _array(self, handle: EmulatedMemory) -> HostHandle:
-        array = handle.memory.array
+        memory: GuardedAllocation = handle.buffer
+        array = memory.array
         if array is None:
             raise DeviceError(
-                self.device, f"memory of {handle.memory.nbytes} bytes is used after it was freed"
+                self.device, f"memory of {memory.nbytes} bytes is used after it was freed"
             )
         return array
 
@@ -135,15 +145,17 @@ def bytes_at(address: int, nbytes: int) -> HostHandle:
 
 def run_in_order(
     pieces: Sequence[HostHandle],
+    items: int,
     run: Callable[[bool], None],
     differs: Callable[[int, int], DeviceError],
 ) -> None:
     """Calls `run` with whether the order is reversed, as the flag EMU_ORDER says.
 
     With "both" it is run forward, then in reverse on the same bytes of its buffers: raises what
-    `differs` gives for the buffer and the first byte where the results differ.
+    `differs` gives for the buffer and the first byte where the results differ. A launch of one
+    work-item has one order: its buffers, which may be larger than this host, are not copied.
     """
-    order = config.text("EMU_ORDER")
+    order = config.text("EMU_ORDER") if items > 1 else "forward"
     if order != "both":
         run(order == "reverse")
         return
@@ -156,6 +168,21 @@ def run_in_order(
     for place, (piece, first) in enumerate(zip(pieces, forward, strict=True)):
         if not np.array_equal(piece, first):
             raise differs(place, int(np.flatnonzero(piece != first)[0]))
+
+
+def share_groups(count: int, run: Callable[[int, int], object], is_reverse: bool = False) -> None:
+    """Call `run` for each stretch of `count` groups, on threads of the host: first and end.
+
+    With `is_reverse` the last stretch comes first. Raises what a call raises.
+    """
+    threads = thread_count()
+    pieces = min(count, threads * PIECES_PER_THREAD if threads > 1 else 1)
+
+    def run_piece(index: int) -> None:
+        index = pieces - 1 - index if is_reverse else index
+        run(count * index // pieces, count * (index + 1) // pieces)
+
+    run_groups(run_piece, pieces)
 
 
 class EmulatedFunction(Protocol):
@@ -202,12 +229,9 @@ class EmulatedKernel:
         pieces, values = list(buffers), list(variables)
         if self._takes_offsets:
             values = [*(piece.offset for piece in pieces), *values]
-            pieces = [EmulatedMemory(each.memory, 0, each.memory.nbytes) for each in pieces]
+            pieces = [EmulatedMemory(each.buffer, 0, each.buffer.nbytes) for each in pieces]
         start = time.perf_counter()
-        addresses = [self._memory.address(piece) for piece in pieces]
-        self._function(addresses, values, grid, group, [piece.nbytes for piece in pieces])
-        for piece in pieces:
-            self._memory.check(piece)
+        self._memory.run(self._function, pieces, values, grid, group)
         return time.perf_counter() - start if wait else None
 
 
@@ -234,6 +258,34 @@ class Emulator(Protocol):
     def load(self, entry: str, binary: bytes) -> EmulatedFunction:
         """Raises `DeviceError` where there is no such kernel."""
         ...
+
+
+class EmulatedBackend(NamedBackend):
+    """A GPU made of the host, with memory of its own; subclasses set `_emulator`.
+
+    takes_offsets: kernels take the byte at which each buffer begins, before the variables.
+    """
+
+    survives_fork = True
+    takes_offsets: ClassVar[bool] = False
+
+    _emulator: Emulator
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._memory = EmulatedAllocator(self.name)
+        self._allocator = self._memory
+
+    @property
+    def compiler(self) -> Emulator:
+        return self._emulator
+
+    def load(self, entry: str, binary: bytes) -> EmulatedKernel:
+        function = self._emulator.load(entry, binary)
+        return EmulatedKernel(self._memory, function, self.takes_offsets)
+
+    def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
+        return LaunchesInARow(launches)
 
 
 class Event:
@@ -329,14 +381,7 @@ class EmulatedDriver:
             self._memory.view(memory, offset, memory.nbytes - offset) for memory, offset in buffers
         ]
         values = list(variables)
-
-        def run() -> None:
-            addresses = [self._memory.address(piece) for piece in pieces]
-            function(addresses, values, grid, group, [piece.nbytes for piece in pieces])
-            for piece in pieces:
-                self._memory.check(piece)
-
-        self._submit(run)
+        self._submit(lambda: self._memory.run(function, pieces, values, grid, group))
 
     def copy(
         self,

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.contract import Availability, Backend, Launch
+from tinyref.contract import Availability
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, OrderError, UserError
 from tinyref.interpret.lanes import Fault
@@ -40,10 +40,10 @@ from tinyref.renderers.llvm_gpu import (
 from tinyref.runtimes.emulated.driver import (
     MAX_GROUP_SIZE,
     MAX_SHARED_BYTES,
-    EmulatedAllocator,
-    EmulatedKernel,
+    EmulatedBackend,
     bytes_at,
     run_in_order,
+    share_groups,
 )
 from tinyref.runtimes.emulated.groups import DRIVER, RUN_GROUPS
 from tinyref.runtimes.host.cpu import (
@@ -55,8 +55,6 @@ from tinyref.runtimes.host.cpu import (
     run_cheap_passes,
 )
 from tinyref.runtimes.host.memory import address_of
-from tinyref.runtimes.host.threads import run_groups, thread_count
-from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.uops.tiles import TILES
 
 Extents = tuple[int, int, int]
@@ -67,9 +65,8 @@ LLVM_VERSION: int = llvm.llvm_version_info[0]
 # NaN as a float of any width, and no small number as an integer.
 POISON = 0xFF
 _GUARD_BYTE = 0xC3
-# Parts into which a launch is cut for each thread: some groups may take longer than others.
-_PARTS = 4
 _CELL_WORDS = 4
+_DRIVER_DIGEST = hashlib.sha256(DRIVER.encode()).hexdigest()[:16]
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -96,7 +93,7 @@ class LlvmEmulator(LlvmCompiler):
     @property
     def key(self) -> str:
         checks = "checked" if config.integer("EMU_CHECK") else "plain"
-        return f"{super().key} {checks} {_driver_digest()}"
+        return f"{super().key} {checks} {_DRIVER_DIGEST}"
 
     def optimise(self, module: Any, machine: Any, level: int) -> None:
         """As of a host's kernels; coroutines are split at every level.
@@ -118,11 +115,6 @@ class LlvmEmulator(LlvmCompiler):
         return GroupFunction(self.device, entry, binary)
 
 
-@functools.cache
-def _driver_digest() -> str:
-    return hashlib.sha256(DRIVER.encode()).hexdigest()[:16]
-
-
 class _Driver:
     """The compiled driver: `run` as a function, the addresses that kernels call."""
 
@@ -134,9 +126,7 @@ class _Driver:
         self.imports = {name: self._library[name] for name in (RUN_ITEMS, TOUCH)}
 
 
-@functools.cache
-def _driver() -> _Driver:
-    return _Driver()
+_driver = functools.cache(_Driver)
 
 
 class GroupFunction:
@@ -250,13 +240,7 @@ class GroupLaunch:
             cells.enter(self._words)
             self._run_part(0, self._count)
             return
-        if self._count == 1:
-            self._run_part(0, 1)
-            return
-        threads = thread_count()
-        parts = min(self._count, threads * _PARTS if threads > 1 else 1)
-        bounds = [self._count * part // parts for part in range(parts + 1)]
-        run_groups(lambda part: self._run_part(bounds[part], bounds[part + 1]), parts)
+        share_groups(self._count, self._run_part)
 
     def _run_part(self, first: int, end: int) -> None:
         words = self._words.copy()
@@ -293,7 +277,8 @@ class GroupLaunch:
                 f"{byte // each.itemsize} of {each.name} differs when they run in reverse",
             )
 
-        run_in_order([now for _, now in written], self.run, differs)
+        items = self._count * self._items
+        run_in_order([now for _, now in written], items, self.run, differs)
 
 
 class ShadowCells:
@@ -432,19 +417,18 @@ def _rounded(nbytes: int) -> int:
 _TILES = tuple(tile for tile in TILES.values() if {tile.dtype_in, tile.dtype_out} <= LLVM_DTYPES)
 
 
-class GpuEmuBackend(Backend):
+class GpuEmuBackend(EmulatedBackend):
     """Kernels with groups, barriers and shared memory, on the cores of the host.
 
     Its memory is its own: handles are no arrays, and what was freed cannot be reached.
     """
 
     title = "GPU made of the host, LLVM through llvmlite"
-    survives_fork = True
+    base = "GPU_EMU"
+    _emulator: LlvmEmulator
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self.name = f"GPU_EMU:{index}" if index else "GPU_EMU"
-        self._allocator = EmulatedAllocator(self.name)
         self._emulator = LlvmEmulator(self.name)
 
     @classmethod
@@ -473,20 +457,6 @@ class GpuEmuBackend(Backend):
     @property
     def renderer(self) -> LlvmGpuRenderer:
         return self._emulator.renderer
-
-    @property
-    def compiler(self) -> LlvmEmulator:
-        return self._emulator
-
-    @property
-    def allocator(self) -> EmulatedAllocator:
-        return self._allocator
-
-    def load(self, entry: str, binary: bytes) -> EmulatedKernel:
-        return EmulatedKernel(self._allocator, self._emulator.load(entry, binary))
-
-    def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
-        return LaunchesInARow(launches)
 
     def versions(self) -> dict[str, str]:
         return llvm_versions()

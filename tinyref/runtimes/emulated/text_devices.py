@@ -7,12 +7,11 @@ renderer, and the dialect by which the C emulator compiles what that prints.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from tinyref.capabilities import Capabilities
-from tinyref.contract import Availability, Backend, Launch
+from tinyref.contract import Availability
 from tinyref.dtype import VECTOR_LANES, DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.c_style import CStyleRenderer
@@ -24,23 +23,19 @@ from tinyref.runtimes.emulated.c_emulator import CUDA, HIP, METAL, CEmulator, Di
 from tinyref.runtimes.emulated.driver import (
     MAX_GROUP_SIZE,
     MAX_SHARED_BYTES,
-    EmulatedAllocator,
-    EmulatedKernel,
+    EmulatedBackend,
 )
-from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.uops.tiles import GROUPS, MatrixTile
 
 _SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16, *dtypes.fp8s})
 
 
-class TextDevice(Backend):
+class TextDevice(EmulatedBackend):
     """A GPU made of the host by a C compiler: subclasses say what it is called and what it runs.
 
-    called: the name in the list of devices; that of the class, where there is none.
     dialect: the language as C of the host. printer: what prints it. ops: what it prints.
     native: the types it computes in; those of `printer`, where nothing is said. Small floats that
     are not among them are emulated. vector_lanes, tiles: as in `Capabilities`.
-    takes_offsets: kernels take the byte at which each buffer begins, before the variables.
 
     **Matrix tiles.** A text calls `tinyref_wmma_NAME(a, b, c)`, NAME being that of a tile of
     `tinyref.uops.tiles`; where TINYREF_EMULATED is defined, it does not define that function. The
@@ -49,24 +44,18 @@ class TextDevice(Backend):
     of the type of `c`, and each work-item of the warp must make it in the same line.
     """
 
-    survives_fork = True
     environment = ("CC",)
 
-    called: ClassVar[str] = ""
     dialect: ClassVar[Dialect]
     printer: ClassVar[type[CStyleRenderer]]
     ops: ClassVar[frozenset[str]]
     native: ClassVar[frozenset[DType] | None] = None
     vector_lanes: ClassVar[tuple[int, ...]] = (1, 2, 4)
     tiles: ClassVar[tuple[MatrixTile, ...]] = ()
-    takes_offsets: ClassVar[bool] = False
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        name = self.called or type(self).__name__
-        self.name = f"{name}:{index}" if index else name
         self._emulator = CEmulator(self.name, self.dialect)
-        self._allocator = EmulatedAllocator(self.name)
 
     @classmethod
     def availability(cls) -> Availability:
@@ -97,21 +86,6 @@ class TextDevice(Backend):
     def renderer(self) -> CStyleRenderer:
         return self.printer(self.capabilities)
 
-    @property
-    def compiler(self) -> CEmulator:
-        return self._emulator
-
-    @property
-    def allocator(self) -> EmulatedAllocator:
-        return self._allocator
-
-    def load(self, entry: str, binary: bytes) -> EmulatedKernel:
-        function = self._emulator.load(entry, binary)
-        return EmulatedKernel(self._allocator, function, self.takes_offsets)
-
-    def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
-        return LaunchesInARow(launches)
-
     def versions(self) -> dict[str, str]:
         return {"compiler": self._emulator.version}
 
@@ -120,7 +94,7 @@ class CudaEmuBackend(TextDevice):
     """The text of the device CUDA, on the cores of the host."""
 
     title = "CUDA C++ on a GPU made of the host, through tcc, gcc or clang"
-    called = "CUDA_EMU"
+    base = "CUDA_EMU"
     dialect = CUDA
     printer = CudaRenderer
     ops = CUDA_OPS
@@ -141,7 +115,7 @@ class HipEmuBackend(TextDevice):
     """The text of the device HIP, on the cores of the host."""
 
     title = "HIP C++ on a GPU made of the host, through tcc, gcc or clang"
-    called = "HIP_EMU"
+    base = "HIP_EMU"
     dialect = HIP
     printer = HipRenderer
     ops = HIP_OPS
@@ -154,7 +128,7 @@ class MetalEmuBackend(TextDevice):
     """The text of the device METAL, on the cores of the host, where subnormal floats are kept."""
 
     title = "MSL on a GPU made of the host, through gcc or clang with C++"
-    called = "METAL_EMU"
+    base = "METAL_EMU"
     dialect = METAL
     printer = MetalRenderer
     ops = METAL_OPS

@@ -24,11 +24,12 @@ from pathlib import Path
 from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.contract import Availability, Backend
+from tinyref.contract import Availability
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.machine import Machine
 from tinyref.renderers.c import C_DTYPES, C_OPS, CRenderer
+from tinyref.runtimes.driver_checks import NamedBackend
 from tinyref.runtimes.host.description import host_machine
 from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
 from tinyref.runtimes.host.native import HostFunction
@@ -161,7 +162,7 @@ def _probe(command: tuple[str, ...], contraction: str) -> Toolchain:
         if has_half or flags in _FLAG_SETS[3:]:
             accepted = C_DTYPES if has_half else plain
             lanes = _VECTOR_LANES if _passes(full, _PROBE_VECTORS) else (1,)
-            return Toolchain(full, _version(command), accepted, lanes, _target(full))
+            return Toolchain(full, tool_version(command), accepted, lanes, _target(full))
     reason = failure.message if failure else "it makes wrong code"
     raise DeviceError("CLANG", f"the compiler {command[0]} does not work: {reason}")
 
@@ -191,25 +192,38 @@ def _answers(command: Sequence[str], source: str) -> bool:
     return answer == 42
 
 
-def _version(command: tuple[str, ...]) -> str:
-    """What the compiler says of itself: the first line."""
-    output = run_tool([*command, "--version"], Path(tempfile.gettempdir()))
-    return output.strip().splitlines()[0] if output.strip() else "unknown"
-
-
 def compile_shared(command: Sequence[str], source: str) -> bytes:
-    """`source` as a shared object.
+    """`source` as a shared object; errors as of `compile_file`."""
+    return compile_file((*command, "-shared"), "kernel.c", "kernel.so", source, "CLANG", ("-lm",))
 
-    Raises `DeviceError` with the compiler's words and the source; leaves no file behind.
+
+def compile_file(
+    command: Sequence[str],
+    read: str,
+    made: str,
+    source: str,
+    device: str,
+    libraries: Sequence[str] = (),
+) -> bytes:
+    """Return the file `made` that a command makes of `source` as the file `read`.
+
+    Raises `DeviceError` of `device` with the words of the command and the source; leaves no file
+    behind.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
             path = Path(folder)
-            (path / "kernel.c").write_text(source)
-            run_tool([*command, "-shared", "-o", "kernel.so", "kernel.c", "-lm"], path, source)
-            return (path / "kernel.so").read_bytes()
+            (path / read).write_text(source)
+            run_tool([*command, "-o", made, read, *libraries], path, source, device)
+            return (path / made).read_bytes()
     except OSError as error:
-        raise DeviceError("CLANG", f"cannot compile: {error}", source) from error
+        raise DeviceError(device, f"cannot compile: {error}", source) from error
+
+
+def tool_version(command: Sequence[str], device: str = "CLANG") -> str:
+    """What a compiler says of itself: the first line."""
+    output = run_tool([*command, "--version"], Path(tempfile.gettempdir()), device=device)
+    return output.strip().splitlines()[0] if output.strip() else "unknown"
 
 
 def run_tool(command: Sequence[str], folder: Path, source: str = "", device: str = "CLANG") -> str:
@@ -308,19 +322,19 @@ class CCompiler:
         return compile_shared(self.tools.command, source)
 
 
-class ClangBackend(Backend):
+class ClangBackend(NamedBackend):
     """Kernels as C, compiled to shared objects of this process.
 
     The compiler is the one that the CC flag names now, so one open device can serve several.
     """
 
     title = "host processor, C through gcc, clang or tcc"
+    base = "CLANG"
     survives_fork = True
     environment = ("CC",)
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self.name = f"CLANG:{index}" if index else "CLANG"
         self._allocator = HostAllocator(self.name)
 
     @classmethod
@@ -342,10 +356,6 @@ class ClangBackend(Backend):
     @property
     def compiler(self) -> CCompiler:
         return CCompiler(toolchain())
-
-    @property
-    def allocator(self) -> HostAllocator:
-        return self._allocator
 
     def load(self, entry: str, binary: bytes) -> HostFunction:
         library = load_shared(self.name, binary)

@@ -17,11 +17,12 @@ import llvmlite.binding as llvm
 from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.contract import Availability, Backend, Launch
+from tinyref.contract import Availability, Launch
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.machine import Machine
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS, LlvmRenderer
+from tinyref.runtimes.driver_checks import NamedBackend
 from tinyref.runtimes.host.description import host_machine
 from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
 from tinyref.runtimes.host.native import ENTRY, SOURCE, HostCommandList, HostFunction
@@ -115,15 +116,15 @@ class LlvmCompiler:
                 raise DeviceError(self.device, message, source)
 
 
-class CpuBackend(Backend):
+class CpuBackend(NamedBackend):
     """Kernels as functions of this process, compiled by LLVM for the host's own processor."""
 
     title = "host processor, LLVM through llvmlite"
+    base = "CPU"
     survives_fork = True
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self.name = f"CPU:{index}" if index else "CPU"
         self._allocator = HostAllocator(self.name)
         self._compiler = LlvmCompiler(self.name)
 
@@ -142,10 +143,6 @@ class CpuBackend(Backend):
     @property
     def compiler(self) -> LlvmCompiler:
         return self._compiler
-
-    @property
-    def allocator(self) -> HostAllocator:
-        return self._allocator
 
     def load(self, entry: str, binary: bytes) -> HostFunction:
         tracker = link_object(self.name, binary, [entry])

@@ -14,6 +14,7 @@ from tinyref.contract import Launch
 from tinyref.errors import UserError
 from tinyref.runtimes.host.memory import HostHandle, address_of
 from tinyref.runtimes.host.threads import run_groups
+from tinyref.runtimes.kernel import LaunchesInARow
 
 Extents = tuple[int, int, int]
 
@@ -111,10 +112,9 @@ class HostLaunch:
         if self._single:
             self._function(self._place, self._single)
         elif self._values:
-            run_groups(self._run_group, len(self._values))
-
-    def _run_group(self, index: int) -> None:
-        self._function(self._place, self._values[index])
+            run_groups(
+                lambda index: self._function(self._place, self._values[index]), len(self._values)
+            )
 
     def rebind(self, place: int, handle: HostHandle) -> None:
         """From now on the buffer at `place` is `handle`."""
@@ -167,7 +167,7 @@ end:
 """
 
 
-class HostCommandList:
+class HostCommandList(LaunchesInARow):
     """Launches of this process; those of one group are made by `caller`, many in a call.
 
     caller: the loaded function `ENTRY` of `SOURCE`. Launches of several groups are shared among
@@ -175,8 +175,8 @@ class HostCommandList:
     """
 
     def __init__(self, caller: HostFunction, launches: Sequence[Launch]) -> None:
+        super().__init__(launches)
         self._caller = caller
-        self._launches = [_bound(each) for each in launches]
         self._calls = self._to_call()
 
     @property
@@ -188,12 +188,7 @@ class HostCommandList:
         for call in self._calls:
             call()
 
-    def rebind(self, launch: int, place: int, handle: HostHandle) -> None:
-        """From the next call on the buffer at `place` of a launch is `handle`."""
-        self._launches[launch].rebind(place, handle)
-
     def vary(self, launch: int, grid: Extents, variables: Sequence[int]) -> None:
-        """From the next call on a launch has `grid[0]` groups and other values of the variables."""
         found = self._launches[launch]
         before = found.groups
         found.vary(grid, variables)
@@ -219,9 +214,3 @@ class HostCommandList:
         pointers = [pointer for launch in launches for pointer in launch.pointers]
         table = (ctypes.c_void_p * (len(pointers) + 1))(*pointers, None)
         return functools.partial(self._caller.call, table, None)
-
-
-def _bound(launch: Launch) -> HostLaunch:
-    kernel = launch.kernel
-    assert isinstance(kernel, HostFunction), "the launches are of functions of this process"
-    return kernel.prepare(launch.buffers, launch.grid, launch.group, launch.variables)

@@ -3,8 +3,9 @@
 In: a function of tensors and numbers. Out: what it returns, from the third call on by kernels
 alone.
 
-`calls.py` has TinyJit, `arguments.py` what it is called with and returns, `session.py` the tensors
-from outside that the function uses, `capture.py` puts a capture together, replays and pickles it.
+`calls.py` has TinyJit, `arguments.py` what it is called with, `results.py` what it returns,
+`session.py` the tensors from outside that the function uses, `capture.py` puts a capture together,
+replays and pickles it.
 """
 
 from tinyref.tensor.jit.calls import TinyJit

@@ -8,15 +8,16 @@ import importlib
 import inspect
 import operator
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
-from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar, cast, overload
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar, cast
 
 from tinyref import config
 from tinyref.engine.capture import active_recorder
 from tinyref.errors import UserError, UserStateError, UserTypeError
-from tinyref.tensor.jit.arguments import Arguments, Results
+from tinyref.tensor.jit.arguments import Arguments
 from tinyref.tensor.jit.capture import Capture, Captured, capture_call
+from tinyref.tensor.jit.results import Results
 from tinyref.tensor.registry import graph_lock
 
 VERSION = 1
@@ -38,8 +39,8 @@ class TinyJit(Generic[P, R]):
     A call that fits no replay raises `UserError`; so do reading elements within the function,
     and replacing tensors instead of assigning to them. An argument that the function assigns to
     has the new elements after the call, as in a plain one, but shares no memory with another
-    argument. Within another TinyJit's capture, and with the flag JIT=0, the function runs plainly.
-    Threads take turns.
+    argument, and has no views. Within another TinyJit's capture, and with the flag JIT=0, the
+    function runs plainly. Threads take turns.
 
     prune: kernels that depend on no argument, and on nothing that the function assigns to, run
     once with the capture and are not replayed: what they read may not change any more.
@@ -54,114 +55,102 @@ class TinyJit(Generic[P, R]):
     def __init__(self, fxn: Callable[P, R], *, prune: bool = False) -> None:
         if not callable(fxn):
             raise UserTypeError(f"TinyJit: got a {type(fxn).__name__}, accepted is a function")
-        self.fxn = fxn
         functools.update_wrapper(self, fxn)
+        self.fxn = fxn
         self.prune = bool(prune)
-        self._calls = _Calls(_parameter_names(fxn), self.prune)
-        self._methods: dict[int, tuple[weakref.ref[object], _Calls]] = {}
-        self._attribute = getattr(fxn, "__name__", "")
+        self._names = _parameter_names(fxn)
+        # For a method: those of each instance, by its identity. Each knows its instance.
+        self._methods: dict[int, TinyJit[..., R]] = {}
+        self._instance: weakref.ref[object] | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the capture: the next call runs plainly, the one after captures again."""
+        self._has_run = False
+        self._capture: Capture | None = None
+
+    @property
+    def captured(self) -> Captured | None:
+        """What was captured; None before the second call."""
+        return None if self._capture is None else self._capture.describe()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return cast(R, self._calls.call(self.fxn, args, kwargs))
+        if not config.integer("JIT") or active_recorder() is not None:
+            return self.fxn(*args, **kwargs)
+        if self._instance is None:
+            return cast(R, self._call(self.fxn, args, kwargs))
+        instance, *rest = cast(tuple[Any, ...], args)
+        if self._instance() is not instance:
+            # A deep copy of a method is this one, bound to a copy of the instance.
+            return cast(R, getattr(instance, self.__name__)(*rest, **kwargs))
+        fxn: Callable[..., object] = self.fxn
+        return cast(R, self._call(functools.partial(fxn, instance), rest, kwargs))
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> TinyJit[P, R]: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> JitMethod: ...
-    def __get__(self, instance: object | None, owner: type) -> TinyJit[P, R] | JitMethod:
-        """Return a method: each instance has a capture of its own."""
-        return self if instance is None else JitMethod(self, instance)
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._attribute = name
-
-    def _calls_of(self, instance: object) -> _Calls:
-        identity = id(instance)
-
-        def forget(reference: weakref.ref[object]) -> None:
-            # Another instance may have its identity by now.
-            if self._methods.get(identity, (None,))[0] is reference:
-                self._methods.pop(identity, None)
-
+    def _call(self, fxn: Callable[..., object], args: Any, kwargs: Any) -> object:
+        arguments = Arguments.of(self._names, args, kwargs)
+        if self._capture is None and not self._has_run:
+            results = Results(fxn(*args, **kwargs), arguments.tensors)
+            results.compute()
+            self._has_run = True
+            return results.build(arguments.tensors)
+        # Another thread may capture it first.
         with graph_lock:
-            entry = self._methods.get(identity)
-            if entry is None or entry[0]() is not instance:
+            if self._capture is None:
+                self._capture, returned = capture_call(fxn, arguments, args, kwargs, self.prune)
+                return returned
+            return self._capture.replay(arguments)
+
+    def __get__(self, instance: object | None, owner: type) -> TinyJit[..., R]:
+        """Return a method: each instance has a capture of its own."""
+        if instance is None:
+            return self
+        number = id(instance)
+        with graph_lock:
+            if number not in self._methods:
+                jit: TinyJit[..., R] = TinyJit(self.fxn, prune=self.prune)
+                jit.__name__, jit._names = self.__name__, self._names[1:]
                 try:
-                    reference = weakref.ref(instance, forget)
+                    jit._instance = weakref.ref(instance, lambda _: self._methods.pop(number, None))
                 except TypeError:
                     raise UserTypeError(
                         f"TinyJit: a {type(instance).__name__} takes no weak references: "
                         f"add '__weakref__' to its slots"
                     ) from None
-                calls = _Calls(_parameter_names(self.fxn)[1:], self.prune)
-                entry = self._methods[identity] = (reference, calls)
-            return entry[1]
+                self._methods[number] = jit
+            return cast(TinyJit[..., R], MethodType(self._methods[number], instance))
 
-    def reset(self) -> None:
-        """Forget the capture: the next call runs plainly, the one after captures again."""
-        self._calls.reset()
-
-    @property
-    def captured(self) -> Captured | None:
-        """What was captured; None before the second call."""
-        return self._calls.captured
+    def __set_name__(self, owner: type, name: str) -> None:
+        # By this name pickles and copies find a method.
+        self.__name__ = name
 
     def __getstate__(self) -> dict[str, object]:
-        return {
-            "version": VERSION,
-            "fxn": _saved_function(self),
-            "prune": self.prune,
-            "calls": self._calls.__dict__,
-        }
+        names = ("prune", "_names", "_has_run", "_capture")
+        saved = {name: getattr(self, name) for name in names}
+        return {"version": VERSION, "fxn": _saved_function(self), **saved}
 
     def __setstate__(self, state: object) -> None:
         """Become the TinyJit that was saved: it replays what was captured.
 
-        Raises `UserError` for another version.
+        Raises `UserError` for another version and for a state that lacks a member.
         """
         version = state.get("version") if isinstance(state, dict) else None
         if version != VERSION or not isinstance(state, dict):
             raise UserError(f"TinyJit: the pickle is of version {version!r}, accepted is {VERSION}")
-        if state.keys() != {"version", "fxn", "prune", "calls"}:
-            raise UserError(f"TinyJit: the pickle has the entries {sorted(map(str, state))}")
+        members = {"fxn", "prune", "_names", "_has_run", "_capture"}
+        if missing := sorted(members - state.keys()):
+            raise UserError(f"TinyJit: the pickle is damaged: it has no {', '.join(missing)}")
         fxn = state["fxn"]
         TinyJit.__init__(
-            self, _function_named(*fxn) if isinstance(fxn, tuple) else fxn, prune=state["prune"]
+            self, _function_named(*fxn) or _not_saved if isinstance(fxn, tuple) else fxn
         )
-        self._calls.__dict__.update(state["calls"])
+        vars(self).update({name: state[name] for name in members - {"fxn"}})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a copy of the capture with state of its own, and of an object that is called."""
         twin = type(self)(copy.deepcopy(self.fxn, memo), prune=self.prune)
         memo[id(self)] = twin
-        twin._calls.__dict__.update(copy.deepcopy(self._calls.__dict__, memo))
+        twin._has_run, twin._capture = self._has_run, copy.deepcopy(self._capture, memo)
         return twin
-
-
-class JitMethod:
-    """A captured function bound to one instance."""
-
-    def __init__(self, jit: TinyJit[..., Any], instance: object) -> None:
-        self.fxn = jit.fxn
-        self.instance = instance
-        self._name = jit._attribute
-        self._calls = jit._calls_of(instance)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._calls.call(functools.partial(self.fxn, self.instance), args, kwargs)
-
-    def reset(self) -> None:
-        """Forget the capture for this instance, as `TinyJit.reset` does."""
-        self._calls.reset()
-
-    @property
-    def captured(self) -> Captured | None:
-        """What was captured for this instance, as `TinyJit.captured`."""
-        return self._calls.captured
-
-    def __reduce__(self) -> tuple[object, tuple[object, str]]:
-        # A capture belongs to its instance: another instance has its own.
-        return getattr, (self.instance, self._name)
 
 
 def _saved_function(jit: TinyJit[..., Any]) -> object:
@@ -172,11 +161,9 @@ def _saved_function(jit: TinyJit[..., Any]) -> object:
     fxn: Any = jit.fxn
     if not isinstance(fxn, FunctionType):
         return fxn
-    try:
-        if _function_named(fxn.__module__, fxn.__qualname__) is fxn:
-            return fxn.__module__, fxn.__qualname__
-    except UserError:
-        pass
+    name = fxn.__module__, fxn.__qualname__
+    if _function_named(*name) is fxn:
+        return name
     if jit.captured is None:
         raise UserStateError(
             f"TinyJit: {fxn.__qualname__} is no function of a module, which is all that a pickle "
@@ -186,20 +173,17 @@ def _saved_function(jit: TinyJit[..., Any]) -> object:
     return _not_saved
 
 
-def _function_named(module: str, name: str) -> Callable[..., Any]:
-    """Return a function of a module, or the one that a TinyJit of this name was made of.
-
-    Raises `UserError` where the module has none of that name.
-    """
+def _function_named(module: str, name: str) -> Callable[..., Any] | None:
+    """Return the function of a module, or the one that a TinyJit of this name was made of."""
     try:
         value = operator.attrgetter(name)(importlib.import_module(module))
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"TinyJit: the pickle names a function that is gone: {error}") from error
+    except (ImportError, AttributeError):
+        return None
     return cast(Callable[..., Any], value.fxn if isinstance(value, TinyJit) else value)
 
 
 def _not_saved(*args: object, **kwargs: object) -> NoReturn:
-    """Stand for a function that no pickle can name, as one within another or a lambda."""
+    """Stand for a function that no module has by its name, as one within another or a lambda."""
     raise UserStateError(
         "TinyJit: the function itself is not part of the pickle, as pickles hold only functions of "
         "modules: calls that fit the capture are replayed, others need a new TinyJit"
@@ -213,38 +197,3 @@ def _parameter_names(fxn: Callable[..., object]) -> list[str]:
         return []
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [parameter.name for parameter in parameters if parameter.kind in positional]
-
-
-class _Calls:
-    """The calls of one function: plainly first, then captured, then replayed."""
-
-    def __init__(self, names: Sequence[str], prune: bool) -> None:
-        self.names = names
-        self._prune = prune
-        self.reset()
-
-    def reset(self) -> None:
-        self.has_run = False
-        self.capture: Capture | None = None
-
-    @property
-    def captured(self) -> Captured | None:
-        return None if self.capture is None else self.capture.describe()
-
-    def call(
-        self, fxn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
-    ) -> object:
-        if not config.integer("JIT") or active_recorder() is not None:
-            return fxn(*args, **kwargs)
-        arguments = Arguments.of(self.names, args, kwargs)
-        if self.capture is None and not self.has_run:
-            results = Results(fxn(*args, **kwargs), arguments.tensors)
-            results.compute((), None)
-            self.has_run = True
-            return results.build(arguments.tensors)
-        # Another thread may capture it first.
-        with graph_lock:
-            if self.capture is None:
-                self.capture, returned = capture_call(fxn, arguments, args, kwargs, self._prune)
-                return returned
-            return self.capture.replay(arguments)

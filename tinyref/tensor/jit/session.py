@@ -9,87 +9,66 @@ as it is.
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from weakref import ref
 
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.engine.capture import Recorder, recording
-from tinyref.errors import UserError, UserStateError, VerifyError
+from tinyref.errors import UserStateError
 from tinyref.lazy.buffers import assigned_buffer
 from tinyref.lazy.folding import shows_constant
 from tinyref.lazy.graph import backing
-from tinyref.lazy.shape import is_empty, largest_size, shape_of
+from tinyref.lazy.shape import is_empty, shape_of
+from tinyref.tensor.assignment import has_memory_alone, refresh_views, sharing_memory
 from tinyref.tensor.core import (
     TensorCore,
     Value,
     capturing,
-    hold_tensors,
     peek_value,
     registry,
-    storage_of,
+    same_node,
     store_apart,
     value_of,
 )
 from tinyref.tensor.data import compute
 from tinyref.tensor.registry import graph_lock, is_computed, is_view, parts_of, shown_numbers
-from tinyref.tensor.views import Storage
+from tinyref.tensor.tensor import Tensor
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
 
-# A constant of more elements, 16 MiB of float32, gets no memory: it is part of the capture, and a
-# replay is refused once the tensor holds other elements.
-LARGEST_CONSTANT = 1 << 22
 
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Holder:
-    """A tensor that showed memory in `value` as `node`, and the storage that its views share.
+    """A tensor that showed memory as `node`.
 
     is_read: the function reads it; else the function made it, and it was kept outside.
     """
 
-    value: Value
-    node: UOp
     tensor: ref[TensorCore]
-    storage: Storage[TensorCore] | None
-    is_read: bool
-
-    @classmethod
-    def of(cls, tensor: TensorCore, is_read: bool) -> Holder:
-        """Return the holder of what `tensor` shows now."""
-        return cls(value_of(tensor), tensor.node, ref(tensor), storage_of(tensor), is_read)
+    node: UOp
+    is_read: bool = True
 
     def renewed(self) -> Holder | None:
-        """Return a holder of the same elements for the tensors of now; None if there is none.
-
-        If the tensor is gone, a view of the same elements stands for it.
-        """
+        """Return a holder of the node of now; None where the tensor is gone or shows others."""
         tensor = self.tensor()
-        if tensor is not None:
-            return Holder.of(tensor, self.is_read) if shows_alike(self.node, tensor) else None
-        numbers = set(shown_numbers(self.node))
-        views = [] if self.storage is None else self.storage.tensors()
-        alike = (view for view in views if numbers == set(shown_numbers(view.node)))
-        return next((Holder.of(view, self.is_read) for view in alike), None)
-
-    def describe(self) -> str:
-        """Return type and shape."""
-        return f"{self.node.dtype.name} tensor of shape {describe_shape(shape_of(self.node))}"
+        if tensor is None or not shows_alike(self.node, tensor.node):
+            return None
+        return Holder(self.tensor, tensor.node, self.is_read)
 
 
-def shows_alike(before: UOp, tensor: TensorCore) -> bool:
-    """Return True if `tensor` shows the same elements of the same memory, in the same order."""
-    now = tensor.node
+def shows_alike(before: UOp, now: UOp) -> bool:
+    """Return True if two nodes show the same elements of the same memory, in the same order."""
     if before is now:
         return True
-    pairs = list(zip(parts_of(before), parts_of(now), strict=False))
-    is_same = all(
-        (memory := backing(old)) is not None and memory is backing(new) for old, new in pairs
-    )
+    is_same = buffers_behind(before) == buffers_behind(now) and is_backed(now)
     return shape_of(before) == shape_of(now) and (is_same or is_empty(shape_of(now)))
+
+
+def describe_shown(node: UOp) -> str:
+    """Return the type and the shape of a tensor."""
+    return f"{node.dtype.name} tensor of shape {describe_shape(shape_of(node))}"
 
 
 class CaptureSession:
@@ -102,55 +81,52 @@ class CaptureSession:
     is_over = False
 
     def __init__(self) -> None:
-        self.reads: list[Holder] = []
-        self._read_values: set[Value] = set()
+        self.recorder = Recorder()
+        self.reads: dict[Value, Holder] = {}
         self.changed: list[ref[TensorCore]] = []
 
     def read(self, value: Value) -> None:
-        """Give a tensor from outside memory, unless it is in some.
+        """Give a tensor from outside memory, unless it is in some. Raises where that fails."""
+        if value not in self.reads and self._is_from_outside(value):
+            self._give_memory(value)
+            tensor = value.tensor
+            if tensor is not None:
+                self.reads[value] = Holder(ref(tensor), value.node)
 
-        A graph that cannot be computed stays as it is, and so does a constant of more than
-        `LARGEST_CONSTANT` elements. Raises `DeviceError` where computing fails.
+    def write(self, tensor: Tensor, base: Tensor) -> None:
+        """Give a base that the function is about to write memory that only its views show.
+
+        So replays write where the capture does. Raises `UserStateError` where the function has read
+        another tensor in that memory: what was captured of that reads what is written.
         """
-        graph_lock.last_use = time.monotonic()
-        if value.session is self or value in self._read_values or is_empty(shape_of(value.node)):
-            return
-        if not _is_in_memory(value.node):
-            with self._outside(), contextlib.suppress(UserError, VerifyError):
-                compute([peek_value(TensorCore, value)])
-                is_small = largest_size(shape_of(value.node)) <= LARGEST_CONSTANT
-                if is_small and not _is_in_memory(value.node):
-                    compute_copies([value])
-        self._note(value)
-
-    def _note(self, value: Value) -> None:
-        tensor = value.tensor
-        if tensor is not None and (is_computed(value.node) or is_view(value.node)):
-            self._read_values.add(value)
-            self.reads.append(Holder.of(tensor, is_read=True))
-
-    def give_memory(self, value: Value) -> None:
-        """Give a tensor from outside a whole buffer: the function is about to write it."""
-        if not is_empty(shape_of(value.node)):
-            with self._outside():
-                compute_copies([value])
-            self._note(value)
-
-    def separate(self, values: Sequence[Value]) -> None:
-        """Give values copies of their own: the function is about to write the memory they show.
-
-        Raises `UserStateError` where it has read one from outside: what was captured of that reads
-        the memory that is written.
-        """
-        if not self._read_values.isdisjoint(values):
+        value = value_of(base)
+        if self._is_from_outside(value):
+            self._give_memory(value)
+        others = sharing_memory(base)
+        if not self.reads.keys().isdisjoint(others):
             raise UserStateError(
                 "TinyJit: the function assigns to a tensor and reads another one that is in the "
                 "same memory, as after clone(): a replay would read what it has written: give one "
                 "of them memory of its own before, as in x.assign(Tensor(x.numpy()))"
             )
-        compute_copies([value for value in values if value.session is self])
+        compute_copies([other for other in others if other.session is self])
         with self._outside():
-            compute_copies([value for value in values if value.session is not self])
+            compute_copies([other for other in others if other.session is not self])
+            if self._is_from_outside(value) and not has_memory_alone(base):
+                # It shows an element at several places, or a part of what nobody else shows.
+                compute_copies([value])
+                refresh_views(base, value.requires_grad)
+        self.read(value_of(tensor))
+
+    def _is_from_outside(self, value: Value) -> bool:
+        return value.session is not self and not is_empty(shape_of(value.node))
+
+    def _give_memory(self, value: Value) -> None:
+        if not _is_in_memory(value.node):
+            with self._outside():
+                compute([peek_value(TensorCore, value)])
+                if not _is_in_memory(value.node):
+                    compute_copies([value])
 
     def before_compute(self, roots: Sequence[UOp]) -> None:
         """Compute tensors from outside that read what `roots` overwrite.
@@ -161,49 +137,36 @@ class CaptureSession:
         numbers = {number for node in nodes for number in shown_numbers(assigned_buffer(node))}
         if numbers:
             with self._outside():
-                keep_elements(
-                    lambda: [v for v in readers_of(numbers) if v.session is not self], numbers
-                )
+                readers = readers_of(numbers)
+                keep_elements([v for v in readers if v.session is not self], numbers)
 
     def before_change(self, tensor: TensorCore) -> None:
         """Note a tensor from outside that is about to stand for another value."""
         if value_of(tensor).session is not self:
             self.changed.append(ref(tensor))
 
-    def end(self) -> None:
-        """From now on what the function made is like any other tensor."""
-        self.is_over = True
-        # Values refer to their session, which would refer to them.
-        self.reads.clear()
-        self._read_values.clear()
-
     def left_over(self) -> list[TensorCore]:
         """Return the tensors that the function made, or assigned to, and did not compute."""
         mine = [value for value in registry.pending() if value.session is self]
         return [tensor for value in mine if (tensor := value.tensor) is not None]
 
-    def check(self, recorder: Recorder) -> None:
+    def check(self) -> None:
         """Raise `UserError` where tensors from outside hold what no replay would give them."""
-        for holder in self.reads:
-            numbers = shown_numbers(holder.node)
-            if numbers and recorder.buffers.keys().isdisjoint(numbers):
-                continue
-            if holder.renewed() is None:
+        used, written = self.recorder.buffers, self.recorder.written()
+        for holder in self.reads.values():
+            is_used = not used.keys().isdisjoint(shown_numbers(holder.node))
+            if is_used and holder.renewed() is None:
                 raise UserStateError(
-                    f"TinyJit: a {holder.describe()} that the function reads was replaced in it: "
-                    f"replays would read the old one; assign() to it in place, after "
-                    f"x.replace(x.contiguous().realize()) where it shows a part of memory, or "
-                    f"pass it in and return it"
+                    f"TinyJit: a {describe_shown(holder.node)} that the function reads was "
+                    f"replaced in it: replays would read the old one; assign() to it in place, "
+                    f"after x.replace(x.contiguous().realize()) where it shows a part of memory, "
+                    f"or pass it in and return it"
                 )
-        written = {buffer.argument.number for buffer in recorder.written()}
-        for held in self.changed:
-            tensor = held()
-            if tensor is None or is_empty(shape_of(tensor.node)):
-                continue
-            numbers = shown_numbers(tensor.node)
-            if not numbers or not written.issuperset(numbers):
+        for tensor in (tensor for held in self.changed if (tensor := held()) is not None):
+            shown = [used.get(number) for number in shown_numbers(tensor.node)]
+            if not is_empty(shape_of(tensor.node)) and not (shown and written.issuperset(shown)):
                 raise UserStateError(
-                    f"TinyJit: the function gives a {Holder.of(tensor, False).describe()} from "
+                    f"TinyJit: the function gives a {describe_shown(tensor.node)} from "
                     f"outside other memory, which no replay would do: assign() to it in place, "
                     f"within Tensor.no_grad() where it requires grad, or return what it is to hold"
                 )
@@ -226,25 +189,29 @@ def capture_session(stand_ins: Sequence[TensorCore]) -> Iterator[CaptureSession]
         value_of(tensor).session = session
     token = capturing.set(session)
     try:
-        with graph_lock.held_by_capture():
+        with graph_lock.held_by_capture(), recording(session.recorder):
             yield session
     finally:
-        session.end()
+        # From now on what the function made is like any other tensor.
+        session.is_over = True
         capturing.reset(token)
+        # Values refer to their session, which would refer to them.
+        session.reads.clear()
 
 
-def keep_elements(find: Callable[[], list[Value]], numbers: Collection[int]) -> list[Value]:
-    """Compute values that read the BUFFERs `numbers`, which are about to be written.
+def keep_elements(values: Sequence[Value], numbers: Collection[int]) -> None:
+    """Compute values that read or show the BUFFERs `numbers`, which are about to be written.
 
-    Those that show them get copies. Return those whose tensor is gone, which stay as they are.
-    That a graph has the elements of memory, as a choice between a tensor and itself, is seen only
-    once it is computed.
+    Those that show them get copies. That a graph has the elements of memory, as a choice between a
+    tensor and itself, is seen only once it is computed.
     """
-    tensors = hold_tensors(find)
-    compute([tensor for tensor in tensors.values() if tensor is not None])
-    living = [value for value, tensor in tensors.items() if tensor is not None]
+    tensors = [tensor for value in values if (tensor := value.tensor) is not None]
+    compute(tensors)
+    living = list(map(value_of, tensors))
     compute_copies([v for v in living if not set(shown_numbers(v.node)).isdisjoint(numbers)])
-    return [value for value, tensor in tensors.items() if tensor is None]
+    for value in set(values).difference(living):
+        # Only gradients may want it, and they are refused then.
+        value.is_overwritten = True
 
 
 def readers_of(numbers: Collection[int]) -> list[Value]:
@@ -263,6 +230,26 @@ def compute_copies(values: Sequence[Value]) -> None:
     for value in values:
         store_apart(value)
     compute([tensor for value in values if (tensor := value.tensor) is not None])
+
+
+def copied(tensor: TensorCore) -> TensorCore:
+    """Return a tensor of the same elements in memory of its own."""
+    copy = same_node(tensor)
+    compute_copies([value_of(copy)])
+    return copy
+
+
+def buffers_behind(node: UOp) -> list[UOp]:
+    """Return the BUFFERs behind a computed tensor, one a part; none for what has no elements."""
+    if node.op is not Ops.MULTI:
+        buffer = backing(node)
+        return [] if buffer is None else [buffer]
+    return [buffer for part in node.src for buffer in buffers_behind(part)]
+
+
+def is_backed(node: UOp) -> bool:
+    """Return True if the elements are in memory, in order, on each device."""
+    return len(buffers_behind(node)) == len(parts_of(node))
 
 
 def _is_in_memory(node: UOp) -> bool:

@@ -30,19 +30,16 @@ from tinyref.views.shape_tracker import tracker_of
 from tinyref_spec.kernel_case.buffers import MAX_BYTES
 from tinyref_spec.kernel_case.files import read_json
 from tinyref_spec.kernel_case.limits import (
-    LONGEST_KERNEL,
-    MAX_NODES,
     MAX_VARIABLES,
     check_fits,
     check_work,
-    read_kernel,
+    read_graph,
 )
 from tinyref_spec.kernel_case.members import (
     Json,
     read_bindings,
     read_list,
     read_object,
-    read_text,
     read_version,
     read_word,
 )
@@ -149,14 +146,14 @@ def _kernel(value: object, source: str, where: str) -> CorpusKernel:
     for at, name in enumerate(read_list(top["computes"], MAX_COMPUTED, f"{where}.computes")):
         read_word(name, f"{where}.computes[{at}]")
     bindings = read_bindings(top["bindings"], MAX_VARIABLES, f"{where}.bindings")
-    lines = read_list(top["ast"], MAX_NODES, f"{where}.ast")
-    text = "".join(f"{read_text(line, f'{where}.ast', LONGEST_KERNEL)}\n" for line in lines)
-    ast = read_kernel(text, f"{where}.ast")
+    ast = read_graph(top["ast"], f"{where}.ast")
+    if not isinstance(ast, UOp):
+        raise UserError(f"{where}.ast: expected a graph, got a sequence")
     try:
         check(ast, bindings)
     except (UserError, VerifyError) as error:
         raise UserError(f"{where}.ast: {error}") from None
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(to_text(ast).encode()).hexdigest()[:8]
     return CorpusKernel(f"{source}-{digest}", ast, MappingProxyType(bindings))
 
 

@@ -49,7 +49,8 @@ class AllowedElements:
         """What is wrong with the element of this number."""
         low, high = self.low[number], self.high[number]
         want = f"{low!s}" if not low < high else f"a value from {low!s} to {high!s}"
-        return f"element {number} of {actual.size} is {actual[number]!s} instead of {want}"
+        found = f"element {number} of {actual.size} is {actual[number]!s}"
+        return f"{found}, the reference gives {want}"
 
 
 @dataclass(frozen=True)

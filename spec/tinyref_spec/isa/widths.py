@@ -1,0 +1,356 @@
+"""Integers of several widths in one kernel: narrow results that are used, operands with few bits.
+
+A kernel of one operation stores the result, which cuts it to its type: registers with more bits
+show only where the result is widened, compared, divided or shifted first. And a compiler that knows
+how few bits an operand has may choose a shorter instruction, which some operands do not fit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_spec import samples
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, make_row
+from tinyref_spec.data_kinds import of_all_kinds
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.isa.elementwise import LANES
+from tinyref_spec.kernels.notation import Sketch, load
+from tinyref_spec.measure import run_exact
+
+
+@dataclass(frozen=True)
+class Output:
+    """One result of a kernel: its node, of the loaded operands, and its values, of their data."""
+
+    name: str
+    node: Callable[..., UOp]
+    values: Callable[..., Array]
+
+
+def _quotient(x: Array, y: Array) -> Array:
+    """Return x / y towards zero, in the type of both."""
+    return np.asarray((x - np.fmod(x, y)) // y)
+
+
+# Each is exact in numpy, and wraps.
+REFERENCES: Mapping[Ops, Callable[..., Array]] = {
+    Ops.NEG: np.negative,
+    Ops.ADD: np.add,
+    Ops.SUB: np.subtract,
+    Ops.MUL: np.multiply,
+    Ops.IDIV: _quotient,
+    Ops.MOD: np.fmod,
+    Ops.MAX: np.maximum,
+    Ops.AND: np.bitwise_and,
+    Ops.OR: np.bitwise_or,
+    Ops.XOR: np.bitwise_xor,
+    Ops.SHL: np.left_shift,
+    Ops.SHR: np.right_shift,
+    Ops.CMPLT: np.less,
+}
+_SHIFTS = (Ops.SHL, Ops.SHR)
+
+
+def _apply(op: Ops, *operands: UOp) -> UOp:
+    # Straight into the node: the builder would swap commutative operands.
+    dtype = dtypes.bool if op is Ops.CMPLT else operands[0].dtype
+    return UOp(op, dtype, operands)
+
+
+def measure_outputs(
+    case_id: str,
+    device: DeviceUnderTest,
+    dtype: DType,
+    data: Sequence[Array],
+    outputs: Sequence[Output],
+) -> Measurement:
+    """Measure kernels that compute the outputs from inputs of `dtype`, as many as they may store.
+
+    A failure names the output: its kernel is run again for each output alone.
+    """
+    several = max(1, device.capabilities.buffer_limit - len(data))
+    compared = 0
+    for first in range(0, len(outputs), several):
+        part = outputs[first : first + several]
+        measured = _measure_kernel(case_id, device, dtype, data, part)
+        if not measured.passed:
+            return _name_output(case_id, device, dtype, data, part) or measured
+        compared += measured.compared
+    measured.compared = compared
+    return measured
+
+
+def _name_output(
+    case_id: str,
+    device: DeviceUnderTest,
+    dtype: DType,
+    data: Sequence[Array],
+    outputs: Sequence[Output],
+) -> Measurement | None:
+    for output in outputs:
+        measured = _measure_kernel(case_id, device, dtype, data, [output])
+        if not measured.passed:
+            measured.message = f"{output.name}: {measured.message}"
+            return measured
+    return None
+
+
+def _measure_kernel(
+    case_id: str,
+    device: DeviceUnderTest,
+    dtype: DType,
+    data: Sequence[Array],
+    outputs: Sequence[Output],
+) -> Measurement:
+    sketch = Sketch(outputs=len(outputs))
+    drafts = [load(number, dtype, (LANES,)) for number in range(len(data))]
+    needed = {node for output in outputs for node in output.node(*drafts).toposort()}
+    is_used = [draft in needed for draft in drafts]
+    # Slots have no gaps: an input that no output uses is no parameter.
+    loads = [
+        sketch.input(dtype, LANES) if used else draft
+        for draft, used in zip(drafts, is_used, strict=True)
+    ]
+    for output in outputs:
+        sketch.store(output.node(*loads), LANES)
+    expected = [output.values(*data) for output in outputs]
+    inputs = [array for array, used in zip(data, is_used, strict=True) if used]
+    kernel = build.sink(*sketch.stores)
+    return run_exact(case_id, device, kernel, [*[None] * len(outputs), *inputs], expected)
+
+
+def _values(dtype: DType, seed: int) -> Array:
+    """Return integers of all kinds: the edges, the limits, powers of two, random bits."""
+    parts = [samples.edges(dtype), of_all_kinds(dtype, 100), samples.random_bits(dtype, 500, seed)]
+    values = np.resize(np.concatenate(parts), LANES)
+    return np.asarray(np.random.default_rng(seed).permutation(values))
+
+
+def _divisors(dtype: DType, seed: int) -> Array:
+    """Return integers that neither trap nor overflow as divisors: neither 0 nor -1."""
+    values = _values(dtype, seed)
+    minus_one = np.array([-1]).astype(values.dtype)
+    return np.where((values == 0) | (values == minus_one), 3, values).astype(values.dtype)
+
+
+# --- narrow results -------------------------------------------------------------------------------
+
+NARROW = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
+# Their results have more bits than the type. Of others the quick profile runs two types.
+_OVERFLOWING = (Ops.NEG, Ops.ADD, Ops.SUB, Ops.MUL, Ops.SHL)
+_QUICK = (dtypes.int8, dtypes.uint16)
+
+
+def _cast(wide: DType, result: UOp, other: UOp) -> UOp:
+    return build.cast(result, wide)
+
+
+def _widened(wide: DType, result: Array, other: Array) -> Array:
+    return result.astype(numpy_dtype(wide))
+
+
+def _consumers(op: Ops, device: DeviceUnderTest) -> list[Output]:
+    """Return what is done with x op y; z is what it is compared with and divided by."""
+    arity = 1 if op is Ops.NEG else 2
+    compute = REFERENCES[op]
+
+    def output(
+        name: str, use: Callable[[UOp, UOp], UOp], used: Callable[[Array, Array], Array]
+    ) -> Output:
+        return Output(
+            f"{op.name}, then {name}",
+            lambda *loaded: use(_apply(op, *loaded[:arity]), loaded[2]),
+            lambda *data: used(compute(*data[:arity]), data[2]),
+        )
+
+    outputs = [
+        output("CMPLT", build.less, np.less),
+        output("IDIV", build.idiv, _quotient),
+        output(
+            "SHR", lambda r, z: _apply(Ops.SHR, r, build.const(r.dtype, 1)), lambda r, z: r >> 1
+        ),
+    ]
+    for wide in (dtypes.int32, dtypes.int64):
+        if device.capabilities.supports(wide):
+            cast, widened = functools.partial(_cast, wide), functools.partial(_widened, wide)
+            outputs.append(output(f"CAST to {wide.name}", cast, widened))
+    return outputs
+
+
+def _narrow(op: Ops, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    x, y, z = _values(dtype, 1), _values(dtype, 2), _divisors(dtype, 3)
+    if op in _SHIFTS:
+        y = (np.arange(LANES) % dtype.bits).astype(x.dtype)
+    elif op in (Ops.IDIV, Ops.MOD):
+        y = _divisors(dtype, 2)
+    return measure_outputs(case_id, device, dtype, [x, y, z], _consumers(op, device))
+
+
+def _narrow_row(op: Ops, dtype: DType) -> Row:
+    is_quick = op in _OVERFLOWING or (dtype in _QUICK and op not in (Ops.AND, Ops.OR))
+    check = Check("used", functools.partial(_narrow, op, dtype), full_only=not is_quick)
+    return make_row(
+        f"isa.narrow.{op.name.lower()}.{dtype.name}",
+        f"A {dtype.name} that {op.name} gives is cut to {dtype.bits} bits before it is used.",
+        clauses=("int.wrap", "isa.cast", f"isa.{op.name.lower()}"),
+        rung=Rung.CAST,
+        op=op.name,
+        dtype=dtype,
+        uses=(dtype, dtypes.int32, dtypes.bool),
+        checks=lambda: [check],
+        advice=f"cut the result of {op.name} to {dtype.bits} bits, by its sign, before it is "
+        "widened, compared, divided or shifted: its register has more",
+    )
+
+
+# --- operands with few bits -----------------------------------------------------------------------
+
+FEW_BITS_OPS = (
+    Ops.IDIV,
+    Ops.MOD,
+    Ops.MUL,
+    Ops.SHR,
+    Ops.ADD,
+    Ops.SUB,
+    Ops.MAX,
+    Ops.CMPLT,
+)
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """How an operand comes to have few bits: as a node, and in numpy; `one` becomes 1."""
+
+    name: str
+    node: Callable[[UOp], UOp]
+    values: Callable[[Array], Array]
+    one: int = 1
+
+
+def _widening(target: DType) -> Narrowing:
+    return Narrowing(
+        target.name,
+        lambda x: build.cast(x, target),
+        lambda x: x.astype(numpy_dtype(target)),
+    )
+
+
+def _masked(bits: int) -> Narrowing:
+    mask = (1 << bits) - 1
+    return Narrowing(
+        f"low_{bits}",
+        lambda x: _apply(Ops.AND, x, build.const(x.dtype, mask)),
+        lambda x: x & x.dtype.type(mask),
+    )
+
+
+def _shifted(dtype: DType, bits: int) -> Narrowing:
+    count = dtype.bits - bits
+    return Narrowing(
+        f"high_{bits}",
+        lambda x: _apply(Ops.SHR, x, build.const(x.dtype, count)),
+        lambda x: x >> x.dtype.type(count),
+        1 << count,
+    )
+
+
+def _few_bits_output(op: Ops, narrowing: Narrowing) -> Output:
+    def node(x: UOp, y: UOp) -> UOp:
+        first, second = narrowing.node(x), narrowing.node(y)
+        if op is Ops.SHR:
+            second = _apply(Ops.AND, second, build.const(second.dtype, 7))
+        return _apply(op, first, second)
+
+    def values(x: Array, y: Array) -> Array:
+        first, second = narrowing.values(x), narrowing.values(y)
+        if op is Ops.SHR:
+            second = second & second.dtype.type(7)
+        return REFERENCES[op](first, second)
+
+    return Output(op.name, node, values)
+
+
+def _few_bits(
+    source: DType, narrowing: Narrowing, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Each operation on two operands with few bits; half of the dividends are near a multiple."""
+    x, y = _values(source, 4), _values(source, 5)
+    # Pairs of edges in every combination come first: the least integer and -1 among them.
+    edges = samples.edges(source)[:20]
+    pairs = len(edges) ** 2
+    x[:pairs], y[:pairs] = np.repeat(edges, len(edges)), np.tile(edges, len(edges))
+    y[narrowing.values(y) == 0] = narrowing.one
+    near = slice(pairs, None, 2)
+    half, one = x.dtype.type(source.bits // 2), x.dtype.type(1)
+    x[near] = y[near] * (x[near] >> half) - (x[near] & one)
+    outputs = [_few_bits_output(op, narrowing) for op in FEW_BITS_OPS]
+    return measure_outputs(case_id, device, source, [x, y], outputs)
+
+
+_FEW_BITS_ADVICE = (
+    "look at which instruction is chosen for operands with few bits: a shorter division or product "
+    "must hold each quotient, product and sign that they have"
+)
+
+
+def _few_bits_row(
+    name: str,
+    sentence: str,
+    source: DType,
+    target: DType,
+    narrowing: Narrowing,
+    is_quick: bool,
+) -> Row:
+    return make_row(
+        f"isa.{name}",
+        sentence,
+        clauses=("isa.cast", "int.wrap", "isa.idiv", "isa.mod", "isa.mul", "isa.shr"),
+        rung=Rung.CAST,
+        op="IDIV",
+        dtype=source,
+        uses=(source, target, dtypes.bool),
+        checks=lambda: [
+            Check("pairs", functools.partial(_few_bits, source, narrowing), full_only=not is_quick)
+        ],
+        advice=_FEW_BITS_ADVICE,
+    )
+
+
+def rows() -> Iterator[Row]:
+    """Yield the rows of narrow results and of operands with few bits."""
+    for op in REFERENCES:
+        if op is not Ops.CMPLT:
+            for dtype in NARROW:
+                yield _narrow_row(op, dtype)
+    for source in dtypes.ints:
+        for target in dtypes.ints:
+            if source.bits < target.bits:
+                yield _few_bits_row(
+                    f"widened.{source.name}.to_{target.name}",
+                    f"Integer arithmetic of {target.name} on two {source.name} that are widened.",
+                    source,
+                    target,
+                    _widening(target),
+                    source.is_unsigned or not target.is_unsigned,
+                )
+    for dtype in dtypes.ints:
+        if dtype.bits >= 32:
+            for narrowing in (_masked(8), _masked(24), _shifted(dtype, 8), _shifted(dtype, 24)):
+                yield _few_bits_row(
+                    f"few_bits.{narrowing.name}.{dtype.name}",
+                    f"Arithmetic on two {dtype.name} of which a mask or a shift leaves few bits.",
+                    dtype,
+                    dtype,
+                    narrowing,
+                    dtype is dtypes.int32,
+                )

@@ -1,0 +1,172 @@
+"""One program in groups of every size and shape: barriers, shared memory, groups that are not full.
+
+The sizes are around those of the subgroups of GPUs, above each of them, and the declared limit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from tinyref.uops import build
+from tinyref.uops.build import barrier, branch, close
+from tinyref.uops.node import UOp
+from tinyref.uops.program import Program
+from tinyref_spec.bits import Array
+from tinyref_spec.case import CaseNeeds, Measurement, Row, Rung
+from tinyref_spec.checks import Check, launch_needs, make_row
+from tinyref_spec.data_kinds import small_and_extreme
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel import programs
+from tinyref_spec.kernel.limits import MAX_GROUP, largest_group, note_reach
+from tinyref_spec.kernel.programs import INT, Extents, at, group_index, item_index
+from tinyref_spec.measure import run_exact
+
+# Subgroups have 16, 32 or 64 work-items.
+SIZES = (1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129, 257, 513)
+# Other rows have groups of these sizes.
+FULL_ONLY = (16, 32, 64)
+BOXES: tuple[Extents, ...] = ((8, 8, 1), (4, 16, 1), (2, 3, 5))
+GROUPS = 3
+# More groups than 16 bits count.
+MANY_GROUPS = 65_537
+LAUNCHES = 3
+
+
+def _place(group: UOp, item: UOp, size: int) -> UOp:
+    return build.add(build.mul(group, size), item)
+
+
+def _exchanging(extents: Extents, groups: int, count: int) -> Program:
+    """Three exchanges over the whole group, then the sum of the group by halving strides.
+
+    Slot 0 has an element for each work-item, slot 1 one for each group, slot 2 is the input.
+    """
+    size = int(np.prod(extents))
+    out, sums, data = (
+        build.define_global(slot, INT, elements)
+        for slot, elements in enumerate((count, groups, count))
+    )
+    row = build.define_local("row", INT, size)
+    group, item = group_index(groups), programs.flat(item_index, extents)
+    place = _place(group, item, size)
+    inside = build.less(place, count)
+    mine = at(row, item)
+    put = build.store(mine, build.load(at(data, place), inside, 0))
+    # Whole turns more, so that no size makes it the node of the neighbour.
+    opposite = build.load(at(row, build.mod(build.add(item, 2 * size + size // 2), size)))
+    mirrored = build.load(at(row, programs.subtract(size - 1, item)))
+    mixed = build.store(mine, build.add(build.mul(opposite, 3), mirrored))
+    neighbour = build.load(at(row, build.mod(build.add(item, 1), size)))
+    # What was loaded before its place was overwritten, across a barrier.
+    final = build.store(at(out, place), build.add(neighbour, opposite), inside)
+    steps = [put, barrier(), opposite, mirrored, barrier(), mixed, barrier(), neighbour, final]
+    left = size
+    while left > 1:
+        width = -(-left // 2)
+        # Nodes of their own for every step: the values before it are others.
+        kept, other = build.mod(item, width), build.add(item, width)
+        active = branch(build.less(other, left))
+        total = build.add(build.load(at(row, kept)), build.load(at(row, other)))
+        steps += [barrier(), active, build.store(at(row, kept), total), close(active)]
+        left = width
+    first = branch(build.equal(item, 0))
+    whole = build.store(at(sums, group), build.load(at(row, build.const(INT, 0))))
+    return programs.program(
+        "exchanging",
+        item,
+        place,
+        inside,
+        mine,
+        *steps,
+        first,
+        whole,
+        close(first),
+        grid=(groups, 1, 1),
+        group=extents,
+    )
+
+
+def _exchanged(given: Array, size: int, groups: int) -> list[Array]:
+    """Return both outputs of `_exchanging`; what is beyond the end of the input is 0."""
+    padded = np.zeros(groups * size, np.int32)
+    padded[: given.size] = given
+    rows = padded.reshape(groups, size)
+    opposite = np.roll(rows, -(size // 2), axis=1)
+    mixed = opposite * np.int32(3) + rows[:, ::-1]
+    out = np.roll(mixed, -1, axis=1) + opposite
+    return [out.reshape(-1)[: given.size], mixed.sum(axis=1, dtype=np.int32)]
+
+
+def _launches(
+    extents: Extents, groups: int, launches: int, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Launch one kernel several times on other data: what a launch leaves must not show later."""
+    size = int(np.prod(extents))
+    count = groups * size - size // 3
+    subject = _exchanging(extents, groups, count)
+    for launch in range(1, launches + 1):
+        given = small_and_extreme(INT, count, size + launch, 1000)
+        with np.errstate(over="ignore"):
+            expected = _exchanged(given, size, groups)
+        found = run_exact(case_id, device, subject, [None, None, given], expected)
+        if not found.passed:
+            found.message = f"launch {launch} of {launches}: {found.message}"
+            return found
+    return found
+
+
+def _largest(case_id: str, device: DeviceUnderTest) -> Measurement:
+    declared = device.capabilities
+    limit = declared.group_size_limit
+    most = min(limit, MAX_GROUP, declared.shared_bytes // INT.itemsize)
+    extents = largest_group(declared.group_limit, most)
+    found = _launches(extents, GROUPS, LAUNCHES, case_id, device)
+    words = f"a group of {extents} that meets at barriers, in all"
+    return note_reach(found, int(np.prod(extents)), limit, words)
+
+
+def _needs(extents: Extents, groups: int = GROUPS) -> CaseNeeds:
+    return launch_needs((groups, 1, 1), extents, int(np.prod(extents)) * INT.itemsize)
+
+
+def _checks() -> list[Check]:
+    shapes = [(str(size), (size, 1, 1)) for size in SIZES]
+    shapes += [("x".join(map(str, extents)), extents) for extents in BOXES]
+    pair = (2, 1, 1)
+    return [
+        *(
+            Check(
+                f"size:{name}",
+                functools.partial(_launches, extents, GROUPS, LAUNCHES),
+                full_only=extents[0] in FULL_ONLY,
+                needs=_needs(extents),
+            )
+            for name, extents in shapes
+        ),
+        Check(
+            f"groups:{MANY_GROUPS}",
+            functools.partial(_launches, pair, MANY_GROUPS, 1),
+            needs=_needs(pair, MANY_GROUPS),
+        ),
+        Check("limit", _largest, needs=launch_needs(shared=64)),
+    ]
+
+
+def rows() -> Iterator[Row]:
+    """One row: its cases are the sizes."""
+    yield make_row(
+        "kernel.program.group_size",
+        "Groups of any size up to the declared limit exchange values and add them up at barriers, "
+        "in the first launch as in later ones.",
+        clauses=("kernel.barrier", "kernel.local", "device.limit", "memory.launch"),
+        rung=Rung.GROUP,
+        op="BARRIER",
+        dtype=INT,
+        features=("grid", "groups"),
+        checks=_checks,
+        advice="the cases are sizes of a group: look at barriers and shared memory in groups of "
+        "those that fail, above the size of a subgroup or no multiple of it",
+    )

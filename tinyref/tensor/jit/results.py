@@ -1,0 +1,159 @@
+"""What a captured function returns: each replay gives tensors in memory of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tinyref.device import Buffer
+from tinyref.dtype import ConstType, DType
+from tinyref.engine.capture import RecordedBuffer, Recorder
+from tinyref.errors import UserTypeError
+from tinyref.lazy import graph
+from tinyref.lazy.buffers import new_buffer_like
+from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.shape import is_empty, leave_unnamed
+from tinyref.lazy.shards import Place, join_parts, layout_of
+from tinyref.schedule.prepare import unbound
+from tinyref.tensor.core import TensorCore, from_node, registry, same_node, value_of
+from tinyref.tensor.data import compute
+from tinyref.tensor.jit.arguments import rebuilt
+from tinyref.tensor.jit.session import CaptureSession, copied, is_backed
+from tinyref.tensor.registry import parts_of, shown_numbers
+from tinyref.tensor.tensor import Tensor
+from tinyref.tensor.variable import rebound
+from tinyref.uops.node import UOp, sint
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ShapeArg, ShardArg
+
+_NO_AXES = ShapeArg(())
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """Stands for a tensor in what a function returned: number `number` of arguments and results."""
+
+    number: int
+
+
+class Results:
+    """What a call returned: its tensors in order, and a template of all around them."""
+
+    def __init__(
+        self, returned: object, args: Sequence[TensorCore], session: CaptureSession | None = None
+    ) -> None:
+        places = {id(tensor): Placeholder(number) for number, tensor in enumerate(args)}
+        originals: list[TensorCore] = []
+        self.is_bare = True
+
+        def take(value: object, path: str) -> object:
+            if not isinstance(value, TensorCore):
+                _check_returned(value, path)
+                return value
+            self.is_bare = False
+            if id(value) not in places:
+                places[id(value)] = Placeholder(len(args) + len(originals))
+                originals.append(value)
+                if session is not None:
+                    session.read(value_of(value))
+            return places[id(value)]
+
+        self.template = rebuilt(returned, take)
+        # From here on the function's own tensors are held by whoever keeps them outside.
+        self.tensors = [same_node(tensor) for tensor in originals]
+
+    def compute(self, session: CaptureSession | None = None) -> None:
+        """Compute the tensors, each in memory that no other tensor shows.
+
+        session: what it captures is computed too, and its steps must fill that memory.
+        """
+        recorder = None if session is None else session.recorder
+        compute([*self.tensors, *([] if session is None else session.left_over())])
+        taken: set[int] = set()
+        for place, tensor in enumerate(self.tensors):
+            if not _is_private(tensor, taken, recorder):
+                # One by one: equal copies that are computed together have one memory.
+                self.tensors[place] = copied(tensor)
+            taken.update(shown_numbers(self.tensors[place].node))
+
+    def build(self, args: Sequence[TensorCore]) -> object:
+        """Return what a call with these tensors returns."""
+        return fill(self.template, [*args, *self.tensors])
+
+
+def _check_returned(value: object, path: str) -> None:
+    """Raise `UserError` unless a replay can return `value` as it is."""
+    if not isinstance(value, bool | int | float | str | bytes | None):
+        raise UserTypeError(
+            f"TinyJit: {path} is a {type(value).__name__}: accepted are Tensors, numbers, texts "
+            f"and None, in tuples, lists and dicts"
+        )
+
+
+def _is_private(tensor: TensorCore, taken: set[int], recorder: Recorder | None) -> bool:
+    """Return True for a constant, and for memory that nothing else shows and steps fill."""
+    node = tensor.node
+    if uniform_value(node) is not None or is_empty(tensor.shape):
+        return True
+    numbers = shown_numbers(node)
+    others = (value.tensor for number in numbers for value in registry.showing(number))
+    return (
+        is_backed(node)
+        and taken.isdisjoint(numbers)
+        and all(other is None or other is tensor for other in others)
+        and (recorder is None or all(map(recorder.makes, numbers)))
+    )
+
+
+def fill(template: object, tensors: Sequence[object]) -> object:
+    """Return `template` with arguments and results in the place of what stands for them."""
+    return rebuilt(template, lambda x, _: tensors[x.number] if isinstance(x, Placeholder) else x)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of each replay.
+
+    parts: for each device the BUFFER, None for a constant; type, shape, and a constant's value.
+    layout: of the parts, where there are several.
+    """
+
+    device: Place
+    parts: tuple[tuple[RecordedBuffer | None, DType, tuple[sint, ...], ConstType], ...]
+    layout: ShardArg | None
+
+    @classmethod
+    def of(cls, tensor: TensorCore, recorder: Recorder) -> Output:
+        """Return the output that a computed result becomes."""
+        parts = []
+        for node in parts_of(tensor.node):
+            shape = tuple(unbound(size) for size in graph.shape_of(node))
+            value = uniform_value(node)
+            buffer = None
+            if value is None and not is_empty(shape):
+                (number,) = shown_numbers(node)
+                buffer = recorder.buffers[number]
+            parts.append((buffer, node.dtype, shape, 0 if value is None else value))
+        layout = layout_of(tensor.node) if tensor.node.op is Ops.MULTI else None
+        return cls(tensor.device, tuple(parts), layout)
+
+    def fresh(
+        self, values: Mapping[str, int], exchanged: dict[RecordedBuffer, Buffer]
+    ) -> TensorCore:
+        """Return the tensor of the next replay; its memory is added to `exchanged`."""
+        nodes = []
+        for buffer, dtype, shape, value in self.parts:
+            sizes = tuple([rebound(size, values) for size in shape])
+            if buffer is None:
+                nodes.append(graph.full(sizes, value, dtype))
+                continue
+            memory, exchanged[buffer] = new_buffer_like(buffer.argument, dtype)
+            if sizes == () and buffer.argument.size == 1:
+                # What `window` builds takes 10 us, and most functions return a loss.
+                nodes.append(UOp(Ops.RESHAPE, dtype, (memory,), _NO_AXES))
+            else:
+                nodes.append(graph.window(memory, sizes))
+            # It is memory, as what is computed is, and no function's view of that.
+            leave_unnamed(nodes[-1])
+        node = nodes[0] if self.layout is None else join_parts(self.layout, nodes)
+        return from_node(Tensor, node, self.device)
