@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zlib
 from itertools import chain
-from pathlib import Path
 
 from tinyref.contract import Backend
 from tinyref_conformance.faulty.field import (
@@ -27,7 +26,7 @@ from tinyref_conformance.faulty.field import (
 )
 from tinyref_conformance.faulty.field.fault import FieldFault
 
-__all__ = ["FIELD_FAULTS", "VERDICTS_FILE", "FieldFault", "is_held_out"]
+__all__ = ["FIELD_FAULTS", "FieldFault", "is_held_out"]
 
 _MODULES = (
     amd,
@@ -45,7 +44,6 @@ _MODULES = (
 FIELD_FAULTS: dict[str, FieldFault] = {
     fault.name: fault for fault in chain.from_iterable(module.FAULTS for module in _MODULES)
 }
-VERDICTS_FILE = Path(__file__).with_name("verdicts.json")
 
 
 def is_held_out(name: str) -> bool:
