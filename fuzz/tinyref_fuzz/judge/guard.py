@@ -86,7 +86,7 @@ class Guarded:
 
     Every other buffer starts one element further, or `alignment` bytes where those are more, and
     with `shifted` those between them: buffers may start at any element that is so aligned. The
-    memory is of the host; `on_device` gives the same on a device.
+    memory is of the host; `on_device` gives the same on a device: there in the memory of `reused`.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Guarded:
         pattern: int = PATTERNS[0],
         shifted: bool = False,
         alignment: int = 1,
+        reused: Guarded | None = None,
     ) -> None:
         self.contents = contents
         self.outputs = outputs
@@ -115,7 +116,7 @@ class Guarded:
             if slot not in outputs.poisoned:
                 self.part(slot)[:] = np.ascontiguousarray(content).view(np.uint8)
         self._before = self.memory.copy()
-        self._base: Buffer | None = None
+        self._base: Buffer | None = None if reused is None else reused._base
 
     def part(self, slot: int) -> Bytes:
         """The bytes of one buffer, in place."""
@@ -128,7 +129,7 @@ class Guarded:
 
     def on_device(self, device: str) -> list[Buffer]:
         """The buffers by slot in memory of `device`, as they are here now."""
-        self._base = Buffer(device, self.nbytes, _BYTE).allocate()
+        self._base = self._base or Buffer(device, self.nbytes, _BYTE).allocate()
         self._base.copy_in(self.memory.data)
         return [
             self._base.view(start, content.size, from_numpy_dtype(content.dtype))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.algebra.rewrite import listening
+from tinyref.algebra.shapes import positions_of
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import ELEMENTARY_OPS
@@ -24,10 +25,11 @@ from tinyref.optimise.opt import KernelOptError, Opt
 from tinyref.runtimes.kernel import Kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Program
 from tinyref.verify.index_bounds import check_index_bounds
 from tinyref_fuzz.judge.guard import Guarded
-from tinyref_spec.kernel_case import Array, Symptom
+from tinyref_spec.kernel_case import Array, KernelCase, Symptom
 
 SYMPTOMS = {
     Fault.BOUNDS: Symptom.ACCESS,
@@ -146,6 +148,22 @@ def launch(kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> dict
         kernel(chosen, bindings, wait=True)
         memory.fetch()
     return checked_results(memory)
+
+
+def with_other_data(case: KernelCase, program: Program) -> KernelCase:
+    """Return the case for another launch of its `program`: elements are turned by one position.
+
+    A variable is one less, where it may be. Elements stay where positions are computed from them:
+    others may lie outside of a buffer.
+    """
+    accesses = [node.src[0] for node in case.ast.toposort() if node.op in (Ops.LOAD, Ops.STORE)]
+    by = 0 if any(map(positions_of, accesses)) else 1
+    bindings = dict(case.bindings)
+    for arg in (node.arg for node in program.variables):
+        if isinstance(arg, VarArg) and arg.minimum < bindings.get(arg.name, arg.minimum):
+            bindings[arg.name] -= 1
+    turned = tuple(np.roll(content, by) for content in case.buffers)
+    return replace(case, buffers=turned, bindings=bindings)
 
 
 def checked_results(memory: Guarded) -> dict[int, Array]:
