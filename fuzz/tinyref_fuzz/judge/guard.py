@@ -86,7 +86,7 @@ class Guarded:
 
     Every other buffer starts one element further, or `alignment` bytes where those are more, and
     with `shifted` those between them: buffers may start at any element that is so aligned. The
-    memory is of the host; `on_device` gives the same on a device: there in the memory of `reused`.
+    memory is of the host; `on_device` gives the same on a device.
     """
 
     def __init__(
@@ -96,7 +96,6 @@ class Guarded:
         pattern: int = PATTERNS[0],
         shifted: bool = False,
         alignment: int = 1,
-        reused: Guarded | None = None,
     ) -> None:
         self.contents = contents
         self.outputs = outputs
@@ -111,12 +110,16 @@ class Guarded:
             end = start + content.nbytes
         self.nbytes = -(-(end + ZONE) // ZONE) * ZONE
         self.memory = _allocator.allocate(self.nbytes)
-        self.memory[:] = pattern
+        self._base: Buffer | None = None
+        self.fill(contents)
+
+    def fill(self, contents: Sequence[Array]) -> None:
+        """Begin again with other contents, in the same memory."""
+        self.memory[:] = self.pattern
         for slot, content in enumerate(contents):
-            if slot not in outputs.poisoned:
+            if slot not in self.outputs.poisoned:
                 self.part(slot)[:] = np.ascontiguousarray(content).view(np.uint8)
         self._before = self.memory.copy()
-        self._base: Buffer | None = None if reused is None else reused._base
 
     def part(self, slot: int) -> Bytes:
         """The bytes of one buffer, in place."""
@@ -155,11 +158,11 @@ class Guarded:
     def _place(self, at: int) -> str:
         for slot, (start, content) in enumerate(zip(self.starts, self.contents, strict=True)):
             if at < start:
-                return f"the byte {start - at} before slot {slot}"
+                return f"the byte {start - at} before b{slot}"
             if at < start + content.nbytes:
-                return f"element {(at - start) // content.itemsize} of slot {slot}, only read,"
+                return f"element {(at - start) // content.itemsize} of input b{slot}"
         end = self.starts[-1] + self.contents[-1].nbytes if self.starts else 0
-        return f"the byte {at - end + 1} after slot {len(self.starts) - 1}"
+        return f"the byte {at - end + 1} after b{len(self.starts) - 1}"
 
     def results(self) -> dict[int, Array]:
         """What each written slot holds: new arrays; elements that are not written are as given."""
@@ -182,7 +185,7 @@ class Guarded:
             changed = (left != self.pattern).any(axis=1)
             if changed.any():
                 element = int(np.flatnonzero(~mask)[np.flatnonzero(changed)[0]])
-                return f"slot {slot}: element {element} is written, which the kernel leaves alone"
+                return f"output b{slot}: element {element} is written, which must stay as it is"
         return ""
 
 

@@ -7,6 +7,7 @@ meant to raise are troubles too, each with the stage of the compiler that was re
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,7 +26,6 @@ from tinyref.optimise.opt import KernelOptError, Opt
 from tinyref.runtimes.kernel import Kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Program
 from tinyref.verify.index_bounds import check_index_bounds
 from tinyref_fuzz.judge.guard import Guarded
@@ -67,7 +67,8 @@ def errors_from(where: Callable[[], str]) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    """Return the first line of an error, its buffers named as in the line of the kernel."""
+    return re.sub(r"\bslot (\d+)", r"b\1", str(error).partition("\n")[0])
 
 
 @dataclass
@@ -150,20 +151,14 @@ def launch(kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> dict
     return checked_results(memory)
 
 
-def with_other_data(case: KernelCase, program: Program) -> KernelCase:
-    """Return the case for another launch of its `program`: elements are turned by one position.
+def other_data(case: KernelCase) -> tuple[Array, ...]:
+    """Return contents for another launch of the kernel: elements are turned by one position.
 
-    A variable is one less, where it may be. Elements stay where positions are computed from them:
-    others may lie outside of a buffer.
+    They stay where positions are computed from them: others may lie outside of a buffer.
     """
     accesses = [node.src[0] for node in case.ast.toposort() if node.op in (Ops.LOAD, Ops.STORE)]
     by = 0 if any(map(positions_of, accesses)) else 1
-    bindings = dict(case.bindings)
-    for arg in (node.arg for node in program.variables):
-        if isinstance(arg, VarArg) and arg.minimum < bindings.get(arg.name, arg.minimum):
-            bindings[arg.name] -= 1
-    turned = tuple(np.roll(content, by) for content in case.buffers)
-    return replace(case, buffers=turned, bindings=bindings)
+    return tuple(np.roll(content, by) for content in case.buffers)
 
 
 def checked_results(memory: Guarded) -> dict[int, Array]:

@@ -41,7 +41,7 @@ from tinyref_fuzz.judge.runs import (
     is_approximate,
     launch,
     load_kernel,
-    with_other_data,
+    other_data,
 )
 from tinyref_spec.kernel_case import (
     Array,
@@ -270,20 +270,9 @@ class Trial:
             if problem:
                 raise TroubleError(Symptom.VALUE, problem)
 
-    def _memory(
-        self,
-        pattern: int = 0,
-        shifted: bool = False,
-        case: KernelCase | None = None,
-        reused: Guarded | None = None,
-    ) -> Guarded:
-        """Return memory with the data of `case`, or of the case at work without it."""
+    def _memory(self, pattern: int = 0, shifted: bool = False) -> Guarded:
         alignment = self.judge.capabilities.view_alignment
-        outputs = self.outputs
-        if case is not None:
-            outputs = WrittenElements.of(case.ast, case.buffers, case.bindings)
-        buffers = (case or self.case).buffers
-        return Guarded(buffers, outputs, PATTERNS[pattern], shifted, alignment, reused)
+        return Guarded(self.case.buffers, self.outputs, PATTERNS[pattern], shifted, alignment)
 
     def _launch(self, program: Program) -> Results:
         """What the device gives, after a compile of its own."""
@@ -292,12 +281,7 @@ class Trial:
     # Two runs of one program
 
     def _check_same(
-        self,
-        program: Program,
-        actual: Results,
-        wanted: Results,
-        symptom: Symptom,
-        how: str = "",
+        self, program: Program, actual: Results, wanted: Results, symptom: Symptom, how: str = ""
     ) -> None:
         """Two runs of one program gave the same. Raises `TroubleError`."""
         if is_approximate(program) or not config.integer("STRICT_FLOAT"):
@@ -375,13 +359,13 @@ class Trial:
 
         The second uses the memory of the first. Raises what a launch alone shows, if that fails.
         """
-        kernel, number = self._load(program), 1
-        other = with_other_data(self.case, program)
-        first = self._memory(case=other)
+        kernel, memory, number = self._load(program), self._memory(), 1
+        memory.fill(other_data(self.case))
         try:
-            launch(kernel, first, other.bindings)
+            launch(kernel, memory, self.case.bindings)
             number += 1
-            measured = self._check_launch(kernel, self._memory(reused=first), results)
+            memory.fill(self.case.buffers)
+            measured = self._check_launch(kernel, memory, results)
             number += 1
             # The buffers lie elsewhere, and start at any element.
             shifts = not any(isinstance(node.dtype, ImageDType) for node in program.uops)
@@ -440,7 +424,7 @@ def _sentence(
 ) -> str:
     """What differs first."""
     at = int(numbers[0])
-    found = f"slot {slot}: element {at} of {actual.size} is {actual[at]!s}"
+    found = f"output b{slot}: element {at} of {actual.size} is {actual[at]!s}"
     if how:
         return f"{found} {how}, and {wanted[at]!s} in the first run"
     return f"{found}, the reference gives {wanted[at]!s}"
