@@ -1,8 +1,8 @@
 """A backend for WebAssembly: its own renderer to text, and wasmtime, which runs it on this host.
 
 `pip install wasmtime` brings what it needs. From the folder of this file,
-`tinyref conform --device wasm_backend:Wasm` runs the suite on it; `wasm_backend:WasmBaseline` is
-the same with Winch, the quick compiler of wasmtime. `python examples/wasm_backend.py` prints a sum.
+`tinyref conform --device wasm_backend:Wasm` runs the suite on it; `wasm_backend:WasmUnoptimised` is
+the same without the optimisations of its compiler. `python examples/wasm_backend.py` prints a sum.
 """
 
 from __future__ import annotations
@@ -155,9 +155,8 @@ def scalar(op: Ops, dtype: DType, types: Sequence[DType], values: Sequence[str])
         case Ops.RECIP:
             return code(word(Ops.FDIV, dtype), constant(1, dtype), values[0])
         case Ops.SHL | Ops.SHR if shape(dtype) != shape(types[1]):
-            count = cast_scalar(values[1], dtypes.uint32, dtype) if dtype.bits == 64 else ""
-            count = count or code("i32.wrap_i64", values[1])
-            return code(word(op, dtype), values[0], count)
+            # Counts are small: whether they are extended with a sign makes no difference.
+            return code(word(op, dtype), values[0], cast_scalar(values[1], types[1], dtype))
         case _:
             return code(word(op, types[0]), *values)
 
@@ -225,12 +224,10 @@ def load(dtype: DType, address: str) -> list[str]:
         value = [code(f"i32x4.extend_low_i16x8{sign(dtype)}", value[0])]
     else:
         value = [code("v128.load" if size == 4 else f"v128.load16x4{sign(dtype)}", address)]
+    if not dtype.is_bool:
+        return value
     # Any byte except 0 is true.
-    return (
-        compute(Ops.CAST, dtype, [dtypes.uint32.vec(dtype.lanes)], [value])
-        if dtype.is_bool
-        else value
-    )
+    return compute(Ops.CAST, dtype, [dtypes.uint32.vec(dtype.lanes)], [value])
 
 
 def store(dtype: DType, address: str, value: list[str]) -> list[str]:
@@ -280,69 +277,81 @@ class Function:
         return "\n".join([head, *self._locals, *self._lines, "))"])
 
     def _add(self, node: UOp) -> None:
-        dtype, lines = node.dtype, self._lines
+        """Write a node: declarations here, the others by their kind."""
         values = [self._values[source] for source in node.src]
         match node.op:
             case Ops.CONST:
-                self._values[node] = splat(payload_of(node, ConstArg).value, dtype)
+                self._values[node] = splat(payload_of(node, ConstArg).value, node.dtype)
             case Ops.DEFINE_GLOBAL:
                 position = parameter_position(self._program, node)
                 self._values[node] = [code("local.get", f"$buffer{position}")]
             case Ops.DEFINE_VAR:
                 text = code("local.get", f"$variable{variable_position(self._program, node)}")
-                self._values[node] = [cast_scalar(text, dtypes.int32, dtype)]
+                self._values[node] = [cast_scalar(text, dtypes.int32, node.dtype)]
             case Ops.DEFINE_LOCAL:
                 self._values[node] = [constant(self._scratch, dtypes.int32)]
                 self._scratch += -(-node.dtype.size * element_of(node).itemsize // 16) * 16
-            case Ops.INDEX:
-                element = cast_scalar(values[1][0], node.src[1].dtype, dtypes.int32)
-                size = constant(element_of(node).itemsize, dtypes.int32)
-                offset = code("i32.mul", element, size)
-                self._define(node, dtypes.int32, [code("i32.add", values[0][0], offset)])
-            case Ops.LOAD if len(values) == 3:
-                self._declare(node, dtype)
-                lines.append(f"(if {values[2][0]} (then")
-                self._assign(node, load(dtype, values[0][0]))
-                lines.append(") (else")
-                self._assign(node, values[1])
-                lines.append("))")
-            case Ops.LOAD:
-                self._define(node, dtype, load(dtype, values[0][0]))
-            case Ops.STORE:
-                gate = values[2][0] if len(values) == 3 else "(i32.const 1)"
-                body = store(node.src[1].dtype, values[0][0], values[1])
-                lines.append(f"(if {gate} (then {' '.join(body)}))")
             case Ops.DEFINE_ACC:
-                self._define(node, dtype, values[0])
+                self._define(node, node.dtype, values[0])
             case Ops.UPDATE_ACC:
                 self._values[node], self._names[node] = values[0], self._names[node.src[0]]
                 self._assign(node, values[1])
-            case Ops.RANGE:
-                self._define(node, dtype, [constant(0, dtype)])
-                (name,), (counter,) = self._names[node], self._values[node]
-                lines.append(f"(block {name}end (loop {name}next")
-                lines.append(f"(br_if {name}end ({shape(dtype)}.ge_s {counter} {values[0][0]}))")
-            case Ops.END:
-                kind, (counter,) = node.src[0].dtype, values[0]
-                (name,) = self._names[node.src[0]]
-                lines.append(
-                    f"(local.set {name} ({shape(kind)}.add {counter} {constant(1, kind)}))"
-                )
-                lines.append(f"(br {name}next)))")
-            case Ops.IF:
-                lines.append(f"(if {values[0][0]} (then")
-                self._values[node] = []
-            case Ops.ENDIF:
-                lines.append("))")
+            case Ops.INDEX | Ops.LOAD | Ops.STORE:
+                self._access(node, values)
+            case Ops.RANGE | Ops.END | Ops.IF | Ops.ENDIF:
+                self._block(node, values)
             case Ops.VECTORIZE:
-                self._define(node, dtype, from_lanes(dtype, [value[0] for value in values]))
+                self._define(node, node.dtype, from_lanes(node.dtype, [x[0] for x in values]))
             case Ops.GEP:
                 lanes = to_lanes(node.src[0].dtype, values[0])
                 taken = [lanes[number] for number in payload_of(node, GepArg).lanes]
-                self._define(node, dtype, from_lanes(dtype, taken))
+                self._define(node, node.dtype, from_lanes(node.dtype, taken))
             case _:
                 types = [source.dtype for source in node.src]
-                self._define(node, dtype, compute(node.op, dtype, types, values))
+                self._define(node, node.dtype, compute(node.op, node.dtype, types, values))
+
+    def _access(self, node: UOp, values: list[list[str]]) -> None:
+        """Write an address, a load or a store; a gate is the last source."""
+        address = values[0][0]
+        if node.op is Ops.INDEX:
+            element = cast_scalar(values[1][0], node.src[1].dtype, dtypes.int32)
+            size = constant(element_of(node).itemsize, dtypes.int32)
+            self._define(
+                node, dtypes.int32, [code("i32.add", address, code("i32.mul", element, size))]
+            )
+            return
+        gate = values[2][0] if len(values) == 3 else "(i32.const 1)"
+        if node.op is Ops.STORE:
+            self._lines += [
+                f"(if {gate} (then",
+                *store(node.src[1].dtype, address, values[1]),
+                "))",
+            ]
+            return
+        self._declare(node, node.dtype)
+        self._lines.append(f"(if {gate} (then")
+        self._assign(node, load(node.dtype, address))
+        if len(values) == 3:
+            self._lines.append(") (else")
+            self._assign(node, values[1])
+        self._lines.append("))")
+
+    def _block(self, node: UOp, values: list[list[str]]) -> None:
+        """Write the beginning or the end of a loop or a branch."""
+        if node.op is Ops.IF:
+            self._lines.append(f"(if {values[0][0]} (then")
+            self._values[node] = []
+        elif node.op is Ops.ENDIF:
+            self._lines.append("))")
+        elif node.op is Ops.RANGE:
+            self._define(node, node.dtype, [constant(0, node.dtype)])
+            (name,), (counter,) = self._names[node], self._values[node]
+            is_over = code(f"{shape(node.dtype)}.ge_s", counter, values[0][0])
+            self._lines.append(f"(block {name}end (loop {name}next (br_if {name}end {is_over})")
+        else:
+            (name,), kind = self._names[node.src[0]], node.src[0].dtype
+            following = code(f"{shape(kind)}.add", values[0][0], constant(1, kind))
+            self._lines.append(f"(local.set {name} {following}) (br {name}next)))")
 
     def _declare(self, node: UOp, dtype: DType) -> None:
         """Declare the locals of a node's value."""
@@ -362,29 +371,29 @@ class Function:
 
 
 @functools.cache
-def engine(strategy: str) -> Any:
-    """Return the engine with this compiler, one for a process."""
+def engine(level: str) -> Any:
+    """Return the engine with this level of optimisation, one for a process."""
     import wasmtime
 
     config = wasmtime.Config()
-    config.strategy = strategy
+    config.cranelift_opt_level = level
     return wasmtime.Engine(config)
 
 
 class WasmCompiler:
     """Text to the machine code of this host."""
 
-    def __init__(self, strategy: str) -> None:
-        self._strategy = strategy
+    def __init__(self, level: str) -> None:
+        self._level = level
         version = importlib.metadata.version("wasmtime")
-        self.key = f"wasmtime {version} {strategy} {platform.machine()}"
+        self.key = f"wasmtime {version} {level} {platform.machine()}"
 
     def compile(self, source: str) -> bytes:
         """Return a serialised module; raise `DeviceError` with the words of wasmtime."""
         import wasmtime
 
         try:
-            return bytes(wasmtime.Module(engine(self._strategy), source).serialize())
+            return bytes(wasmtime.Module(engine(self._level), source).serialize())
         except wasmtime.WasmtimeError as error:
             raise DeviceError("WASM", str(error), source) from None
 
@@ -392,10 +401,10 @@ class WasmCompiler:
 class LinearMemory:
     """The memory of a device: a handle is an address in it."""
 
-    def __init__(self, strategy: str) -> None:
+    def __init__(self, level: str) -> None:
         import wasmtime
 
-        self.store = wasmtime.Store(engine(strategy))
+        self.store = wasmtime.Store(engine(level))
         self.store.set_limits(instances=2**31 - 1)
         limits = wasmtime.Limits(1, 2**32 // PAGE)
         self.memory = wasmtime.Memory(self.store, wasmtime.MemoryType(limits))
@@ -444,12 +453,12 @@ class LinearMemory:
 class WasmKernel:
     """A function of an instance of its module."""
 
-    def __init__(self, memory: LinearMemory, strategy: str, entry: str, binary: bytes) -> None:
+    def __init__(self, memory: LinearMemory, level: str, entry: str, binary: bytes) -> None:
         import wasmtime
 
         self._store = memory.store
         try:
-            module = wasmtime.Module.deserialize(engine(strategy), binary)
+            module = wasmtime.Module.deserialize(engine(level), binary)
             instance = wasmtime.Instance(self._store, module, [memory.memory])
         except (wasmtime.WasmtimeError, wasmtime.Trap) as error:
             raise DeviceError("WASM", str(error)) from None
@@ -474,11 +483,11 @@ class WasmKernel:
 
 
 class Wasm(Backend):
-    """The device, with Cranelift, the compiler of wasmtime that optimises."""
+    """The device."""
 
     contract = 1
     title = "WebAssembly through wasmtime"
-    strategy = "cranelift"
+    level = "speed"
     capabilities = CAPABILITIES
     renderer = WasmRenderer()
     compiler = property(lambda self: self._compiler)
@@ -486,8 +495,8 @@ class Wasm(Backend):
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self._compiler = WasmCompiler(self.strategy)
-        self._memory = LinearMemory(self.strategy)
+        self._compiler = WasmCompiler(self.level)
+        self._memory = LinearMemory(self.level)
         self._allocator = ReusingAllocator(
             self._memory, "WASM", max_kept_bytes=2**26, synchronize=self.synchronize
         )
@@ -501,20 +510,20 @@ class Wasm(Backend):
         return Availability(True, f"wasmtime {importlib.metadata.version('wasmtime')}")
 
     def versions(self) -> dict[str, str]:
-        return {"wasmtime": importlib.metadata.version("wasmtime"), "compiler": self.strategy}
+        return {"wasmtime": importlib.metadata.version("wasmtime"), "level": self.level}
 
     def load(self, entry: str, binary: bytes) -> WasmKernel:
-        return WasmKernel(self._memory, self.strategy, entry, binary)
+        return WasmKernel(self._memory, self.level, entry, binary)
 
     def synchronize(self) -> None:
         """A launch comes back when it is done."""
 
 
-class WasmBaseline(Wasm):
-    """The same with Winch, the compiler of wasmtime that makes one pass."""
+class WasmUnoptimised(Wasm):
+    """The same without optimisations of the compiler."""
 
-    title = "WebAssembly through wasmtime's Winch"
-    strategy = "winch"
+    title = "WebAssembly through wasmtime, not optimised"
+    level = "none"
 
 
 if __name__ == "__main__":

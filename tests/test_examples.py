@@ -93,7 +93,7 @@ def test_a_backend_in_one_file_computes_and_conforms(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["Wasm", "WasmBaseline"])
+@pytest.mark.parametrize("name", ["Wasm", "WasmUnoptimised"])
 def test_a_backend_in_webassembly_computes_and_conforms(tmp_path: Path, name: str) -> None:
     pytest.importorskip("wasmtime", reason="wasmtime is not installed")
     assert run_example("wasm_backend.py", tmp_path) == "30\n"
