@@ -78,6 +78,9 @@ def chain(iterations: int) -> Program:
 
 def _chains(groups: int, iterations: int) -> Program:
     """The same as `chain` in each of some groups, for an element of its own."""
+    if groups == 1:
+        # A device without a grid and threads has no launch indices.
+        return chain(iterations)
     out, start = build.define_global(0, WORD, groups), build.define_global(1, WORD, groups)
     group, iteration = programs.group_index(groups), programs.loop(iterations, 0)
     number = build.accumulator("number", build.load(programs.at(start, group)))
