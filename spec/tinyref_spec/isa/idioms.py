@@ -18,6 +18,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
@@ -52,7 +53,7 @@ def evaluate(node: UOp, data: Mapping[UOp, Array]) -> Array:
     if node in data:
         return data[node]
     dtype = numpy_dtype(node.dtype)
-    if node.op is Ops.CONST:
+    if isinstance(node.arg, ConstArg):
         return np.full(LANES, node.arg.value, dtype)
     operands = [evaluate(source, data) for source in node.src]
     if node.op is Ops.CAST:
@@ -370,9 +371,9 @@ def _measure(
     """Measure chains as programs of vectors with these widths; lower those that need it."""
     capabilities = device.capabilities
     data = _data(dtype)
-    direct, lowered = [], []
-    for output in outputs(device):
-        (direct if _is_direct(output, dtype, capabilities) else lowered).append(output)
+    every = list(outputs(device))
+    direct = [output for output in every if _is_direct(output, dtype, capabilities)]
+    lowered = [output for output in every if output not in direct]
     measured = measure_outputs(case_id, device, dtype, data, lowered) if lowered else None
     for lanes in widths:
         if direct and lanes in capabilities.vector_lanes and (measured is None or measured.passed):

@@ -16,7 +16,7 @@ class OneOrderGpu(GpuEmuBackend):
     """GPU_EMU whose launches run once, forward, instead of in both orders of work-items."""
 
     def load(self, entry: str, binary: bytes) -> EmulatedKernel:
-        return _OneOrderKernel(self._allocator, self._emulator.load(entry, binary))
+        return _OneOrderKernel(self._memory, self._emulator.load(entry, binary))
 
 
 class _OneOrderKernel(EmulatedKernel):
