@@ -58,6 +58,8 @@ def evaluate(node: UOp, data: Mapping[UOp, Array]) -> Array:
     operands = [evaluate(source, data) for source in node.src]
     if node.op is Ops.CAST:
         return operands[0].astype(dtype)
+    if node.op is Ops.BITCAST:
+        return operands[0].view(dtype)
     if node.op is Ops.WHERE:
         return np.where(*operands)
     if node.op is Ops.CMPNE:
@@ -181,8 +183,16 @@ def _halved_towards_zero(x: UOp, y: UOp) -> UOp:
 
 
 def _unsigned(x: UOp) -> UOp:
-    bits = x.dtype.scalar.bits
-    return build.cast(x, next(to for to in dtypes.ints if to.is_unsigned and to.bits == bits))
+    dtype = x.dtype.scalar
+    return build.cast(x, dtype if dtype.is_unsigned else _other_sign(dtype))
+
+
+def _other_sign(dtype: DType) -> DType:
+    return next(
+        to
+        for to in dtypes.ints
+        if to.bits == dtype.bits and to.is_unsigned is not dtype.is_unsigned
+    )
 
 
 def _back(result: UOp, x: UOp) -> UOp:
@@ -290,6 +300,32 @@ def _widened(chain: Chain, x: UOp, y: UOp) -> UOp:
     return build.cast(chain(x, y), dtypes.int32)
 
 
+def _casts(targets: Sequence[DType], x: UOp, y: UOp) -> UOp:
+    for target in targets:
+        x = build.cast(x, target)
+    return x
+
+
+def _cast_of_bits(target: DType, x: UOp, y: UOp) -> UOp:
+    return build.cast(build.bitcast(x, _other_sign(x.dtype.scalar)), target)
+
+
+def cast_chains(dtype: DType, device: DeviceUnderTest) -> Iterator[Output]:
+    """Yield casts through an integer of the other sign, of floats and of integers."""
+    supported = [*filter(device.capabilities.supports, (dtypes.float32, dtypes.float64))]
+    for middle in filter(device.capabilities.supports, (dtypes.int32, dtypes.int64)):
+        for last in supported if dtype.is_float else ():
+            chain = functools.partial(_casts, (middle, _other_sign(middle), last))
+            yield _output(f"CAST to {middle.name}, unsigned, {last.name}", dtype, chain)
+            chain = functools.partial(_casts, (middle, last))
+            yield _output(f"CAST to {middle.name}, {last.name}", dtype, chain)
+    for last in () if dtype.is_float else supported:
+        chain = functools.partial(_casts, (_other_sign(dtype), last))
+        yield _output(f"CAST to the other sign, {last.name}", dtype, chain)
+        chain = functools.partial(_cast_of_bits, last)
+        yield _output(f"BITCAST to the other sign, CAST to {last.name}", dtype, chain)
+
+
 # --- constant divisors and dividends --------------------------------------------------------------
 
 _ODD = (3, 5, 7, 9, 10, 11, 12, 13, 25, 60, 100, 125)
@@ -348,7 +384,13 @@ def _of_constants(op: Ops, first: int, second: int, x: UOp, y: UOp) -> UOp:
 
 
 def _data(dtype: DType) -> list[Array]:
-    """Return two arrays: pairs of edges in every combination, then numbers of all kinds."""
+    """Return two arrays: pairs of edges in every combination, then numbers of all kinds.
+
+    Floats are multiples of 1/4 that every integer of 32 bits holds, negative ones too.
+    """
+    if dtype.is_float:
+        numbers = (np.arange(LANES) - LANES // 2) * 0.25
+        return [(numbers * scale).astype(numpy_dtype(dtype)) for scale in (1, 4000)]
     x, y = integers(dtype, 6), divisors(dtype, 7)
     edges = samples.edges(dtype)[:20]
     minus_one = np.array([-1]).astype(edges.dtype)
@@ -418,6 +460,10 @@ def _idiom_checks(dtype: DType) -> Iterator[Check]:
     yield _check("all", dtype, functools.partial(idioms, dtype))
 
 
+def _cast_chain_checks(dtype: DType) -> Iterator[Check]:
+    yield _check("all", dtype, functools.partial(cast_chains, dtype))
+
+
 def _constant_checks(dtype: DType) -> Iterator[Check]:
     yield _check("some", dtype, functools.partial(quotients, dtype, True))
     yield _check("all", dtype, functools.partial(quotients, dtype, False), is_quick=False)
@@ -440,9 +486,22 @@ def _row(
     )
 
 
+def _cast_chain_row(dtype: DType) -> Row:
+    return _row(
+        "cast_chain",
+        dtype,
+        "Casts through a type of the other sign keep what each of them gives.",
+        "look at the rule of the compiler that joins the casts of the message",
+        _cast_chain_checks,
+    )
+
+
 def rows() -> Iterator[Row]:
     """Yield the rows of pairs, of idioms and of constant divisors for each type of integers."""
+    for dtype in (dtypes.float32, dtypes.float64):
+        yield _cast_chain_row(dtype)
     for dtype in dtypes.ints:
+        yield _cast_chain_row(dtype)
         yield _row(
             "pair",
             dtype,

@@ -401,5 +401,5 @@ def rows() -> Iterator[Row]:
                     dtype,
                     dtype,
                     narrowing,
-                    dtype is dtypes.int32,
+                    dtype.bits == 32,
                 )

@@ -192,8 +192,9 @@ def _strided(stride: int, dtype: DType, case_id: str, device: DeviceUnderTest) -
     memories, i = _memories(dtype), loop(COUNT // stride, 0)
     cell, out, data, _ = memories
     position = build.mul(i, stride)
-    put = build.store(at(cell, position), build.load(at(data, position)))
-    new, neighbour = _again(cell, position), build.load(at(cell, build.add(position, 1)))
+    address = at(cell, position)
+    put = build.store(address, build.load(at(data, position)))
+    new, neighbour = build.load(address), build.load(at(cell, build.add(position, 1)))
     kept = build.store(at(out, position), build.add(new, neighbour))
     subject = program("strided", *memories, i, position, put, new, neighbour, kept, close(i))
     old, before, given = _inputs(dtype)
