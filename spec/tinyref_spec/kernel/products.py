@@ -32,7 +32,7 @@ SHAPES: tuple[Shape, ...] = (
     (32, 32, 32),
 )
 # Longer than the tiles and the parts in which libraries add up, and no multiple of them.
-LONG: tuple[Shape, ...] = ((1, 131, 3), (3, 2053, 2), (2, 33_001, 1))
+LONG: tuple[Shape, ...] = ((1, 131, 3), (3, 2053, 2), (16, 33_001, 16))
 # Enough products for the statistics: at least 1,000 results each.
 MEASURED: tuple[Shape, ...] = ((32, 64, 32), (40, 16, 26), (32, 256, 32))
 DTYPES = (
