@@ -139,12 +139,17 @@ def _xor(x: UOp, y: int | UOp) -> UOp:
     return build.binary(Ops.XOR, x, y)
 
 
+def _negative(x: UOp) -> UOp:
+    """Return -x as the compiler gives it: renderers never see NEG of integers."""
+    return build.mul(x, -1)
+
+
 def _is(condition: UOp, dtype: DType) -> UOp:
     return build.cast(condition, dtype.scalar)
 
 
 def _magnitude(x: UOp) -> UOp:
-    return build.where(build.less(x, 0), build.unary(Ops.NEG, x), x)
+    return build.where(build.less(x, 0), _negative(x), x)
 
 
 def _magnitude_by_sign(x: UOp, y: UOp) -> UOp:
@@ -159,7 +164,7 @@ def _funnel(x: UOp, y: UOp, count: int) -> UOp:
 
 def _variable_rotation(x: UOp, y: UOp) -> UOp:
     last = x.dtype.scalar.bits - 1
-    back = _and(build.unary(Ops.NEG, y), last)
+    back = _and(_negative(y), last)
     return _or(_shl(x, _and(y, last)), _shr(x, back))
 
 
@@ -206,8 +211,8 @@ def _by_power(op: Ops, start: int, x: UOp, y: UOp) -> UOp:
 
 
 _ANY: Mapping[str, Chain] = {
-    "quotient of a negative": lambda x, y: build.idiv(build.unary(Ops.NEG, x), 7),
-    "remainder of a negative": lambda x, y: build.mod(build.unary(Ops.NEG, x), 7),
+    "quotient of a negative": lambda x, y: build.idiv(_negative(x), 7),
+    "remainder of a negative": lambda x, y: build.mod(_negative(x), 7),
     "quotient of a product": lambda x, y: build.idiv(build.mul(x, 6), 3),
     "quotient of a quotient": lambda x, y: build.idiv(build.idiv(x, 3), 5),
     "remainder of a remainder": lambda x, y: build.mod(build.mod(x, 12), 4),
@@ -228,7 +233,7 @@ _ANY: Mapping[str, Chain] = {
         build.either(build.less(x, y), build.less(7, x)), x, y
     ),
     "complement of a comparison": lambda x, y: _xor(_is(build.less(x, y), x.dtype), -1),
-    "negative of a comparison": lambda x, y: build.unary(Ops.NEG, _is(build.less(x, y), x.dtype)),
+    "negative of a comparison": lambda x, y: _negative(_is(build.less(x, y), x.dtype)),
     "order of two numbers": lambda x, y: build.sub(
         _is(build.less(y, x), x.dtype), _is(build.less(x, y), x.dtype)
     ),
@@ -252,7 +257,7 @@ _ANY: Mapping[str, Chain] = {
     ),
     "saturated difference": lambda x, y: build.where(build.less(x, y), 0, build.sub(x, y)),
     "carry": lambda x, y: _is(build.less(build.add(x, y), x), x.dtype),
-    "lowest bit": lambda x, y: _and(x, build.unary(Ops.NEG, x)),
+    "lowest bit": lambda x, y: _and(x, _negative(x)),
     "without its lowest bit": lambda x, y: _and(x, build.sub(x, 1)),
     "is a power of two": lambda x, y: _is(build.equal(_and(x, build.sub(x, 1)), 0), x.dtype),
     "choice of bits": lambda x, y: _xor(_and(_xor(x, y), 0x35), y),
@@ -262,7 +267,7 @@ _ANY: Mapping[str, Chain] = {
     "multiple of a divisor": lambda x, y: build.mul(build.idiv(x, y), y),
     "parity": lambda x, y: build.mod(x, 2),
     "complement by a difference": lambda x, y: build.sub(-1, x),
-    "negative of a difference": lambda x, y: build.unary(Ops.NEG, build.sub(x, y)),
+    "negative of a difference": lambda x, y: _negative(build.sub(x, y)),
     "product with a sum of shifts": lambda x, y: build.add(_shl(x, 2), _shl(x, 1)),
     "products by 7 and -9": lambda x, y: build.add(build.mul(x, 7), build.mul(y, -9)),
 }
@@ -271,12 +276,12 @@ _SIGNED: Mapping[str, Chain] = {
     "unsigned quotient": lambda x, y: _back(build.idiv(_unsigned(x), _unsigned(y)), x),
     "unsigned shift": lambda x, y: _back(_shr(_unsigned(x), 3), x),
     "magnitude by a choice": lambda x, y: _magnitude(x),
-    "magnitude by a maximum": lambda x, y: build.maximum(x, build.unary(Ops.NEG, x)),
+    "magnitude by a maximum": lambda x, y: build.maximum(x, _negative(x)),
     "magnitude by its sign": _magnitude_by_sign,
-    "negated magnitude": lambda x, y: build.unary(Ops.NEG, _magnitude(x)),
+    "negated magnitude": lambda x, y: _negative(_magnitude(x)),
     "comparison of magnitudes": lambda x, y: _is(build.less(_magnitude(x), _magnitude(y)), x.dtype),
     "comparison of a magnitude with itself": lambda x, y: _is(
-        build.less(_magnitude(_or(x, 0)), build.maximum(x, build.unary(Ops.NEG, x))), x.dtype
+        build.less(_magnitude(_or(x, 0)), build.maximum(x, _negative(x))), x.dtype
     ),
     "quarter towards zero": _halved_towards_zero,
     "sign bit": lambda x, y: _shr(x, x.dtype.scalar.bits - 1),

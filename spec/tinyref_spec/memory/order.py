@@ -39,7 +39,7 @@ ATTEMPTS = 5
 PATIENCE = 2.0
 LAUNCHES = 20
 # More launches than drivers keep in a queue before they look after memory.
-QUEUED = 200
+QUEUED = 110
 GROUPS = 8
 # Of what is called without a wait in between: words, steps, and the seeds of their choice.
 WORDS = 6
