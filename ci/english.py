@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import io
 import re
-import subprocess
 import sys
 import tokenize
 import tomllib
@@ -76,15 +75,15 @@ def main() -> int:
     """Print the problems of all files; the exit code is 1 if there is one."""
     problems: list[str] = []
     for path in SETTINGS["paths"]:
-        pattern = path if path.endswith((".py", ".md")) else f"{path}/*.py"
-        command = ["git", "-C", str(ROOT), "ls-files", pattern]
-        files = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        pattern = path if path.endswith((".py", ".md")) else f"{path}/**/*.py"
+        files = sorted(ROOT.glob(pattern))
         if not files:
             raise SystemExit(f"pyproject.toml: {path} of [tool.tinyref.english] has no files")
         for file in files:
-            text, is_page = (ROOT / file).read_text(encoding="utf-8"), file.endswith(".md")
+            text, is_page = file.read_text(encoding="utf-8"), file.suffix == ".md"
             checked = check_text(text, 1, is_page=True) if is_page else check_source(text)
-            problems += [f"{file}:{line}: {problem}\n" for line, problem in sorted(checked)]
+            name = file.relative_to(ROOT)
+            problems += [f"{name}:{line}: {problem}\n" for line, problem in sorted(checked)]
     sys.stdout.writelines(problems)
     return int(bool(problems))
 
