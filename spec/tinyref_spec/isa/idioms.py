@@ -8,7 +8,6 @@ signs and constants, which kernels of one operation never meet. The reference is
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -18,7 +17,6 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
@@ -31,6 +29,7 @@ from tinyref_spec.isa.widths import (
     apply_op,
     divisors,
     integers,
+    is_divisor,
     measure_outputs,
 )
 from tinyref_spec.kernels.notation import load
@@ -45,35 +44,7 @@ _SCALARS, _BOTH = (1,), (1, VECTOR_LANES)
 # The types of which the quick profile runs all pairs.
 _QUICK = (dtypes.int32, dtypes.uint8)
 _CAST_TARGETS = (dtypes.int8, dtypes.int64)
-_BINARY = tuple(op for op in REFERENCES if op is not Ops.NEG)
-
-
-def evaluate(node: UOp, data: Mapping[UOp, Array]) -> Array:
-    """Return the values of a chain by numpy; `data` has those of its loads."""
-    if node in data:
-        return data[node]
-    dtype = numpy_dtype(node.dtype)
-    if isinstance(node.arg, ConstArg):
-        return np.full(LANES, node.arg.value, dtype)
-    operands = [evaluate(source, data) for source in node.src]
-    if node.op is Ops.CAST:
-        return operands[0].astype(dtype)
-    if node.op is Ops.BITCAST:
-        return operands[0].view(dtype)
-    if node.op is Ops.WHERE:
-        return np.where(*operands)
-    if node.op is Ops.CMPNE:
-        return np.asarray(operands[0] != operands[1])
-    return REFERENCES[node.op](*operands)
-
-
-def _output(name: str, dtype: DType, chain: Chain) -> Output:
-    def values(*data: Array) -> Array:
-        loads = [load(slot, dtype, (LANES,)) for slot in range(len(data))]
-        with np.errstate(all="ignore"):
-            return evaluate(chain(*loads), dict(zip(loads, data, strict=True)))
-
-    return Output(name, chain, values)
+_BINARY = tuple(op for op in REFERENCES if op not in (Ops.NEG, Ops.CMPNE))
 
 
 # --- pairs ----------------------------------------------------------------------------------------
@@ -83,7 +54,7 @@ def _apply(op: Ops, x: UOp, y: UOp) -> UOp:
     """Return x op y in the type of x: a shift takes the low bits of y as its count."""
     if op in _SHIFTS and y.op is not Ops.CONST:
         y = build.binary(Ops.AND, y, x.dtype.scalar.bits - 1)
-    return build.cast(apply_op(op, x, y), x.dtype.scalar)
+    return _as(x, apply_op(op, x, y))
 
 
 def _pair(first: Ops, second: Ops, has_constant: bool, x: UOp, y: UOp) -> UOp:
@@ -97,7 +68,7 @@ def pairs(
     """Yield each operation on (x, y), followed by `second` with y, or with the constant 5."""
     for first in _BINARY:
         name = f"{first.name}, then {second.name}"
-        yield _output(name, dtype, functools.partial(_pair, first, second, has_constant))
+        yield Output(name, functools.partial(_pair, first, second, has_constant))
 
 
 def _cast_result(op: Ops, target: DType, has_constant: bool, x: UOp, y: UOp) -> UOp:
@@ -113,7 +84,7 @@ def casts(dtype: DType, targets: Iterable[DType], device: DeviceUnderTest) -> It
             for has_constant in (False, True):
                 name = f"{op.name}, then CAST to {target.name}"
                 chain = functools.partial(_cast_result, op, target, has_constant)
-                yield _output(name, dtype, chain)
+                yield Output(name, chain)
 
 
 # --- idioms ---------------------------------------------------------------------------------------
@@ -144,8 +115,9 @@ def _negative(x: UOp) -> UOp:
     return build.mul(x, -1)
 
 
-def _is(condition: UOp, dtype: DType) -> UOp:
-    return build.cast(condition, dtype.scalar)
+def _as(x: UOp, value: UOp) -> UOp:
+    """Return `value` in the type of `x`; True becomes 1."""
+    return build.cast(value, x.dtype.scalar)
 
 
 def _magnitude(x: UOp) -> UOp:
@@ -179,7 +151,7 @@ def _swapped_bytes(x: UOp, y: UOp) -> UOp:
 def _high_product(x: UOp, y: UOp) -> UOp:
     wide = dtypes.uint64 if x.dtype.scalar.is_unsigned else dtypes.int64
     product = build.mul(build.cast(x, wide), build.cast(y, wide))
-    return build.cast(_shr(product, x.dtype.scalar.bits), x.dtype.scalar)
+    return _as(x, _shr(product, x.dtype.scalar.bits))
 
 
 def _halved_towards_zero(x: UOp, y: UOp) -> UOp:
@@ -200,10 +172,6 @@ def _other_sign(dtype: DType) -> DType:
     )
 
 
-def _back(result: UOp, x: UOp) -> UOp:
-    return build.cast(result, x.dtype.scalar)
-
-
 def _by_power(op: Ops, start: int, x: UOp, y: UOp) -> UOp:
     """Return x op a divisor that is `start` shifted right by fewer than half of the bits."""
     count = _and(y, x.dtype.scalar.bits // 2 - 1)
@@ -216,7 +184,7 @@ _ANY: Mapping[str, Chain] = {
     "quotient of a product": lambda x, y: build.idiv(build.mul(x, 6), 3),
     "quotient of a quotient": lambda x, y: build.idiv(build.idiv(x, 3), 5),
     "remainder of a remainder": lambda x, y: build.mod(build.mod(x, 12), 4),
-    "positive part by a product": lambda x, y: build.mul(_is(build.less(0, x), x.dtype), x),
+    "positive part by a product": lambda x, y: build.mul(_as(x, build.less(0, x)), x),
     "positive part by a choice": lambda x, y: build.where(build.less(0, x), x, 0),
     "larger by a choice": lambda x, y: build.where(build.less(x, y), y, x),
     "smaller by a choice": lambda x, y: build.where(build.less(x, y), x, y),
@@ -232,10 +200,10 @@ _ANY: Mapping[str, Chain] = {
     "choice by either condition": lambda x, y: build.where(
         build.either(build.less(x, y), build.less(7, x)), x, y
     ),
-    "complement of a comparison": lambda x, y: _xor(_is(build.less(x, y), x.dtype), -1),
-    "negative of a comparison": lambda x, y: _negative(_is(build.less(x, y), x.dtype)),
+    "complement of a comparison": lambda x, y: _xor(_as(x, build.less(x, y)), -1),
+    "negative of a comparison": lambda x, y: _negative(_as(x, build.less(x, y))),
     "order of two numbers": lambda x, y: build.sub(
-        _is(build.less(y, x), x.dtype), _is(build.less(x, y), x.dtype)
+        _as(x, build.less(y, x)), _as(x, build.less(x, y))
     ),
     "average": lambda x, y: _shr(build.add(x, y), 1),
     "rounded average": lambda x, y: _shr(build.add(build.add(x, y), 1), 1),
@@ -256,10 +224,10 @@ _ANY: Mapping[str, Chain] = {
         build.add(x, y),
     ),
     "saturated difference": lambda x, y: build.where(build.less(x, y), 0, build.sub(x, y)),
-    "carry": lambda x, y: _is(build.less(build.add(x, y), x), x.dtype),
+    "carry": lambda x, y: _as(x, build.less(build.add(x, y), x)),
     "lowest bit": lambda x, y: _and(x, _negative(x)),
     "without its lowest bit": lambda x, y: _and(x, build.sub(x, 1)),
-    "is a power of two": lambda x, y: _is(build.equal(_and(x, build.sub(x, 1)), 0), x.dtype),
+    "is a power of two": lambda x, y: _as(x, build.equal(_and(x, build.sub(x, 1)), 0)),
     "choice of bits": lambda x, y: _xor(_and(_xor(x, y), 0x35), y),
     "both bits or neither": lambda x, y: _xor(_or(x, y), _and(x, y)),
     "remainder by its quotient": lambda x, y: build.sub(x, build.mul(build.idiv(x, y), y)),
@@ -272,16 +240,16 @@ _ANY: Mapping[str, Chain] = {
     "products by 7 and -9": lambda x, y: build.add(build.mul(x, 7), build.mul(y, -9)),
 }
 _SIGNED: Mapping[str, Chain] = {
-    "unsigned comparison": lambda x, y: _is(build.less(_unsigned(x), _unsigned(y)), x.dtype),
-    "unsigned quotient": lambda x, y: _back(build.idiv(_unsigned(x), _unsigned(y)), x),
-    "unsigned shift": lambda x, y: _back(_shr(_unsigned(x), 3), x),
+    "unsigned comparison": lambda x, y: _as(x, build.less(_unsigned(x), _unsigned(y))),
+    "unsigned quotient": lambda x, y: _as(x, build.idiv(_unsigned(x), _unsigned(y))),
+    "unsigned shift": lambda x, y: _as(x, _shr(_unsigned(x), 3)),
     "magnitude by a choice": lambda x, y: _magnitude(x),
     "magnitude by a maximum": lambda x, y: build.maximum(x, _negative(x)),
     "magnitude by its sign": _magnitude_by_sign,
     "negated magnitude": lambda x, y: _negative(_magnitude(x)),
-    "comparison of magnitudes": lambda x, y: _is(build.less(_magnitude(x), _magnitude(y)), x.dtype),
-    "comparison of a magnitude with itself": lambda x, y: _is(
-        build.less(_magnitude(_or(x, 0)), build.maximum(x, _negative(x))), x.dtype
+    "comparison of magnitudes": lambda x, y: _as(x, build.less(_magnitude(x), _magnitude(y))),
+    "comparison of a magnitude with itself": lambda x, y: _as(
+        x, build.less(_magnitude(_or(x, 0)), build.maximum(x, _negative(x)))
     ),
     "quarter towards zero": _halved_towards_zero,
     "sign bit": lambda x, y: _shr(x, x.dtype.scalar.bits - 1),
@@ -298,7 +266,7 @@ def idioms(dtype: DType, device: DeviceUnderTest) -> Iterator[Output]:
         chains["high half of a product"] = _high_product
     is_widened = dtype.bits < 32 and device.capabilities.supports(dtypes.int32)
     for name, chain in chains.items():
-        yield _output(name, dtype, functools.partial(_widened, chain) if is_widened else chain)
+        yield Output(name, functools.partial(_widened, chain) if is_widened else chain)
 
 
 def _widened(chain: Chain, x: UOp, y: UOp) -> UOp:
@@ -321,14 +289,14 @@ def cast_chains(dtype: DType, device: DeviceUnderTest) -> Iterator[Output]:
     for middle in filter(device.capabilities.supports, (dtypes.int32, dtypes.int64)):
         for last in supported if dtype.is_float else ():
             chain = functools.partial(_casts, (middle, _other_sign(middle), last))
-            yield _output(f"CAST to {middle.name}, unsigned, {last.name}", dtype, chain)
+            yield Output(f"CAST to {middle.name}, unsigned, {last.name}", chain)
             chain = functools.partial(_casts, (middle, last))
-            yield _output(f"CAST to {middle.name}, {last.name}", dtype, chain)
+            yield Output(f"CAST to {middle.name}, {last.name}", chain)
     for last in () if dtype.is_float else supported:
         chain = functools.partial(_casts, (_other_sign(dtype), last))
-        yield _output(f"CAST to the other sign, {last.name}", dtype, chain)
+        yield Output(f"CAST to the other sign, {last.name}", chain)
         chain = functools.partial(_cast_of_bits, last)
-        yield _output(f"BITCAST to the other sign, CAST to {last.name}", dtype, chain)
+        yield Output(f"BITCAST to the other sign, CAST to {last.name}", chain)
 
 
 # --- constant divisors and dividends --------------------------------------------------------------
@@ -358,10 +326,10 @@ def quotients(dtype: DType, is_quick: bool, device: DeviceUnderTest) -> Iterator
     step = 4 if is_quick and dtype.bits > 8 else 1
     for number in (*constant_divisors(dtype)[::step], *limits(dtype)):
         for op in (Ops.IDIV, Ops.MOD):
-            yield _output(f"{op.name} by {number}", dtype, functools.partial(_by, op, number))
+            yield Output(f"{op.name} by {number}", functools.partial(_by, op, number))
     for number in (100, *limits(dtype)):
         for op in (Ops.IDIV, Ops.MOD):
-            yield _output(f"{op.name} of {number}", dtype, functools.partial(_of, op, number))
+            yield Output(f"{op.name} of {number}", functools.partial(_of, op, number))
 
 
 def _by(op: Ops, divisor: int, x: UOp, y: UOp) -> UOp:
@@ -375,10 +343,11 @@ def _of(op: Ops, dividend: int, x: UOp, y: UOp) -> UOp:
 def folded(dtype: DType, device: DeviceUnderTest) -> Iterator[Output]:
     """Yield operations on two constants, which a compiler computes itself."""
     numbers = [100, *limits(dtype)]
+    last = numbers[-1]
     for op in (op for op in _BINARY if op not in _SHIFTS):
-        for first, second in itertools.product(numbers, numbers[-1:]):
-            chain = functools.partial(_of_constants, op, first, second)
-            yield _output(f"{first} {op.name} {second}", dtype, chain)
+        for number in numbers:
+            chain = functools.partial(_of_constants, op, number, last)
+            yield Output(f"{number} {op.name} {last}", chain)
 
 
 def _of_constants(op: Ops, first: int, second: int, x: UOp, y: UOp) -> UOp:
@@ -398,8 +367,7 @@ def _data(dtype: DType) -> list[Array]:
         return [(numbers * scale).astype(numpy_dtype(dtype)) for scale in (1, 4000)]
     x, y = integers(dtype, 6), divisors(dtype, 7)
     edges = samples.edges(dtype)[:20]
-    minus_one = np.array([-1]).astype(edges.dtype)
-    others = edges[(edges != 0) & (edges != minus_one)]
+    others = edges[is_divisor(edges)]
     count = len(edges) * len(others)
     if dtype.bits == 8:
         # All values, each in pairs of equal neighbours.

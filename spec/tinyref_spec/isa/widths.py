@@ -17,6 +17,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg
 from tinyref.uops.program import Program
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
@@ -32,11 +33,14 @@ from tinyref_spec.measure import run_exact
 
 @dataclass(frozen=True)
 class Output:
-    """One result of a kernel: its node, of the loaded operands, and its values, of their data."""
+    """One result of a kernel.
+
+    name: says in a failure which result it is.
+    node: makes it of the loaded operands; `evaluate` gives its values.
+    """
 
     name: str
     node: Callable[..., UOp]
-    values: Callable[..., Array]
 
 
 def quotient(x: Array, y: Array) -> Array:
@@ -59,6 +63,7 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.SHL: np.left_shift,
     Ops.SHR: np.right_shift,
     Ops.CMPLT: np.less,
+    Ops.CMPNE: np.not_equal,
 }
 _SHIFTS = (Ops.SHL, Ops.SHR)
 
@@ -68,6 +73,23 @@ def apply_op(op: Ops, *operands: UOp) -> UOp:
     first = operands[0].dtype
     dtype = dtypes.bool.vec(first.lanes) if op is Ops.CMPLT else first
     return UOp(op, dtype, operands)
+
+
+def evaluate(node: UOp, data: Mapping[UOp, Array]) -> Array:
+    """Return the values of `node` by numpy, from the values of its loads in `data`."""
+    if node in data:
+        return data[node]
+    dtype = numpy_dtype(node.dtype)
+    if isinstance(node.arg, ConstArg):
+        return np.full(LANES, node.arg.value, dtype)
+    operands = [evaluate(source, data) for source in node.src]
+    if node.op is Ops.CAST:
+        return operands[0].astype(dtype)
+    if node.op is Ops.BITCAST:
+        return operands[0].view(dtype)
+    if node.op is Ops.WHERE:
+        return np.where(*operands)
+    return REFERENCES[node.op](*operands)
 
 
 def measure_outputs(
@@ -122,11 +144,14 @@ def _measure_part(
     lanes: int,
 ) -> Measurement:
     drafts = [load(number, dtype, (LANES,)) for number in range(len(data))]
-    needed = {node for output in outputs for node in output.node(*drafts).toposort()}
+    results = [output.node(*drafts) for output in outputs]
+    needed = {node for result in results for node in result.toposort()}
     # Slots have no gaps: an input that no output uses is no parameter.
     is_used = [draft in needed for draft in drafts]
     make = functools.partial(_program, lanes) if lanes else _kernel
-    expected = [output.values(*data) for output in outputs]
+    loaded = dict(zip(drafts, data, strict=True))
+    with np.errstate(all="ignore"):
+        expected = [evaluate(result, loaded) for result in results]
     inputs = [array for array, used in zip(data, is_used, strict=True) if used]
     kernel = make(dtype, is_used, outputs)
     return run_exact(case_id, device, kernel, [*[None] * len(outputs), *inputs], expected)
@@ -169,11 +194,15 @@ def integers(dtype: DType, seed: int) -> Array:
     return np.asarray(np.random.default_rng(seed).permutation(values))
 
 
+def is_divisor(values: Array) -> Array:
+    """Return True for integers that neither trap nor overflow as divisors: neither 0 nor -1."""
+    return np.asarray((values != 0) & (values != np.array([-1]).astype(values.dtype)))
+
+
 def divisors(dtype: DType, seed: int) -> Array:
-    """Return integers that neither trap nor overflow as divisors: neither 0 nor -1."""
+    """Return integers of all kinds for which `is_divisor` holds."""
     values = integers(dtype, seed)
-    minus_one = np.array([-1]).astype(values.dtype)
-    return np.where((values == 0) | (values == minus_one), 3, values).astype(values.dtype)
+    return np.where(is_divisor(values), values, 3).astype(values.dtype)
 
 
 # --- narrow results -------------------------------------------------------------------------------
@@ -188,36 +217,21 @@ def _cast(wide: DType, result: UOp, other: UOp) -> UOp:
     return build.cast(result, wide)
 
 
-def _widened(wide: DType, result: Array, other: Array) -> Array:
-    return result.astype(numpy_dtype(wide))
-
-
-def _consumers(op: Ops, device: DeviceUnderTest) -> list[Output]:
-    """Return what is done with x op y; z is what it is compared with and divided by."""
+def _consumers(op: Ops, device: DeviceUnderTest) -> Iterator[Output]:
+    """Yield what is done with x op y; z is what it is compared with and divided by."""
     arity = 1 if op is Ops.NEG else 2
-    compute = REFERENCES[op]
 
-    def output(
-        name: str, use: Callable[[UOp, UOp], UOp], used: Callable[[Array, Array], Array]
-    ) -> Output:
+    def output(name: str, use: Callable[[UOp, UOp], UOp]) -> Output:
         return Output(
             f"{op.name}, then {name}",
             lambda *loaded: use(apply_op(op, *loaded[:arity]), loaded[2]),
-            lambda *data: used(compute(*data[:arity]), data[2]),
         )
 
-    outputs = [
-        output("CMPLT", build.less, np.less),
-        output("IDIV", build.idiv, quotient),
-        output(
-            "SHR", lambda r, z: apply_op(Ops.SHR, r, build.const(r.dtype, 1)), lambda r, z: r >> 1
-        ),
-    ]
-    for wide in (dtypes.int32, dtypes.int64):
-        if device.capabilities.supports(wide):
-            cast, widened = functools.partial(_cast, wide), functools.partial(_widened, wide)
-            outputs.append(output(f"CAST to {wide.name}", cast, widened))
-    return outputs
+    yield output("CMPLT", build.less)
+    yield output("IDIV", build.idiv)
+    yield output("SHR", lambda result, _: build.binary(Ops.SHR, result, 1))
+    for wide in filter(device.capabilities.supports, (dtypes.int32, dtypes.int64)):
+        yield output(f"CAST to {wide.name}", functools.partial(_cast, wide))
 
 
 def _narrow(op: Ops, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -226,7 +240,7 @@ def _narrow(op: Ops, dtype: DType, case_id: str, device: DeviceUnderTest) -> Mea
         y = (np.arange(LANES) % dtype.bits).astype(x.dtype)
     elif op in (Ops.IDIV, Ops.MOD):
         y = divisors(dtype, 2)
-    return measure_outputs(case_id, device, dtype, [x, y, z], _consumers(op, device))
+    return measure_outputs(case_id, device, dtype, [x, y, z], [*_consumers(op, device)])
 
 
 def _narrow_row(op: Ops, dtype: DType) -> Row:
@@ -262,55 +276,34 @@ FEW_BITS_OPS = (
 
 @dataclass(frozen=True)
 class Narrowing:
-    """How an operand comes to have few bits: as a node, and in numpy; `one` becomes 1."""
+    """How an operand comes to have few bits: `node` makes it of a load, and of `one` a 1."""
 
     name: str
     node: Callable[[UOp], UOp]
-    values: Callable[[Array], Array]
     one: int = 1
 
 
 def _widening(target: DType) -> Narrowing:
-    return Narrowing(
-        target.name,
-        lambda x: build.cast(x, target),
-        lambda x: x.astype(numpy_dtype(target)),
-    )
+    return Narrowing(target.name, lambda x: build.cast(x, target))
 
 
 def _masked(bits: int) -> Narrowing:
-    mask = (1 << bits) - 1
-    return Narrowing(
-        f"low_{bits}",
-        lambda x: apply_op(Ops.AND, x, build.const(x.dtype, mask)),
-        lambda x: x & x.dtype.type(mask),
-    )
+    return Narrowing(f"low_{bits}", lambda x: build.binary(Ops.AND, x, (1 << bits) - 1))
 
 
 def _shifted(dtype: DType, bits: int) -> Narrowing:
     count = dtype.bits - bits
-    return Narrowing(
-        f"high_{bits}",
-        lambda x: apply_op(Ops.SHR, x, build.const(x.dtype, count)),
-        lambda x: x >> x.dtype.type(count),
-        1 << count,
-    )
+    return Narrowing(f"high_{bits}", lambda x: build.binary(Ops.SHR, x, count), 1 << count)
 
 
 def _few_bits_output(op: Ops, narrowing: Narrowing) -> Output:
     def node(x: UOp, y: UOp) -> UOp:
         first, second = narrowing.node(x), narrowing.node(y)
         if op is Ops.SHR:
-            second = apply_op(Ops.AND, second, build.const(second.dtype, 7))
+            second = build.binary(Ops.AND, second, 7)
         return apply_op(op, first, second)
 
-    def values(x: Array, y: Array) -> Array:
-        first, second = narrowing.values(x), narrowing.values(y)
-        if op is Ops.SHR:
-            second = second & second.dtype.type(7)
-        return REFERENCES[op](first, second)
-
-    return Output(op.name, node, values)
+    return Output(op.name, node)
 
 
 def _constant_dividend(op: Ops, narrowing: Narrowing) -> Output:
@@ -320,12 +313,7 @@ def _constant_dividend(op: Ops, narrowing: Narrowing) -> Output:
         divisor = narrowing.node(y)
         return apply_op(op, build.const(divisor.dtype, int(divisor.dtype.maximum)), divisor)
 
-    def values(x: Array, y: Array) -> Array:
-        divisor = narrowing.values(y)
-        dividend = np.full_like(divisor, np.iinfo(divisor.dtype).max)
-        return REFERENCES[op](dividend, divisor)
-
-    return Output(f"{op.name} of a constant", node, values)
+    return Output(f"{op.name} of a constant", node)
 
 
 def _few_bits(
@@ -337,7 +325,8 @@ def _few_bits(
     edges = samples.edges(source)[:20]
     pairs = len(edges) ** 2
     x[:pairs], y[:pairs] = np.repeat(edges, len(edges)), np.tile(edges, len(edges))
-    y[narrowing.values(y) == 0] = narrowing.one
+    operand = load(0, source, (LANES,))
+    y[evaluate(narrowing.node(operand), {operand: y}) == 0] = narrowing.one
     near = slice(pairs, None, 2)
     half, one = x.dtype.type(source.bits // 2), x.dtype.type(1)
     x[near] = y[near] * (x[near] >> half) - (x[near] & one)
@@ -378,7 +367,7 @@ def _few_bits_row(
 def rows() -> Iterator[Row]:
     """Yield the rows of narrow results and of operands with few bits."""
     for op in REFERENCES:
-        if op is not Ops.CMPLT:
+        if op not in (Ops.CMPLT, Ops.CMPNE):
             for dtype in NARROW:
                 yield _narrow_row(op, dtype)
     for source in dtypes.ints:
