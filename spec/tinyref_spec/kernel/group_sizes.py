@@ -232,16 +232,16 @@ def _checks() -> list[Check]:
     shapes = [(str(size), (size, 1, 1)) for size in SIZES]
     shapes += [("x".join(map(str, extents)), extents) for extents in BOXES]
     pair = (2, 1, 1)
-    rounds = [
-        Check(f"rounds:{size}", functools.partial(_rounds, size), needs=_needs((size, 1, 1)))
-        for size in (5, 65, 513)
-    ]
-    rounds += [
-        Check(f"broadcast:{size}", functools.partial(_broadcast, size), needs=_needs((size, 1, 1)))
-        for size in (4, 65, 257, 513)
+    loops = [
+        Check(f"{name}:{size}", functools.partial(run, size), needs=_needs((size, 1, 1)))
+        for name, run, sizes in (
+            ("rounds", _rounds, (5, 65, 513)),
+            ("broadcast", _broadcast, (4, 65, 257, 513)),
+        )
+        for size in sizes
     ]
     return [
-        *rounds,
+        *loops,
         *(
             Check(
                 f"size:{name}",

@@ -65,11 +65,16 @@ def _exact(
     a = small_and_extreme(dtype, rows * inner, 1, limit)
     b = small_and_extreme(dtype, inner * columns, 2, limit)
     right = b.reshape(columns, inner).T if is_transposed else b.reshape(inner, columns)
-    wider = np.float64 if dtype.is_float else np.int64
-    wide = a.reshape(rows, inner).astype(wider) @ right.astype(wider)
-    expected = round_to(wide, dtype) if dtype.is_float else wide.astype(numpy_dtype(dtype))
     kernel = _kernel(shape, dtype, is_transposed)
+    expected = _exact_product(a.reshape(rows, inner), right, dtype)
     return run_exact(case_id, device, kernel, [None, a, b], [expected])
+
+
+def _exact_product(a: Array, b: Array, dtype: DType) -> Array:
+    """Return the product of two matrices of small integers, rounded or wrapped once at the end."""
+    wide = np.float64 if dtype.is_float else np.int64
+    total = a.astype(wide) @ b.astype(wide)
+    return round_to(total, dtype) if dtype.is_float else total.astype(numpy_dtype(dtype))
 
 
 def _long(shape: Shape, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -82,11 +87,9 @@ def _long(shape: Shape, dtype: DType, case_id: str, device: DeviceUnderTest) -> 
     a, b = (generator.integers(0, 2, size) for size in ((rows, inner), (inner, columns)))
     # The last products count.
     a[:, -1], b[-1, :] = 1, 1
-    wide = (a @ b).astype(np.float64 if dtype.is_float else np.int64)
-    expected = round_to(wide, dtype) if dtype.is_float else wide.astype(numpy_dtype(dtype))
     left, right = (array.astype(numpy_dtype(dtype)) for array in (a, b))
     kernel = _kernel((rows, inner, columns), dtype)
-    return run_exact(case_id, device, kernel, [None, left, right], [expected])
+    return run_exact(case_id, device, kernel, [None, left, right], [_exact_product(a, b, dtype)])
 
 
 def expected_product(a: Array, b: Array, dtype: DType) -> tuple[Expected, Array, Products]:

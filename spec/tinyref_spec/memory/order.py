@@ -257,7 +257,7 @@ def _free_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
 
 
 def _free_in_long_queue(device: DeviceUnderTest, work: Work) -> Measurement:
-    """Memory is freed behind each of many launches, all of which wait for a long one."""
+    """Memory is freed as soon as a launch is queued that reads it; all wait for a long launch."""
     words = deque(word(device.name, 3 if number == 0 else 0) for number in range(QUEUED + 2))
     short = compile_program(device.name, chain(FIRST_ITERATIONS))
     kernel = work.kernel
