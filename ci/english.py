@@ -36,14 +36,18 @@ Problems = Iterator[tuple[int, str]]
 
 def check_text(text: str, line: int, *, is_page: bool = False) -> Problems:
     """Yield the sentences that are too long or have a word to avoid; `text` begins at `line`."""
-    text, begin, lengths = NO_PROSE.sub(lambda x: "\f" + "\n" * x[0].count("\n"), text), 0, []
+    text = NO_PROSE.sub(lambda block: "\f" + "\n" * block[0].count("\n"), text)
+    begin = 0
+    lengths: list[int] = []
     for gap in BREAK.finditer(text):
         start = line + text.count("\n", 0, begin)
         sentence = " ".join(text[begin : gap.end()].split())
-        begin, words = gap.end(), CODE.sub("x", sentence)
-        lengths += [len(re.findall(r"\S*\w\S*", words))]
-        if lengths[-1] > LONGEST:
-            yield start, f"{lengths[-1]} words, accepted are {LONGEST}: {sentence}"
+        begin = gap.end()
+        words = CODE.sub("x", sentence)
+        length = len(re.findall(r"\S*\w\S*", words))
+        lengths.append(length)
+        if length > LONGEST:
+            yield start, f"{length} words, accepted are {LONGEST}: {sentence}"
         for word in WORDS.findall(words):
             yield start, f'"{word}" is a word to avoid: {sentence}'
     if is_page and sum(length > LONG for length in lengths) > LONG_SHARE * len(lengths):
@@ -80,7 +84,8 @@ def main() -> int:
         if not files:
             raise SystemExit(f"pyproject.toml: {path} of [tool.tinyref.english] has no files")
         for file in files:
-            text, is_page = file.read_text(encoding="utf-8"), file.suffix == ".md"
+            text = file.read_text(encoding="utf-8")
+            is_page = file.suffix == ".md"
             checked = check_text(text, 1, is_page=True) if is_page else check_source(text)
             name = file.relative_to(ROOT)
             problems += [f"{name}:{line}: {problem}\n" for line, problem in sorted(checked)]

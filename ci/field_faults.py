@@ -45,21 +45,29 @@ def ask_suite(fault: FieldFault, known: str, folder: Path, jobs: int) -> Verdict
 
     known: a case that failed before; empty if there is none.
     """
-    words = ["conform", "--device", fault.device.device, "--jobs", str(jobs), "--no-rerun-failures"]
-    level = known.split(".")[0]
-    if level:
-        report = folder / "known"
-        if run([*words, "--query", level, "--report", str(report)]) == 1:
-            return read_report(report)
-    first = folder / "first"
-    if run([*words, "--fail-fast", "--report", str(first)]) == 0:
+    verdict = ask_level(fault, known, folder / "known", jobs)
+    if verdict is not None:
+        return verdict
+    report = folder / "all"
+    if run([*conform(fault, jobs), "--fail-fast", "--report", str(report)]) == 0:
         return None
-    verdict = read_report(first)
-    level = verdict["case"].split(".")[0]
-    if level:
-        run([*words, "--query", level, "--report", str(folder / "level")])
-        verdict |= read_report(folder / "level")
-    return verdict
+    first = read_report(report)
+    # A run that stops at its first failure has too few of them for a diagnosis.
+    return ask_level(fault, first["case"], folder / "level", jobs) or first
+
+
+def conform(fault: FieldFault, jobs: int) -> list[str]:
+    """Return the words of a run of the suite on the device of a fault."""
+    device = fault.device.device
+    return ["conform", "--device", device, "--jobs", str(jobs), "--no-rerun-failures"]
+
+
+def ask_level(fault: FieldFault, case: str, report: Path, jobs: int) -> Verdict | None:
+    """Return the verdict of the level of `case`; None if the level passes, or `case` is empty."""
+    level = case.split(".")[0]
+    if not level or run([*conform(fault, jobs), "--query", level, "--report", str(report)]) != 1:
+        return None
+    return read_report(report)
 
 
 def read_report(folder: Path) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,8 +43,15 @@ def not_probed(report: Report) -> list[Tried]:
         *_sizes(reach, capabilities),
         *_types(report, reach, capabilities),
         _longest(report),
-        field_faults(json.loads(VERDICTS_FILE.read_text(encoding="utf-8"))),
+        field_faults(_verdicts()),
     ]
+
+
+@functools.cache
+def _verdicts() -> dict[str, Any]:
+    """Return the verdicts on field faults: each form of a report needs them."""
+    verdicts: dict[str, Any] = json.loads(VERDICTS_FILE.read_text(encoding="utf-8"))
+    return verdicts
 
 
 def field_faults(verdicts: Mapping[str, Any]) -> Tried:
