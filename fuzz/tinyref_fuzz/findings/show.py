@@ -19,7 +19,13 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import opts_text
 from tinyref.uops.node import UOp
 from tinyref_fuzz.findings.examine import blame_or_pair
-from tinyref_fuzz.findings.one_line import clip, data_line, failing_kernel_line, fault_line, wrapped
+from tinyref_fuzz.findings.one_line import (
+    clip,
+    data_line,
+    failing_kernel_line,
+    fault_line,
+    wrapped,
+)
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judge import Judge, measured_outputs
 from tinyref_fuzz.judge.oracles import oracle_for

@@ -208,7 +208,14 @@ _PARTS = (
     Policy(
         "views",
         forms=_weights(
-            tree=9, chains=9, gather=3, choose=2, reduce=3, running=1, convolution=2, texels=1
+            tree=9,
+            chains=9,
+            gather=3,
+            choose=2,
+            reduce=3,
+            running=1,
+            convolution=2,
+            texels=1,
         ),
         modes=_modes(8, 1, 1),
         opts=MappingProxyType({OptOp.UPCAST: 3, OptOp.UNROLL: 2, OptOp.PACK: 2}),

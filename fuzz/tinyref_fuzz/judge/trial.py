@@ -281,7 +281,12 @@ class Trial:
     # Two runs of one program
 
     def _check_same(
-        self, program: Program, actual: Results, wanted: Results, symptom: Symptom, how: str = ""
+        self,
+        program: Program,
+        actual: Results,
+        wanted: Results,
+        symptom: Symptom,
+        how: str = "",
     ) -> None:
         """Two runs of one program gave the same. Raises `TroubleError`."""
         if is_approximate(program) or not config.integer("STRICT_FLOAT"):

@@ -39,7 +39,7 @@ MAX_FUNCTIONS = 2
 MAX_BODY = 5
 MAX_CALLS = 5
 MAX_READS = 6
-# Percent of the programs with data of which no kernel reads all at once.
+# Percent of the programs whose data are too large for one kernel to read at once.
 LARGE = 10
 # Operations on the way from what has gradients to a sum of it.
 MAX_WAY = 4

@@ -15,7 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyref_fuzz.programs.arithmetic import COMPUTE, Elements, Operands, UndefinedError, check_sum
+from tinyref_fuzz.programs.arithmetic import (
+    COMPUTE,
+    Elements,
+    Operands,
+    UndefinedError,
+    check_sum,
+)
 from tinyref_fuzz.programs.steps import Value
 
 # A matrix for each source: a row for each element of the result, a column for each of the source.
@@ -155,7 +161,12 @@ def _slope(op: str, operands: Operands, at: int, values: Sequence[Value]) -> Ele
 
 
 def _moved(
-    op: str, operands: Operands, at: int, place: tuple[int, ...], values: Sequence[Value], by: float
+    op: str,
+    operands: Operands,
+    at: int,
+    place: tuple[int, ...],
+    values: Sequence[Value],
+    by: float,
 ) -> Elements:
     """Return all results if one element of one operand is another."""
     moved = np.array(operands[at])
