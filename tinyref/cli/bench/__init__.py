@@ -91,6 +91,11 @@ def bench(
     table: Annotated[
         bool, typer.Option("--table", help="The table of works beside torch.")
     ] = False,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Works drawn at random, beside torch.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of --sweep.")] = 0,
+    count: Annotated[int, typer.Option(min=1, help="The number of works of --sweep.")] = 100,
     machine: Annotated[
         bool,
         typer.Option("--machine", help="Measure this host, for plans of its kernels; keep it."),
@@ -105,6 +110,7 @@ def bench(
       tinyref bench --row "jit.*" --json numbers.json
       tinyref bench --row "op.*"                     operations beside torch; model.*: training
       tinyref bench --table                          what users wait for, as tables of Markdown
+      tinyref bench --sweep --seed 7                 100 works drawn by this seed, and the worst
       tinyref bench --device MINE                    its compiler, launches, copies, fuzz, conform
       tinyref bench --device my_package.backend:MyBackend --row copy
       tinyref bench --machine                        this host, for plans; MACHINE=0 forgets it
@@ -118,6 +124,9 @@ def bench(
 
     if machine:
         _measure_machine(device, repeats)
+        return
+    if sweep:
+        _print_sweep(seed, count, device, repeats, json_file)
         return
     if table:
         _print_table(row, device, repeats, json_file)
@@ -171,6 +180,32 @@ def _print_table(row: str, device: str | None, repeats: int, json_file: Path | N
         measured += lines
     if json_file is not None:
         _write_numbers(json_file, "tinyref.bench.table", measured)
+
+
+def _print_sweep(
+    seed: int, count: int, device: str | None, repeats: int, json_file: Path | None
+) -> None:
+    from tinyref.cli.bench import sweep
+    from tinyref.cli.options import check_target
+    from tinyref.errors import UserError
+
+    if device is not None:
+        raise UserError(f"bench: --sweep is of the device CPU, and takes no --device, got {device}")
+    if json_file is not None:
+        check_target(json_file, "bench: --json")
+    peak = sweep.measure_peak(repeats)
+    works = sweep.draw_works(seed, count)
+    print(f"seed {seed}: {len(works)} works beside torch, processor time of one thread")
+    measured: list[Measured] = []
+    for variant in sweep.VARIANTS:
+        lines: list[Measured] = []
+        for number, bench_row in enumerate(sweep.sweep_rows(works, variant, peak), 1):
+            _show_progress(f"measuring {number} of {len(works)}: {bench_row.name}")
+            lines += measure(bench_row, repeats)
+        print(sweep.summary_text(variant, lines), end="\n\n", flush=True)
+        measured += lines
+    if json_file is not None:
+        _write_numbers(json_file, "tinyref.bench.sweep", measured, seed=str(seed))
 
 
 def _write_numbers(file: Path, schema: str, measured: Sequence[Measured], **more: str) -> None:

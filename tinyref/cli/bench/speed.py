@@ -109,20 +109,34 @@ def peer_of(device: str) -> Peer:
 
 
 def _problem(work: Work, variant: Variant, device: str, peer: Peer) -> str:
-    """What is wrong with the results on small inputs; empty where nothing is."""
+    """Return what is wrong with the results on small inputs; empty if nothing is."""
     data = work.inputs(work.small, variant.dtype)
-    found = work.ours(*(Tensor(each, device=device) for each in data)).numpy()
+    ours = _each(work.ours(*(Tensor(values, device=device) for values in data)))
     with peer.module.no_grad():
-        wanted = work.torch(peer.module, *(peer.tensor(each) for each in data)).cpu().numpy()
-    if found.shape != wanted.shape:
-        return f"its shape is {found.shape}, that of torch {wanted.shape}"
+        theirs = _each(work.torch(peer.module, *(peer.tensor(values) for values in data)))
     tolerance = 1e-2 if variant.dtype == "float16" else 1e-4
-    far = float(np.max(np.abs(found.astype(np.float64) - wanted), initial=0))
-    limit = tolerance * max(1.0, float(np.max(np.abs(wanted), initial=0)))
+    problems = (
+        _difference(tensor.numpy(), other.cpu().numpy(), tolerance)
+        for tensor, other in zip(ours, theirs, strict=True)
+    )
+    return next(filter(None, problems), "")
+
+
+def _each(result: Any) -> Sequence[Any]:
+    """Return the results of a work as a sequence."""
+    return result if isinstance(result, list | tuple) else (result,)
+
+
+def _difference(ours: Array, theirs: Array, tolerance: float) -> str:
+    """Return how a result differs from torch's; empty within `tolerance` of its largest number."""
+    if ours.shape != theirs.shape:
+        return f"its shape is {ours.shape}, that of torch {theirs.shape}"
+    far = float(np.max(np.abs(ours.astype(np.float64) - theirs), initial=0))
+    limit = tolerance * max(1.0, float(np.max(np.abs(theirs), initial=0)))
     return "" if far <= limit else f"it is {far:.3g} off the result of torch"
 
 
-def _replayed(call: Callable[[], Tensor], device: str) -> Callable[[], None]:
+def _replayed(call: Callable[[], object], device: str) -> Callable[[], None]:
     """What replays `call` to its end."""
     jitted = TinyJit(call)
     for _ in range(3):
@@ -159,7 +173,7 @@ def _beside_torch(
     device: str,
     repeats: int,
     problem: Callable[[Peer], str],
-    calls: Callable[[Peer], tuple[Callable[[], Tensor], Callable[[], object] | None]],
+    calls: Callable[[Peer], tuple[Callable[[], object], Callable[[], object] | None]],
 ) -> Measured:
     """Measure a program beside torch, unless its results are wrong: then the line says so.
 
@@ -188,7 +202,7 @@ def measure_work(
 ) -> Measured:
     """Milliseconds of an operation beside torch, or why it has none."""
 
-    def calls(peer: Peer) -> tuple[Callable[[], Tensor], Callable[[], object] | None]:
+    def calls(peer: Peer) -> tuple[Callable[[], object], Callable[[], object] | None]:
         data = work.inputs(shapes, variant.dtype)
         inputs = [Tensor(each, device=device).realize() for each in data]
         theirs = peer.module and [peer.tensor(each) for each in data]
@@ -197,7 +211,12 @@ def measure_work(
             with peer.module.no_grad():
                 work.torch(peer.module, *theirs)
 
-        return lambda: work.ours(*inputs).realize(), torch_call if peer.module else None
+        def own_call() -> list[Tensor]:
+            results = list(_each(work.ours(*inputs)))
+            Tensor.realize(*results)
+            return results
+
+        return own_call, torch_call if peer.module else None
 
     return _beside_torch(
         work.name + variant.suffix,

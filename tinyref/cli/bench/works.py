@@ -34,15 +34,18 @@ def gelu(x: AnyTensor) -> AnyTensor:
 class Work:
     """An operation on tensors of float32, by Tensor and by torch.
 
-    `ours` and `torch` get the inputs, `torch` the module before them. host, gpu: the shapes of the
-    inputs on processors and on GPUs; None where it is not measured there. small: for checks.
-    indices: the last input has integers below this share of the first axis of the first input.
-    has_tiles: on a GPU it is measured in float16 too, for its matrix tiles. span: between what its
-    inputs are.
+    name: of the row.
+    ours: takes the inputs and returns a tensor, or a list of tensors.
+    torch: does the same with torch; takes the module before the inputs.
+    small: the shapes of the inputs for a check of the results.
+    host, gpu: the shapes on processors and on GPUs; None where it is not measured there.
+    has_indices: whether the last input holds integers below the first axis of the first input.
+    has_tiles: whether a GPU measures it in float16 too, for its matrix tiles.
+    span: the least and the largest number of an input.
     """
 
     name: str
-    ours: Callable[..., Tensor]
+    ours: Callable[..., Tensor | list[Tensor]]
     torch: Callable[..., AnyTensor]
     small: Shapes
     host: Shapes | None = None
