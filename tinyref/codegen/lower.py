@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.shapes import positions_of, reduced_axes
 from tinyref.algebra.simplify import simplify
+from tinyref.codegen.peel import peeled
 from tinyref.dtype import AddressSpace, DType, dtypes, pointer
 from tinyref.errors import UserError
 from tinyref.optimise.launch_axes import Counters, flat, launch_axes
@@ -48,7 +49,8 @@ Done = dict[UOp, UOp]
 
 def lower(plan: Plan) -> UOp:
     """The indexed kernel of a plan: a SINK of STOREs, empty if nothing is written."""
-    return Lowering(plan).kernel()
+    lowering = Lowering(plan)
+    return peeled(plan, lowering.kernel(), lowering.counters)
 
 
 class Lowering:
@@ -250,8 +252,8 @@ class Lowering:
         """
         strides = element_strides(node)
         step = functools.partial(_step, strides)
-        loops_of_reduce = self.plan.axes_of(node, AxisKind.REDUCE)
-        lanes = self.plan.axes_of(node, *LANE_KINDS)
+        loops_of_reduce = self.plan.axes_of_copy(node, AxisKind.REDUCE)
+        lanes = self.plan.axes_of_copy(node, *LANE_KINDS)
         inside = [
             *sorted(loops_of_reduce, key=step, reverse=True),
             *sorted(lanes, key=step, reverse=True),

@@ -89,13 +89,26 @@ def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
 
 def _lanes(plan: Plan, axis: Axis, found: Sequence[AxisAccess], limits: CompileLimits) -> int:
     """The widest vector whose lanes divide the axis; 1 for none."""
-    widest = VECTOR_BYTES // max((access.itemsize for access in found), default=VECTOR_BYTES)
-    fitting = [n for n in plan.capabilities.vector_lanes if n <= widest and axis.is_divisible(n)]
-    lanes = max(fitting, default=1)
+    lanes = max((n for n in _vectors(plan, found) if axis.is_divisible(n)), default=1)
     if computing_ns(plan) < limits.tiny:
         are_whole = all(access.step(axis) in (0, 1) for access in found)
         return lanes if are_whole and lanes >= LEAST_LANES else 1
     return lanes
+
+
+def _vectors(plan: Plan, found: Sequence[AxisAccess]) -> list[int]:
+    """Return the lanes of the vectors that pay for elements of these accesses."""
+    widest = VECTOR_BYTES // max((access.itemsize for access in found), default=VECTOR_BYTES)
+    return [lanes for lanes in plan.capabilities.vector_lanes if lanes <= widest]
+
+
+def _may_pad(plan: Plan, axis: Axis, limits: CompileLimits) -> bool:
+    """Return whether blocks that do not divide an output axis pay: in products of enough work.
+
+    The last block is a copy of the kernel, so it takes as long to compile again.
+    """
+    is_known = axis.kind is AxisKind.GLOBAL and isinstance(axis.extent, int)
+    return is_known and len(_summed_loads(plan)) > 1 and computing_ns(plan) >= limits.small
 
 
 def _worth(axis: Axis, found: Sequence[AxisAccess]) -> int:
@@ -174,8 +187,8 @@ def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
     fits = plan.capabilities.shared_bytes >= 4 * bytes_of_column
     vectors = _divisor(_extent(plan, column), (4, 2) if fits else (2,))
     block = BLOCK_VECTORS if computing_ns(plan) >= limits.small else SMALL_BLOCK
-    height = _divisor(_extent(plan, rows[-1]), (block // vectors, 4, 2))
-    plan = _upcast(plan, rows[-1], height)
+    heights = [height for height in (block // vectors, 4, 2) if height <= block // vectors]
+    plan = _upcast(plan, rows[-1], _block(plan, rows[-1], heights, limits))
     plan = _upcast(plan, column, vectors)
     uses = _extent(plan, rows[-1])
     if uses < PACK_USES or bytes_of_column * vectors < plan.capabilities.machine.small_cache:
@@ -213,21 +226,34 @@ def _with_packed_lanes(plan: Plan, natural: int, limits: CompileLimits) -> Plan 
     number = plan.number_along(panel.column)
     if number is None:
         return None
-    heights = {row: _height(plan, panel, row) for row in panel.rows}
+    heights = {row: _height(plan, panel, row, limits) for row in panel.rows}
     # Of equally high blocks the one along the innermost axis.
     row = max(panel.rows, key=lambda each: (heights[each], each))
-    plan = _upcast(plan.cut_lanes(number, panel.lanes), row, heights[row])
+    plan = _upcast(plan.cut_padded_lanes(number, panel.lanes), row, heights[row])
     return _pack_panel(plan, panel.rows, panel.slot)
 
 
-def _height(plan: Plan, panel: _Panel, row: int) -> int:
+def _height(plan: Plan, panel: _Panel, row: int, limits: CompileLimits) -> int:
     """How many positions of `row` a block of the lanes of `panel` has."""
     stores = [access for access in accesses(plan) if access.is_store]
     axes = [plan.axes[number] for number in plan.of_kind(AxisKind.GLOBAL)]
     block = [axis for axis in axes if axis.target in (panel.column, row)]
     single = sum(not any(map(store.is_unit, block)) for store in stores)
     fitting = [height for height in BLOCK_HEIGHTS if panel.lanes * height * single <= SINGLE_STORES]
-    return _divisor(_extent(plan, row), fitting)
+    return _block(plan, row, fitting, limits)
+
+
+def _block(plan: Plan, target: int, amounts: Sequence[int], limits: CompileLimits) -> int:
+    """Return the first of `amounts` that divides an output axis, 1 if none does.
+
+    Where padding pays, the first of them instead if the others are less than half of it.
+    """
+    number, extent = plan.number_along(target), _extent(plan, target)
+    divisor = _divisor(extent, amounts)
+    if number is None or 2 * divisor > amounts[0]:
+        return divisor
+    fitting = [amount for amount in amounts if amount < extent]
+    return fitting[0] if fitting and _may_pad(plan, plan.axes[number], limits) else divisor
 
 
 def _panels(plan: Plan, limits: CompileLimits) -> Iterator[_Panel]:
@@ -244,6 +270,10 @@ def _panels(plan: Plan, limits: CompileLimits) -> Iterator[_Panel]:
             continue
         (load,) = moving
         lanes = _lanes(plan, axis, accesses(plan), limits)
+        if _may_pad(plan, axis, limits):
+            # The copy is aligned, so its vectors need not divide the axis.
+            fitting = [n for n in _vectors(plan, accesses(plan)) if n <= axis.extent]
+            lanes = max(fitting, default=lanes)
         stores = sum(each.is_store and each.is_unit(axis) for each in accesses(plan))
         rows = _rows_of(plan, load, loads)
         uses = number_of(_extent(plan, row) for row in rows)
@@ -301,7 +331,7 @@ def _divisor(extent: int, amounts: Iterable[int]) -> int:
 
 def _upcast(plan: Plan, target: int, amount: int) -> Plan:
     number = plan.number_along(target)
-    return plan if number is None else plan.cut_lanes(number, amount)
+    return plan if number is None else plan.cut_padded_lanes(number, amount)
 
 
 def _with_mirrored_lanes(plan: Plan) -> Plan:

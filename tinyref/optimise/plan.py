@@ -138,6 +138,16 @@ class Plan:
         is_output = self.axes[number].kind is AxisKind.GLOBAL
         return self.apply_if_legal(Opt(OptOp.UPCAST if is_output else OptOp.UNROLL, number, amount))
 
+    def cut_padded_lanes(self, number: int, amount: int) -> Plan:
+        """Return the plan with `amount` lanes cut off an output axis, padded if it must be.
+
+        The plan itself if that is refused.
+        """
+        if self.axes[number].is_divisible(amount):
+            return self.cut_lanes(number, amount)
+        padded = self.legal(Opt(OptOp.PADTO, number, amount))
+        return self if padded is None else padded.cut_lanes(number, amount)
+
     def __str__(self) -> str:
         axes = ", ".join(map(str, self.axes)) or "no axes"
         return f"{axes} after {opts_text(self.opts)}" if self.opts else axes
@@ -258,9 +268,17 @@ class Plan:
                 total += sum(map(self._bytes_reused, reused_values(self.form)))
                 continue
             (load,) = self.loads_of(slot)
-            inside = self.axes_of(load, AxisKind.REDUCE, *LANE_KINDS)
+            inside = self.axes_of_copy(load, AxisKind.REDUCE, *LANE_KINDS)
             total += number_of(axis.extent for axis in inside) * load.dtype.itemsize
         return total + self._fragment_bytes()
+
+    def axes_of_copy(self, load: UOp, *kinds: AxisKind) -> list[Axis]:
+        """Return the axes of these kinds along which the copy of a packed buffer has elements.
+
+        A repeated axis has none, padded or not: what is added to it is gated where it is used.
+        """
+        targets = changes(load)
+        return [axis for axis in self.axes if axis.kind in kinds and axis.target in targets]
 
     def lanes_of_reused(self, value: Reused) -> list[Axis]:
         """The lanes in each of which a value that is reused is another one."""
