@@ -175,3 +175,42 @@ def test_places_are_an_index_and_are_read_at_once() -> None:
     replayed = TinyJit(lambda x: x.nonzero())
     with pytest.raises(UserStateError, match="read"):
         list(map(replayed, [Tensor([1.0]).realize() for _ in range(3)]))
+
+
+# The first few elements are selected up to a quarter of a short axis, and of a long one up to 15.
+@pytest.mark.parametrize(("size", "count"), [(1, 1), (9, 2), (9, 3), (1500, 3)])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint32", "int32", "int64", "float16", "float32"]
+)
+def test_the_first_elements_of_a_sort_are_selected_in_order(
+    dtype: str, size: int, count: int
+) -> None:
+    generator = np.random.default_rng(size)
+    if dtype.startswith("float"):
+        special = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 65504.0, 6e-8]
+        data = generator.choice(np.array(special), (2, size)).astype(dtype)
+    else:
+        ends = [0, 1] if dtype == "bool" else [*_ends(dtype), 0, 1]
+        data = generator.choice(np.array(ends, dtype), (2, size))
+    x = Tensor(data)
+    for largest in (True, False):
+        values, places = x.topk(count, largest=largest)
+        wanted = [_stable_order(row, largest)[:count] for row in data]
+        assert places.tolist() == wanted
+        np.testing.assert_array_equal(values.numpy(), np.take_along_axis(data, np.array(wanted), 1))
+
+
+def _ends(dtype: str) -> list[int]:
+    limits = np.iinfo(dtype)
+    return [limits.min, limits.min + 1, limits.max - 1, limits.max]
+
+
+def _stable_order(row: Array, largest: bool) -> list[int]:
+    """Return the indices in order, where NaN is the largest number."""
+    sign = -1 if largest else 1
+
+    def key(number: int) -> tuple[int, float]:
+        is_nan = bool(row[number] != row[number])
+        return sign * is_nan, 0 if is_nan else sign * row[number].item()
+
+    return sorted(range(len(row)), key=key)

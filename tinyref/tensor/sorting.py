@@ -1,6 +1,7 @@
 """Sorting: by counting smaller elements on a short axis, by a sorting network on a long one.
 
-Both are stable: equal elements stay in order. The network is the bitonic sorter of Batcher
+The first few elements of a sorted axis are selected instead, one after the other. All three are
+stable: equal elements stay in order. The network is the bitonic sorter of Batcher
 ("Sorting networks and their applications", AFIPS 1968), with several steps in each kernel. It sorts
 64-bit words: the key in the upper half, the number of the element in the lower half. So no two
 words are equal, and an exchange is a minimum and a maximum.
@@ -20,7 +21,7 @@ from tinyref.algebra.symbolic import product
 from tinyref.dtype import dtypes
 from tinyref.tensor.arguments import fixed
 from tinyref.tensor.core import constant_like, reshape
-from tinyref.tensor.movement import bits_as, count_to, cut_axis, pad_with
+from tinyref.tensor.movement import bits_as, count_to, cut_axis, laid_out, pad_with
 from tinyref.tensor.reduction import Reduction, looked_up, reduced_last
 from tinyref.uops.ops import Ops
 
@@ -33,6 +34,8 @@ HIGH_BITS = 4
 KEY_BITS = 32
 # Up to this size, n * n comparisons in one kernel take less time than the launches of a network.
 COUNTED = 1024
+# A pass of a selection costs as much as so many passes of a sort: it is a kernel of its own.
+PASSES_PER_SELECTION = 4
 
 
 @dataclass(frozen=True)
@@ -60,11 +63,41 @@ def sort_keys(x: T) -> T:
 
 def sorted_order(x: T, size: int, count: int) -> T:
     """Return the indices of the first `count` of the sorted keys (..., size), as int32."""
+    if is_selected(x, size, count):
+        return selected_order(x, size, count)
     if size <= COUNTED:
         return counted_order(x, size, count)
     shape = x.shape[:-1]
     order = network_order(reshape(x, (product(shape), size)), size)
     return reshape(cut_axis(order, 1, 0, count), (*shape, count))
+
+
+def is_selected(x: T, size: int, count: int) -> bool:
+    """Return whether one pass for each of `count` elements takes less time than a sort.
+
+    A network of n elements takes about log2(n) ** 2 / 2 passes, and counting n of them.
+    """
+    passes = size if size <= COUNTED else size.bit_length() ** 2 // 2
+    return x.dtype.itemsize == 4 and PASSES_PER_SELECTION * count <= passes
+
+
+def selected_order(x: T, size: int, count: int) -> T:
+    """Select the smallest of the words, then the smallest of those that are larger, and so on.
+
+    A word has the key in the upper half, and in the lower half the number of the element.
+    """
+    (keys,) = key_halves(x)
+    numbers = count_to(x, size).cast(dtypes.int64)
+    # A reduce finds the largest, so the words are in reverse order.
+    words = keys.lshift(KEY_BITS).bitwise_or(numbers).bitwise_not().contiguous()
+    chosen = [reduced_last(words, Ops.MAX)]
+    for _ in range(1, count):
+        is_left = words.lt(chosen[-1].unsqueeze(-1))
+        left = is_left.where(words, words.dtype.minimum)
+        chosen.append(reduced_last(left, Ops.MAX))
+    parts = [word.bitwise_not().unsqueeze(-1) for word in chosen]
+    order = laid_out(x, parts, x.ndim - 1)
+    return order.bitwise_and((1 << KEY_BITS) - 1).cast(dtypes.int32)
 
 
 def counted_order(x: T, size: int, count: int) -> T:
