@@ -18,6 +18,7 @@ from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.machine import FIXED, MemoryLevel
 from tinyref.optimise.choices import heuristic_plan
+from tinyref.optimise.opt import opts_text
 from tinyref.optimise.plan import Plan
 from tinyref.schedule import schedule
 from tinyref.tensor import Tensor
@@ -271,3 +272,23 @@ def test_an_axis_that_is_read_in_both_directions_has_lanes(mirrored: bool, lanes
     plan = plan_for(item.ast, CPU_LIKE)
     found = {axis.extent for axis in plan.axes if axis.kind is AxisKind.UPCAST}
     assert found == lanes
+
+
+PADDED_TWICE = "PADTO(1, 16) UPCAST(1, 16) PADTO(0, 8) UPCAST(0, 8) SWAP(0, 1) PACK(1, 2)"
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "opts"),
+    [
+        # No vector divides 333, and no block of rows divides 331.
+        (333, 333, "PADTO(1, 16) UPCAST(1, 16) UPCAST(0, 9) SWAP(0, 1) PACK(1, 2)"),
+        (331, 333, f"{PADDED_TWICE} THREAD(1, 2)"),
+        # Whole vectors come first.
+        (512, 331, "UPCAST(0, 16) PADTO(1, 8) UPCAST(1, 8) PACK(1, 1) THREAD(0, 2)"),
+        # A kernel of little work is not copied.
+        (13, 11, ""),
+    ],
+)
+def test_a_product_of_any_size_has_blocks(rows: int, columns: int, opts: str) -> None:
+    plan = plan_for(named.matmul(rows, columns, 300, f32), CPU_LIKE)
+    assert opts_text(plan.opts) == opts

@@ -1,6 +1,6 @@
 """Peeling: a loop over a padded axis becomes a loop without gates and one last iteration.
 
-Only the last iteration reaches the positions that padding has added. Its counter is a constant, so
+Only the last iteration reaches positions that padding has added. Its counter is a constant, so
 `simplify` decides each of its gates: what is beyond the end is neither loaded nor stored. Source
 of the idea: index set splitting, Wolfe, "High Performance Compilers for Parallel Computing", 1996.
 """
@@ -25,47 +25,67 @@ def peeled(plan: Plan, root: UOp, counters: Counters) -> UOp:
 
     counters: the launch index or RANGE of each axis of the plan.
     """
-    for axis in plan.axes:
-        counter = counters[axis]
-        if axis.kind is AxisKind.GLOBAL and counter.op is Ops.RANGE:
-            full = full_iterations(plan, axis)
-            if full:
-                root = _peeled_loop(plan, root, counter, full)
+    # An outer loop is copied with the loops in it, so the inner ones are peeled first.
+    for axis in reversed(plan.axes):
+        if _is_padded_loop(plan, axis, counters):
+            copied = _peeled_loop(plan, root, axis, counters[axis])
+            if _scratch_bytes(copied) <= plan.capabilities.shared_bytes:
+                root = copied
     return root
 
 
-def full_iterations(plan: Plan, axis: Axis) -> int:
-    """Return how many iterations of a padded axis reach no added position; 0: do not peel it."""
+def _is_padded_loop(plan: Plan, axis: Axis, counters: Counters) -> bool:
+    """Return whether an axis is a loop over all blocks of a padded axis whose size is known."""
+    if counters[axis].op is not Ops.RANGE or not plan.is_padded(axis.target):
+        return False
+    # Threads may share the blocks; then each of them has a loop over its own.
+    is_outermost = axis.extent * axis.stride == plan.covered(axis.target)
+    return axis.kind is AxisKind.GLOBAL and is_outermost
+
+
+def _peeled_loop(plan: Plan, root: UOp, axis: Axis, counter: UOp) -> UOp:
     size = plan.shape[axis.target]
-    if not plan.is_padded(axis.target) or not isinstance(size, int):
-        return 0
-    full = size // axis.stride
-    return full if axis.extent == full + 1 else 0
-
-
-def _peeled_loop(plan: Plan, root: UOp, counter: UOp, full: int) -> UOp:
-    nodes = root.toposort()
-    if 2 * _scratch_bytes(nodes) > plan.capabilities.shared_bytes:
-        return root
+    assert isinstance(size, int), "an axis of unknown size cannot be padded"
+    full, rest = divmod(size, axis.stride)
+    last = _last_iteration(root, counter, full).src if rest else ()
+    if not full:
+        return build.sink(*last)
     loop = build.counter(full, range_number(counter), AxisKind.LOOP)
-    last = build.const(counter.dtype, full)
-    first = 1 + max(range_number(node) for node in nodes if node.op is Ops.RANGE)
+    return build.sink(*substitute(root, {counter: loop}).src, *last)
+
+
+def _last_iteration(root: UOp, counter: UOp, number: int) -> UOp:
+    """Return a copy of the kernel with the loop's counter at `number`.
+
+    The loops in it, and the scratch memory that they fill, are its own. The loops around it, and
+    the memory that is filled before it, are those of the kernel.
+    """
+    order = root.toposort()
+    dependent = _dependent(order, counter)
+    shared = {node: node for node in order if node.op is Ops.AFTER and node not in dependent}
+    first = 1 + max(range_number(node) for node in order if node.op is Ops.RANGE)
 
     def copied(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        """Return a node of the last iteration, whose loops and scratch memory are its own."""
-        if isinstance(node.arg, RangeArg):
-            number = first + node.arg.number
-            return UOp(node.op, node.dtype, src, replace(node.arg, number=number))
+        if isinstance(node.arg, RangeArg) and node.arg.number > range_number(counter):
+            arg = replace(node.arg, number=first + node.arg.number)
+            return UOp(node.op, node.dtype, src, arg)
         if node.op is Ops.DEFINE_LOCAL and isinstance(node.arg, LocalArg):
-            return UOp(node.op, node.dtype, src, LocalArg(f"{node.arg.name}_last"))
+            return UOp(node.op, node.dtype, src, LocalArg(f"{node.arg.name}_{first}"))
         return None
 
-    stores = substitute(root, {counter: loop}).src
-    return build.sink(*stores, *rebuild(root, copied, {counter: last}).src)
+    return rebuild(root, copied, {counter: build.const(counter.dtype, number), **shared})
 
 
-def _scratch_bytes(nodes: Sequence[UOp]) -> int:
-    memories = (node.dtype for node in nodes if node.op is Ops.DEFINE_LOCAL)
-    return sum(
-        memory.size * memory.base.itemsize for memory in memories if isinstance(memory, PtrDType)
-    )
+def _dependent(order: Sequence[UOp], counter: UOp) -> set[UOp]:
+    """Return the nodes that depend on a counter."""
+    dependent = {counter}
+    for node in order:
+        if not dependent.isdisjoint(node.src):
+            dependent.add(node)
+    return dependent
+
+
+def _scratch_bytes(root: UOp) -> int:
+    memories = {node for node in root.toposort() if node.op is Ops.DEFINE_LOCAL}
+    types = [memory.dtype for memory in memories]
+    return sum(dtype.size * dtype.base.itemsize for dtype in types if isinstance(dtype, PtrDType))

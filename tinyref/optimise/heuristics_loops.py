@@ -200,11 +200,13 @@ def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
 class _Panel:
     """A load that is copied so that `lanes` along the axis of `column` are neighbours.
 
-    stores: how many stores have neighbours there anyway. uses: how often each element of the copy
-    is loaded. rows: the axes that are no part of it. Better ones are greater.
+    is_whole: whether the lanes divide the axis. stores: how many stores have neighbours there
+    anyway. uses: how often each element of the copy is loaded. rows: the axes that are no part of
+    it. Better ones are greater.
     """
 
     lanes: int
+    is_whole: bool
     stores: int
     uses: int
     column: int
@@ -269,18 +271,28 @@ def _panels(plan: Plan, limits: CompileLimits) -> Iterator[_Panel]:
         if len(moving) != 1:
             continue
         (load,) = moving
-        lanes = _lanes(plan, axis, accesses(plan), limits)
-        if _may_pad(plan, axis, limits):
-            # The copy is aligned, so its vectors need not divide the axis.
-            fitting = [n for n in _vectors(plan, accesses(plan)) if n <= axis.extent]
-            lanes = max(fitting, default=lanes)
+        lanes = _packed_lanes(plan, axis, depth * load.itemsize, limits)
         stores = sum(each.is_store and each.is_unit(axis) for each in accesses(plan))
         rows = _rows_of(plan, load, loads)
         uses = number_of(_extent(plan, row) for row in rows)
-        bytes_of_panel = depth * lanes * load.itemsize
-        fits = 2 * bytes_of_panel <= plan.capabilities.shared_bytes
-        if rows and uses >= PACK_USES and fits:
-            yield _Panel(lanes, stores, uses, axis.target, load.slot, rows)
+        if rows and uses >= PACK_USES and lanes:
+            is_whole = axis.is_divisible(lanes)
+            yield _Panel(lanes, is_whole, stores, uses, axis.target, load.slot, rows)
+
+
+def _packed_lanes(plan: Plan, axis: Axis, lane_bytes: int, limits: CompileLimits) -> int:
+    """Return the most lanes along an axis of which a copy fits in half the scratch memory, or 0.
+
+    lane_bytes: the size of the copy for one lane. The copy is aligned, so its lanes need not
+    divide the axis where padding pays.
+    """
+    most = plan.capabilities.shared_bytes // (2 * lane_bytes)
+    found = accesses(plan)
+    lanes = _lanes(plan, axis, found, limits)
+    extent = axis.extent
+    if isinstance(extent, int) and _may_pad(plan, axis, limits):
+        lanes = max((n for n in _vectors(plan, found) if n <= extent), default=lanes)
+    return min(lanes, 1 << most.bit_length() - 1) if most else 0
 
 
 def _pack_panel(plan: Plan, rows: Collection[int], slot: int) -> Plan | None:
@@ -380,12 +392,17 @@ def _with_short_loops(plan: Plan) -> Plan:
 
 
 def _with_threads(plan: Plan) -> Plan:
-    """Large kernels are shared among threads along their outermost axis that divides."""
+    """Large kernels are shared among threads along their outermost axis that divides.
+
+    A padded axis is the last choice: shared among threads its loop is not peeled.
+    """
     threads, machine = plan.capabilities.threads, plan.capabilities.machine
     if machine.nanoseconds(operations_of(plan), _bytes(plan)) < THREADS_PAY * machine.thread_ns:
         return plan
+    numbers = plan.of_kind(AxisKind.GLOBAL)
+    numbers.sort(key=lambda number: plan.is_padded(plan.axes[number].target))
     for amount in range(threads, 1, -1):
-        for number in plan.of_kind(AxisKind.GLOBAL):
+        for number in numbers:
             axis = plan.axes[number]
             if axis.is_divisible(amount) and _is_shared_out(plan, axis):
                 return plan.apply_if_legal(Opt(OptOp.THREAD, number, amount))

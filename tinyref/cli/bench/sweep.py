@@ -376,7 +376,7 @@ def draw_works(seed: int, count: int) -> list[Drawn]:
 
 def _draw_work(draw: Draw) -> Drawn:
     while True:
-        family = draw.one_of(*FAMILIES)
+        family: Callable[[Draw], Drawn] = draw.one_of(*FAMILIES)
         drawn = family(draw)
         if not drawn.is_small:
             continue
@@ -396,6 +396,7 @@ def with_gradients(drawn: Drawn) -> Drawn:
 
     def ours(*inputs: Tensor) -> list[Tensor]:
         result = work.ours(*inputs)
+        assert isinstance(result, Tensor), "a drawn work has one result"
         return result.gradient(*inputs, gradient=result.detach() * 0.5)
 
     def torch(module: AnyModule, *inputs: AnyTensor) -> Sequence[AnyTensor]:

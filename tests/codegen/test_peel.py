@@ -1,0 +1,94 @@
+"""Peeling: a loop over a padded axis and its last iteration compute what the plain kernel does."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from kernel_cases import LOOPS
+
+from tinyref.algebra.simplify import simplify
+from tinyref.capabilities import Capabilities
+from tinyref.codegen.compile import compile_kernel
+from tinyref.codegen.lower import lower
+from tinyref.dtype import dtypes
+from tinyref.interpret import run_program
+from tinyref.optimise.opt import parse_opts
+from tinyref.optimise.plan import Plan
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg
+from tinyref_spec.kernels import named
+
+HOST = dataclasses.replace(LOOPS, vector_lanes=(1, 2, 4, 8), shared_bytes=1 << 12, threads=2)
+# 13 rows and 11 columns: a block of 4 by 4 leaves one row and three columns.
+ROWS, COLUMNS, DEPTH = 13, 11, 6
+PACKED = "PADTO(1, 4) UPCAST(1, 4) PADTO(0, 4) UPCAST(0, 4) SWAP(0, 1) PACK(1, 2)"
+
+
+def product() -> UOp:
+    return named.matmul(ROWS, COLUMNS, DEPTH, dtypes.int32)
+
+
+def planned(ast: UOp, text: str, capabilities: Capabilities = HOST) -> Plan:
+    return Plan.of(ast, capabilities).apply_all(parse_opts(text))
+
+
+def extents(root: UOp) -> list[int]:
+    """Return the extents of the loops over output axes."""
+    ranges = [node for node in root.toposort() if node.op is Ops.RANGE]
+    return sorted(
+        node.src[0].arg.value
+        for node in ranges
+        if isinstance(node.src[0].arg, ConstArg) and node.arg.kind.value == "loop"
+    )
+
+
+@pytest.mark.parametrize(
+    ("opts", "loops"),
+    [
+        ("PADTO(1, 4)", [11, 13]),
+        ("PADTO(1, 4) UPCAST(1, 4)", [2, 13]),
+        ("PADTO(1, 4) UPCAST(1, 4) PADTO(0, 4) UPCAST(0, 4)", [2, 2, 3]),
+        # Two iterations of rows have added positions alone, and the one of columns is the last.
+        ("PADTO(0, 5) PADTO(1, 12) UPCAST(1, 12)", [13]),
+        # Each copy of a panel is filled in a loop over the 6 terms.
+        (PACKED, [2, 3, 3, 6, 6]),
+        # Each thread has loops of 2 blocks, of which one thread's last has added positions.
+        ("PADTO(0, 4) UPCAST(0, 4) THREAD(0, 2)", [2, 11]),
+    ],
+)
+def test_a_peeled_kernel_keeps_its_value(opts: str, loops: list[int]) -> None:
+    ast = product()
+    root = simplify(lower(planned(ast, opts)))
+    assert extents(root) == loops
+    generator = np.random.default_rng(1)
+    shapes = [(ROWS, COLUMNS), (ROWS, DEPTH), (DEPTH, COLUMNS)]
+    buffers = [generator.integers(-9, 9, shape).astype(np.int32).reshape(-1) for shape in shapes]
+    # Expected by numpy, not by the evaluator.
+    wanted = buffers[1].reshape(shapes[1]) @ buffers[2].reshape(shapes[2])
+    run_program(compile_kernel(ast, HOST, opts=parse_opts(opts)), buffers, {})
+    np.testing.assert_array_equal(buffers[0].reshape(shapes[0]), wanted)
+
+
+def test_a_loop_without_its_last_iteration_has_no_gates() -> None:
+    block = "PADTO(1, 4) UPCAST(1, 4) PADTO(0, 4) UPCAST(0, 4)"
+    program = compile_kernel(product(), HOST, opts=parse_opts(block))
+    accesses = [node for node in program.uops if node.op in (Ops.LOAD, Ops.STORE)]
+    assert all(len(node.src) < 3 for node in accesses if node.op is Ops.STORE)
+    stored = sum(node.src[1].dtype.lanes for node in accesses if node.op is Ops.STORE)
+    # The body of 4 x 4, its last columns, its last row, and the corner: no element is stored twice.
+    assert stored == 16 + 4 * 3 + 1 * 4 + 1 * 3
+
+
+def test_a_loop_without_iterations_that_are_whole_is_its_last_one() -> None:
+    root = simplify(lower(planned(named.matmul(8, 4, 4, dtypes.int32), "PADTO(0, 16)")))
+    assert extents(root) == [4, 8]
+
+
+def test_a_kernel_whose_scratch_memory_does_not_fit_twice_is_not_peeled() -> None:
+    # A copy has 6 x 4 elements of 4 bytes. The last row uses the one of all rows.
+    for size, loops in ((191, [3, 3, 6]), (192, [2, 3, 3, 6, 6])):
+        capabilities = dataclasses.replace(HOST, shared_bytes=size)
+        assert extents(simplify(lower(planned(product(), PACKED, capabilities)))) == loops
