@@ -6,8 +6,8 @@ first element, in the order of the program's parameters; the variables follow.
 
 Floats are strict under the options of `tinyref.runtimes.hip_compiler`. float16 is a type of the
 language, but LLVM approximates its quotients, so they are computed in float32. That has more than
-twice the digits, so the second rounding is exact. bfloat16 is stored as its bits and computed in
-float32 for the same reason: only the tiles of these devices support it, and clang's `__bf16`
+twice the digits, so the second rounding is exact. For the same reason, bfloat16 is stored as its
+bits and computed in float32. Only the tiles of these devices support it, and clang's `__bf16`
 differs by version.
 """
 

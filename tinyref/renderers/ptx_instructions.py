@@ -15,7 +15,7 @@ operation (ISA, "add", "mul"), so `.rn` is omitted only if the flag STRICT_FLOAT
 * `setp.ne` of floats is false with a NaN, `setp.neu` is true ("Comparison and Selection").
 * `shl` and `shr` clamp counts to the width; a count is always 32 bits, unsigned.
 * `div` and `rem` of integers truncate on every device so far, although the ISA leaves the sign of
-  `rem` to the machine; by 0 they give any value and never trap.
+  `rem` to the machine. By 0 they give any value and never trap.
 * `neg` of a NaN gives any NaN, so a sign is flipped by `xor`.
 * `max` of floats ignores a NaN if the other operand is a number.
 """
@@ -368,9 +368,9 @@ class Emitter:
         low = self.extended(half, dtype)
         return [low, self.emit(f"shr.{type_word(dtype)}", dtype, half, "8")]
 
-    # Matrix tiles. A fragment is passed in 32-bit registers. Each holds neighbours of the fragment,
-    # the first one in its lowest bits: two of 16 bits or four of 8. float32 and int32 take a
-    # register each, float64 one of 64 bits. `uops.tiles` defines the same order of lanes.
+    # Matrix tiles. A fragment is passed in 32-bit registers. Each holds two neighbours of 16 bits
+    # or four of 8 bits, the first one in its lowest bits. An element of float32 or int32 takes a
+    # register, and float64 one of 64 bits. `uops.tiles` defines the same order of lanes.
 
     def multiply(
         self, tile: MatrixTile, a: Sequence[str], b: Sequence[str], c: Sequence[str]

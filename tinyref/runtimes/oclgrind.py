@@ -27,7 +27,7 @@ from tinyref.runtimes.opencl_backend import (
     Session,
 )
 
-# Its driver library: packages install it beside the list of drivers, not in the list.
+# Its driver library: packages install it, but do not enter it in the list of drivers.
 DRIVERS = (
     "/usr/lib/oclgrind/liboclgrind-rt-icd.so",
     "/usr/local/lib/liboclgrind-rt-icd.so",
