@@ -174,7 +174,7 @@ LINES = (
         Condition.SINGLE_REDUCE,
         maximum_minus_sum(i32, 6, 16),
         "GROUP(1, 4)",
-        "2 reduces go over",
+        "2 reduces loop over",
         "UNROLL(1, 4)",
     ),
     Line(
@@ -378,8 +378,8 @@ def test_the_page_tells_the_conditions() -> None:
     for spec in OPTS.values():
         assert f"{spec.effect} | {spec.accepts} |" in page
     assert OPTS[OptOp.THREAD].accepts == (
-        "a device of host threads without a grid, not shared out already; global axes; no lane of "
-        "a matrix tile; no symbolic extent; no more than the device has threads; a divisor of the "
+        "a device of host threads without a grid, and no THREAD yet; global axes; no lane of a "
+        "matrix tile; no symbolic extent; no more than the device has threads; a divisor of the "
         "extent, from 2"
     )
 
