@@ -189,7 +189,7 @@ LINES = (
         Condition.NOT_IN_PLACE,
         sum_in_place(),
         "GROUP(1, 4)",
-        "reads what it writes",
+        "reads a buffer that it writes",
         "UNROLL(1, 4)",
     ),
     Line(Condition.MOST, "add", "UPCAST(0, 24)", "24 lanes", "UPCAST(0, 12)"),
@@ -306,7 +306,7 @@ LINES = (
         Condition.TILE_FITS,
         "matmul.float32",
         "TC(0, 0, level 0, mode 1)",
-        "12 is none, and only level 2 pads",
+        "12 is no multiple, and only level 2 pads",
         "TC(0, 0, level 2, mode 1)",
     ),
     Line(

@@ -1,7 +1,7 @@
 """The items of a program, the loops around them, and what must precede what.
 
-An item is a value or an effect of an indexed kernel, known by a number. An AFTER is no item: its
-condition is stored with the accesses to memory, barriers and loops that use it, because only these
+An item is a value or an effect of an indexed kernel, known by a number. An AFTER is no item. Its
+condition is stored with the memory accesses, barriers and loops that use it, because only these
 happen at a time. So two LOADs of one address, one of them after a barrier, are two items, but the
 address is one.
 
@@ -138,7 +138,7 @@ class Scopes:
     ranges: the items that are RANGEs, by bit.
     around: the loops around each of them.
     of: the loops around each item; a RANGE counts itself.
-    home: the innermost loop around each item, or `BODY`; a RANGE does not count itself, and a
+    home: the innermost loop around each item, or `BODY`. A RANGE does not count itself, and a
     DEFINE_ACC does not count the loops that it names.
     """
 

@@ -5,10 +5,10 @@ Loops that share an item nest by their numbers, lower ones outside. Within a blo
 few values live, without a long search.
 
 The first order is by Sethi and Ullman, "The generation of optimal code for arithmetic expressions"
-(1970): depth first, and the source that takes the most registers first. It is best for trees. In a
-matrix product all rows meet all columns. For such shared values a list schedule is better: the next
-item is always the one that adds the fewest live values. It is tried if the first order has many
-live values, and used if it has fewer.
+(1970). It is depth first, with the source that takes the most registers first. It is best for
+trees. In a matrix product all rows meet all columns. For such shared values a list schedule is
+better: the next item is always the one that adds the fewest live values. It is tried if the first
+order has many live values, and used if it has fewer.
 """
 
 from __future__ import annotations

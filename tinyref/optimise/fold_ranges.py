@@ -1,6 +1,6 @@
 """Fold a reduce that selects one position of an axis into a load at that position.
 
-`sum over i of (x[i] where i == k[j] else 0)` becomes x[k[j]]: a VIEW of x whose last axis is not an
+`sum over i of (x[i] where i == k[j] else 0)` becomes x[k[j]], a VIEW of x. Its last axis is not an
 axis of the kernel, but takes its position from a value, here the LOAD of k. If k[j] is no position
 on the axis, the load is masked: it accesses nothing and gives 0, and the result is the identity.
 

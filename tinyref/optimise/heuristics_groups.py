@@ -136,7 +136,7 @@ def _with_grouped_reduce(plan: Plan) -> Plan:
     """Distribute long reduces over groups if few outputs would leave the device idle.
 
     With many outputs too, if neighbours in memory are neighbours along the reduce and nothing is
-    loaded twice: otherwise, work-items with an output each would read far from each other.
+    loaded twice. Otherwise, work-items with an output each would read far from each other.
     """
     is_idle = _outputs(plan) <= FEW_OUTPUTS
     if not is_idle and not _reads_rows(plan):

@@ -44,8 +44,8 @@ MAX_COPIED = 64
 PACK_USES = 16
 # Rows of a block whose lanes are packed: each takes a register for its sums.
 BLOCK_HEIGHTS = (8, 7, 6, 9, 10, 5, 4, 12, 11, 3, 2)
-# Reduces with at least this number of operations compute this number of iterations side by side, in
-# a kernel that computes for at least this number of nanoseconds.
+# Reduces with at least LONG_CHAIN operations compute CHAINS iterations side by side, if the kernel
+# computes for at least HEAVY_NS nanoseconds.
 LONG_CHAIN = 3
 CHAINS = 4
 HEAVY_NS = 1 << 18

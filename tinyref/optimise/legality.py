@@ -45,7 +45,7 @@ def padding_problem(reduce: UOp, axis: int) -> str | None:
         op = reduce.arg.op.name if isinstance(reduce.arg, ReduceArg) else reduce.op.name
         return f"a reduce by {op}: accepted are sums"
     if not _is_zero_beyond(reduce.src[0], axis):
-        return "a sum of terms that are not 0 where what they load is 0"
+        return "a sum of terms that are not 0 where their loads give 0"
     return None
 
 

@@ -163,7 +163,9 @@ def _no_tile(plan: Plan, opt: Opt) -> str | None:
 
 def _not_in_place(plan: Plan, opt: Opt) -> str | None:
     if any(plan.loads_of(slot_of(store)) for store in plan.form.ast.src):
-        return "the kernel reads what it writes: one work-item would write before another reads"
+        return (
+            "the kernel reads a buffer that it writes: a work-item could write before another reads"
+        )
     return None
 
 
@@ -200,7 +202,7 @@ def _other_axis(plan: Plan, opt: Opt) -> str | None:
     if not 0 <= opt.arg < len(plan.axes):
         return _no_axis(plan, opt.arg)
     if opt.axis == opt.arg:
-        return "an axis cannot change places with itself"
+        return "an axis cannot be exchanged with itself"
     return _kind(plan, replace(opt, axis=opt.arg))
 
 

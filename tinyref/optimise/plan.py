@@ -1,7 +1,7 @@
 """Plans: how the iteration space of a kernel is split into axes, and the role of each axis.
 
 A plan is a kernel in normal form and a list of axes. The position on an axis of the AST is the sum
-of counter * stride over the plan's axes with this target, so splitting an axis changes no view.
+of counter * stride over the plan's axes with this target. So splitting an axis changes no view.
 Plans are immutable: `apply` returns another plan or raises `KernelOptError`.
 """
 

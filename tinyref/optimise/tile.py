@@ -1,7 +1,7 @@
 """Matrix tiles in plans: the sums of products that fit a tile, and the axes of the tile.
 
-The lanes of a tile are axes of two iterations each, one for every bit of the numbers of threads and
-registers, in the layout of C. They cannot be split further.
+The lanes of a tile are axes of two iterations, one axis for each bit of the numbers of threads and
+registers. They have the layout of C and cannot be split further.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Product:
 
 def with_tile(plan: Plan, opt: Opt) -> Plan | str:
     """Return the plan on the tile that `opt` names, or the reason of a refusal."""
-    reason = "every tile of the device rounds its inputs: such a one is named by its number"
+    reason = "every tile of the device rounds its inputs: name such a tile by its number"
     for number in exact_tiles(plan) if opt.arg == -1 else (opt.arg,):
         tile = plan.capabilities.matrix_tiles[number]
         result = _on_tile(plan, tile, opt)
@@ -87,7 +87,7 @@ def tile_number_problem(plan: Plan, opt: Opt) -> str | None:
 
 def _on_tile(plan: Plan, tile: MatrixTile, opt: Opt) -> Plan | str:
     if tile.rounds_in is not None and config.integer("STRICT_FLOAT"):
-        return f"{tile} rounds its inputs to {tile.rounds_in.value}: not where floats are strict"
+        return f"{tile} rounds its inputs to {tile.rounds_in.value}: needs STRICT_FLOAT=0"
     for dtype in (tile.dtype_in, tile.dtype_out):
         if dtype not in plan.capabilities.dtypes:
             return f"{tile} is of {dtype.name}, which the device only emulates"
@@ -169,7 +169,7 @@ def _cut_axes(plan: Plan, tile: MatrixTile, product: Product, opt: Opt) -> Plan 
             return f"axis {target} has the symbolic extent {describe(extent)}"
         padded = -(-extent // size) * size
         if padded != extent:
-            problem: str | None = f"{extent} is none, and only level 2 pads"
+            problem: str | None = f"{extent} is no multiple, and only level 2 pads"
             if opt.level == TileLevel.PADDING:
                 problem = axis_padding_problem(plan, target, padded)
             if problem is not None:

@@ -44,7 +44,7 @@ class CStyleRenderer(CStyleLanguage):
     table. The compiler has refused such programs before; this check is the last one.
 
     `render` works on a copy of the renderer, so threads may share one. Inside it, methods may use
-    `self.program` and print more: `self.helpers[name] = text` is printed once before the kernel,
+    `self.program` and print more. `self.helpers[name] = text` is printed once before the kernel,
     `self.line(text)` is the next line of the body, `self.declare(text)` a line at its top.
 
     **Names.** `kernel_prefix` precedes kernel names: one named `rotate` is then not a built-in.

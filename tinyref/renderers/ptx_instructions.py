@@ -3,12 +3,12 @@
 References are to sections of NVIDIA's "Parallel Thread Execution ISA", here called the ISA.
 
 Registers have a width but no type (`.b16`, `.b32`, `.b64`): they fit every instruction of their
-size (ISA, "Operand Type Information"), so bits change their type without an instruction. There are
+size (ISA, "Operand Type Information"). So bits change their type without an instruction. There are
 no 8-bit registers: 8-bit integers are stored in 16 bits, always extended by their sign or by zeros.
 A bool is a predicate, and a byte in memory.
 
 Floats round to nearest even by `.rn`. Without it ptxas may contract a product and a sum to one
-operation (ISA, "add", "mul"), so `.rn` is omitted only if the flag STRICT_FLOAT is 0. `.ftz`,
+operation (ISA, "add", "mul"). So `.rn` is omitted only if the flag STRICT_FLOAT is 0. `.ftz`,
 `.approx` and `.sat` are never printed: subnormals are preserved, quotients and roots follow IEEE
 754. Where the ISA leaves a choice, or differs from what one expects:
 

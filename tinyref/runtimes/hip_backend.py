@@ -2,7 +2,7 @@
 
 It was written without an AMD GPU: the calls follow the documentation and were tried on a stand-in
 for the library. Functions and types are those of ROCm's "HIP Runtime API Reference". It depends on
-the library's version as little as possible: the structure with the properties of a device grows, so
+the library's version as little as possible. The structure with the properties of a device grows, so
 it reads only the name of the architecture.
 """
 

@@ -49,7 +49,7 @@ SETTINGS = {
     "OCLGRIND_GLOBAL_MEM_SIZE": str(2**32 - 4096),
 }
 # Its record of written bytes outlives a buffer and then applies to the next one at that address
-# (21.10; docs/found.md): this many small buffers are never freed.
+# (21.10; docs/found.md). So this many small buffers are never freed.
 SMALL_BYTES = 2**16
 MAX_UNFREED = 50_000
 # An error contains this many characters of the messages of a broken kernel.

@@ -41,7 +41,7 @@ class ReusingAllocator:
     device: the name in errors.
     max_kept_bytes: the limit of stored memory; the piece that was freed first is returned first.
     synchronize: if `inner` is out of memory, all stored memory is returned to it, this is called,
-    and `inner` is asked once more. Otherwise nothing waits: the calls of a device take effect in
+    and `inner` is asked once more. Otherwise nothing waits. The calls of a device take effect in
     order, so a new owner of memory comes after the launches that used it before.
 
     Threads may share it, and memory may be freed at any time, also during a call. A forked child

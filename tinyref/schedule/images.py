@@ -1,8 +1,8 @@
 """Operands of products as images, on devices that declare them, under the flag IMAGE.
 
-An image is another form of the memory of a buffer: the same elements in the same order, which a
-kernel reads as texels of four lanes. So the reading kernel decides, and the writing kernel is not
-affected. `tensor/contraction.py` lays operands out so that they fit.
+An image is another form of the memory of a buffer. It has the same elements in the same order, and
+a kernel reads them as texels of four lanes. So the reading kernel decides, and the writing kernel
+is not affected. `tensor/contraction.py` lays operands out so that they fit.
 """
 
 from __future__ import annotations

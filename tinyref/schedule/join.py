@@ -1,8 +1,8 @@
 """Join kernels that read each other's results at the same positions into one with several stores.
 
-A reduce and the operations after it often have two outputs: a mean and a variance that uses it, the
-moments and the weight of an optimiser. The second kernel has the axes of the first. At each
-position, it needs the element that the first computes there, so it uses this value without a load.
+A reduce and the operations after it often have two outputs: a mean and a variance, the moments and
+the weight of an optimiser. The second kernel has the axes of the first. At each position, it needs
+the element that the first computes there, so it uses this value without a load.
 """
 
 from __future__ import annotations

@@ -415,8 +415,8 @@ def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tu
     """Return the types of accumulator and result for a sum of products of type `operands`.
 
     If the caller sets `dtype`, it is both: in bool, a sum is OR and a product AND. Otherwise the
-    accumulator is wide, as in `Tensor.sum`, and the result has the type of the operands: floats are
-    rounded, integers wrap, bool is "not 0".
+    accumulator is wide, as in `Tensor.sum`, and the result has the type of the operands. Floats
+    are rounded, integers wrap, bool is "not 0".
     """
     compute_dtype(name, operands)
     if dtype is not None:

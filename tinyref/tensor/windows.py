@@ -54,7 +54,7 @@ from tinyref.uops.ops import Ops
 Sizes = int | Sequence[int]
 
 # The gradient of the data is computed as a correlation only if it reads at most this many elements
-# for each element of the result: the others are zeros.
+# for each element of the result. The others are zeros.
 MAX_GROWTH = 2
 
 T = TypeVar("T", bound="Windows")

@@ -13,8 +13,8 @@ F.10.4.4.
 SIN has two exact reductions to an eighth of a turn, and one polynomial. Up to `NEAR`, the nearest
 multiple of pi / 2 is subtracted in parts whose products are exact, as in Cody and Waite. A larger
 argument is an integer times a power of two. In its product with 2/pi, only the bits around the
-point matter: higher bits count whole turns, and much lower bits do not change the rounding. So the
-exponent chooses the words of 2/pi that meet the point, and they are multiplied as integers, as in
+point matter. Higher bits count whole turns, and much lower bits do not change the rounding. So the
+exponent chooses the words of 2/pi that meet the point, and they are multiplied as integers. Source:
 Payne and Hanek, "Radian reduction for trigonometric functions", 1983. This takes three quarters of
 the operations. A device that can skip what no lane selects (`renderers/rare.py`) computes sines of
 small arguments in a quarter of the time.
@@ -162,8 +162,8 @@ def _power_of_fraction(fraction: UOp, low: UOp | None, form: Format) -> UOp:
 def log2(x: UOp, form: Format) -> UOp:
     """Return the logarithm to base 2: -inf for both zeros, NaN below, inf for inf, exact for 2^n.
 
-    log2(m * 2^e) == e + (f + (f / 2 + f * P(f))) with f = m - 1. f and its half are exact, and the
-    product, which rounds, is small in comparison.
+    log2(m * 2^e) == e + (f + (f / 2 + f * P(f))) with f = m - 1. Here f and its half are exact, and
+    the product, which rounds, is small in comparison.
     """
     exponent, m = split_exponent(x, form)
     f = add(m, -1.0)

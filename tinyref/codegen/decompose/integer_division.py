@@ -173,8 +173,7 @@ def _shifted_quotient(x: UOp, count: int) -> UOp:
 def guard_divisions(root: UOp) -> UOp:
     """Replace the divisor by 1 where a division may trap according to the value ranges.
 
-    The results follow the semantics of the op table: x / 0 and x mod 0 are 0, MIN / -1 is MIN and
-    MIN mod -1 is 0.
+    The results follow the op table: x / 0 and x mod 0 are 0, MIN / -1 is MIN, MIN mod -1 is 0.
     """
     if not any(node.op in (Ops.IDIV, Ops.MOD) for node in root.toposort()):
         return root

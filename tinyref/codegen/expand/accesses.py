@@ -2,7 +2,7 @@
 
 An access has one element for each lane of each of its copies. Elements at neighbouring positions of
 one memory, under one gate, can form a vector. Its first position must be a known multiple of its
-lanes, and the kernel must need every lane: a vector touches nothing that the kernel does not touch.
+lanes. The kernel must need every lane: a vector touches nothing that the kernel does not touch.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 It needs no compiler. It compiles the output of `LlvmGpuRenderer` and shares groups over host
 threads. It reports errors that a real GPU does not: writes behind shared arrays, and barriers that
 only a part of a group reaches. With the flag EMU_ORDER it reports results that depend on the order
-of work-items, with EMU_CHECK races, accesses out of bounds and reads of unset shared memory.
+of work-items. With EMU_CHECK it reports races, accesses out of bounds and reads of unset shared
+memory.
 """
 
 from __future__ import annotations
