@@ -250,8 +250,8 @@ def _bits(scope: int) -> Iterator[int]:
 class Blocks:
     """The tree of blocks: the body of the kernel, and a block for each loop, by its RANGE.
 
-    members: the items of each block, in order of their numbers; a loop is a member of the block
-    around it, for all its items.
+    members: the items of each block, in order of their numbers. A loop represents its items in the
+    block around it.
     depth: the number of loops around the block.
     """
 

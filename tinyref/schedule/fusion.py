@@ -296,7 +296,7 @@ def _sites_through(consumer: UOp, sites: Mapping[UOp, Parts], stored: Set[UOp]) 
 
 
 def _without_disjoint_cuts(consumers: Sequence[UOp]) -> Sequence[UOp]:
-    """Return `consumers`; of SHRINKs without common elements, only the first one."""
+    """Return `consumers`, with only the first of several SHRINKs without common elements."""
     cuts = [node for node in consumers if node.op is Ops.SHRINK]
     if len(cuts) < SEVERAL or not _are_disjoint(cuts):
         return consumers

@@ -171,7 +171,7 @@ MAX_GROWTH = 2
 
 
 def simplify_reduce(node: UOp, *, stacked: bool = False) -> UOp:
-    """Return REDUCE `node` in its best form; `stacked`: it is the only reader of a reduce."""
+    """Return REDUCE `node` in its best form; `stacked`: it alone reads another REDUCE."""
     argument = node.arg
     if not isinstance(argument, ReduceArg):
         return node

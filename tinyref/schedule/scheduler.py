@@ -117,7 +117,7 @@ class _ScheduleBuilder:
         self.requested = {owner: self._in_own_memory(node) for owner, node in requested.items()}
         computed = [node for node in self.requested.values() if _needs_memory(node)]
         self.fusion = Fusion(computed)
-        self.placement = self._place(computed)
+        self.placement = self._placement(computed)
         self.least_sizes = self._least_sizes() if self.prepared.variables.constraints else {}
         self.locations: dict[UOp, Location] = {}
         self.targets: dict[UOp, _Target] = {}
@@ -147,7 +147,7 @@ class _ScheduleBuilder:
         self.devices[copy] = self.devices[peel(node)]
         return copy
 
-    def _place(self, outputs: Sequence[UOp]) -> dict[UOp, str]:
+    def _placement(self, outputs: Sequence[UOp]) -> dict[UOp, str]:
         """Return the device of every node; constants are computed where they are used."""
         device_of_node = {base: self.devices[base] for base in map(peel, outputs)}
         for node in reversed(self.fusion.order):
@@ -435,14 +435,14 @@ def _by_images(item: Item) -> Item:
 
 
 def _common_bindings(outputs: Sequence[UOp], added: Sequence[UOp]) -> dict[str, int]:
-    """Return the values of all variables. Raises `ConflictError` for `added` with others."""
+    """Return the values of all variables. Raises `ConflictError` if `added` needs others."""
     try:
         return bound_values((*outputs, *added))
     except ConflictError as conflict:
         if not _agree(outputs):
             raise
-        apart = [owner for owner in added if not _agree((*outputs, owner))]
-        raise ConflictError(conflict.name, conflict.values, apart or added) from None
+        others = [owner for owner in added if not _agree((*outputs, owner))]
+        raise ConflictError(conflict.name, conflict.values, others or added) from None
 
 
 def _agree(roots: Sequence[UOp]) -> bool:

@@ -165,15 +165,15 @@ Bindings = frozenset[tuple[str, int]]
 
 
 class ConflictError(UserError):
-    """The error for a variable with two values; `apart` are live graphs that need other values.
+    """The error for a variable with two values; `others` are live graphs that need other values.
 
-    If `apart` is empty, the outputs themselves bind both values: see `made_with_one_value`.
+    If `others` is empty, the outputs themselves bind both values: see `made_with_one_value`.
     """
 
-    def __init__(self, name: str, values: tuple[int, int], apart: Sequence[UOp] = ()) -> None:
+    def __init__(self, name: str, values: tuple[int, int], others: Sequence[UOp] = ()) -> None:
         self.name = name
         self.values = values
-        self.apart = tuple(apart)
+        self.others = tuple(others)
         super().__init__(
             f"variable {name}: bound to {values[0]} and to {values[1]} in one graph: accepted is "
             f"one value, or sizes that do not depend on it where the two meet"

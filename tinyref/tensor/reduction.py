@@ -152,7 +152,7 @@ class Reduction(Functions, Movement):
         return self.logical_not().any(axis, keepdim).logical_not()
 
     def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """Return the mean. For integers and bool it is the default float; of no elements, NaN.
+        """Return the mean: NaN without elements. For integers and bool it is the default float.
 
         Examples:
             >>> Tensor([[1.0, 2.0], [3.0, 6.0]]).mean(axis=1).tolist()

@@ -126,7 +126,7 @@ def _power_by_products(high: UOp, low: UOp | None, form: Format) -> UOp:
 
 
 def _power_by_bits(high: UOp, low: UOp | None, form: Format) -> UOp:
-    """Return the same with conversions and integers, through which no float arithmetic passes.
+    """Return `power_of_two` from conversions and integers, without sums that may be transformed.
 
     If sums are reassociated, adding and subtracting the large number has no effect. The product of
     the two powers may also come first, and overflow.

@@ -100,7 +100,8 @@ class AccessRow:
 class Accesses:
     """The elements of the LOADs and STOREs whose positions and gates are known lane by lane.
 
-    These positions and gates are index arithmetic. A value that is equal in all lanes may be any.
+    These positions and gates are index arithmetic. A gate that is equal in all lanes may be any
+    value.
     """
 
     def __init__(
