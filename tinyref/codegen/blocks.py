@@ -384,7 +384,7 @@ class BlockNeeds:
                 self.add(reader, update)
 
     def _registers(self) -> list[int]:
-        """Return the numbers of Sethi and Ullman: one of two equal sources waits in a register."""
+        """Return the registers that each item takes: the numbers of Sethi and Ullman."""
         counts: list[int] = [*self.is_counted]
         for item, uses in enumerate(self.uses):
             # A loop also uses values that are computed inside, after its RANGE.

@@ -434,10 +434,7 @@ class _ListSchedule:
 
 
 def _late(block: BlockOrder) -> list[bool]:
-    """Return True for members that can wait for their first user.
-
-    These are LOADs, start values, addresses, broadcasts and casts.
-    """
+    """Return True for members that can wait for a user: LOADs, start values, addresses, moves."""
     late = [False] * len(block.members)
     addresses = block.needs.addresses
     for position, (op, member) in enumerate(zip(block.ops, block.members, strict=True)):

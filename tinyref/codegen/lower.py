@@ -190,11 +190,9 @@ class Lowering:
         tracker = tracker_of(view)
         values = positions_of(view)
         sizes = tracker.shape[len(tracker.shape) - len(values) :]
-        indices = [
-            _checked_index(done[value], size) for value, size in zip(values, sizes, strict=True)
-        ]
-        number, valid = tracker.index_and_valid((*positions, *(index for index, _ in indices)))
-        for _, is_inside in indices:
+        checked = [_checked_index(done[v], size) for v, size in zip(values, sizes, strict=True)]
+        number, valid = tracker.index_and_valid((*positions, *(index for index, _ in checked)))
+        for _, is_inside in checked:
             valid = build.both(is_inside, valid)
         return number, valid
 
@@ -232,10 +230,7 @@ class Lowering:
         done: Done,
         targets: frozenset[int] | None = None,
     ) -> UOp:
-        """Return the element that `node` loads; 0 where padding added a position to `targets`.
-
-        By default, `targets` are all axes of the view.
-        """
+        """Return the loaded element; 0 where padding added a position to `targets` (or any)."""
         address, valid = self._address(node.src[0], positions, done, targets)
         if slot_of(node) in self._written:
             # A work-item beyond the last element would read an element that another one writes.

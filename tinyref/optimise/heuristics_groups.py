@@ -36,8 +36,7 @@ SMALL_AXIS = 7
 MAX_UNROLLED = 32
 MAX_ITEMS = 128
 ITEM_AMOUNTS = (32, 16, 8, 4, 3, 2)
-# Work-items that run together. If no axis is divisible by a part of them, one is padded if there
-# are many outputs.
+# Work-items that run together. If no axis fits a part of them, one of many outputs is padded.
 SUBGROUP = 32
 MANY_OUTPUTS = 1024
 # Matrix times vector: the items that share a row, the rows of a group, the rows of an item.
@@ -305,11 +304,7 @@ def _with_items(plan: Plan) -> Plan:
     def rank(number: int) -> tuple[bool, bool, int]:
         # Among equals the last axis comes first.
         axis = plan.axes[number]
-        return (
-            not _is_contiguous(axis, accessed),
-            not _is_reused(axis, accessed),
-            -number,
-        )
+        return not _is_contiguous(axis, accessed), not _is_reused(axis, accessed), -number
 
     room = MAX_ITEMS // plan.group_size
     chosen = []

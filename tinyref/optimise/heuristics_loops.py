@@ -190,9 +190,7 @@ class _Panel:
 
     stores: the number of stores that are contiguous there in any case.
     uses: the number of loads of each element of the copy.
-    rows: the axes that are no part of it.
-
-    Better panels compare as greater.
+    rows: the axes that are no part of it. Better panels compare as greater.
     """
 
     lanes: int
@@ -207,9 +205,8 @@ def _with_packed_lanes(plan: Plan, natural: int, limits: CompileLimits) -> Plan 
     """Use lanes along an axis of one operand of a product, whatever its stride: pack the operand.
 
     Return None if no such axis has more lanes than `natural`. So the lanes of convolutions are
-    output channels, and the lanes of products with a transposed matrix are its rows. Source of the
-    scheme: Zhang, Franchetti and Low, "High performance zero-memory overhead direct convolutions",
-    2018.
+    output channels, and the lanes of products with a transposed matrix are its rows. Source: Zhang,
+    Franchetti and Low, "High performance zero-memory overhead direct convolutions", 2018.
     """
     panel = max(_panels(plan, limits), default=None)
     if panel is None or panel.lanes <= natural:

@@ -164,7 +164,7 @@ def _no_tile(plan: Plan, opt: Opt) -> str | None:
 def _not_in_place(plan: Plan, opt: Opt) -> str | None:
     if any(plan.loads_of(slot_of(store)) for store in plan.form.ast.src):
         return (
-            "the kernel reads a buffer that it writes: a work-item could write before another reads"
+            "the kernel reads a buffer that it writes: one work-item may write before others read"
         )
     return None
 

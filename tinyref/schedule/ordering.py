@@ -293,9 +293,7 @@ class Ordering:
     ) -> list[int]:
         """Return numbers in an order in which nothing waits, the lowest ready rank first.
 
-        fallen: returns the numbers whose rank changes after a number.
-
-        Raises `UserError` for a cycle of assigns.
+        fallen: returns numbers whose rank changes after a number. Raises `UserError` for a cycle.
         """
         left = {number: len(needed) for number, needed in self.waits.items()}
         ready = [(rank(number), number) for number, count in left.items() if count == 0]
