@@ -1,7 +1,7 @@
 """All names that a backend needs, in one import; docs/backend.md describes each of them.
 
 A vendor's package imports this module and nothing else of tinyref. It states the version of the
-contract that it was written for: a name of `__all__` is removed, or changes its meaning, only with
+contract that it was written for. A name of `__all__` is removed, or changes its meaning, only with
 a new `CONTRACT`.
 """
 

@@ -68,7 +68,7 @@ class Capabilities:
     grid_limit, group_limit: per dimension; group_size_limit: work-items of a group in all.
     buffer_limit: largest number of buffers of one kernel.
     view_alignment: views of kernels begin at multiples of this many bytes, a power of two, and of
-    the size of their elements; a launch on other views is refused.
+    the size of their elements. A launch on other views is refused.
     images: image types may be loaded and stored, by texels: vectors of four float32.
     matrix_tiles: the tiles that WMMA multiplies, preferred ones first (`tinyref.uops.tiles`).
     tiles_pay: False if a tile is slower than its products one by one, as in an interpreter.

@@ -394,7 +394,7 @@ class Buffer:
     def as_bytes(self) -> memoryview:
         """Return the buffer's bytes on the host, to be read at once.
 
-        If the allocator has a method `in_place` they are not copied: its handles are then bytes of
+        If the allocator has a method `in_place` they are not copied. Its handles are then bytes of
         the host that no kernel writes, such as a file.
         """
         in_place = getattr(Device[self.device].allocator, "in_place", None)

@@ -1,8 +1,8 @@
 """A trace of what this process did and when, which Perfetto and chrome://tracing open.
 
 TINYREF_PROFILE=trace.json writes it when the process ends: schedules, compiles, copies and kernels,
-a track for each thread of the host and one for each device. The format is that of Chrome ("Trace
-Event Format": complete events and metadata events).
+a track for each thread of the host and one for each device. The format is Chrome's "Trace Event
+Format", with complete events and metadata events.
 """
 
 from __future__ import annotations

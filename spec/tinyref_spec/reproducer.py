@@ -119,9 +119,9 @@ def _wanted_literal(items: Sequence[Wanted]) -> str:
 
 
 def _item_literal(item: Wanted) -> str:
-    count = len(item.places)
-    is_first = list(item.places) == list(range(count))
-    places = f"range({count})" if is_first else repr(list(item.places))
+    count = len(item.indices)
+    is_first = list(item.indices) == list(range(count))
+    places = f"range({count})" if is_first else repr(list(item.indices))
     parts = [str(item.slot), places, array_literal(item.values)]
     if item.others:
         parts.append(f"others={_arrays_literal(item.others)}")

@@ -138,6 +138,29 @@ def test_nothing_warns_and_types_stay(dtype):
             assert apply(Ops.CAST, target, [first[:0]]).shape == (0,)
 
 
+# The special cases of pow in C23, F.10.4.4.
+POWERS = {
+    0.5: [math.inf, 0.0, 0.0, math.nan, 2.0, math.inf, math.nan],
+    -0.5: [0.0, math.inf, math.inf, math.nan, 0.5, 0.0, math.nan],
+    1.0: [-math.inf, -0.0, 0.0, -4.0, 4.0, math.inf, math.nan],
+    -1.0: [-0.0, -math.inf, math.inf, -0.25, 0.25, 0.0, math.nan],
+    2.0: [math.inf, 0.0, 0.0, 16.0, 16.0, math.inf, math.nan],
+    0.0: [1.0] * 7,
+}
+
+
+@pytest.mark.parametrize("exponent", POWERS)
+def test_a_power_by_one_number_is_a_power_by_an_array(exponent):
+    bases = np.array([-math.inf, -0.0, 0.0, -4.0, 4.0, math.inf, math.nan], np.float32)
+    exponents = np.full(bases.shape, exponent, np.float32)
+    for one in (exponents, exponents[:1], np.array(exponent, np.float32)):
+        powers = apply(Ops.POW, f32, [bases, one])
+        assert list(map(repr, powers.tolist())) == list(map(repr, POWERS[exponent]))
+    for base, power in zip(bases, POWERS[exponent], strict=True):
+        result = apply(Ops.POW, f32, [np.array(base), np.array(exponent, np.float32)])
+        assert repr(result.item()) == repr(power)
+
+
 def test_division_by_one_number_is_division_by_an_array():
     for dtype in (i8, u8):
         every = np.arange(256).astype(numpy_dtype(dtype))

@@ -275,7 +275,7 @@ def test_loops_are_numbered_from_the_outside_in() -> None:
     inner = loop(build.add(outer, 1), 0)
     out = build.define_global(0, i32, 8)
     root = build.sink(build.store(at(out, build.add(outer, inner)), inner))
-    with pytest.raises(UserError, match="loop 0 stands in loop 1: loops are numbered"):
+    with pytest.raises(UserError, match="loop 0 is inside loop 1: loops must be numbered"):
         linearise(root)
 
 

@@ -96,7 +96,7 @@ def test_reduces_in_a_row_share_work_items_and_nested_ones_do_not(monkeypatch) -
     assert check_value(softmax(4, 16), "GROUP(1, 4) GROUP(3, 8)").group_size == 32
     assert check_value(nested, "GROUP(1, 4) GROUP(3, 4)").group_size == 16
     # Were they to share, each would reduce the terms of others.
-    monkeypatch.setattr(Plan, "_are_apart", lambda *_: True)
+    monkeypatch.setattr(Plan, "_are_independent", lambda *_: True)
     with pytest.raises(AssertionError):
         check_value(nested, "GROUP(1, 4) GROUP(3, 4)")
 

@@ -174,7 +174,7 @@ LINES = (
         Condition.SINGLE_REDUCE,
         maximum_minus_sum(i32, 6, 16),
         "GROUP(1, 4)",
-        "2 reduces go over",
+        "2 reduces loop over",
         "UNROLL(1, 4)",
     ),
     Line(
@@ -189,7 +189,7 @@ LINES = (
         Condition.NOT_IN_PLACE,
         sum_in_place(),
         "GROUP(1, 4)",
-        "reads what it writes",
+        "reads a buffer that it writes",
         "UNROLL(1, 4)",
     ),
     Line(Condition.MOST, "add", "UPCAST(0, 24)", "24 lanes", "UPCAST(0, 12)"),
@@ -306,7 +306,7 @@ LINES = (
         Condition.TILE_FITS,
         "matmul.float32",
         "TC(0, 0, level 0, mode 1)",
-        "12 is none, and only level 2 pads",
+        "12 is no multiple, and only level 2 pads",
         "TC(0, 0, level 2, mode 1)",
     ),
     Line(
@@ -378,8 +378,8 @@ def test_the_page_tells_the_conditions() -> None:
     for spec in OPTS.values():
         assert f"{spec.effect} | {spec.accepts} |" in page
     assert OPTS[OptOp.THREAD].accepts == (
-        "a device of host threads without a grid, not shared out already; global axes; no lane of "
-        "a matrix tile; no symbolic extent; no more than the device has threads; a divisor of the "
+        "a device of host threads without a grid, and no THREAD yet; global axes; no lane of a "
+        "matrix tile; no symbolic extent; no more than the device has threads; a divisor of the "
         "extent, from 2"
     )
 

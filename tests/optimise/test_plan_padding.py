@@ -144,7 +144,7 @@ def test_terms_that_are_zero_may_be_padded(name: str) -> None:
 @pytest.mark.table
 @pytest.mark.parametrize("name", REFUSED)
 def test_terms_that_may_not_be_zero_are_refused(name: str) -> None:
-    with pytest.raises(KernelOptError, match="terms that are not 0 where what they load is 0"):
+    with pytest.raises(KernelOptError, match="terms that are not 0 where their loads give 0"):
         Plan.of(kernel(*REFUSED[name]), GROUPS).apply(PAD)
 
 

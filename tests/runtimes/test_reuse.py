@@ -105,7 +105,7 @@ class Reuse(RuleBasedStateMachine):
             del self.kept[last]
         else:
             assert self.inner.allocations == before + 1
-            if self.allocator.statistics.kept == 0:
+            if self.allocator.statistics.stored == 0:
                 self.kept = []
         self.pieces.append((handle, b""))
         self.write(len(self.pieces) - 1)
@@ -159,11 +159,11 @@ class Reuse(RuleBasedStateMachine):
     def the_numbers_are_right(self) -> None:
         found = self.allocator.statistics
         assert found.in_use == len(self.pieces)
-        assert (found.kept, found.kept_bytes) == (len(self.kept), sum(self.kept))
-        assert found.kept_bytes <= MAX_KEPT
+        assert (found.stored, found.stored_bytes) == (len(self.kept), sum(self.kept))
+        assert found.stored_bytes <= MAX_KEPT
         assert found.allocations == self.inner.allocations
         assert found.frees == self.inner.frees
-        assert found.allocations == found.frees + found.kept + found.in_use
+        assert found.allocations == found.frees + found.stored + found.in_use
 
 
 @pytest.mark.hypothesis
@@ -201,7 +201,7 @@ def test_a_large_piece_does_not_drive_out_the_small_ones() -> None:
     small, large = reusing.allocate(3), reusing.allocate(5)
     reusing.free(small)
     reusing.free(large)
-    assert reusing.statistics.kept_bytes == 3
+    assert reusing.statistics.stored_bytes == 3
 
 
 def test_memory_errors_of_python_are_out_of_memory_too() -> None:
@@ -231,7 +231,7 @@ def test_memory_may_be_freed_in_the_midst_of_a_call() -> None:
     handle = reusing.allocate(4)
     with reusing._lock:
         reusing.free(handle)
-    assert reusing.statistics.kept == 1
+    assert reusing.statistics.stored == 1
     assert reusing.allocate(4) is handle
 
 
@@ -295,7 +295,7 @@ def test_threads_share_it_and_nobody_gets_what_another_has() -> None:
     assert not problems
     found = reusing.statistics
     assert found.allocations + found.reuses == 8000
-    assert found.allocations == found.frees + found.kept
+    assert found.allocations == found.frees + found.stored
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

@@ -153,13 +153,24 @@ def through_float64(name: str) -> Semantics:
     """
 
     def kernel_for(dtype: DType, sources: Sequence[DType]) -> Kernel:
-        function: Kernel = getattr(np, name)
+        function: Kernel = power if name == "power" else getattr(np, name)
         to_dtype = narrow(dtype)
         if len(sources) == 1:
             return lambda x: to_dtype(function(x.astype(np.float64)))
         return lambda x, y: to_dtype(function(x.astype(np.float64), y.astype(np.float64)))
 
     return kernel_for
+
+
+def power(x: Array, y: Array) -> Array:
+    """Return x to the power y as IEEE 754 says, also where one exponent serves all elements.
+
+    For one exponent 0.5 numpy takes the square root, which is NaN of -inf and -0 of -0 (numpy
+    issue 21213). So each element gets an exponent of its own.
+    """
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    exponents = np.array(np.broadcast_to(y, shape), ndmin=1)
+    return np.power(np.atleast_1d(x), exponents).reshape(shape)
 
 
 def shift(name: str) -> Semantics:

@@ -1,7 +1,7 @@
 """Sizes that may be symbolic: polynomials over `index` atoms, with one normal form for each value.
 
 Shapes compare by structure, so 4*n and n*4 must be one node. `lift` reads an `int` or an `index`
-node as an integer or a `Polynomial`, ordinary operators compute, and `lower` returns the unique
+node as an integer or a `Polynomial`. Ordinary operators compute, and `lower` returns the unique
 node of the result. Any node except a sum or product is an atom (IDIV, MOD, MAX, a variable, ...).
 """
 

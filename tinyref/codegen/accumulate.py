@@ -13,7 +13,7 @@ from tinyref.uops.payload import ConstArg, ReduceArg
 
 
 def accumulate(root: UOp) -> UOp:
-    """The indexed kernel `root` with every REDUCE(value, *ranges) as DEFINE_ACC and UPDATE_ACC.
+    """Replace every REDUCE(value, *ranges) of an indexed kernel by DEFINE_ACC and UPDATE_ACC.
 
     Accumulators are named acc0, acc1, ... in the order in which they are first needed. Raises
     `UserError` for a REDUCE that still names axes.
@@ -39,22 +39,22 @@ def _accumulator(name: str, node: UOp, op: Ops, src: tuple[UOp, ...]) -> UOp:
     start = build.const(node.dtype, reduce_identity(op, node.dtype))
     accumulator = build.accumulator(name, start, *ranges)
     if op is Ops.ADD and value.op is Ops.WMMA:
-        on_top = _on_top_of(value, accumulator)
-        if on_top is not None:
-            return build.update(accumulator, on_top)
-    # The new value is the second operand: a MAX that keeps a NaN keeps it on either side.
+        chained = _chained_on(value, accumulator)
+        if chained is not None:
+            return build.update(accumulator, chained)
+    # The new value is the second operand. MAX returns a NaN of either operand.
     total = UOp(op, node.dtype, (accumulator, value))
     return build.update(accumulator, total)
 
 
-def _on_top_of(product: UOp, accumulator: UOp) -> UOp | None:
-    """Products of tiles, one on top of the other, with `accumulator` below; None if it is not 0."""
+def _chained_on(product: UOp, accumulator: UOp) -> UOp | None:
+    """Add a chain of tile products to `accumulator`; return None if it does not begin at 0."""
     chain = [product]
     while chain[-1].src[2].op is Ops.WMMA:
         chain.append(chain[-1].src[2])
     if not _is_zero(chain[-1].src[2]):
         return None
     total = accumulator
-    for each in reversed(chain):
-        total = each.replace(src=(*each.src[:2], total))
+    for tile in reversed(chain):
+        total = tile.replace(src=(*tile.src[:2], total))
     return total

@@ -1,11 +1,11 @@
-"""What a program must compute, in which loops, and what must stand before what.
+"""The items of a program, the loops around them, and what must precede what.
 
-An item is a value or an effect of an indexed kernel, known by a number. An AFTER is no item: what
-it asks for is kept with the accesses to memory, barriers and loops that use it, for these alone
-can tell when they happen. So two LOADs of one address, one of them after a barrier, are two items,
-but the address is one.
+An item is a value or an effect of an indexed kernel, known by a number. An AFTER is no item. Its
+condition is stored with the memory accesses, barriers and loops that use it, because only these
+happen at a time. So two LOADs of one address, one of them after a barrier, are two items, but the
+address is one.
 
-A set of loops is an integer with a bit for each: bit i is the loop whose RANGE has the i-th number.
+A set of loops is an integer. Bit i stands for the loop whose RANGE has the i-th lowest number.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tinyref.uops.ops import ALU, Ops
 Items = tuple[int, ...]
 NOTHING: Items = ()
 
-# Looked up once: attributes of an enumeration are slow, and each node is asked for its op.
+# These are looked up once: attributes of an enumeration are slow, and each node needs its op.
 _SINK, _AFTER, _RANGE = Ops.SINK, Ops.AFTER, Ops.RANGE
 _UPDATE, _INDEX, _LOAD, _STORE = Ops.UPDATE_ACC, Ops.INDEX, Ops.LOAD, Ops.STORE
 
-# What happens at a place of the program; anything else is a value that is the same everywhere.
+# Ops that happen at a point of the program; other nodes are values that are the same everywhere.
 HAPPENS = frozenset({Ops.LOAD, Ops.STORE, Ops.BARRIER, Ops.RANGE, Ops.DEFINE_ACC, Ops.UPDATE_ACC})
 
 _SPECIAL_SOURCES = frozenset({Ops.DEFINE_ACC, Ops.UPDATE_ACC, Ops.BARRIER})
@@ -36,7 +36,7 @@ _SPECIAL_SOURCES = frozenset({Ops.DEFINE_ACC, Ops.UPDATE_ACC, Ops.BARRIER})
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What an AFTER or a BARRIER waits for: `items`, and the loops `over`, by their RANGEs."""
+    """The condition of an AFTER or a BARRIER: `items` done, and the loops `over` at their end."""
 
     items: Items
     over: Items
@@ -45,9 +45,12 @@ class Wait:
 class KernelItems:
     """The items of an indexed kernel, sources before users, in parallel lists.
 
-    nodes: what the item is. ops: their operations. sources: the items that it takes, in the order
-    of the node's sources in a program. waits: what it must come after besides. loops: the RANGEs
-    that each DEFINE_ACC names. updates: the UPDATE_ACC of each DEFINE_ACC.
+    nodes: the node of each item.
+    ops: the op of each item.
+    sources: the items that it takes, in the order of the sources of the node in a program.
+    waits: the other items that must precede it.
+    loops: the RANGEs that each DEFINE_ACC names.
+    updates: the UPDATE_ACC of each DEFINE_ACC.
     """
 
     def __init__(self, order: Sequence[UOp]) -> None:
@@ -60,7 +63,7 @@ class KernelItems:
         self.ops: list[Ops] = [node.op for node in self.nodes]
 
     def _collect(self, order: Sequence[UOp]) -> None:
-        """Nodes that differ by AFTERs alone are one item, unless they happen at different times."""
+        """Number the items; nodes that differ only by AFTERs are one, unless they happen."""
         item_of: dict[UOp, int] = {}
         carried: dict[UOp, tuple[Wait, ...]] = {}
         known: dict[object, int] = {}
@@ -81,16 +84,16 @@ class KernelItems:
                 taken = waits
             elif waits:
                 carried[node] = waits
-            found = len(self.nodes)
+            number = len(self.nodes)
             if may_merge:
-                found = known.setdefault((op, node.dtype, node.arg, items, taken), found)
-            if found == len(self.nodes):
+                number = known.setdefault((op, node.dtype, node.arg, items, taken), number)
+            if number == len(self.nodes):
                 if op in _SPECIAL_SOURCES:
-                    items, taken = self._special(found, node, items, taken)
+                    items, taken = self._special(number, node, items, taken)
                 self.nodes.append(node)
                 self.sources.append(items)
                 self.waits.append(taken)
-            item_of[node] = found
+            item_of[node] = number
 
     def _wait(self, sources: Sequence[UOp], items: Items) -> Wait:
         over = [item for source, item in zip(sources, items, strict=True) if source.op is Ops.RANGE]
@@ -99,7 +102,7 @@ class KernelItems:
     def _special(
         self, item: int, node: UOp, items: Items, waits: tuple[Wait, ...]
     ) -> tuple[Items, tuple[Wait, ...]]:
-        """What `item` takes and waits for in a program, where these are not what it names."""
+        """Return the sources and waits that `item` has in a program, if the node has others."""
         if node.op is Ops.DEFINE_ACC:
             items, self.loops[item] = items[:1], items[1:]
         elif node.op is Ops.UPDATE_ACC:
@@ -110,7 +113,7 @@ class KernelItems:
         return items, waits
 
     def memory(self, access: int) -> int:
-        """The item of the memory that a LOAD or STORE goes to."""
+        """Return the item of the memory that a LOAD or STORE accesses."""
         item = self.sources[access][0]
         while self.nodes[item].op is Ops.INDEX:
             item = self.sources[item][0]
@@ -121,73 +124,75 @@ def _union(groups: Iterable[tuple[Wait, ...]]) -> tuple[Wait, ...]:
     return tuple(dict.fromkeys(itertools.chain.from_iterable(groups)))
 
 
-# The block of what stands in no loop.
+# The block of the items outside of all loops.
 BODY = -1
-# What fixes how loops nest: where these happen, they do once an iteration.
+# Ops that fix how loops nest: each happens once in an iteration.
 _DOES = frozenset({Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER})
 _COUNTED = _DOES | {Ops.RANGE}
 _OPENS = frozenset({Ops.RANGE, Ops.DEFINE_ACC})
 
 
 class Scopes:
-    """The loops around every item: as few as its sources allow, so that invariants stand outside.
+    """The loops around every item: as few as its sources allow, so that invariants are outside.
 
-    ranges: the items that are RANGEs, by bit. around: the loops around each of them. of: the loops
-    around each item, for a RANGE itself included. home: the innermost of them without itself, or
-    `BODY`; for a DEFINE_ACC the one in which the loops stand that it names.
+    ranges: the items that are RANGEs, by bit.
+    around: the loops around each of them.
+    of: the loops around each item; a RANGE counts itself.
+    home: the innermost loop around each item, or `BODY`. A RANGE does not count itself, and a
+    DEFINE_ACC does not count the loops that it names.
     """
 
     def __init__(self, items: KernelItems) -> None:
         self.items = items
         self.ranges = [item for item, op in enumerate(items.ops) if op is _RANGE]
         self.ranges.sort(key=lambda item: range_number(items.nodes[item]))
-        self.bit = {item: 1 << place for place, item in enumerate(self.ranges)}
+        self.bit = {item: 1 << bit for bit, item in enumerate(self.ranges)}
         self.around = [0] * len(self.ranges)
         self.of: list[int] = []
-        self._find()
+        self._find_scopes()
         self._check_numbers()
         self.home = self._homes()
 
-    def _find(self) -> None:
-        """A fixed point: what stands in the inner of two nested loops stands in the outer too."""
+    def _find_scopes(self) -> None:
+        """Compute a fixed point: the items of the inner of two nested loops are in the outer."""
         counted = [item for item, op in enumerate(self.items.ops) if op in _COUNTED]
         while True:
-            self.of = self._given_around()
+            self.of = self._scopes()
             for scope in {self.of[item] for item in counted}:
                 outer = 0
-                for place in _places(scope):
-                    self.around[place] |= outer
-                    outer |= 1 << place
-            # Loops around a loop are lower, so in rising order theirs are complete already.
-            for place in range(len(self.around)):
-                self.around[place] = self._close(self.around[place])
+                for bit in _bits(scope):
+                    self.around[bit] |= outer
+                    outer |= 1 << bit
+            # Loops around a loop have lower numbers: in rising order, theirs are complete already.
+            for bit in range(len(self.around)):
+                self.around[bit] = self._close(self.around[bit])
             if all(self._close(scope) == scope for scope in set(self.of)):
                 return
 
     def _check_numbers(self) -> None:
-        for place, item in enumerate(self.ranges):
+        for bit, item in enumerate(self.ranges):
             innermost = self.of[item].bit_length() - 1
-            if innermost != place:
+            if innermost != bit:
                 inner, outer = (
-                    range_number(self.items.nodes[self.ranges[each]]) for each in (place, innermost)
+                    range_number(self.items.nodes[self.ranges[other]]) for other in (bit, innermost)
                 )
                 raise UserError(
-                    f"kernel: loop {inner} stands in loop {outer}: loops are numbered from the "
+                    f"kernel: loop {inner} is inside loop {outer}: loops must be numbered from the "
                     "outside in"
                 )
 
-    def _given_around(self) -> list[int]:
+    def _scopes(self) -> list[int]:
         items = self.items
         closed = {0: 0}
         scopes: list[int] = []
-        # What remains around a user of the item.
-        shown: list[int] = []
+        # The loops that are also around every user of the item.
+        inherited: list[int] = []
         for op, sources, waits in zip(items.ops, items.sources, items.waits, strict=True):
             scope = 0
             for source in sources:
-                scope |= shown[source]
+                scope |= inherited[source]
             for wait in waits:
-                scope |= self._around_wait(wait, shown)
+                scope |= self._around_wait(wait, inherited)
             if op in _OPENS:
                 scope |= self._opened(len(scopes))
             if scope in closed:
@@ -197,45 +202,45 @@ class Scopes:
             scopes.append(scope)
             if op is _UPDATE:
                 scope &= ~self.mask(items.loops[sources[0]])
-            shown.append(scope)
+            inherited.append(scope)
         return scopes
 
     def _opened(self, item: int) -> int:
-        """The loops that a RANGE or a DEFINE_ACC is in whatever its sources are."""
+        """Return the loops that a RANGE or a DEFINE_ACC has without regard to its sources."""
         return self.bit[item] if item in self.bit else self.mask(self.items.loops[item])
 
-    def _around_wait(self, wait: Wait, shown: list[int]) -> int:
+    def _around_wait(self, wait: Wait, inherited: list[int]) -> int:
         scope = 0
         for item in wait.items:
-            scope |= shown[item]
+            scope |= inherited[item]
         return scope & ~self.mask(wait.over)
 
     def mask(self, ranges: Iterable[int]) -> int:
-        """The set of these RANGEs."""
-        found = 0
+        """Return the set of these RANGEs."""
+        scope = 0
         for item in ranges:
-            found |= self.bit[item]
-        return found
+            scope |= self.bit[item]
+        return scope
 
     def _close(self, scope: int) -> int:
-        found = scope
-        for place in _places(scope):
-            found |= self.around[place]
-        return found
+        closed = scope
+        for bit in _bits(scope):
+            closed |= self.around[bit]
+        return closed
 
     def _homes(self) -> list[int]:
         own = {**self.bit, **{item: self.mask(named) for item, named in self.items.loops.items()}}
         innermost = {
             scope: self.ranges[scope.bit_length() - 1] if scope else BODY for scope in set(self.of)
         }
-        found = [innermost[scope] for scope in self.of]
+        homes = [innermost[scope] for scope in self.of]
         for item, named in own.items():
             scope = self.of[item] & ~named
-            found[item] = self.ranges[scope.bit_length() - 1] if scope else BODY
-        return found
+            homes[item] = self.ranges[scope.bit_length() - 1] if scope else BODY
+        return homes
 
 
-def _places(scope: int) -> Iterator[int]:
+def _bits(scope: int) -> Iterator[int]:
     while scope:
         lowest = scope & -scope
         yield lowest.bit_length() - 1
@@ -243,10 +248,11 @@ def _places(scope: int) -> Iterator[int]:
 
 
 class Blocks:
-    """The tree of blocks: the kernel's body, and that of every loop, by the item of its RANGE.
+    """The tree of blocks: the body of the kernel, and a block for each loop, by its RANGE.
 
-    members: the items of each block, in the order in which they were found; a loop stands in the
-    block around it for all that is in it. depth: how many loops are around the block.
+    members: the items of each block, in order of their numbers. A loop represents its items in the
+    block around it.
+    depth: the number of loops around the block.
     """
 
     def __init__(self, scopes: Scopes) -> None:
@@ -257,14 +263,14 @@ class Blocks:
         self.depth = {BODY: 0, **{item: scopes.of[item].bit_count() for item in scopes.ranges}}
 
     def add(self, block: int) -> int:
-        """A new member of `block` that is no item: a place that others stand before or after."""
+        """Add a member to `block` that is no item, and return it: others precede or follow it."""
         item = len(self.home)
         self.home.append(block)
         self.members[block].append(item)
         return item
 
     def meet(self, first: int, second: int) -> tuple[int, int]:
-        """The members, of the innermost block that holds both, in which the two items are."""
+        """Return the members that hold two items in the innermost block around both."""
         home, depth = self.home, self.depth
         one, other = home[first], home[second]
         while one != other:
@@ -275,7 +281,7 @@ class Blocks:
         return first, second
 
     def holders(self, item: int) -> Iterator[tuple[int, int]]:
-        """The block of `item` and every one around it, with the member that holds it there."""
+        """Yield the block of `item` and every block around it, with the member that holds it."""
         while True:
             block = self.home[item]
             yield block, item
@@ -284,7 +290,7 @@ class Blocks:
             item = block
 
     def idle(self, ops: Sequence[Ops]) -> set[int]:
-        """The loops in which nothing happens, of items with these `ops`."""
+        """Return the loops in which nothing happens; `ops` are the ops of the items."""
         busy: set[int] = set()
         for item, op in enumerate(ops):
             if op in _DOES:
@@ -295,22 +301,23 @@ class Blocks:
         return self.members.keys() - busy - {BODY}
 
 
-# What stands before everything else.
+# Ops that precede everything else.
 DEFINED = frozenset({Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.DEFINE_VAR, Ops.CONST})
-# What takes no register of its own: it is a constant, an address that the access computes, or
-# nothing at all.
+# Ops without a register of their own: the result is a constant, an address that the access
+# computes, or nothing.
 _UNCOUNTED = DEFINED | {Ops.SPECIAL, Ops.RANGE, Ops.INDEX, Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER}
 
 
 class BlockNeeds:
-    """For each member of a block what must stand before it, and which values it uses up.
+    """The members that must precede each member of a block, and the values that it uses.
 
-    before: the members of its block that come first. uses: those of them that are values in
-    registers, each of which it (or something in it, for a loop) takes; the last value of an
-    accumulator counts as its DEFINE_ACC. Of items: registers, how many it takes to compute one
-    from what stands in its block, none for a gate; addresses, those that are part of one, which
-    take no registers of the kind that is scarce; last_reads, how many accumulators one reads for
-    the last time in an iteration, negative for an update, after which there is one more.
+    before: the members of its block that come first.
+    uses: those of them that are values in registers, for a loop also the values used inside. The
+    last value of an accumulator counts as its DEFINE_ACC.
+    registers: the number of registers to compute an item from its block; 0 for a gate.
+    addresses: the items that are part of an address: they take no scarce registers.
+    last_reads: the number of accumulators that an item reads for the last time in an iteration.
+    It is negative for an update, because one more value lives after it.
     """
 
     def __init__(self, items: KernelItems, blocks: Blocks) -> None:
@@ -331,7 +338,7 @@ class BlockNeeds:
         _order_memory(self)
 
     def add(self, first: int, second: int) -> None:
-        """The item `first` comes before `second`, so the loops that hold one alone do."""
+        """Make the item `first` precede `second`, or the loops that hold only one of them."""
         home = self.blocks.home
         if home[first] != home[second]:
             first, second = self.blocks.meet(first, second)
@@ -359,7 +366,7 @@ class BlockNeeds:
                         self.add(other, item)
 
     def _of_source(self, item: int, source: int) -> None:
-        """The needs for a source of another block, or for the last value of an accumulator."""
+        """Add the needs for a source in another block, or for the last value of an accumulator."""
         items = self.items
         value, user = self.blocks.meet(source, item)
         if value != user:
@@ -371,87 +378,87 @@ class BlockNeeds:
             self.uses[user].append(source)
 
     def _reads_before_updates(self, readers: Mapping[int, list[int]]) -> None:
-        """What takes the old value of an accumulator stands before its update."""
+        """Make the readers of the old value of an accumulator precede its update."""
         for accumulator, update in self.items.updates.items():
             for reader in readers[accumulator]:
                 self.add(reader, update)
 
     def _registers(self) -> list[int]:
-        """The number of Sethi and Ullman: of sources that take as many, one waits for the other."""
-        found: list[int] = [*self.is_counted]
+        """Return the registers that each item takes: the numbers of Sethi and Ullman."""
+        counts: list[int] = [*self.is_counted]
         for item, uses in enumerate(self.uses):
-            # A loop takes values that are found after its RANGE.
-            parts = sorted([found[use] for use in uses if use < item], reverse=True)
+            # A loop also uses values that are computed inside, after its RANGE.
+            parts = sorted([counts[use] for use in uses if use < item], reverse=True)
             if parts:
-                found[item] = max(map(operator.add, parts, itertools.count()))
-        return found
+                counts[item] = max(map(operator.add, parts, itertools.count()))
+        return counts
 
 
 def _readers(items: KernelItems) -> dict[int, list[int]]:
-    """What takes each accumulator, but for its update."""
-    found: dict[int, list[int]] = {accumulator: [] for accumulator in items.loops}
+    """Return the readers of each accumulator, except its update."""
+    readers: dict[int, list[int]] = {accumulator: [] for accumulator in items.loops}
     for item, sources in enumerate(items.sources):
-        for accumulator in found.keys() & sources if items.ops[item] is not _UPDATE else ():
-            found[accumulator].append(item)
-    return found
+        for accumulator in readers.keys() & sources if items.ops[item] is not _UPDATE else ():
+            readers[accumulator].append(item)
+    return readers
 
 
 def _addresses(items: KernelItems) -> set[int]:
-    """The arithmetic behind positions in memory, back to what is loaded."""
-    found: set[int] = set()
+    """Return the arithmetic of positions in memory, back to loaded values."""
+    addresses: set[int] = set()
     ops = items.ops
     for item in range(len(ops) - 1, -1, -1):
         if ops[item] is _INDEX:
-            found.update(items.sources[item][1:])
-        elif item in found and ops[item] in ALU:
-            found.update(items.sources[item])
-    return {item for item in found if ops[item] in ALU}
+            addresses.update(items.sources[item][1:])
+        elif item in addresses and ops[item] in ALU:
+            addresses.update(items.sources[item])
+    return {item for item in addresses if ops[item] in ALU}
 
 
 def _last_reads(
     items: KernelItems, home: Sequence[int], readers: Mapping[int, list[int]]
 ) -> dict[int, int]:
-    """For what alone reads old values of accumulators, in the block of the updates: how many."""
-    found: dict[int, int] = defaultdict(int)
+    """Count the accumulators that each item alone reads, in the block of the update."""
+    counts: dict[int, int] = defaultdict(int)
     for accumulator, update in items.updates.items():
         reading = readers[accumulator]
         if len(reading) == 1 and home[reading[0]] == home[update]:
-            found[reading[0]] += 1
-            found[update] -= 1
-    return found
+            counts[reading[0]] += 1
+            counts[update] -= 1
+    return counts
 
 
 # --- memory -----------------------------------------------------------------------------------
 
 
 def _order_memory(needs: BlockNeeds) -> None:
-    """A LOAD that waits for no STORE to its memory stands before all of them, and so on.
+    """Put LOADs that wait for no STORE to their memory before all its STOREs, and so on.
 
-    In general: after the same number of STOREs, counted along what it waits for, at least as many
-    as there are before the STORE. So a kernel that writes to what it reads has read it.
+    In general, a LOAD that waits for n STOREs in a row precedes every STORE that waits for n or
+    more. So a kernel that writes to the memory that it reads has read it.
     """
     items = needs.items
     accesses: dict[int, list[int]] = defaultdict(list)
     for item, op in enumerate(items.ops):
         if op in (_LOAD, _STORE):
             accesses[items.memory(item)].append(item)
-    for found in accesses.values():
-        stores = {access for access in found if items.ops[access] is Ops.STORE}
-        if 0 < len(stores) < len(found):
-            _order_accesses(needs, found, _stores_before(items, stores))
+    for group in accesses.values():
+        stores = {access for access in group if items.ops[access] is Ops.STORE}
+        if 0 < len(stores) < len(group):
+            _order_accesses(needs, group, _stores_before(items, stores))
 
 
 def _stores_before(items: KernelItems, stores: set[int]) -> list[int]:
-    """How many of the STOREs `stores` each item waits for, one for the other, itself included."""
+    """Return the number of STOREs in a row that each item waits for, itself included."""
     counts: list[int] = []
     for item, (sources, waits) in enumerate(zip(items.sources, items.waits, strict=True)):
         needed = itertools.chain(sources, *(wait.items for wait in waits))
-        counts.append(max([counts[each] for each in needed], default=0) + (item in stores))
+        counts.append(max([counts[other] for other in needed], default=0) + (item in stores))
     return counts
 
 
 def _order_accesses(needs: BlockNeeds, accesses: list[int], counts: list[int]) -> None:
-    """Puts the LOADs of one memory before its STOREs, in every block that holds some of both."""
+    """Put the LOADs of one memory before its STOREs, in every block that holds some of both."""
     items, blocks = needs.items, needs.blocks
     loads: dict[int, dict[int, int]] = defaultdict(dict)
     stores: dict[int, dict[int, int]] = defaultdict(dict)
@@ -460,17 +467,17 @@ def _order_accesses(needs: BlockNeeds, accesses: list[int], counts: list[int]) -
         count = counts[access]
         for block, member in blocks.holders(access):
             if is_load:
-                found = loads[block]
-                found[member] = min(found.get(member, count), count)
+                counts_of = loads[block]
+                counts_of[member] = min(counts_of.get(member, count), count)
             else:
-                found = stores[block]
-                found[member] = max(found.get(member, count), count)
+                counts_of = stores[block]
+                counts_of[member] = max(counts_of.get(member, count), count)
     for block, reading in loads.items():
         writing = stores[block]
         alone = {member: count for member, count in reading.items() if member not in writing}
         _gates(needs, block, alone, writing)
-        # A loop that reads and writes stands before what only writes; among several such loops
-        # nothing is known.
+        # A loop that reads and writes precedes members that only write. Several such loops have
+        # no known order.
         both = {member: count for member, count in reading.items() if member in writing}
         rest = {member: count for member, count in writing.items() if member not in reading}
         _gates(needs, block, both, rest)
@@ -479,9 +486,9 @@ def _order_accesses(needs: BlockNeeds, accesses: list[int], counts: list[int]) -
 def _gates(
     needs: BlockNeeds, block: int, reading: Mapping[int, int], writing: Mapping[int, int]
 ) -> None:
-    """Members that read after n STOREs stand before those that write as a later one.
+    """Put members that read after n STOREs before members that write a later STORE.
 
-    A gate for each n stands between them: so there are no more needs than members.
+    There is one gate between them for each n, so there are no more needs than members.
     """
     if not writing:
         return

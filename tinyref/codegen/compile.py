@@ -33,7 +33,7 @@ from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, VarArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.verify import verify
 
-# What each stage is called in DUMP and for listeners, in order.
+# The names of the stages in DUMP and for listeners, in order.
 STAGES = (
     "ast",
     "normal",
@@ -54,14 +54,16 @@ def compile_kernel(
     name: str | None = None,
     opts: Sequence[Opt] | None = None,
 ) -> Program:
-    """The program of the kernel `ast` for a device with these capabilities.
+    """Compile the kernel `ast` for a device with these capabilities.
 
-    `opts` are the optimisations of its plan; without them the heuristics choose, or none if the
-    flag NOOPT is set. `name` is the entry point; without it one is made of the kernel's sizes.
-    Equal arguments give equal programs. Active listeners get the result of each of `STAGES`.
-    Accesses of images get lanes without being asked, unless `opts` are given: they need them.
-    Raises `VerifyError` where a graph breaks a rule of its dialect (unless VERIFY is 0),
-    `UserError` for what the device lacks.
+    Equal arguments give equal programs. Active listeners get the result of each of `STAGES`. Raises
+    `UserError` for what the device lacks, and `VerifyError` if a graph breaks a rule of its dialect
+    (unless VERIFY is 0).
+
+    Args:
+        name: the entry point. By default, it is made of the sizes of the kernel.
+        opts: the optimisations of the plan. By default, the heuristics choose them, or nothing does
+            if the flag NOOPT is set. Image accesses need lanes, which are added only by default.
     """
     if not capabilities.ops:
         raise UserError("kernel: the device declares no ops: it holds data but runs no kernels")
@@ -96,7 +98,7 @@ def compile_kernel(
 
 
 def plan_for(ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None = None) -> Plan:
-    """The plan that `compile_kernel` follows; errors as of `Plan.of` and `Plan.apply`."""
+    """Return the plan that `compile_kernel` follows; it raises the errors of `Plan.apply_all`."""
     plan = Plan.of(ast, capabilities)
     is_counted = listeners().steps is not None
     if opts is None:
@@ -106,8 +108,8 @@ def plan_for(ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None = 
             return chosen
         opts = chosen.opts[len(plan.opts) :]
     if is_counted:
-        given = checked_opts(opts)
-        opts = tuple(itertools.takewhile(lambda opt: takes_step("opt", opt.op.value), given))
+        checked = checked_opts(opts)
+        opts = tuple(itertools.takewhile(lambda opt: takes_step("opt", opt.op.value), checked))
     return plan.apply_all(opts)
 
 
@@ -118,7 +120,7 @@ def _bisected(
     name: str,
     opts: Sequence[Opt] | None,
 ) -> Program:
-    """The program after `limit` optional steps; stderr gets a line that names the last of them."""
+    """Compile with `limit` optional steps; write a line to stderr that names the last of them."""
     steps = Steps(limit)
     with listening(steps=steps):
         program = compile_kernel(ast, capabilities, name, opts)
@@ -128,7 +130,7 @@ def _bisected(
 
 
 class _Pipeline:
-    """What happens between two stages: listeners are called, DUMP among them, and it is checked."""
+    """Actions between two stages: call the listeners, DUMP included, and verify the result."""
 
     def __init__(self, name: str, ast: UOp) -> None:
         self.name = name
@@ -137,22 +139,22 @@ class _Pipeline:
         self.verifies = config.integer("VERIFY") != 0
 
     def stage(self, stage: str, root: UOp, dialect: Dialect | None = None) -> UOp:
-        """Reports a graph and passes it on."""
+        """Report a graph and return it."""
         self.report(stage, root, dialect)
         self.last = root
         return root
 
     def report(self, stage: str, value: UOp | tuple[UOp, ...], dialect: Dialect | None) -> None:
-        """Reported before it is checked, so that what breaks a rule can be looked at."""
+        """Report a value, then verify it: a value that breaks a rule can be inspected."""
         for listener in self.listeners:
             listener(stage, self.last, value)
         if dialect is not None and self.verifies:
             verify(dialect, value)
 
     def check_bounds(self, root: UOp) -> None:
-        """With CHECK_BOUNDS, refuses an access outside of its buffer, and reports what is open."""
+        """Refuse accesses out of bounds, and report unproved ones, if CHECK_BOUNDS is set."""
         if config.integer("CHECK_BOUNDS"):
-            # Hardly any process asks for it, and all would wait for the import.
+            # Few processes need this import, which is slow.
             from tinyref.verify.index_bounds import check_index_bounds
 
             for outcome, count in check_index_bounds(root).items():
@@ -161,14 +163,14 @@ class _Pipeline:
 
 
 def kernel_name(ast: UOp) -> str:
-    """A C identifier made of the kernel's sizes: r_4_8_16 for 4 x 8 outputs of 16 terms each.
+    """Return a C identifier made of the sizes: r_4_8_16 for 4 x 8 outputs of 16 terms each.
 
-    The prefix is r for a kernel with a reduce, else e; a symbolic size gives its variables.
+    The prefix is r for a kernel with a reduce, else e. For a symbolic size its variables are named.
     """
     sizes = [_size_text(size) for size in output_shape(ast) if not is_one(size)]
     reduces = [node for node in fold_ranges(ast).toposort() if node.op is Ops.REDUCE]
     inner = [_size_text(size) for node in reduces for size in reduced_sizes(node)]
-    # A kernel with many reduces over the same axes would have a name without end.
+    # There may be many reduces: the name has the sizes of four axes at most.
     return "_".join(["r" if reduces else "e", *sizes, *inner[:4]])
 
 
@@ -184,7 +186,7 @@ def _variable_name(node: UOp) -> str:
 
 
 def _launch(root: UOp) -> tuple[tuple[sint, sint, sint], tuple[int, int, int]]:
-    """Grid and group from the launch indices that the kernel uses."""
+    """Return the grid and the group, from the launch indices in the kernel."""
     grid: list[sint] = [1, 1, 1]
     group = [1, 1, 1]
     for node in root.toposort():
@@ -202,31 +204,31 @@ def _launch(root: UOp) -> tuple[tuple[sint, sint, sint], tuple[int, int, int]]:
 
 
 def launch_order(variables: Iterable[UOp]) -> tuple[UOp, ...]:
-    """The variables as a launch gives their values: by name."""
+    """Return the variables in the order in which a launch passes their values: by name."""
     return tuple(sorted(variables, key=_variable_name))
 
 
 def parameters_of(
     ast: UOp, nodes: Sequence[UOp], held_as: Callable[[PtrDType], tuple[DType, int]]
 ) -> tuple[Parameter, ...]:
-    """Every buffer of the AST by slot, also one that the `nodes` of its program do not touch.
+    """Return every buffer of the AST by slot, also one that the `nodes` of its program do not use.
 
-    held_as: the type that a device holds memory as, and how many of it make an element.
+    held_as: returns the type in which a device stores memory, and the number of it in an element.
     """
     written = {slot_of(node) for node in nodes if node.op is Ops.STORE}
     read = {slot_of(node) for node in nodes if node.op is Ops.LOAD}
-    found = []
+    parameters = []
     for node in ast.toposort():
         if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
             slot = node.arg.slot
             dtype, count = held_as(node.dtype)
             size = count * node.dtype.size
-            found.append(Parameter(slot, dtype, size, slot in written, slot in read))
-    return tuple(sorted(found, key=lambda parameter: parameter.slot))
+            parameters.append(Parameter(slot, dtype, size, slot in written, slot in read))
+    return tuple(sorted(parameters, key=lambda parameter: parameter.slot))
 
 
 def _held_as(memory: PtrDType, capabilities: Capabilities) -> tuple[DType, int]:
-    """The type of the buffer, and how many of it make an element; texels stay as they are."""
+    """Return the type of a buffer, and the number of it in an element; images stay unchanged."""
     if isinstance(memory, ImageDType):
         return memory.base, 1
     return stored_as(memory.base, capabilities)

@@ -1,9 +1,9 @@
 """Lowering: a planned kernel, whose nodes have shapes, becomes an indexed kernel of elements.
 
-Every axis of the plan becomes a launch index or a range; the position on an axis of the AST is a
-sum of them. A view becomes an address and a gate. Ranges that are nested are numbered from the
-outside in; those of lanes stay ranges until `expand`. A matrix tile becomes fragments and the
-device's instruction, or its emulation.
+Every axis of the plan becomes a launch index or a range. The position on an axis of the AST is a
+sum of these. A view becomes an address and a gate. Nested ranges are numbered from the outside to
+the inside. Ranges of lanes stay ranges until `expand`. A matrix tile becomes fragments and an
+instruction of the device, or its emulation.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from tinyref.views.shape_tracker import tracker_of
 ZERO = build.const(dtypes.index, 0)
 TRUE = build.const(dtypes.bool, True)
 
-# What nodes of the AST became.
+# The lowered node of each node of the AST.
 Done = dict[UOp, UOp]
 
 
 def lower(plan: Plan) -> UOp:
-    """The indexed kernel of a plan: a SINK of STOREs, empty if nothing is written."""
+    """Return the indexed kernel of a plan: a SINK of STOREs, empty if nothing is written."""
     lowering = Lowering(plan)
     return peeled(plan, lowering.kernel(), lowering.counters)
 
 
 class Lowering:
-    """One kernel on its way: its counters, positions, and what each node became."""
+    """The lowering of one kernel: counters, positions, and the node that each node became."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -76,11 +76,11 @@ class Lowering:
     # Counters
 
     def range(self, extent: sint, kind: AxisKind) -> UOp:
-        """A new RANGE, inside all that there are."""
+        """Return a new RANGE, inside all earlier ones."""
         return build.counter(extent, next(self.range_numbers), kind)
 
     def _count_launch(self) -> None:
-        """Launch indices: of groups and of work-items, or the number of the thread."""
+        """Set the counters of groups and work-items, or the counter of threads."""
         plan = self.plan
         capabilities = plan.capabilities
         groups = plan.of_kind(AxisKind.GLOBAL) if capabilities.has_grid else []
@@ -99,7 +99,7 @@ class Lowering:
             self.counters[axis] = build.special("group", 0, axis.extent)
 
     def positions_of(self, counters: Counters) -> tuple[UOp, ...]:
-        """The position on each axis of the AST."""
+        """Return the position on each axis of the AST."""
         totals: list[UOp | None] = [None] * len(self.plan.form.owners)
         for axis, counter in counters.items():
             term = counter if axis.stride == 1 else build.mul(counter, axis.stride)
@@ -111,7 +111,7 @@ class Lowering:
 
     @functools.cached_property
     def _written(self) -> frozenset[int]:
-        """The slots of the buffers that the kernel stores to."""
+        """Return the slots of the buffers that the kernel writes."""
         return frozenset(slot_of(store) for store in self.plan.form.ast.src)
 
     def kernel(self) -> UOp:
@@ -124,7 +124,7 @@ class Lowering:
         if node.op in (Ops.STORE, Ops.SINK):
             return node
         if node in self.reused:
-            return self._kept(node, self.reused[node])
+            return self._reused(node, self.reused[node])
         if self.plan.tile is not None and node is self.plan.tile.reduce:
             value = tile_value(self, self.plan.tile, self.done[node.src[0]])
             if value is not None:
@@ -136,23 +136,23 @@ class Lowering:
         return self._leaf(node, self.positions, self.done)
 
     def _leaf(self, node: UOp, positions: tuple[UOp, ...], done: Done) -> UOp | None:
-        """What a LOAD, VALID or IOTA is at the positions; None of what is computed of others."""
+        """Return a LOAD, VALID or IOTA at `positions`; None for nodes computed from others."""
         match node.op:
             case Ops.VIEW:
                 return node
             case Ops.LOAD:
                 return self._read(node, positions, done)
             case Ops.VALID:
-                valid = self._shown(node, positions, done)[1]
+                valid = self._element_of(node, positions, done)[1]
                 return self._valid(axes_of(node), valid, positions)
             case Ops.IOTA:
                 return self._number(node, positions, done)
         return None
 
     def value_at(self, root: UOp, positions: tuple[UOp, ...]) -> UOp:
-        """The value of an AST node at other positions than those of the kernel.
+        """Return the value of an AST node at other positions than the positions of the kernel.
 
-        They differ along axes on which no reduce in it depends.
+        They may differ only along axes on which no reduce in the node depends.
         """
         done: Done = {}
 
@@ -162,12 +162,12 @@ class Lowering:
         return rebuild(root, change, done)
 
     def _store(self, store: UOp) -> UOp | None:
-        """The STORE of one element; None where it would never write."""
+        """Return the STORE of one element; None if it never writes."""
         gate = self.in_launch
         written = axes_of(store.src[0])
         for axis in self.plan.axes:
             # A smaller output shares the axes of a larger one: only the first iteration writes.
-            # Of the work-items that reduce together one writes.
+            # Among the work-items that reduce together, the first one writes.
             is_output = self.plan.form.owners[axis.target] == OUTPUT
             is_extra = is_output and axis.target not in written
             if is_extra or axis.kind is AxisKind.GROUP_REDUCE:
@@ -182,30 +182,30 @@ class Lowering:
 
     # Memory
 
-    def _shown(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> tuple[UOp, UOp]:
-        """The number of the element that a view shows, and whether there is one.
+    def _element_of(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> tuple[UOp, UOp]:
+        """Return the number of the element in memory, and a node that is true if there is one.
 
-        `done` has the values that give positions on the last axes of the view.
+        `done` has the values that are positions on the last axes of the view.
         """
         if not isinstance(view.arg, ViewArg):
             raise UserError(f"kernel: {view.op.name} is no view")
         tracker = tracker_of(view)
         values = positions_of(view)
         sizes = tracker.shape[len(tracker.shape) - len(values) :]
-        places = [_place(done[value], size) for value, size in zip(values, sizes, strict=True)]
-        number, valid = tracker.index_and_valid((*positions, *(place for place, _ in places)))
-        for _, is_there in places:
-            valid = build.both(is_there, valid)
+        checked = [_checked_index(done[v], size) for v, size in zip(values, sizes, strict=True)]
+        number, valid = tracker.index_and_valid((*positions, *(index for index, _ in checked)))
+        for _, is_inside in checked:
+            valid = build.both(is_inside, valid)
         return number, valid
 
     def _number(self, view: UOp, positions: tuple[UOp, ...], done: Done) -> UOp:
-        """The number that an IOTA has, by the index arithmetic of its view."""
-        position, valid = self._shown(view, positions, done)
+        """Return the value of an IOTA, from the index arithmetic of its view."""
+        position, valid = self._element_of(view, positions, done)
         number = build.cast(position, view.dtype)
         return build.where(self._valid(axes_of(view), valid, positions), number, 0)
 
     def _valid(self, targets: Iterable[int], valid: UOp, positions: tuple[UOp, ...]) -> UOp:
-        """`valid`, and not at a position that only padding has added to one of the AST axes."""
+        """Return `valid`, but false at positions that padding added to one of the AST axes."""
         for target in sorted(targets):
             if self.plan.is_padded(target):
                 inside = build.less(
@@ -221,7 +221,7 @@ class Lowering:
         done: Done,
         targets: frozenset[int] | None = None,
     ) -> tuple[UOp, UOp]:
-        position, valid = self._shown(view, positions, done)
+        position, valid = self._element_of(view, positions, done)
         gated = axes_of(view) if targets is None else targets
         return build.index(view.src[0], position), simplify(self._valid(gated, valid, positions))
 
@@ -232,23 +232,24 @@ class Lowering:
         done: Done,
         targets: frozenset[int] | None = None,
     ) -> UOp:
-        """What `node` loads; 0 where padding has added the position to one of `targets`, or any."""
+        """Return the loaded element; 0 where padding added a position to `targets` (or any)."""
         address, valid = self._address(node.src[0], positions, done, targets)
         if slot_of(node) in self._written:
-            # Beyond the last element is a work-item that would read what another one writes.
+            # A work-item beyond the last element would read an element that another one writes.
             valid = simplify(build.both(self.in_launch, valid))
         return build.load(address, valid, 0)
 
     def define_local(self, dtype: DType, size: int) -> UOp:
-        """A new array of shared memory, or of scratch memory on a device without groups."""
+        """Return a new array of shared memory, or of scratch memory on a device without groups."""
         kind = pointer(dtype, size, AddressSpace.LOCAL)
         return UOp(Ops.DEFINE_LOCAL, kind, (), LocalArg(f"temp{next(self.local_numbers)}"))
 
     def _packed(self, node: UOp) -> UOp:
-        """What `node` loads, from a copy in scratch memory that is made before it is used.
+        """Return the element that `node` loads, from a copy in scratch memory that is made first.
 
-        The copy has an element for every iteration of the reduce and every lane: lanes last, and
-        of these the neighbours of the buffer, so that they are vectors whatever its order.
+        The copy has an element for every iteration of the reduce and every lane. Lanes come last,
+        and the lanes that are neighbours in the buffer come last among them. So they are vectors in
+        any layout of the buffer.
         """
         strides = element_strides(node)
         step = functools.partial(_step, strides)
@@ -271,20 +272,20 @@ class Lowering:
         copy = build.store(build.index(memory, flat(inside, filling)), element)
         filled = build.after(memory, copy, *loops)
         copied = build.load(build.index(filled, flat(inside, self.counters)))
-        # The copy is the same all along a repeated axis, but what is added to a reduce is 0.
+        # The copy does not change along a repeated axis, but positions added to a reduce must be 0.
         owners = self.plan.form.owners
         added = [axis for axis in axes_of(node) - changes(node) if owners[axis] != OUTPUT]
         return build.where(self._valid(added, TRUE, self.positions), copied, 0)
 
-    def _kept(self, node: UOp, value: Reused) -> UOp:
-        """A value that is needed again, from scratch memory with one for every position."""
+    def _reused(self, node: UOp, value: Reused) -> UOp:
+        """Return a reused value, from scratch memory with a value for every position."""
         axis = value.reduced if node is value.inner else value.output
         if value not in self.filled:
             self.filled[value] = self._fill(value)
-        return build.load(self._place_of(value, self.filled[value], self.positions[axis]))
+        return build.load(self._address_of_reused(value, self.filled[value], self.positions[axis]))
 
     def _fill(self, value: Reused) -> UOp:
-        """Scratch memory with what `value.inner` is at every position of its reduce."""
+        """Return scratch memory with `value.inner` at every position of its reduce."""
         plan = self.plan
         lanes = plan.lanes_of_reused(value)
         count = number_of((plan.shape[value.reduced], *(axis.extent for axis in lanes)))
@@ -300,11 +301,11 @@ class Lowering:
                 loops.append(filling[axis])
         positions = self.positions_of(filling)
         element = self.value_at(value.inner, positions)
-        place = self._place_of(value, memory, positions[value.reduced])
-        return build.after(memory, build.store(place, element), *loops)
+        address = self._address_of_reused(value, memory, positions[value.reduced])
+        return build.after(memory, build.store(address, element), *loops)
 
-    def _place_of(self, value: Reused, memory: UOp, position: UOp) -> UOp:
-        """The address of the element of a reused value at a position of its axis."""
+    def _address_of_reused(self, value: Reused, memory: UOp, position: UOp) -> UOp:
+        """Return the address of an element of a reused value, at a position of its axis."""
         lanes = self.plan.lanes_of_reused(value)
         if lanes:
             count = number_of(axis.extent for axis in lanes)
@@ -322,17 +323,17 @@ class Lowering:
         return self._reduce_in_group(node, arg, value, shared) if shared else value
 
     def _reduce_in_group(self, node: UOp, arg: ReduceArg, part: UOp, shared: list[Axis]) -> UOp:
-        """Every work-item leaves its part in local memory; then each reduces all parts."""
+        """Let every work-item store its part in shared memory; then each one reduces all parts."""
         plan = self.plan
         lanes = plan.axes_of(node, *LANE_KINDS)
         items = plan.item_axes
         memory = self.define_local(node.dtype, number_of(a.extent for a in (*items, *lanes)))
-        place = memory
+        free_memory = memory
         if self.is_in_loop(node):
-            # In the next iteration nobody may write before all have read what is there now.
+            # In the next iteration, no work-item may write before all have read the parts.
             all_have_read = build.barrier(part)
-            place = build.after(memory, all_have_read)
-        written = build.store(build.index(place, flat((*items, *lanes), self.counters)), part)
+            free_memory = build.after(memory, all_have_read)
+        written = build.store(build.index(free_memory, flat((*items, *lanes), self.counters)), part)
         barrier = build.barrier(written)
         filled = build.after(memory, barrier)
         others = dict(self.counters)
@@ -344,7 +345,7 @@ class Lowering:
         return build.reduce_over(arg.op, element, *ranges)
 
     def is_in_loop(self, node: UOp) -> bool:
-        """Whether the value of `node` may be computed more than once by a work-item."""
+        """Return True if a work-item may compute the value of `node` more than once."""
         kinds = [AxisKind.REDUCE]
         if not self.plan.capabilities.has_grid:
             kinds.append(AxisKind.GLOBAL)
@@ -352,24 +353,24 @@ class Lowering:
 
 
 def _step(strides: Sequence[sint | None], axis: Axis) -> int:
-    """How far apart in the buffer two neighbours along `axis` are; far where that varies."""
+    """Return the distance of two neighbours along `axis` in the buffer; huge if it varies."""
     stride = strides[axis.target]
     return abs(stride) * axis.stride if isinstance(stride, int) else 1 << 62
 
 
-def _place(value: UOp, size: sint) -> tuple[UOp, UOp]:
-    """The position `value` on an axis of `size`, 0 where it is none, and whether it is one."""
-    is_there = build.at_least(value, 0)
+def _checked_index(value: UOp, size: sint) -> tuple[UOp, UOp]:
+    """Return the index `value` on an axis of `size`, 0 if outside, and a node: true if inside."""
+    is_inside = build.at_least(value, 0)
     last = value.dtype.maximum
     if isinstance(size, UOp):
-        is_there = build.both(is_there, build.less(value, build.cast(size, value.dtype)))
+        is_inside = build.both(is_inside, build.less(value, build.cast(size, value.dtype)))
     elif size <= last:
-        is_there = build.both(is_there, build.less(value, size))
+        is_inside = build.both(is_inside, build.less(value, size))
     most = bounds(size)[1] if isinstance(size, UOp) else size
     narrow = dtypes.int32 if most <= dtypes.int32.maximum else dtypes.int64
     number = build.cast(build.cast(value, narrow), dtypes.index)
-    is_there = simplify(is_there)
-    return build.where(is_there, number, 0), is_there
+    is_inside = simplify(is_inside)
+    return build.where(is_inside, number, 0), is_inside
 
 
 def _is_const(node: UOp, value: bool) -> bool:
@@ -377,9 +378,9 @@ def _is_const(node: UOp, value: bool) -> bool:
 
 
 def tile_value(lowering: Lowering, use: TileUse, product: UOp) -> UOp | None:
-    """The value of the reduce of a tile; None where it is computed element by element.
+    """Return the value of the reduce of a tile; None if it is computed element by element.
 
-    `product` is what that reduce sums, by the ordinary way.
+    `product` is the value that the reduce sums if it is computed element by element.
     """
     if use.mode == TileMode.INSTRUCTION:
         return _by_instruction(lowering, use)
@@ -392,29 +393,29 @@ def tile_value(lowering: Lowering, use: TileUse, product: UOp) -> UOp | None:
 
 
 def _tile_lanes(lowering: Lowering, kind: AxisKind) -> list[Axis]:
-    """The tile's axes of one kind, that of the lowest bit first."""
+    """Return the axes of one kind in the tile, the axis of the lowest bit first."""
     return [axis for axis in lowering.plan.axes if axis.is_fixed and axis.kind is kind][::-1]
 
 
 def _tile_coordinates(
     lowering: Lowering, use: TileUse, operand: Operand, register: int
 ) -> dict[str, UOp]:
-    """The coordinates in the tile of what a register of this work-item holds."""
+    """Return the coordinates in the tile of the element in a register of this work-item."""
     layout = use.tile.layout(operand)
     axes = _tile_lanes(lowering, AxisKind.LOCAL)
-    found = {}
+    coordinates = {}
     for name in operand.axes:
-        # The numbers of threads have as many bits in every layout as in that of C.
+        # Thread numbers have the same number of bits in every layout, as in the layout of C.
         total = build.const(dtypes.index, layout.coordinate(name, 0, register))
         for axis, bit in zip(axes, layout.thread_bits, strict=True):
             if bit is not None and bit.axis == name:
                 total = build.add(build.mul(lowering.counters[axis], bit.weight), total)
-        found[name] = total
-    return found
+        coordinates[name] = total
+    return coordinates
 
 
 def _fragment(lowering: Lowering, use: TileUse, operand: Operand) -> list[UOp]:
-    """The elements of A or B that this work-item holds, by register."""
+    """Return the elements of A or B in the registers of this work-item, in order."""
     outside = {axis: c for axis, c in lowering.counters.items() if not axis.is_fixed}
     elements = []
     for register in range(use.tile.layout(operand).registers):
@@ -428,7 +429,7 @@ def _fragment(lowering: Lowering, use: TileUse, operand: Operand) -> list[UOp]:
 
 
 def _loops_outside(lowering: Lowering, use: TileUse) -> list[UOp]:
-    """The ranges of the reduce outside of the tile."""
+    """Return the ranges of the reduce outside of the tile."""
     axes = reduced_axes(use.reduce)
     return [
         lowering.counters[axis]
@@ -456,7 +457,7 @@ def _vector_of(elements: Sequence[UOp]) -> UOp:
 
 
 def _by_memory(lowering: Lowering, use: TileUse, product: UOp) -> UOp:
-    """Fragments as the threads hold them go to local memory; each element is computed from it."""
+    """Compute each element from shared memory, to which the threads copy their fragments."""
     operands = (Operand.A, Operand.B)
     fragments = [_fragment(lowering, use, operand) for operand in operands]
     loops = _loops_outside(lowering, use)
@@ -468,8 +469,8 @@ def _by_memory(lowering: Lowering, use: TileUse, product: UOp) -> UOp:
             use.tile.dtype_in, lowering.plan.fragment_elements(use, operand)
         )
         memories.append(memory)
-        place = build.after(memory, *ready) if ready else memory
-        stores += _fragment_stores(lowering, use, operand, place, fragment)
+        free_memory = build.after(memory, *ready) if ready else memory
+        stores += _fragment_stores(lowering, use, operand, free_memory, fragment)
     barrier = build.barrier(*stores)
     factors = [
         _tile_element(lowering, use, operand, build.after(memory, barrier))
@@ -483,7 +484,7 @@ def _by_memory(lowering: Lowering, use: TileUse, product: UOp) -> UOp:
 def _all_have_read(
     lowering: Lowering, use: TileUse, fragments: Sequence[Sequence[UOp]]
 ) -> tuple[UOp, ...]:
-    """In a loop nobody may write before all have read what the iteration before has left."""
+    """Return a barrier for a loop: no thread writes before all have read the last fragments."""
     if not _loops_outside(lowering, use) and not lowering.is_in_loop(use.reduce):
         return ()
     elements = [element for fragment in fragments for element in fragment]
@@ -493,19 +494,19 @@ def _all_have_read(
 def _fragment_stores(
     lowering: Lowering, use: TileUse, operand: Operand, memory: UOp, fragment: Sequence[UOp]
 ) -> list[UOp]:
-    """STOREs of a fragment; of threads that hold the same elements one writes."""
+    """Return STOREs of a fragment; among threads with the same elements, one writes."""
     gate = _is_first(lowering, use, operand)
     stores = []
     for register, element in enumerate(fragment):
-        place = _tile_coordinates(lowering, use, operand, register)
+        coordinates = _tile_coordinates(lowering, use, operand, register)
         stores.append(
-            build.store(_tile_address(lowering, use, operand, memory, place), element, gate)
+            build.store(_tile_address(lowering, use, operand, memory, coordinates), element, gate)
         )
     return stores
 
 
 def _is_first(lowering: Lowering, use: TileUse, operand: Operand) -> UOp | None:
-    """Whether this is the first of the threads that hold the same elements; None if it is alone."""
+    """Return the gate of the first thread with the same elements; None if there is only one."""
     gate: UOp | None = None
     axes = _tile_lanes(lowering, AxisKind.LOCAL)
     for axis, bit in zip(axes, use.tile.layout(operand).thread_bits, strict=True):
@@ -516,20 +517,20 @@ def _is_first(lowering: Lowering, use: TileUse, operand: Operand) -> UOp | None:
 
 
 def _tile_element(lowering: Lowering, use: TileUse, operand: Operand, memory: UOp) -> UOp:
-    """The element of A or B that the kernel's own counters come to."""
+    """Return the element of A or B at the counters of the kernel."""
     inside = {axis: c for axis, c in lowering.counters.items() if axis.is_fixed}
     positions = lowering.positions_of(inside)
-    place = {name: positions[use.targets["mnk".index(name)]] for name in operand.axes}
-    return build.load(_tile_address(lowering, use, operand, memory, place))
+    coordinates = {name: positions[use.targets["mnk".index(name)]] for name in operand.axes}
+    return build.load(_tile_address(lowering, use, operand, memory, coordinates))
 
 
 def _tile_address(
-    lowering: Lowering, use: TileUse, operand: Operand, memory: UOp, place: dict[str, UOp]
+    lowering: Lowering, use: TileUse, operand: Operand, memory: UOp, coordinates: dict[str, UOp]
 ) -> UOp:
-    """An element in local memory: row by row, a matrix for each subgroup and each lane."""
+    """Return the address of an element: row by row, a matrix for each subgroup and each lane."""
     row, column = operand.axes
     rows, columns = use.tile.shape(operand)
     matrices = lowering.plan.fragment_axes(use, operand)
     run = build.mul(flat(matrices, lowering.counters), rows * columns)
-    element = build.add(build.mul(place[row], columns), place[column])
+    element = build.add(build.mul(coordinates[row], columns), coordinates[column])
     return build.index(memory, simplify(build.add(run, element)))

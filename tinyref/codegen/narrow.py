@@ -1,4 +1,4 @@
-"""Index arithmetic, exact until now, becomes int32 where that is enough, else int64."""
+"""Give index arithmetic, exact until now, a width: int32 if that is enough, else int64."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tinyref.uops.ops import Ops
 
 
 def narrow_index(root: UOp, capabilities: Capabilities) -> UOp:
-    """The indexed kernel `root` without the `index` type.
+    """Return the indexed kernel `root` without the `index` type.
 
-    One type serves the whole kernel: int32 if no index node can leave it, else int64. Variables
-    and launch indices are int32 in either case, as launches pass them. Raises `UserError` where
-    int64 is needed and the device lacks it or not even that is enough, or a variable needs more
-    than 32 bits.
+    The whole kernel uses one type: int32 if every index node fits, else int64. Variables and
+    launch indices are always int32, because launches pass them so. Raises `UserError` if a value
+    exceeds int64, if the device lacks the int64 that is needed, and if a variable needs more than
+    32 bits.
     """
     indices = [node for node in root.toposort() if node.dtype.scalar is dtypes.index]
     target = _index_type(indices)
@@ -37,7 +37,7 @@ def narrow_index(root: UOp, capabilities: Capabilities) -> UOp:
 
 
 def _index_type(nodes: Sequence[UOp]) -> DType:
-    """The type that holds the value of each of the index `nodes`."""
+    """Return the type that holds the values of all index `nodes`."""
     ranges = [bounds(node) for node in nodes]
     for low, high in ranges:
         if low < dtypes.int64.minimum or high > dtypes.int64.maximum:

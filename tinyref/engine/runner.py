@@ -79,8 +79,8 @@ def realize(
     `live` are all other graphs that may be computed later. Those that read contents which an
     ASSIGN in the outputs overwrites are computed first, as if every line had run at once.
 
-    The result maps each computed node to a view of a BUFFER (see `lazy.graph.backing`): outputs,
-    nodes of `live`, and every ASSIGN, CONTIGUOUS and COPY on the way. With `held`, it omits those
+    The result maps each computed node (outputs, nodes of `live`, every ASSIGN, CONTIGUOUS and COPY
+    on the way) to a view of a BUFFER: see `lazy.graph.backing`. With `held`, it omits those
     of them that are in none of its graphs. A constant maps to itself. Rewrite each graph that
     contains one of these nodes: otherwise an ASSIGN in it would run twice.
 

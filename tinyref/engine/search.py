@@ -58,7 +58,7 @@ MAX_RESULTS = 2048
 # A candidate is launched this many times or for this long; the fastest launch counts.
 LAUNCHES = 10
 LAUNCH_SECONDS = 0.2
-# Flags of the process that times: it neither searches nor prints, and the programs of hundreds of
+# Flags of the process that times: it neither searches nor prints. The programs of hundreds of
 # candidates must not push programs in use out of the cache.
 OWN_FLAGS = {"BEAM": "0", "CACHE": "0", "DEBUG": "0", "DUMP": ""}
 

@@ -46,7 +46,7 @@ class Word(str):
 
 @dataclass(frozen=True)
 class MemberKind:
-    """How to write and read one member; `read` gets the plain value and its position."""
+    """Functions to write and read one member; `read` gets the plain value and its position."""
 
     accepted: str
     write: Callable[[Any], object]

@@ -6,7 +6,7 @@
     %3 = CONST float32 () 2.0
     %4 = MUL float32 (%2, %3)   # the last line of a graph is its root
 
-The text of a sequence starts with the line `program`: its nodes are the `%` lines in order, and
+The text of a sequence starts with the line `program`. Its nodes are the `%` lines in order, and
 `$` lines are nodes that only sources or payloads need.
 """
 

@@ -1,4 +1,4 @@
-"""The optimisations that a kernel gets by itself, and those that a search may try."""
+"""The optimisations that a kernel gets by default, and the candidates of a search."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tinyref.uops.payload import AxisKind
 
 
 def heuristic_plan(plan: Plan, as_large: bool = False) -> Plan:
-    """`plan` with what the heuristics choose for its device: only legal optimisations.
+    """Return `plan` with the legal optimisations that the heuristics choose for its device.
 
-    `as_large` gives a small kernel what a large one of its form gets.
+    With `as_large`, a small kernel gets the optimisations of a large one of its form.
     """
     if not plan.axes:
         return plan
@@ -31,10 +31,10 @@ def heuristic_plan(plan: Plan, as_large: bool = False) -> Plan:
 
 
 def with_texels(plan: Plan) -> Plan:
-    """`plan` with an axis of four lanes wherever an access of an image moves by one element.
+    """Return `plan` with an axis of four lanes for every image access that moves by one element.
 
-    That is no choice: `expand` refuses accesses of parts of texels. Where no axis can be cut so,
-    the plan is left as it is.
+    This is no choice: `expand` refuses accesses of partial texels. If no axis can be split so, the
+    plan does not change.
     """
     if not any(isinstance(node.dtype, ImageDType) for node in plan.nodes):
         return plan
@@ -49,7 +49,7 @@ def with_texels(plan: Plan) -> Plan:
 
 
 def _has_lanes(plan: Plan, access: AxisAccess) -> bool:
-    """Whether lanes that there are make whole texels of an access."""
+    """Return True if existing lanes make whole texels of an access."""
     return any(
         axis.kind in LANE_KINDS and access.is_unit(axis) and axis.is_divisible(TEXEL)
         for axis in plan.axes
@@ -59,27 +59,27 @@ def _has_lanes(plan: Plan, access: AxisAccess) -> bool:
 # --- candidates of a search -----------------------------------------------------------------------
 
 
-# A work-item with more copies of its value than this takes long to compile and never pays.
+# A work-item with more copies of its value takes long to compile and is never faster.
 MAX_COPIES = 512
 
 
 def actions(plan: Plan) -> list[Plan]:
-    """The plans that one legal optimisation leads to, each way of executing the kernel once."""
-    found: dict[object, Plan] = {identity(plan): plan}
+    """Return the plans after one legal optimisation; each way of execution occurs once."""
+    plans: dict[object, Plan] = {identity(plan): plan}
     for opt in candidates(plan):
         reached = plan.legal(opt)
         if reached is not None and reached.lanes <= MAX_COPIES:
-            found.setdefault(identity(reached), reached)
-    return list(found.values())[1:]
+            plans.setdefault(identity(reached), reached)
+    return list(plans.values())[1:]
 
 
 def identity(plan: Plan) -> object:
-    """What decides the program of a plan, whichever way it was reached."""
+    """Return what determines the program of a plan, for any order of optimisations."""
     return plan.axes, plan.uses_groups, frozenset(plan.packed), plan.tile
 
 
 def candidates(plan: Plan) -> Iterator[Opt]:
-    """The optimisations that may be legal, in a fixed order."""
+    """Yield the optimisations that may be legal, in a fixed order."""
     for op, spec in OPTS.items():
         if spec.takes is Argument.NOTHING:
             yield Opt(op)
@@ -91,7 +91,7 @@ def candidates(plan: Plan) -> Iterator[Opt]:
 
 
 def _arguments(plan: Plan, spec: OptSpec, number: int) -> Iterable[int]:
-    """What is tried of an optimisation on the axis `number`."""
+    """Return the arguments to try for an optimisation of the axis `number`."""
     if spec.takes is Argument.AXIS:
         return [other for other in plan.of_kind(*spec.kinds) if number < other]
     if spec.takes is Argument.SLOT:
@@ -100,7 +100,7 @@ def _arguments(plan: Plan, spec: OptSpec, number: int) -> Iterable[int]:
 
 
 def _tiles(plan: Plan, op: OptOp) -> Iterator[Opt]:
-    """Each tile that rounds no input, in the mode and at the level of the flags TC and TC_LEVEL."""
+    """Yield each tile that rounds no input, in the mode and level of the flags TC and TC_LEVEL."""
     mode = config.integer("TC")
     if plan.opts or not mode:
         return
@@ -109,5 +109,5 @@ def _tiles(plan: Plan, op: OptOp) -> Iterator[Opt]:
 
 
 def parameter_slots(plan: Plan) -> set[int]:
-    """The slots of the buffers that the kernel loads from."""
+    """Return the slots of the buffers that the kernel loads from."""
     return {access.slot for access in accesses(plan) if not access.is_store}

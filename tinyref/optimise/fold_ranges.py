@@ -1,11 +1,11 @@
-"""Folded ranges: a reduce that chooses one position of an axis becomes a load at that position.
+"""Fold a reduce that selects one position of an axis into a load at that position.
 
-`sum over i of (x[i] where i == k[j] else 0)` becomes x[k[j]]: a VIEW of x whose last axis is none
-of the kernel's but takes its position from a value, here the LOAD of k. Where k[j] is no position
-of the axis the load is masked, so it touches nothing and gives 0, and the result is the identity.
+`sum over i of (x[i] where i == k[j] else 0)` becomes x[k[j]], a VIEW of x. Its last axis is not an
+axis of the kernel, but takes its position from a value, here the LOAD of k. If k[j] is no position
+on the axis, the load is masked: it accesses nothing and gives 0, and the result is the identity.
 
-Only the position is put in the place of the counter, so whatever is reduced may hold any number of
-loads and conditions; and a term that was not chosen is not computed, so its NaN stays unseen.
+Only the position replaces the counter, so the reduced value may have any loads and conditions. A
+term that is not selected is not computed, so its NaN has no effect.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
 
 def fold_ranges(ast: UOp) -> UOp:
-    """A kernel AST with every REDUCE folded that chooses; equal in value.
+    """Fold every one-hot REDUCE of a kernel AST; the values do not change.
 
-    The axes that are folded stay, with size 1. A VIEW, VALID or IOTA with positions as further
-    sources has their axes last in its view; the kernel does not loop over them.
+    Folded axes stay, with size 1. A VIEW, VALID or IOTA with positions as further sources has
+    their axes last in its view, and the kernel does not loop over them.
     """
     if listeners().steps is not None:
-        found = _rebuilt(ast)
-        return found if found is not ast and takes_step("pass", "fold_ranges") else ast
+        result = _rebuilt(ast)
+        return result if result is not ast and takes_step("pass", "fold_ranges") else ast
     if fold_ranges not in ast.facts:
-        found = _rebuilt(ast)
-        # Not the node itself, which would keep itself alive.
-        ast.facts[fold_ranges] = None if found is ast else found
+        result = _rebuilt(ast)
+        # The node itself is not stored: it would keep itself alive.
+        ast.facts[fold_ranges] = None if result is ast else result
     folded: UOp | None = ast.facts[fold_ranges]
     return ast if folded is None else folded
 
@@ -56,34 +56,34 @@ def _change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
 def _fold_reduce(reduce: UOp, arg: ReduceArg) -> UOp:
     value = reduce.src[0]
     identity = build.const(reduce.dtype, semantics.reduce_identity(arg.op, reduce.dtype))
-    found = [] if _shows_image(value) else find_one_hots(reduce)
-    found = [one_hot for one_hot in found if _is_idle_outside(value, one_hot, identity)]
-    if not found:
+    one_hots = [] if _shows_image(value) else find_one_hots(reduce)
+    one_hots = [one_hot for one_hot in one_hots if _is_idle_outside(value, one_hot, identity)]
+    if not one_hots:
         return reduce
     sizes = kernel_shape(value)
     guards: list[UOp] = []
-    for one_hot in found:
+    for one_hot in one_hots:
         position = one_hot.position()
-        for other in found:
-            # It does not change along the axis: the value at one place is that at all.
+        for other in one_hots:
+            # The position does not change along the axis, so any position of the axis will do.
             position = _at_position(position, other, build.const(dtypes.int32, 0))
         value = _at_position(value, one_hot, position)
         guards.append(_guard(len(sizes), sizes[one_hot.axis], position))
-    folded = {one_hot.axis for one_hot in found}
+    folded = {one_hot.axis for one_hot in one_hots}
     rest = tuple(axis for axis in arg.axes if axis not in folded)
-    wanted = tuple(1 if axis in folded else size for axis, size in enumerate(sizes))
+    shape = tuple(1 if axis in folded else size for axis, size in enumerate(sizes))
     result = value
     for guard in guards:
         result = _where(guard, result, identity)
-    if kernel_shape(result) != wanted:
-        # What is true at every position keeps the shape of a value that would lose it.
-        everywhere = build.valid(ShapeTracker.from_shape(wanted))
+    if kernel_shape(result) != shape:
+        # A condition that is true at every position preserves the shape of the value.
+        everywhere = build.valid(ShapeTracker.from_shape(shape))
         result = UOp(Ops.WHERE, result.dtype, (everywhere, result, identity))
     return build.reduce(arg.op, result, rest) if rest else build.reduce_single(arg.op, result)
 
 
 def _shows_image(value: UOp) -> bool:
-    """Whether texels of an image are read: their lanes must be those of a plan."""
+    """Return True if an image is read: its lanes must be lanes of a plan."""
     return any(
         isinstance(node.dtype, ImageDType) and isinstance(node.arg, ViewArg)
         for node in value.toposort()
@@ -91,9 +91,9 @@ def _shows_image(value: UOp) -> bool:
 
 
 def _is_idle_outside(root: UOp, one_hot: OneHot, identity: UOp) -> bool:
-    """Whether `root` is the identity where a mask makes the counter 0, chosen or not.
+    """Return True if `root` is the identity where a mask makes the counter 0, selected or not.
 
-    So it is if all that it is made of is 0 there: a mask that padding has put around all of it.
+    This holds if all its parts are 0 there: padding has put a mask around all of them.
     """
     if not one_hot.mask:
         return True
@@ -120,9 +120,9 @@ def _zero(node: UOp) -> ConstArg:
     return ConstArg(as_const(0, node.dtype if node.op is not Ops.VIEW else dtypes.int32))
 
 
-def _hides(shown: ShapeTracker, mask: Mask) -> bool:
-    """Whether a view shows nothing where `mask` hides the counter."""
-    view = shown.views[-1]
+def _hides(tracker: ShapeTracker, mask: Mask) -> bool:
+    """Return True if a view shows nothing where `mask` hides the counter."""
+    view = tracker.views[-1]
     return all(
         view.mask is not None and not is_one(view.shape[axis]) and view.mask[axis] == ends
         for axis, ends in mask
@@ -151,13 +151,13 @@ def _is_specified(node: UOp, values: Sequence[ConstType]) -> bool:
 
 
 def _guard(rank: int, size: sint, position: UOp) -> UOp:
-    """Whether `position` is one of an axis of `size`."""
+    """Return a node that is true if `position` is on an axis of `size`."""
     tracker = ShapeTracker.from_shape((*(1,) * rank, size))
     return UOp(Ops.VALID, dtypes.bool, (position,), ViewArg(tracker))
 
 
 def _where(guard: UOp, value: UOp, identity: UOp) -> UOp:
-    """`value` where `guard` holds; a load that is masked there needs no further condition."""
+    """Return `value` where `guard` is true; a load that is masked there needs no condition."""
     loaded = value
     while loaded.op is Ops.CAST:
         loaded = loaded.src[0]
@@ -168,9 +168,9 @@ def _where(guard: UOp, value: UOp, identity: UOp) -> UOp:
 
 
 def _at_position(root: UOp, one_hot: OneHot, position: UOp) -> UOp:
-    """`root` at the chosen position of the axis, which becomes one of size 1."""
+    """Return `root` at the selected position of the axis, which becomes an axis of size 1."""
     axis = one_hot.axis
-    # A REDUCE inside over the same axis has a counter of its own.
+    # An inner REDUCE over the same axis has its own counter.
     done = {node: node for node in root.toposort() if axis in reduced_axes(node)}
     done[one_hot.equality] = build.const(dtypes.bool, False)
 
@@ -183,7 +183,7 @@ def _at_position(root: UOp, one_hot: OneHot, position: UOp) -> UOp:
 
 
 def _decide_condition(node: UOp) -> UOp:
-    """A condition or WHERE that the chosen position decides."""
+    """Simplify a condition or a WHERE that the selected position decides."""
     if node.op is Ops.WHERE and isinstance(node.src[0].arg, ConstArg):
         return node.src[1] if node.src[0].arg.value else node.src[2]
     if node.op is Ops.AND and node.dtype.is_bool:
@@ -200,7 +200,7 @@ def _decide_condition(node: UOp) -> UOp:
 def _place_axis(
     node: UOp, tracker: ShapeTracker, src: tuple[UOp, ...], axis: int, position: UOp
 ) -> UOp:
-    """A VIEW, VALID or IOTA whose axis takes `position`; it is the last one then."""
+    """Let an axis of a VIEW, VALID or IOTA take `position`; this axis becomes the last one."""
     shape = tracker.shape
     if is_one(shape[axis]):
         return node.with_sources(src)

@@ -11,42 +11,42 @@ from tinyref.optimise.plan import Axis, AxisAccess, Plan, accesses, changes, num
 from tinyref.uops.ops import ALU, WORK_OF_OP, Ops
 from tinyref.uops.payload import AxisKind, ReduceArg
 
-# A reduce is shared out in a group where there are fewer outputs than this to keep a device busy.
+# A reduce is distributed over a group if fewer outputs than this cannot keep a device busy.
 FEW_OUTPUTS = 2048
-# It must be so long to be worth the way through shared memory; groups are tried in this order.
+# Shorter reduces are not worth the detour through shared memory. Groups are tried in this order.
 LONG_REDUCE = 256
 GROUP_AMOUNTS = (256, 128, 64, 32, 16)
-# In the end each work-item reads the parts of all: the square of their number is at most so many
-# times the length.
+# In the end each work-item reads the parts of all. The square of their number is at most this
+# multiple of the length.
 PARTS_OF_LENGTH = 4
-# With many outputs: work-items that read one row.
+# For many outputs: the numbers of work-items that read one row.
 ROW_AMOUNTS = (32, 16)
-# Elements of one wide access.
+# The elements of a wide access.
 ACCESS_LANES = 4
-# Unrolled copies of a work-item's value, and the bytes that they may take: registers are few.
+# The limits of unrolled copies of a value of a work-item, and of their bytes: registers are few.
 MAX_LANES = 64
 MAX_LANE_BYTES = 256
-# Copies of a value end where their work (`WORK_OF_OP`), times the bytes of an element, is this.
+# The limit of the work (`WORK_OF_OP`) of all copies of a value, times the bytes of an element.
 # The compiler of lavapipe took 66 s for 20 copies of a binary cross entropy of float64, 1 s for 4.
 MAX_COPIED_WORK = 4096
-# Outputs that must be left to work-items while an axis is upcast for re-use of what is loaded.
+# The outputs that work-items must retain when an axis is upcast to reuse loaded values.
 ENOUGH_OUTPUTS = 1024
-# A masked axis of so few iterations is unrolled, so that its masks become constants.
+# A masked axis with at most this number of iterations is unrolled: its masks become constants.
 SMALL_AXIS = 7
 MAX_UNROLLED = 32
 MAX_ITEMS = 128
 ITEM_AMOUNTS = (32, 16, 8, 4, 3, 2)
-# Work-items that run together; an axis of which no part fits them is padded where outputs are many.
+# Work-items that run together. If no axis fits a part of them, one of many outputs is padded.
 SUBGROUP = 32
 MANY_OUTPUTS = 1024
-# Matrix times vector: items that share a row, rows of a group, rows of an item.
+# Matrix times vector: the items that share a row, the rows of a group, the rows of an item.
 MATVEC = (8, 4, 4)
-# Tiles along one axis that a subgroup computes, to use each fragment so often.
+# The number of tiles along an axis that a subgroup computes: the reuse of each fragment.
 TILES_OF_RUN = (4, 2)
 
 
 def optimised_for_groups(plan: Plan) -> Plan:
-    """`plan` for a device with a grid; groups only where it has them."""
+    """Return the optimised `plan` for a device with a grid; groups only if it has them."""
     on_tile = _on_tile(plan)
     if on_tile is not None:
         return on_tile
@@ -67,7 +67,7 @@ def _outputs(plan: Plan) -> int:
 
 
 def _max_lanes(plan: Plan) -> int:
-    """How many copies of its widest value a work-item may have."""
+    """Return the highest number of copies of its widest value that a work-item may have."""
     computed = [node for node in plan.nodes if node.op in ALU]
     widest = max((node.dtype.itemsize for node in computed), default=4)
     work = sum(WORK_OF_OP.get(node.op, 1) for node in computed)
@@ -75,40 +75,40 @@ def _max_lanes(plan: Plan) -> int:
 
 
 def _all_of(plan: Plan, opts: Sequence[Opt]) -> Plan | None:
-    """`plan` with all the optimisations, or None if one of them is refused."""
-    found: Plan | None = plan
+    """Return `plan` with all these optimisations, or None if one of them is refused."""
+    result: Plan | None = plan
     for opt in opts:
-        found = None if found is None else found.legal(opt)
-    return found
+        result = None if result is None else result.legal(opt)
+    return result
 
 
 # --- matrix tiles ---------------------------------------------------------------------------------
 
 
 def _on_tile(plan: Plan) -> Plan | None:
-    """The first tile of the device that fits, several of them for each subgroup."""
+    """Return the plan on the first tile of the device that fits, several for each subgroup."""
     mode = config.integer("TC")
     if not mode or not plan.capabilities.tiles_pay:
         return None
-    found = plan.legal(Opt(OptOp.TC, 0, -1, config.integer("TC_LEVEL"), mode))
-    if found is None or found.tile is None:
+    tiled = plan.legal(Opt(OptOp.TC, 0, -1, config.integer("TC_LEVEL"), mode))
+    if tiled is None or tiled.tile is None:
         return None
-    for target in found.tile.targets[:2]:
-        number = found.number_along(target)
+    for target in tiled.tile.targets[:2]:
+        number = tiled.number_along(target)
         if number is None:
             continue
-        axis = found.axes[number]
-        amount = next((each for each in TILES_OF_RUN if axis.is_divisible(each)), 0)
+        axis = tiled.axes[number]
+        amount = next((count for count in TILES_OF_RUN if axis.is_divisible(count)), 0)
         if amount:
-            found = found.cut_lanes(number, amount)
-    return found
+            tiled = tiled.cut_lanes(number, amount)
+    return tiled
 
 
 # --- reduces --------------------------------------------------------------------------------------
 
 
 def _matvec(plan: Plan) -> Plan | None:
-    """Sums of products along contiguous rows, where the other operand is the same in all rows."""
+    """Optimise sums of products along contiguous rows that all use the same other operand."""
     sums = [node for node in plan.nodes if isinstance(node.arg, ReduceArg)]
     reduces = plan.of_kind(AxisKind.REDUCE)
     outputs = plan.of_kind(AxisKind.GLOBAL)
@@ -132,23 +132,23 @@ def _matvec(plan: Plan) -> Plan | None:
 
 
 def _with_grouped_reduce(plan: Plan) -> Plan:
-    """Long reduces are shared out where few outputs would leave the device idle.
+    """Distribute long reduces over groups if few outputs would leave the device idle.
 
-    Where outputs are many, too, if neighbours in memory are neighbours along the reduce and nothing
-    is loaded twice: work-items with an output each would all read far from each other.
+    With many outputs too, if neighbours in memory are neighbours along the reduce and nothing is
+    loaded twice. Otherwise, work-items with an output each would read far from each other.
     """
     is_idle = _outputs(plan) <= FEW_OUTPUTS
     if not is_idle and not _reads_rows(plan):
         return plan
     for amount in GROUP_AMOUNTS if is_idle else ROW_AMOUNTS:
-        found = _shared_out(plan, amount)
-        if found is not None:
-            return found
+        grouped = _shared_out(plan, amount)
+        if grouped is not None:
+            return grouped
     return plan
 
 
 def _reads_rows(plan: Plan) -> bool:
-    """Whether all loads take neighbours along a long reduce, each element for one output alone."""
+    """Return True if all loads are contiguous along a long reduce and serve one output each."""
     loads = [access for access in accesses(plan) if not access.is_store]
     outputs = [plan.axes[number] for number in plan.of_kind(AxisKind.GLOBAL)]
     inner = [plan.axes[number] for number in plan.of_kind(AxisKind.REDUCE)]
@@ -164,12 +164,12 @@ def _is_long(axis: Axis) -> bool:
 
 
 def _shared_out(plan: Plan, amount: int) -> Plan | None:
-    """The plan with all long reduces shared out among the same `amount` work-items, or None.
+    """Return the plan with all long reduces distributed over the same `amount` work-items, or None.
 
-    Every work-item would repeat one that is left. What stands within the terms of another does
-    not count: each work-item has terms of its own.
+    Otherwise, every work-item would repeat the whole reduce. A reduce inside the terms of another
+    one does not count, because the terms of each work-item differ.
     """
-    found: Plan | None = None
+    result: Plan | None = None
     grouped: set[int] = set()
     for node, axes in reversed(list(reduce_axes(plan))):
         long = [axis for axis in axes if _is_long(axis)]
@@ -178,15 +178,15 @@ def _shared_out(plan: Plan, amount: int) -> Plan | None:
         target, extent = long[0].target, long[0].extent
         if isinstance(extent, int) and amount * amount > PARTS_OF_LENGTH * extent:
             return None
-        found = _along_neighbours(found or plan, target, amount)
-        if found is None:
+        result = _along_neighbours(result or plan, target, amount)
+        if result is None:
             return None
         grouped.add(target)
-    return found if found is not None and found.group_size == amount else None
+    return result if result is not None and result.group_size == amount else None
 
 
 def _along_neighbours(plan: Plan, target: int, amount: int) -> Plan | None:
-    """A reduce shared out so that neighbouring work-items read neighbours, four where they can."""
+    """Distribute a reduce so that neighbouring work-items read neighbours, four if possible."""
     number = plan.number_along(target, AxisKind.REDUCE)
     if number is None:
         return None
@@ -203,7 +203,7 @@ def _along_neighbours(plan: Plan, target: int, amount: int) -> Plan | None:
 
 
 def _with_unrolled_reduce(plan: Plan) -> Plan:
-    """The last loop: wholly if it is short, else by 4 where that divides."""
+    """Unroll the last loop: completely if it is short, else by 4 if this divides it."""
     numbers = plan.of_kind(AxisKind.REDUCE)
     if not numbers:
         return plan
@@ -222,7 +222,7 @@ def _with_unrolled_reduce(plan: Plan) -> Plan:
 
 
 def _with_wide_accesses(plan: Plan) -> Plan:
-    """Four neighbours at once, along each axis in which an access takes neighbours."""
+    """Use vectors of four along each axis in which an access is contiguous."""
     if ACCESS_LANES not in plan.capabilities.vector_lanes:
         return plan
     for access in accesses(plan):
@@ -240,9 +240,9 @@ def _with_wide_accesses(plan: Plan) -> Plan:
 
 
 def _leaves_idle(plan: Plan) -> bool:
-    """Whether wide stores of a reduce would leave too few outputs at a time.
+    """Return True if wide stores of a reduce would leave too few outputs at a time.
 
-    Of a grouped one in any case: lanes would lie in banks of shared memory that neighbours use.
+    This is always true for a grouped reduce: its lanes would be in shared banks of neighbours.
     """
     if plan.of_kind(AxisKind.GROUP_REDUCE):
         return True
@@ -251,7 +251,7 @@ def _leaves_idle(plan: Plan) -> bool:
 
 
 def _with_masked_axes(plan: Plan) -> Plan:
-    """Small output axes that a mask cuts: their masks are constants in every copy."""
+    """Unroll small output axes that a mask cuts: their masks are constants in every copy."""
     masked = frozenset[int]().union(*(a.moves for a in accesses(plan) if a.is_masked))
     for number in reversed(plan.of_kind(AxisKind.GLOBAL)):
         axis = plan.axes[number]
@@ -263,16 +263,16 @@ def _with_masked_axes(plan: Plan) -> Plan:
 
 
 def _with_reuse(plan: Plan) -> Plan:
-    """Output axes along which some operand stays the same: it is loaded once for several lanes."""
+    """Upcast output axes along which an operand is constant: it is loaded once for all lanes."""
     if not plan.of_kind(AxisKind.REDUCE):
         return plan
-    found = accesses(plan)
+    accessed = accesses(plan)
     upcast = {axis.target for axis in plan.axes if axis.kind is AxisKind.UPCAST}
     for amount in (4, 3):
         for number in reversed(plan.of_kind(AxisKind.GLOBAL)):
             axis = plan.axes[number]
             is_new = axis.target not in upcast and axis.is_divisible(amount)
-            if not is_new or not _is_reused(axis, found):
+            if not is_new or not _is_reused(axis, accessed):
                 continue
             if _outputs(plan) // amount < ENOUGH_OUTPUTS or plan.lanes * amount > _max_lanes(plan):
                 continue
@@ -281,8 +281,8 @@ def _with_reuse(plan: Plan) -> Plan:
     return plan
 
 
-def _is_reused(axis: Axis, found: Sequence[AxisAccess]) -> bool:
-    loads = [access.step(axis) for access in found if not access.is_store]
+def _is_reused(axis: Axis, accessed: Sequence[AxisAccess]) -> bool:
+    loads = [access.step(axis) for access in accessed if not access.is_store]
     return 0 in loads and any(step != 0 for step in loads)
 
 
@@ -290,34 +290,34 @@ def _is_reused(axis: Axis, found: Sequence[AxisAccess]) -> bool:
 
 
 def _with_items(plan: Plan) -> Plan:
-    """Axes as work-items of a group: first those along which neighbours are neighbours in memory.
+    """Use axes as work-items of a group: first axes along which accesses are contiguous.
 
-    Then those along which operands stay the same. The first one counts fastest, so that work-items
+    Then come axes along which operands do not change. The first axis counts fastest, so work-items
     that run together read together.
     """
     if not plan.capabilities.has_groups or not plan.uses_groups:
         return plan
     plan = _with_padded_items(plan)
-    found = accesses(plan)
+    accessed = accesses(plan)
     numbers = plan.of_kind(AxisKind.GLOBAL)
 
     def rank(number: int) -> tuple[bool, bool, int]:
         # Among equals the last axis comes first.
         axis = plan.axes[number]
-        return not _is_contiguous(axis, found), not _is_reused(axis, found), -number
+        return not _is_contiguous(axis, accessed), not _is_reused(axis, accessed), -number
 
     room = MAX_ITEMS // plan.group_size
     chosen = []
     for number in sorted(numbers, key=rank):
         axis = plan.axes[number]
-        amounts = (each for each in ITEM_AMOUNTS if each <= room and axis.is_divisible(each))
+        amounts = (count for count in ITEM_AMOUNTS if count <= room and axis.is_divisible(count))
         amount = next(amounts, 1)
         if amount > 1 and plan.legal(Opt(OptOp.LOCAL, number, amount)) is not None:
             chosen.append((axis.target, amount))
             room //= amount
-    # What is cut off last counts fastest: where accesses take neighbours along several axes the
-    # smallest, so that work-items that run together are neighbours along each.
-    contiguous = [number for number in numbers if _is_contiguous(plan.axes[number], found)]
+    # The last part that is split off counts fastest. If accesses are contiguous along several
+    # axes, this is the smallest, so work-items that run together are neighbours along each.
+    contiguous = [number for number in numbers if _is_contiguous(plan.axes[number], accessed)]
     for target, amount in chosen if len(contiguous) > 1 else reversed(chosen):
         number_now = plan.number_along(target)
         if number_now is not None:
@@ -325,13 +325,13 @@ def _with_items(plan: Plan) -> Plan:
     return plan
 
 
-def _is_contiguous(axis: Axis, found: Sequence[AxisAccess]) -> bool:
-    """Whether some access takes neighbours along the axis, or all of its lanes do."""
-    return any(access.step(axis) == axis.stride for access in found)
+def _is_contiguous(axis: Axis, accessed: Sequence[AxisAccess]) -> bool:
+    """Return True if an access is contiguous along the axis, or between all its lanes."""
+    return any(access.step(axis) == axis.stride for access in accessed)
 
 
 def _with_padded_items(plan: Plan) -> Plan:
-    """The last of the output axes padded, where none divides into a subgroup of work-items."""
+    """Pad the last output axis if no axis is divisible into a subgroup of work-items."""
     numbers = plan.of_kind(AxisKind.GLOBAL)
     sizes = [plan.axes[number].extent for number in numbers]
     if not sizes or plan.group_size > 1 or plan.tile is not None:

@@ -1,7 +1,7 @@
 """Heuristics for processors that run a kernel as loops: vectors, register blocks, threads.
 
-What pays is told by estimated times: operations and bytes of a kernel, at the rates of the host's
-description (`tinyref/machine.py`). `tinyref bench --row "op.*"` shows what they give.
+Estimated times decide what pays: the operations and bytes of a kernel, at the rates of the host
+(`tinyref/machine.py`). `tinyref bench --row "op.*"` measures the effect.
 """
 
 from __future__ import annotations
@@ -25,43 +25,44 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind
 
-# The widest register that pays, in bytes.
+# The widest useful register, in bytes.
 VECTOR_BYTES = 64
 # A register block has this many accumulating vectors: more of them spill.
 BLOCK_VECTORS = 16
 # The same in kernels of little work, and the fewest lanes that tiny ones have.
 SMALL_BLOCK = 4
 LEAST_LANES = 4
-# A block has at most so many elements that are stored one by one, of all outputs together.
+# The limit of elements in a block that are stored one by one, for all outputs together.
 SINGLE_STORES = 256
-# Loads within a reduce run so much more often than what is outside of it.
+# The weight of loads within a reduce: they run more often than loads outside.
 REDUCE_WEIGHT = 4
-# Loops of so few iterations are unrolled.
+# Loops with at most this number of iterations are unrolled.
 SHORT_LOOP = 4
-# A kernel of so many nodes is not unrolled any further.
+# A kernel with more nodes than this is not unrolled any further.
 MAX_COPIED = 64
-# The copy of a panel pays from so many uses of each element, and beyond a small cache.
+# A copy of a panel pays from this number of uses of each element, and beyond a small cache.
 PACK_USES = 16
 # Rows of a block whose lanes are packed: each takes a register for its sums.
 BLOCK_HEIGHTS = (8, 7, 6, 9, 10, 5, 4, 12, 11, 3, 2)
-# Of a reduce of so many operations, so many iterations are computed side by side in a kernel that
-# computes for so many nanoseconds.
+# Reduces with at least LONG_CHAIN operations compute CHAINS iterations side by side, if the kernel
+# computes for at least HEAVY_NS nanoseconds.
 LONG_CHAIN = 3
 CHAINS = 4
 HEAVY_NS = 1 << 18
-# Computed anew, they take longer than what they give takes to be stored and loaded.
-DEAR = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
-# Threads pay in kernels that take so many times as long as waking threads, which takes more where
-# others use the machine.
+# Ops that cost more to recompute than to store and reload.
+EXPENSIVE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
+# Threads pay in kernels that take this multiple of the time to wake threads, which grows if others
+# use the machine.
 THREADS_PAY = 4
 
 
 @dataclass(frozen=True)
 class CompileLimits:
-    """Below how many nanoseconds of computing the time of a compile counts.
+    """Limits in nanoseconds of computing, below which the time of a compile counts.
 
-    A compile takes 70,000 for each statement. small: kernels of less have a small block. tiny:
-    those of less have no lanes that are loaded or stored one by one.
+    A compile takes 70,000 for each statement.
+    small: shorter kernels have a small block.
+    tiny: shorter kernels have no lanes that are loaded or stored one by one.
     """
 
     small: float = 1 << 16
@@ -69,12 +70,12 @@ class CompileLimits:
 
 
 LIMITS = CompileLimits()
-# What a kernel of any size gets as if it were a large one.
+# With these limits, a kernel of any size is optimised like a large one.
 NO_LIMITS = CompileLimits(0, 0)
 
 
 def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
-    """`plan` with lanes, a register block, unrolled short loops and threads, where they pay."""
+    """Return `plan` with lanes, a register block, unrolled loops and threads, if they pay."""
     natural = _with_lanes(plan, limits)
     plan = _with_packed_lanes(plan, natural.lanes, limits) or _with_block(natural, limits)
     plan = _with_mirrored_lanes(plan)
@@ -87,18 +88,18 @@ def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
 # --- lanes ----------------------------------------------------------------------------------------
 
 
-def _lanes(plan: Plan, axis: Axis, found: Sequence[AxisAccess], limits: CompileLimits) -> int:
-    """The widest vector whose lanes divide the axis; 1 for none."""
-    lanes = max((n for n in _vectors(plan, found) if axis.is_divisible(n)), default=1)
+def _lanes(plan: Plan, axis: Axis, accessed: Sequence[AxisAccess], limits: CompileLimits) -> int:
+    """Return the lanes of the widest vector that divides the axis; 1 for none."""
+    lanes = max((n for n in _vectors(plan, accessed) if axis.is_divisible(n)), default=1)
     if computing_ns(plan) < limits.tiny:
-        are_whole = all(access.step(axis) in (0, 1) for access in found)
+        are_whole = all(access.step(axis) in (0, 1) for access in accessed)
         return lanes if are_whole and lanes >= LEAST_LANES else 1
     return lanes
 
 
-def _vectors(plan: Plan, found: Sequence[AxisAccess]) -> list[int]:
+def _vectors(plan: Plan, accessed: Sequence[AxisAccess]) -> list[int]:
     """Return the lanes of the vectors that pay for elements of these accesses."""
-    widest = VECTOR_BYTES // max((access.itemsize for access in found), default=VECTOR_BYTES)
+    widest = VECTOR_BYTES // max((access.itemsize for access in accessed), default=VECTOR_BYTES)
     return [lanes for lanes in plan.capabilities.vector_lanes if lanes <= widest]
 
 
@@ -111,10 +112,10 @@ def _may_pad(plan: Plan, axis: Axis, limits: CompileLimits) -> bool:
     return is_known and len(_summed_loads(plan)) > 1 and computing_ns(plan) >= limits.small
 
 
-def _worth(axis: Axis, found: Sequence[AxisAccess]) -> int:
-    """How much better than element by element the accesses are as vectors along `axis`."""
+def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
+    """Return the advantage of vectors along `axis` over single elements."""
     total = 0
-    for access in found:
+    for access in accessed:
         step = access.step(axis)
         weight = 1 if access.is_store else REDUCE_WEIGHT
         if step == 1:
@@ -125,37 +126,37 @@ def _worth(axis: Axis, found: Sequence[AxisAccess]) -> int:
 
 
 def _with_lanes(plan: Plan, limits: CompileLimits) -> Plan:
-    """Vectors along the output axis in which most accesses take neighbours."""
-    found = accesses(plan)
+    """Use vectors along the output axis in which most accesses are contiguous."""
+    accessed = accesses(plan)
     ranked = [
-        (_worth(plan.axes[number], found), number) for number in plan.of_kind(AxisKind.GLOBAL)
+        (_worth(plan.axes[number], accessed), number) for number in plan.of_kind(AxisKind.GLOBAL)
     ]
     worth, number = max(ranked, default=(0, 0))
     if worth <= 0:
         return plan
-    lanes = _lanes(plan, plan.axes[number], found, limits)
+    lanes = _lanes(plan, plan.axes[number], accessed, limits)
     return plan.cut_lanes(number, lanes)
 
 
 def _with_reduce_lanes(plan: Plan, limits: CompileLimits) -> Plan:
-    """Vectors along a reduced axis, where what is reduced has no lanes yet."""
+    """Use vectors along a reduced axis if the reduced value has no lanes yet."""
     for node, axes in list(reduce_axes(plan)):
         if not axes or plan.axes_of(node.src[0], AxisKind.UPCAST, AxisKind.UNROLL):
             continue
         inside = {part for part in node.src[0].toposort() if part.op is Ops.LOAD}
-        found = [access for access in accesses(plan) if access.node in inside]
-        # Of equally good axes the innermost.
-        worth, place = max((_worth(axis, found), place) for place, axis in enumerate(axes))
-        lanes = _lanes(plan, axes[place], found, limits)
+        loads = [access for access in accesses(plan) if access.node in inside]
+        # Among equally good axes, use the innermost.
+        worth, index = max((_worth(axis, loads), index) for index, axis in enumerate(axes))
+        lanes = _lanes(plan, axes[index], loads, limits)
         if worth > 0 and lanes > 1:
-            number = plan.axes.index(axes[place])
+            number = plan.axes.index(axes[index])
             plan = plan.cut_lanes(number, lanes)
-            plan = _with_more_sums(plan, node, axes[place].target)
+            plan = _with_more_sums(plan, node, axes[index].target)
     return plan
 
 
 def _with_more_sums(plan: Plan, node: UOp, target: int) -> Plan:
-    """Several vectors in each iteration of a reduce of much arithmetic, to hide its latency."""
+    """Use several vectors in each iteration of a reduce of much arithmetic, to hide latency."""
     operations = sum(part.op in ALU for part in node.src[0].toposort())
     if operations < LONG_CHAIN or computing_ns(plan) < HEAVY_NS:
         return plan
@@ -167,10 +168,10 @@ def _with_more_sums(plan: Plan, node: UOp, target: int) -> Plan:
 
 
 def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
-    """A block of outputs in registers, for products in which every element is used many times.
+    """Use a block of outputs in registers, for products that use every element many times.
 
-    The vectors' axis goes outside, so that the panel of the operand that it needs is packed once
-    for all rows. Source of the scheme: Goto and van de Geijn, "Anatomy of high-performance matrix
+    The axis of the vectors goes outside, so its panel of the operand is packed once for all rows.
+    Source of the scheme: Goto and van de Geijn, "Anatomy of high-performance matrix
     multiplication", 2008.
     """
     lanes = [axis for axis in plan.axes if axis.kind is AxisKind.UPCAST]
@@ -198,11 +199,12 @@ def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
 
 @dataclass(frozen=True, order=True)
 class _Panel:
-    """A load that is copied so that `lanes` along the axis of `column` are neighbours.
+    """A load that is copied, so that `lanes` along the axis of `column` are neighbours.
 
-    is_whole: whether the lanes divide the axis. stores: how many stores have neighbours there
-    anyway. uses: how often each element of the copy is loaded. rows: the axes that are no part of
-    it. Better ones are greater.
+    is_whole: whether the lanes divide the axis.
+    stores: the number of stores that are contiguous there in any case.
+    uses: the number of loads of each element of the copy.
+    rows: the axes that are no part of it. Better panels compare as greater.
     """
 
     lanes: int
@@ -215,12 +217,11 @@ class _Panel:
 
 
 def _with_packed_lanes(plan: Plan, natural: int, limits: CompileLimits) -> Plan | None:
-    """Lanes along an axis in which one operand of a product moves, whatever its stride: it is
-    packed. None where no such axis has more lanes than the `natural` ones.
+    """Use lanes along an axis of one operand of a product, whatever its stride: pack the operand.
 
-    So convolutions have the output channels as lanes, and products with a transposed matrix its
-    rows. Source of the scheme: Zhang, Franchetti and Low, "High performance zero-memory overhead
-    direct convolutions", 2018.
+    Return None if no such axis has more lanes than `natural`. So the lanes of convolutions are
+    output channels, and the lanes of products with a transposed matrix are its rows. Source: Zhang,
+    Franchetti and Low, "High performance zero-memory overhead direct convolutions", 2018.
     """
     panel = max(_panels(plan, limits), default=None)
     if panel is None or panel.lanes <= natural:
@@ -229,14 +230,14 @@ def _with_packed_lanes(plan: Plan, natural: int, limits: CompileLimits) -> Plan 
     if number is None:
         return None
     heights = {row: _height(plan, panel, row, limits) for row in panel.rows}
-    # Of equally high blocks the one along the innermost axis.
-    row = max(panel.rows, key=lambda each: (heights[each], each))
+    # Among equally high blocks, use the one along the innermost axis.
+    row = max(panel.rows, key=lambda axis: (heights[axis], axis))
     plan = _upcast(plan.cut_padded_lanes(number, panel.lanes), row, heights[row])
     return _pack_panel(plan, panel.rows, panel.slot)
 
 
 def _height(plan: Plan, panel: _Panel, row: int, limits: CompileLimits) -> int:
-    """How many positions of `row` a block of the lanes of `panel` has."""
+    """Return the number of positions of `row` in a block of the lanes of `panel`."""
     stores = [access for access in accesses(plan) if access.is_store]
     axes = [plan.axes[number] for number in plan.of_kind(AxisKind.GLOBAL)]
     block = [axis for axis in axes if axis.target in (panel.column, row)]
@@ -259,7 +260,7 @@ def _block(plan: Plan, target: int, amounts: Sequence[int], limits: CompileLimit
 
 
 def _panels(plan: Plan, limits: CompileLimits) -> Iterator[_Panel]:
-    """The operands of the one sum of the kernel that may be packed, with their lanes."""
+    """Yield the operands of the only sum of the kernel that may be packed, with their lanes."""
     reduces = list(reduce_axes(plan))
     loads = _summed_loads(plan)
     if len(reduces) != 1 or len(loads) < 2:
@@ -272,7 +273,7 @@ def _panels(plan: Plan, limits: CompileLimits) -> Iterator[_Panel]:
             continue
         (load,) = moving
         lanes = _packed_lanes(plan, axis, depth * load.itemsize, limits)
-        stores = sum(each.is_store and each.is_unit(axis) for each in accesses(plan))
+        stores = sum(access.is_store and access.is_unit(axis) for access in accesses(plan))
         rows = _rows_of(plan, load, loads)
         uses = number_of(_extent(plan, row) for row in rows)
         if rows and uses >= PACK_USES and lanes:
@@ -281,24 +282,24 @@ def _panels(plan: Plan, limits: CompileLimits) -> Iterator[_Panel]:
 
 
 def _packed_lanes(plan: Plan, axis: Axis, lane_bytes: int, limits: CompileLimits) -> int:
-    """Return the most lanes along an axis of which a copy fits in half the scratch memory, or 0.
+    """Return the most lanes along an axis whose copy fits in half the scratch memory; 0 for none.
 
     lane_bytes: the size of the copy for one lane. The copy is aligned, so its lanes need not
     divide the axis where padding pays.
     """
     most = plan.capabilities.shared_bytes // (2 * lane_bytes)
-    found = accesses(plan)
-    lanes = _lanes(plan, axis, found, limits)
+    accessed = accesses(plan)
+    lanes = _lanes(plan, axis, accessed, limits)
     extent = axis.extent
     if isinstance(extent, int) and _may_pad(plan, axis, limits):
-        lanes = max((n for n in _vectors(plan, found) if n <= extent), default=lanes)
+        lanes = max((n for n in _vectors(plan, accessed) if n <= extent), default=lanes)
     return min(lanes, 1 << most.bit_length() - 1) if most else 0
 
 
 def _pack_panel(plan: Plan, rows: Collection[int], slot: int) -> Plan | None:
-    """The panel of a buffer in scratch memory, filled outside of the loops over `rows`.
+    """Pack the panel of a buffer in scratch memory, filled outside of the loops over `rows`.
 
-    They are the axes that are no part of it, and go inside of all others. None where it is illegal.
+    These axes are no part of it, and go inside of all others. Return None if this is illegal.
     """
     while True:
         numbers = plan.of_kind(AxisKind.GLOBAL)
@@ -315,7 +316,7 @@ def _pack_panel(plan: Plan, rows: Collection[int], slot: int) -> Plan | None:
 
 
 def _rows_of(plan: Plan, panel: AxisAccess, loads: Sequence[AxisAccess]) -> tuple[int, ...]:
-    """The output axes along which `panel` is the same, and another one of `loads` is not."""
+    """Return the output axes along which `panel` is constant and another load is not."""
     targets = (plan.axes[number].target for number in plan.of_kind(AxisKind.GLOBAL))
     return tuple(
         target
@@ -325,13 +326,13 @@ def _rows_of(plan: Plan, panel: AxisAccess, loads: Sequence[AxisAccess]) -> tupl
 
 
 def _summed_loads(plan: Plan) -> list[AxisAccess]:
-    """The loads of what the kernel reduces, and not those of what is made of the result."""
+    """Return the loads of reduced values, without the loads of later operations."""
     summed = {part for node, _ in reduce_axes(plan) for part in node.src[0].toposort()}
     return [access for access in accesses(plan) if access.node in summed and not access.is_store]
 
 
 def _extent(plan: Plan, target: int) -> int:
-    """The iterations of the global axis of `target`; 1 if there is none, or a symbolic number."""
+    """Return the iterations of the global axis of `target`; 1 if it is missing or symbolic."""
     number = plan.number_along(target)
     extent = 1 if number is None else plan.axes[number].extent
     return extent if isinstance(extent, int) else 1
@@ -347,14 +348,15 @@ def _upcast(plan: Plan, target: int, amount: int) -> Plan:
 
 
 def _with_mirrored_lanes(plan: Plan) -> Plan:
-    """Short output axes along which a buffer is read in both directions: what one lane loads and
-    computes, as the comparisons of a sorting network, the mirrored one needs too.
+    """Unroll short output axes along which a buffer is read in both directions.
+
+    The mirrored lane needs the same loads and operations, as the comparisons of a sorting network.
     """
-    found = [access for access in accesses(plan) if not access.is_store]
+    loads = [access for access in accesses(plan) if not access.is_store]
     copies = 1
     for number in reversed(plan.of_kind(AxisKind.GLOBAL)):
         axis = plan.axes[number]
-        steps = {(access.slot, access.step(axis)) for access in found}
+        steps = {(access.slot, access.step(axis)) for access in loads}
         is_mirrored = any(step and (slot, -step) in steps for slot, step in steps)
         extent = _extent(plan, axis.target)
         if is_mirrored and extent <= SHORT_LOOP and copies * extent <= BLOCK_VECTORS:
@@ -364,11 +366,11 @@ def _with_mirrored_lanes(plan: Plan) -> Plan:
 
 
 def _with_reused_values(plan: Plan) -> Plan:
-    """What reduces compute at a high price and the outputs need again, kept in scratch memory."""
+    """Store expensive values of reduces that the outputs need again in scratch memory."""
     for value in reused_values(plan.form):
         number = plan.number_along(value.output)
-        is_dear = any(node.op in DEAR for node in value.inner.toposort())
-        if is_dear and number is not None:
+        is_expensive = any(node.op in EXPENSIVE for node in value.inner.toposort())
+        if is_expensive and number is not None:
             return plan.apply_if_legal(Opt(OptOp.PACK, number, REUSED))
     return plan
 
@@ -377,7 +379,7 @@ def _with_reused_values(plan: Plan) -> Plan:
 
 
 def _with_short_loops(plan: Plan) -> Plan:
-    """Innermost loops of few iterations unrolled, while the kernel stays small."""
+    """Unroll innermost loops of few iterations while the kernel stays small."""
     copies = plan.lanes
     size = sum(node.op in ALU or node.op is Ops.LOAD for node in plan.nodes)
     while numbers := plan.of_kind(AxisKind.REDUCE):
@@ -392,9 +394,9 @@ def _with_short_loops(plan: Plan) -> Plan:
 
 
 def _with_threads(plan: Plan) -> Plan:
-    """Large kernels are shared among threads along their outermost axis that divides.
+    """Distribute large kernels over threads along their outermost axis that divides.
 
-    A padded axis is the last choice: shared among threads its loop is not peeled.
+    A padded axis is the last choice: its loop is not peeled if threads share it.
     """
     threads, machine = plan.capabilities.threads, plan.capabilities.machine
     if machine.nanoseconds(operations_of(plan), _bytes(plan)) < THREADS_PAY * machine.thread_ns:
@@ -404,24 +406,24 @@ def _with_threads(plan: Plan) -> Plan:
     for amount in range(threads, 1, -1):
         for number in numbers:
             axis = plan.axes[number]
-            if axis.is_divisible(amount) and _is_shared_out(plan, axis):
+            if axis.is_divisible(amount) and _is_distributed(plan, axis):
                 return plan.apply_if_legal(Opt(OptOp.THREAD, number, amount))
     return plan
 
 
-def _is_shared_out(plan: Plan, axis: Axis) -> bool:
-    """Whether threads along `axis` reduce different things: else each would reduce all of it."""
+def _is_distributed(plan: Plan, axis: Axis) -> bool:
+    """Return True if threads along `axis` reduce different values: none repeats a reduce."""
     return all(axis.target in changes(node) for node, _ in reduce_axes(plan))
 
 
 def computing_ns(plan: Plan) -> float:
-    """How long the operations of the kernel take on one thread, as if nothing came from memory."""
+    """Return the time of the operations of the kernel on one thread, without memory."""
     return plan.capabilities.machine.nanoseconds(operations_of(plan))
 
 
 def operations_of(plan: Plan) -> int:
-    """Elementary operations on elements, roughly: every node at every position of its shape."""
-    # Plans of one kernel have it in common, so it is kept with it.
+    """Return the rough number of operations: every node at every position of its shape."""
+    # The plans of a kernel share this number, so it is cached with the kernel.
     facts = plan.form.ast.facts
     total: int | None = facts.get(operations_of)
     if total is None:
@@ -433,14 +435,14 @@ def _operations(plan: Plan) -> int:
     total = 0
     for node in plan.nodes:
         if node.op in ALU or node.op in (Ops.LOAD, Ops.STORE):
-            shown = node.src[0] if node.op is Ops.STORE else node
-            targets = axes_of(shown)
+            value = node.src[0] if node.op is Ops.STORE else node
+            targets = axes_of(value)
             total += number_of(plan.shape[target] for target in targets)
     return total
 
 
 def _bytes(plan: Plan) -> int:
-    """The bytes that the kernel reads and writes, each once."""
+    """Return the bytes that the kernel reads and writes, each once."""
     total = 0
     for access in accesses(plan):
         elements = number_of(plan.shape[axis] for axis in access.moves)

@@ -1,4 +1,4 @@
-"""The axes of an output as launch indices: at most three dimensions, each within its limit."""
+"""Map the axes of an output to launch indices: at most three dimensions with limits."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ TRUE = build.const(dtypes.bool, True)
 
 @dataclass(frozen=True)
 class LaunchAxes:
-    """`positions`, one `index` node per axis; `valid` is false in groups beyond the last element.
+    """The positions on the axes, one `index` node each; `valid` is false beyond the last element.
 
-    There the positions are those of the last element, so that loads stay inside their buffers.
+    There the positions are the positions of the last element, so loads stay inside their buffers.
     """
 
     positions: tuple[UOp, ...]
@@ -35,12 +35,12 @@ class LaunchAxes:
 
 
 def launch_axes(shape: Sequence[sint], limit: Limit, scope: str = "group") -> LaunchAxes:
-    """The position on each axis of `shape` from the index of the group, or of the item in it.
+    """Return the position on each axis of `shape` from the index of the group, or of the item.
 
-    Dimension 0 runs fastest, so the last axes go there; neighbouring axes are merged where there
-    are more than three. Where no merging stays within `limit`, all are one row of elements that is
-    cut into dimensions; not so for items, which are all valid. Raises `UserError` if that is not
-    enough either.
+    Dimension 0 runs fastest, so it has the last axes. If there are more than three axes, neighbours
+    are merged. If no merging stays within `limit`, all axes become one row of elements, which is
+    split into dimensions. Items are never split so, because all of them are valid. Raises
+    `UserError` if nothing fits.
     """
     axes = [axis for axis, extent in enumerate(shape) if not is_one(extent)]
     positions = [ZERO] * len(shape)
@@ -79,7 +79,7 @@ def _product(extents: Sequence[sint]) -> sint:
 
 
 def _runs(count: int) -> Iterator[list[range]]:
-    """Ways to cut `count` axes into up to three runs, the ones that merge least first."""
+    """Yield ways to cut `count` axes into up to three runs, the ones that merge least first."""
     for pieces in range(min(count, 3), 0, -1):
         # The largest cuts come first: leading axes are merged before trailing ones.
         for cuts in sorted(itertools.combinations(range(1, count), pieces - 1), reverse=True):
@@ -93,7 +93,7 @@ def _fits(extents: Sequence[sint], runs: Sequence[range], limit: Limit) -> bool:
 
 
 def _split(index: UOp, extents: Sequence[sint]) -> list[UOp]:
-    """The positions on the axes that were merged into `index`."""
+    """Return the positions on the axes that were merged into `index`."""
     positions: list[UOp] = []
     for extent in reversed(extents[1:]):
         positions.append(build.mod(index, extent))
@@ -102,7 +102,7 @@ def _split(index: UOp, extents: Sequence[sint]) -> list[UOp]:
 
 
 def _flat_row(total: sint, limit: Limit) -> tuple[UOp, UOp]:
-    """The number of the element in a row of `total`, and whether there is such an element."""
+    """Return the number of the element in a row of `total`, and a node: true if it exists."""
     most = _most(total)
     if most > math.prod(limit):
         raise UserError(f"kernel: {most} elements are more than the device's grid limit {limit}")
@@ -130,16 +130,16 @@ def _exact_factors(total: int, limit: Limit) -> Sizes | None:
 
 
 def _largest_divisor(total: int, most: int) -> int:
-    """The largest divisor of `total` that is at most `most`."""
+    """Return the largest divisor of `total` that is at most `most`."""
     small = [number for number in range(1, math.isqrt(total) + 1) if total % number == 0]
     divisors = small + [total // number for number in small]
     return max(number for number in divisors if number <= most)
 
 
 def _covering_factors(total: sint, most: int, limit: Limit) -> Sizes:
-    """A launch of at least `total` groups; only its last dimension follows a symbolic total.
+    """Return a launch of at least `total` groups; only its last dimension may be symbolic.
 
-    It is empty if the total is 0, so that there always is a last element to stay at.
+    It is empty if the total is 0, so there is always a last element.
     """
     known: list[int] = []
     rest = most
@@ -163,7 +163,7 @@ Counters = dict[Axis, UOp]
 
 
 def flat(axes: Iterable[Axis], counters: Counters) -> UOp:
-    """The number of the element at `counters` in an array with these axes, the last one fastest."""
+    """Return the number of the element at `counters` in an array of axes, the last one fastest."""
     total = build.const(dtypes.index, 0)
     for axis in axes:
         total = build.add(build.mul(total, axis.extent), counters[axis])

@@ -1,4 +1,4 @@
-"""What a plan may not have: padding that changes a sum, or more than a device can give."""
+"""The limits of a plan: padding must not change a sum, and the device has limits."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ReduceArg
 
-# The padding of an axis may make the work on it this many times as large.
+# The padding of an axis may multiply the work on it by at most this factor.
 MAX_PADDING = 4
 
-# Whether a node is 0 given which of its sources are.
+# It returns True if a node is 0; the list says which sources are 0.
 ZeroRule = Callable[[UOp, list[bool]], bool]
 
 
 def axis_padding_problem(plan: Plan, target: int, positions: sint) -> str | None:
-    """Why a plan may not have so many positions on an AST axis; None where it may."""
+    """Return why an AST axis may not have this number of positions; None if it may."""
     return work_problem(plan, target, positions) or terms_problem(plan, target)
 
 
 def work_problem(plan: Plan, target: int, positions: sint) -> str | None:
-    """Why so many positions on an AST axis are too much work; None where they are not."""
+    """Return why this number of positions is too much work; None if it is not."""
     size = plan.shape[target]
     if number_of([positions]) > MAX_PADDING * number_of([size]):
         return f"{positions} positions for {size}: accepted is {MAX_PADDING} times the work"
@@ -34,23 +34,23 @@ def work_problem(plan: Plan, target: int, positions: sint) -> str | None:
 
 
 def terms_problem(plan: Plan, target: int) -> str | None:
-    """Why the reduces over an AST axis may not go over padding; None where they may."""
+    """Return why the reduces over an AST axis may not include padding; None if they may."""
     problems = (padding_problem(reduce, target) for reduce in plan.reduces_over(target))
     return next(filter(None, problems), None)
 
 
 def padding_problem(reduce: UOp, axis: int) -> str | None:
-    """Why `reduce` may not go over positions of `axis` whose loads give 0; None where it may."""
+    """Return why `reduce` may not include positions whose loads give 0; None if it may."""
     if not isinstance(reduce.arg, ReduceArg) or reduce.arg.op is not Ops.ADD:
         op = reduce.arg.op.name if isinstance(reduce.arg, ReduceArg) else reduce.op.name
         return f"a reduce by {op}: accepted are sums"
     if not _is_zero_beyond(reduce.src[0], axis):
-        return "a sum of terms that are not 0 where what they load is 0"
+        return "a sum of terms that are not 0 where their loads give 0"
     return None
 
 
 def _is_zero_beyond(root: UOp, axis: int) -> bool:
-    """Whether `root` is 0 at the padded positions of `axis`: LOAD, VALID and IOTA give 0 there."""
+    """Return True if `root` is 0 at padded positions of `axis`, where loads give 0."""
     zero: dict[UOp, bool] = {}
     for node in root.toposort():
         if node.op in (Ops.LOAD, Ops.VALID, Ops.IOTA):
@@ -77,7 +77,7 @@ def _first(node: UOp, sources: list[bool]) -> bool:
 
 
 def _product(node: UOp, sources: list[bool]) -> bool:
-    """0 * y is 0 for every integer y, and for a float that is certainly finite."""
+    """Return True if a factor is 0 and the other one is an integer or a finite constant."""
     if all(sources) or not node.dtype.is_float:
         return any(sources)
     other = node.src[1] if sources[0] else node.src[0]
@@ -86,7 +86,7 @@ def _product(node: UOp, sources: list[bool]) -> bool:
 
 
 def _quotient(node: UOp, sources: list[bool]) -> bool:
-    """0 / y is 0 for a constant y that is neither 0 nor NaN."""
+    """Return True for 0 / y with a constant y that is neither 0 nor NaN."""
     divisor = node.src[1].arg
     if not sources[0] or not isinstance(divisor, ConstArg):
         return False
@@ -94,7 +94,7 @@ def _quotient(node: UOp, sources: list[bool]) -> bool:
 
 
 def _choice(node: UOp, sources: list[bool]) -> bool:
-    """A condition that is 0 chooses the second value."""
+    """Return True if the selected value is 0; a condition that is 0 selects the second one."""
     return sources[2] and (sources[0] or sources[1])
 
 
@@ -103,13 +103,13 @@ def _multiply_accumulate(node: UOp, sources: list[bool]) -> bool:
 
 
 def _bits(node: UOp, sources: list[bool]) -> bool:
-    """The bits of 0 are 0, but those of a float that is 0 may be of -0; a LOAD gives +0."""
+    """Return True if the bits are 0: a float that is 0 may be -0, but a LOAD gives +0."""
     (source,) = node.src
     return sources[0] and (not source.dtype.is_float or source.op is Ops.LOAD)
 
 
 def _inner_reduce(node: UOp, sources: list[bool]) -> bool:
-    """Of zeros the sum, the product and the maximum are 0, but only the sum is of none at all."""
+    """Return True if the reduce of zeros is 0; without any terms, only a sum is 0."""
     if not isinstance(node.arg, ReduceArg):
         return False
     may_be_empty = any(not isinstance(size, int) for size in reduced_sizes(node))
@@ -135,12 +135,12 @@ _RULES: dict[Ops, ZeroRule] = {
 # --- limits of the device -------------------------------------------------------------------------
 
 
-# Every lane may be a copy of the kernel: more take minutes to compile, and memory without end.
+# Each lane may be a copy of the kernel: more take minutes to compile, and too much memory.
 MAX_LANES = 4096
 
 
 def limit_problem(plan: Plan) -> str | None:
-    """What the plan cannot have: so many lanes, work-items in a group, or shared memory."""
+    """Return which limit on lanes, work-items or shared memory the plan exceeds, or None."""
     capabilities = plan.capabilities
     if plan.lanes > MAX_LANES:
         return f"{plan.lanes} lanes and copies in all: accepted are {MAX_LANES}"

@@ -1,4 +1,4 @@
-"""What each optimisation does to a plan, and the checks of the conditions that `opt.OPTS` names."""
+"""The effect of each optimisation on a plan, and the checks of the conditions in `opt.OPTS`."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.views.shape_tracker import tracker_of
 
-# Gives the new plan, or, of a tile, why none fits.
+# It returns the new plan, or, for a tile, the reason why none fits.
 Move = Callable[[Plan, Opt], Plan | str]
-# Gives why a condition does not hold; None where it does.
+# It returns why a condition is violated; None if it is not.
 Check = Callable[[Plan, Opt], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class OptRefusal:
-    """Why an optimisation is not legal: the condition (None: there is no such axis), and words."""
+    """The reason of a refusal: the condition (None: there is no such axis), and words."""
 
     condition: Condition | None
     reason: str
 
 
 def apply_opt(plan: Plan, opt: Opt) -> Plan:
-    """`plan` with `opt`. Raises `KernelOptError` naming the optimisation and the reason."""
-    found = try_opt(plan, opt)
-    if isinstance(found, Plan):
-        return found
-    raise KernelOptError(f"{opt}: {found.reason}, in a plan of {plan}", found.condition)
+    """Return `plan` with `opt`. Raises `KernelOptError` with the optimisation and the reason."""
+    result = try_opt(plan, opt)
+    if isinstance(result, Plan):
+        return result
+    raise KernelOptError(f"{opt}: {result.reason}, in a plan of {plan}", result.condition)
 
 
 def try_opt(plan: Plan, opt: Opt) -> Plan | OptRefusal:
-    """`plan` with `opt`, or why that is refused."""
+    """Return `plan` with `opt`, or the reason of a refusal."""
     spec = opt.spec
     if spec.has_axis and not 0 <= opt.axis < len(plan.axes):
         return OptRefusal(None, _no_axis(plan, opt.axis))
@@ -60,16 +60,16 @@ def try_opt(plan: Plan, opt: Opt) -> Plan | OptRefusal:
 
 
 def open_axes(plan: Plan, op: OptOp) -> list[int]:
-    """The axes on which `op` may be legal, as far as its argument does not decide.
+    """Return the axes on which `op` may be legal, if its argument is legal.
 
-    Of an optimisation that takes no axis, 0 where it may be legal.
+    If the optimisation takes no axis, 0 stands for the plan.
     """
     spec = Opt(op).spec
     numbers = range(len(plan.axes)) if spec.has_axis else [0]
     return [
         number
         for number in numbers
-        if all(CHECKS[each](plan, Opt(op, number)) is None for each in spec.axis_conditions)
+        if all(CHECKS[name](plan, Opt(op, number)) is None for name in spec.axis_conditions)
     ]
 
 
@@ -128,7 +128,7 @@ def _kind(plan: Plan, opt: Opt) -> str | None:
     kind = plan.axes[opt.axis].kind
     if kind in opt.spec.kinds:
         return None
-    names = " and ".join(each.value for each in opt.spec.kinds)
+    names = " and ".join(accepted.value for accepted in opt.spec.kinds)
     return f"axis {opt.axis} is {kind.value}: accepted are {names} axes"
 
 
@@ -153,7 +153,7 @@ def _outer_part(plan: Plan, opt: Opt) -> str | None:
 
 def _single_reduce(plan: Plan, opt: Opt) -> str | None:
     count = len(plan.reduces_over(plan.axes[opt.axis].target))
-    return f"{count} reduces go over axis {opt.axis}: accepted is one" if count > 1 else None
+    return f"{count} reduces loop over axis {opt.axis}: accepted is one" if count > 1 else None
 
 
 def _no_tile(plan: Plan, opt: Opt) -> str | None:
@@ -163,7 +163,9 @@ def _no_tile(plan: Plan, opt: Opt) -> str | None:
 
 def _not_in_place(plan: Plan, opt: Opt) -> str | None:
     if any(plan.loads_of(slot_of(store)) for store in plan.form.ast.src):
-        return "the kernel reads what it writes: one work-item would write before another reads"
+        return (
+            "the kernel reads a buffer that it writes: one work-item may write before others read"
+        )
     return None
 
 
@@ -171,12 +173,12 @@ def _not_in_place(plan: Plan, opt: Opt) -> str | None:
 
 
 def _amount(plan: Plan, opt: Opt) -> int:
-    """The amount; 0 may stand for the whole axis."""
+    """Return the amount; 0 may mean the whole axis."""
     return _extent(plan, opt) if opt.arg == 0 and opt.spec.may_be_whole else opt.arg
 
 
 def _extent(plan: Plan, opt: Opt) -> int:
-    """The extent of the axis, which was checked to be known."""
+    """Return the extent of the axis, which was checked to be known."""
     extent = plan.axes[opt.axis].extent
     assert isinstance(extent, int)
     return extent
@@ -200,7 +202,7 @@ def _other_axis(plan: Plan, opt: Opt) -> str | None:
     if not 0 <= opt.arg < len(plan.axes):
         return _no_axis(plan, opt.arg)
     if opt.axis == opt.arg:
-        return "an axis cannot change places with itself"
+        return "an axis cannot be exchanged with itself"
     return _kind(plan, replace(opt, axis=opt.arg))
 
 
@@ -236,7 +238,7 @@ def _zero_terms(plan: Plan, opt: Opt) -> str | None:
 
 
 def _grid(plan: Plan, opt: Opt) -> str | None:
-    """Padding alone makes a launch larger."""
+    """Check the grid; only padding makes a launch larger."""
     capabilities = plan.capabilities
     if not capabilities.has_grid:
         return None
@@ -249,7 +251,7 @@ def _grid(plan: Plan, opt: Opt) -> str | None:
 
 
 def _index_size(plan: Plan, opt: Opt) -> str | None:
-    """Padding may make an index so long that only int64 holds it."""
+    """Check the type of indices; padding may make one so long that it needs int64."""
     if dtypes.int64 in plan.capabilities.dtypes:
         return None
     padded = _padded(plan, opt)
@@ -304,9 +306,9 @@ def _in_reduce(plan: Plan, opt: Opt) -> str | None:
     for load in plan.loads_of(opt.arg):
         inside = plan.axes_of(load, AxisKind.REDUCE, AxisKind.UNROLL)
         if not inside:
-            return f"the loads of slot {opt.arg} stand in no reduce"
+            return f"the loads of slot {opt.arg} are in no reduce"
         if not all(isinstance(axis.extent, int) for axis in inside):
-            return f"the loads of slot {opt.arg} go over a symbolic extent"
+            return f"the loads of slot {opt.arg} loop over a symbolic extent"
     return None
 
 
@@ -350,16 +352,16 @@ CHECKS: dict[Condition, Check] = {
     Condition.IN_REDUCE: _in_reduce,
     Condition.UNPADDED: _unpadded,
     Condition.TILE_NUMBERS: tile_number_problem,
-    # `with_tile` looks for a tile that fits, and cuts the axes by it.
+    # `with_tile` chooses a tile that fits, and splits the axes.
     Condition.TILE_FITS: lambda plan, opt: None,
 }
 
 
-# --- what is done ---------------------------------------------------------------------------------
+# --- effects --------------------------------------------------------------------------------------
 
 
 def _split(plan: Plan, opt: Opt, kind: AxisKind, from_outside: bool = False) -> Plan:
-    """Cuts the amount of positions off an axis, as an axis of another kind."""
+    """Split the amount of positions off an axis, as an axis of another kind."""
     axis, amount = plan.axes[opt.axis], _amount(plan, opt)
     rest = _extent(plan, opt) // amount
     inner = axis.stride
@@ -373,7 +375,7 @@ def _split(plan: Plan, opt: Opt, kind: AxisKind, from_outside: bool = False) -> 
 
 
 def _with_axis(plan: Plan, number: int, axis: Axis) -> list[Axis]:
-    return [axis if other == number else each for other, each in enumerate(plan.axes)]
+    return [axis if other == number else old for other, old in enumerate(plan.axes)]
 
 
 def _swap(plan: Plan, opt: Opt) -> Plan:

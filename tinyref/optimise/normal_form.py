@@ -1,8 +1,8 @@
 """The normal form of a kernel: every axis belongs to the outputs or to one group of reduces.
 
-A kernel AST may name one axis twice, as in x - max(x): there the axis of the output is also the
-one that the maximum goes over. In normal form they are two axes, so that each can be cut and
-ordered by itself. REDUCEs that go over the same positions share their axes: they are a group.
+A kernel AST may use one axis twice, as in x - max(x): the axis of the output is also the axis of
+the maximum. In normal form these are two axes, so each can be split and ordered by itself. REDUCEs
+over the same positions share their axes: they are a group.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
-# Whose positions an axis has: of the outputs, or of the group of reduces with that number.
+# The owner of the positions of an axis: the outputs, or the group of reduces with this number.
 OUTPUT = -1
-# An axis of size 1 has but one position.
+# An axis of size 1 has only one position.
 NOBODY = -2
 
-# Where a node is evaluated: for each axis of the AST, whose positions it has there.
+# The context in which a node is evaluated: for each axis of the AST, the owner of its positions.
 Context = tuple[int, ...]
 Task = tuple[UOp, Context]
 
@@ -46,8 +46,8 @@ Task = tuple[UOp, Context]
 class NormalForm:
     """`ast` in normal form, without axes of size 1; `owners` has OUTPUT or a group for each axis.
 
-    The axes of the outputs come first, then those of the groups, enclosing groups before those
-    that are nested in them. Stores of no element are gone.
+    The axes of the outputs come first, then the axes of groups, enclosing groups before nested
+    ones. Stores without elements are removed.
     """
 
     ast: UOp
@@ -55,7 +55,7 @@ class NormalForm:
 
     @functools.cached_property
     def shape(self) -> Shape:
-        """The size of each axis."""
+        """Return the size of each axis."""
         sizes: list[int | UOp] = [1] * len(self.owners)
         for node in self.ast.toposort():
             for axis, size in enumerate(kernel_shape(node) if node.op is not Ops.SINK else ()):
@@ -65,38 +65,38 @@ class NormalForm:
 
 
 def normal_form(ast: UOp) -> NormalForm:
-    """The normal form of a kernel AST; its value, slot by slot, is that of `ast`.
+    """Return the normal form of a kernel AST, with the same value in each slot.
 
-    Raises `UserError` where the shapes of the stores do not belong together.
+    Raises `UserError` if the shapes of the stores do not belong together.
     """
     counts_steps = listeners().steps is not None
-    kept: NormalForm | tuple[int, ...] | None = ast.facts.get(normal_form)
+    known: NormalForm | tuple[int, ...] | None = ast.facts.get(normal_form)
     if counts_steps:
-        # What was done before must not hide a step.
-        kept = None
-    if isinstance(kept, NormalForm):
-        return kept
-    if kept is not None:
-        return NormalForm(ast, kept)
+        # An earlier result must not hide a step.
+        known = None
+    if isinstance(known, NormalForm):
+        return known
+    if known is not None:
+        return NormalForm(ast, known)
     form = unmerged_form(ast)
     merged, owners = merge_within(form.ast, form.owners)
     if merged is not form.ast and not takes_step("pass", "merge_axes"):
         return form
-    found = NormalForm(merged, tuple(owners))
+    form = NormalForm(merged, tuple(owners))
     if fold_ranges(merged) is not merged:
-        # A reduce over nothing or over one position hid a choice, or it goes over several axes
-        # that are one now.
-        found = normal_form(merged)
+        # A reduce over nothing or over one position hid a one-hot reduce, or several of its axes
+        # were merged.
+        form = normal_form(merged)
     if not counts_steps:
-        # Not the node itself, which would keep itself alive.
-        ast.facts[normal_form] = found.owners if found.ast is ast else found
-    return found
+        # The node itself is not stored: it would keep itself alive.
+        ast.facts[normal_form] = form.owners if form.ast is ast else form
+    return form
 
 
 def unmerged_form(ast: UOp) -> NormalForm:
-    """The normal form before neighbouring axes are merged; errors as of `normal_form`."""
+    """Return the normal form before neighbouring axes are merged; errors as in `normal_form`."""
     ast = fold_ranges(ast)
-    # An empty output writes nothing, and must not keep another of the same kernel from writing.
+    # An empty output writes nothing, and must not prevent another one from writing.
     stores = [store for store in ast.src if 0 not in kernel_shape(store.src[0])]
     if not stores:
         return NormalForm(build.sink(), ())
@@ -129,7 +129,7 @@ class _Walk:
         roots = [_task(part, self.outer) for store in stores for part in store.src]
         self.order = toposort(roots, lambda task: self.sources(*task))
         # The new axis of each pair of an old axis and an owner.
-        self.places: dict[tuple[int, int], int] = {}
+        self.axis_of: dict[tuple[int, int], int] = {}
         self.owners: list[int] = []
         for axis, size in enumerate(shape):
             if not is_one(size):
@@ -140,11 +140,11 @@ class _Walk:
                     self._add(axis, group)
 
     def _add(self, axis: int, owner: int) -> None:
-        self.places[axis, owner] = len(self.owners)
+        self.axis_of[axis, owner] = len(self.owners)
         self.owners.append(owner)
 
     def sources(self, node: UOp, context: Context) -> list[Task]:
-        """The sources of `node` in their contexts; none of a REDUCE over nothing."""
+        """Return the sources of `node` in their contexts; none for a REDUCE over nothing."""
         if _is_empty(node):
             return []
         if isinstance(node.arg, ViewArg):
@@ -154,10 +154,10 @@ class _Walk:
         return [_task(source, context) for source in node.src]
 
     def inside(self, node: UOp, arg: ReduceArg, context: Context) -> Context:
-        """The context of what a REDUCE goes over.
+        """Return the context of the source of a REDUCE.
 
-        REDUCEs over the same axes share them, unless one may need the other's result: that one is
-        nested deeper in the AST.
+        REDUCEs over the same axes share them, unless one may need the result of the other: that one
+        is nested deeper in the AST.
         """
         key = (context, arg.axes, reduced_sizes(node), _depth(node))
         group = self.groups.setdefault(key, len(self.groups))
@@ -185,15 +185,15 @@ class _Walk:
             return self._identity(node, node.arg, context)
         inside = self.inside(node, node.arg, context)
         sizes = zip(node.arg.axes, reduced_sizes(node), strict=True)
-        axes = [self.places[axis, inside[axis]] for axis, size in sizes if not is_one(size)]
+        axes = [self.axis_of[axis, inside[axis]] for axis, size in sizes if not is_one(size)]
         if axes:
             return build.reduce(node.arg.op, src[0], tuple(axes))
         return build.reduce_single(node.arg.op, src[0])
 
     def _identity(self, node: UOp, arg: ReduceArg, context: Context) -> UOp:
-        """The value of a REDUCE over nothing, on all axes that it keeps.
+        """Return the value of a REDUCE over nothing, on all axes that remain.
 
-        A reduce around it goes over these axes, which may have their size from nowhere else.
+        A reduce around it loops over these axes, which may have their size only here.
         """
         identity = build.const(node.dtype, reduce_identity(arg.op, node.dtype))
         if all(owner in (OUTPUT, NOBODY) for owner in context):
@@ -203,24 +203,24 @@ class _Walk:
         return UOp(Ops.WHERE, node.dtype, (everywhere, identity, identity))
 
     def _place_axes(self, tracker: ShapeTracker, context: Context, placed: int) -> ShapeTracker:
-        """The view with its axes at their new places, and size 1 on all others.
+        """Return the view with its axes at their new positions, and size 1 on all others.
 
         Its last `placed` axes take their positions from values, and stay.
         """
         rank = len(tracker.shape) - placed
         last = tracker.shape[rank:]
         axes = [axis for axis, size in enumerate(tracker.shape[:rank]) if not is_one(size)]
-        sizes = {self.places[axis, context[axis]]: tracker.shape[axis] for axis in axes}
+        sizes = {self.axis_of[axis, context[axis]]: tracker.shape[axis] for axis in axes}
         order = sorted(range(len(axes)), key=list(sizes).__getitem__)
-        kept = tracker.reshape([*sizes.values(), *last])
-        moved = kept.permute((*order, *range(len(axes), len(axes) + placed)))
-        ones = [sizes.get(place, 1) for place in range(len(self.owners))]
+        split = tracker.reshape([*sizes.values(), *last])
+        moved = split.permute((*order, *range(len(axes), len(axes) + placed)))
+        ones = [sizes.get(axis, 1) for axis in range(len(self.owners))]
         return moved.reshape([*ones, *last])
 
 
 @node_fact
 def _depth(node: UOp) -> int:
-    """How many reduces are nested in the value of `node`, itself included."""
+    """Return the number of reduces that are nested in the value of `node`, itself included."""
     below = max((_depth(source) for source in node.src), default=0)
     return below + (node.op is Ops.REDUCE)
 
@@ -233,22 +233,22 @@ Label = TypeVar("Label")
 
 
 def merge_axes(ast: UOp) -> UOp:
-    """The same kernel with every pair of neighbouring axes merged that no view keeps apart.
+    """Merge every pair of neighbouring axes that no view separates.
 
-    Two axes only merge where the same REDUCEs go over both of them.
+    Two axes merge only if the same REDUCEs loop over both of them.
     """
     return merge_within(ast, reducers(ast))[0]
 
 
 def reducers(ast: UOp) -> list[frozenset[UOp]]:
-    """The REDUCEs that go over each axis."""
+    """Return the REDUCEs that loop over each axis."""
     order = ast.toposort()
     rank = next((len(kernel_shape(n)) for n in order if isinstance(n.arg, ViewArg)), 0)
     return [frozenset(node for node in order if axis in reduced_axes(node)) for axis in range(rank)]
 
 
 def merge_within(ast: UOp, labels: Sequence[Label]) -> tuple[UOp, list[Label]]:
-    """`ast` with neighbouring axes of equal label merged, and the labels of what is left."""
+    """Merge neighbouring axes of equal label; return the AST and the remaining labels."""
     order = ast.toposort()
     trackers = list({tracker_of(n): None for n in order if isinstance(n.arg, ViewArg)})
     runs: Runs = []
@@ -272,37 +272,37 @@ def _merged_shape(tracker: ShapeTracker, runs: Runs) -> tuple[sint, ...]:
 
 
 def _stays_simple(tracker: ShapeTracker, runs: Runs, axis: int) -> bool:
-    # A value that varies along one of the axes alone would need a size between the two.
+    # A value that varies along only one of the axes would need a size between the two.
     if is_one(tracker.shape[axis - 1]) != is_one(tracker.shape[axis]):
         return False
     merged = _merged_shape(tracker, runs)
-    # Of sizes that are never negative a product may be one of which that is not proved.
+    # Sizes are never negative, but this may not be proved for a product of them.
     if any(lowest(lift(size)) < 0 for size in merged):
         return False
     return len(tracker.reshape(merged).views) <= len(tracker.views)
 
 
 def _with_runs(ast: UOp, runs: Runs) -> UOp:
-    place = {axis: number for number, run in enumerate(runs) for axis in run}
+    run_of = {axis: number for number, run in enumerate(runs) for axis in run}
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if isinstance(node.arg, ViewArg):
             tracker = tracker_of(node)
             return node.replace(src=src, arg=ViewArg(tracker.reshape(_merged_shape(tracker, runs))))
         if isinstance(node.arg, ReduceArg):
-            axes = sorted({place[axis] for axis in node.arg.axes})
+            axes = sorted({run_of[axis] for axis in node.arg.axes})
             return node.replace(src=src, arg=ReduceArg(node.arg.op, tuple(axes)))
         return None
 
     return rebuild(ast, change)
 
 
-# --- values that a reduce goes over and that the outputs need once more ---------------------------
+# --- values that a reduce and the outputs both need -----------------------------------------------
 
 
 @dataclass(frozen=True)
 class Reused:
-    """`inner`, which a reduce over AST axis `reduced` goes over, is `outer` along axis `output`."""
+    """A value `inner` of a reduce over AST axis `reduced` that is `outer` along axis `output`."""
 
     inner: UOp
     outer: UOp
@@ -311,12 +311,12 @@ class Reused:
 
 
 def reused_values(form: NormalForm) -> tuple[Reused, ...]:
-    """The values of reduces that the outputs of a kernel need once more, at each position."""
-    found: tuple[Reused, ...] | None = form.ast.facts.get(reused_values)
-    if found is None:
-        found = tuple(_reused_values(form))
-        form.ast.facts[reused_values] = found
-    return found
+    """Return the values of reduces that the outputs of a kernel need again, at each position."""
+    values: tuple[Reused, ...] | None = form.ast.facts.get(reused_values)
+    if values is None:
+        values = tuple(_reused_values(form))
+        form.ast.facts[reused_values] = values
+    return values
 
 
 def _reused_values(form: NormalForm) -> Iterator[Reused]:
@@ -338,7 +338,7 @@ def _reused_values(form: NormalForm) -> Iterator[Reused]:
 
 
 def _exchanged(value: UOp, one: int, other: int) -> UOp:
-    """`value` with two axes of the AST in each other's place."""
+    """Return `value` with two axes of the AST exchanged."""
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if not isinstance(node.arg, ViewArg):

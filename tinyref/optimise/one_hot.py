@@ -1,9 +1,9 @@
-"""Reduces that choose: along an axis all terms but one are the identity of the reduce.
+"""One-hot reduces: along an axis, all terms except one are the identity of the reduce.
 
-`sum over i of (x[i] where i == k else 0)` is x[k], or 0 where k is no place on the axis. Here the
-pattern is found, in tensor graphs (where movement lies between the nodes) and in kernel ASTs (where
-leaves have views). What it is worth is for others: the scheduler does not count such a reduce as
-a loop, and `fold_ranges` puts k in the place of i.
+`sum over i of (x[i] where i == k else 0)` is x[k], or 0 if k is not on the axis. This file detects
+the pattern in tensor graphs, where movement is between the nodes, and in kernel ASTs, where leaves
+have views. Others use it: the scheduler does not count such a reduce as a loop, and `fold_ranges`
+replaces i by k.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker, apply_movement, tracker_of
 
-# A node, and in a tensor graph which of its elements each position of the reduce wants.
+# A node, and in a tensor graph the tracker to its elements from the positions of the reduce.
 Term = tuple[UOp, ShapeTracker | None]
 
-# The axes of which a view hides positions, each with those that it shows: from the first to before
-# the second.
+# The axes on which a view hides positions, each with the range that it shows: begin and end.
 Mask = tuple[tuple[int, tuple[sint, sint]], ...]
 
-# A pattern of more terms than this is not looked for.
+# A pattern with more terms than this is not detected.
 MAX_TERMS = 2000
 MAX_CONDITIONS = 64
 
 
 @dataclass(frozen=True)
 class OneHot:
-    """Along `axis`, terms that are not the identity have `equality`, a CMPNE, false.
+    """A selection along `axis`: terms that are not the identity have a false `equality`, a CMPNE.
 
-    That holds where `index` is offset + sign * position. terms: what the index is made of. index:
-    None in a tensor graph. Where `mask` hides the counter it is 0 throughout.
+    It is false where `index` is offset + sign * position.
+
+    terms: the parts of the index.
+    index: None in a tensor graph.
+    mask: where it hides the counter, the counter is 0.
     """
 
     axis: int
@@ -50,11 +52,11 @@ class OneHot:
     mask: Mask = ()
 
     def depends_on(self, axis: int) -> bool:
-        """Whether the chosen position may change along `axis`."""
+        """Return True if the selected position may change along `axis`."""
         return not all(is_repeated(term, axis) for term in self.terms)
 
     def position(self) -> UOp:
-        """In a kernel AST: the position that is chosen, an integer; any other where none is."""
+        """Return the selected position in a kernel AST, an integer; outside if there is none."""
         assert self.index is not None, "the terms of a tensor graph have shapes of their own"
         value = self.index
         if value.dtype.bits < 32:
@@ -67,15 +69,15 @@ class OneHot:
 
 @node_fact
 def one_hot_axes(reduce: UOp) -> tuple[int, ...]:
-    """The axes of a REDUCE of a tensor graph along which it chooses; () of any other node."""
+    """Return the one-hot axes of a REDUCE of a tensor graph; () for any other node."""
     if not isinstance(reduce.arg, ReduceArg):
         return ()
-    shown = ShapeTracker.from_shape(shape_of(reduce.src[0]))
-    return tuple(one_hot.axis for one_hot in _find_one_hots(reduce, reduce.arg, shown))
+    tracker = ShapeTracker.from_shape(shape_of(reduce.src[0]))
+    return tuple(one_hot.axis for one_hot in _find_one_hots(reduce, reduce.arg, tracker))
 
 
 def is_one_hot_reduce(reduce: UOp) -> bool:
-    """Whether a REDUCE of a tensor graph chooses along all of its axes: then it is no loop."""
+    """Return True if all axes of a REDUCE of a tensor graph are one-hot: it is no loop."""
     chosen = one_hot_axes(reduce)
     if not chosen:
         return False
@@ -84,36 +86,36 @@ def is_one_hot_reduce(reduce: UOp) -> bool:
 
 
 def find_one_hots(reduce: UOp) -> list[OneHot]:
-    """How a REDUCE of a kernel AST chooses: no index depends on any of the axes that are chosen.
+    """Return one-hot axes of a REDUCE of a kernel AST; no index depends on one of these axes.
 
-    One may depend on another axis: once what is found is folded there may be more.
+    An index may depend on another axis: after folding, there may be more.
     """
     return _find_one_hots(reduce, reduce.arg, None) if isinstance(reduce.arg, ReduceArg) else []
 
 
-def _find_one_hots(reduce: UOp, arg: ReduceArg, shown: ShapeTracker | None) -> list[OneHot]:
-    # What else is reduced has no condition.
-    if reduce.src[0].op not in _CHOOSING:
+def _find_one_hots(reduce: UOp, arg: ReduceArg, tracker: ShapeTracker | None) -> list[OneHot]:
+    # Any other value has no condition.
+    if reduce.src[0].op not in _SELECTING:
         return []
     identity = ConstArg(semantics.reduce_identity(arg.op, reduce.dtype))
-    equalities = list(_equalities((reduce.src[0], shown), identity))
-    shape = kernel_shape(reduce.src[0]) if shown is None else shown.shape
+    equalities = list(_equalities((reduce.src[0], tracker), identity))
+    shape = kernel_shape(reduce.src[0]) if tracker is None else tracker.shape
     every = [
         one_hot for axis in arg.axes for one_hot in _one_hots_along(axis, shape[axis], equalities)
     ]
-    # What changes along another axis may no longer do so once that one is gone.
-    fixed = [each for each in every if not any(map(each.depends_on, arg.axes))]
-    found: list[OneHot] = []
+    # An index may depend on another axis only until that axis is folded.
+    fixed = [one for one in every if not any(map(one.depends_on, arg.axes))]
+    result: list[OneHot] = []
     for one_hot in (*fixed, *every):
-        if _is_independent(one_hot, found):
-            found.append(one_hot)
-    return found
+        if _is_independent(one_hot, result):
+            result.append(one_hot)
+    return result
 
 
 def _one_hots_along(
     axis: int, size: sint, equalities: Iterable[tuple[UOp, tuple[Term, Term]]]
 ) -> Iterator[OneHot]:
-    """The one-hot of each equality that chooses along an axis."""
+    """Yield the one-hot of each equality that selects along an axis."""
     if size in (0, 1):
         return
     for equality, (left, right) in equalities:
@@ -123,11 +125,11 @@ def _one_hots_along(
             yield one_hot
 
 
-_CHOOSING = frozenset({Ops.WHERE, Ops.CAST, Ops.MUL, Ops.AND, Ops.OR, Ops.CMPNE}) | MOVEMENT
+_SELECTING = frozenset({Ops.WHERE, Ops.CAST, Ops.MUL, Ops.AND, Ops.OR, Ops.CMPNE}) | MOVEMENT
 
 
 def _is_independent(one_hot: OneHot, others: list[OneHot]) -> bool:
-    """Whether it is of another axis and another equality, and neither place needs the others."""
+    """Return True if axis and equality differ from `others`, and no position depends on another."""
     if any(other.axis == one_hot.axis or other.equality is one_hot.equality for other in others):
         return False
     if any(one_hot.depends_on(other.axis) for other in others):
@@ -139,27 +141,27 @@ def _is_independent(one_hot: OneHot, others: list[OneHot]) -> bool:
 
 
 def _equalities(start: Term, identity: ConstArg) -> Iterator[tuple[UOp, tuple[Term, Term]]]:
-    """Equalities without each of which `start` is `identity`: CMPNE and its sides."""
+    """Yield equalities that must hold or `start` is `identity`: CMPNE and its sides."""
     stack = [(start, identity)]
     for _ in range(MAX_CONDITIONS):
         if not stack:
             return
-        (node, shown), idle = stack.pop()
+        (node, tracker), idle = stack.pop()
         if node.op in MOVEMENT:
-            # Outside of its source a PAD gives 0.
+            # Outside its source, a PAD gives 0.
             if node.op is not Ops.PAD or idle == ConstArg(as_const(0, node.dtype)):
-                stack.append((_term_of_movement(node, shown), idle))
+                stack.append((_term_of_movement(node, tracker), idle))
         elif node.op is Ops.CMPNE and not node.src[0].dtype.is_bool:
             if idle == ConstArg(True):
-                yield node, ((node.src[0], shown), (node.src[1], shown))
+                yield node, ((node.src[0], tracker), (node.src[1], tracker))
         else:
-            stack += [((source, shown), value) for source, value in _idle_sources(node, idle)]
+            stack += [((source, tracker), value) for source, value in _idle_sources(node, idle)]
 
 
 def _idle_sources(node: UOp, idle: ConstArg) -> Iterator[tuple[UOp, ConstArg]]:
-    """Sources with a value each, any one of which makes `node` have the value `idle`.
+    """Yield (source, value): if any one of the sources has its value, `node` has the value `idle`.
 
-    A CMPNE is one of bools.
+    A CMPNE compares bools.
     """
     src = node.src
     if node.op is Ops.WHERE and _constant(src[2]) == idle:
@@ -182,7 +184,7 @@ def _idle_sources(node: UOp, idle: ConstArg) -> Iterator[tuple[UOp, ConstArg]]:
 
 
 def _absorbs(node: UOp, idle: ConstArg) -> bool:
-    """Whether `idle` as one operand is the result, whatever the other is; 0 * inf is NaN."""
+    """Return True if `idle` as one operand decides the result; 0 * inf is NaN."""
     if node.op is Ops.OR:
         return idle == ConstArg(True)
     is_exact = node.op is Ops.AND or (node.op is Ops.MUL and node.dtype.is_int)
@@ -190,7 +192,7 @@ def _absorbs(node: UOp, idle: ConstArg) -> bool:
 
 
 def _before_cast(node: UOp, idle: ConstArg) -> ConstArg | None:
-    """A constant that the CAST `node` makes `idle` of."""
+    """Return a constant that the CAST `node` converts to `idle`."""
     source = node.src[0].dtype
     value = idle.value
     if not source.is_float and not _fits(int(value) if value == value // 1 else None, source):
@@ -210,15 +212,15 @@ def _constant(node: UOp) -> ConstArg | None:
     return node.arg if isinstance(node.arg, ConstArg) else None
 
 
-# --- which position makes two sides equal ---------------------------------------------------------
+# --- the position that makes two sides equal ------------------------------------------------------
 
 
 def _solve_equality(
     axis: int, size: sint, equality: UOp, counted: Term, index: Term
 ) -> OneHot | None:
-    """The one-hot of `axis` by `counted == index`, if one side counts along it and one does not.
+    """Return the one-hot of `axis` by `counted == index`, if only `counted` counts along it.
 
-    What is added to the counter goes to the other side, in arithmetic that wraps on both.
+    Terms that are added to the counter go to the other side; arithmetic wraps on both.
     """
     if not is_repeated(index, axis):
         return None
@@ -229,8 +231,8 @@ def _solve_equality(
         line = _line(counted, axis, size)
         if line is not None:
             return OneHot(axis, equality, tuple(terms), other, *line, _mask_of(counted))
-        node, shown = counted
-        sources = [(source, shown) for source in node.src]
+        node, tracker = counted
+        sources = [(source, tracker) for source in node.src]
         if node.op is Ops.NEG:
             counted = sources[0]
         elif node.op not in (Ops.ADD, Ops.SUB):
@@ -248,7 +250,7 @@ def _solve_equality(
 
 
 def _solved(node: UOp, counted: UOp, value: UOp) -> UOp:
-    """What `counted`, a source of `node`, is where the NEG, ADD or SUB `node` is `value`."""
+    """Return the value of `counted`, a source of `node`, if the NEG, ADD or SUB is `value`."""
     if node.op is Ops.NEG:
         return build.unary(Ops.NEG, value)
     left, right = node.src
@@ -258,45 +260,43 @@ def _solved(node: UOp, counted: UOp, value: UOp) -> UOp:
 
 
 def _line(term: Term, axis: int, size: sint) -> tuple[int, int] | None:
-    """(sign, offset) where the value is offset + sign * position, exactly and nowhere wrapped."""
+    """Return (sign, offset) if the value is offset + sign * position and never wraps."""
     above: list[UOp] = []
-    node, shown = _at_value(term)
+    node, tracker = _at_value(term)
     while node.op in (Ops.CAST, Ops.ADD, Ops.SUB, Ops.NEG) and len(above) < MAX_CONDITIONS:
         if not node.dtype.is_int:
             return None
         above.append(node)
         number = 1 if node.op in (Ops.ADD, Ops.SUB) and _constant(node.src[0]) else 0
-        node, shown = _at_value((node.src[number], shown))
-    found = _counts(node, shown, axis)
+        node, tracker = _at_value((node.src[number], tracker))
+    line = _counts(node, tracker, axis)
     last = (size if isinstance(size, int) else bounds(size)[1]) - 1
     for step in reversed(above):
-        if found is None:
+        if line is None:
             return None
-        found = _extend_line(step, *found)
-        if found is None or not all(
-            _fits(found[1] + found[0] * end, step.dtype) for end in (0, last)
-        ):
+        line = _extend_line(step, *line)
+        if line is None or not all(_fits(line[1] + line[0] * end, step.dtype) for end in (0, last)):
             return None
-    return found
+    return line
 
 
 def node_tracker(node: UOp) -> ShapeTracker | None:
-    """The tracker of a VIEW, VALID or IOTA of a kernel; None of any other node."""
+    """Return the tracker of a VIEW, VALID or IOTA of a kernel; None for any other node."""
     return tracker_of(node) if isinstance(node.arg, ViewArg) else None
 
 
 def _mask_of(counted: Term) -> Mask:
-    """What the IOTA below a line hides; nothing in a tensor graph."""
+    """Return the mask of the IOTA below a line; empty in a tensor graph."""
     iota = next(node for node in counted[0].toposort() if node.op is Ops.IOTA)
-    shown = node_tracker(iota)
-    if shown is None or shown.views[0].mask is None:
+    tracker = node_tracker(iota)
+    if tracker is None or tracker.views[0].mask is None:
         return ()
-    axes = enumerate(zip(shown.views[0].mask, shown.shape, strict=True))
+    axes = enumerate(zip(tracker.views[0].mask, tracker.shape, strict=True))
     return tuple((axis, ends) for axis, (ends, size) in axes if ends != (0, size))
 
 
 def _extend_line(step: UOp, sign: int, offset: int) -> tuple[int, int] | None:
-    """The line after one more operation with a constant."""
+    """Return the line after one more operation with a constant."""
     if step.op is Ops.CAST:
         return sign, offset
     if step.op is Ops.NEG:
@@ -311,16 +311,16 @@ def _extend_line(step: UOp, sign: int, offset: int) -> tuple[int, int] | None:
     return (sign, offset + value) if step.op is Ops.ADD else (-sign, value - offset)
 
 
-def _counts(node: UOp, shown: ShapeTracker | None, axis: int) -> tuple[int, int] | None:
-    """(sign, offset) of an IOTA that counts along `axis` and along no other."""
+def _counts(node: UOp, tracker: ShapeTracker | None, axis: int) -> tuple[int, int] | None:
+    """Return (sign, offset) of an IOTA that counts only along `axis`."""
     if node.op is not Ops.IOTA or node.src:
         return None
-    shown = shown or node_tracker(node)
-    is_kernel = shown is node_tracker(node)
-    if shown is None or len(shown.views) > 1:
+    tracker = tracker or node_tracker(node)
+    is_kernel = tracker is node_tracker(node)
+    if tracker is None or len(tracker.views) > 1:
         return None
-    (view,) = shown.views
-    # A kernel may mask what is around a reduce that chooses; a tensor graph cuts there.
+    (view,) = tracker.views
+    # A kernel may mask values around a one-hot reduce; a tensor graph is cut there.
     if view.mask is not None and (not is_kernel or view.mask[axis] != (0, view.shape[axis])):
         return None
     stride, offset = view.strides[axis], view.offset
@@ -335,29 +335,29 @@ def _counts(node: UOp, shown: ShapeTracker | None, axis: int) -> tuple[int, int]
 # --- terms ----------------------------------------------------------------------------------------
 
 
-def _term_of_movement(node: UOp, shown: ShapeTracker | None) -> Term:
-    """What a movement node, of a tensor graph, shows of its source."""
-    assert shown is not None, "there is no movement in a kernel"
+def _term_of_movement(node: UOp, tracker: ShapeTracker | None) -> Term:
+    """Return the source of a movement node of a tensor graph, with its tracker."""
+    assert tracker is not None, "there is no movement in a kernel"
     source = node.src[0]
     step = apply_movement(ShapeTracker.from_shape(shape_of(source)), node.op, node.arg)
-    return source, step.followed_by(shown)
+    return source, step.followed_by(tracker)
 
 
 def _at_value(term: Term) -> Term:
-    """The term below movement, but for padding."""
-    node, shown = term
+    """Return the term below movement, except padding."""
+    node, tracker = term
     while node.op in MOVEMENT and node.op is not Ops.PAD:
-        node, shown = _term_of_movement(node, shown)
-    return node, shown
+        node, tracker = _term_of_movement(node, tracker)
+    return node, tracker
 
 
-def repeats(shown: ShapeTracker, axis: int) -> bool:
-    """Whether a view shows the same element at every position along `axis`."""
-    view = shown.views[-1]
+def repeats(tracker: ShapeTracker, axis: int) -> bool:
+    """Return True if a view shows the same element at every position along `axis`."""
+    view = tracker.views[-1]
     if is_one(view.shape[axis]):
         return True
     if view.mask is not None and any(begin == end for begin, end in view.mask):
-        # Nothing is shown: it is 0 everywhere.
+        # The view shows nothing: it is 0 everywhere.
         return True
     return view.strides[axis] == 0 and (
         view.mask is None or view.mask[axis] == (0, view.shape[axis])
@@ -365,7 +365,7 @@ def repeats(shown: ShapeTracker, axis: int) -> bool:
 
 
 def is_repeated(start: Term, axis: int) -> bool:
-    """Whether the graph shows that the value of a term does not change along `axis`."""
+    """Return True if the graph shows that the value of a term is constant along `axis`."""
     stack = [start]
     seen: set[Term] = set()
     while stack:
@@ -380,14 +380,14 @@ def is_repeated(start: Term, axis: int) -> bool:
     return True
 
 
-def _changing(node: UOp, shown: ShapeTracker | None, axis: int) -> list[Term] | None:
-    """The terms that must not change for `node` not to; None where it may change by itself."""
-    if node.op in (Ops.CONST, Ops.DEFINE_VAR) or (shown is not None and repeats(shown, axis)):
+def _changing(node: UOp, tracker: ShapeTracker | None, axis: int) -> list[Term] | None:
+    """Return the terms that must be constant for `node` to be; None if it changes itself."""
+    if node.op in (Ops.CONST, Ops.DEFINE_VAR) or (tracker is not None and repeats(tracker, axis)):
         return []
     if node.op in ALU:
-        return [(source, shown) for source in node.src]
-    if shown is not None:
-        return [_term_of_movement(node, shown)] if node.op in MOVEMENT else None
+        return [(source, tracker) for source in node.src]
+    if tracker is not None:
+        return [_term_of_movement(node, tracker)] if node.op in MOVEMENT else None
     if isinstance(node.arg, ReduceArg):
         return [] if axis in node.arg.axes else [(node.src[0], None)]
     view = node.src[0] if node.op is Ops.LOAD else node

@@ -1,4 +1,4 @@
-"""Optimisations as data: what is done to which axis of a plan, and the error of a refusal."""
+"""Optimisations as data: operation, axis and argument, and the error of a refusal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tinyref.uops.payload import AxisKind
 
 MAX_UPCAST = 16
 MAX_UNROLL = 32
-# As the slot of a PACK: no buffer, but the values that a reduce computes and the outputs reuse.
+# As the slot of a PACK: the values that a reduce computes and the outputs reuse.
 REUSED = -1
 
 
 class OptOp(Enum):
-    """What an optimisation does, simple ones first; `OPTS` has what is declared of each."""
+    """The kind of an optimisation, simple ones first; `OPTS` declares each one."""
 
     __hash__ = object.__hash__
 
@@ -35,40 +35,40 @@ class OptOp(Enum):
 
 
 class Argument(Enum):
-    """What the `arg` of an optimisation is."""
+    """The meaning of the `arg` of an optimisation."""
 
     __hash__ = object.__hash__
 
-    AMOUNT = "how many positions are cut off the axis"
-    MULTIPLE = "what the size of the axis becomes a multiple of"
+    AMOUNT = "the number of positions that are split off the axis"
+    MULTIPLE = "the size of the axis becomes a multiple of this"
     AXIS = "the number of another axis"
-    SLOT = "the slot of a buffer, or -1 for what reduces compute and the outputs reuse"
+    SLOT = "the slot of a buffer, or -1 for values of reduces that the outputs reuse"
     TILE = "the number of a matrix tile of the device, -1 for any; `axis` is a choice of axes"
     NOTHING = "nothing, as `axis`"
 
 
 class Condition(Enum):
-    """One condition under which an optimisation is legal, in words; `moves.CHECKS` looks at it."""
+    """A condition under which an optimisation is legal, in words; `moves.CHECKS` checks it."""
 
     __hash__ = object.__hash__
 
-    # Of the device and the plan.
+    # Conditions of the device and the plan.
     GROUPS = "a device with groups, which NOLOCALS has not switched off"
     SHARED_MEMORY = "a device with shared memory"
-    THREADS = "a device of host threads without a grid, not shared out already"
+    THREADS = "a device of host threads without a grid, and no THREAD yet"
     SCRATCH = "a device with scratch memory of a single work-item"
     TILES = "a device with matrix tiles and groups"
     FIRST = "no other optimisation before it"
     NO_ITEMS = "no work-items yet"
-    # Of the axis.
+    # Conditions of the axis.
     KIND = "axes of this kind"
     NO_LANE = "no lane of a matrix tile"
     KNOWN_EXTENT = "no symbolic extent"
     OUTER_PART = "not the inner part of a cut"
-    SINGLE_REDUCE = "one reduce alone goes over the axis"
+    SINGLE_REDUCE = "only one reduce loops over the axis"
     NO_TILE = "no active matrix tile"
-    NOT_IN_PLACE = "a kernel that does not read what it writes"
-    # Of the argument.
+    NOT_IN_PLACE = "a kernel that does not read the buffers that it writes"
+    # Conditions of the argument.
     MOST = "at most this many"
     DIVISOR = "a divisor of the extent, from 2"
     OTHER_AXIS = "another axis of the same kind"
@@ -78,34 +78,37 @@ class Condition(Enum):
     WORK = "at most four times the work in all"
     ZERO_TERMS = "reduces over the axis are sums of terms that are 0 where loads give 0"
     GRID = "a grid within the limits of the device"
-    INDEX_SIZE = "no index that needs int64 where the device lacks it"
+    INDEX_SIZE = "no index that needs int64 if the device lacks it"
     NEW_SLOT = "a slot that is not packed already"
     SINGLE_LOAD = "one load of the slot"
     READ_ONLY = "a buffer that the kernel does not write"
-    USED_AGAIN = "elements, or of slot -1 a value, that are needed again along the axis"
+    USED_AGAIN = "elements (slot -1: a value) that are needed again along the axis"
     PLAIN_POSITIONS = "no positions that the kernel computes"
     IN_REDUCE = "a load in a reduce of known extents"
-    UNPADDED = "of slot -1, no padded axis"
+    UNPADDED = "for slot -1, no padded axis"
     TILE_NUMBERS = "a tile of the device, levels 0 to 2, modes 1 to 3"
     TILE_FITS = (
-        "a tile that fits types and axes, holds each element once, and rounds no input where "
+        "a tile that fits types and axes, holds each element once, and rounds no input if "
         "floats are strict"
     )
-    # Of what comes out, for every optimisation.
+    # A condition of the result, for every optimisation.
     LIMITS = "lanes, work-items and shared memory within the limits"
 
 
 @dataclass(frozen=True, slots=True)
 class OptSpec:
-    """What an optimisation does and accepts: the one statement of it.
+    """The only declaration of an optimisation.
 
     The checks of a plan, the search, the fuzzer, the specification and pages derive from it.
 
-    effect: what it does to a plan, in words. takes: what its `arg` is. axis_conditions,
-    argument_conditions: under which it is legal, in the order in which they are checked; the former
-    leave the argument open. kinds: of the axes that it is legal on. amounts: of an AMOUNT or
-    MULTIPLE those that a search tries; 0 among them is the whole axis. max_amount: the largest that
-    is legal. feature: what a device must declare, as the specification names it.
+    effect: what it does to a plan, in words.
+    takes: the meaning of its `arg`.
+    axis_conditions, argument_conditions: its conditions, in the order of the checks; the former do
+    not look at the argument.
+    kinds: the kinds of axes on which it is legal.
+    amounts: the values of an AMOUNT or MULTIPLE that a search tries; 0 means the whole axis.
+    max_amount: the largest legal amount.
+    feature: what a device must declare, as the specification names it.
     """
 
     effect: str
@@ -119,12 +122,12 @@ class OptSpec:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """All conditions, in the order in which they are checked."""
+        """Return all conditions, in the order of the checks."""
         return (*self.axis_conditions, *self.argument_conditions, Condition.LIMITS)
 
     @property
     def accepts(self) -> str:
-        """Under which conditions it is legal, in words."""
+        """Return the conditions under which it is legal, in words."""
         return "; ".join(map(self._words, self.conditions[:-1]))
 
     def _words(self, condition: Condition) -> str:
@@ -136,12 +139,12 @@ class OptSpec:
 
     @property
     def has_axis(self) -> bool:
-        """Whether `axis` is the number of an axis of the plan."""
+        """Return True if `axis` is the number of an axis of the plan."""
         return self.takes not in (Argument.TILE, Argument.NOTHING)
 
     @property
     def may_be_whole(self) -> bool:
-        """Whether the amount 0 stands for the whole axis."""
+        """Return True if the amount 0 means the whole axis."""
         return 0 in self.amounts
 
 
@@ -157,7 +160,7 @@ _GROUPED = (
 
 OPTS: dict[OptOp, OptSpec] = {
     OptOp.UPCAST: OptSpec(
-        effect="cuts `arg` lanes off a global or local axis (0: all)",
+        effect="splits `arg` lanes off a global or local axis (0: all)",
         takes=Argument.AMOUNT,
         axis_conditions=_CUT,
         argument_conditions=(Condition.MOST, Condition.DIVISOR),
@@ -166,7 +169,7 @@ OPTS: dict[OptOp, OptSpec] = {
         max_amount=MAX_UPCAST,
     ),
     OptOp.UNROLL: OptSpec(
-        effect="cuts `arg` copies off a reduce or group_reduce axis (0: all)",
+        effect="splits `arg` copies off a reduce or group_reduce axis (0: all)",
         takes=Argument.AMOUNT,
         axis_conditions=_CUT,
         argument_conditions=(Condition.MOST, Condition.DIVISOR),
@@ -175,7 +178,7 @@ OPTS: dict[OptOp, OptSpec] = {
         max_amount=MAX_UNROLL,
     ),
     OptOp.LOCAL: OptSpec(
-        effect="cuts `arg` work-items off a global axis",
+        effect="splits `arg` work-items off a global axis",
         takes=Argument.AMOUNT,
         axis_conditions=(Condition.GROUPS, *_CUT),
         argument_conditions=(Condition.DIVISOR,),
@@ -184,8 +187,8 @@ OPTS: dict[OptOp, OptSpec] = {
         feature="groups",
     ),
     OptOp.GROUP: OptSpec(
-        effect="shares out the inner part of a reduce among `arg` work-items, neighbours, which "
-        "meet in shared memory",
+        effect="distributes the inner part of a reduce over `arg` neighbouring work-items, which "
+        "combine their results in shared memory",
         takes=Argument.AMOUNT,
         axis_conditions=_GROUPED,
         argument_conditions=(Condition.DIVISOR,),
@@ -194,7 +197,7 @@ OPTS: dict[OptOp, OptSpec] = {
         feature="groups",
     ),
     OptOp.GROUPTOP: OptSpec(
-        effect="is GROUP of the outer part: the terms of a work-item are neighbours",
+        effect="is GROUP for the outer part of a reduce: a work-item has neighbouring terms",
         takes=Argument.AMOUNT,
         axis_conditions=_GROUPED,
         argument_conditions=(Condition.DIVISOR,),
@@ -210,8 +213,8 @@ OPTS: dict[OptOp, OptSpec] = {
         kinds=(AxisKind.GLOBAL,),
     ),
     OptOp.PADTO: OptSpec(
-        effect="pads an axis to a multiple of `arg`, with masks: what is past the end reads 0 and "
-        "writes nothing",
+        effect="pads an axis to a multiple of `arg`, with masks: positions past the end read 0 "
+        "and write nothing",
         takes=Argument.MULTIPLE,
         axis_conditions=(*_CUT, Condition.OUTER_PART),
         argument_conditions=(
@@ -226,7 +229,7 @@ OPTS: dict[OptOp, OptSpec] = {
         amounts=(2, 4, 8, 16, 32),
     ),
     OptOp.THREAD: OptSpec(
-        effect="shares a global axis out among `arg` threads of the host",
+        effect="distributes a global axis over `arg` threads of the host",
         takes=Argument.AMOUNT,
         axis_conditions=(Condition.THREADS, *_CUT),
         argument_conditions=(Condition.THREAD_COUNT, Condition.DIVISOR),
@@ -235,9 +238,9 @@ OPTS: dict[OptOp, OptSpec] = {
         feature="threads",
     ),
     OptOp.PACK: OptSpec(
-        effect="copies what the loads of slot `arg` touch inside the loop over `axis` to scratch "
-        "memory first; of slot -1, computes there what a reduce goes over and the outputs along "
-        "`axis` need again",
+        effect="first copies the elements that the loads of slot `arg` read inside the loop over "
+        "`axis` to scratch memory; for slot -1, first computes there the values of a reduce that "
+        "the outputs need again along `axis`",
         takes=Argument.SLOT,
         axis_conditions=(Condition.SCRATCH, Condition.KIND),
         argument_conditions=(
@@ -254,9 +257,9 @@ OPTS: dict[OptOp, OptSpec] = {
     ),
     OptOp.TC: OptSpec(
         effect="computes a sum of products on a matrix tile of the device. `arg`: the tile, -1 for "
-        "the first that fits and rounds no input; `axis`: the choice of axes; level 0 takes plain "
-        "loads alone, 1 any operands and other reduces, 2 pads; mode 1 uses the instruction, 2 "
-        "only its shape, 3 computes it from local memory",
+        "the first that fits and rounds no input; `axis`: the choice of axes; level 0 accepts only "
+        "plain loads, 1 any operands and other reduces, 2 pads; mode 1 uses the instruction, 2 "
+        "only its shape, 3 computes it from shared memory",
         takes=Argument.TILE,
         axis_conditions=(Condition.TILES, Condition.FIRST),
         argument_conditions=(Condition.TILE_NUMBERS, Condition.TILE_FITS),
@@ -271,9 +274,9 @@ OPTS: dict[OptOp, OptSpec] = {
 
 
 class KernelOptError(UserError):
-    """An optimisation that is not legal here: names it and the reason. The plan is unchanged.
+    """The error for an illegal optimisation: it names the reason. The plan is unchanged.
 
-    condition: the one that does not hold; None where the plan has no such axis.
+    condition: the violated condition; None if the plan has no such axis.
     """
 
     def __init__(self, message: str, condition: Condition | None = None) -> None:
@@ -285,9 +288,9 @@ class KernelOptError(UserError):
 class Opt:
     """One optimisation of a plan: `op` on the axis at position `axis` of the plan's list of axes.
 
-    arg: what its `Argument` says. `level` and `mode` are those of a tile, see `tile.TileLevel` and
-    `tile.TileMode`. Raises `UserError` for an `op` that is no OptOp and for numbers that are no
-    integers.
+    `arg` has the meaning of its `Argument`. `level` and `mode` are for tiles, see `tile.TileLevel`
+    and `tile.TileMode`. Raises `UserError` for an `op` that is no OptOp and for numbers that are
+    no integers.
     """
 
     op: OptOp
@@ -301,13 +304,13 @@ class Opt:
             raise UserError(f"Opt: op is {self.op!r}, accepted are members of OptOp")
         for name in ("axis", "arg", "level", "mode"):
             value = getattr(self, name)
-            # True would be another optimisation in the text, and the same one as a key.
+            # True would be a different optimisation in text, and the same one as a key.
             if not isinstance(value, int) or isinstance(value, bool):
                 raise UserError(f"Opt: {name} is {value!r}, accepted are integers")
 
     @property
     def spec(self) -> OptSpec:
-        """What is declared of its `op`."""
+        """Return the declaration of its `op`."""
         return OPTS[self.op]
 
     def __str__(self) -> str:
@@ -317,14 +320,14 @@ class Opt:
 
 
 def checked_opts(opts: Iterable[Opt]) -> tuple[Opt, ...]:
-    """`opts` as a tuple. Raises `UserError` for what is no sequence of Opts, such as their text."""
+    """Return `opts` as a tuple. Raises `UserError` if they are no Opts, for example a text."""
     if not isinstance(opts, Iterable):
         raise UserError(f"optimisations: {opts!r}, accepted are a sequence of Opts, or None")
-    found = tuple(opts)
-    for opt in found:
+    result = tuple(opts)
+    for opt in result:
         if not isinstance(opt, Opt):
             raise UserError(f"optimisations: {opt!r} is no Opt; `parse_opts` reads their text")
-    return found
+    return result
 
 
 _NUMBER = r"\s*(-?\d{1,18})\s*"
@@ -332,17 +335,17 @@ _OPT = re.compile(
     rf"\s*([A-Z]+)\({_NUMBER},{_NUMBER}(?:,\s*level{_NUMBER},\s*mode{_NUMBER})?\)\s*", re.ASCII
 )
 
-# Level and mode are those of a tile.
+# Only tiles have a level and a mode.
 _TILES = frozenset(op.name for op, spec in OPTS.items() if spec.takes is Argument.TILE)
 _ACCEPTED = (frozenset(OptOp.__members__), _TILES)
 
 
 def parse_opts(text: str) -> tuple[Opt, ...]:
-    """The optimisations in a text such as "UPCAST(0, 4) LOCAL(1, 16)"; "" is none.
+    """Return the optimisations in a text such as "UPCAST(0, 4) LOCAL(1, 16)"; "" is none.
 
     Raises `UserError` for anything else.
     """
-    found: list[Opt] = []
+    opts: list[Opt] = []
     text = text.strip()
     position = 0
     while position < len(text):
@@ -354,11 +357,11 @@ def parse_opts(text: str) -> tuple[Opt, ...]:
                 "TC(axis, arg, level L, mode M)"
             )
         numbers = [int(number) for number in match.groups()[1:] if number is not None]
-        found.append(Opt(OptOp[match[1]], *numbers))
+        opts.append(Opt(OptOp[match[1]], *numbers))
         position = match.end()
-    return tuple(found)
+    return tuple(opts)
 
 
 def opts_text(opts: tuple[Opt, ...]) -> str:
-    """The text that `parse_opts` reads back."""
+    """Return the text that `parse_opts` reads back."""
     return " ".join(map(str, opts))

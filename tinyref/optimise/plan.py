@@ -1,8 +1,8 @@
-"""Plans: how the iteration space of a kernel is cut into axes, and what each axis becomes.
+"""Plans: how the iteration space of a kernel is split into axes, and the role of each axis.
 
 A plan is a kernel in normal form and a list of axes. The position on an axis of the AST is the sum
-of counter * stride over the plan's axes with that target, so that cutting an axis changes no view.
-Plans are immutable: `apply` gives another plan or raises `KernelOptError`.
+of counter * stride over the plan's axes with this target. So splitting an axis changes no view.
+Plans are immutable: `apply` returns another plan or raises `KernelOptError`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.uops.tiles import MatrixTile, Operand
 from tinyref.views.shape_tracker import tracker_of
 
-# The order of the axes of a plan, which is that of the loops from the outside in.
+# The order of the axes of a plan, which is the order of the loops from the outside to the inside.
 KIND_ORDER = (
     AxisKind.THREAD,
     AxisKind.GLOBAL,
@@ -36,16 +36,16 @@ KIND_ORDER = (
     AxisKind.UNROLL,
     AxisKind.UPCAST,
 )
-# Unrolled ones: their counter is a constant in every copy of what depends on it.
+# The unrolled kinds: their counter is a constant in every copy of a node.
 LANE_KINDS = frozenset({AxisKind.UNROLL, AxisKind.UPCAST})
-# Of `tile.TileMode`: fragments in local memory.
+# The `tile.TileMode` with fragments in shared memory.
 MEMORY_MODE = 3
 ITEM_KINDS = frozenset({AxisKind.LOCAL, AxisKind.GROUP_REDUCE})
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis: `extent` iterations, each of which moves `stride` positions on AST axis `target`.
+    """One axis of `extent` iterations, which move `stride` positions each on AST axis `target`.
 
     `is_fixed` is true for the lanes of a matrix tile, which no other optimisation may cut.
     """
@@ -60,15 +60,16 @@ class Axis:
         return f"{self.kind.value} {describe(self.extent)}"
 
     def is_divisible(self, amount: int) -> bool:
-        """Whether the extent is known and a multiple of `amount`."""
+        """Return True if the extent is known and a multiple of `amount`."""
         return isinstance(self.extent, int) and self.extent % amount == 0
 
 
 @dataclass(frozen=True)
 class TileUse:
-    """A matrix tile at work: on the sum of products `reduce`, of `a` and `b`.
+    """The use of a matrix tile for the sum of products `reduce`, of `a` and `b`.
 
-    mode: a `tile.TileMode`. targets: the AST axes of m, n and k.
+    mode: a `tile.TileMode`.
+    targets: the AST axes of m, n and k.
     """
 
     tile: MatrixTile
@@ -83,9 +84,11 @@ class TileUse:
 class Plan:
     """A kernel and its axes, in `KIND_ORDER`.
 
-    opts: what was applied. uses_groups: False after NOLOCALS. packed: the slots of the buffers
-    whose elements are copied into scratch memory before they are used again and again, and
-    `REUSED`. tile: the matrix tile, if there is one.
+    opts: the optimisations that were applied.
+    uses_groups: False after NOLOCALS.
+    packed: the slots of buffers whose elements are copied to scratch memory to be reused, and
+    `REUSED`.
+    tile: the matrix tile, if there is one.
     """
 
     form: NormalForm
@@ -98,7 +101,7 @@ class Plan:
 
     @classmethod
     def of(cls, ast: UOp, capabilities: Capabilities) -> Plan:
-        """The plan without optimisations: every output axis is global, every other one a loop."""
+        """Return the plan without optimisations: output axes are global, all others are loops."""
         form = normal_form(ast)
         axes = [
             Axis(AxisKind.GLOBAL if owner == OUTPUT else AxisKind.REDUCE, size, target)
@@ -107,34 +110,34 @@ class Plan:
         return cls(form, capabilities, tuple(axes))
 
     def apply(self, opt: Opt) -> Plan:
-        """The plan with one more optimisation.
+        """Return the plan with one more optimisation.
 
-        Raises `KernelOptError` with the reason where it is not legal; this plan never changes.
+        Raises `KernelOptError` with the reason if it is illegal; this plan never changes.
         """
         from tinyref.optimise.moves import apply_opt
 
         return apply_opt(self, opt)
 
     def apply_all(self, opts: Iterable[Opt]) -> Plan:
-        """The plan with the optimisations applied from left to right.
+        """Return the plan after these optimisations, from left to right.
 
-        Errors as of `apply` and `checked_opts`.
+        Raises the errors of `apply` and `checked_opts`.
         """
         return functools.reduce(Plan.apply, checked_opts(opts), self)
 
     def legal(self, opt: Opt) -> Plan | None:
-        """The plan with `opt`, or None where that is refused."""
+        """Return the plan with `opt`, or None if it is refused."""
         from tinyref.optimise.moves import try_opt
 
-        found = try_opt(self, opt)
-        return found if isinstance(found, Plan) else None
+        result = try_opt(self, opt)
+        return result if isinstance(result, Plan) else None
 
     def apply_if_legal(self, opt: Opt) -> Plan:
-        """The plan with `opt`, or this plan where that is refused."""
+        """Return the plan with `opt`, or this plan if it is refused."""
         return self.legal(opt) or self
 
     def cut_lanes(self, number: int, amount: int) -> Plan:
-        """The plan with `amount` lanes cut off a global or reduce axis, or itself if refused."""
+        """Return the plan with `amount` lanes split off an axis, or itself if refused."""
         is_output = self.axes[number].kind is AxisKind.GLOBAL
         return self.apply_if_legal(Opt(OptOp.UPCAST if is_output else OptOp.UNROLL, number, amount))
 
@@ -156,48 +159,48 @@ class Plan:
 
     @functools.cached_property
     def shape(self) -> Shape:
-        """The size of each axis of the AST."""
+        """Return the size of each axis of the AST."""
         return self.form.shape
 
     @functools.cached_property
     def nodes(self) -> list[UOp]:
-        """The nodes of the AST, sources first."""
+        """Return the nodes of the AST, sources first."""
         return self.form.ast.toposort()
 
     def of_kind(self, *kinds: AxisKind) -> list[int]:
-        """The numbers of the axes of these kinds, in order."""
+        """Return the numbers of the axes of these kinds, in order."""
         return [number for number, axis in enumerate(self.axes) if axis.kind in kinds]
 
     def extents(self, *kinds: AxisKind) -> list[sint]:
-        """The extents of the axes of these kinds, in order."""
+        """Return the extents of the axes of these kinds, in order."""
         return [self.axes[number].extent for number in self.of_kind(*kinds)]
 
     def number_along(self, target: int, kind: AxisKind = AxisKind.GLOBAL) -> int | None:
-        """The number of the first axis of a kind that moves along AST axis `target`."""
+        """Return the number of the first axis of a kind that moves along AST axis `target`."""
         numbers = self.of_kind(kind)
         return next((number for number in numbers if self.axes[number].target == target), None)
 
     def covered(self, target: int) -> sint:
-        """How many positions the plan has on AST axis `target`: its size, or more if padded."""
+        """Return the number of positions on AST axis `target`: its size, or more if padded."""
         return product(axis.extent for axis in self.axes if axis.target == target)
 
     def is_padded(self, target: int) -> bool:
-        """True where PADTO has added positions to AST axis `target`."""
+        """Return True if PADTO has added positions to AST axis `target`."""
         return self.covered(target) != self.shape[target]
 
     def reduces_over(self, target: int) -> list[UOp]:
-        """The REDUCE nodes that go over AST axis `target`."""
+        """Return the REDUCE nodes that loop over AST axis `target`."""
         return [node for node in self.nodes if target in reduced_axes(node)]
 
     def loads_of(self, slot: int) -> list[UOp]:
-        """The LOADs of the buffer in `slot`."""
+        """Return the LOADs of the buffer in `slot`."""
         return [node for node in self.nodes if node.op is Ops.LOAD and slot_of(node) == slot]
 
     def axes_of(self, node: UOp, *kinds: AxisKind) -> list[Axis]:
-        """The axes of these kinds along which the value of an AST node changes.
+        """Return the axes of these kinds along which the value of an AST node changes.
 
-        A value that is repeated along an axis changes there too if the axis is padded: it is
-        gated off at the positions that padding has added.
+        A value that is repeated along a padded axis changes there too: its gate is closed at the
+        positions that padding has added.
         """
         padded = frozenset(target for target in axes_of(node) if self.is_padded(target))
         targets = changes(node) | padded
@@ -205,26 +208,26 @@ class Plan:
 
     @property
     def lanes(self) -> int:
-        """Lanes and copies in all."""
+        """Return the number of lanes and copies."""
         return number_of(self.extents(*LANE_KINDS))
 
     @property
     def group_size(self) -> int:
-        """Work-items of a group."""
+        """Return the number of work-items of a group."""
         return number_of(axis.extent for axis in self.item_axes)
 
     @property
     def item_axes(self) -> list[Axis]:
-        """The axes whose counters are the indices of a work-item in its group."""
+        """Return the axes whose counters are the indices of a work-item in its group."""
         twins = self.item_twins
         return [axis for axis in self.axes if axis.kind in ITEM_KINDS and axis not in twins]
 
     @functools.cached_property
     def item_twins(self) -> dict[Axis, Axis]:
-        """Axes whose counter is that of another one, which they are mapped to.
+        """Return a map from axes to the axes whose counters they share.
 
-        Reduces of which none is a part of another come one after the other, so that the same
-        work-items share out the terms of all that are cut into as many parts.
+        Independent reduces run one after the other. So the same work-items share the terms of all
+        reduces that are split into equally many parts.
         """
         users: dict[Axis, list[tuple[UOp, Axis]]] = {}
         twins: dict[Axis, Axis] = {}
@@ -234,31 +237,31 @@ class Plan:
                 continue
             (axis,) = shared
             for first, others in users.items():
-                are_apart = all(self._are_apart(node, axis, *other) for other in others)
-                if first.extent == axis.extent and are_apart:
+                are_independent = all(self._are_independent(node, axis, *other) for other in others)
+                if first.extent == axis.extent and are_independent:
                     twins[axis] = first
                     break
             users.setdefault(twins.get(axis, axis), []).append((node, axis))
         return twins
 
-    def _are_apart(self, one: UOp, its_axis: Axis, other: UOp, other_axis: Axis) -> bool:
-        """Whether of two reduces neither changes along an axis of the other."""
+    def _are_independent(self, one: UOp, its_axis: Axis, other: UOp, other_axis: Axis) -> bool:
+        """Return True if neither of two reduces changes along an axis of the other."""
         kind = AxisKind.GROUP_REDUCE
         return other_axis not in self.axes_of(one, kind) and its_axis not in self.axes_of(
             other, kind
         )
 
     def _axes_over(self, node: UOp) -> list[Axis]:
-        """The axes that a REDUCE goes over."""
+        """Return the axes that a REDUCE loops over."""
         return [axis for axis in self.axes if axis.target in reduced_axes(node)]
 
     def grouped_reduces(self) -> list[UOp]:
-        """The REDUCEs whose terms are shared out among the work-items of a group."""
+        """Return the REDUCEs whose terms are distributed over the work-items of a group."""
         targets = {axis.target for axis in self.axes if axis.kind is AxisKind.GROUP_REDUCE}
         return [node for node in self.nodes if targets.intersection(reduced_axes(node))]
 
     def shared_bytes(self) -> int:
-        """The local memory that the kernel takes, for grouped reduces and for packed buffers."""
+        """Return the bytes of shared memory, for grouped reduces and for packed buffers."""
         total = 0
         for node in self.grouped_reduces():
             lanes = number_of(axis.extent for axis in self.axes_of(node, *LANE_KINDS))
@@ -281,7 +284,7 @@ class Plan:
         return [axis for axis in self.axes if axis.kind in kinds and axis.target in targets]
 
     def lanes_of_reused(self, value: Reused) -> list[Axis]:
-        """The lanes in each of which a value that is reused is another one."""
+        """Return the lanes in which a reused value differs."""
         lanes = self.axes_of(value.inner, *LANE_KINDS)
         return [axis for axis in lanes if axis.target != value.reduced]
 
@@ -291,17 +294,17 @@ class Plan:
         return elements * value.inner.dtype.itemsize
 
     def _fragment_bytes(self) -> int:
-        """The local memory for the fragments of a tile that is computed from there."""
+        """Return the bytes of shared memory for the fragments of a tile in `MEMORY_MODE`."""
         use = self.tile
         if use is None or use.mode != MEMORY_MODE:
             return 0
-        elements = sum(self.fragment_elements(use, each) for each in (Operand.A, Operand.B))
+        elements = sum(self.fragment_elements(use, one) for one in (Operand.A, Operand.B))
         return elements * use.tile.dtype_in.itemsize
 
     def fragment_axes(self, use: TileUse, operand: Operand) -> list[Axis]:
-        """The axes outside of the tile for each iteration of which A or B is another matrix.
+        """Return the axes outside the tile whose iterations have different matrices A or B.
 
-        Of the loops one iteration is there at a time.
+        Loops do not count: only one of their iterations exists at a time.
         """
         value = use.a if operand is Operand.A else use.b
         lanes = self.axes_of(value, *LANE_KINDS)
@@ -309,32 +312,32 @@ class Plan:
         return [axis for axis in (*items, *lanes) if not axis.is_fixed]
 
     def fragment_elements(self, use: TileUse, operand: Operand) -> int:
-        """How many elements of A or B a group holds at a time."""
+        """Return the number of elements of A or B that a group stores at a time."""
         rows, columns = use.tile.shape(operand)
         return rows * columns * number_of(a.extent for a in self.fragment_axes(use, operand))
 
     def with_axes(self, axes: Iterable[Axis]) -> Plan:
-        """The plan with other axes, sorted by kind; axes of one iteration are left out."""
-        kept = [axis for axis in axes if not is_one(axis.extent)]
-        # The threads of a tile are neighbours, so they count fastest.
-        kept.sort(key=lambda axis: (KIND_ORDER.index(axis.kind), axis.is_fixed))
-        return replace(self, axes=tuple(kept))
+        """Return the plan with other axes, sorted by kind, without axes of one iteration."""
+        longer = [axis for axis in axes if not is_one(axis.extent)]
+        # The threads of a tile are neighbours, so their axes count fastest.
+        longer.sort(key=lambda axis: (KIND_ORDER.index(axis.kind), axis.is_fixed))
+        return replace(self, axes=tuple(longer))
 
 
 def number_of(extents: Iterable[sint]) -> int:
-    """The product of extents that are known, as those of items and lanes are."""
+    """Return the product of the known extents; the extents of items and lanes are known."""
     return math.prod(extent for extent in extents if isinstance(extent, int))
 
 
 def axes_of(node: UOp) -> frozenset[int]:
-    """The axes of the AST along which a node has more than one position."""
+    """Return the axes of the AST along which a node has more than one position."""
     sizes: Sequence[sint] = kernel_shape(node)
     return frozenset(axis for axis, size in enumerate(sizes) if not is_one(size))
 
 
 @node_fact
 def changes(node: UOp) -> frozenset[int]:
-    """The axes of the AST along which the value of a node may change: a repeated one does not."""
+    """Return the axes of the AST along which the value of a node may change."""
     if isinstance(node.arg, ViewArg):
         if node.op is Ops.VALID:
             return axes_of(node)
@@ -344,36 +347,37 @@ def changes(node: UOp) -> frozenset[int]:
             stride == 0 and (view.mask is None or view.mask[axis] == (0, view.shape[axis]))
             for axis, stride in enumerate(view.strides)
         ]
-        placed = _places_change(node)
+        placed = _positions_change(node)
         return frozenset(axis for axis in axes_of(node) if axis in placed or not repeated[axis])
-    found: frozenset[int] = frozenset().union(*map(changes, node.src))
-    return found.difference(reduced_axes(node))
+    axes: frozenset[int] = frozenset().union(*map(changes, node.src))
+    return axes.difference(reduced_axes(node))
 
 
-def _places_change(view: UOp) -> frozenset[int]:
-    """The axes along which the positions change that a view takes from values."""
+def _positions_change(view: UOp) -> frozenset[int]:
+    """Return the axes along which positions change that a view takes from values."""
     return frozenset().union(*map(changes, positions_of(view)))
 
 
 def element_strides(access: UOp) -> tuple[sint | None, ...]:
-    """By how many elements of its buffer a LOAD or STORE moves with each AST axis; None: varies."""
+    """Return the step of a LOAD or STORE in its buffer for each AST axis; None: it varies."""
     view = access.src[0]
     if not isinstance(view.arg, ViewArg) or not isinstance(view.dtype, PtrDType):
         raise TypeError(f"{view.op.name} is no view of a buffer")
     strides = tracker_of(view).real_strides()
-    placed = _places_change(view)
+    placed = _positions_change(view)
     own = strides[: len(strides) - len(positions_of(view))]
     return tuple(None if axis in placed else stride for axis, stride in enumerate(own))
 
 
-# --- how accesses move along the axes -------------------------------------------------------------
+# --- strides of accesses --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class AxisAccess:
     """A LOAD or STORE, the AST axes along which it changes, and its strides in elements there.
 
-    A stride is None where it varies. `is_masked`: a view that skips some positions.
+    strides: None if the stride varies.
+    is_masked: the view skips some positions.
     """
 
     node: UOp
@@ -383,41 +387,41 @@ class AxisAccess:
 
     @property
     def is_store(self) -> bool:
-        """Whether it writes."""
+        """Return True if it writes."""
         return self.node.op is Ops.STORE
 
     @property
     def slot(self) -> int:
-        """The slot of its buffer."""
+        """Return the slot of its buffer."""
         return slot_of(self.node)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Return the bytes of one element."""
         return self.node.src[1].dtype.itemsize if self.is_store else self.node.dtype.itemsize
 
     def step(self, axis: Axis) -> int | None:
-        """By how many elements it moves with one iteration of `axis`; None where that varies."""
+        """Return the step in elements for one iteration of `axis`; None if it varies."""
         if axis.target not in self.moves:
             return 0
         stride = self.strides[axis.target]
         return None if stride is None else stride * axis.stride
 
     def is_unit(self, axis: Axis) -> bool:
-        """Whether neighbours along `axis` are neighbours in memory, in rising order."""
+        """Return True if neighbours along `axis` are neighbours in memory, in rising order."""
         return self.step(axis) == 1
 
 
 def accesses(plan: Plan) -> list[AxisAccess]:
-    """Every LOAD and STORE of the kernel, loads first."""
-    # Plans of one kernel have them in common, so they are kept with it.
+    """Return every LOAD and STORE of the kernel, loads first."""
+    # The plans of a kernel share these, so they are cached with the kernel.
     facts = plan.form.ast.facts
-    found: list[AxisAccess] | None = facts.get(accesses)
-    if found is None:
+    result: list[AxisAccess] | None = facts.get(accesses)
+    if result is None:
         loads = [node for node in plan.nodes if node.op is Ops.LOAD]
-        found = [_access(node) for node in (*loads, *plan.form.ast.src)]
-        facts[accesses] = found
-    return list(found)
+        result = [_access(node) for node in (*loads, *plan.form.ast.src)]
+        facts[accesses] = result
+    return list(result)
 
 
 def _access(node: UOp) -> AxisAccess:
@@ -427,7 +431,7 @@ def _access(node: UOp) -> AxisAccess:
 
 
 def reduce_axes(plan: Plan) -> Iterator[tuple[UOp, list[Axis]]]:
-    """Every REDUCE with the axes of the plan that are its loops, outermost first."""
+    """Yield every REDUCE with the axes of the plan that are its loops, outermost first."""
     for node in plan.nodes:
         if node.op is Ops.REDUCE:
             over = (axis for axis in plan.axes if axis.target in reduced_axes(node))
@@ -437,7 +441,7 @@ def reduce_axes(plan: Plan) -> Iterator[tuple[UOp, list[Axis]]]:
 # --- plans for people -----------------------------------------------------------------------------
 
 
-# The parallel kinds are cold, the sequential ones warm, the unrolled ones bright.
+# Parallel kinds are cold, sequential kinds warm, unrolled kinds bright.
 STYLES: dict[AxisKind, str] = {
     AxisKind.THREAD: "magenta",
     AxisKind.GLOBAL: "blue",
@@ -450,9 +454,9 @@ STYLES: dict[AxisKind, str] = {
 
 
 def print_plan(plan: Plan, stream: TextIO, indent: str = "") -> None:
-    """Writes the axes of `plan` on one line, and what was applied on another.
+    """Write the axes of `plan` on one line, and its optimisations on another.
 
-    In colours where `stream` is a terminal that has them and NO_COLOR is not set.
+    Use colours if `stream` is a terminal with colours and NO_COLOR is not set.
     """
     lines = [f"{indent}plan  {{axes}}"]
     if plan.opts:
@@ -465,7 +469,7 @@ def _axes(plan: Plan, stream: TextIO) -> str:
         return "no axes"
     if not stream.isatty():
         return ", ".join(map(str, plan.axes))
-    # Only a terminal waits for the library that knows terminals.
+    # Only a terminal needs the library for terminals.
     from rich.console import Console
     from rich.text import Text
 

@@ -1,7 +1,7 @@
-"""Matrix tiles in plans: which sums of products fit a tile, and the axes that it brings.
+"""Matrix tiles in plans: the sums of products that fit a tile, and the axes of the tile.
 
-The lanes of a tile are axes of two iterations each, one for every bit of the numbers of its threads
-and registers, laid out as those of C. They cannot be cut further.
+The lanes of a tile are axes of two iterations, one axis for each bit of the numbers of threads and
+registers. They have the layout of C and cannot be split further.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from tinyref.uops.tiles import MatrixTile
 
 
 class TileLevel(IntEnum):
-    """What a kernel may look like for a tile; each level admits what those below it do."""
+    """The form of a kernel for a tile; each level includes the lower ones."""
 
-    # The one reduce of the kernel, of products of elements as they are loaded.
+    # The kernel has one reduce, of products of loaded elements.
     LOADS = 0
-    # Any expression of the tile's input type, and other reduces in the kernel.
+    # Operands are any expressions of the input type, and the kernel may have other reduces.
     EXPRESSIONS = 1
     # Axes that the tile does not divide are padded.
     PADDING = 2
 
 
 class TileMode(IntEnum):
-    """How the product of a tile is computed."""
+    """The computation of the product of a tile."""
 
-    # By the device's instruction.
+    # The instruction of the device.
     INSTRUCTION = 1
     # Element by element, on the same axes.
     SHAPE = 2
-    # Element by element, from fragments that the threads leave in local memory.
+    # Element by element, from fragments that the threads store in shared memory.
     MEMORY = 3
 
 
@@ -57,26 +57,26 @@ class Product:
 
 
 def with_tile(plan: Plan, opt: Opt) -> Plan | str:
-    """The plan on the tile that `opt` names, or why not."""
-    reason = "every tile of the device rounds its inputs: such a one is named by its number"
+    """Return the plan on the tile that `opt` names, or the reason of a refusal."""
+    reason = "every tile of the device rounds its inputs: name such a tile by its number"
     for number in exact_tiles(plan) if opt.arg == -1 else (opt.arg,):
         tile = plan.capabilities.matrix_tiles[number]
-        found = _on_tile(plan, tile, opt)
-        problem = limit_problem(found) if isinstance(found, Plan) else found
+        result = _on_tile(plan, tile, opt)
+        problem = limit_problem(result) if isinstance(result, Plan) else result
         if problem is None:
-            return found
+            return result
         reason = problem
     return reason
 
 
 def exact_tiles(plan: Plan) -> list[int]:
-    """The numbers of the device's tiles that take their inputs as they are."""
+    """Return the numbers of the device's tiles that do not round their inputs."""
     tiles = plan.capabilities.matrix_tiles
     return [number for number, tile in enumerate(tiles) if tile.rounds_in is None]
 
 
 def tile_number_problem(plan: Plan, opt: Opt) -> str | None:
-    """Why the numbers of an optimisation name no tile, level or mode; None where they do."""
+    """Return why `opt` names no tile, level or mode; None if it does."""
     tiles = plan.capabilities.matrix_tiles
     if not -1 <= opt.arg < len(tiles):
         return f"there is no tile {opt.arg}: accepted are -1 to {len(tiles) - 1}"
@@ -87,25 +87,25 @@ def tile_number_problem(plan: Plan, opt: Opt) -> str | None:
 
 def _on_tile(plan: Plan, tile: MatrixTile, opt: Opt) -> Plan | str:
     if tile.rounds_in is not None and config.integer("STRICT_FLOAT"):
-        return f"{tile} rounds its inputs to {tile.rounds_in.value}: not where floats are strict"
+        return f"{tile} rounds its inputs to {tile.rounds_in.value}: needs STRICT_FLOAT=0"
     for dtype in (tile.dtype_in, tile.dtype_out):
         if dtype not in plan.capabilities.dtypes:
             return f"{tile} is of {dtype.name}, which the device only emulates"
     if tile.c.copies != 1:
         return f"{tile} repeats elements of C: accepted are tiles that hold each once"
-    found = list(products(plan, tile, opt.level))
-    if not found:
+    matches = list(products(plan, tile, opt.level))
+    if not matches:
         return f"no sum of products fits the types and axes of {tile}"
-    if not 0 <= opt.axis < len(found):
-        return f"there is no choice {opt.axis} of axes: accepted are 0 to {len(found) - 1}"
-    return _cut_axes(plan, tile, found[opt.axis], opt)
+    if not 0 <= opt.axis < len(matches):
+        return f"there is no choice {opt.axis} of axes: accepted are 0 to {len(matches) - 1}"
+    return _cut_axes(plan, tile, matches[opt.axis], opt)
 
 
 # --- matching -------------------------------------------------------------------------------------
 
 
 def products(plan: Plan, tile: MatrixTile, level: int) -> Iterator[Product]:
-    """The ways in which a reduce of the kernel is a product of the tile, last axes first."""
+    """Yield the ways in which a reduce is a product of the tile, last axes first."""
     reduces = [node for node in plan.nodes if isinstance(node.arg, ReduceArg)]
     if level == TileLevel.LOADS and len(reduces) != 1:
         return
@@ -119,18 +119,18 @@ def products(plan: Plan, tile: MatrixTile, level: int) -> Iterator[Product]:
 
 
 def _factors(reduce: UOp, tile: MatrixTile, level: int) -> tuple[UOp, UOp] | None:
-    """The two operands of the products that are summed, in the tile's input type."""
+    """Return the two operands of the summed products, in the tile's input type."""
     product = reduce.src[0]
     is_sum = isinstance(reduce.arg, ReduceArg) and reduce.arg.op is Ops.ADD
     if not is_sum or product.op is not Ops.MUL or product.dtype is not tile.dtype_out:
         return None
     factors = [_input(factor, tile) for factor in product.src]
-    accepted = [each for each in factors if each is not None and _is_accepted(each, level)]
+    accepted = [one for one in factors if one is not None and _is_accepted(one, level)]
     return (accepted[0], accepted[1]) if len(accepted) == 2 else None
 
 
 def _input(factor: UOp, tile: MatrixTile) -> UOp | None:
-    """What a tile takes for a factor of its output type, which it widens itself."""
+    """Return the input of the tile for a factor of its output type; the tile widens it."""
     if tile.dtype_in is not tile.dtype_out:
         if factor.op is not Ops.CAST:
             return None
@@ -140,20 +140,20 @@ def _input(factor: UOp, tile: MatrixTile) -> UOp | None:
 
 def _is_accepted(factor: UOp, level: int) -> bool:
     if any(isinstance(node.dtype, ImageDType) for node in factor.toposort()):
-        # A thread takes single elements, an image gives texels.
+        # A thread loads single elements, but an image gives texels.
         return False
     if level == TileLevel.LOADS:
         return factor.op is Ops.LOAD
-    # The fragments are computed at other positions than all else: without loops of their own.
+    # Fragments are computed at other positions than the rest, so they have no loops.
     return all(node.op is not Ops.REDUCE for node in factor.toposort())
 
 
 def _targets(plan: Plan, reduce: UOp, a: UOp, b: UOp) -> Iterator[tuple[int, int, int]]:
     in_a, in_b = changes(a), changes(b)
     outputs = [target for target, owner in enumerate(plan.form.owners) if owner == OUTPUT]
-    for n in reversed([each for each in outputs if each in in_b and each not in in_a]):
-        for m in reversed([each for each in outputs if each in in_a and each not in in_b]):
-            for k in reversed([each for each in reduced_axes(reduce) if each in in_a & in_b]):
+    for n in reversed([axis for axis in outputs if axis in in_b and axis not in in_a]):
+        for m in reversed([axis for axis in outputs if axis in in_a and axis not in in_b]):
+            for k in reversed([axis for axis in reduced_axes(reduce) if axis in in_a & in_b]):
                 yield m, n, k
 
 
@@ -169,21 +169,21 @@ def _cut_axes(plan: Plan, tile: MatrixTile, product: Product, opt: Opt) -> Plan 
             return f"axis {target} has the symbolic extent {describe(extent)}"
         padded = -(-extent // size) * size
         if padded != extent:
-            problem: str | None = f"{extent} is none, and only level 2 pads"
+            problem: str | None = f"{extent} is no multiple, and only level 2 pads"
             if opt.level == TileLevel.PADDING:
                 problem = axis_padding_problem(plan, target, padded)
             if problem is not None:
                 return f"{tile} needs multiples of {size} on axis {target}: {problem}"
         axes[target] = replace(axes[target], extent=padded // size, stride=size)
     m, n, k = product.targets
-    places = {"m": m, "n": n}
-    # The lowest bit is the last axis, so that the axes count as the numbers do.
+    targets = {"m": m, "n": n}
+    # The lowest bit is the last axis, so the axes count like the numbers.
     for kind, bits in (
         (AxisKind.LOCAL, tile.c.thread_bits),
         (AxisKind.UPCAST, tile.c.register_bits),
     ):
         axes += [
-            Axis(kind, 2, places[bit.axis], bit.weight, is_fixed=True)
+            Axis(kind, 2, targets[bit.axis], bit.weight, is_fixed=True)
             for bit in reversed(bits)
             if bit is not None
         ]

@@ -5,8 +5,8 @@ program without one.
 
 The text is C99 (with `_Float16` if the device declares it) and means the same to gcc, clang and
 tcc. Vectors, if declared, are those of gcc and clang (`vector_size`; a bool is a byte there). Every
-node is a separate statement with the type of the node, so each operation rounds and wraps there. No
-undefined behaviour can be reached: integer arithmetic is unsigned, shift counts are masked,
+node is a separate statement with the type of the node, so each operation rounds and wraps there.
+No undefined behaviour can be reached. Integer arithmetic is unsigned, shift counts are masked,
 conversions out of range saturate, special floats are made from their bits. Division by zero and
 MIN/-1 trap: the backends declare `division_traps`, and decomposition guards them.
 """

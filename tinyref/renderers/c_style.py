@@ -44,7 +44,7 @@ class CStyleRenderer(CStyleLanguage):
     table. The compiler has refused such programs before; this check is the last one.
 
     `render` works on a copy of the renderer, so threads may share one. Inside it, methods may use
-    `self.program` and print more: `self.helpers[name] = text` is printed once before the kernel,
+    `self.program` and print more. `self.helpers[name] = text` is printed once before the kernel,
     `self.line(text)` is the next line of the body, `self.declare(text)` a line at its top.
 
     **Names.** `kernel_prefix` precedes kernel names: one named `rotate` is then not a built-in.
@@ -65,8 +65,9 @@ class CStyleRenderer(CStyleLanguage):
     gated load is a branch.
     vector_infix: the operators that accept whole vectors of floats.
     has_launch_bounds: kernels declare the number of work-items of a group, as in CUDA C++.
-    kernel_keywords, global_space, shared_space: the words before a kernel, before a pointer to
-    device memory, and before a shared array of a group.
+    kernel_keywords: the words before a kernel.
+    global_space, shared_space: the words before a pointer to device memory, and before a shared
+    array of a group.
     launch_indices: the index of a group or of a work-item, by (scope, dimension), as
     `("group", 0): "get_group_id(0)"`; other indices are refused.
     barrier_text: the statement with which the work-items of a group wait for each other.

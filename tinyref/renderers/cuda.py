@@ -2,7 +2,7 @@
 
 Buffers are pointers to their first element, in the order of the program's parameters; the variables
 follow as `int`. Floats are strict for all options of the compiler except `-ftz=true`. `__fmul_rn`
-and similar, and `__hmul_rn` for float16 and bfloat16, round once, to nearest even, and are never
+and similar, and `__hmul_rn` for float16 and bfloat16, round once, to nearest even. They are never
 contracted (CUDA C++ Programming Guide, "Intrinsic Functions"; CUDA Math API, "Half Precision
 Arithmetic Functions").
 

@@ -4,11 +4,11 @@ Attributes and built-in functions of clang replace HIP's headers ("HIP Support" 
 in the manuals of clang and LLVM); an emulator omits these macros. Buffers are pointers to their
 first element, in the order of the program's parameters; the variables follow.
 
-Floats are strict under the options of `tinyref.runtimes.hip_compiler`. float16 is a type of the
-language, but LLVM approximates its quotients, so they are computed in float32. That has more than
-twice the digits, so the second rounding is exact. bfloat16 is stored as its bits and computed in
-float32 for the same reason: only the tiles of these devices support it, and clang's `__bf16`
-differs by version.
+Floats are strict under the options of `tinyref.runtimes.hip_compiler`. The language has float16,
+but LLVM approximates its quotients, so they are computed in float32. That has more than twice the
+digits, so the second rounding is exact. For the same reason, bfloat16 is stored as its bits and
+computed in float32. Only the tiles of these devices support it, and clang's `__bf16` differs by
+version.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _HELPERS = {
   TINYREF_OPAQUE(quotient);
   return (_Float16)quotient;
 }""",
-    # Rounded to odd first, so that the second rounding is right (Boldo and Melquiond, "When double
-    # rounding is odd", 2005): an inexact result with an even last digit is changed.
+    # Round to odd first, so that the second rounding is right (Boldo and Melquiond, "When double
+    # rounding is odd", 2005). An inexact result with an even last digit is changed.
     "double_to_odd": """static __device__ inline float double_to_odd(double value) {
   float nearest = (float)value;
   unsigned int bits = __builtin_bit_cast(unsigned int, nearest);

@@ -2,8 +2,8 @@
 
 `launch` is a record of 64-bit words, `Field`, that the launcher fills and the function reads. For a
 program without barriers, the function is a loop over the work-items, in either order. For a program
-with barriers, each work-item is a coroutine (LLVM, "Coroutines in LLVM", switched-resume lowering)
-that suspends while it waits for the others; `tinyref_run_items` starts and resumes them in turn.
+with barriers, each work-item is a coroutine (LLVM, "Coroutines in LLVM", switched-resume lowering).
+It suspends while it waits for the others; `tinyref_run_items` starts and resumes them in turn.
 
 The launcher provides shared memory: each array is followed by guard bytes, which must not change.
 With `checked`, every access first calls `tinyref_touch`, which detects accesses out of bounds,

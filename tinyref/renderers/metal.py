@@ -1,7 +1,7 @@
 """Programs as MSL, the Metal Shading Language: Apple's specification of that name, 3.1 and later.
 
 A kernel takes its buffers as `device` pointers, then each variable as a reference to `constant`
-memory, all by number; a command encoder has 31 of these (Metal feature set tables).
+memory. All have a number; a command encoder has 31 of these (Metal feature set tables).
 
 Floats are strict if compiled in safe mode. Only then `/` and `precise::sqrt` are correctly rounded
 (section 8.4, table 8.1), and NaN and infinities are preserved (8.1). Safe mode contracts within a

@@ -1,8 +1,8 @@
 """Programs as OpenCL C 1.2 and later.
 
-For each buffer a kernel takes its memory object and the byte at which the view begins (sub-buffers
-begin only at some bytes: OpenCL 1.2, 5.2.1), for each image an image2d_t, then the variables. The
-first lines describe the images, for the runtime that makes them.
+For each buffer a kernel takes its memory object and the byte at which the view begins.
+(Sub-buffers begin only at some bytes: OpenCL 1.2, 5.2.1.) Then it takes an image2d_t for each
+image, and the variables. The first lines describe the images, for the runtime that makes them.
 
 Floats are strict: nothing is contracted. If `/` and `sqrt` of float32 may be off by a few units
 (OpenCL 1.2, 7.4), they are computed as float64 and rounded again, which is exact.

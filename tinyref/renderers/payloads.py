@@ -105,8 +105,8 @@ def variable_position(program: Program, node: UOp) -> int:
 def group_position(program: Program, node: UOp) -> int:
     """Return the position of a SPECIAL's launch index among the variables: after all others.
 
-    Raises `UserError` for a launch index that a host lacks: it calls a kernel once for every group
-    of dimension 0, and a group is one work-item.
+    Raises `UserError` for a launch index that a host lacks. A host calls a kernel once for every
+    group of dimension 0, and a group is one work-item.
     """
     special = payload_of(node, SpecialArg)
     if special.scope != "group" or special.dim != 0:

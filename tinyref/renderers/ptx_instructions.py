@@ -3,19 +3,19 @@
 References are to sections of NVIDIA's "Parallel Thread Execution ISA", here called the ISA.
 
 Registers have a width but no type (`.b16`, `.b32`, `.b64`): they fit every instruction of their
-size (ISA, "Operand Type Information"), so bits change their type without an instruction. There are
+size (ISA, "Operand Type Information"). So bits change their type without an instruction. There are
 no 8-bit registers: 8-bit integers are stored in 16 bits, always extended by their sign or by zeros.
 A bool is a predicate, and a byte in memory.
 
 Floats round to nearest even by `.rn`. Without it ptxas may contract a product and a sum to one
-operation (ISA, "add", "mul"), so `.rn` is omitted only if the flag STRICT_FLOAT is 0. `.ftz`,
+operation (ISA, "add", "mul"). So `.rn` is omitted only if the flag STRICT_FLOAT is 0. `.ftz`,
 `.approx` and `.sat` are never printed: subnormals are preserved, quotients and roots follow IEEE
 754. Where the ISA leaves a choice, or differs from what one expects:
 
 * `setp.ne` of floats is false with a NaN, `setp.neu` is true ("Comparison and Selection").
 * `shl` and `shr` clamp counts to the width; a count is always 32 bits, unsigned.
 * `div` and `rem` of integers truncate on every device so far, although the ISA leaves the sign of
-  `rem` to the machine; by 0 they give any value and never trap.
+  `rem` to the machine. By 0 they give any value and never trap.
 * `neg` of a NaN gives any NaN, so a sign is flipped by `xor`.
 * `max` of floats ignores a NaN if the other operand is a number.
 """
@@ -368,9 +368,9 @@ class Emitter:
         low = self.extended(half, dtype)
         return [low, self.emit(f"shr.{type_word(dtype)}", dtype, half, "8")]
 
-    # Matrix tiles. A fragment is passed in 32-bit registers. Each holds neighbours of the fragment,
-    # the first one in its lowest bits: two of 16 bits or four of 8. float32 and int32 take a
-    # register each, float64 one of 64 bits. `uops.tiles` defines the same order of lanes.
+    # Matrix tiles. A fragment is passed in 32-bit registers. Each holds two neighbours of 16 bits
+    # or four of 8 bits, the first one in its lowest bits. An element of float32 or int32 takes a
+    # register, and float64 one of 64 bits. `uops.tiles` defines the same order of lanes.
 
     def multiply(
         self, tile: MatrixTile, a: Sequence[str], b: Sequence[str], c: Sequence[str]

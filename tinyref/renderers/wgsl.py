@@ -2,8 +2,8 @@
 
 Buffers are bindings 1, 2 ... of group 0, in the order of the program's parameters. Binding 0 is an
 array of words: first 0, then the variables, then the byte at which each buffer begins in its
-binding. It is in storage, not in a uniform: a driver may specialise a kernel for the values of its
-uniforms, as lavapipe does for loop bounds, and would then know the 0 next to them.
+binding. It is in storage, not in a uniform. A driver may specialise a kernel for the values of its
+uniforms, as lavapipe does for loop bounds. It would then know the 0 next to them.
 
 WGSL lets a compiler assume that no float is infinite or NaN, reassociate and contract (section
 15.7), and no option forbids it. But no compiler knows the first word: only the launcher knows that

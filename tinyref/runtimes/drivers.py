@@ -142,18 +142,18 @@ class CompiledSources(Generic[T]):
 
     def __init__(self, build: Callable[[str], T]) -> None:
         self._build = build
-        self._kept: dict[str, T] = {}
+        self._compiled: dict[str, T] = {}
         self._lock = threading.Lock()
 
     def keep(self, source: str, compiled: T) -> None:
         """Store the result of a source until it is taken."""
         with self._lock:
-            self._kept[source] = compiled
-            while len(self._kept) > MAX_SOURCES:
-                self._kept.pop(next(iter(self._kept)))
+            self._compiled[source] = compiled
+            while len(self._compiled) > MAX_SOURCES:
+                self._compiled.pop(next(iter(self._compiled)))
 
     def take(self, source: str) -> T:
         """Return the stored result of a source, or build it now."""
         with self._lock:
-            compiled = self._kept.pop(source, None)
+            compiled = self._compiled.pop(source, None)
         return self._build(source) if compiled is None else compiled

@@ -2,8 +2,8 @@
 
 It was written without an AMD GPU: the calls follow the documentation and were tried on a stand-in
 for the library. Functions and types are those of ROCm's "HIP Runtime API Reference". It depends on
-as little of the library's versions as possible: of the properties of a device, whose structure
-grows, it reads only the text with the name of the architecture.
+the library's version as little as possible. The structure with the properties of a device grows, so
+it reads only the name of the architecture.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class Kernel:
         return buffers[position].offset % WORD.itemsize // self._words[position].itemsize
 
     def handle(self, position: int, buffer: Buffer) -> Handle:
-        """Return the handle of a parameter's buffer for a launch; of some, whole words."""
+        """Return the handle of a buffer for a launch; for some parameters, of whole words."""
         dtype = self._words.get(position)
         if dtype is None:
             return buffer.handle

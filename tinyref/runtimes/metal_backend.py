@@ -158,7 +158,7 @@ class Session:
     def finish(self) -> None:
         """Wait for all queued work.
 
-        Raises `DeviceError` for the first launch that failed, and then replaces the queue: Metal
+        Raises `DeviceError` for the first launch that failed, and then replaces the queue. Metal
         ignores later work in a queue after an error that this process caused.
         """
         PROCESS.check(self.name)

@@ -27,7 +27,7 @@ from tinyref.runtimes.opencl_backend import (
     Session,
 )
 
-# Its driver library: packages install it beside the list of drivers, not in the list.
+# Its driver library: packages install it, but do not enter it in the list of drivers.
 DRIVERS = (
     "/usr/lib/oclgrind/liboclgrind-rt-icd.so",
     "/usr/local/lib/liboclgrind-rt-icd.so",
@@ -49,7 +49,7 @@ SETTINGS = {
     "OCLGRIND_GLOBAL_MEM_SIZE": str(2**32 - 4096),
 }
 # Its record of written bytes outlives a buffer and then applies to the next one at that address
-# (21.10; docs/found.md): this many small buffers are never freed.
+# (21.10; docs/found.md). So this many small buffers are never freed.
 SMALL_BYTES = 2**16
 MAX_UNFREED = 50_000
 # An error contains this many characters of the messages of a broken kernel.

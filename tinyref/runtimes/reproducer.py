@@ -94,17 +94,17 @@ class ReproducedLaunch:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The expected elements `places` of the array with the number `slot`.
+    """The expected elements at `indices` of the array with the number `slot`.
 
-    values: one for each place, and `others` that are as good.
+    values: one for each index, and `others` that are as good.
     ulps: the accepted error in units in the last place.
-    bounds: the lowest and highest value for each place.
+    bounds: the lowest and highest value for each index.
     shape: of the whole array, if its shape and type are checked too. Otherwise integers may be of
     another type than the values, because some libraries use wider ones.
     """
 
     slot: int
-    places: Sequence[int]
+    indices: Sequence[int]
     values: Array
     others: Sequence[Array] = ()
     ulps: float = 0
@@ -116,7 +116,7 @@ class Wanted:
         dtype = self.values.dtype
         if self.shape is not None and (result.shape, result.dtype) != (self.shape, dtype):
             return f"expected {dtype} of shape {self.shape}, got {result.dtype} of {result.shape}"
-        actual = result.reshape(-1)[list(self.places)]
+        actual = result.reshape(-1)[list(self.indices)]
         if actual.dtype != dtype:
             narrowed = actual.astype(dtype)
             if not np.array_equal(narrowed, actual):
@@ -135,7 +135,7 @@ class Wanted:
             return ""
         first = int(wrong[0])
         values = [_format_value(array[first : first + 1]) for array in (self.values, actual)]
-        return f"element {self.places[first]}: expected {values[0]}, got {values[1]}"
+        return f"element {self.indices[first]}: expected {values[0]}, got {values[1]}"
 
 
 def _format_value(values: Array) -> str:
@@ -195,8 +195,8 @@ def check(launch: ReproducedLaunch, wanted: Sequence[Wanted]) -> str:
 def check_values(compute: Callable[[], Sequence[Array]], wanted: Sequence[Wanted]) -> str:
     """Return what is wrong with the arrays that `compute` returns; empty if they are right.
 
-    It is called with memory as it is, then with new memory that holds one of two poisons: an
-    element that no kernel writes could have the right value from an earlier computation.
+    It is called with memory as it is, then with new memory that holds one of two poisons. Otherwise
+    an element that no kernel writes could have the right value from an earlier computation.
     """
     for poison in (0, *POISONS):
         with config.Context(POISON=poison):

@@ -24,15 +24,15 @@ class ReuseStatistics:
     reuses: requests served from stored memory.
     frees: pieces returned to the inner allocator.
     in_use: pieces that are allocated and not freed yet.
-    kept, kept_bytes: pieces stored for reuse, and their bytes.
+    stored, stored_bytes: pieces stored for reuse, and their bytes.
     """
 
     allocations: int
     reuses: int
     frees: int
     in_use: int
-    kept: int
-    kept_bytes: int
+    stored: int
+    stored_bytes: int
 
 
 class ReusingAllocator:
@@ -41,7 +41,7 @@ class ReusingAllocator:
     device: the name in errors.
     max_kept_bytes: the limit of stored memory; the piece that was freed first is returned first.
     synchronize: if `inner` is out of memory, all stored memory is returned to it, this is called,
-    and `inner` is asked once more. Otherwise nothing waits: the calls of a device take effect in
+    and `inner` is asked once more. Otherwise nothing waits. The calls of a device take effect in
     order, so a new owner of memory comes after the launches that used it before.
 
     Threads may share it, and memory may be freed at any time, also during a call. A forked child
@@ -141,25 +141,25 @@ class ReusingAllocator:
                 self._reuses,
                 self._frees,
                 in_use=len(self._in_use),
-                kept=len(self._sizes),
-                kept_bytes=self._kept_bytes,
+                stored=len(self._sizes),
+                stored_bytes=self._stored_bytes,
             )
 
     def _start_empty(self) -> None:
         self._lock = threading.Lock()
-        # Freed memory that is not yet in `_kept`. The garbage collector may free memory inside a
+        # Freed memory that is not yet in `_stored`. The garbage collector may free memory inside a
         # locked block, on the same thread: an append needs no lock.
         self._freed: deque[tuple[int, Handle]] = deque()
         # Stored pieces are numbered as they are freed: the sizes of all, and the handles by size.
         self._sizes: dict[int, int] = {}
-        self._kept: dict[int, dict[int, Handle]] = {}
+        self._stored: dict[int, dict[int, Handle]] = {}
         self._next_number = 0
-        self._kept_bytes = 0
+        self._stored_bytes = 0
 
     def forget_parent(self) -> None:
         """Start again in a forked child: its lock may be held, and the memory is its parent's."""
         # The objects stay alive: destroying a handle may free memory of the parent's device.
-        self._set_aside += [self._freed, self._kept]
+        self._set_aside += [self._freed, self._stored]
         self._start_empty()
 
     # The lock must be held
@@ -168,23 +168,23 @@ class ReusingAllocator:
         while self._freed:
             size, handle = self._freed.popleft()
             self._sizes[self._next_number] = size
-            self._kept.setdefault(size, {})[self._next_number] = handle
-            self._kept_bytes += size
+            self._stored.setdefault(size, {})[self._next_number] = handle
+            self._stored_bytes += size
             self._next_number += 1
 
     def _take(self, size: int) -> Handle | None:
         """Return the piece of that size that was freed last, or None."""
         self._keep_freed()
-        alike = self._kept.get(size)
+        alike = self._stored.get(size)
         return None if alike is None else self._remove(next(reversed(alike)))
 
     def _remove(self, number: int) -> Handle:
         size = self._sizes.pop(number)
-        alike = self._kept[size]
+        alike = self._stored[size]
         handle = alike.pop(number)
         if not alike:
-            del self._kept[size]
-        self._kept_bytes -= size
+            del self._stored[size]
+        self._stored_bytes -= size
         return handle
 
     # The lock must not be held
@@ -199,7 +199,7 @@ class ReusingAllocator:
         try:
             self._keep_freed()
             surplus = []
-            while self._kept_bytes > max_bytes:
+            while self._stored_bytes > max_bytes:
                 surplus.append(self._remove(next(iter(self._sizes))))
             self._frees += len(surplus)
         finally:

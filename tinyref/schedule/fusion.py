@@ -1,9 +1,9 @@
-"""Which nodes get memory of their own; everything else is computed inside the kernel that reads it.
+"""Choose the nodes with memory of their own; kernels that read other nodes compute them.
 
-Elementwise operations fuse, up to what is costly to compute again. A REDUCE fuses with the
-elementwise operations that follow it, up to where its result is repeated, read by several kernels,
-or met by another reduce that loops differently; there, or at the last narrow value before, its
-result is stored.
+Elementwise operations fuse, unless they are costly to compute again. A REDUCE fuses with the
+elementwise operations after it. It stops where its result is repeated, is read by several kernels,
+or meets another reduce with different loops. There, or at the last narrow value before, its result
+is stored.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ALWAYS_STORED = frozenset({Ops.ASSIGN, Ops.CONTIGUOUS, Ops.COPY})
 
 
 def reduce_axes(node: UOp) -> Axes:
-    """The sizes of the axes that a REDUCE loops over, without those of size 1."""
+    """Return the sizes of the axes that a REDUCE loops over, without those of size 1."""
     shape = shape_of(node.src[0])
     return tuple(shape[axis] for axis in reduced_axes(node) if shape[axis] != 1)
 
 
 def content(node: UOp) -> UOp:
-    """What the kernel that stores `node` computes."""
+    """Return the node whose value the kernel that stores `node` computes."""
     if node.op is Ops.ASSIGN:
         return node.src[1]
     return node.src[0] if node.op is Ops.CONTIGUOUS else node
@@ -60,13 +60,13 @@ class Fusion:
         self.stored |= bases_to_materialise(self.order, self.stored)
         for node in self.order:
             if node.op is Ops.REDUCE and not is_one_hot_reduce(node):
-                self._place(node)
+                self._store_reduce(node)
         self.stored |= values_to_materialise(self.order, self.consumers, self.stored)
 
-    # --- where a reduce is stored ---------------------------------------------------------------
+    # --- the nodes that store reduces -----------------------------------------------------------
 
-    def _place(self, node: UOp) -> None:
-        """Finds the node in whose kernel REDUCE `node` runs, and stores that node."""
+    def _store_reduce(self, node: UOp) -> None:
+        """Find the node in whose kernel the REDUCE `node` runs, and store that node."""
         axes = reduce_axes(node)
         region = _Region(self, node, axes)
         self.stored.add(region.best)
@@ -75,19 +75,19 @@ class Fusion:
             self._holders[member] = region.best
 
     def holder(self, node: UOp) -> UOp | None:
-        """Where the reduce is stored that was given `node` as part of its kernel."""
+        """Return the node that stores the reduce whose kernel computes `node`."""
         return self._holders.get(node)
 
     def accepts(self, node: UOp, axes: Axes) -> bool:
-        """Whether a reduce over `axes` may run in the kernel that computes `node`."""
+        """Return True if a reduce over `axes` may run in the kernel that computes `node`."""
         return self._claims.get(node, axes) == axes
 
 
 class _Region:
-    """The nodes after a REDUCE that can share its kernel, grown one consumer at a time.
+    """The nodes after a REDUCE that can share its kernel; one consumer is added at a time.
 
-    A node through which every path from the REDUCE leads may hold the result: `best` is the last
-    such node that is stored anyway, or that comes before a cast to a wider type.
+    A node on every path from the REDUCE may store the result. `best` is the last such node that is
+    stored in any case, or that precedes a cast to a wider type.
     """
 
     def __init__(self, fusion: Fusion, start: UOp, axes: Axes) -> None:
@@ -103,7 +103,7 @@ class _Region:
             self._grow()
 
     def members_up_to_best(self) -> Sequence[UOp]:
-        """The nodes from the REDUCE to `best`, or to where another REDUCE went on to it."""
+        """Return the nodes from the REDUCE to `best`, or to a node of another REDUCE with it."""
         if self.best not in self.members:
             return self.members
         return self.members[: self.members.index(self.best) + 1]
@@ -122,7 +122,7 @@ class _Region:
                 return
             holder = self.fusion.holder(node) if alone else None
             if holder is not None:
-                # From here on the way is the same, and it ends at what is stored.
+                # From here on the path is shared, and it ends at a stored node.
                 self.best = holder
                 return
             self.members.append(node)
@@ -140,11 +140,11 @@ class _Region:
             return False
         if node.op in ALU or node.op is Ops.RESHAPE:
             return True
-        # Other movement computes nothing twice only where it is the one way on.
+        # Other movement is safe only on the single path: then nothing is computed twice.
         return alone and node.op in _ONE_WAY_ON
 
     def _takes_more_memory(self, node: UOp) -> bool:
-        """Whether storing `node` would take more memory than a node before it."""
+        """Return True if `node` takes more memory than a node before it."""
         if node.op is Ops.CAST:
             self._has_widened |= node.dtype.itemsize > node.src[0].dtype.itemsize
         return self._has_widened
@@ -153,23 +153,23 @@ class _Region:
 # --- values that cost more to compute again than to store and load --------------------------------
 
 
-# Work for each element that is cheaper to do for every repeated element than to store and load.
+# The work for an element that is cheaper to repeat for every copy than to store and load.
 CHEAP = 12
-# Work for each element, loads included, that a second kernel may do again.
+# The work for an element, loads included, that a second kernel may repeat.
 CHEAP_AGAIN = 24
-# The same for what is computed of constants alone.
+# The same for values that are computed only from constants.
 CHEAP_CONSTANT = 64
 LOAD_WORK = 1
-# A set of this many places says "several" just as well as the full set.
+# A set of this many sites is not extended: it already means "several".
 SEVERAL = 2
 
 Parts = frozenset[UOp]
 
 
 class ElementWork:
-    """What computing one element of a node takes, down to what is stored, as a set of nodes.
+    """The work to compute one element of a node from stored values, as a set of nodes.
 
-    None stands for more than any limit, so that each step takes the same time in any graph.
+    None means more than any limit, so each step takes the same time in any graph.
     """
 
     def __init__(self, stored: Collection[UOp]) -> None:
@@ -177,11 +177,11 @@ class ElementWork:
         self._parts: dict[UOp, Parts | None] = {}
 
     def add(self, node: UOp) -> None:
-        """Finds the work of `node`, whose sources were added before."""
+        """Compute the work of `node`, whose sources were added before."""
         self._parts[node] = self._work_of(node)
 
     def _work_of(self, node: UOp) -> Parts | None:
-        # A REDUCE, or a value after it, gets memory in any case: it counts as a load.
+        # A REDUCE, or a value after it, gets memory in any case, so it counts as a load.
         is_reduced = node.op is Ops.REDUCE and not is_one_hot_reduce(node)
         if node.op is Ops.BUFFER or is_reduced or node in self.stored:
             return frozenset((node,))
@@ -192,16 +192,16 @@ class ElementWork:
         return parts if self._sum(parts) <= CHEAP_CONSTANT else None
 
     def _together(self, sources: Sequence[UOp]) -> Parts | None:
-        found: Parts = frozenset()
+        result: Parts = frozenset()
         for source in sources:
             parts = self._parts[source]
             if parts is None:
                 return None
-            found = found | parts if found else parts
-        return found
+            result = result | parts if result else parts
+        return result
 
     def exceeds(self, node: UOp, limit: int, *, loads: int = LOAD_WORK) -> bool:
-        """Whether an element of `node` takes more than `limit`; each load counts as `loads`."""
+        """Return True if an element of `node` takes more than `limit`; a load counts as `loads`."""
         parts = self._parts[node]
         return parts is None or self._sum(parts, loads) > limit
 
@@ -215,18 +215,18 @@ class ElementWork:
 def values_to_materialise(
     order: Sequence[UOp], consumers: Mapping[UOp, Sequence[UOp]], stored: Set[UOp]
 ) -> set[UOp]:
-    """The nodes of a graph to store besides `stored`; `order` has sources before users.
+    """Return the nodes to store in addition to `stored`; `order` has sources before users.
 
-    Every kernel that reads a value computes it unless it has memory. That is right for a cheap
-    value; a costly one that several kernels need, or one kernel at several places, is stored. So no
-    value grows without end from kernel to kernel.
+    Every kernel that reads a value computes it, unless it has memory. This is right for cheap
+    values. A costly value is stored if several kernels need it, or one kernel at several sites. So
+    no value grows without limit from kernel to kernel.
     """
-    places = _places(order, consumers, stored)
+    sites = _sites(order, consumers, stored)
     chosen = set(stored)
     work = ElementWork(chosen)
     for node in order:
         work.add(node)
-        if node in chosen or node.op not in ALU or len(places[node]) < SEVERAL:
+        if node in chosen or node.op not in ALU or len(sites[node]) < SEVERAL:
             continue
         if not _is_parting(node, consumers):
             continue
@@ -237,7 +237,7 @@ def values_to_materialise(
 
 
 def _is_parting(node: UOp, consumers: Mapping[UOp, Sequence[UOp]]) -> bool:
-    """Whether ways part here: before that, the last value on the common way is the one to store."""
+    """Return True if paths separate at `node`: the last value of a common path is stored."""
     users = consumers[node]
     while len(users) == 1 and users[0].op in MOVEMENT and users[0].op is not Ops.EXPAND:
         users = consumers[users[0]]
@@ -245,7 +245,7 @@ def _is_parting(node: UOp, consumers: Mapping[UOp, Sequence[UOp]]) -> bool:
 
 
 def bases_to_materialise(order: Sequence[UOp], stored: Set[UOp]) -> set[UOp]:
-    """The values that an EXPAND repeats and that are better computed once."""
+    """Return the values that an EXPAND repeats and that are better computed once."""
     chosen = set(stored)
     work = ElementWork(chosen)
     expanded = {_base(node) for node in order if node.op is Ops.EXPAND}
@@ -266,37 +266,37 @@ def _base(expand: UOp) -> UOp:
     return base
 
 
-# --- places -------------------------------------------------------------------------------------
+# --- sites ----------------------------------------------------------------------------------------
 
 
-def _places(
+def _sites(
     order: Sequence[UOp], consumers: Mapping[UOp, Sequence[UOp]], stored: Set[UOp]
 ) -> dict[UOp, Parts]:
-    """Where each node is computed: in which kernels, and through which movement of elements.
+    """Return the sites at which each node is computed: kernels, or movements of elements.
 
-    Sets of more than `SEVERAL` are cut short.
+    A set with `SEVERAL` sites is not extended.
     """
-    places: dict[UOp, Parts] = {}
+    sites: dict[UOp, Parts] = {}
     for node in reversed(order):
-        found: Parts = frozenset()
-        for consumer in _apart(consumers[node]):
-            found |= _places_through(consumer, places, stored)
-            if len(found) >= SEVERAL:
+        result: Parts = frozenset()
+        for consumer in _without_disjoint_cuts(consumers[node]):
+            result |= _sites_through(consumer, sites, stored)
+            if len(result) >= SEVERAL:
                 break
-        places[node] = found
-    return places
+        sites[node] = result
+    return sites
 
 
-def _places_through(consumer: UOp, places: Mapping[UOp, Parts], stored: Set[UOp]) -> Parts:
+def _sites_through(consumer: UOp, sites: Mapping[UOp, Parts], stored: Set[UOp]) -> Parts:
     if consumer in stored:
         return frozenset((consumer,))
-    if consumer.op in MOVEMENT and consumer.op is not Ops.RESHAPE and len(places[consumer]) == 1:
+    if consumer.op in MOVEMENT and consumer.op is not Ops.RESHAPE and len(sites[consumer]) == 1:
         return frozenset((consumer,))
-    return places[consumer]
+    return sites[consumer]
 
 
-def _apart(consumers: Sequence[UOp]) -> Sequence[UOp]:
-    """`consumers`, of SHRINKs that have no element in common only the first."""
+def _without_disjoint_cuts(consumers: Sequence[UOp]) -> Sequence[UOp]:
+    """Return `consumers`, with only the first of several SHRINKs without common elements."""
     cuts = [node for node in consumers if node.op is Ops.SHRINK]
     if len(cuts) < SEVERAL or not _are_disjoint(cuts):
         return consumers
@@ -304,7 +304,7 @@ def _apart(consumers: Sequence[UOp]) -> Sequence[UOp]:
 
 
 def _are_disjoint(cuts: Sequence[UOp]) -> bool:
-    """Whether one axis keeps all of them apart."""
+    """Return True if the SHRINKs have separate ranges along one axis."""
     for axis in range(len(shape_of(cuts[0]))):
         bounds = [cut.arg.bounds[axis] for cut in cuts if isinstance(cut.arg, BoundsArg)]
         numbers = [(a, b) for a, b in bounds if isinstance(a, int) and isinstance(b, int)]

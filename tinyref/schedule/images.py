@@ -1,8 +1,8 @@
 """Operands of products as images, on devices that declare them, under the flag IMAGE.
 
-An image is another way to see the memory of a buffer: the same elements in the same order, which a
-kernel reads by texels of four lanes. So the kernel that reads decides, and the one that wrote does
-not know. `tensor/contraction.py` lays operands out so that they fit.
+An image is another form of the memory of a buffer. It has the same elements in the same order, and
+a kernel reads them as texels of four lanes. So the reading kernel decides, and the writing kernel
+is not affected. `tensor/contraction.py` lays operands out so that they fit.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
 from tinyref.views.shape_tracker import tracker_of
 
-# The most rows and the most columns of an image.
+# The limit of rows and of columns of an image.
 LIMIT = 16384
 
 
 def with_images(ast: UOp, device: str) -> UOp:
-    """`ast` with an image in place of every buffer of factors that fits one.
+    """Replace every buffer of factors that can be an image.
 
-    Factors are float32, or float16 that is widened, and summed as products. A buffer that does not
-    fit stays one; DEBUG=3 says why.
+    Factors are float32, or float16 that is widened, and their products are summed. A buffer that
+    cannot be an image stays; DEBUG=3 says why.
     """
     if not config.integer("IMAGE") or not Device[device].capabilities.images:
         return ast
@@ -36,7 +36,7 @@ def with_images(ast: UOp, device: str) -> UOp:
         memory = load.src[0].src[0]
         try:
             tried = with_image(ast, load)
-            # Whether all accesses are of whole texels is known once lanes are chosen.
+            # Only the choice of lanes shows if all accesses are of whole texels.
             compile_kernel(tried, Device[device].capabilities)
         except UserError as error:
             _report(ast, memory, error)
@@ -46,7 +46,7 @@ def with_images(ast: UOp, device: str) -> UOp:
 
 
 def _factors(ast: UOp) -> Iterator[UOp]:
-    """The first load of each buffer that a sum of products multiplies."""
+    """Yield the first load of each buffer that a sum of products multiplies."""
     written = {node.src[0].src[0] for node in ast.toposort() if node.op is Ops.STORE}
     seen: set[UOp] = set()
     for node in ast.toposort():
@@ -66,17 +66,17 @@ def _uncast(node: UOp) -> UOp:
 
 
 def with_image(ast: UOp, load: UOp) -> UOp:
-    """`ast` with an image in place of the buffer of its LOAD `load`.
+    """Replace the buffer of the LOAD `load` by an image.
 
-    Raises `UserError` where the buffer cannot be one, or what is loaded is used as another type.
+    Raises `UserError` if the buffer cannot be one, or if its elements are used as another type.
     """
     return _read_as(ast, load.src[0].src[0], _image_of(load))
 
 
 def _image_of(load: UOp) -> ImageDType:
-    """The image that a buffer can be, its rows as long as those that the load sees.
+    """Return the image for a buffer; its rows have the length of rows in the view of the load.
 
-    Raises `UserError` where there is none.
+    Raises `UserError` if there is none.
     """
     memory, argument = load.src[0].src[0].dtype, load.src[0].arg
     assert isinstance(memory, PtrDType), "a view is of memory"
@@ -93,8 +93,8 @@ def _image_of(load: UOp) -> ImageDType:
     raise UserError(f"{texels} texels have no shape of at most {LIMIT} by {LIMIT}")
 
 
-def _read_as(ast: UOp, memory: UOp, shown: ImageDType) -> UOp:
-    """`ast` with `memory` as an image, whose loads give float32."""
+def _read_as(ast: UOp, memory: UOp, image_dtype: ImageDType) -> UOp:
+    """Replace `memory` by an image, whose loads give float32."""
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if src == node.src or node.op is Ops.VIEW:
@@ -104,10 +104,10 @@ def _read_as(ast: UOp, memory: UOp, shown: ImageDType) -> UOp:
         if node.op is Ops.CAST and src[0].dtype is node.dtype:
             return src[0]
         if any(old.dtype is not new.dtype for old, new in zip(node.src, src, strict=True)):
-            raise UserError(f"{node.op.name} reads the same elements as {shown.base.name}")
+            raise UserError(f"{node.op.name} reads the same elements as {image_dtype.base.name}")
         return None
 
-    return rebuild(ast, change, {memory: memory.replace(dtype=shown)})
+    return rebuild(ast, change, {memory: memory.replace(dtype=image_dtype)})
 
 
 def _report(ast: UOp, memory: UOp, reason: UserError) -> None:

@@ -1,4 +1,4 @@
-"""What a schedule is made of, and the memory that its intermediate results share."""
+"""The items of a schedule, and the memory that its intermediate results share."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from tinyref.uops.payload import BufferArg
 
 @dataclass(frozen=True)
 class KernelItem:
-    """A kernel to run on `device`: `buffers` are BUFFER nodes by slot, the outputs first.
+    """A kernel to run on `device`.
 
-    `completes` are the nodes whose result is there once the kernel has run, `names` the functions
-    of the user that it computes: softmax, linear, backward relu; `lines` from where they were
-    called, as FILE:LINE, while lines are noted.
+    buffers: BUFFER nodes by slot, the outputs first.
+    completes: the nodes whose result exists after the kernel.
+    names: the functions of the user that it computes: softmax, linear, backward relu.
+    lines: the lines of their calls, as FILE:LINE, while lines are noted.
     """
 
     ast: UOp
@@ -37,9 +38,9 @@ class KernelItem:
 
 @dataclass(frozen=True)
 class CopyItem:
-    """All bytes of one BUFFER to one of equal size on another device.
+    """A copy of all bytes of a BUFFER to a BUFFER of equal size on another device.
 
-    `completes` are the nodes whose result is there once the copy is done.
+    completes: the nodes whose result exists after the copy.
     """
 
     target: UOp
@@ -55,10 +56,11 @@ Item = KernelItem | CopyItem
 
 @dataclass
 class Schedule:
-    """Items in order; `results` maps each requested or stored node to a view of its BUFFER.
+    """Items in order.
 
-    A constant maps to itself: it needs no memory. `bindings` are the values of the symbolic
-    variables, by name; `constraints` is what other values of theirs must satisfy.
+    results: maps each requested or stored node to a view of its BUFFER, and a constant to itself.
+    bindings: the values of the symbolic variables, by name.
+    constraints: the conditions that other values of the variables must satisfy.
     """
 
     items: list[Item]
@@ -71,14 +73,14 @@ class Schedule:
 
     @property
     def kernels(self) -> list[KernelItem]:
-        """The kernels alone, in order."""
+        """Return the kernels, in order."""
         return [item for item in self.items if isinstance(item, KernelItem)]
 
 
 # --- memory ---------------------------------------------------------------------------------------
 
 
-# Where a buffer may start: a cache line, and what devices ask of a whole allocation's parts.
+# Buffers start at multiples of this: a cache line, and the alignment that devices require.
 ALIGNMENT = 64
 
 Key = TypeVar("Key", bound=Hashable)
@@ -87,9 +89,9 @@ Integers: TypeAlias = "npt.NDArray[np.int64]"
 
 @dataclass(frozen=True)
 class Lifetime:
-    """`nbytes` that are in use from item number `first` to item `last`, both included.
+    """Memory of `nbytes` that is in use from item number `first` to item `last`, both included.
 
-    So what an item writes never shares memory with what it reads.
+    So the results of an item never share memory with its sources.
     """
 
     nbytes: int
@@ -97,7 +99,7 @@ class Lifetime:
     last: int
 
     def overlaps(self, other: Lifetime) -> bool:
-        """Whether both are in use at one time."""
+        """Return True if both are in use at the same time."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -110,10 +112,10 @@ class Arena:
 
 
 def plan_arena(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Arena:
-    """Offsets at which no two buffers that are in use together overlap, in the order given.
+    """Return offsets, in the order of `lifetimes`, at which no buffers in use together overlap.
 
-    Each, the largest first, goes into the smallest gap that is free for as long as it is in use:
-    "greedy by size" of Y. Pisarchyk and J. Lee, "Efficient Memory Management for Deep Neural Net
+    Each buffer, the largest first, gets the smallest gap that is free during its lifetime: "greedy
+    by size" of Y. Pisarchyk and J. Lee, "Efficient Memory Management for Deep Neural Net
     Inference", 2020 (arXiv:2001.03288). Offsets are multiples of `ALIGNMENT` and of `alignment`, a
     power of two.
     """
@@ -133,9 +135,9 @@ def plan_arena(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Are
 
 
 def _largest_first(sizes: Integers, first: Integers) -> Integers:
-    """The order in which buffers get their places: any is right, this one leaves few gaps.
+    """Return the order in which buffers get offsets: any is right, this one leaves few gaps.
 
-    Of equal sizes the first in use goes first, so that the plan does not depend on the sort.
+    Among equal sizes, the first in use comes first, so the plan does not depend on the sort.
     """
     return np.lexsort((first, -sizes))
 
@@ -144,8 +146,8 @@ def _align_up(nbytes: int, alignment: int) -> int:
     return -(-nbytes // alignment) * alignment
 
 
-def _smallest_gap(offsets: Integers, sizes: Integers, wanted: int) -> int:
-    """The start of the smallest gap between the given pieces that holds `wanted`, or their end."""
+def _smallest_gap(offsets: Integers, sizes: Integers, size: int) -> int:
+    """Return the start of the smallest gap of `size` bytes between the pieces, or their end."""
     if not offsets.size:
         return 0
     order = np.argsort(offsets, kind="stable")
@@ -153,52 +155,52 @@ def _smallest_gap(offsets: Integers, sizes: Integers, wanted: int) -> int:
     ends = np.maximum.accumulate(starts + sizes[order])
     gap_starts = np.concatenate(([0], ends[:-1]))
     gaps = starts - gap_starts
-    fits = np.flatnonzero(gaps >= wanted)
+    fits = np.flatnonzero(gaps >= size)
     if not fits.size:
         return int(ends[-1])
     return int(gap_starts[fits[np.argmin(gaps[fits])]])
 
 
 def spans(uses: Iterable[Iterable[Key]]) -> dict[Key, tuple[int, int]]:
-    """The number of the first and of the last of `uses` in which each key occurs."""
-    found: dict[Key, tuple[int, int]] = {}
+    """Return the numbers of the first and the last of `uses` in which each key occurs."""
+    result: dict[Key, tuple[int, int]] = {}
     for number, keys in enumerate(uses):
         for key in keys:
-            found[key] = (found[key][0] if key in found else number, number)
-    return found
+            result[key] = (result[key][0] if key in result else number, number)
+    return result
 
 
 def buffers_of(item: Item) -> tuple[UOp, ...]:
-    """The BUFFER nodes that an item touches, those that it writes first."""
+    """Return the BUFFER nodes that an item accesses, those that it writes first."""
     return (item.target, item.source) if isinstance(item, CopyItem) else item.buffers
 
 
 def written_by(item: Item) -> tuple[UOp, ...]:
-    """The BUFFER nodes that an item writes."""
+    """Return the BUFFER nodes that an item writes."""
     if isinstance(item, CopyItem):
         return (item.target,)
     return item.buffers[: len(item.ast.src)]
 
 
 def temporaries(items: Sequence[Item], results: Mapping[UOp, UOp]) -> dict[UOp, Lifetime]:
-    """The BUFFERs that nobody sees but `items`: each is written before it is read, and no result.
+    """Return the BUFFERs that only `items` use: written before they are read, and no results.
 
-    `results` are those of the `Schedule`. What holds no bytes is left out.
+    `results` are the results of the `Schedule`. BUFFERs of no bytes are left out.
     """
-    kept = {node for node in toposort(results.values()) if node.op is Ops.BUFFER}
+    shared = {node for node in toposort(results.values()) if node.op is Ops.BUFFER}
     begun: set[UOp] = set()
     for item in items:
         written = set(written_by(item))
-        kept.update(node for node in buffers_of(item) if node not in begun | written)
+        shared.update(node for node in buffers_of(item) if node not in begun | written)
         begun |= written
     return {
         node: Lifetime(nbytes_of(node), *span)
         for node, span in spans(map(buffers_of, items)).items()
-        if node not in kept and nbytes_of(node)
+        if node not in shared and nbytes_of(node)
     }
 
 
 def nbytes_of(node: UOp) -> int:
-    """What the memory of a BUFFER node takes."""
+    """Return the size in bytes of the memory of a BUFFER node."""
     assert isinstance(node.arg, BufferArg), "a BUFFER has its payload"
     return node.arg.size * node.dtype.itemsize

@@ -1,8 +1,8 @@
-"""Kernels that read each other's results at the same place become one kernel with several stores.
+"""Join kernels that read each other's results at the same positions into one with several stores.
 
-A reduce and what follows it in two outputs, a mean and the variance that needs it, the moments and
-the weight of an optimiser: the second kernel has the axes of the first and wants, at each position,
-just the element that the first computes there. So it takes the value instead of a load.
+A reduce and the operations after it often have two outputs: a mean and a variance, the moments and
+the weight of an optimiser. The second kernel has the axes of the first. At each position, it needs
+the element that the first computes there, so it uses this value without a load.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
-# Joining works through both kernels, so what is joined time and again must stay short.
+# Each join visits both kernels, so a kernel that is joined repeatedly must stay short.
 MAX_JOINED = 500
-# Elements of a row that is still in a small cache when it is read once more.
+# The largest row that is still in a small cache when it is read again.
 MAX_ROW = 1 << 14
 
 
@@ -30,9 +30,12 @@ MAX_ROW = 1 << 14
 class KernelDraft:
     """A kernel that may still be joined with others.
 
-    root: its SINK. buffers: BUFFER nodes by slot, one for each store first. reads: its loads.
-    outer, inner: the axes T and R of `kernel_ast`. names, lines: the user's functions
-    that it computes, and from where they were called. folded: the number of its axes F.
+    root: its SINK.
+    buffers: BUFFER nodes by slot, the buffer of each store first.
+    reads: its loads.
+    outer, inner: the axes T and R of `kernel_ast`.
+    names, lines: the user's functions that it computes, and the lines of their calls.
+    folded: the number of its axes F.
     """
 
     root: UOp
@@ -46,12 +49,12 @@ class KernelDraft:
 
     @property
     def written_buffers(self) -> tuple[UOp, ...]:
-        """The BUFFER nodes that the kernel stores to."""
+        """Return the BUFFER nodes that the kernel writes."""
         return self.buffers[: len(self.root.src)]
 
 
 def join(first: KernelDraft, second: KernelDraft, dropped: set[UOp]) -> KernelDraft | None:
-    """One kernel that does the work of `first` and then of `second`; None if there is none.
+    """Return one kernel that does the work of `first`, then of `second`; None if impossible.
 
     Results of `first` that are in `dropped` are not stored.
     """
@@ -64,12 +67,12 @@ def join(first: KernelDraft, second: KernelDraft, dropped: set[UOp]) -> KernelDr
 
 
 def join_rows(first: KernelDraft, second: KernelDraft, dropped: set[UOp]) -> KernelDraft | None:
-    """One kernel that reduces each row and then computes along it; None if there is none.
+    """Return one kernel that reduces each row and then computes along it; None if impossible.
 
-    So a softmax finds the maximum and the sum of a row, and divides while the row is in the cache.
-    `second` has the axes that `first` reduces as its last, and it alone reads the results of
-    `first`, which are the same all along them. That pays where a kernel runs as loops, the last
-    axis innermost: what does not change along it is computed once.
+    So a softmax computes the maximum and the sum of a row, and divides while the row is in the
+    cache. The last axes of `second` are the axes that `first` reduces. Only `second` reads the
+    results of `first`, which do not change along these axes. This is faster if kernels run as
+    loops, the last axis innermost: a value that does not change along it is computed once.
     """
     row = product(first.inner)
     if not first.inner or not isinstance(row, int) or row > MAX_ROW:
@@ -77,7 +80,7 @@ def join_rows(first: KernelDraft, second: KernelDraft, dropped: set[UOp]) -> Ker
     if second.inner or first.folded or second.folded or second.outer != first.outer + first.inner:
         return None
     read = {buffer for draft in (first, second) for buffer in _buffers_read(draft)}
-    # In place, a row that is written must not be reduced once more.
+    # A row that is overwritten in place must not be reduced again.
     if not dropped.issuperset(first.written_buffers) or read & set(second.written_buffers):
         return None
     return _joined(first, second, dropped, ())
@@ -86,9 +89,9 @@ def join_rows(first: KernelDraft, second: KernelDraft, dropped: set[UOp]) -> Ker
 def _joined(
     first: KernelDraft, second: KernelDraft, dropped: set[UOp], inner: Shape
 ) -> KernelDraft | None:
-    """The stores of both in one kernel, with axes R that are `inner`.
+    """Return the stores of both in one kernel, with axes R that are `inner`.
 
-    None where it would be too long, or a value that replaces a load is not the one that is loaded.
+    Return None if it is too long, or if a value that replaces a load has other elements.
     """
     if len(first.root.toposort()) + len(second.root.toposort()) > MAX_JOINED:
         return None
@@ -100,16 +103,16 @@ def _joined(
     if joiner.is_impossible:
         return None
     root = build.sink(*(results[buffer] for buffer in written), *stores)
-    read = (each for each in second.reads if each.location.buffer not in results)
+    reads = (read for read in second.reads if read.location.buffer not in results)
     names = tuple(dict.fromkeys((*first.names, *second.names)))
     lines = tuple(dict.fromkeys((*first.lines, *second.lines)))
     about = (second.outer, inner, names, lines, folded)
-    joined = KernelDraft(root, tuple(joiner.buffers), (*first.reads, *read), *about)
+    joined = KernelDraft(root, tuple(joiner.buffers), (*first.reads, *reads), *about)
     return joined if _reduces_in_full(joined) else None
 
 
 class _Joiner:
-    """Rewrites kernels into one numbering of slots and one rank."""
+    """A rewriter of kernels to one numbering of slots and one rank."""
 
     def __init__(self, written: list[UOp], dropped: set[UOp], inner_rank: int, folded: int) -> None:
         self.buffers = written
@@ -119,7 +122,7 @@ class _Joiner:
         self.is_impossible = False
 
     def rewrite(self, draft: KernelDraft, results: Mapping[UOp, UOp]) -> tuple[UOp, ...]:
-        """The stores of `draft`; loads from the keys of `results` become those stores' values."""
+        """Return the stores of `draft`; the values of the stores `results` replace loads."""
         added = 0 if draft.inner else self.inner_rank
         extra = Extra(len(draft.outer), added, self.folded - draft.folded)
 
@@ -140,16 +143,16 @@ class _Joiner:
 
     def _define(self, node: UOp, buffer: UOp) -> UOp:
         if buffer in self.dropped:
-            # Only the store that goes, and the loads that its value replaces, name it.
+            # Only the removed store, and the loads that its value replaces, name this buffer.
             return node
         if buffer not in self.buffers:
             self.buffers.append(buffer)
         return node.replace(arg=SlotArg(self.buffers.index(buffer)))
 
     def _value(self, load: UOp, store: UOp, extra: Extra) -> UOp:
-        wanted = extra.extend_view(tracker_of(load.src[0]))
+        loaded = extra.extend_view(tracker_of(load.src[0]))
         stored = tracker_of(store.src[0])
-        if wanted is not stored and wanted is not stored.expand(wanted.shape):
+        if loaded is not stored and loaded is not stored.expand(loaded.shape):
             self.is_impossible = True
         return store.src[1]
 
@@ -163,13 +166,13 @@ class Extra:
     last: int
 
     def extend_view(self, tracker: ShapeTracker) -> ShapeTracker:
-        """A view with the axes."""
+        """Return a view with these axes."""
         shape = tracker.shape
         ones, more = (1,) * self.added, (1,) * self.last
         return tracker.reshape((*shape[: self.rank], *ones, *shape[self.rank :], *more))
 
     def renumber_axes(self, axes: tuple[int, ...]) -> tuple[int, ...]:
-        """The new numbers of axes."""
+        """Return the new numbers of axes."""
         return tuple(axis if axis < self.rank else axis + self.added for axis in axes)
 
 
@@ -182,9 +185,9 @@ def _buffers_read(draft: KernelDraft) -> set[UOp]:
 
 
 def _reduces_in_full(draft: KernelDraft) -> bool:
-    """Whether every reduce still loops: a value that replaced a load may lack the axes R.
+    """Return True if every reduce still loops: a value that replaced a load may lack the axes R.
 
-    A constant that did has no shape at all.
+    If the value is a constant, it has no shape at all.
     """
     for node in draft.root.toposort():
         if node.op is Ops.REDUCE:
@@ -195,7 +198,7 @@ def _reduces_in_full(draft: KernelDraft) -> bool:
 
 
 def _writes_in_place(draft: KernelDraft) -> bool:
-    """Whether what is both loaded and stored is loaded just where it is stored."""
+    """Return True if elements that are loaded and stored are loaded at the same positions."""
     stored = dict(
         zip(draft.written_buffers, (tracker_of(s.src[0]) for s in draft.root.src), strict=True)
     )

@@ -1,11 +1,11 @@
-"""The AST of one kernel: views pushed down to the loads, one slot for each buffer.
+"""The AST of one kernel: views are moved to the loads, and each buffer has one slot.
 
-A kernel has axes T + R + F: T is the shape of what it stores, R what its reduces loop over. Outside
-a reduce every value has shape T + (1, ...), inside it T + R. A node is computed at a tracker that
-says which of its elements each position of the kernel wants; movement changes the tracker, a reduce
-puts R into it, and at a load the tracker becomes the view. F are axes of one-hot reduces, which
-choose one element and so are no loops (`optimise.one_hot`): one after the other where such reduces
-are nested, while those side by side share them.
+A kernel has axes T + R + F: T is the shape of its result, R are the axes of its reduce loops.
+Outside a reduce every value has shape T + (1, ...), inside it T + R. A node is computed at a
+tracker, which says which element each position of the kernel needs. Movement changes the tracker,
+and a reduce adds R to it. At a load, the tracker becomes the view. F are the axes of one-hot
+reduces, which select one element and so are no loops (`optimise.one_hot`). Nested one-hot reduces
+have axes one after the other; independent ones share axes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ MAX_VALUES = 3000
 
 @dataclass(frozen=True)
 class Location:
-    """Where a stored node lies: elements of a BUFFER through `tracker`.
+    """The location of a stored node: elements of a BUFFER through `tracker`.
 
-    `version` is the ASSIGN that wrote them, None for what the buffer held before the schedule.
+    `version` is the ASSIGN that wrote them; None for the contents before the schedule.
     """
 
     buffer: UOp
@@ -50,14 +50,14 @@ class Location:
 
 @dataclass(frozen=True)
 class Read:
-    """A load of a kernel, in the kernel's own axes."""
+    """A load of a kernel, in the axes of the kernel."""
 
     location: Location
     tracker: ShapeTracker
 
 
 class TooLarge(Exception):  # noqa: N818  caught by the scheduler, which stores more and tries again
-    """A kernel has more values than it may; `node` is computed in the most ways."""
+    """The error for a kernel with too many values; `node` is computed at the most trackers."""
 
     def __init__(self, node: UOp) -> None:
         self.node = node
@@ -65,18 +65,18 @@ class TooLarge(Exception):  # noqa: N818  caught by the scheduler, which stores 
 
 
 class InternalError(TinyrefError):
-    """The scheduler met a graph that it should have cut up before: a bug of tinyref."""
+    """The error for a graph that the scheduler should have cut before: a bug of tinyref."""
 
 
 Locate = Callable[[UOp], Location | None]
 
 
 class KernelBuilder:
-    """Builds the AST of the kernel that stores `root` at `target`.
+    """A builder of the AST of the kernel that stores `root` at `target`.
 
-    `locate` gives the location of a stored node, None for one that is computed in place. After
-    `build`, `buffers` are the BUFFER nodes by slot and `reads` the loads; `members` are the nodes
-    that the kernel computes itself.
+    locate: returns the location of a stored node, None for a node that is computed in place.
+    members: the nodes that the kernel computes itself.
+    buffers, reads: after `build`, the BUFFER nodes by slot and the loads.
     """
 
     def __init__(self, root: UOp, target: Location, locate: Locate) -> None:
@@ -94,7 +94,7 @@ class KernelBuilder:
         self._zero: dict[UOp, ConstArg | None] = {}
 
     def build(self) -> UOp:
-        """The SINK of the kernel. Raises `TooLarge` where too much would be computed twice."""
+        """Return the SINK of the kernel. Raises `TooLarge` if it would compute too much twice."""
         shape = (*self.outer, *(1,) * (len(self.inner) + self.folded))
         start = ShapeTracker.from_shape(shape_of(self.root)).reshape(shape)
         self.store_view = self.target.tracker.reshape(shape)
@@ -109,22 +109,22 @@ class KernelBuilder:
 
     @property
     def buffers(self) -> list[UOp]:
-        """The BUFFER nodes by slot."""
+        """Return the BUFFER nodes by slot."""
         return list(self.slots)
 
     def count_buffers(self) -> int:
-        """How many buffers the kernel takes, before it is built."""
-        found = {self.target.buffer}
+        """Return the number of buffers that the kernel takes, before it is built."""
+        buffers = {self.target.buffer}
         for node in self.members:
             for source in node.src:
                 location = self.locate(source) if self._is_leaf(source) else None
                 if location is not None:
-                    found.add(location.buffer)
-        return len(found)
+                    buffers.add(location.buffer)
+        return len(buffers)
 
     def _find_members(self) -> list[UOp]:
-        """The nodes that this kernel computes itself, users before sources."""
-        found: list[UOp] = []
+        """Return the nodes that this kernel computes itself, users before sources."""
+        members: list[UOp] = []
         seen: set[UOp] = set()
         stack = [self.value]
         while stack:
@@ -132,23 +132,23 @@ class KernelBuilder:
             if node in seen or self._is_leaf(node):
                 continue
             seen.add(node)
-            found.append(node)
+            members.append(node)
             stack.extend(reversed(node.src))
-        return found
+        return members
 
     def _reduced_axes(self) -> Shape:
-        found: Shape | None = None
+        result: Shape | None = None
         for node in self.members:
             if node.op is not Ops.REDUCE or is_one_hot_reduce(node):
                 continue
             axes = reduce_axes(node)
-            if found not in (None, axes):
-                raise InternalError(f"kernel: reduces over {found} and {axes} share one kernel")
-            found = axes
-        return found or ()
+            if result not in (None, axes):
+                raise InternalError(f"kernel: reduces over {result} and {axes} share one kernel")
+            result = axes
+        return result or ()
 
     def _place_one_hots(self) -> int:
-        """Finds the first axis of each REDUCE that chooses; gives the number of all such axes."""
+        """Set the first axis of each one-hot REDUCE; return the number of all such axes."""
         ends: dict[UOp, int] = {}
         needs = functools.partial(_sources_but, self._is_leaf)
         for node in toposort((self.value,), needs):
@@ -176,14 +176,14 @@ class KernelBuilder:
         return done[start]
 
     def _refuse_repetition(self, keys: Iterable[Key]) -> None:
-        """Raises `TooLarge` if some value is computed at several places of the same kernel."""
+        """Raise `TooLarge` if a value is computed at several trackers in the same kernel."""
         counts: dict[UOp, int] = {}
         for node, _ in keys:
             if node.op in ALU and node is not self.value and not self._is_leaf(node):
                 counts[node] = counts.get(node, 0) + 1
         repeated = [node for node, count in counts.items() if count > 1]
         if repeated:
-            # In the middle, so that neither the rest nor the stored part stays too large.
+            # The middle one leaves neither the rest nor the stored part too large.
             raise TooLarge(repeated[len(repeated) // 2])
 
     def _sources(self, key: Key) -> list[Key]:
@@ -238,12 +238,12 @@ class KernelBuilder:
         return UOp(Ops.REDUCE, node.dtype, (value,), ReduceArg(node.arg.op, self._axes_of(node)))
 
     def _axes_of(self, node: UOp) -> tuple[int, ...]:
-        """The axes of the kernel that a REDUCE goes over."""
+        """Return the axes of the kernel that a REDUCE loops over."""
         first = self.first_axes.get(node, len(self.outer))
         return tuple(range(first, first + len(reduce_axes(node))))
 
     def _inside(self, node: UOp, tracker: ShapeTracker) -> ShapeTracker:
-        """What a REDUCE at `tracker` reads of its source."""
+        """Return the tracker of the source of a REDUCE at `tracker`."""
         axes = self._axes_of(node)
         order = [axis for axis in range(len(tracker.shape)) if axis not in axes] + list(axes)
         inside = reduced_tracker(node, tracker.permute(order), reduce_axes(node))
@@ -252,7 +252,7 @@ class KernelBuilder:
     # --- padding --------------------------------------------------------------------------------
 
     def _zero_outside(self, node: UOp, tracker: ShapeTracker, value: UOp) -> UOp:
-        """`value` with zeros outside, which loads give by themselves if the value keeps zero."""
+        """Return `value` with zeros outside; loads give them themselves if the value keeps zero."""
         source = node.src[0]
         zero = ConstArg(as_const(0, node.dtype))
         if self._value_at_zero(source) == zero:
@@ -264,11 +264,11 @@ class KernelBuilder:
         return UOp(Ops.WHERE, node.dtype, (valid, value, build.const(node.dtype, 0)))
 
     def _value_at_zero(self, root: UOp) -> ConstArg | None:
-        """What `root` is where all its loads give 0; None where that is not known."""
+        """Return the value of `root` where all its loads give 0; None if it is unknown."""
 
         def is_known(node: UOp) -> bool:
-            kept = node in self._zero or node.op in (Ops.PAD, Ops.CONST, Ops.IOTA)
-            return kept or self._is_leaf(node)
+            is_simple = node in self._zero or node.op in (Ops.PAD, Ops.CONST, Ops.IOTA)
+            return is_simple or self._is_leaf(node)
 
         for node in toposort((root,), functools.partial(_sources_but, is_known)):
             if node not in self._zero:
@@ -291,25 +291,25 @@ class KernelBuilder:
 
 
 def _sources_but(is_leaf: Callable[[UOp], bool], node: UOp) -> tuple[UOp, ...]:
-    """The sources of `node`; none of a leaf."""
+    """Return the sources of `node`; none for a leaf."""
     return () if is_leaf(node) else node.src
 
 
 def movement_tracker(node: UOp) -> ShapeTracker:
-    """How the elements of a movement node lie in its source, row-major."""
+    """Return the tracker from the elements of a movement node to its source, row-major."""
     return apply_movement(ShapeTracker.from_shape(shape_of(node.src[0])), node.op, node.arg)
 
 
 def reduced_tracker(node: UOp, tracker: ShapeTracker, inner: Shape) -> ShapeTracker:
-    """What a REDUCE at `tracker`, of shape T + (1, ...), reads of its source, of shape T + R.
+    """Return the tracker of the source, of shape T + R, of a REDUCE at `tracker`, T + (1, ...).
 
-    The axes that are reduced go last; then every step of `tracker` moves by whole blocks of R.
+    The reduced axes go last. Then every step of `tracker` moves by whole blocks of R.
     """
     source = shape_of(node.src[0])
     axes = reduced_axes(node)
     order = [axis for axis in range(len(source)) if axis not in axes] + list(axes)
-    kept = tuple(source[axis] for axis in order[: len(source) - len(axes)])
-    base = ShapeTracker.from_shape(source).permute(order).reshape((*kept, *inner))
+    rest = tuple(source[axis] for axis in order[: len(source) - len(axes)])
+    base = ShapeTracker.from_shape(source).permute(order).reshape((*rest, *inner))
     last = len(tracker.views) - 1
     views = [
         _in_blocks(view, inner, len(inner) if number == last else 0)
@@ -319,7 +319,7 @@ def reduced_tracker(node: UOp, tracker: ShapeTracker, inner: Shape) -> ShapeTrac
 
 
 def _in_blocks(view: View, inner: Shape, dropped: int) -> View:
-    """`view` over blocks of shape `inner` in place of elements; `dropped` last axes make room."""
+    """Return `view` over blocks of shape `inner` instead of elements, without `dropped` axes."""
     rank = len(view.shape) - dropped
     block = lift(product(inner))
     mask = None

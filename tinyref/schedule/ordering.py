@@ -1,7 +1,7 @@
-"""Items in an order that honours every dependency; those that can be one kernel are joined.
+"""Put items in an order that respects every dependency, and join kernels.
 
-An ASSIGN gives its buffer a new version. What reads an older one must run before the ASSIGN, unless
-the ASSIGN is among its own sources and so has run long before.
+An ASSIGN gives its buffer a new version. Readers of an older version run before the ASSIGN, unless
+the ASSIGN is among their own sources and so has run before.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
 
-# --- who may see which contents of a buffer that is assigned to -----------------------------------
+# --- versions of the contents of an assigned buffer -----------------------------------------------
 
 
 class CycleError(UserError):
-    """No order of kernels computes the graphs: what is assigned is read before and after."""
+    """The error for graphs without an order: assigned memory is read before and after."""
 
 
 def parts_to_read_first(roots: Sequence[UOp]) -> list[UOp]:
-    """The largest parts of `roots` that read memory before it is assigned to, and that are used
-    with what reads it afterwards: computed by themselves, and first, they are in no kernel's way.
+    """Return the largest parts of `roots` that read memory before an ASSIGN and meet later readers.
 
-    None that only shows such memory; none of what is assigned.
+    If they are computed first, by themselves, no kernel depends on them. Parts that only show such
+    memory, and parts of assigned values, are left out.
     """
     versions = Versions(roots)
-    # Of each node the newest version of each buffer that it reads, the old contents being 0.
+    # The newest version of each buffer that each node reads; the old contents are version 0.
     read: dict[UOp, dict[UOp, int]] = {}
-    found: dict[UOp, None] = {}
+    early: dict[UOp, None] = {}
     for node in toposort(roots):
         if node.op is Ops.ASSIGN:
             read[node] = {assigned_buffer(node): versions.number(node) + 1}
@@ -60,12 +60,12 @@ def parts_to_read_first(roots: Sequence[UOp]) -> list[UOp]:
             for source in node.src
             if is_after and source in read and not _shows_memory(source)
         )
-        found.update(
+        early.update(
             (part, None)
             for part in parts
             if not any(read[part].values()) or any(n < newest[b] for b, n in read[part].items())
         )
-    return list(found)
+    return list(early)
 
 
 def _shows_memory(node: UOp) -> bool:
@@ -80,35 +80,35 @@ class Versions:
         self._numbers: dict[UOp, int] = {}
         for node in toposort(roots):
             if node.op is Ops.ASSIGN:
-                found = self.assigns.setdefault(assigned_buffer(node), [])
-                self._numbers[node] = len(found)
-                found.append(node)
+                assigns = self.assigns.setdefault(assigned_buffer(node), [])
+                self._numbers[node] = len(assigns)
+                assigns.append(node)
 
     def __contains__(self, assign: UOp) -> bool:
         return assign in self._numbers
 
     def number(self, assign: UOp) -> int:
-        """How many ASSIGNs wrote its buffer before this one."""
+        """Return the number of ASSIGNs that wrote the buffer before this one."""
         return self._numbers[assign]
 
     def next(self, buffer: UOp, version: UOp | None) -> UOp | None:
-        """The first ASSIGN that replaces what `version` of `buffer` holds; None if none does.
+        """Return the first ASSIGN that replaces `version` of `buffer`; None if there is none.
 
         Assigns to one buffer run in the order of the graph, so any others follow that one.
         """
-        found = self.assigns.get(buffer, [])
+        assigns = self.assigns.get(buffer, [])
         number = 0 if version is None else self._numbers[version] + 1
-        return found[number] if number < len(found) else None
+        return assigns[number] if number < len(assigns) else None
 
     def remove(self, assign: UOp) -> None:
-        """Forgets an ASSIGN that need not run: the next one overwrites what nobody reads."""
-        found = self.assigns[assigned_buffer(assign)]
-        found.remove(assign)
+        """Remove an ASSIGN that need not run: the next one overwrites it before it is read."""
+        assigns = self.assigns[assigned_buffer(assign)]
+        assigns.remove(assign)
         del self._numbers[assign]
-        self._numbers.update((later, number) for number, later in enumerate(found))
+        self._numbers.update((later, number) for number, later in enumerate(assigns))
 
     def outlives(self, node: UOp) -> bool:
-        """Whether the memory that `node` is a plain view of will be overwritten."""
+        """Return True if the memory of `node`, a plain view, will be overwritten."""
         base = peel(node)
         if base.op is Ops.ASSIGN:
             return self.next(assigned_buffer(base), base) is not None
@@ -116,7 +116,7 @@ class Versions:
         return buffer is not None and self.next(buffer, None) is not None
 
     def reading_old(self, roots: Iterable[UOp]) -> set[UOp]:
-        """The nodes of graphs, perhaps of other tensors, that need what will be overwritten."""
+        """Return the nodes of graphs, also of other tensors, that need overwritten contents."""
         old: set[UOp] = set()
         for node in toposort(roots, self._looked_at):
             if self._is_old(node) or not old.isdisjoint(self._looked_at(node)):
@@ -124,7 +124,7 @@ class Versions:
         return old
 
     def _looked_at(self, node: UOp) -> tuple[UOp, ...]:
-        # What an ASSIGN that runs here needs is there when it runs.
+        # The sources of an ASSIGN that runs here exist when it runs.
         return () if node in self else node.src
 
     def _is_old(self, node: UOp) -> bool:
@@ -136,10 +136,10 @@ class Versions:
 def needing_old_contents(
     roots: Sequence[UOp], live: Mapping[UOp, UOp]
 ) -> tuple[list[UOp], Versions]:
-    """The keys of `live` that must be computed together with `roots`, and the versions of all.
+    """Return the keys of `live` to compute together with `roots`, and the versions of all.
 
-    `live` maps each graph as its owner knows it to the same graph prepared. Computing one may run
-    further ASSIGNs, so this goes on until nothing is added.
+    `live` maps each graph of an owner to the prepared graph. Computing one may run more ASSIGNs, so
+    this repeats until nothing is added.
     """
     added: list[UOp] = []
     everything = dict.fromkeys(roots)
@@ -162,20 +162,22 @@ def needing_old_contents(
 
 Joining = Callable[[KernelDraft, KernelDraft, set[UOp]], KernelDraft | None]
 
-# Kernels that only share what they read are joined up to so many outputs: each output is a stream
-# of stores of its own.
+# Kernels that only share sources are joined up to this number of outputs: each output is a
+# separate stream of stores.
 MAX_OUTPUTS = 8
-# A kernel of so few elements costs little but its launch.
+# The launch dominates the cost of a kernel with at most this number of elements.
 FEW_ELEMENTS = 32
 
 
 @dataclass(frozen=True)
 class PendingItem:
-    """An item before it has its place.
+    """An item before it is ordered.
 
-    draft: the kernel, None for a copy. buffers: BUFFER nodes, the written ones first. assigns: the
-    ASSIGNs that the task runs. Looked at before kernels are joined, reads: what must hold its
-    version when the task runs; after: ASSIGNs that must have run.
+    draft: the kernel, None for a copy.
+    buffers: BUFFER nodes, the written ones first.
+    assigns: the ASSIGNs that the task runs.
+    reads: before kernels are joined, the locations that must have their version when the task runs.
+    after: before kernels are joined, the ASSIGNs that must have run.
     """
 
     device: str
@@ -187,11 +189,11 @@ class PendingItem:
 
     @property
     def written_buffers(self) -> tuple[UOp, ...]:
-        """The BUFFER nodes that the task fills."""
+        """Return the BUFFER nodes that the task writes."""
         return self.buffers[:1] if self.draft is None else self.draft.written_buffers
 
     def item(self, owners: Mapping[UOp, Sequence[UOp]]) -> Item:
-        """The task as a schedule has it; `owners` are those of each BUFFER or ASSIGN."""
+        """Return the item of a schedule; `owners` are the owners of each BUFFER or ASSIGN."""
         stored = self.assigns + self.written_buffers
         completes = tuple(owner for node in stored for owner in owners.get(node, ()))
         if self.draft is None:
@@ -202,20 +204,20 @@ class PendingItem:
 
 
 def copy_task(target: UOp, source: Location) -> PendingItem:
-    """A copy of the whole buffer at `source`."""
+    """Return a copy of the whole buffer at `source`."""
     return PendingItem("", None, (target, source.buffer), (source,))
 
 
 def reads_of(draft: KernelDraft) -> tuple[Location, ...]:
-    """Where a kernel reads."""
+    """Return the locations that a kernel reads."""
     return tuple(read.location for read in draft.reads)
 
 
 class Ordering:
     """The dependencies between tasks, by their numbers.
 
-    `owners` are the nodes whose result lies in a fresh BUFFER or was written by an ASSIGN: those
-    buffers are looked at later, so they are stored even if all reads of them are joined away.
+    `owners` are the nodes whose result is in a fresh BUFFER or was written by an ASSIGN. These
+    buffers are read later, so they are stored even if joins remove all reads in the schedule.
     """
 
     def __init__(
@@ -231,7 +233,7 @@ class Ordering:
         self.levels: dict[int, int] = {}
 
     def items(self) -> list[Item]:
-        """All items in order. Raises `UserError` for a cycle of assigns."""
+        """Return all items in order. Raises `UserError` for a cycle of assigns."""
         order = self._topological()
         for number in order:
             self._add_readers(number)
@@ -262,7 +264,7 @@ class Ordering:
                 if version is not None:
                     self._add(number, assigner[version])
             for read in task.reads:
-                # The first one is enough: those after it wait for it.
+                # The first one is enough: later ones wait for it.
                 assign = self.versions.next(read.buffer, read.version)
                 if assign is not None:
                     self._add(assigner[assign], number)
@@ -276,11 +278,11 @@ class Ordering:
             self.users[needed].add(user)
 
     def _topological(self) -> list[int]:
-        """Numbers in an order in which nothing waits; of several the smallest goes first."""
+        """Return numbers in an order in which nothing waits, the smallest ready one first."""
         return self._sorted(lambda number: number)
 
     def _by_memory(self) -> list[int]:
-        """The topological order, but that what takes no memory does not wait."""
+        """Return a topological order in which tasks that take no memory do not wait."""
         policy = _LeastMemory(self, self._topological())
         return self._sorted(policy.rank, policy.fallen)
 
@@ -289,10 +291,9 @@ class Ordering:
         rank: Callable[[int], Any],
         fallen: Callable[[int], Iterable[int]] = lambda number: (),
     ) -> list[int]:
-        """Numbers in an order in which nothing waits; of several the lowest rank goes first.
+        """Return numbers in an order in which nothing waits, the lowest ready rank first.
 
-        fallen: of which numbers the rank is another one once a number has gone. Raises `UserError`
-        for a cycle of assigns.
+        fallen: returns numbers whose rank changes after a number. Raises `UserError` for a cycle.
         """
         left = {number: len(needed) for number, needed in self.waits.items()}
         ready = [(rank(number), number) for number, count in left.items() if count == 0]
@@ -300,7 +301,7 @@ class Ordering:
         order: dict[int, None] = {}
         while ready:
             number = heapq.heappop(ready)[1]
-            # What was entered again when its rank fell stands there twice.
+            # A number that was added again when its rank fell occurs twice.
             if number in order:
                 continue
             order[number] = None
@@ -318,9 +319,9 @@ class Ordering:
     # --- joining --------------------------------------------------------------------------------
 
     def _join_rows(self, order: Sequence[int]) -> None:
-        """Joins what reduces rows with what computes along them, where kernels run as loops.
+        """Join kernels that reduce rows with kernels along the rows, if kernels run as loops.
 
-        Last, so that such a kernel takes in nothing that each of its loops would compute anew.
+        This comes last, so such a kernel contains nothing that its loops would compute again.
         """
         self._find_levels(order)
         for number in order:
@@ -331,7 +332,7 @@ class Ordering:
                 pass
 
     def _join_one_into(self, number: int, join: Joining = join) -> bool:
-        """Joins `number` with one task that it reads from; False if there is none."""
+        """Join `number` with one task that it reads from; return False if there is none."""
         second = self.tasks.get(number)
         if second is None:
             return False
@@ -345,7 +346,7 @@ class Ordering:
         return False
 
     def _join_pair(self, first: int, second: int, dropped: set[UOp], join: Joining = join) -> bool:
-        """Joins two tasks into the second one; False if they are no kernels or stay two."""
+        """Join two tasks into the second one; return False if they are no kernels or stay two."""
         one, other = self.tasks[first], self.tasks[second]
         if one.draft is None or other.draft is None:
             return False
@@ -357,30 +358,30 @@ class Ordering:
         return True
 
     def _find_levels(self, order: Sequence[int]) -> None:
-        """A task's level is higher than that of all it waits for."""
+        """Set the levels: a task has a higher level than all tasks that it waits for."""
         for number in order:
             needed = self.waits[number]
             self.levels[number] = 1 + max((self.levels[other] for other in needed), default=0)
 
     def _join_side_by_side(self, order: Sequence[int]) -> None:
-        """Joins kernels of one level, so that neither waits for the other.
+        """Join kernels of one level: neither waits for the other.
 
-        They have one shape, and read some buffer alike, or are too small to be worth a launch each.
-        Products of matrices, which read each element many times, are left alone.
+        They have one shape, and read a buffer in the same way, or are too small for a launch each.
+        Products of matrices, which read each element many times, are not joined.
         """
         latest: dict[object, int] = {}
         for number in order:
-            others = {latest.get(meeting) for meeting in self._meetings(number)}
+            others = {latest.get(meeting) for meeting in self._keys_of(number)}
             room = MAX_OUTPUTS - len(self.tasks[number].written_buffers)
             for first in sorted(other for other in others if other is not None):
                 outputs = len(self.tasks[first].written_buffers)
                 if outputs <= room and self._join_pair(first, number, set()):
                     break
-            # A joined kernel meets whatever the first one did, and is the latest there.
-            latest.update(dict.fromkeys(self._meetings(number), number))
+            # A joined kernel also has the keys of the first one, and is the latest for them.
+            latest.update(dict.fromkeys(self._keys_of(number), number))
 
-    def _meetings(self, number: int) -> list[object]:
-        """What a task must have in common with another to be joined with it."""
+    def _keys_of(self, number: int) -> list[object]:
+        """Return the keys of a task: tasks with a common key can be joined."""
         task = self.tasks[number]
         if task.draft is None:
             return []
@@ -388,25 +389,25 @@ class Ordering:
         count = product((*task.draft.outer, *task.draft.inner))
         if not isinstance(count, int):
             return []
-        # To share what is read for every element saves memory traffic; one number does not.
-        found: list[object] = [
+        # Sharing reads of every element saves memory traffic; sharing one number does not.
+        keys: list[object] = [
             (*together, read.location.buffer, read.tracker)
             for read in task.draft.reads
             if isinstance(read.location.buffer.arg, BufferArg)
             and read.location.buffer.arg.size >= count
         ]
         if count <= FEW_ELEMENTS:
-            found.append(together)
-        return found
+            keys.append(together)
+        return keys
 
     def _is_between(self, first: int, second: int) -> bool:
-        """Whether `second` also waits for `first` through some other task."""
+        """Return True if `second` also waits for `first` through another task."""
         level = self.levels[first]
         stack = [number for number in self.waits[second] if number != first]
         seen = set(stack)
         while stack:
             number = stack.pop()
-            # Whatever waits for `first` has a higher level.
+            # Tasks that wait for `first` have a higher level.
             if self.levels[number] <= level:
                 continue
             for needed in self.waits[number]:
@@ -418,21 +419,21 @@ class Ordering:
         return False
 
     def _is_private(self, buffer: UOp, reader: int) -> bool:
-        """Whether nobody but task `reader` will look at `buffer`."""
+        """Return True if only the task `reader` reads `buffer`."""
         return self.is_temporary(buffer) and self.readers.get(buffer, set()) <= {reader}
 
     def is_temporary(self, buffer: UOp) -> bool:
-        """Whether nobody looks at `buffer` once all tasks have run."""
+        """Return True if nothing reads `buffer` after all tasks have run."""
         return buffer not in self.owners and buffer not in self.versions.assigns
 
     def _add_readers(self, number: int) -> None:
-        """Notes what task `number` reads without writing it."""
+        """Note the buffers that task `number` reads and does not write."""
         task = self.tasks[number]
         for buffer in set(task.buffers).difference(task.written_buffers):
             self.readers.setdefault(buffer, set()).add(number)
 
     def _raise(self, start: int) -> None:
-        """Lifts the levels of what waits for `start` above its own."""
+        """Raise the levels of tasks that wait for `start` above its level."""
         stack = [start]
         while stack:
             number = stack.pop()
@@ -442,7 +443,7 @@ class Ordering:
                     stack.append(user)
 
     def _replace(self, first: int, second: int, joined: KernelDraft) -> None:
-        """PendingItem `second` becomes the joined kernel, task `first` goes."""
+        """Replace task `second` by the joined kernel, and remove task `first`."""
         before, after = self.tasks.pop(first), self.tasks[second]
         for buffer in before.buffers:
             self.readers.get(buffer, set()).discard(first)
@@ -461,16 +462,17 @@ class Ordering:
 
 
 class _LeastMemory:
-    """Of the tasks that wait for nothing those first that take no memory.
+    """A ranking of ready tasks: tasks that take no memory come first.
 
-    A task that ends the use of as many bytes as it begins goes as soon as it is ready: it can only
-    make room for those after it. So a weight is updated before the next gradient is made.
+    Such a task ends the use of at least the bytes that it begins to use. It runs as soon as it is
+    ready, because it makes room for later tasks. So a weight is updated before the next gradient is
+    computed.
     """
 
     def __init__(self, ordering: Ordering, order: Sequence[int]) -> None:
         self.tasks = ordering.tasks
-        self.place = {number: place for place, number in enumerate(order)}
-        # Who still has to read each buffer that is written here and not looked at later.
+        self.positions = {number: position for position, number in enumerate(order)}
+        # The remaining readers of each buffer that is written here and not read later.
         self.readers = {
             buffer: set(ordering.readers.get(buffer, ()))
             for task in self.tasks.values()
@@ -479,32 +481,32 @@ class _LeastMemory:
         }
 
     def rank(self, number: int) -> tuple[bool, int, int]:
-        """Of those that take no memory the ones that begin least go first, as their inputs end."""
+        """Return the rank: among tasks that take no memory, the ones that begin least go first."""
         begun, ended = self._begun(number), self._ended(number)
         is_free = begun <= ended
-        return not is_free, begun if is_free else 0, self.place[number]
+        return not is_free, begun if is_free else 0, self.positions[number]
 
     def fallen(self, number: int) -> list[int]:
-        """After `number`: those that alone still read one of its buffers, and end its use."""
-        found: list[int] = []
+        """Return tasks that become the only reader of a buffer after `number`, and end its use."""
+        readers: list[int] = []
         for buffer in self.tasks[number].buffers:
             others = self.readers.get(buffer, set())
             others.discard(number)
             if len(others) == 1:
-                found += others
-        return found
+                readers += others
+        return readers
 
     def _begun(self, number: int) -> int:
-        """The bytes that a task takes.
+        """Return the number of bytes that a task takes.
 
-        What is assigned to has its memory already, and what is written beside it, such as the
-        gradient of a weight, is a result that has its size.
+        An assigned buffer has its memory already. A buffer that the task writes in addition, such
+        as the gradient of a weight, is a result of the same size.
         """
         task = self.tasks[number]
         return 0 if task.assigns else sum(map(nbytes_of, task.written_buffers))
 
     def _ended(self, number: int) -> int:
-        """The bytes that only this task still reads."""
+        """Return the number of bytes that only this task still reads."""
         buffers = set(self.tasks[number].buffers)
         return sum(nbytes_of(buffer) for buffer in buffers if self.readers.get(buffer) == {number})
 

@@ -1,7 +1,7 @@
-"""The first pass: a tensor graph rewritten into the form that the rest of scheduling reads.
+"""The first pass: rewrite a tensor graph to the form that the later passes read.
 
-DETACH disappears, bound variables lose their values (which `variables` collects), reduces take the
-form that computes best, and what a COPY copies gets memory.
+DETACH is removed. Bound variables lose their values, which `variables` collects. Reduces get the
+form that computes fastest, and the sources of COPYs get memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tinyref.uops.payload import (
 
 
 class Prepared:
-    """The rewritten graph: `new` maps each node of the original to its successor."""
+    """The rewritten graph: `new` maps each node of the original graph to its replacement."""
 
     def __init__(self) -> None:
         self.new: dict[UOp, UOp] = {}
@@ -44,9 +44,9 @@ class Prepared:
         self._users: Counter[UOp] = Counter()
 
     def add(self, roots: Sequence[UOp]) -> None:
-        """Rewrites everything that `roots` need: give them together, as each call walks all.
+        """Rewrite everything that `roots` need; each call walks all, so pass them together.
 
-        What was rewritten before is forgotten where these graphs allow a variable fewer values.
+        If these graphs allow a variable fewer values, earlier rewrites are repeated.
         """
         order = toposort(roots)
         if self.variables.add(order):
@@ -88,7 +88,7 @@ class Prepared:
         return argument
 
     def _is_stacked(self, node: UOp) -> bool:
-        """Whether a REDUCE is all that reads another one, but for movement in between."""
+        """Return True if a REDUCE is the only reader of another one, across movement."""
         below = node.src[0]
         while self._users[below] == 1 and (below.op in MOVEMENT or below.op is Ops.DETACH):
             below = below.src[0]
@@ -105,7 +105,7 @@ def _copy_own_elements(assign: UOp) -> UOp:
 
 
 def _reshape_symbolic(node: UOp, shape: Sequence[sint]) -> UOp:
-    """`node` in a shape of as many elements now, though not for all values of the variables."""
+    """Return `node` in a shape with equal size now, but not for all values of the variables."""
     have, want = lift(product(shape_of(node))), lift(product(shape))
     room = max(highest(have), highest(want))
     flat = graph.reshape(node, (lower(have),))
@@ -114,7 +114,7 @@ def _reshape_symbolic(node: UOp, shape: Sequence[sint]) -> UOp:
 
 
 def unbound(size: sint) -> sint:
-    """`size` with each bound variable in it replaced by the variable."""
+    """Replace each bound variable in `size` by the variable."""
     if isinstance(size, int):
         return size
     bound = {part: part.src[0] for part in size.toposort() if part.op is Ops.BIND}
@@ -122,7 +122,7 @@ def unbound(size: sint) -> sint:
 
 
 def _copy(node: UOp, source: UOp) -> UOp:
-    """COPY moves whole buffers, so a computed source or a part of a buffer is stored first."""
+    """Return a COPY; it moves whole buffers, so computed sources and parts are stored first."""
     if not isinstance(node.arg, CopyArg):
         return source
     if device_of(source) is None and Device.runs_kernels(node.arg.device):
@@ -135,21 +135,21 @@ def _copy(node: UOp, source: UOp) -> UOp:
 
 
 def peel(node: UOp) -> UOp:
-    """The node under reshapes: its elements are the same, in the same order."""
+    """Return the node under reshapes: its elements are the same, in the same order."""
     while node.op is Ops.RESHAPE:
         node = node.src[0]
     return node
 
 
 def _rebuild(node: UOp, src: tuple[UOp, ...], argument: Payload) -> UOp:
-    """`node` with other sources, through its builder, so that what became a no-op goes.
+    """Return `node` with other sources, from its builder, which removes no-ops.
 
-    A CONTIGUOUS stays: it may have been made to read memory before that is written.
+    A CONTIGUOUS stays: its purpose may be to read memory before it is overwritten.
     """
     if node.op is Ops.CONTIGUOUS:
         return node.replace(src=src)
-    found = build_node(node.op, argument, node.dtype, src)
-    return node.replace(src=src, arg=argument) if found is None else found
+    result = build_node(node.op, argument, node.dtype, src)
+    return node.replace(src=src, arg=argument) if result is None else result
 
 
 # --- the best form of a reduce --------------------------------------------------------------------
@@ -157,21 +157,21 @@ def _rebuild(node: UOp, src: tuple[UOp, ...], argument: Payload) -> UOp:
 
 Shape = tuple[sint, ...]
 
-# Movement that keeps every element just once.
+# Movement that uses every element exactly once.
 _IN_ORDER = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})
 
-# A reduce of so many elements into at most so many results is split in two.
+# A reduce of at least this number of elements to at most this number of results is split in two.
 LONG_REDUCE = 32768
 FEW_RESULTS = 256
 MAX_PARTS = 256
-# Fewer parts than this are not worth a kernel: the axis is padded to give more.
+# Fewer parts than this do not pay for a kernel: the axis is padded to give more.
 FEW_PARTS = 32
-# A reduce of a reduce is done at once where that reads at most so many times as many elements.
+# Two reduces become one if this multiplies the number of elements to read at most by this factor.
 MAX_GROWTH = 2
 
 
 def simplify_reduce(node: UOp, *, stacked: bool = False) -> UOp:
-    """REDUCE `node` in its best form; `stacked` says that a reduce below is read by it alone."""
+    """Return REDUCE `node` in its best form; `stacked`: it alone reads another REDUCE."""
     argument = node.arg
     if not isinstance(argument, ReduceArg):
         return node
@@ -185,8 +185,8 @@ def simplify_reduce(node: UOp, *, stacked: bool = False) -> UOp:
         return repeated
     if one_hot_axes(node):
         return _reduce_chosen(node, argument)
-    together = _reduce_at_once(node, argument) if stacked else None
-    reduced = split_long_reduce(node if together is None else together)
+    single = _reduce_at_once(node, argument) if stacked else None
+    reduced = split_long_reduce(node if single is None else single)
     return graph.reshape(reduced, shape_of(node))
 
 
@@ -194,9 +194,9 @@ def simplify_reduce(node: UOp, *, stacked: bool = False) -> UOp:
 
 
 def _reduce_constant(node: UOp, op: Ops, value: bool | int | float, count: int) -> UOp:
-    """The reduce of a constant: where rounding shows, which the builder leaves, rounded once here.
+    """Return the reduce of a constant; here a result that is not exact is rounded, once.
 
-    No builder has seen a node of which a source became a constant when that was computed.
+    The builder leaves such reduces, and has not seen sources that became constants later.
     """
     exact = fold_reduce(op, value, count, node.dtype)
     if exact is not None:
@@ -211,7 +211,7 @@ def _reduce_constant(node: UOp, op: Ops, value: bool | int | float, count: int) 
 
 
 def _reduce_repeated(node: UOp, argument: ReduceArg) -> UOp | None:
-    """A reduce over axes along which all elements are equal: x + x + x is 3 * x."""
+    """Reduce over axes along which all elements are equal: x + x + x is 3 * x."""
     source = node.src[0]
     shape = shape_of(source)
     axes = [axis for axis in argument.axes if axis in repeated_axes(source) and shape[axis] != 1]
@@ -223,7 +223,7 @@ def _reduce_repeated(node: UOp, argument: ReduceArg) -> UOp | None:
     )
     if argument.op is not Ops.MAX and not node.dtype.is_bool:
         factor = as_const(count, node.dtype)
-        # A product would need a power, which rounds; and an infinite factor makes NaN of zero.
+        # A product would need a power, which rounds. An infinite factor times zero would be NaN.
         if argument.op is not Ops.ADD or not math.isfinite(factor):
             return None
         once = graph.alu(Ops.MUL, once, graph.constant(factor, node.dtype))
@@ -233,7 +233,7 @@ def _reduce_repeated(node: UOp, argument: ReduceArg) -> UOp | None:
 
 @node_fact
 def repeated_axes(node: UOp) -> frozenset[int]:
-    """The axes along which the graph shows that all elements are equal, those of size 1 too."""
+    """Return the axes along which the graph shows equal elements, and the axes of size 1."""
     shape = shape_of(node)
     every = frozenset(range(len(shape)))
     single = frozenset(axis for axis in every if shape[axis] == 1)
@@ -247,8 +247,8 @@ def repeated_axes(node: UOp) -> frozenset[int]:
             below_axes = repeated_axes(node.src[0])
             return frozenset(axis for axis in every if order[axis] in below_axes)
         case BoundsArg(bounds) if node.op is Ops.PAD:
-            kept = (axis for axis in repeated_axes(node.src[0]) if bounds[axis] == (0, 0))
-            return single.union(kept)
+            unpadded = (axis for axis in repeated_axes(node.src[0]) if bounds[axis] == (0, 0))
+            return single.union(unpadded)
     if node.op in (Ops.SHRINK, Ops.FLIP, Ops.REDUCE):
         return single | repeated_axes(node.src[0])
     if node.op in ALU:
@@ -257,7 +257,7 @@ def repeated_axes(node: UOp) -> frozenset[int]:
 
 
 def _reduce_chosen(node: UOp, argument: ReduceArg) -> UOp:
-    """A REDUCE that chooses along some of its axes, which are no loops, apart from the others."""
+    """Separate the one-hot axes of a REDUCE, which are no loops, from its other axes."""
     if is_one_hot_reduce(node):
         return node
     chosen = one_hot_axes(node)
@@ -271,10 +271,10 @@ def _reduce_chosen(node: UOp, argument: ReduceArg) -> UOp:
 
 
 def _reduce_at_once(node: UOp, argument: ReduceArg) -> UOp | None:
-    """One REDUCE for two of the same kind with movement between; None where that is no gain.
+    """Return one REDUCE for two of the same op with movement between; None if it is slower.
 
-    The axes that the inner one reduces go last, and the movement leaves them alone. The result has
-    the elements of `node` in order.
+    The axes of the inner REDUCE go last, and the movement does not change them. The result has the
+    elements of `node` in order.
     """
     steps: list[UOp] = []
     inner = node.src[0]
@@ -294,9 +294,9 @@ def _reduce_at_once(node: UOp, argument: ReduceArg) -> UOp | None:
         return None
     shape = shape_of(source)
     axes = inner.arg.axes
-    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    others = [axis for axis in range(len(shape)) if axis not in axes]
     last = tuple(shape[axis] for axis in axes)
-    value = graph.permute(source, [*kept, *axes])
+    value = graph.permute(source, [*others, *axes])
     value = graph.reshape(value, (*shape_of(inner), *last))
     for step in reversed(steps):
         value = _move_blocks(value, step, last)
@@ -305,10 +305,10 @@ def _reduce_at_once(node: UOp, argument: ReduceArg) -> UOp | None:
 
 
 def _is_costly_to_reduce(source: UOp) -> bool:
-    """Whether a reduce of `source` does more than add up: a product, say, as in a convolution.
+    """Return True if a reduce of `source` does more than add: a convolution has products.
 
-    Such a loop is the work of the program: it is better without the gates and the arithmetic of
-    places that movement after it would bring in.
+    Such a loop is the main work of the program. Movement after it would add gates and arithmetic of
+    positions to the loop.
     """
     while source.op in MOVEMENT:
         source = source.src[0]
@@ -316,7 +316,7 @@ def _is_costly_to_reduce(source: UOp) -> bool:
 
 
 def _move_blocks(value: UOp, step: UOp, last: Shape) -> UOp:
-    """A movement of elements as one of blocks of shape `last`."""
+    """Apply a movement of elements to blocks of shape `last`."""
     rank = len(shape_of(step.src[0]))
     match step.arg:
         case ShapeArg(shape):
@@ -337,10 +337,10 @@ def _move_blocks(value: UOp, step: UOp, last: Shape) -> UOp:
 
 
 def split_long_reduce(node: UOp) -> UOp:
-    """A REDUCE of at least `LONG_REDUCE` elements into few results, as two reduces.
+    """Split a REDUCE of at least `LONG_REDUCE` elements to few results into two reduces.
 
-    The first gives up to `MAX_PARTS` partial results, the second reduces those; any other node
-    is returned as it is. Sums keep their dtype, so only the order of additions changes.
+    The first one gives up to `MAX_PARTS` partial results, and the second one reduces these. Any
+    other node is returned unchanged. Sums keep their dtype, so only the order of additions changes.
     """
     argument = node.arg
     if not isinstance(argument, ReduceArg):
@@ -359,23 +359,23 @@ def split_long_reduce(node: UOp) -> UOp:
         return node
     source = _pad_axis(node.src[0], axis, -sizes[axis] % parts, argument.op)
     divided = (parts, -(-sizes[axis] // parts))
-    apart = graph.reshape(source, (*shape[:axis], *divided, *shape[axis + 1 :]))
+    blocks = graph.reshape(source, (*shape[:axis], *divided, *shape[axis + 1 :]))
     inner_axes = tuple(other + (other >= axis) for other in argument.axes)
-    inner = UOp(Ops.REDUCE, node.dtype, (apart,), ReduceArg(argument.op, inner_axes))
+    inner = UOp(Ops.REDUCE, node.dtype, (blocks,), ReduceArg(argument.op, inner_axes))
     stored = UOp(Ops.CONTIGUOUS, node.dtype, (inner,))
     outer = UOp(Ops.REDUCE, node.dtype, (stored,), ReduceArg(argument.op, (axis,)))
     return graph.reshape(outer, shape_of(node))
 
 
 def _possible_parts(size: int) -> int:
-    """Into how many equal parts an axis is divided, padded where that gives many more."""
+    """Return the number of equal parts of an axis, padded if this gives many more."""
     parts = max(count for count in range(1, MAX_PARTS + 1) if size % count == 0)
     is_padded = parts < FEW_PARTS and size >= FEW_PARTS * MAX_PARTS
     return MAX_PARTS if is_padded else parts
 
 
 def _pad_axis(source: UOp, axis: int, missing: int, op: Ops) -> UOp:
-    """`source` with so many more elements along an axis, which change no result of `op`."""
+    """Pad an axis of `source` by `missing` elements that change no result of `op`."""
     shape = shape_of(source)
     bounds = [(0, missing if other == axis else 0) for other in range(len(shape))]
     padded = graph.pad(source, bounds)

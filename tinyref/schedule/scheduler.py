@@ -55,15 +55,18 @@ def schedule(
     live: Iterable[Placed] = (),
     held: Iterable[UOp] | None = None,
 ) -> Schedule:
-    """The kernels and copies that compute `outputs`, each a node and the device it goes to.
+    """Return the kernels and copies that compute `outputs`, each a node and its device.
 
-    What lies on several devices goes to all of them.
-    `live` are graphs that may be computed later: those that read contents which an ASSIGN in the
-    outputs overwrites become outputs too. In `results`, every output and every stored node (ASSIGN,
-    CONTIGUOUS, COPY) maps to a view of a BUFFER, a constant to itself. `held` are all graphs that
-    are kept: a CONTIGUOUS or COPY in none of them is no result, and its memory that of an
-    intermediate one; None keeps all. Raises `UserError` for a graph that reads and assigns one
-    buffer in ways that no order of kernels satisfies.
+    A node on several devices is computed for all of them. In `results`, every output and every
+    stored node (ASSIGN, CONTIGUOUS, COPY) maps to a view of a BUFFER, and a constant to itself.
+    Raises `UserError` for a graph that reads and assigns one buffer in ways that no order of
+    kernels satisfies.
+
+    Args:
+        live: graphs that may be computed later. If the outputs overwrite contents that a graph
+            reads, it becomes an output too.
+        held: all graphs that still exist. A CONTIGUOUS or COPY in none of them is no result: its
+            memory is temporary. None means that all are results.
     """
     outputs = list(outputs)
     _check_graph([node for node, _ in outputs])
@@ -74,7 +77,7 @@ def schedule(
 
 
 def _check_graph(roots: Sequence[UOp]) -> None:
-    """Dumps and verifies a tensor graph at the border to the scheduler."""
+    """Dump and verify a tensor graph at the border to the scheduler."""
     dump_after("graph", f"{len(roots)} outputs", UOp(Ops.SINK, dtypes.void, tuple(roots)))
     if config.integer("VERIFY"):
         verify(Dialect.TENSOR, toposort(roots))
@@ -82,7 +85,7 @@ def _check_graph(roots: Sequence[UOp]) -> None:
 
 @dataclass(frozen=True)
 class _Target:
-    """What an ASSIGN writes to: a plain view of a BUFFER, and where its elements lie there."""
+    """The target of an ASSIGN: a plain view of a BUFFER, and the tracker of its elements."""
 
     view: UOp
     tracker: ShapeTracker
@@ -100,7 +103,7 @@ class _ScheduleBuilder:
         self.devices: dict[UOp, str] = {}
         requested = self._on_devices(outputs)
         roots = list(requested.values())
-        # Only what is overwritten here can matter to graphs that are computed later.
+        # Only overwritten contents can matter to graphs that are computed later.
         overwrites = bool(Versions(roots).assigns)
         constraints = len(self.prepared.variables.constraints)
         waiting = self._on_devices(live) if overwrites else {}
@@ -114,7 +117,7 @@ class _ScheduleBuilder:
         self.requested = {owner: self._in_own_memory(node) for owner, node in requested.items()}
         computed = [node for node in self.requested.values() if _needs_memory(node)]
         self.fusion = Fusion(computed)
-        self.places = self._place(computed)
+        self.placement = self._placement(computed)
         self.least_sizes = self._least_sizes() if self.prepared.variables.constraints else {}
         self.locations: dict[UOp, Location] = {}
         self.targets: dict[UOp, _Target] = {}
@@ -124,41 +127,41 @@ class _ScheduleBuilder:
         self._transfers: dict[tuple[UOp, str], UOp] = {}
 
     def _on_devices(self, outputs: Iterable[tuple[UOp, str]]) -> dict[UOp, UOp]:
-        """Each output, prepared, on the device that it was requested on."""
+        """Map each output to its prepared node, on the device of the request."""
         pairs = [(node, Device.canonical(name)) for node, name in outputs]
         moved = [
             node if device_of(node) is None else graph.copy(node, device) for node, device in pairs
         ]
         self.prepared.add(moved)
-        found: dict[UOp, UOp] = {}
-        for (node, device), there in zip(pairs, moved, strict=True):
-            found[node] = self.prepared.new[there]
-            self.devices.setdefault(peel(found[node]), device)
-        return found
+        result: dict[UOp, UOp] = {}
+        for (node, device), moved_node in zip(pairs, moved, strict=True):
+            result[node] = self.prepared.new[moved_node]
+            self.devices.setdefault(peel(result[node]), device)
+        return result
 
     def _in_own_memory(self, node: UOp) -> UOp:
-        """An output that is a view of memory which will be overwritten gets memory of its own."""
+        """Return a copy of an output that is a view of memory which will be overwritten."""
         if not self.versions.outlives(node):
             return node
-        kept = UOp(Ops.CONTIGUOUS, node.dtype, (node,))
-        self.devices[kept] = self.devices[peel(node)]
-        return kept
+        copy = UOp(Ops.CONTIGUOUS, node.dtype, (node,))
+        self.devices[copy] = self.devices[peel(node)]
+        return copy
 
-    def _place(self, outputs: Sequence[UOp]) -> dict[UOp, str]:
-        """The device of every node; what is made of constants alone goes where it is used."""
-        places = {base: self.devices[base] for base in map(peel, outputs)}
+    def _placement(self, outputs: Sequence[UOp]) -> dict[UOp, str]:
+        """Return the device of every node; constants are computed where they are used."""
+        device_of_node = {base: self.devices[base] for base in map(peel, outputs)}
         for node in reversed(self.fusion.order):
-            device = places[node] = device_of(node) or places[node]
+            device = device_of_node[node] = device_of(node) or device_of_node[node]
             if not Device.runs_kernels(device):
                 device = Device.default
             for source in node.src:
-                places.setdefault(source, device)
-        return places
+                device_of_node.setdefault(source, device)
+        return device_of_node
 
     # --- memory ---------------------------------------------------------------------------------
 
     def locate(self, node: UOp) -> Location | None:
-        """Where `node` is stored; None where it is computed in place."""
+        """Return the location of `node`; None if it is computed in place."""
         if node.op is Ops.BUFFER:
             return Location(node, ShapeTracker.from_shape(shape_of(node)))
         if node not in self.fusion.stored:
@@ -180,24 +183,24 @@ class _ScheduleBuilder:
         else:
             capacity = shape_of(node)
         size = max(largest_size(capacity), self.least_sizes.get(node, 0))
-        return Location(new_buffer_node(self.places[node], size, node.dtype), tracker)
+        return Location(new_buffer_node(self.placement[node], size, node.dtype), tracker)
 
     def _least_sizes(self) -> dict[UOp, int]:
-        """The memory of results, with room for values of variables that other graphs exclude."""
-        found: dict[UOp, int] = {}
+        """Return the sizes of results, with room for values that other graphs exclude."""
+        sizes: dict[UOp, int] = {}
         stored = ((o, n) for o, n in self.prepared.new.items() if o.op in ALWAYS_STORED)
         for owner, node in (*stored, *self.requested.items()):
             base = peel(node)
             size = largest_size(shape_of(owner))
-            while found.get(base, -1) < size:
-                found[base] = size
+            while sizes.get(base, -1) < size:
+                sizes[base] = size
                 if base.op not in (Ops.CONTIGUOUS, Ops.COPY):
                     break
                 base = peel(base.src[0])
-        return found
+        return sizes
 
     def _target_of(self, assign: UOp) -> _Target:
-        """What an ASSIGN writes to; the ASSIGNs under its target are looked at only once."""
+        """Return the target of an ASSIGN; each ASSIGN under it is visited only once."""
         waiting: list[tuple[UOp, list[UOp]]] = []
         node = assign
         while node.op is Ops.ASSIGN and node not in self.targets:
@@ -205,18 +208,18 @@ class _ScheduleBuilder:
             waiting.append((node, steps))
             node = below
         if node.op is Ops.BUFFER:
-            found = _Target(node, ShapeTracker.from_shape(shape_of(node)))
+            target = _Target(node, ShapeTracker.from_shape(shape_of(node)))
         else:
-            found = self.targets[node]
+            target = self.targets[node]
         for user, steps in reversed(waiting):
             for step in reversed(steps):
-                tracker = found.tracker.followed_by(movement_tracker(step))
-                found = _Target(step.replace(src=(found.view,)), tracker)
-            self.targets[user] = found
-        return found
+                tracker = target.tracker.followed_by(movement_tracker(step))
+                target = _Target(step.replace(src=(target.view,)), tracker)
+            self.targets[user] = target
+        return target
 
     def _stored_already(self, node: UOp) -> Location | None:
-        """The memory of what a CONTIGUOUS would copy, if that has fresh memory in order."""
+        """Return the memory of the source of a CONTIGUOUS, if it is fresh memory in order."""
         if node.op is not Ops.CONTIGUOUS:
             return None
         base = peel(node.src[0])
@@ -246,7 +249,7 @@ class _ScheduleBuilder:
         return Schedule(items, self.results, self.bindings, self.constraints)
 
     def _add_task(self, node: UOp) -> Sequence[UOp]:
-        """Makes the item that stores `node`, or names nodes to be stored first."""
+        """Add the task that stores `node`, or return nodes to be stored first."""
         target = self.locate(node)
         if target is None:
             return ()
@@ -256,7 +259,7 @@ class _ScheduleBuilder:
                 self.tasks[node] = copy_task(target.buffer, source)
             return ()
         builder = KernelBuilder(node, target, self.locate)
-        limit = Device[self.places[node]].capabilities.buffer_limit
+        limit = Device[self.placement[node]].capabilities.buffer_limit
         if builder.count_buffers() > limit:
             return self._nodes_to_store(builder, limit)
         try:
@@ -265,7 +268,7 @@ class _ScheduleBuilder:
             return (error.node,)
         if node.op is Ops.ASSIGN and not _is_in_place(builder):
             return (node.src[1],)
-        device = self.places[node]
+        device = self.placement[node]
         buffers = tuple(self._on_device(buffer, device) for buffer in builder.buffers)
         reads = tuple(builder.reads)
         named = self._named_nodes(builder)
@@ -274,16 +277,16 @@ class _ScheduleBuilder:
         axes = (builder.outer, builder.inner)
         draft = KernelDraft(ast, buffers, reads, *axes, names, lines, builder.folded)
         assigns = (node,) if node.op is Ops.ASSIGN else ()
-        # The last one before is enough: it waits for those before it.
+        # The last one before is enough: it waits for earlier ones.
         before = _target_steps(node)[1] if assigns else None
         after = () if before is None or before.op is Ops.BUFFER else (before,)
         self.tasks[node] = PendingItem(device, draft, buffers, reads_of(draft), after, assigns)
         return ()
 
     def _drop_overwritten(self) -> None:
-        """Drops each ASSIGN whose elements the next one overwrites before anything reads them.
+        """Drop each ASSIGN whose elements the next one overwrites before anything reads them.
 
-        With it goes what only its value needs.
+        Tasks that only its value needs are dropped too.
         """
         read = {where.version for task in self.tasks.values() for where in task.reads}
         count = len(self.tasks)
@@ -309,7 +312,7 @@ class _ScheduleBuilder:
                 reads.subtract(task.buffers[1:])
 
     def _named_nodes(self, builder: KernelBuilder) -> list[UOp]:
-        """The nodes that say what a kernel computes, in order; what only moves is left out."""
+        """Return the nodes that name what a kernel computes, in order, without movement."""
         root = [] if builder.root in builder.members else [builder.root]
         named = [node for node in builder.members if name_of(node)]
         computing = [node for node in named if node.op not in MOVEMENT]
@@ -319,7 +322,7 @@ class _ScheduleBuilder:
         return sorted(named, key=self.fusion.position.__getitem__)
 
     def _nodes_to_store(self, builder: KernelBuilder, limit: int) -> Sequence[UOp]:
-        """Nodes to store so that no kernel reads more buffers than `limit`, with what it writes."""
+        """Return nodes to store, so that no kernel accesses more buffers than `limit`."""
         members = sorted(builder.members, key=self.fusion.position.__getitem__)
         read: dict[UOp, frozenset[UOp]] = {}
         cuts: list[UOp] = []
@@ -329,23 +332,23 @@ class _ScheduleBuilder:
                 if source not in read:
                     location = self.locate(source)
                     read[source] = frozenset((location.buffer,) if location else ())
-            found = _union(read[source] for source in sources)
-            while len(found) >= limit:
+            buffers = _union(read[source] for source in sources)
+            while len(buffers) >= limit:
                 source = max(sources, key=lambda source: len(read[source]))
                 cut = _computed_below(source)
                 if len(read[source]) < 2 or cut is builder.value:
                     raise UserError(
-                        f"schedule: a kernel needs {len(found) + 1} buffers and "
-                        f"{self.places[builder.root]} accepts {limit}"
+                        f"schedule: a kernel needs {len(buffers) + 1} buffers and "
+                        f"{self.placement[builder.root]} accepts {limit}"
                     )
                 cuts.append(cut)
                 read[source] = frozenset((cut,))
-                found = _union(read[source] for source in sources)
-            read[node] = found
+                buffers = _union(read[source] for source in sources)
+            read[node] = buffers
         return cuts
 
     def _on_device(self, buffer: UOp, device: str) -> UOp:
-        """A buffer of constants that was computed for another device is copied over."""
+        """Return `buffer` on `device`: constants that were computed for another one are copied."""
         argument = buffer.arg
         if not isinstance(argument, BufferArg) or argument.device == device:
             return buffer
@@ -375,9 +378,9 @@ class _ScheduleBuilder:
             self._add_result(owner, node)
 
     def _nodes_that_nobody_holds(self, owners: Sequence[UOp]) -> set[UOp]:
-        """Those of `owners` that no graph which is held reads when the outputs are computed."""
-        found = {owner for owner in owners if owner.op is not Ops.ASSIGN}
-        if not found or self.held is None:
+        """Return the `owners` that no held graph reads after the outputs are computed."""
+        unread = {owner for owner in owners if owner.op is not Ops.ASSIGN}
+        if not unread or self.held is None:
             return set()
         outputs = self.requested
 
@@ -385,10 +388,10 @@ class _ScheduleBuilder:
             return () if node in outputs else node.src
 
         read: list[UOp] = toposort(self.held, below)
-        return found.difference(read)
+        return unread.difference(read)
 
     def _add_result(self, owner: UOp, node: UOp) -> None:
-        """Says where `owner`, prepared as `node`, will be, and who will complete it."""
+        """Set the location of `owner`, prepared as `node`, and the item that completes it."""
         buffer = graph.backing(node)
         location = self.locate(peel(node)) if buffer is None else None
         if buffer is not None:
@@ -401,11 +404,11 @@ class _ScheduleBuilder:
             self.results[owner] = graph.window(location.buffer, shape_of(owner))
             self.owners.setdefault(location.buffer, []).append(owner)
         else:
-            # A choice between the same elements, say, is those once it is prepared.
+            # A choice between equal values, for example, shows an ASSIGN only once it is prepared.
             assign = _shown_assign(owner)
             if assign is None:
                 assign = _shown_assign(node)
-            assert assign is not None, "what is at an assignment's place shows one"
+            assert assign is not None, "a value in the location of an ASSIGN shows one"
             view = self._target_of(assign).view
             self.results[owner] = graph.reshape(view, shape_of(owner))
             self.owners.setdefault(location.version, []).append(owner)
@@ -416,7 +419,7 @@ _SHOWING = MOVEMENT | {Ops.DETACH, Ops.BITCAST, Ops.CONTIGUOUS}
 
 
 def _shown_assign(node: UOp) -> UOp | None:
-    """The ASSIGN of which `node` shows elements; None where it computes."""
+    """Return the ASSIGN whose elements `node` shows; None if it computes."""
     while node.op is not Ops.ASSIGN:
         if node.op not in _SHOWING:
             return None
@@ -425,25 +428,25 @@ def _shown_assign(node: UOp) -> UOp | None:
 
 
 def _by_images(item: Item) -> Item:
-    """The item with images in place of buffers, where the flag IMAGE asks for them."""
+    """Return the item with images instead of buffers, if the flag IMAGE is set."""
     if isinstance(item, KernelItem):
         return replace(item, ast=with_images(item.ast, item.device))
     return item
 
 
 def _common_bindings(outputs: Sequence[UOp], added: Sequence[UOp]) -> dict[str, int]:
-    """The values of all variables. Raises `ConflictError` for `added` that need others."""
+    """Return the values of all variables. Raises `ConflictError` if `added` needs others."""
     try:
         return bound_values((*outputs, *added))
     except ConflictError as conflict:
         if not _agree(outputs):
             raise
-        apart = [owner for owner in added if not _agree((*outputs, owner))]
-        raise ConflictError(conflict.name, conflict.values, apart or added) from None
+        others = [owner for owner in added if not _agree((*outputs, owner))]
+        raise ConflictError(conflict.name, conflict.values, others or added) from None
 
 
 def _agree(roots: Sequence[UOp]) -> bool:
-    """Whether each variable has one value in all of `roots`."""
+    """Return True if each variable has one value in all of `roots`."""
     try:
         bound_values(roots)
     except ConflictError:
@@ -452,7 +455,7 @@ def _agree(roots: Sequence[UOp]) -> bool:
 
 
 def _needs_memory(node: UOp) -> bool:
-    """Whether a requested node is computed: constants, and what has no elements, are not."""
+    """Return True if a requested node is computed; constants and empty nodes are not."""
     return not is_empty(shape_of(node)) and uniform_value(node) is None
 
 
@@ -461,16 +464,16 @@ def _union(sets: Iterable[frozenset[UOp]]) -> frozenset[UOp]:
 
 
 def _computed_below(node: UOp) -> UOp:
-    """The node under movement, which is computed and not just looked at another way."""
+    """Return the node under movement."""
     while node.op in MOVEMENT:
         node = node.src[0]
     return node
 
 
 def _target_steps(assign: UOp) -> tuple[list[UOp], UOp]:
-    """The movement under the target of an ASSIGN, outermost first, and what is below it.
+    """Return the movement under the target of an ASSIGN, outermost first, and the node below.
 
-    That is the BUFFER, or the ASSIGN that wrote to it before.
+    This node is the BUFFER, or the ASSIGN that wrote to it before.
     """
     steps: list[UOp] = []
     node = assign.src[0]
@@ -481,7 +484,7 @@ def _target_steps(assign: UOp) -> tuple[list[UOp], UOp]:
 
 
 def _is_whole(assign: UOp) -> bool:
-    """Whether an ASSIGN writes every element of its BUFFER."""
+    """Return True if an ASSIGN writes every element of its BUFFER."""
     return product(shape_of(assign)) == product(shape_of(assigned_buffer(assign)))
 
 
@@ -499,44 +502,44 @@ Placed = tuple[UOp, Place]
 
 
 class Shards:
-    """The outputs that are MULTIs, and the parts that are computed for each."""
+    """The outputs that are MULTIs, and the parts that are computed for each one."""
 
     def __init__(self) -> None:
         self._parts: dict[UOp, tuple[UOp, ...]] = {}
 
     def outputs(self, outputs: Iterable[Placed]) -> list[tuple[UOp, str]]:
-        """What is computed on each device; a part that could be on any gets memory on its own."""
-        apart: list[tuple[UOp, str]] = []
-        for node, place in outputs:
-            whole = on_place(node, place)
+        """Return the outputs of each device; a part without a device gets memory on its own."""
+        placed: list[tuple[UOp, str]] = []
+        for node, target in outputs:
+            whole = on_place(node, target)
             if whole.op is not Ops.MULTI:
-                assert isinstance(place, str), "what lies on several devices is a MULTI"
-                apart.append((node, place))
+                assert isinstance(target, str), "what lies on several devices is a MULTI"
+                placed.append((node, target))
                 continue
             devices = layout_of(whole).devices
-            pairs = zip(whole.src, devices, strict=True)
-            parts = [part if _is_constant(part) else bound(part, name) for part, name in pairs]
+            shards = zip(whole.src, devices, strict=True)
+            parts = [part if _is_constant(part) else bound(part, name) for part, name in shards]
             self._parts[node] = tuple(parts)
-            apart.extend(zip(parts, devices, strict=True))
-        return apart
+            placed.extend(zip(parts, devices, strict=True))
+        return placed
 
     def live(self, graphs: Iterable[Placed]) -> Iterator[tuple[UOp, str]]:
-        """What may be computed later on each device."""
-        for node, place in graphs:
-            if isinstance(place, str):
-                yield node, place
+        """Yield the graphs that may be computed later on each device."""
+        for node, target in graphs:
+            if isinstance(target, str):
+                yield node, target
                 continue
-            whole = on_place(node, place)
+            whole = on_place(node, target)
             self._parts.setdefault(node, whole.src)
-            yield from zip(whole.src, place, strict=True)
+            yield from zip(whole.src, target, strict=True)
 
     def add_results(self, results: MutableMapping[UOp, UOp]) -> None:
-        """Says of each MULTI whose parts are all there where it is."""
+        """Add the location of each MULTI that has all its parts."""
         for node, parts in self._parts.items():
-            found = [part if _is_constant(part) else results.get(part) for part in parts]
-            there = tuple(part for part in found if part is not None)
-            if node.op is Ops.MULTI and len(there) == len(parts):
-                results[node] = node.replace(src=there)
+            locations = [part if _is_constant(part) else results.get(part) for part in parts]
+            complete = tuple(part for part in locations if part is not None)
+            if node.op is Ops.MULTI and len(complete) == len(parts):
+                results[node] = node.replace(src=complete)
 
 
 def _is_constant(part: UOp) -> bool:

@@ -1,8 +1,8 @@
-"""Symbolic variables of one schedule: the values that they are bound to, and their ranges.
+"""Symbolic variables of one schedule: their bound values, and their ranges.
 
-A slice `x[:n]` of 8 elements is possible for n up to 8, so its kernels have a variable n that goes
-no further, and no access of theirs is outside. In `x[v:w]` max(v, w) or min(v, w) stands for one of
-the two. A variable that neither narrows far enough keeps the value that it is bound to now.
+A slice `x[:n]` of 8 elements is possible for n up to 8. So its kernels have a variable n with this
+range, and no access is out of bounds. In `x[v:w]`, max(v, w) or min(v, w) replaces one of the two.
+If neither narrows a variable enough, the kernels are compiled for its current value.
 """
 
 from __future__ import annotations
@@ -34,54 +34,55 @@ _MAX_ROUNDS = 8
 
 
 class Variables:
-    """What stands for each bound variable in the kernels of a schedule.
+    """The replacements of bound variables in the kernels of a schedule.
 
-    constraints: what the graphs ask of the values. kept: that some variables keep theirs.
+    constraints: the conditions of the graphs on the values.
+    fixed: the conditions that some variables have their current values.
     """
 
     def __init__(self) -> None:
         self.constraints: dict[Constraint, None] = {}
-        self.kept: dict[Constraint, None] = {}
+        self.fixed: dict[Constraint, None] = {}
         self._ranges: dict[UOp, tuple[int, int]] = {}
         self._sizes: dict[UOp, UOp] = {}
 
     def add(self, nodes: Iterable[UOp]) -> bool:
-        """Takes in what the nodes of a graph ask for; whether that changes anything."""
-        asked: dict[Constraint, None] = {}
+        """Add the constraints of the nodes of a graph; return True if there is a new one."""
+        constraints: dict[Constraint, None] = {}
         for node in nodes:
-            asked.update(dict.fromkeys(constraints_of(node)))
-        if asked.keys() <= self.constraints.keys():
+            constraints.update(dict.fromkeys(constraints_of(node)))
+        if constraints.keys() <= self.constraints.keys():
             return False
-        self.constraints.update(asked)
-        self._ranges, self._sizes, self.kept = {}, {}, {}
+        self.constraints.update(constraints)
+        self._ranges, self._sizes, self.fixed = {}, {}, {}
         for _ in range(_MAX_ROUNDS):
-            changes = [self._narrow_range(found) for found in self._open()]
+            changes = [self._narrow_range(constraint) for constraint in self._open()]
             if not any(changes):
                 break
         for _ in range(_MAX_ROUNDS):
             still_open = self._open()
             if not still_open or not self._narrow_size(still_open[0]):
                 break
-        for found in self._open():
-            self._keep_values(found)
+        for constraint in self._open():
+            self._keep_values(constraint)
         return True
 
     def asked_by(self, roots: Iterable[UOp]) -> tuple[Constraint, ...]:
-        """What the graphs of `roots`, which were added, and the kernels ask of other values."""
+        """Return the constraints of the graphs of `roots`, added before, and of the kernels."""
         if not self.constraints:
             return ()
-        asked = (constraints_of(node) for node in toposort(roots))
-        return (*dict.fromkeys(itertools.chain.from_iterable(asked)), *self.kept)
+        constraints = (constraints_of(node) for node in toposort(roots))
+        return (*dict.fromkeys(itertools.chain.from_iterable(constraints)), *self.fixed)
 
     def number(self, bound: UOp) -> UOp:
-        """What stands for a bound variable that is computed with."""
+        """Return the replacement of a bound variable in arithmetic."""
         source = bound.src[0]
         if bound not in self._ranges or not isinstance(source.arg, VarArg):
             return source
         return variable(source.arg.name, *self._ranges[bound])
 
     def size(self, value: sint) -> sint:
-        """A size with each bound variable in it replaced by what stands for it."""
+        """Return a size with its bound variables replaced."""
         if isinstance(value, int):
             return value
         bound = {
@@ -92,12 +93,12 @@ class Variables:
         return normalise(substitute(value, bound)) if bound else value
 
     def _open(self) -> list[Constraint]:
-        """The constraints that what stands for the variables does not satisfy by itself."""
-        asked = (found for found in self.constraints if found.is_of_range)
-        return [found for found in asked if lowest(lift(self.size(lower(found.margin)))) < 0]
+        """Return the constraints that the replacements do not satisfy for all values."""
+        on_ranges = (constraint for constraint in self.constraints if constraint.is_of_range)
+        return [one for one in on_ranges if lowest(lift(self.size(lower(one.margin)))) < 0]
 
     def _narrow_range(self, constraint: Constraint) -> bool:
-        """A constraint on one variable alone narrows its range."""
+        """Narrow the range of the variable in a constraint on a single one."""
         margin = constraint.margin
         assert isinstance(margin, Polynomial), "what holds for all values is no constraint"
         changed = False
@@ -116,7 +117,7 @@ class Variables:
         return changed
 
     def _narrow_size(self, constraint: Constraint) -> bool:
-        """A constraint on several: one of them becomes a maximum or minimum with the others."""
+        """Replace one of several variables by a maximum or minimum with the others."""
         margin = constraint.margin
         assert isinstance(margin, Polynomial), "what holds for all values is no constraint"
         least = len(self._open())
@@ -136,18 +137,18 @@ class Variables:
         return best is not None
 
     def _keep_values(self, constraint: Constraint) -> None:
-        """The variables of a constraint become what they are bound to."""
+        """Replace the variables of a constraint by their bound values."""
         for part in as_node(lower(constraint.margin)).toposort():
             value = current_value(part) if part.op is Ops.BIND else None
             if value is not None:
                 self._sizes[part] = as_node(value)
                 text = f"{constraint.what}: compiled for {describe(part)} alone"
-                self.kept[Constraint(part, value, text)] = None
-                self.kept[Constraint(value, part, text)] = None
+                self.fixed[Constraint(part, value, text)] = None
+                self.fixed[Constraint(value, part, text)] = None
 
 
 def _linear(margin: Polynomial) -> Iterator[tuple[UOp, int, Extent]]:
-    """The bound variables that occur once, as a multiple, with what is added to that."""
+    """Yield each bound variable that occurs once, as a multiple, with its factor and the rest."""
     for monomial, factor in margin.terms.items():
         if len(monomial) != 1 or monomial[0].op is not Ops.BIND:
             continue
@@ -164,15 +165,15 @@ Bindings = frozenset[tuple[str, int]]
 
 
 class ConflictError(UserError):
-    """A variable is bound to two values; `apart` are live graphs that need other ones.
+    """The error for a variable with two values; `others` are live graphs that need other values.
 
-    Without any the outputs themselves bind it to both, see `made_with_one_value`.
+    If `others` is empty, the outputs themselves bind both values: see `made_with_one_value`.
     """
 
-    def __init__(self, name: str, values: tuple[int, int], apart: Sequence[UOp] = ()) -> None:
+    def __init__(self, name: str, values: tuple[int, int], others: Sequence[UOp] = ()) -> None:
         self.name = name
         self.values = values
-        self.apart = tuple(apart)
+        self.others = tuple(others)
         super().__init__(
             f"variable {name}: bound to {values[0]} and to {values[1]} in one graph: accepted is "
             f"one value, or sizes that do not depend on it where the two meet"
@@ -180,8 +181,10 @@ class ConflictError(UserError):
 
 
 def made_with_one_value(roots: Sequence[UOp]) -> list[UOp]:
-    """Nodes below `roots` to compute first: the deepest that bind each variable once, and all that
-    bind as it does. Their sizes are fixed; none where only nodes of varying sizes are left.
+    """Return nodes below `roots` to compute first: their sizes are fixed.
+
+    These are the deepest nodes that bind each variable once, and all nodes with the same bindings.
+    There are none if all remaining nodes have varying sizes.
     """
     bound: dict[UOp, Bindings] = {}
     depth: dict[UOp, int] = {}
@@ -210,12 +213,12 @@ def _is_consistent(bindings: Bindings) -> bool:
 
 
 def _own_bindings(node: UOp) -> Bindings:
-    """What `node` and the sizes in its payload bind."""
+    """Return the bindings in `node` and in the sizes of its payload."""
     return frozenset(filter(None, map(_binding, (node, *toposort(_symbolic_sizes(node))))))
 
 
 def _symbolic_sizes(node: UOp) -> list[UOp]:
-    """The sizes in the payload of a node of a tensor graph that are no numbers."""
+    """Return the symbolic sizes in the payload of a node of a tensor graph."""
     sizes: Iterable[sint] = ()
     match node.arg:
         case ShapeArg(shape):
@@ -226,7 +229,7 @@ def _symbolic_sizes(node: UOp) -> list[UOp]:
 
 
 def _binding(node: UOp) -> tuple[str, int] | None:
-    """The variable and the value of a BIND; None of any other node."""
+    """Return the variable and the value of a BIND; None for any other node."""
     match [source.arg for source in node.src]:
         case [VarArg(name=name), ConstArg(value=value)] if node.op is Ops.BIND:
             return name, int(value)
@@ -234,9 +237,9 @@ def _binding(node: UOp) -> tuple[str, int] | None:
 
 
 def bound_values(roots: Iterable[UOp]) -> dict[str, int]:
-    """The value of each variable that the graphs of `roots`, not yet prepared, bind.
+    """Return the value of each variable that the graphs of `roots`, not yet prepared, bind.
 
-    Raises `ConflictError` where two of them bind one variable to different values.
+    Raises `ConflictError` if two of them bind one variable to different values.
     """
     nodes = toposort(roots)
     sizes = dict.fromkeys(itertools.chain.from_iterable(map(_symbolic_sizes, nodes)))

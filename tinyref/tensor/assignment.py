@@ -435,7 +435,7 @@ def restore_base(x: T, tensors: Sequence[T]) -> T | None:
     """Return a replacement of a deleted base: its memory, or one merged from its views `tensors`.
 
     Gradients flow from the replacement as they did from the base. A view that shows all of the
-    base, and from which the other views were taken, becomes the base itself: the results of many
+    base, and from which the other views were taken, becomes the base itself. The results of many
     functions are such views. Returns None if `x` is the only view and has no gradients.
     """
     recorded = next(filter(None, map(_recorded_base, tensors)), None)

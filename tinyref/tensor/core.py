@@ -182,8 +182,9 @@ class Mode:
     """A switch that is an attribute of a class, such as `Tensor.training`.
 
     Python does not call a class when a program assigns to its attribute. The assigned value hides
-    this descriptor until `settle` moves it to the switch: before the next block, and before the
-    next op that reads the mode. Within a block, the assignment holds for the rest of the block.
+    this descriptor until `settle` moves it to the switch. This happens before the next block, and
+    before the next op that reads the mode. Within a block, the assignment holds for the rest of the
+    block.
 
     classes: the classes with the attribute. read: returns its value. write: sets its value.
     """

@@ -229,9 +229,9 @@ class Creation(Functions, Movement):
         """Return the tensor for a nested list that has tensors in it."""
         target = dtype or literals.joined_dtype(data)
         tensors = [part for part in literals.leaves(data) if isinstance(part, Creation)]
-        places = sorted({describe_place(tensor.device) for tensor in tensors})
-        if device is None and len(places) > 1:
-            raise UserError(f"data: tensors are on {' and '.join(places)}: name one as device")
+        devices = sorted({describe_place(tensor.device) for tensor in tensors})
+        if device is None and len(devices) > 1:
+            raise UserError(f"data: tensors are on {' and '.join(devices)}: name one as device")
         return cls._stack(data, tensors[0].device if device is None else device, target)
 
     @classmethod
@@ -329,10 +329,10 @@ class Creation(Functions, Movement):
         """
         sizes = _shape_of_zeros(shape)
         target = element_dtype(dtype) or dtypes.default_float
-        place = canonical_place(device)
+        device = canonical_place(device)
         if 0 in sizes:
-            return cls.zeros(sizes, device=place, dtype=target, requires_grad=requires_grad)
-        return cls._create(new_buffer(place, sizes, target), place, requires_grad)
+            return cls.zeros(sizes, device=device, dtype=target, requires_grad=requires_grad)
+        return cls._create(new_buffer(device, sizes, target), device, requires_grad)
 
     @classmethod
     def eye(cls, n: int, m: int | None = None, **kwargs: Any) -> Self:
@@ -498,8 +498,7 @@ class Creation(Functions, Movement):
     @classmethod
     def _random_words(cls, shape: Sizes, device: Place | None) -> Self:
         """Return 64 random bits for each element, as uint64."""
-        place = canonical_place(device)
-        words = streams.draw(cls, math.prod(shape), place)
+        words = streams.draw(cls, math.prod(shape), canonical_place(device))
         return reshape(words, shape)
 
     @classmethod

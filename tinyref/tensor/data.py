@@ -496,11 +496,11 @@ class Data(Elementwise, Movement):
         if version != VERSION:
             raise _damage_error(f"it is of version {version!r}, accepted is {VERSION}")
         members = cast(dict[str, Any], state)
-        place: Place = members["device"]
-        for device in place if isinstance(place, tuple) else (place,):
-            check_device(device, "the tensor was")
+        device: Place = members["device"]
+        for name in device if isinstance(device, tuple) else (device,):
+            check_device(name, "the tensor was")
         node = _node_of(members, to_dtype(members["dtype"]))
-        initialise(self, Value(node, place, None, members["requires_grad"], members["is_frozen"]))
+        initialise(self, Value(node, device, None, members["requires_grad"], members["is_frozen"]))
         set_gradient(self, members["grad"])
 
 

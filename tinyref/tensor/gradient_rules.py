@@ -242,7 +242,7 @@ def reduce_gradient(step: GradientStep[Indexing]) -> Contributions:
     """Return the gradient of a sum, a product or a maximum.
 
     Sum: each element gets the gradient. Product: each factor gets it times the product of the
-    others, which is no NaN beside a zero. Maximum: the largest elements share it evenly.
+    others, also if a factor is 0. Maximum: the largest elements share it evenly.
     """
     assert isinstance(step.arg, ReduceArg), "REDUCE carries its op and axes"
     axes = step.arg.axes

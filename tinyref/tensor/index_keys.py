@@ -278,7 +278,7 @@ def _places_of_mask(item: IntegerIndex, shape: Shape, axis: int) -> Sequence[Int
         return [item]
     check_mask(item.shape, shape[axis : axis + item.ndim])
     elements = item.numpy() if isinstance(item, Data) else item
-    return [places.astype(np.int32) for places in np.nonzero(np.atleast_1d(elements))]
+    return [column.astype(np.int32) for column in np.nonzero(np.atleast_1d(elements))]
 
 
 def check_mask(shape: Shape, covered: Shape) -> None:

@@ -2,7 +2,7 @@
 
 A kernel reads and writes only at positions that do not depend on elements. So a lookup selects
 among all elements of the axis: the sum of `(0, 1, 2 ... == index).where(element, 0)`. The compiler
-turns this sum into one read. In this file, `places` are the indices of elements along one axis.
+turns this sum into one read. In this file, `indices` are the indices of elements along one axis.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def check_axis_size(size: int, name: str) -> int:
     return size
 
 
-Places: TypeAlias = "npt.NDArray[np.int64]"
+Indices: TypeAlias = "npt.NDArray[np.int64]"
 Weights: TypeAlias = "npt.NDArray[np.float64]"
 
 # The free parameter of Keys, "Cubic Convolution Interpolation", 1981: the value of most tools.
@@ -156,9 +156,9 @@ class Indexing(Reduction, Creation, Data):
         axis = axis_of(dim, self.ndim, "gather")
         checked = self._index_operand(index, axis, "gather")
         size = fixed(as_row(self).shape, "gather")[axis]
-        places = moved_last(as_places(as_row(checked), size, "gather"), axis)
+        indices = moved_last(as_indices(as_row(checked), size, "gather"), axis)
         rows = moved_last(cut_beside(as_row(self), axis, as_row(checked).shape), axis).unsqueeze(-2)
-        return reshape(moved_from_last(looked_up(rows, places), axis), checked.shape)
+        return reshape(moved_from_last(looked_up(rows, indices), axis), checked.shape)
 
     # Writing
 
@@ -189,7 +189,7 @@ class Indexing(Reduction, Creation, Data):
     def _scatter_args(
         self, dim: int, index: object, src: object, name: str
     ) -> tuple[Self, Self, int]:
-        """Return (places, source, axis) of a scatter.
+        """Return (indices, source, axis) of a scatter.
 
         Both tensors have `axis` last, and the sizes of this tensor on the other axes. Padding has
         the index -1, which selects nothing.
@@ -198,12 +198,12 @@ class Indexing(Reduction, Creation, Data):
         checked = self._index_operand(index, axis, name)
         source = as_row(self._source_operand(src, checked, name))
         want = fixed(as_row(self).shape, name)
-        places = as_places(as_row(checked), want[axis], name, mark=True)
-        have = fixed(places.shape, name)
+        indices = as_indices(as_row(checked), want[axis], name, mark=True)
+        have = fixed(indices.shape, name)
         margins = tuple(
             (0, 0 if number == axis else want[number] - have[number]) for number in range(len(want))
         )
-        padded = moved_last(pad_with(places, margins, -1), axis)
+        padded = moved_last(pad_with(indices, margins, -1), axis)
         return padded, moved_last(pad(source, margins), axis), axis
 
     def scatter(
@@ -221,15 +221,15 @@ class Indexing(Reduction, Creation, Data):
             [6, 0, 5]
         """
         require_one_of(reduce, (None, "add", "multiply"), "scatter: reduce")
-        places, source, axis = self._scatter_args(dim, index, src, "scatter")
+        indices, source, axis = self._scatter_args(dim, index, src, "scatter")
         rows = moved_last(as_row(self), axis)
         if reduce is None:
-            last = last_hits(places, *fixed((places.shape[-1], rows.shape[-1]), "scatter"))
+            last = last_hits(indices, *fixed((indices.shape[-1], rows.shape[-1]), "scatter"))
             result = last.ge(0).where(looked_up(source.unsqueeze(-2), last), rows)
         else:
             compute_dtype("scatter", self.dtype)
             kind: Reduce = "sum" if reduce == "add" else "prod"
-            result = combine_at(rows, kind, places, source, True)
+            result = combine_at(rows, kind, indices, source, True)
         return reshape(moved_from_last(result, axis), self.shape)
 
     def scatter_reduce(
@@ -242,16 +242,16 @@ class Indexing(Reduction, Creation, Data):
         and bfloat16 they are rounded once, at the end. The mean of integers rounds down.
 
         Examples:
-            >>> places, values = Tensor([0, 0, 2]), Tensor([1, 2, 5])
-            >>> Tensor([0, 0, 0]).scatter_reduce(0, places, values, "sum").tolist()
+            >>> indices, values = Tensor([0, 0, 2]), Tensor([1, 2, 5])
+            >>> Tensor([0, 0, 0]).scatter_reduce(0, indices, values, "sum").tolist()
             [3, 0, 5]
         """
         require_one_of(reduce, REDUCES, "scatter_reduce: reduce")
         as_tensor(self, src, "scatter_reduce: src")
         compute_dtype("scatter_reduce", self.dtype)
-        places, source, axis = self._scatter_args(dim, index, src, "scatter_reduce")
+        indices, source, axis = self._scatter_args(dim, index, src, "scatter_reduce")
         rows = moved_last(as_row(self), axis)
-        result = combine_at(rows, reduce, places, source, include_self)
+        result = combine_at(rows, reduce, indices, source, include_self)
         return reshape(moved_from_last(result, axis), self.shape)
 
     def __getitem__(self, key: object) -> Self:
@@ -261,8 +261,8 @@ class Indexing(Reduction, Creation, Data):
         parts = split_key(self.shape, key)
         part = self if parts.is_whole else basic_part(self, parts.basic)
         layout = layout_of(part.shape, parts.chosen)
-        places = joined_places(self, layout, parts.chosen)
-        aligned = reshape(places, (*layout.shape, *(1 for _ in layout.rest)))
+        indices = joined_indices(self, layout, parts.chosen)
+        aligned = reshape(indices, (*layout.shape, *(1 for _ in layout.rest)))
         elements = looked_up(joined_axes(part, layout), aligned)
         front = range(len(layout.shape))
         order = list(range(len(layout.shape), elements.ndim))
@@ -275,8 +275,8 @@ class Indexing(Reduction, Creation, Data):
         The indices are int32. `values` is `self.gather(dim, indices)`, and has its gradient.
 
         Examples:
-            >>> values, places = Tensor([3, 1, 2]).sort()
-            >>> values.tolist(), places.tolist()
+            >>> values, indices = Tensor([3, 1, 2]).sort()
+            >>> values.tolist(), indices.tolist()
             ([1, 2, 3], [1, 2, 0])
         """
         axis = axis_of(dim, self.ndim, "sort")
@@ -303,8 +303,8 @@ class Indexing(Reduction, Creation, Data):
         They are sorted, with `sorted_` and without. The first of equal elements comes first.
 
         Examples:
-            >>> values, places = Tensor([3, 1, 2]).topk(2)
-            >>> values.tolist(), places.tolist()
+            >>> values, indices = Tensor([3, 1, 2]).topk(2)
+            >>> values.tolist(), indices.tolist()
             ([3, 2], [0, 2])
         """
         axis = axis_of(dim, self.ndim, "topk")
@@ -409,16 +409,16 @@ class Indexing(Reduction, Creation, Data):
         Examples:
             >>> Tensor([[0, 5], [7, 0]]).nonzero().tolist()
             [[0, 1], [1, 0]]
-            >>> [places.tolist() for places in Tensor([[0, 5], [7, 0]]).nonzero(as_tuple=True)]
+            >>> [indices.tolist() for indices in Tensor([[0, 5], [7, 0]]).nonzero(as_tuple=True)]
             [[0, 1], [1, 0]]
         """
         if not isinstance(as_tuple, bool):
             raise wrong_type("nonzero: as_tuple", as_tuple, "is a bool")
         tensor = as_row(self) if as_tuple else self
-        places = np.argwhere(tensor.cast(dtypes.bool).numpy()).astype(np.int32)
+        indices = np.argwhere(tensor.cast(dtypes.bool).numpy()).astype(np.int32)
         if not as_tuple:
-            return beside(self, places)
-        return tuple(beside(self, column) for column in places.T)
+            return beside(self, indices)
+        return tuple(beside(self, column) for column in indices.T)
 
     def _mask_operand(self, mask: object, name: str) -> Self:
         if not isinstance(mask, Indexing):
@@ -614,10 +614,10 @@ class Indexing(Reduction, Creation, Data):
                 raise UserError(f"interpolate: size {old} to {new}: accepted are positive sizes")
             check_axis_size(new, "interpolate")
             if mode.startswith("nearest"):
-                places = nearest_places(old, new, is_exact=mode == "nearest-exact")
-                result = resample_axis(result, axis, places, np.ones((1, new)))
+                indices = nearest_indices(old, new, is_exact=mode == "nearest-exact")
+                result = resample_axis(result, axis, indices, np.ones((1, new)))
             elif new != old:
-                find = linear_places if mode == "linear" else cubic_places
+                find = linear_indices if mode == "linear" else cubic_indices
                 resample = resample_bytes if is_bytes else resample_axis
                 result = resample(result, axis, *find(old, new, align_corners))
         return apart_from(result.cast(self.dtype), self)
@@ -657,13 +657,13 @@ class Indexing(Reduction, Creation, Data):
         if self.ndim not in (1, 2):
             raise UserError(f"multinomial: weights have {self.ndim} axes, accepted are 1 and 2")
         count = count_of(num_samples, "multinomial: num_samples", 1)
-        places = fixed(self.shape, "multinomial")[-1]
-        if not places:
+        choices = fixed(self.shape, "multinomial")[-1]
+        if not choices:
             raise UserError("multinomial: there are no weights to choose from")
-        if not replacement and count > places:
+        if not replacement and count > choices:
             raise UserError(
-                f"multinomial: num_samples {count} of {places} places without replacement: "
-                f"accepted are up to {places}"
+                f"multinomial: num_samples {count} of {choices} choices without replacement: "
+                f"accepted are up to {choices}"
             )
         with GradientSwitch():
             weights = widened(self.detach(), "multinomial")
@@ -707,7 +707,7 @@ def basic_part(x: T, key: object) -> T:
     return reshape(result, index.shape)
 
 
-def joined_places(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T:
+def joined_indices(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T:
     """Return the indices on the joined axis, in the shape of the layout.
 
     If the index along any axis is outside, the result is outside of the joined axis.
@@ -724,12 +724,12 @@ def joined_places(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T:
             part = np.asarray(item.index * stride)
             known = part if known is None else np.asarray(known + part)
             continue
-        places = as_places(cast(T, item.index), size, "index", mark=is_joined)
+        indices = as_indices(cast(T, item.index), size, "index", mark=is_joined)
         if is_joined:
-            missed = places.lt(0)
+            missed = indices.lt(0)
             outside = missed if outside is None else outside.bitwise_or(missed)
-            places = places.cast(dtype).mul(stride)
-        total = places if total is None else total.add(places)
+            indices = indices.cast(dtype).mul(stride)
+        total = indices if total is None else total.add(indices)
     if known is not None:
         numbers = beside(x, known.astype(numpy_dtype(dtype)))
         total = numbers if total is None else total.add(numbers)
@@ -792,8 +792,8 @@ def write_by_index(x: T, shape: Shape, chosen: Sequence[Chosen], value: T) -> tu
     ends = range(layout.begin, layout.begin + len(layout.shape))
     order = [axis for axis in range(len(inner)) if axis not in ends]
     source = reshape(spread.permute((*order, *ends)), (*layout.rest, layout.count))
-    places = reshape(joined_places(x, layout, chosen), (layout.count,))
-    last = last_hits(places, layout.count, layout.size)
+    indices = reshape(joined_indices(x, layout, chosen), (layout.count,))
+    last = last_hits(indices, layout.count, layout.size)
     whole = (*layout.rest, layout.size)
     aligned = reshape(last, (*(1 for _ in layout.rest), layout.size))
     unaligned = (1,) * len(inner) + value.shape
@@ -835,7 +835,7 @@ def spread_elements(x: T, axis: int, step: int, length: sint) -> T:
 # Gather and scatter
 
 
-def as_places(x: T, size: int, name: str, mark: bool = False) -> T:
+def as_indices(x: T, size: int, name: str, mark: bool = False) -> T:
     """Return indices into an axis of `size`, counted from 0, in the type that numbers the axis.
 
     With `mark`, an index outside of the axis becomes -1; else it is only outside as well.
@@ -843,7 +843,7 @@ def as_places(x: T, size: int, name: str, mark: bool = False) -> T:
     require_integer(name, x.dtype, accept_bool=False)
     target = graph.counting_dtype(size)
     if x.dtype.itemsize < target.itemsize:
-        return as_places(x.cast(target), size, name, mark)
+        return as_indices(x.cast(target), size, name, mark)
     counted = x
     if not x.dtype.is_unsigned:
         counted = x.lt(0).where(x.add(size), x)
@@ -881,15 +881,15 @@ def last_hits(x: T, count: int, size: int) -> T:
     return reduced_last(matches_of(x, size).where(count_to(x, count), -1), Ops.MAX)
 
 
-def combine_at(x: T, reduce: Reduce, places: T, source: T, include_self: bool) -> T:
-    """Reduce the elements of `source` (..., count) into this tensor (..., size) at `places`."""
+def combine_at(x: T, reduce: Reduce, indices: T, source: T, include_self: bool) -> T:
+    """Reduce the elements of `source` (..., count) into this tensor (..., size) at `indices`."""
     if x.dtype.is_bool:
         if reduce == "mean":
             raise UserTypeError("scatter_reduce: bool has no mean: cast to a number type first")
         numbers = x.cast(dtypes.int32), source.cast(dtypes.int32)
-        return combine_at(numbers[0], reduce, places, numbers[1], include_self).cast(dtypes.bool)
+        return combine_at(numbers[0], reduce, indices, numbers[1], include_self).cast(dtypes.bool)
     wide = sum_dtype(x.dtype)
-    hits = matches_of(places, fixed(x.shape[-1:], "scatter")[0])
+    hits = matches_of(indices, fixed(x.shape[-1:], "scatter")[0])
     own, others = x.cast(wide), source.cast(wide)
     if reduce in ("amax", "amin"):
         largest = largest_of if reduce == "amax" else smallest_of
@@ -989,22 +989,22 @@ def draw_without_replacement(x: T, count: int) -> T:
     # Use logarithms: the waiting time of a tiny weight would overflow, as for a weight of 0.
     waits = chance.neg().add(1).log().neg().log().sub(x.log())
     never = x.gt(0).logical_not().where(math.inf, waits)
-    waited, places = never.topk(count, dim=1, largest=False)
-    return waited.lt(math.inf).where(places, -1)
+    waited, indices = never.topk(count, dim=1, largest=False)
+    return waited.lt(math.inf).where(indices, -1)
 
 
 # Interpolation
 
 
-def resample_axis(x: T, axis: int, places: Places, weights: Weights | Places) -> T:
-    """Return the sum over rows of weight times element; `places` and `weights` are (rows, new)."""
+def resample_axis(x: T, axis: int, indices: Indices, weights: Weights | Indices) -> T:
+    """Return the sum over rows of weight times element; `indices` and `weights` are (rows, new)."""
     rest = (1,) * (x.ndim - axis - 1)
     result: T | None = None
-    for row, weight in zip(places, weights, strict=True):
+    for row, weight in zip(indices, weights, strict=True):
         numbers = type(x)(row.astype(np.int32), x.device)
         numbers = reshape(numbers, (*(1,) * axis, len(row), *rest))
         part = elements_at(x, axis, numbers, "interpolate")
-        if len(places) > 1:
+        if len(indices) > 1:
             factor = type(x)(weight, x.device).cast(x.dtype)
             part = part.mul(reshape(factor, (len(row), *rest)))
         result = part if result is None else result.add(part)
@@ -1012,14 +1012,14 @@ def resample_axis(x: T, axis: int, places: Places, weights: Weights | Places) ->
     return result
 
 
-def resample_bytes(x: T, axis: int, places: Places, weights: Weights) -> T:
+def resample_bytes(x: T, axis: int, indices: Indices, weights: Weights) -> T:
     """Resample integers from 0 to 255, in int32; round to nearest, and a half up."""
-    factors, bits = fixed_point(places, weights)
-    sums = resample_axis(x, axis, places, factors)
+    factors, bits = fixed_point(indices, weights)
+    sums = resample_axis(x, axis, indices, factors)
     return sums.add(1 << (bits - 1)).rshift(bits).clamp(0, 255)
 
 
-def nearest_places(old: int, new: int, is_exact: bool) -> Places:
+def nearest_indices(old: int, new: int, is_exact: bool) -> Indices:
     """Return the index of the old element for each new one: (1, new).
 
     It is computed in float32, as in torch: the rounding matters if a quotient is nearly an integer.
@@ -1027,8 +1027,8 @@ def nearest_places(old: int, new: int, is_exact: bool) -> Places:
     """
     scale = np.float32(old) / np.float32(new)
     numbers = np.arange(new, dtype=np.float32) + np.float32(0.5 if is_exact else 0)
-    places = np.floor(numbers * scale).astype(np.int64)
-    return np.asarray(np.minimum(places, old - 1)[None])
+    indices = np.floor(numbers * scale).astype(np.int64)
+    return np.asarray(np.minimum(indices, old - 1)[None])
 
 
 def _sources(old: int, new: int, align_corners: bool) -> Weights:
@@ -1039,7 +1039,7 @@ def _sources(old: int, new: int, align_corners: bool) -> Weights:
     return (numbers + 0.5) * (old / new) - 0.5
 
 
-def linear_places(old: int, new: int, align_corners: bool) -> tuple[Places, Weights]:
+def linear_indices(old: int, new: int, align_corners: bool) -> tuple[Indices, Weights]:
     """Return (2, new) twice: indices of the two elements around each new one, and their weights."""
     sources = np.maximum(_sources(old, new, align_corners), 0)
     below = np.minimum(np.floor(sources).astype(np.int64), old - 1)
@@ -1047,7 +1047,7 @@ def linear_places(old: int, new: int, align_corners: bool) -> tuple[Places, Weig
     return np.stack([below, np.minimum(below + 1, old - 1)]), np.stack([1 - after, after])
 
 
-def cubic_places(old: int, new: int, align_corners: bool) -> tuple[Places, Weights]:
+def cubic_indices(old: int, new: int, align_corners: bool) -> tuple[Indices, Weights]:
     """Return (4, new) twice: indices of the four elements around each new one, and their weights.
 
     At the edge, elements are repeated.
@@ -1056,22 +1056,22 @@ def cubic_places(old: int, new: int, align_corners: bool) -> tuple[Places, Weigh
     """
     sources = _sources(old, new, align_corners)
     below = np.floor(sources).astype(np.int64)
-    places = below + np.arange(-1, 3)[:, None]
-    distance = np.abs(sources - places)
+    indices = below + np.arange(-1, 3)[:, None]
+    distance = np.abs(sources - indices)
     near = ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance**2 + 1
     far = ((distance - 5) * distance + 8) * distance * _CUBIC - 4 * _CUBIC
-    return np.clip(places, 0, old - 1), np.where(distance <= 1, near, far)
+    return np.clip(indices, 0, old - 1), np.where(distance <= 1, near, far)
 
 
-def fixed_point(places: Places, weights: Weights) -> tuple[Places, int]:
+def fixed_point(indices: Indices, weights: Weights) -> tuple[Indices, int]:
     """Return (weights * 2**bits as integers, bits), with the most bits that fit int16.
 
-    If several rows name one place, the first row gets the sum of their weights: torch adds them
+    If several rows name one index, the first row gets the sum of their weights: torch adds them
     before it rounds.
     """
     joined = weights.copy()
-    for row, column in np.ndindex(places.shape):
-        first = int(np.argmax(places[:, column] == places[row, column]))
+    for row, column in np.ndindex(indices.shape):
+        first = int(np.argmax(indices[:, column] == indices[row, column]))
         if first < row:
             joined[first, column] += joined[row, column]
             joined[row, column] = 0

@@ -59,7 +59,7 @@ def compute_graphs(tensors: Sequence[TensorCore], begun: tuple[Sequence[UOp], ..
             _compute_together(tensors)
             return
         except (ConflictError, CycleError) as error:
-            if isinstance(error, ConflictError) and not error.apart and len(tensors) > 1:
+            if isinstance(error, ConflictError) and not error.others and len(tensors) > 1:
                 # Each tensor may bind a variable to a different value.
                 for tensor in tensors:
                     compute_graphs([tensor], begun)
@@ -74,7 +74,7 @@ def compute_graphs(tensors: Sequence[TensorCore], begun: tuple[Sequence[UOp], ..
                     f"{error}; a part of it overwrites memory that is still needed: call realize() "
                     "on the tensors that it is computed from first"
                 ) from error
-            if isinstance(error, ConflictError) and error.apart:
+            if isinstance(error, ConflictError) and error.others:
                 _compute_live(roots, first, (*begun, first))
             else:
                 device = first_device(tensors[0].device)
@@ -89,7 +89,7 @@ def _parts_to_compute_first(
 ) -> Sequence[UOp]:
     """Return the nodes to compute first so that one schedule can hold `roots`; empty if none."""
     if isinstance(error, ConflictError):
-        return error.apart or made_with_one_value(roots)
+        return error.others or made_with_one_value(roots)
     live = [node for node, _ in _Watched(roots).graphs()]
     return parts_to_read_first([*roots, *live])
 

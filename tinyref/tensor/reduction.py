@@ -152,7 +152,7 @@ class Reduction(Functions, Movement):
         return self.logical_not().any(axis, keepdim).logical_not()
 
     def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """Return the mean. For integers and bool it is the default float; of no elements, NaN.
+        """Return the mean: NaN without elements. For integers and bool it is the default float.
 
         Examples:
             >>> Tensor([[1.0, 2.0], [3.0, 6.0]]).mean(axis=1).tolist()
@@ -415,8 +415,8 @@ def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tu
     """Return the types of accumulator and result for a sum of products of type `operands`.
 
     If the caller sets `dtype`, it is both: in bool, a sum is OR and a product AND. Otherwise the
-    accumulator is wide, as in `Tensor.sum`, and the result has the type of the operands: floats are
-    rounded, integers wrap, bool is "not 0".
+    accumulator is wide, as in `Tensor.sum`, and the result has the type of the operands. Floats
+    are rounded, integers wrap, bool is "not 0".
     """
     compute_dtype(name, operands)
     if dtype is not None:
@@ -546,7 +546,7 @@ def scan_along(x: T, axis: int, name: str, scan: Callable[[T], T]) -> T:
     return moved_from_last(scan(moved_last(x, number)), number)
 
 
-def places_of_maxima(x: T, maxima: T) -> T:
+def indices_of_maxima(x: T, maxima: T) -> T:
     """Return for each element the index of the last element that equals its running maximum."""
     is_new = x.eq(maxima)
     if x.dtype.is_float:
@@ -597,59 +597,59 @@ def cummax_gradient(step: GradientStep[Reduction]) -> Contributions:
     row, maxima, gradient = (step.sources[0], step.output, step.gradient)
 
     def for_row() -> Reduction:
-        places = places_of_maxima(row, maxima)
-        return select_at(row, places, gradient.unsqueeze(-1)).sum(-2)
+        indices = indices_of_maxima(row, maxima)
+        return select_at(row, indices, gradient.unsqueeze(-1)).sum(-2)
 
     return (for_row,)
 
 
-def select_at(x: T, places: T, values: T) -> T:
-    """Return (..., places, x): `values` where the index in the last axis equals the place, else 0.
+def select_at(x: T, indices: T, values: T) -> T:
+    """Return (..., indices, x): in each row `values` at its index, else 0.
 
-    The last axis of the result is the last axis of `x`, the axis before it is the one of `places`.
+    The last axis of the result is the last axis of `x`, the axis before it is the one of `indices`.
     """
-    here = count_to(x, x.shape[-1]).eq(places.unsqueeze(-1))
+    here = count_to(x, x.shape[-1]).eq(indices.unsqueeze(-1))
     # A product with 0 would be wrong: elements that are not selected may be NaN.
     return here.where(values, False if values.dtype.is_bool else 0)
 
 
-def looked_up(x: T, places: T) -> T:
-    """Return the elements of the last axis at the indices `places`; 0 for an index outside.
+def looked_up(x: T, indices: T) -> T:
+    """Return the elements of the last axis at `indices`; 0 for an index outside.
 
-    The other axes broadcast with the axes of `places`.
+    The other axes broadcast with the axes of `indices`.
     """
     if x.dtype.is_float:
-        return with_rule(x, "looked_up", floats_at, places)
-    return sum_at(x, places)
+        return with_rule(x, "looked_up", floats_at, indices)
+    return sum_at(x, indices)
 
 
-def floats_at(x: T, places: T) -> T:
+def floats_at(x: T, indices: T) -> T:
     """Do `looked_up` for floats by their bits: a sum of floats would lose the sign of a zero."""
     if x.dtype is dtypes.float64:
         # Devices with 64-bit integers made of two words cannot read the bits of a float64.
         is_negative = x.eq(0).bitwise_and(x.reciprocal().lt(0))
-        return sum_at(is_negative, places).where(-0.0, sum_at(x, places))
+        return sum_at(is_negative, indices).where(-0.0, sum_at(x, indices))
     bits = bits_as(x, word_of(x.dtype.itemsize))
-    return bits_as(sum_at(bits, places), x.dtype)
+    return bits_as(sum_at(bits, indices), x.dtype)
 
 
-def sum_at(x: T, places: T) -> T:
-    """Return the elements of the last axis at `places`, as sums with one term that is not 0."""
-    chosen = select_at(x, places, x)
+def sum_at(x: T, indices: T) -> T:
+    """Return the elements of the last axis at `indices`, as sums with one term that is not 0."""
+    chosen = select_at(x, indices, x)
     return reduced_last(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD)
 
 
 @gradient_rule("looked_up", reads_sources=True)
 def looked_up_gradient(step: GradientStep[Reduction]) -> Contributions:
     """Sum the gradient of each element over all lookups of it."""
-    rows, places = step.sources
+    rows, indices = step.sources
     gradient = step.gradient
 
     def of_rows() -> Reduction:
         # Storage-only types have no addition.
         is_stored = rows.dtype in dtypes.storage_only
         wide = gradient.cast(dtypes.float32) if is_stored else gradient
-        spread = select_at(rows, places, wide.unsqueeze(-1))
+        spread = select_at(rows, indices, wide.unsqueeze(-1))
         beyond = spread.ndim - rows.ndim
         repeated = tuple(
             axis

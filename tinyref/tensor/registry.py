@@ -87,7 +87,7 @@ class GraphLock:
 
 # A thread holds it from building a node on tensors until the node is registered: another thread
 # could replace the tensors' nodes. A thread also holds it while it computes graphs, runs a replay
-# or draws random numbers: computing in one thread changes the graphs of all others.
+# or draws random numbers. Computing in one thread changes the graphs of all others.
 graph_lock = GraphLock()
 
 

@@ -34,7 +34,7 @@ HIGH_BITS = 4
 KEY_BITS = 32
 # Up to this size, n * n comparisons in one kernel take less time than the launches of a network.
 COUNTED = 1024
-# A pass of a selection costs as much as so many passes of a sort: it is a kernel of its own.
+# The cost of a pass of a selection, in passes of a sort: it is a kernel of its own.
 PASSES_PER_SELECTION = 4
 
 

@@ -54,7 +54,7 @@ from tinyref.uops.ops import Ops
 Sizes = int | Sequence[int]
 
 # The gradient of the data is computed as a correlation only if it reads at most this many elements
-# for each element of the result: the others are zeros.
+# for each element of the result. The others are zeros.
 MAX_GROWTH = 2
 
 T = TypeVar("T", bound="Windows")
@@ -62,8 +62,8 @@ Rows = tuple[tuple[float, ...], ...]
 Margins = tuple[tuple[int, int], ...]
 
 # F(4x4, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015,
-# section 4.3: a tile of 4 by 4 results is A ((G g G') * (B d B')) A' of a kernel g and a tile d of
-# 6 by 6 elements.
+# section 4.3. For a kernel g and a tile d of 6 by 6 elements, A ((G g G') * (B d B')) A' is a tile
+# of 4 by 4 results.
 _OF_DATA: Rows = (
     (4, 0, -5, 0, 1, 0),
     (0, -4, -4, 1, 1, 0),
@@ -212,8 +212,8 @@ class Windows(Contraction, Indexing):
 
         Examples:
             >>> x = Tensor([[[[1.0, 2.0], [3.0, 6.0]]]])
-            >>> values, places = x.max_pool2d(return_indices=True)
-            >>> values.max_unpool2d(places).tolist()
+            >>> values, indices = x.max_pool2d(return_indices=True)
+            >>> values.max_unpool2d(indices).tolist()
             [[[[0.0, 0.0], [0.0, 6.0]]]]
         """
         name = "max_unpool2d"
@@ -228,8 +228,8 @@ class Windows(Contraction, Indexing):
         lead = self.shape[: self.ndim - len(sizes)]
         length = math.prod(fixed(self.shape[len(lead) :], name))
         order = reshape(count_to(self, length), (length, 1))
-        places = count_to(self, math.prod(sizes))
-        hits = reshape(indices, (*lead, length, 1)).eq(places)
+        numbers = count_to(self, math.prod(sizes))
+        hits = reshape(indices, (*lead, length, 1)).eq(numbers)
         sources = reduce_axes(hits.where(order, -1), Ops.MAX, (len(lead),), False)
         elements = elements_at(reshape(self, (*lead, length)), len(lead), sources, name)
         return reshape(elements, (*lead, *sizes))
@@ -307,8 +307,8 @@ class Windows(Contraction, Indexing):
         for axis, size in enumerate(sizes):
             before, after = plan.padding[axis]
             low, high = (-before, size + after) if with_padding else (0, size)
-            places = plan.places(axis, size)
-            counts = ((places >= low) & (places < high)).sum(1)
+            indices = plan.indices(axis, size)
+            counts = ((indices >= low) & (indices < high)).sum(1)
             if (counts == counts[:1]).all():
                 along = constant_like(self, int(counts[:1].sum()), dtype)
             else:
@@ -589,8 +589,8 @@ def sum_windows(x: T, weight: T, plan: ConvolutionPlan, written: T | None = None
     count = len(kernel)
     outputs, share = fixed(weight.shape[:2], plan.name)
     windows = windows_of(x, kernel, plan.stride, plan.dilation)
-    places = windows.shape[2 : 2 + count]
-    windows = reshape(windows, (x.shape[0], plan.groups, 1, share, *places, *kernel))
+    lengths = windows.shape[2 : 2 + count]
+    windows = reshape(windows, (x.shape[0], plan.groups, 1, share, *lengths, *kernel))
     factors = reshape(
         weight, (1, plan.groups, outputs // plan.groups, share, *(1,) * count, *kernel)
     )
@@ -600,7 +600,7 @@ def sum_windows(x: T, weight: T, plan: ConvolutionPlan, written: T | None = None
     if written is not None:
         products = only_written(written, products, kernel, plan)
     sums = sums_over(products, axes)
-    return reshape(sums, (x.shape[0], outputs, *places))
+    return reshape(sums, (x.shape[0], outputs, *lengths))
 
 
 def only_written(x: T, products: T, kernel: tuple[int, ...], plan: ConvolutionPlan) -> T:
@@ -642,8 +642,8 @@ def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
     if max(plan.stride) > 1 or max(kernel) == 1 or 0 in sizes:
         return False
     reach = (gap * (width - 1) for gap, width in zip(plan.dilation, kernel, strict=True))
-    places = (size - length for size, length in zip(sizes, reach, strict=True))
-    return prod(sizes) <= MAX_GROWTH * prod(places)
+    counts = (size - length for size, length in zip(sizes, reach, strict=True))
+    return prod(sizes) <= MAX_GROWTH * prod(counts)
 
 
 def gradient_of_data(x: T, weight: T, data: T) -> T:
@@ -665,12 +665,12 @@ def gradient_of_data(x: T, weight: T, data: T) -> T:
 def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
     """Return the gradient of `weight` from the gradient `x` of the sums, times each window."""
     plan = gradient_plan(x, weight, data)
-    kernel, places = weight.shape[2:], x.shape[2:]
+    kernel, lengths = weight.shape[2:], x.shape[2:]
     outputs, share = fixed(weight.shape[:2], plan.name)
     windows = windows_of(data, fixed(kernel, plan.name), plan.stride, plan.dilation)
-    windows = reshape(windows, (data.shape[0], plan.groups, 1, share, *places, *kernel))
+    windows = reshape(windows, (data.shape[0], plan.groups, 1, share, *lengths, *kernel))
     one = (1,) * len(kernel)
-    sums = reshape(x, (x.shape[0], plan.groups, outputs // plan.groups, 1, *places, *one))
+    sums = reshape(x, (x.shape[0], plan.groups, outputs // plan.groups, 1, *lengths, *one))
     windows, sums = spread(windows, plan.name, sums)
     axes = (0, *range(4, 4 + len(kernel)))
     products = apply(windows, Ops.MUL, sums)
@@ -682,11 +682,11 @@ def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
 def gradient_plan(x: T, weight: T, data: T) -> ConvolutionPlan:
     """Return the plan of the sums with gradient `x`. With stride 1 it follows from the sizes."""
     name = "conv2d"
-    sizes, places = fixed(data.shape[1:], name), fixed(x.shape[2:], name)
+    sizes, lengths = fixed(data.shape[1:], name), fixed(x.shape[2:], name)
     share, *kernel = fixed(weight.shape[1:], name)
     dilation = tuple(
         (size - outputs) // (width - 1) if width > 1 else 1
-        for size, outputs, width in zip(sizes[1:], places, kernel, strict=True)
+        for size, outputs, width in zip(sizes[1:], lengths, kernel, strict=True)
     )
     one = (1,) * len(kernel)
     return ConvolutionPlan(sizes[0] // share, one, dilation, x.dtype, x.dtype, name)
@@ -937,7 +937,7 @@ class PoolPlan:
     padding: tuple[tuple[int, int], ...]
     extra: tuple[int, ...]
 
-    def places(self, axis: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    def indices(self, axis: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         """Return (windows, kernel): the indices of the elements of each window along an axis.
 
         Indices below 0, and from `size` on, are padding.
@@ -1000,8 +1000,8 @@ def _check_seen(shape: Shape, plan: PoolPlan, name: str) -> None:
     """Raise `UserError` if a window has only padding."""
     count = len(plan.kernel)
     for axis, size in enumerate(fixed(shape[len(shape) - count :], name)):
-        places = plan.places(axis, size)
-        sees = ((places >= 0) & (places < size)).any(1)
+        indices = plan.indices(axis, size)
+        sees = ((indices >= 0) & (indices < size)).any(1)
         if not sees.all():
             raise UserError(
                 f"{name}: padding {plan.padding[axis]} around {size} elements: a window of "

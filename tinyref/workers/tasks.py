@@ -67,13 +67,13 @@ class Task:
     items: Sequence[Item]
 
     request: Mapping[str, Any] = field(default_factory=dict)
-    """What the worker must know in addition to the items, as JSON."""
+    """Data for the worker in addition to the items, as JSON."""
 
     seconds: float | None = None
     """Seconds that one item may take, if not those of the job."""
 
     begin_seconds: float | None = None
-    """Seconds until the first item begins; those of opening the device if None."""
+    """Seconds until the first item begins; None means the seconds to open the device."""
 
     is_alone: bool = False
     """No other task runs at the same time."""
@@ -115,7 +115,7 @@ class Result:
     item: Item
 
     answer: Mapping[str, Any] | None
-    """What the worker sent with `end`; None if it died."""
+    """The data that the worker sent with `end`; None if it died."""
 
     death: ItemDeath | None = None
 

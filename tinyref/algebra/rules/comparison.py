@@ -1,7 +1,7 @@
 """Comparisons of integers, and comparisons with the same result for every type.
 
 The normal form of x < y has sums with positive coefficients on both sides and the constant on the
-right; x > c is written not x < c + 1. Fixed-width sides are read as sums of mathematical integers
+right. x > c is written not x < c + 1. Fixed-width sides are read as sums of mathematical integers
 (`linear.exact`), and a form is used only if its sides do not wrap.
 """
 

@@ -1,7 +1,7 @@
 """Division and remainder by constants. Both truncate, so most rules depend on the signs.
 
 If the dividend and the parts of it that a rule divides are not negative, truncation is floor
-division, and floor((d * q + r) / d) == q for 0 <= r < d. Fixed-width dividends are read as sums of
+division. Then floor((d * q + r) / d) == q for 0 <= r < d. Fixed-width dividends are read as sums of
 mathematical integers (`linear.exact`), so no rule here depends on wrapping.
 """
 

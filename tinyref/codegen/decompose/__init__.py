@@ -1,4 +1,4 @@
-"""Rewrites an indexed kernel into the types and ops that a device declares, or says why not."""
+"""Rewrite an indexed kernel into the types and ops that a device declares, or refuse it."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ __all__ = [
 
 _SMALL_INTEGERS = frozenset(SMALL_INTEGERS)
 
-# The name of a pass, and what it makes of an indexed kernel.
+# The name of a pass, and the function that rewrites an indexed kernel.
 Pass = tuple[str, Callable[[UOp], UOp]]
 
 
 def decompose(root: UOp, capabilities: Capabilities) -> UOp:
-    """The indexed kernel `root` in terms of what `capabilities` declare; same values, bit for bit.
+    """Rewrite the indexed kernel `root` to what `capabilities` declare; same values, bit for bit.
 
-    Ops that the device lacks become core ops, small floats that it lacks become integers with
-    conversions, 64-bit integers that it lacks become pairs of words and small ones are held in
-    words, memory that has words only is accessed by words, divisions that could trap are guarded.
-    Buffers of an emulated type become what `stored_as` says. Raises `UserError` naming the
-    op or type that cannot be had, and what the device accepts.
+    Missing ops become core ops. Missing small floats become integers with conversions. Missing
+    64-bit integers become pairs of words, and missing small integers are stored in words. Memory
+    of words only is accessed by words, and divisions that could trap are guarded. Buffers of an
+    emulated type become what `stored_as` says. Raises `UserError` for an op or a type that cannot
+    be emulated; it names what the device accepts.
     """
     check_dtypes(root.toposort(), capabilities)
     for _, apply in passes(root, capabilities):
@@ -61,43 +61,45 @@ def decompose(root: UOp, capabilities: Capabilities) -> UOp:
 
 
 def passes(root: UOp, capabilities: Capabilities) -> list[Pass]:
-    """What `decompose` applies to the indexed kernel `root`, in order, each with its name."""
+    """Return the passes that `decompose` applies to the indexed kernel `root`, in order."""
     lacking = capabilities.emulated - capabilities.dtypes
-    # Most kernels have no type that the device lacks: they are not walked through once more.
+    # Most kernels have no type that the device lacks: then they need no pass.
     used = frozenset(scalar_of(node.dtype) for node in root.toposort())
     emulated = lacking & used
     small, wide = emulated & frozenset(SMALL_FLOATS), emulated & frozenset(WIDE_INTEGERS)
-    # Small floats are held as small integers.
+    # Small floats are stored as small integers.
     used |= frozenset(map(storage_dtype, small))
     stored = used & capabilities.stored_in_words
-    # The bits of float16 are those of uint16, also where no other value is of that type.
+    # The bits of float16 are a uint16, even if no other value has this type.
     integers = lacking & _SMALL_INTEGERS if used & _SMALL_INTEGERS else frozenset[DType]()
     if integers and dtypes.float16 not in lacking and _has_bits_of_halves(root):
         stored |= {dtypes.float16}
-    missing: Pass = ("missing_ops", lambda given: replace_missing_ops(given, capabilities))
-    found = [missing]
+    missing: Pass = ("missing_ops", lambda kernel: replace_missing_ops(kernel, capabilities))
+    result = [missing]
     if small:
-        found.append(("small_floats", lambda given: emulate_small_floats(given, small)))
-    # Small floats convert from and to integers of every size, so that these come after.
+        result.append(("small_floats", lambda kernel: emulate_small_floats(kernel, small)))
+    # Small floats convert from and to integers of every size, so these come after them.
     if wide:
-        found.append(
-            ("wide_integers", lambda given: emulate_wide_integers(given, wide, capabilities))
+        result.append(
+            ("wide_integers", lambda kernel: emulate_wide_integers(kernel, wide, capabilities))
         )
     if stored:
-        found.append(("word_storage", lambda given: store_in_words(given, stored)))
+        result.append(("word_storage", lambda kernel: store_in_words(kernel, stored)))
     if integers:
-        found.append(("small_integers", lambda given: emulate_small_integers(given, integers)))
+        result.append(("small_integers", lambda kernel: emulate_small_integers(kernel, integers)))
     if capabilities.slow_division and takes_step("pass", "constant_division"):
-        found.append(("constant_division", lambda given: divide_by_constants(given, capabilities)))
+        result.append(
+            ("constant_division", lambda kernel: divide_by_constants(kernel, capabilities))
+        )
     if emulated or stored or capabilities.slow_division:
-        found.append(missing)
+        result.append(missing)
     if capabilities.division_traps:
-        found.append(("guards", guard_divisions))
-    return found
+        result.append(("guards", guard_divisions))
+    return result
 
 
 def _has_bits_of_halves(root: UOp) -> bool:
-    """Whether a float16 that the device has is bits somewhere: its NaNs keep theirs in words."""
+    """Return True if a float16 is reinterpreted as bits: words preserve the bits of its NaNs."""
     return any(
         node.op is Ops.BITCAST and dtypes.float16 in (node.dtype.scalar, node.src[0].dtype.scalar)
         for node in root.toposort()
@@ -105,7 +107,7 @@ def _has_bits_of_halves(root: UOp) -> bool:
 
 
 def stored_as(dtype: DType, capabilities: Capabilities) -> tuple[DType, int]:
-    """The type in which a device holds the scalar `dtype`, and how many of it make one value."""
+    """Return the type in which a device stores the scalar `dtype`, and its number in a value."""
     if dtype in capabilities.dtypes:
         return dtype, 1
     return (dtypes.uint32, 2) if dtype in WIDE_INTEGERS else (storage_dtype(dtype), 1)

@@ -1,6 +1,6 @@
-"""Refusals: what a kernel or a program asks for that the device does not declare.
+"""Refusals of kernels and programs that need what the device does not declare.
 
-Each names the field of the capabilities that says so. A renderer is asked for nothing of this.
+Each error names the field of the capabilities. So a renderer never gets such a program.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from tinyref.uops.program import Program, shared_bytes
 from tinyref.uops.tiles import MatrixTile, Operand
 
 _NAMED_OPS = ALU | {Ops.LOAD, Ops.STORE}
-# A field of the capabilities, and what is asked for beyond it.
+# A field of the capabilities, and the error for what exceeds it.
 Problem = tuple[str, str]
-_NOT_MADE = "and none is made of others"
+_NOT_MADE = "and no other ops replace it"
 _NOT_DECOMPOSED = "and a program written by hand gets no decompositions"
 
 
 def check_dtypes(nodes: Sequence[UOp], capabilities: Capabilities) -> None:
-    """Raises `UserError` for a type or a vector width that the device has in no way."""
+    """Raise `UserError` for a type or a vector width that the device neither has nor emulates."""
     accepted = capabilities.dtypes | capabilities.emulated
     _refuse_first(_type_problems(nodes, accepted, capabilities))
 
 
 def check_ops(nodes: Sequence[UOp], capabilities: Capabilities) -> None:
-    """Raises `UserError` for an op that neither the device nor a decomposition provides."""
+    """Raise `UserError` for an op that neither the device nor a decomposition provides."""
     _refuse_first(_op_problems(nodes, capabilities, _NOT_MADE))
 
 
 def check_program(program: Program, capabilities: Capabilities) -> None:
-    """Raises `UserError` for a program that asks for what the device does not declare.
+    """Raise `UserError` for a program that needs what the device does not declare.
 
-    Nothing is emulated any more, and the launch is known but for symbolic extents.
+    Emulation has ended by now, and only symbolic extents of the launch are unknown.
     """
     if not capabilities.ops:
         raise UserError(f"{program.name}: the device runs no kernels (capabilities.ops)")
     _refuse_first(_type_problems(program.uops, capabilities.dtypes, capabilities))
-    # A host runs what was made for its threads, also where the flag THREADS has changed since.
+    # A host runs programs for several threads, even if the flag THREADS has changed since.
     threads = max(capabilities.threads, 2)
     threaded = dataclasses.replace(capabilities, threads=threads)
     _refuse_first(_op_problems(program.uops, threaded, _NOT_DECOMPOSED))
@@ -59,7 +59,7 @@ def _refuse_first(problems: Iterator[Problem]) -> None:
 def _type_problems(
     nodes: Sequence[UOp], accepted: frozenset[DType], capabilities: Capabilities
 ) -> Iterator[Problem]:
-    # The first node of each type speaks for the others.
+    # The first node of each type represents the others.
     first: dict[DType, UOp] = {}
     for node in nodes:
         first.setdefault(node.dtype, node)
@@ -81,7 +81,7 @@ def _type_problems(
 
 @functools.lru_cache(maxsize=64)
 def _fragments(tiles: tuple[MatrixTile, ...]) -> frozenset[DType]:
-    """The vectors that threads give to matrix tiles; a device has registers for these."""
+    """Return the vectors that threads pass to matrix tiles; a device has registers for these."""
     return frozenset(tile.fragment(operand) for tile in tiles for operand in Operand)
 
 

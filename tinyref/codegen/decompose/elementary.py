@@ -1,30 +1,29 @@
 """EXP2, LOG2, SIN, POW, FDIV and SQRT, made of basic operations.
 
-The plan of EXP2 and LOG2 is that of Cody and Waite, "Software Manual for the Elementary Functions",
-1980: an exact reduction by the exponent, a polynomial, and an exact or once-rounded way back. The
-bounds on the errors that `tests/codegen/test_decompose_elementary.py` holds are close to 1 ULP.
+EXP2 and LOG2 follow Cody and Waite, "Software Manual for the Elementary Functions", 1980. They
+reduce by the exponent, which is exact, compute a polynomial, and round the result at most once. The
+bounds on the errors in `tests/codegen/test_decompose_elementary.py` are close to 1 ULP.
 
-POW is 2^(y * log2|x|) with the logarithm and the product in sums of two floats. A result near the
-largest float has an exponent of some bits, and those are digits that a logarithm of one float would
-lack. Two floats have them to spare, in float32 and float64 alike (Dekker, "A floating-point
-technique for extending the available precision", 1971). The special cases are those of IEEE
-754-2019, section 9.2.1, and of C17, annex F.10.4.4.
+POW is 2^(y * log2|x|), with the logarithm and the product as sums of two floats. The exponent of a
+large result has several bits, which a logarithm of one float would lack in its fraction. Two floats
+have bits to spare, in float32 and in float64 (Dekker, "A floating-point technique for extending the
+available precision", 1971). The special cases follow IEEE 754-2019, section 9.2.1, and C17, annex
+F.10.4.4.
 
-SIN has two exact reductions to an eighth of a turn, and one polynomial. Of arguments up to `NEAR`
-the nearest multiple of pi / 2 is subtracted in parts whose products are exact, as in Cody and
-Waite. Whatever a larger argument, it is an integer times a power of two, and of its product with
-2/pi only the bits about the point matter: those above count whole turns, those far below round
-nothing. So the words of 2/pi that meet the point are chosen by the exponent and multiplied in
-integers, as in Payne and Hanek, "Radian reduction for trigonometric functions", 1983. That is three
-quarters of the operations: a device that can leave out what no lane selects (`renderers/rare.py`)
-has sines of small arguments for a quarter of the time.
+SIN has two exact reductions to an eighth of a turn, and one polynomial. Up to `NEAR`, the nearest
+multiple of pi / 2 is subtracted in parts whose products are exact, as in Cody and Waite. A larger
+argument is an integer times a power of two. In its product with 2/pi, only the bits around the
+point matter. Higher bits count whole turns, and much lower bits do not change the rounding. So the
+exponent chooses the words of 2/pi that meet the point, and they are multiplied as integers. Source:
+Payne and Hanek, "Radian reduction for trigonometric functions", 1983. This takes three quarters of
+the operations. A device that can skip what no lane selects (`renderers/rare.py`) computes sines of
+small arguments in a quarter of the time.
 
 FDIV and SQRT are correctly rounded. Newton's iteration gives a quotient or a root that is wrong by
-a few units of its last place. The remainder that it leaves is small, so integers that wrap hold it
-exactly, and it says by how much to correct: the digits after that are those of long division. The
-rounding is then one of integers, also where the result is subnormal. Source of the plan: Markstein,
-"IA-64 and Elementary Functions", 2000, chapters 8 and 9, with wrapping products in the place of the
-fused multiply-add.
+a few units in the last place. Its remainder is small, so wrapping integers represent it exactly.
+Long division of the remainder gives the correction and the digits after it. The result is then
+rounded as an integer, also if it is subnormal. Source: Markstein, "IA-64 and Elementary
+Functions", 2000, chapters 8 and 9, with wrapping products instead of the fused multiply-add.
 """
 
 from __future__ import annotations
@@ -87,12 +86,12 @@ from tinyref.uops.ops import Ops
 
 
 def exp2(x: UOp, form: Format, capabilities: Capabilities) -> UOp:
-    """2^x: 0 for -inf, inf for inf, NaN for NaN, subnormal results rounded once."""
+    """Return 2^x: 0 for -inf, inf for inf, NaN for NaN, subnormal results rounded once."""
     return power_of_two(clamped_exponent(x, form), None, form, capabilities)
 
 
 def clamped_exponent(x: UOp, form: Format) -> UOp:
-    """`x` between exponents that give 0 and infinity; a NaN stays."""
+    """Clamp `x` between exponents that give 0 and infinity; a NaN stays."""
     lowest = -float(form.bias + form.fraction_bits + 1)
     highest = float(form.bias + 1)
     raised = where(less(x, lowest), lowest, x)
@@ -100,25 +99,25 @@ def clamped_exponent(x: UOp, form: Format) -> UOp:
 
 
 def power_of_two(high: UOp, low: UOp | None, form: Format, capabilities: Capabilities) -> UOp:
-    """2^(high + low) for a clamped `high` and a `low` of less than an ULP of it."""
+    """Return 2^(high + low) for a clamped `high` and a `low` of less than an ULP of it."""
     if capabilities.reassociates_floats:
         return _power_by_bits(high, low, form)
     return _power_by_products(high, low, form)
 
 
 def _power_by_products(high: UOp, low: UOp | None, form: Format) -> UOp:
-    """`power_of_two` by adding and subtracting a number so large that its ULP is 1.
+    """Return `power_of_two` by adding and subtracting a number so large that its ULP is 1.
 
-    That finds the nearest integer n to `high`: the low bits of the sum are n plus twice the bias.
-    2^n is a product of two powers, as it may be below the smallest normal number or above the
-    largest: the halves of those low bits are the exponent fields of both.
+    This finds the integer n that is nearest to `high`: the low bits of the sum are n plus twice the
+    bias. 2^n may be below the smallest normal number or above the largest, so it is a product of
+    two powers. The halves of these low bits are the exponent fields of both.
     """
     shifter = like(high, 1.5 * 2.0**form.fraction_bits + 2 * form.bias)
     shifted = add(high, shifter)
     fraction = sub(high, sub(shifted, shifter))
     value = _power_of_fraction(fraction, low, form)
     bits = bitcast(shifted, form.word)
-    # What the shift by one leaves of the shifter's own bits, the shift to the left pushes out.
+    # The shift to the left removes the bits of the shifter that the shift by one leaves.
     first = shift_right(bits, 1)
     second = sub(bits, first)
     for half in (first, second):
@@ -127,22 +126,22 @@ def _power_by_products(high: UOp, low: UOp | None, form: Format) -> UOp:
 
 
 def _power_by_bits(high: UOp, low: UOp | None, form: Format) -> UOp:
-    """The same with conversions and integers, through which no float arithmetic passes.
+    """Return `power_of_two` from conversions and integers, without sums that may be transformed.
 
-    Where sums are transformed, adding and subtracting the large number is nothing, and the product
-    of the two powers may come first and overflow.
+    If sums are reassociated, adding and subtracting the large number has no effect. The product of
+    the two powers may also come first, and overflow.
     """
     half = where(less(high, 0.0), like(high, -0.5), 0.5)
     whole = cast(add(high, half), form.signed)
     fraction = sub(high, cast(whole, form.dtype))
     value = bitcast(_power_of_fraction(fraction, low, form), form.signed)
-    # A little below or above 1, so that the exponent field is at least the bias less one.
+    # The value is a little below or above 1, so the exponent field is at least the bias less one.
     field = add(shift_right(value, form.fraction_bits), whole)
     beyond = 2 * form.bias + 1
     normal = add(value, shift_left(whole, form.fraction_bits))
     normal = where(less(field, beyond), normal, form.infinity)
     digits = either(both(value, form.implicit_one - 1), form.implicit_one)
-    # Beyond `most` nothing is left, not even by rounding.
+    # Beyond `most`, the result is 0 even after rounding.
     most = form.fraction_bits + 2
     lost = sub(1, field)
     count = where(less(lost, 1), 1, where(less(lost, most), lost, most))
@@ -154,17 +153,17 @@ def _power_by_bits(high: UOp, low: UOp | None, form: Format) -> UOp:
 
 
 def _power_of_fraction(fraction: UOp, low: UOp | None, form: Format) -> UOp:
-    """2^(fraction + low) for a `fraction` of at most a half."""
+    """Return 2^(fraction + low) for a `fraction` of at most a half."""
     if low is not None:
         fraction = add(fraction, low)
     return add(mul(polynomial(fraction, EXPONENTIAL[form.dtype]), fraction), 1.0)
 
 
 def log2(x: UOp, form: Format) -> UOp:
-    """The logarithm to base 2: -inf for both zeros, NaN below them, inf for inf, exact for 2^n.
+    """Return the logarithm to base 2: -inf for both zeros, NaN below, inf for inf, exact for 2^n.
 
-    log2(m * 2^e) == e + (f + (f / 2 + f * P(f))) with f = m - 1: f and its half are exact, and what
-    rounds, the product, is small beside them.
+    log2(m * 2^e) == e + (f + (f / 2 + f * P(f))) with f = m - 1. Here f and its half are exact, and
+    the product, which rounds, is small in comparison.
     """
     exponent, m = split_exponent(x, form)
     f = add(m, -1.0)
@@ -178,7 +177,7 @@ def log2(x: UOp, form: Format) -> UOp:
 
 
 def power(x: UOp, y: UOp, form: Format, capabilities: Capabilities) -> UOp:
-    """x^y with every special case of IEEE 754; NaN for a negative x and a y with a fraction."""
+    """Return x^y with all special cases of IEEE 754; NaN for negative x and a y with a fraction."""
     size = magnitude(x, form)
     value = _power_of_magnitude(size, y, form, capabilities)
     # Zero and infinity have no finite logarithm: they stay, or become each other.
@@ -197,13 +196,13 @@ def power(x: UOp, y: UOp, form: Format, capabilities: Capabilities) -> UOp:
 
 
 def _parity(y: UOp, form: Format, capabilities: Capabilities) -> tuple[UOp, UOp]:
-    """Whether `y` is an integer (an infinity is), and whether it is an odd one."""
+    """Return (is integer, is odd integer) of `y`; an infinity is an integer."""
     size = magnitude(y, form)
     ones = 2.0**form.fraction_bits
-    # In the octave from there on the ULP is 1, and the last bit of a float is that of the integer.
+    # In the octave from there on, the ULP is 1: the last bit of a float is the last bit of `y`.
     has_fraction_bits = less(size, ones)
     if capabilities.reassociates_floats:
-        # A sum and a difference with the same number would be nothing.
+        # Adding and subtracting the same number would have no effect.
         integer = cast(where(has_fraction_bits, size, 0.0), form.signed)
         is_equal = equal(cast(integer, form.dtype), size)
         bits = where(has_fraction_bits, integer, bitcast(size, form.signed))
@@ -221,10 +220,10 @@ def _parity(y: UOp, form: Format, capabilities: Capabilities) -> tuple[UOp, UOp]
 
 
 def _power_of_magnitude(size: UOp, y: UOp, form: Format, capabilities: Capabilities) -> UOp:
-    """`size`^y for a positive finite `size`: 0 and infinity where that is out of range."""
+    """Return `size`^y for a positive finite `size`: 0 and infinity if out of range."""
     logarithm = _log2_pair(size, form)
-    # The logarithm nearest to 0 is that of the floats beside 1: y beyond this limit is as good as
-    # infinite, and one that cannot overflow the product.
+    # The logarithm nearest to 0 belongs to the floats next to 1. Beyond this limit, y gives the
+    # same result as infinity, and the limit cannot overflow the product.
     limit = 2.0 ** (2 * form.fraction_bits)
     y = where(less(like(y, limit), y), limit, y)
     y = where(less(y, -limit), -limit, y)
@@ -236,7 +235,7 @@ def _power_of_magnitude(size: UOp, y: UOp, form: Format, capabilities: Capabilit
 
 
 def _log2_pair(x: UOp, form: Format) -> Pair:
-    """log2 of a positive finite `x` as a sum of two floats; the relative error is about 2^-1.4p.
+    """Return log2 of a positive finite `x` as a sum of two floats; relative error about 2^-1.4p.
 
     log2(m * 2^e) == e + 2 / ln 2 * atanh(s) with s = (m - 1) / (m + 1).
     """
@@ -262,7 +261,7 @@ def _log2_pair(x: UOp, form: Format) -> Pair:
 
 
 def _area_argument(m: UOp, form: Format) -> Pair:
-    """(m - 1) / (m + 1) as a sum of two floats: one division, and its remainder."""
+    """Return (m - 1) / (m + 1) as a sum of two floats, from one division and its remainder."""
     numerator = add(m, -1.0)
     denominator = add(m, 1.0)
     lost = sub(m, add(denominator, -1.0))
@@ -273,18 +272,19 @@ def _area_argument(m: UOp, form: Format) -> Pair:
     return fast_two_sum(quotient, mul(remainder, inverse))
 
 
-# Words of 2/pi that meet the point: the products' upper two stay, the third rounds them.
+# The number of words of 2/pi that meet the point: two words of the product remain, the third
+# rounds them.
 _WINDOW = 3
 
-# Quarters of a turn in the two highest bits of a word, and what is left in radians.
+# Quarters of a turn in the two highest bits of a word, and the rest in radians.
 Reduced = tuple[UOp, UOp]
 
 
 def sin(x: UOp, form: Format, capabilities: Capabilities) -> UOp:
-    """The sine of `x` radians: NaN for the infinities, -0.0 for -0.0, `x` itself where tiny."""
+    """Return the sine of `x` radians: NaN for infinities, -0.0 for -0.0, `x` itself if tiny."""
     size = magnitude(x, form)
     if capabilities.reassociates_floats:
-        # There parts of pi / 2 would be joined again.
+        # Reassociation would join the parts of pi / 2 again.
         is_near, near = less(size, 2.0), _reduced_below_two(size, form)
     else:
         is_near, near = less(size, NEAR[form.dtype]), _reduced_in_parts(size, form)
@@ -297,7 +297,7 @@ def sin(x: UOp, form: Format, capabilities: Capabilities) -> UOp:
 
 
 def _sine_or_cosine(is_cosine: UOp, radians: UOp, form: Format) -> UOp:
-    """The sine, or the cosine, of up to pi / 4: both are t + t z P(z), with t = r and t = 1."""
+    """Return the sine, or cosine, of up to pi / 4: t + t z P(z), with t = r or t = 1."""
     square = mul(radians, radians)
     pairs = list(zip(COSINE[form.dtype], SINE[form.dtype], strict=True))
     chosen = [where(is_cosine, like(radians, cosine), sine) for cosine, sine in pairs]
@@ -309,19 +309,19 @@ def _sine_or_cosine(is_cosine: UOp, radians: UOp, form: Format) -> UOp:
 
 
 def _reduced_below_two(size: UOp, form: Format) -> Reduced:
-    """Sines of less than 2: from pi / 4 on the cosine of what is missing to pi / 2."""
+    """Reduce a `size` below 2: above pi / 4, use the cosine of the difference to pi / 2."""
     is_more = less(like(size, math.pi / 4), size)
     radians = where(is_more, sub(math.pi / 2, size), size)
     return where(is_more, like(bitcast(size, form.word), form.sign_bit >> 1), 0), radians
 
 
 def _reduced_in_parts(size: UOp, form: Format) -> Reduced:
-    """`size` without the nearest multiple of pi / 2, for a `size` up to `NEAR`.
+    """Subtract the nearest multiple of pi / 2 from a `size` up to `NEAR`.
 
-    The first two parts leave no bit below the last one of a result near pi / 4, so that nothing
-    rounds before the third is subtracted.
+    After the first two parts, no bit is below the last bit of a result near pi / 4. So nothing
+    rounds before the third part is subtracted.
     """
-    # Its ULP is 1, so that the sum is rounded to an integer, whose low bits are those of the sum.
+    # Its ULP is 1, so the sum is rounded to an integer, whose low bits are the low bits of the sum.
     shifter = 1.5 * 2.0**form.fraction_bits
     shifted = add(mul(size, 2 / sum(PI[form.dtype])), shifter)
     count = sub(shifted, shifter)
@@ -331,9 +331,9 @@ def _reduced_in_parts(size: UOp, form: Format) -> Reduced:
 
 
 def _reduced_by_words(size: UOp, form: Format, capabilities: Capabilities) -> Reduced:
-    """The same for a `size` of at least 2, however large; NaN for infinity and NaN."""
+    """Return the same for any `size` of at least 2; NaN for infinity and NaN."""
     upper, fraction, ones = _quarter_turns(bitcast(size, form.word), form, capabilities)
-    # The nearest quarter is one more where the fraction is negative.
+    # The nearest quarter is one more if the fraction is negative.
     nearest = add(upper, 1 << (form.bits - 3))
     radians = bitcast(_radians(fraction, form), form.word)
     signed = bitcast(either(radians, both(ones, form.sign_bit)), form.dtype)
@@ -343,13 +343,13 @@ def _reduced_by_words(size: UOp, form: Format, capabilities: Capabilities) -> Re
 
 @functools.cache
 def two_over_pi(form: Format) -> tuple[int, ...]:
-    """The words of 2/pi that meet the point for some `x`, for the largest the last of them.
+    """Return the words of 2/pi that meet the point for some `x`; the last ones for the largest.
 
-    The first starts two bits above the point of the product with an x in [2, 4).
+    The first word starts two bits above the point of the product with an x in [2, 4).
     """
     exponents = form.bias
     count = -(-exponents // form.bits) + _WINDOW
-    # Nothing of 2/pi lies above the point of the first words.
+    # No bit of 2/pi is above the point of the first words.
     above = form.fraction_bits + 1
     digits = TWO_OVER_PI >> (TWO_OVER_PI_BITS - count * form.bits + above)
     ones = (1 << form.bits) - 1
@@ -357,15 +357,15 @@ def two_over_pi(form: Format) -> tuple[int, ...]:
 
 
 def _quarter_turns(bits: UOp, form: Format, capabilities: Capabilities) -> tuple[UOp, Pair, UOp]:
-    """(quarters, fraction, ones) of x * 2 / pi, for the bits of an x >= 2.
+    """Return (quarters, fraction, ones) of x * 2 / pi, for the bits of an x >= 2.
 
-    The two highest bits of `quarters` are the last of the integer part, the next one says whether
-    the nearest integer is one more; then all bits of `ones` are set. The fraction is the distance
-    to that, as the two words of its product with 2^(2 w - 2), for words of w bits; of the first
-    the two highest bits do not count.
+    The two highest bits of `quarters` are the last bits of the integer part. If the next bit is
+    set, the nearest integer is one more, and all bits of `ones` are set. The fraction is the
+    distance to the nearest integer, as the two words of its product with 2^(2 w - 2), for words of
+    w bits. The two highest bits of its first word do not count.
     """
-    # The exponent field of 2.0 is a multiple of all the offsets there are. For an x below 2, whose
-    # result is not used, the window starts anywhere.
+    # The exponent field of 2.0 is a multiple of all offsets. For an x below 2, whose result is
+    # not used, the window starts anywhere.
     offset = shift_right(bits, form.fraction_bits)
     significand = either(both(bits, form.implicit_one - 1), form.implicit_one)
     high, middle, low = _window(offset, form)
@@ -375,12 +375,12 @@ def _quarter_turns(bits: UOp, form: Format, capabilities: Capabilities) -> tuple
     upper = add(add(mul(significand, high), first), carry)
     beyond = bitcast(shift_left(upper, 2), form.signed)
     ones = bitcast(shift_right(beyond, form.bits - 1), form.word)
-    # The complement is off by one in its last bit, which does not matter.
+    # The complement is off by one in the last bit, which does not matter.
     return upper, (exclusive_or(upper, ones), exclusive_or(lower, ones)), ones
 
 
 def _window(offset: UOp, form: Format) -> tuple[UOp, ...]:
-    """The words of 2/pi from bit `offset` on, of which the low bits count."""
+    """Return the words of 2/pi from bit `offset` on; only the low bits of `offset` count."""
     words: list[UOp] = [like(offset, word) for word in two_over_pi(form)]
     needed = _WINDOW + 1
     step = 1 << ((len(words) - needed).bit_length() - 1)
@@ -394,14 +394,14 @@ def _window(offset: UOp, form: Format) -> tuple[UOp, ...]:
     count = both(offset, form.bits - 1)
     back = exclusive_or(count, form.bits - 1)
     return tuple(
-        # The two shifts to the right make the width where the count is 0.
+        # The two shifts to the right move by the whole width if the count is 0.
         either(shift_left(words[k], count), shift_right(shift_right(words[k + 1], 1), back))
         for k in range(_WINDOW)
     )
 
 
 def _radians(fraction: Pair, form: Format) -> UOp:
-    """A fraction of a quarter turn in radians, rounded once but for what is small beside it."""
+    """Return a fraction of a quarter turn in radians; only one rounding is not negligible."""
     high, low = fraction
     digits = (form.fraction_bits + 1) // 2
     # The fraction is at most a half, 2^(w - 3).
@@ -418,17 +418,17 @@ def _radians(fraction: Pair, form: Format) -> UOp:
 
 
 def _as_float(word: UOp, form: Format) -> UOp:
-    """A word below the sign bit, which devices convert faster as a signed one."""
+    """Convert a word below the sign bit as a signed integer, which is faster on devices."""
     return cast(bitcast(word, form.signed), form.dtype)
 
 
-# The quotient has so many bits more than the significand, or one more than that: with what is lost
-# folded into the last one, they round as the infinite quotient does.
+# The number of bits by which the quotient exceeds the significand; it may have one more. The last
+# bit also represents the lost bits, so they round like the infinite quotient.
 _SPARE = 2
 
 
 def divide(x: UOp, y: UOp, form: Format) -> UOp:
-    """x / y rounded to nearest even, with the special cases of IEEE 754."""
+    """Return x / y rounded to nearest even, with the special cases of IEEE 754."""
     x_size, y_size = magnitude(x, form), magnitude(y, form)
     x_exponent, x_digits = _parts(x_size, form)
     y_exponent, y_digits = _parts(y_size, form)
@@ -439,7 +439,7 @@ def divide(x: UOp, y: UOp, form: Format) -> UOp:
     field = add(add(sub(x_exponent, y_exponent), form.bias - 1), one_more)
     bits = _round_quotient(quotient, field, add(one_more, _SPARE), form)
     sign = both(exclusive_or(bitcast(x, form.word), bitcast(y, form.word)), form.sign_bit)
-    # Where a side is zero, infinite or NaN, the order of the two says what the result is.
+    # If a side is zero, infinite or NaN, the comparison of the two sides selects the result.
     infinite = where(less(y_size, x_size), like(x, float("inf")), float("nan"))
     special = where(less(x_size, y_size), 0.0, infinite)
     is_usual = both(_is_usual(x_size), _is_usual(y_size))
@@ -448,19 +448,19 @@ def divide(x: UOp, y: UOp, form: Format) -> UOp:
 
 
 def _is_usual(size: UOp) -> UOp:
-    """Neither zero nor infinite nor NaN."""
+    """Return True if `size` is neither zero nor infinite nor NaN."""
     return both(less(like(size, 0.0), size), less(size, float("inf")))
 
 
 def _normalise(size: UOp, form: Format) -> tuple[UOp, UOp]:
-    """(is subnormal, bits of the number or of what makes it normal)."""
+    """Return (is subnormal, bits): the bits of the number, or of its normal multiple."""
     is_subnormal = less(size, form.smallest_normal)
     scaled = where(is_subnormal, mul(size, 2.0**form.subnormal_scale), size)
     return is_subnormal, bitcast(scaled, form.word)
 
 
 def _parts(size: UOp, form: Format) -> tuple[UOp, UOp]:
-    """The exponent field, as if there were no subnormals, and the whole significand."""
+    """Return the exponent field, as if there were no subnormals, and the whole significand."""
     is_subnormal, bits = _normalise(size, form)
     field = bitcast(shift_right(bits, form.fraction_bits), form.signed)
     field = where(is_subnormal, add(field, -form.subnormal_scale), field)
@@ -468,12 +468,12 @@ def _parts(size: UOp, form: Format) -> tuple[UOp, UOp]:
 
 
 def _unit(digits: UOp, form: Format) -> UOp:
-    """The float from 1 to 2 that has the given significand."""
+    """Return the float from 1 to 2 with the significand `digits`."""
     return bitcast(add(digits, (form.bias - 1) << form.fraction_bits), form.dtype)
 
 
 def _inverse(y: UOp, form: Format) -> UOp:
-    """1 / y to a few ULPs for a `y` from 1 to 2, where 24/17 - 8/17 y is within a 17th."""
+    """Return 1 / y to a few ULPs for a `y` from 1 to 2, where 24/17 - 8/17 y is within a 17th."""
     inverse = sub(24.0 / 17.0, mul(y, 8.0 / 17.0))
     for _ in range(3 if form is FLOAT32 else 4):
         inverse = mul(inverse, sub(2.0, mul(y, inverse)))
@@ -481,9 +481,9 @@ def _inverse(y: UOp, form: Format) -> UOp:
 
 
 def _long_quotient(x: UOp, y: UOp, form: Format) -> UOp:
-    """floor(x * 2^(f + 1 + spare) / y) for significands, with a last bit of 1 if that is inexact.
+    """Return floor(x * 2^(f + 1 + spare) / y) of significands, with a last bit of 1 if inexact.
 
-    It has f + 1 + spare bits, or one more.
+    The result has f + 1 + spare bits, or one more.
     """
     count = form.fraction_bits + 1 + _SPARE
     y_unit = _unit(y, form)
@@ -491,7 +491,7 @@ def _long_quotient(x: UOp, y: UOp, form: Format) -> UOp:
     estimate = mul(mul(_unit(x, form), inverse), 2.0**count)
     quotient = bitcast(cast(estimate, form.signed), form.word)
     remainder = bitcast(sub(shift_left(x, count), mul(quotient, y)), form.signed)
-    # The estimate is off by less than 2^6 units, so that the remainder fits a word.
+    # The estimate is off by less than 2^6 units, so the remainder fits a word.
     per_unit = mul(inverse, 2.0**-form.fraction_bits)
     units = bitcast(cast(mul(cast(remainder, form.dtype), per_unit), form.signed), form.word)
     quotient = add(quotient, units)
@@ -505,25 +505,25 @@ def _long_quotient(x: UOp, y: UOp, form: Format) -> UOp:
 
 
 def _round_quotient(quotient: UOp, field: UOp, drop: UOp, form: Format) -> UOp:
-    """The bits of a float of this exponent field whose digits are `quotient` but for the last."""
+    """Return the bits of a float with this exponent field and the rounded digits `quotient`."""
     below = sub(1, field)
     is_subnormal = less(like(field, 0), below)
-    # Beyond `most` nothing is left, not even by rounding.
+    # Beyond `most`, the result is 0 even after rounding.
     most = form.fraction_bits + _SPARE + 3
     count = add(drop, where(is_subnormal, below, 0))
     count = where(less(count, most), count, most)
     digits = round_off(quotient, bitcast(count, form.word))
-    # No field is so large that its word wraps.
+    # No field is large enough to wrap its word.
     base = where(is_subnormal, 0, sub(field, 1))
     bits = add(digits, shift_left(bitcast(base, form.word), form.fraction_bits))
     return where(less(bits, form.infinity), bits, form.infinity)
 
 
 def square_root(x: UOp, form: Format) -> UOp:
-    """sqrt(x) rounded to nearest even: NaN below zero, -0.0 for -0.0."""
+    """Return sqrt(x) rounded to nearest even: NaN below zero, -0.0 for -0.0."""
     is_subnormal, bits = _normalise(x, form)
     field = shift_right(bits, form.fraction_bits)
-    # The bias is odd: an even field is an odd exponent, and the root is one of twice the digits.
+    # The bias is odd: an even field is an odd exponent, and the root is taken of twice the digits.
     odd = exclusive_or(both(field, 1), 1)
     digits = either(both(bits, form.implicit_one - 1), form.implicit_one)
     octave = shift_left(odd, form.fraction_bits)
@@ -537,13 +537,13 @@ def square_root(x: UOp, form: Format) -> UOp:
     return where(_is_usual(x), usual, special)
 
 
-# What the halved bits of a float are taken from for a first guess at 1 / sqrt(x): Lomont, "Fast
-# inverse square root", 2003.
+# The halved bits of a float are subtracted from this for a first guess at 1 / sqrt(x): Lomont,
+# "Fast inverse square root", 2003.
 _GUESS = {FLOAT32.dtype: 0x5F375A86, FLOAT64.dtype: 0x5FE6EB50C7B537A9}
 
 
 def _root_digits(value: UOp, digits: UOp, form: Format) -> UOp:
-    """The nearest integer to the root of digits * 2^f, for the float `value` = digits / 2^f < 4."""
+    """Return the integer nearest to sqrt(digits * 2^f); `value` is the float digits / 2^f < 4."""
     inverse = bitcast(
         sub(_GUESS[form.dtype], shift_right(bitcast(value, form.word), 1)), form.dtype
     )
@@ -552,11 +552,11 @@ def _root_digits(value: UOp, digits: UOp, form: Format) -> UOp:
         inverse = mul(inverse, sub(1.5, mul(mul(half, inverse), inverse)))
     root = mul(value, inverse)
     root = add(root, mul(mul(inverse, 0.5), sub(value, mul(root, root))))
-    found = cast(mul(root, 2.0**form.fraction_bits), form.signed)
-    # (n - 1/2)^2 < square <= (n + 1/2)^2 for the nearest n: no integer is as far as the quarters.
+    estimate = cast(mul(root, 2.0**form.fraction_bits), form.signed)
+    # (n - 1/2)^2 < square <= (n + 1/2)^2 for the nearest n; integers need no quarters.
     square = bitcast(shift_left(digits, form.fraction_bits), form.signed)
-    rest = sub(square, mul(found, found))
-    is_low = less(found, rest)
-    is_high = less(rest, sub(1, found))
-    nearest = where(is_low, add(found, 1), where(is_high, sub(found, 1), found))
+    rest = sub(square, mul(estimate, estimate))
+    is_low = less(estimate, rest)
+    is_high = less(rest, sub(1, estimate))
+    nearest = where(is_low, add(estimate, 1), where(is_high, sub(estimate, 1), estimate))
     return bitcast(nearest, form.word)

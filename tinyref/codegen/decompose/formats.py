@@ -27,7 +27,8 @@ from tinyref.uops.ops import Ops
 class Format:
     """An IEEE 754 binary format and the integers of its size.
 
-    fraction_bits: stored bits of the significand; bias: of the exponent field.
+    fraction_bits: the number of stored bits of the significand.
+    bias: the bias of the exponent field.
     """
 
     dtype: DType
@@ -38,12 +39,12 @@ class Format:
 
     @property
     def bits(self) -> int:
-        """The width of the whole word."""
+        """Return the width of the whole word."""
         return self.word.bits
 
     @property
     def implicit_one(self) -> int:
-        """The bit above the stored significand: 1 in the lowest bit of the exponent field."""
+        """Return the bit above the stored significand: the lowest bit of the exponent field."""
         return 1 << self.fraction_bits
 
     @property
@@ -52,7 +53,7 @@ class Format:
 
     @property
     def infinity(self) -> int:
-        """The bits of infinity."""
+        """Return the bits of infinity."""
         return (2 * self.bias + 1) << self.fraction_bits
 
     @property
@@ -61,13 +62,13 @@ class Format:
 
     @property
     def subnormal_scale(self) -> int:
-        """The power of two that makes every subnormal normal: an even one."""
+        """Return the even exponent n for which 2^n times any subnormal is normal."""
         return self.fraction_bits + self.fraction_bits % 2
 
     def supported(self, capabilities: Capabilities) -> bool:
-        """True where the device has the format and the words that hold its bits.
+        """Return True if the device has the format and the integers of its size.
 
-        Words that are emulated will do for float32 alone: they are its own core types.
+        Emulated integers suffice only for float32, because they are core types of float32.
         """
         return {self.dtype, self.signed, self.word} <= capabilities.dtypes
 
@@ -78,36 +79,36 @@ FORMATS = {FLOAT32.dtype: FLOAT32, FLOAT64.dtype: FLOAT64}
 
 
 def like(x: UOp, value: float | int) -> UOp:
-    """The constant `value` of the type of `x`, in every lane."""
+    """Return the constant `value` of the type of `x`, in every lane."""
     return const(x.dtype, value)
 
 
 def shift_left(x: UOp, count: Operand) -> UOp:
-    """x << count, without a node for a count of 0."""
+    """Return x << count, without a node for a count of 0."""
     return x if count == 0 else binary(Ops.SHL, x, count)
 
 
 def shift_right(x: UOp, count: Operand) -> UOp:
-    """x >> count: arithmetic for signed types; without a node for a count of 0."""
+    """Return x >> count: arithmetic for signed types, without a node for a count of 0."""
     return x if count == 0 else binary(Ops.SHR, x, count)
 
 
 def exclusive_or(x: UOp, y: Operand) -> UOp:
-    """x ^ y."""
+    """Return x ^ y."""
     return binary(Ops.XOR, x, y)
 
 
 def magnitude(x: UOp, form: Format) -> UOp:
-    """|x|, by its bits."""
+    """Return |x|, from its bits."""
     return bitcast(both(bitcast(x, form.word), form.sign_bit - 1), form.dtype)
 
 
-# So many coefficients are worth a square and a product more.
+# From this many coefficients on, two sums are worth an additional square and product.
 _LONG = 11
 
 
 def horner(x: UOp, coefficients: tuple[float, ...]) -> UOp:
-    """The polynomial with these coefficients at `x`, the constant term first."""
+    """Return the polynomial with these coefficients at `x`, the constant term first."""
     total: UOp | float = coefficients[-1]
     for coefficient in coefficients[-2::-1]:
         total = add(mul(x, total), coefficient)
@@ -115,10 +116,10 @@ def horner(x: UOp, coefficients: tuple[float, ...]) -> UOp:
 
 
 def polynomial(x: UOp, coefficients: tuple[float, ...]) -> UOp:
-    """The same; what a long one adds to its constant is two sums, of every second power each.
+    """Return the same; a long polynomial is computed as two sums, of the even and odd powers.
 
-    By one chain, a processor would wait longer for each product than it has other work. Source:
-    Knuth, "The Art of Computer Programming", volume 2, section 4.6.4.
+    In a single chain, a processor would wait for each product. Source: Knuth, "The Art of Computer
+    Programming", volume 2, section 4.6.4.
     """
     if len(coefficients) < _LONG:
         return horner(x, coefficients)
@@ -129,9 +130,9 @@ def polynomial(x: UOp, coefficients: tuple[float, ...]) -> UOp:
 
 
 def round_off(value: UOp, count: UOp) -> UOp:
-    """The unsigned `value` without its low `count` bits, rounded to nearest even.
+    """Return the unsigned `value` without its low `count` bits, rounded to nearest even.
 
-    For counts from 1 up, and values that leave room for half of what is dropped.
+    Counts begin at 1. Adding half of the dropped bits must not overflow.
     """
     one = like(value, 1)
     odd = both(shift_right(value, count), 1)
@@ -140,10 +141,10 @@ def round_off(value: UOp, count: UOp) -> UOp:
 
 
 def split_exponent(x: UOp, form: Format) -> tuple[UOp, UOp]:
-    """(e, m) with x == m * 2^e and sqrt(1/2) <= m < sqrt(2), for a positive finite `x`.
+    """Return (e, m) with x == m * 2^e and sqrt(1/2) <= m < sqrt(2), for a positive finite `x`.
 
-    e is a signed integer. Every bit of `m` is one of `x`: nothing rounds. For zero, infinity, NaN
-    and negative numbers the two are some integer and some float.
+    e is a signed integer. `m` is exact. For zero, infinity, NaN and negative numbers, the result
+    is an arbitrary integer and float.
     """
     scale = form.subnormal_scale
     is_subnormal = less(x, form.smallest_normal)
@@ -155,7 +156,7 @@ def split_exponent(x: UOp, form: Format) -> tuple[UOp, UOp]:
     return add(exponent, where(is_subnormal, like(bits, -scale), 0)), m
 
 
-# The bits of the least float that is not below the square root of a half.
+# The bits of the least float that is at least the square root of 1/2.
 SQRT_HALF_BITS = {dtypes.float32: 0x3F3504F4, dtypes.float64: 0x3FE6A09E667F3BCD}
 
 
@@ -168,9 +169,9 @@ DOUBLE_WIDTH: dict[DType, DType] = {
 
 
 def wide_product(x: UOp, y: UOp, capabilities: Capabilities) -> tuple[UOp, UOp]:
-    """(high, low): the two words of x * y for unsigned `x` and `y` of one type.
+    """Return (high, low): the two words of x * y for unsigned `x` and `y` of the same type.
 
-    Through the type of twice the width where the device has it, else from four products of half
+    Uses the type of twice the width if the device has it. Otherwise it adds four products of half
     words (Knuth, "The Art of Computer Programming", volume 2, section 4.3.1, algorithm M).
     """
     word = x.dtype.scalar
@@ -182,7 +183,7 @@ def wide_product(x: UOp, y: UOp, capabilities: Capabilities) -> tuple[UOp, UOp]:
     ones = (1 << half) - 1
     x_low, x_high = both(x, ones), shift_right(x, half)
     y_low, y_high = both(y, ones), shift_right(y, half)
-    # Neither sum can leave the word: (2^h - 1)^2 + 2 * (2^h - 1) == 2^2h - 1.
+    # Neither sum can overflow: (2^h - 1)^2 + 2 * (2^h - 1) == 2^2h - 1.
     middle = add(mul(x_high, y_low), shift_right(mul(x_low, y_low), half))
     other = add(mul(x_low, y_high), both(middle, ones))
     high = add(add(mul(x_high, y_high), shift_right(middle, half)), shift_right(other, half))
@@ -190,7 +191,7 @@ def wide_product(x: UOp, y: UOp, capabilities: Capabilities) -> tuple[UOp, UOp]:
 
 
 def multiply_high(x: UOp, y: UOp, capabilities: Capabilities) -> UOp:
-    """The high word of x * y for unsigned `x` and `y` of one type."""
+    """Return the high word of x * y for unsigned `x` and `y` of the same type."""
     return wide_product(x, y, capabilities)[0]
 
 
@@ -198,7 +199,7 @@ Pair = tuple[UOp, UOp]
 
 
 def fast_two_sum(large: UOp, small: UOp) -> Pair:
-    """(s, e) with s the rounded sum and s + e == large + small exactly, where |large| >= |small|.
+    """Return (s, e): s is the rounded sum, s + e == large + small exactly, for |large| >= |small|.
 
     Source: Dekker, "A floating-point technique for extending the available precision", 1971.
     """
@@ -207,20 +208,20 @@ def fast_two_sum(large: UOp, small: UOp) -> Pair:
 
 
 def halves(x: UOp, form: Format) -> Pair:
-    """(high, low) with high + low == x, each of about half the significant bits.
+    """Return (high, low) with high + low == x, each with about half the significant bits.
 
-    Products of such halves are exact, but for that of two low ones, which may round in float64.
+    Products of such halves are exact, except that the product of two low ones may round in float64.
     """
-    kept = -1 << ((form.fraction_bits + 1 + 1) // 2)
+    high_bits = -1 << ((form.fraction_bits + 1 + 1) // 2)
     word = (1 << form.bits) - 1
-    high = bitcast(both(bitcast(x, form.word), kept & word), form.dtype)
+    high = bitcast(both(bitcast(x, form.word), high_bits & word), form.dtype)
     return high, sub(x, high)
 
 
 def two_product(x: UOp, y: UOp, form: Format) -> Pair:
-    """(p, e) with p the rounded product and p + e == x * y, without a fused multiply-add.
+    """Return (p, e): p is the rounded product, p + e == x * y, without a fused multiply-add.
 
-    `e` is as exact as its own roundings allow. Source: Dekker 1971, with the halves cut by bits.
+    Only the additions in `e` round. Source: Dekker 1971, with the halves cut by bits.
     """
     product = mul(x, y)
     x_high, x_low = halves(x, form)
@@ -232,7 +233,7 @@ def two_product(x: UOp, y: UOp, form: Format) -> Pair:
 
 
 def multiply_pairs(x: Pair, y: Pair, form: Format) -> Pair:
-    """The product of two sums of two floats, as such a sum; relative error about 2^-2p."""
+    """Return the product of two sums of two floats, as such a sum; relative error about 2^-2p."""
     product, error = two_product(x[0], y[0], form)
     cross = add(mul(x[0], y[1]), mul(x[1], y[0]))
     return fast_two_sum(product, add(error, cross))

@@ -1,9 +1,8 @@
-"""IDIV and MOD: by constants as products where a division is slow, and guarded where one traps.
+"""IDIV and MOD: by constants as products if a division is slow, and guarded if one traps.
 
-A quotient by d is the high word of a product with 2^(w + s) / d rounded up, shifted right by s. The
-conditions under which that is exact for every dividend are those of Granlund and Montgomery,
-"Division by invariant integers using multiplication", 1994, and of Warren, "Hacker's Delight",
-chapter 10.
+Let m be 2^(w + s) / d, rounded up. The quotient by d is the high word of the product with m,
+shifted right by s. Granlund and Montgomery, "Division by invariant integers using multiplication",
+1994, and Warren, "Hacker's Delight", chapter 10, say when this is exact for every dividend.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ UNSIGNED: dict[DType, DType] = {
 
 @dataclass(frozen=True)
 class Multiplier:
-    """x / d == (x * factor) >> (width + shift) for every x below 2^precision.
+    """A factor with x / d == (x * factor) >> (width + shift) for every x below 2^precision.
 
     The factor may have width + 1 bits.
     """
@@ -52,10 +51,10 @@ class Multiplier:
 
 
 def multiplier(divisor: int, width: int, precision: int) -> Multiplier:
-    """The smallest multiplier for a `divisor` of at least 2, found as in Granlund and Montgomery.
+    """Return the smallest multiplier for a `divisor` of at least 2.
 
-    Their figure 6.2: between `low` and `high` any factor is exact, and both may lose low bits as
-    long as they differ.
+    Source: Granlund and Montgomery, figure 6.2. Any factor between `low` and `high` is exact. Both
+    may lose low bits as long as they differ.
     """
     shift = (divisor - 1).bit_length()
     low = (1 << (width + shift)) // divisor
@@ -68,10 +67,10 @@ def multiplier(divisor: int, width: int, precision: int) -> Multiplier:
 
 
 def divide_by_constants(root: UOp, capabilities: Capabilities) -> UOp:
-    """`root` with divisions of integers by constants as products, shifts and sums.
+    """Replace divisions of integers by constants by products, shifts and sums.
 
-    A division of `index` values stays: its type is not chosen yet. So do one by 0, and one whose
-    unsigned type the device lacks.
+    Divisions of `index` values stay, because their type is not chosen yet. Divisions by 0 stay,
+    and divisions whose unsigned type the device lacks.
     """
 
     def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
@@ -95,9 +94,9 @@ def divide_by_constants(root: UOp, capabilities: Capabilities) -> UOp:
 
 
 def _position(before: UOp, value: UOp, capabilities: Capabilities) -> UOp | None:
-    """`value`, which is what `before` was, as an index: by a type that holds what that can be.
+    """Return `value`, the replacement of `before`, as an index of a type that holds its range.
 
-    The products and sums of a division may be anything of their type, as far as ranges tell.
+    The ranges of the products and sums of a division may be the whole range of their type.
     """
     low, high = bounds(before)
     for dtype in (dtypes.int32, dtypes.int64):
@@ -105,21 +104,21 @@ def _position(before: UOp, value: UOp, capabilities: Capabilities) -> UOp | None
             if bounds(value) == (low, high):
                 return None
             held = cast(value, dtype)
-            # Else what is added to it would need 64 bits, which a device may lack.
+            # Otherwise sums with it would need 64 bits, which a device may lack.
             held = both(held, (1 << high.bit_length()) - 1) if low >= 0 else held
             return cast(held, dtypes.index)
     return None
 
 
 def _remainder(x: UOp, divisor: int, quotient: UOp) -> UOp:
-    """x - quotient * divisor; of an unsigned `x` and a power of two the low bits."""
+    """Return x - quotient * divisor; the low bits of an unsigned `x` for a power of two."""
     if x.dtype.is_unsigned and divisor & (divisor - 1) == 0:
         return both(x, divisor - 1)
     return sub(x, mul(quotient, divisor))
 
 
 def _quotient(x: UOp, divisor: int, capabilities: Capabilities) -> UOp:
-    """x / divisor towards zero. MIN / -1 is MIN."""
+    """Return x / divisor towards zero. MIN / -1 is MIN."""
     if x.dtype.kind is not Kind.SIGNED:
         return unsigned_quotient(x, divisor, bounds(x)[1], capabilities)
     if abs(divisor) == 1:
@@ -129,27 +128,27 @@ def _quotient(x: UOp, divisor: int, capabilities: Capabilities) -> UOp:
 
 
 def unsigned_quotient(x: UOp, divisor: int, largest: int, capabilities: Capabilities) -> UOp:
-    """x / divisor for an unsigned `x` of at most `largest` and a divisor of at least 1."""
+    """Return x / divisor for an unsigned `x` of at most `largest` and a divisor of at least 1."""
     if divisor & (divisor - 1) == 0:
         return shift_right(x, divisor.bit_length() - 1)
     width = x.dtype.bits
-    found = multiplier(divisor, width, max(largest.bit_length(), 1))
+    reciprocal = multiplier(divisor, width, max(largest.bit_length(), 1))
     beyond = 1 << width
-    if found.factor < beyond:
-        high = multiply_high(x, like(x, found.factor), capabilities)
-        return shift_right(high, found.shift)
+    if reciprocal.factor < beyond:
+        high = multiply_high(x, like(x, reciprocal.factor), capabilities)
+        return shift_right(high, reciprocal.shift)
     if divisor % 2 == 0:
-        # A shorter dividend needs no factor that is too long.
+        # A shorter dividend never needs a factor of width + 1 bits.
         twos = (divisor & -divisor).bit_length() - 1
         half = shift_right(x, twos)
         return unsigned_quotient(half, divisor >> twos, largest >> twos, capabilities)
-    high = multiply_high(x, like(x, found.factor - beyond), capabilities)
+    high = multiply_high(x, like(x, reciprocal.factor - beyond), capabilities)
     # (x + high) >> shift, without the carry that the sum may have.
-    return shift_right(add(shift_right(sub(x, high), 1), high), found.shift - 1)
+    return shift_right(add(shift_right(sub(x, high), 1), high), reciprocal.shift - 1)
 
 
 def _signed_quotient(x: UOp, size: int, capabilities: Capabilities) -> UOp:
-    """x / size towards zero for a positive `size`."""
+    """Return x / size towards zero for a positive `size`."""
     dtype = x.dtype.scalar
     word = UNSIGNED[dtype]
     low, high = bounds(x)
@@ -157,7 +156,7 @@ def _signed_quotient(x: UOp, size: int, capabilities: Capabilities) -> UOp:
         return bitcast(unsigned_quotient(bitcast(x, word), size, high, capabilities), dtype)
     if size & (size - 1) == 0:
         return _shifted_quotient(x, size.bit_length() - 1)
-    # The size of MIN fits the unsigned type.
+    # The magnitude of MIN fits the unsigned type.
     sign = shift_right(x, dtype.bits - 1)
     magnitude = bitcast(sub(exclusive_or(x, sign), sign), word)
     largest = max(-low, high)
@@ -166,16 +165,15 @@ def _signed_quotient(x: UOp, size: int, capabilities: Capabilities) -> UOp:
 
 
 def _shifted_quotient(x: UOp, count: int) -> UOp:
-    """x / 2^count towards zero: a shift rounds down, so that a negative x gets 2^count - 1 more."""
+    """Return x / 2^count towards zero: a shift rounds down, so 2^count - 1 is added if x < 0."""
     more = both(shift_right(x, x.dtype.bits - 1), (1 << count) - 1)
     return shift_right(add(x, more), count)
 
 
 def guard_divisions(root: UOp) -> UOp:
-    """`root` with a harmless divisor wherever the value ranges cannot rule a trap out.
+    """Replace the divisor by 1 where a division may trap according to the value ranges.
 
-    The guarded results are those of the op table's semantics: x / 0 and x mod 0 are 0, MIN / -1 is
-    MIN and MIN mod -1 is 0.
+    The results follow the op table: x / 0 and x mod 0 are 0, MIN / -1 is MIN, MIN mod -1 is 0.
     """
     if not any(node.op in (Ops.IDIV, Ops.MOD) for node in root.toposort()):
         return root

@@ -22,17 +22,16 @@ from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import WIDE_INTEGERS
 
-# The new sources of the node and what the device has; None where there is no way.
+# It gets the new sources of a node and the capabilities. It returns None if it cannot replace it.
 Decomposition = Callable[[tuple[UOp, ...], Capabilities], UOp | None]
 
 
 def replace_missing_ops(root: UOp, capabilities: Capabilities) -> UOp:
-    """`root` with the ops that the device lacks made of core ops, where a way is known.
+    """Replace the ops that the device lacks by core ops, if a decomposition is known.
 
-    The elementary functions become the same bits on every device, within the limits of
-    semantics.md; every other decomposition gives the bits of the op (a NaN may change its sign and
-    payload). The flag TRANSCENDENTAL decomposes the elementary functions also where a device has
-    its own.
+    The elementary functions give the same bits on every device, within the limits of semantics.md.
+    Every other decomposition gives the bits of the op, but a NaN may change its sign and payload.
+    The flag TRANSCENDENTAL decomposes the elementary functions even if the device has them.
     """
     missing = {op for op in DECOMPOSITIONS if op.name not in capabilities.ops}
     if dtypes.uint64 not in capabilities.dtypes:
@@ -40,7 +39,7 @@ def replace_missing_ops(root: UOp, capabilities: Capabilities) -> UOp:
     if config.integer("TRANSCENDENTAL"):
         missing |= set(ELEMENTARY)
 
-    # Pairs of words negate and subtract better than they multiply: they come later.
+    # Pairs of words negate and subtract faster than they multiply, so they come later.
     later = frozenset(WIDE_INTEGERS) & (capabilities.emulated - capabilities.dtypes)
 
     def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
@@ -48,7 +47,7 @@ def replace_missing_ops(root: UOp, capabilities: Capabilities) -> UOp:
         decomposition = DECOMPOSITIONS[node.op] if node.op in missing and not is_later else None
         return None if decomposition is None else decomposition(src, capabilities)
 
-    # What an op is made of may be missing too: a sine subtracts, a power divides.
+    # A replacement may use missing ops too: a sine subtracts, a power divides.
     while any(node.op in missing for node in root.toposort()):
         replaced = rebuild(root, transform)
         if replaced is root:
@@ -58,40 +57,40 @@ def replace_missing_ops(root: UOp, capabilities: Capabilities) -> UOp:
 
 
 def _negate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
-    """-x == x * -1, also for the zeros, the infinities and MIN."""
+    """Return -x as x * -1, which is equal also for zeros, infinities and MIN."""
     return mul(src[0], -1)
 
 
 def _subtract(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
-    """x - y == x + y * -1: the product is exact, so there is one rounding."""
+    """Return x - y as x + y * -1: the product is exact, so there is one rounding."""
     return add(src[0], mul(src[1], -1))
 
 
 def _multiply_accumulate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
-    """x * y + z, rounded as two operations."""
+    """Return x * y + z, rounded as two operations."""
     return add(mul(src[0], src[1]), src[2])
 
 
 def _maximum(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
-    """y where x < y, else x; with a NaN that is x."""
+    """Return y where x < y, else x; if one is a NaN, the result is x."""
     left, right = src
     return where(less(left, right), right, left)
 
 
 def _reciprocal(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
-    """1 / x, whichever way the device divides."""
+    """Return 1 / x, by the division of the device or its replacement."""
     return binary(Ops.FDIV, 1.0, src[0])
 
 
 def _divide(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
-    """x * (1 / y) rounds twice: only where strict floats are not asked for."""
+    """Return x / y; as x * (1 / y), which rounds twice, only if floats need not be strict."""
     if "RECIP" not in capabilities.ops or config.integer("STRICT_FLOAT"):
         return _exact_divide(src, capabilities)
     return mul(src[0], UOp(Ops.RECIP, src[1].dtype, (src[1],)))
 
 
 def _truncate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
-    """By way of an integer, where there may be a fraction; the sign bit is put back for -0.0."""
+    """Return `x` truncated by casts to an integer and back, with the sign bit for -0.0."""
     x = src[0]
     scalar = x.dtype.scalar
     if scalar in (dtypes.float16, dtypes.bfloat16):
@@ -106,7 +105,7 @@ def _truncate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
     bits = bitcast(x, word)
     sign = both(bits, const(bits.dtype, 1 << (word.bits - 1)))
     magnitude = bitcast(both(bits, const(bits.dtype, (1 << (word.bits - 1)) - 1)), scalar)
-    # From here on every float is an integer; a NaN or an infinity compares false as well.
+    # From this limit on every float is an integer. A NaN or an infinity is not below it.
     has_fraction = less(magnitude, 2.0**scalar.mantissa_bits)
     inside = where(has_fraction, magnitude, 0.0)
     whole = bitcast(cast(cast(inside, integer), scalar), word)
@@ -114,7 +113,7 @@ def _truncate(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
 
 
 def _threefry(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp:
-    """Threefry-2x32 with 20 rounds, on 32-bit words.
+    """Return Threefry-2x32 with 20 rounds, on 32-bit words.
 
     Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
     """
@@ -145,12 +144,12 @@ def _rotate(x: UOp, count: int) -> UOp:
     return either(shift_left(x, count), shift_right(x, 32 - count))
 
 
-# The value of an elementary function of float32 or float64 sources.
+# It returns the value of an elementary function of float32 or float64 sources.
 Elementary = Callable[[tuple[UOp, ...], Format, Capabilities], UOp]
 
 
 def _elementary(function: Elementary) -> Decomposition:
-    """float32 and float64 in their own format; a smaller float by way of float32, rounded once."""
+    """Return a decomposition; small floats are computed in float32 and rounded once."""
 
     def decomposition(src: tuple[UOp, ...], capabilities: Capabilities) -> UOp | None:
         scalar = src[0].dtype.scalar
@@ -173,7 +172,7 @@ ELEMENTARY: dict[Ops, Decomposition] = {
     Ops.POW: _elementary(lambda src, form, capabilities: power(src[0], src[1], form, capabilities)),
 }
 
-# Their names, for devices that leave them to decomposition.
+# The names of these functions, for devices that rely on decomposition.
 ELEMENTARY_OPS = frozenset(op.name for op in ELEMENTARY)
 
 DECOMPOSITIONS: dict[Ops, Decomposition] = {

@@ -1,12 +1,11 @@
 """Constants of the elementary functions.
 
-Each polynomial has the least sum of squares, over many Chebyshev points of its interval, of the
-relative error that it gives the result. That is within a small factor of the best polynomial
-(Trefethen, "Approximation Theory and Approximation Practice", 2013, chapter 16). The first three
-coefficients were rounded to the format that computes them one after the other, and the others then
-fitted to what is left (Brisebarre and Chevillard, "Efficient polynomial L-infinity
-approximations", 2007, have the same in mind). `tests/codegen/test_decompose_elementary.py` holds
-the errors that stand beside them.
+Each polynomial minimises the sum of squared relative errors of the result over many Chebyshev
+points of its interval. This is within a small factor of the best polynomial (Trefethen,
+"Approximation Theory and Approximation Practice", 2013, chapter 16). The first three coefficients
+were rounded to their format one after the other. The others were then fitted to the rest (compare
+Brisebarre and Chevillard, "Efficient polynomial L-infinity approximations", 2007). The comments
+state the errors; `tests/codegen/test_decompose_elementary.py` checks them.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ PI: Split = {
 }
 
 # pi / 2 as its bits down to these powers of two, and the rest. The multiples of the first three by
-# integers of 10 or 22 bits are exact; those of the first two end at the last bit of a float of
-# nearly pi / 4.
+# integers of 10 or 22 bits are exact. The multiples of the first two end at the last bit of a
+# float near pi / 4.
 HALF_PI_ENDS: dict[DType, tuple[int, ...]] = {
     dtypes.float32: (-13, -24, -38),
     dtypes.float64: (-30, -53, -84),
@@ -55,7 +54,7 @@ HALF_PI: Table = {
         1.6446256936324258e-26,
     ),
 }
-# Below these, the nearest multiple of pi / 2 is one by an integer of 10 or 22 bits.
+# Below these limits, the nearest multiple of pi / 2 has a factor of 10 or 22 bits.
 NEAR = {dtypes.float32: 1608.0, dtypes.float64: 6588000.0}
 
 THIRD: Split = {
@@ -67,7 +66,7 @@ TWO_OVER_LN_2: Split = {
     dtypes.float64: (2.8853900817779268, 4.0710547481862066e-17),
 }
 
-# 2^r == 1 + r * P(r) for |r| <= 1/2. All errors are relative ones of the result.
+# 2^r == 1 + r * P(r) for |r| <= 1/2. All errors are relative errors of the result.
 EXPONENTIAL: Table = {
     # Within 2^-28.1.
     dtypes.float32: (

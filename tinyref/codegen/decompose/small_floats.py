@@ -1,10 +1,10 @@
 """float16, bfloat16 and fp8 on devices that lack them: integers in memory, float32 arithmetic.
 
-A small float is kept as its bits, in an unsigned integer of its size; copies, selects and
-bitcasts move bits. An arithmetic op widens its operands to float32 (always exact), computes, and
-rounds back to nearest even. For +, *, / and sqrt that is the correctly rounded result, since
-float32 has more than twice the significant bits plus two (Figueroa, "When is double rounding
-innocuous?", 1995), in the subnormal range as well.
+A small float is stored as its bits, in an unsigned integer of its size. Copies, selects and
+bitcasts move bits. An arithmetic op widens its operands to float32, which is exact, computes, and
+rounds back to nearest even. For +, *, / and sqrt this is the correctly rounded result, also for
+subnormals: float32 has more than twice the significant bits plus two (Figueroa, "When is double
+rounding innocuous?", 1995).
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _WIDE_INFINITY = 0x7F800000
 
 
 def emulate_small_floats(root: UOp, emulated: frozenset[DType]) -> UOp:
-    """`root` with the scalar types in `emulated` kept as bits of `storage_dtype`.
+    """Replace the scalar types in `emulated` by the integers of `storage_dtype`.
 
-    Reduces are accumulators by now, so that every step of a sum rounds: raises `UserError` for a
-    REDUCE of an emulated type, as for any other op that it has no arm for.
+    Reduces are accumulators by now, so every step of a sum rounds. Raises `UserError` for a REDUCE
+    of an emulated type, and for any other op that is not emulated.
     """
 
     def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         touched = (node, *node.src)
         if not any(scalar_of(touching.dtype) in emulated for touching in touched):
             return None
-        found = _of_node(node, src, emulated)
-        if found is None:
+        replacement = _of_node(node, src, emulated)
+        if replacement is None:
             raise UserError(f"{node.op.name} of {node.dtype.name}: this type is only emulated here")
-        return found
+        return replacement
 
     return rebuild(root, transform)
 
@@ -62,7 +62,7 @@ def emulate_small_floats(root: UOp, emulated: frozenset[DType]) -> UOp:
 
 
 def widen(bits: UOp, source: DType) -> UOp:
-    """The float32 value of `bits`, which hold the small float `source`; always exact."""
+    """Return the float32 value of `bits`, which are a `source`; always exact."""
     word = cast(bits, WORD)
     if source.exponent_bits == WIDE.exponent_bits:
         return bitcast(shift_left(word, WIDE.mantissa_bits - source.mantissa_bits), WIDE)
@@ -75,16 +75,16 @@ def widen(bits: UOp, source: DType) -> UOp:
     result = where(less(magnitude, 1 << source.mantissa_bits), subnormal, normal)
     special = add(normal, rebias)
     if source is dtypes.fp8e4m3:
-        # It has no infinity; its one NaN is all ones.
+        # This type has no infinity; the bits of its only NaN are ones.
         special = const(normal.dtype, _bits(math.nan, WIDE))
     result = where(less(magnitude, _first_special(source)), result, special)
     return bitcast(either(result, sign), WIDE)
 
 
 def narrow(value: UOp, target: DType) -> UOp:
-    """The bits of the float32 `value` rounded once, to nearest even, into the small `target`.
+    """Return the bits of the float32 `value` rounded once, to nearest even, to the small `target`.
 
-    Too large a value becomes infinity, or NaN in fp8e4m3, which has no infinity. A NaN stays one.
+    Too large a value becomes infinity, or NaN in fp8e4m3, which has no infinity. NaNs stay NaNs.
     """
     word = bitcast(value, WORD)
     sign = both(shift_right(word, 32 - target.bits), 1 << (target.bits - 1))
@@ -100,7 +100,7 @@ def narrow(value: UOp, target: DType) -> UOp:
 
 
 def _narrow_range(magnitude: UOp, target: DType, drop: int) -> UOp:
-    """`narrow` of a magnitude for a target with fewer exponent bits: it has ends to care for."""
+    """Narrow a magnitude to a target with fewer exponent bits: it may overflow or be subnormal."""
     rebias = _WIDE_BIAS - _bias(target)
     word = magnitude.dtype
     normal = round_off(
@@ -112,7 +112,7 @@ def _narrow_range(magnitude: UOp, target: DType, drop: int) -> UOp:
     exponent = shift_right(magnitude, WIDE.mantissa_bits)
     significand = either(both(magnitude, (1 << WIDE.mantissa_bits) - 1), 1 << WIDE.mantissa_bits)
     # A subnormal loses one more bit for each step of the exponent below the smallest normal one.
-    # Beyond `most` nothing is left but zero; the test for the counts that do not occur comes along.
+    # Beyond `most` only zero remains. Counts that do not occur are tested too.
     most = WIDE.mantissa_bits + 2
     lost = add(mul(exponent, -1), rebias + 1 + drop)
     lost = where(less(add(lost, -1), most), lost, most)
@@ -122,7 +122,7 @@ def _narrow_range(magnitude: UOp, target: DType, drop: int) -> UOp:
 
 
 def _wide_from_double(value: UOp) -> UOp:
-    """float64 as a float32 rounded to odd: narrowing that again is as good as one rounding.
+    """Return a float64 as a float32 rounded to odd: narrowing it again is like one rounding.
 
     Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
     """
@@ -138,17 +138,17 @@ def _wide_from_double(value: UOp) -> UOp:
     return bitcast(where(is_inexact, either(toward_zero, 1), bits), WIDE)
 
 
-# Beyond 2^24 not every integer is a float32: of those up to 2^39, up to 2^54 and of all others so
-# many low bits are dropped that 10 to 24 are left.
+# Beyond 2^24 not every integer is a float32. Up to 2^39, up to 2^54 and beyond, low bits are
+# dropped until 10 to 24 bits are left.
 _INTEGER_STEPS = (24, 39, 54)
 _DROPPED_BELOW = 9
 
 
 def _wide_from_integer(value: UOp, target: DType) -> UOp:
-    """An integer as a float32 that narrows to `target` as the integer itself would."""
+    """Return an integer as a float32 that narrows to `target` as the integer itself would."""
     dtype = value.dtype
     if target.exponent_bits < WIDE.exponent_bits:
-        # It is infinite long before 2^24, up to which every integer is a float32.
+        # The target is infinite long before 2^24, and up to 2^24 every integer is a float32.
         return cast(value, WIDE)
     result = value
     least, most = bounds(value)
@@ -157,7 +157,7 @@ def _wide_from_integer(value: UOp, target: DType) -> UOp:
         threshold = 1 << bits
         if largest <= threshold:
             break
-        # The last of ten bits stands for all that are lower: bfloat16 has eight, and one rounds.
+        # The last of ten bits represents all lower bits: bfloat16 has eight, and one rounds.
         last = threshold >> _DROPPED_BELOW
         sticky = where(not_equal(both(value, last - 1), 0), const(dtype, last), 0)
         odd = either(both(value, -last), sticky)
@@ -173,14 +173,14 @@ def _bias(dtype: DType) -> int:
 
 
 def _first_special(dtype: DType) -> int:
-    """The least bits of a magnitude that is not finite: infinity, or the NaN of fp8e4m3."""
+    """Return the lowest bits of a magnitude that is not finite: infinity, or the NaN of fp8e4m3."""
     if dtype is dtypes.fp8e4m3:
         return 0x7F
     return ((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits
 
 
 def _bits(value: ConstType, dtype: DType) -> int:
-    """The bits of a constant as an unsigned integer; a NaN is the positive quiet one."""
+    """Return the bits of a constant as an unsigned integer; a NaN is the positive quiet one."""
     if isinstance(value, float) and math.isnan(value):
         quiet = 1 << (dtype.mantissa_bits - 1)
         return 0x7F if dtype is dtypes.fp8e4m3 else _first_special(dtype) | quiet
@@ -188,11 +188,11 @@ def _bits(value: ConstType, dtype: DType) -> int:
     return int(array.view(f"u{dtype.itemsize}"))
 
 
-# What becomes of each node
+# The replacement of each node
 
 
 def _of_node(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp | None:
-    """The node over bits, or in float32 and rounded back; None for an op that has no arm."""
+    """Return the node on bits, or in float32 and rounded back; None for an op without an arm."""
     scalar = node.dtype.scalar
     match node.op:
         case Ops.CONST if isinstance(node.arg, ConstArg):
@@ -205,7 +205,7 @@ def _of_node(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp
         case Ops.BARRIER | Ops.STORE:
             return node.replace(src=src)
         case Ops.LOAD | Ops.WHERE | Ops.VECTORIZE | Ops.GEP | Ops.DEFINE_ACC | Ops.UPDATE_ACC:
-            # They choose, copy or hold values: the same on bits.
+            # These choose, copy or store values, so they are the same on bits.
             return UOp(node.op, storage_dtype(node.dtype), src, node.arg)
         case Ops.CMPLT | Ops.CMPNE:
             return UOp(node.op, node.dtype, _all_wide(node, src, emulated))
@@ -229,7 +229,7 @@ def _of_node(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp
 
 
 def _all_wide(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> tuple[UOp, ...]:
-    """The new sources `src` of a node as float32, where their type is emulated."""
+    """Return the new sources `src` of a node, as float32 if their type is emulated."""
     return tuple(
         widen(x, old.dtype.scalar) if old.dtype.scalar in emulated else x
         for x, old in zip(src, node.src, strict=True)

@@ -1,13 +1,13 @@
 """8- and 16-bit integers on devices that compute in 32 bits, or that load and store 32 bits only.
 
-A value of int8, uint8, int16 or uint16 is kept as the int32 or uint32 that equals it. What may
-leave the range of the small type is wrapped: its high bits are those of a number of the small type
-again. Memory is not touched by that: words are made of it before.
+A value of int8, uint8, int16 or uint16 becomes the int32 or uint32 that equals it. Results that may
+leave the range of the small type are wrapped: the high bits extend the small number again. Memory
+does not change here: it consists of words already.
 
-Memory that is accessed by words of 32 bits holds 8- and 16-bit elements, and bools. A load takes
-its bits out of a word. A store replaces them and no others, in one step as far as other work-items
-see it: they may write the neighbours at the same time. So it is a STORE with a mask, and a LOAD of
-memory with such stores is atomic as well.
+Memory that is accessed by words of 32 bits holds 8- and 16-bit elements, and bools. A load extracts
+its bits from a word. A store replaces these bits only, and other work-items see it as one step,
+because they may write the neighbours at the same time. So it is a STORE with a mask, and LOADs of
+memory with such stores are atomic as well.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BITS_OF = {1: dtypes.uint8, 2: dtypes.uint16}
 
 
 def store_in_words(root: UOp, stored: frozenset[DType]) -> UOp:
-    """`root` with memory of the types in `stored` as words; buffers get a variable each.
+    """Replace memory of the types in `stored` by words; each buffer gets a variable.
 
     Values keep their types. Raises `UserError` for an image of such a type.
     """
@@ -47,10 +47,10 @@ def store_in_words(root: UOp, stored: frozenset[DType]) -> UOp:
             raise UserError(f"{node.op.name}: {node.dtype.name} is not stored in words")
         if node.op in (Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL):
             return _definition(node, node.dtype)
-        # Until it is accessed, an address goes by elements.
+        # Before the access, an address counts elements.
         return UOp(node.op, src[0].dtype, src, node.arg)
 
-    # Bits that become a float and bits again: a NaN might not come through as it is.
+    # Remove bitcasts to a float and back, which might change a NaN.
     return rewrite(rebuild(root, transform), _JOINED_BITCASTS)
 
 
@@ -61,31 +61,31 @@ def _definition(node: UOp, memory: PtrDType) -> UOp:
 
 def _load(node: UOp, src: tuple[UOp, ...]) -> UOp:
     held = _held(node)
-    kept = _kept_as(held)
+    value_type = _value_type(held)
     gate = src[2] if len(src) == 3 else None
     lanes = []
     for lane in range(node.dtype.lanes):
-        address, shift = _place(src[0], held, lane)
+        address, shift = _word_of(src[0], held, lane)
         bits = build.load(address, gate, 0)
-        value = _value_of(build.binary(Ops.SHR, bits, shift), kept)
+        value = _value_of(build.binary(Ops.SHR, bits, shift), value_type)
         if gate is not None:
-            value = build.where(gate, value, _lane(build.bitcast(src[1], kept), lane))
+            value = build.where(gate, value, _lane(build.bitcast(src[1], value_type), lane))
         lanes.append(value)
     return build.bitcast(lanes[0] if len(lanes) == 1 else build.vectorize(*lanes), held)
 
 
 def _store(node: UOp, src: tuple[UOp, ...]) -> UOp:
     held = _held(node)
-    value = build.bitcast(src[1], _kept_as(held))
+    value = build.bitcast(src[1], _value_type(held))
     gate = src[2] if len(src) == 3 else build.const(dtypes.bool, True)
     stores = []
     for lane in range(value.dtype.lanes):
-        address, shift = _place(src[0], held, lane)
+        address, shift = _word_of(src[0], held, lane)
         mask = build.binary(Ops.SHL, build.const(WORD, _mask(held)), shift)
         low = build.both(build.cast(_lane(value, lane), WORD), _mask(held))
         bits = build.binary(Ops.SHL, low, shift)
         stores.append(UOp(Ops.STORE, dtypes.void, (address, bits, gate, mask)))
-    # One node stands for all that a vector's store becomes.
+    # One node represents all stores of a vector.
     return build.after(*stores)
 
 
@@ -103,19 +103,19 @@ def _mask(held: DType) -> int:
     return (1 << (8 * held.itemsize)) - 1
 
 
-def _kept_as(held: DType) -> DType:
-    """The type of the values that go in and out: of a float, its bits."""
+def _value_type(held: DType) -> DType:
+    """Return the type of the values that are stored; for a float, of its bits."""
     return _BITS_OF[held.itemsize] if held.is_float else held
 
 
-def _value_of(bits: UOp, kept: DType) -> UOp:
-    """The low bits of a word as a value."""
-    masked = build.both(bits, _mask(kept))
-    return build.not_equal(masked, 0) if kept.is_bool else build.cast(masked, kept)
+def _value_of(bits: UOp, value_type: DType) -> UOp:
+    """Return the low bits of a word as a value."""
+    masked = build.both(bits, _mask(value_type))
+    return build.not_equal(masked, 0) if value_type.is_bool else build.cast(masked, value_type)
 
 
-def _place(address: UOp, held: DType, lane: int) -> tuple[UOp, UOp]:
-    """The address of the word with one element, and how far up its bits are there."""
+def _word_of(address: UOp, held: DType, lane: int) -> tuple[UOp, UOp]:
+    """Return the address of the word with an element, and the position of its lowest bit there."""
     waits: list[UOp] = []
     while address.op is Ops.AFTER:
         waits += address.src[1:]
@@ -135,37 +135,37 @@ def _place(address: UOp, held: DType, lane: int) -> tuple[UOp, UOp]:
 
 
 SMALL_INTEGERS = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
-# What chooses, copies or holds values, or waits for some.
+# Ops that choose, copy or store values, or wait for some.
 _MOVES = frozenset({Ops.VECTORIZE, Ops.GEP, Ops.DEFINE_ACC, Ops.UPDATE_ACC, Ops.AFTER, Ops.WHERE})
-# What gives numbers of the small type of numbers of the small type.
+# Ops whose result is in the range of the small type if their sources are.
 _STAYS = _MOVES | {Ops.AND, Ops.OR, Ops.XOR, Ops.SHR, Ops.MOD, Ops.MAX}
 
 
 def emulate_small_integers(root: UOp, emulated: frozenset[DType]) -> UOp:
-    """`root` with the values of the types in `emulated` as int32 or uint32.
+    """Replace values of the types in `emulated` by int32 or uint32.
 
-    Raises `UserError` for an op that has no arm here, memory among them.
+    Raises `UserError` for an op that is not emulated, and for memory of such a type.
     """
 
     def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if not any(touched.dtype.scalar in emulated for touched in (node, *node.src)):
             return None
-        found = _of_node(node, src, emulated)
-        if found is None:
+        replacement = _of_node(node, src, emulated)
+        if replacement is None:
             raise UserError(f"{node.op.name} of {node.dtype.name}: this type is only emulated here")
-        return found
+        return replacement
 
     return rebuild(root, transform)
 
 
 def wide_type(dtype: DType) -> DType:
-    """What holds a small integer: 32 bits, signed as it is."""
+    """Return the type that represents a small integer: 32 bits, with the same sign."""
     wide = dtypes.uint32 if dtype.scalar.is_unsigned else dtypes.int32
     return wide.vec(dtype.lanes)
 
 
 def wrap(value: UOp, small: DType) -> UOp:
-    """The low bits of `value`, of 32, as a number of the type `small`."""
+    """Return the low bits of `value`, which has 32 bits, as a number of the type `small`."""
     if small.is_unsigned:
         return both(value, (1 << small.bits) - 1)
     dropped = 32 - small.bits
@@ -173,7 +173,7 @@ def wrap(value: UOp, small: DType) -> UOp:
 
 
 def _of_node(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp | None:
-    """The node in 32 bits; None for an op that has no arm."""
+    """Return the node in 32 bits; None for an op without an arm."""
     is_small = node.dtype.scalar in emulated
     match node.op:
         case Ops.CONST if isinstance(node.arg, ConstArg):
@@ -205,12 +205,12 @@ def _cast(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
 
 
 def _holds(want: DType, have: DType) -> bool:
-    """Whether every number of the integer type `have` is one of `want`."""
+    """Return True if every number of the integer type `have` is a number of `want`."""
     return bool(want.minimum <= have.minimum and have.maximum <= want.maximum)
 
 
 def _clamped(value: UOp, small: DType) -> UOp:
-    """What is out of range as the nearest number: so floats become integers."""
+    """Return `value` clamped to the range of `small`, as in casts from floats."""
     highest = int(small.maximum)
     value = where(less(value, highest), value, highest)
     if small.is_unsigned:
@@ -220,7 +220,7 @@ def _clamped(value: UOp, small: DType) -> UOp:
 
 
 def _bitcast(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    """A small float that the device has goes by way of its value, which is exact."""
+    """Reinterpret bits; a small float of the device is converted by its value, which is exact."""
     have, want = node.src[0].dtype.scalar, node.dtype.scalar
     if want.is_float:
         return cast(widen(cast(src[0], dtypes.uint32), want), want)
@@ -233,5 +233,5 @@ def _bitcast(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp
 
 
 def _moved(value: UOp, emulated: frozenset[DType]) -> UOp:
-    """What another decomposition made of small integers."""
+    """Return `value`, which another decomposition made from small integers, without them."""
     return emulate_small_integers(value, emulated)

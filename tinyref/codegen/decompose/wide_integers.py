@@ -1,7 +1,7 @@
-"""int64 and uint64 on devices of 32 bits: two uint32 for each, the low word first in memory too.
+"""int64 and uint64 on devices of 32 bits: two uint32 each, the low word first, also in memory.
 
-A buffer of n elements becomes one of 2 n words, an accumulator becomes two, and every operation
-becomes what it does on words. Index arithmetic is not touched: it has a stage of its own.
+A buffer of n elements becomes one of 2 n words. An accumulator becomes two, and every operation
+works on words. Index arithmetic does not change here: it has a stage of its own.
 """
 
 from __future__ import annotations
@@ -46,68 +46,68 @@ Words = tuple[UOp, UOp]
 
 
 def constant(value: int, lanes: int) -> Words:
-    """A Python integer modulo 2^64."""
+    """Return a Python integer modulo 2^64."""
     word = WORD.vec(lanes)
     return const(word, value & 0xFFFFFFFF), const(word, (value >> 32) & 0xFFFFFFFF)
 
 
 def signed_high(x: Words) -> UOp:
-    """The high word as int32: it has the sign."""
+    """Return the high word as int32: it has the sign."""
     return bitcast(x[1], dtypes.int32)
 
 
 def ones_if_negative(x: Words) -> UOp:
-    """A word of ones where `x` is below zero as a signed number, else of zeros."""
+    """Return a word of ones where `x` is below zero as a signed number, else of zeros."""
     return bitcast(shift_right(signed_high(x), 31), WORD)
 
 
 def plus(x: Words, y: Words) -> Words:
-    """x + y; a low word that is less than one of its summands has carried."""
+    """Return x + y; if the low word is less than a summand, it has carried."""
     low = add(x[0], y[0])
     carry = cast(less(low, x[0]), WORD)
     return low, add(add(x[1], y[1]), carry)
 
 
 def minus(x: Words, y: Words) -> Words:
-    """x - y."""
+    """Return x - y."""
     borrow = cast(less(x[0], y[0]), WORD)
     return sub(x[0], y[0]), sub(sub(x[1], y[1]), borrow)
 
 
 def times(x: Words, y: Words, capabilities: Capabilities) -> Words:
-    """x * y: of the four products of words, the highest is lost."""
+    """Return x * y; the highest of the four products of words is lost."""
     high = multiply_high(x[0], y[0], capabilities)
     return mul(x[0], y[0]), add(add(high, mul(x[0], y[1])), mul(x[1], y[0]))
 
 
 def negated(x: Words) -> Words:
-    """-x."""
+    """Return -x."""
     return minus(constant(0, x[0].dtype.lanes), x)
 
 
 def choose(condition: UOp, x: Words, y: Words) -> Words:
-    """`x` where `condition` holds, else `y`."""
+    """Return `x` where `condition` is true, else `y`."""
     return where(condition, x[0], y[0]), where(condition, x[1], y[1])
 
 
 def is_less(x: Words, y: Words, is_signed: bool) -> UOp:
-    """x < y: the high words decide, unless they are equal."""
+    """Return x < y: the high words decide, unless they are equal."""
     high = (signed_high(x), signed_high(y)) if is_signed else (x[1], y[1])
     return either(less(*high), both(equal(x[1], y[1]), less(x[0], y[0])))
 
 
 def differ(x: Words, y: Words) -> UOp:
-    """x != y."""
+    """Return x != y."""
     return either(not_equal(x[0], y[0]), not_equal(x[1], y[1]))
 
 
 def is_zero(x: Words) -> UOp:
-    """x == 0."""
+    """Return x == 0."""
     return equal(either(x[0], x[1]), 0)
 
 
 def shifted_left(x: Words, count: UOp | int) -> Words:
-    """x << count for a word from 0 to 63."""
+    """Return x << count for a count from 0 to 63."""
     low, high = x
     if isinstance(count, int):
         if count >= 32:
@@ -117,13 +117,13 @@ def shifted_left(x: Words, count: UOp | int) -> Words:
         return shift_left(low, count), either(shift_left(high, count), shift_right(low, 32 - count))
     near, back, is_far = _count_parts(count)
     moved = shift_left(low, near)
-    # Two shifts make the whole width where the count is 0.
+    # Two shifts move by the whole width if the count is 0.
     joined = either(shift_left(high, near), shift_right(shift_right(low, 1), back))
     return where(is_far, 0, moved), where(is_far, moved, joined)
 
 
 def shifted_right(x: Words, count: UOp | int, is_signed: bool) -> Words:
-    """x >> count for a word from 0 to 63: arithmetic where signed."""
+    """Return x >> count for a count from 0 to 63: arithmetic if signed."""
     low, high = x
     fill = ones_if_negative(x) if is_signed else like(low, 0)
     if isinstance(count, int):
@@ -140,7 +140,7 @@ def shifted_right(x: Words, count: UOp | int, is_signed: bool) -> Words:
 
 
 def _count_parts(count: UOp) -> tuple[UOp, UOp, UOp]:
-    """The shift within a word, what it lacks to 31, and whether it goes beyond a word."""
+    """Return the shift within a word, 31 minus it, and whether the count exceeds a word."""
     near = both(count, 31)
     return near, exclusive_or(near, 31), not_equal(both(count, 32), 0)
 
@@ -155,7 +155,7 @@ def _high_shifted(high: UOp, count: UOp | int, is_signed: bool) -> UOp:
 
 
 def from_integer(x: UOp) -> Words:
-    """A bool or an integer of at most 32 bits."""
+    """Convert a bool or an integer of at most 32 bits."""
     if x.dtype.is_bool or x.dtype.is_unsigned:
         low = cast(x, WORD)
         return low, like(low, 0)
@@ -164,7 +164,7 @@ def from_integer(x: UOp) -> Words:
 
 
 def from_float(x: UOp) -> Words:
-    """A float32 or float64 truncated; what is out of range gives any value."""
+    """Convert a float32 or float64, truncated; out of range, the value is arbitrary."""
     negative = less(x, 0.0)
     size = where(negative, mul(x, -1.0), x)
     words = _from_size(size)
@@ -172,33 +172,33 @@ def from_float(x: UOp) -> Words:
 
 
 def _from_size(size: UOp) -> Words:
-    """A float that is not negative: both parts are exact."""
+    """Convert a float that is not negative: both parts are exact."""
     high = cast(mul(size, 1 / _TURN), WORD)
     rest = sub(size, mul(cast(high, size.dtype.scalar), _TURN))
     return cast(rest, WORD), high
 
 
 def to_double(x: Words, is_signed: bool) -> UOp:
-    """float64, rounded once: each word is exact."""
+    """Return a float64, rounded once: each word is exact."""
     high = signed_high(x) if is_signed else x[1]
     upper = mul(cast(high, dtypes.float64), _TURN)
     return add(upper, cast(x[0], dtypes.float64))
 
 
 def to_single(x: Words, is_signed: bool, is_odd: bool = False) -> UOp:
-    """float32, rounded to nearest even; `is_odd` rounds to odd, for a float that rounds again.
+    """Return a float32, rounded to nearest even; with `is_odd` to odd, for a second rounding.
 
-    The highest 32 bits, with what is lost in the last of them, round as the whole does.
+    The highest 32 bits, whose last one also represents the lost bits, round like the whole.
     """
     negative = less(signed_high(x), 0) if is_signed else None
     size = x if negative is None else choose(negative, negated(x), x)
     low, high = size
-    # Without every bit that has a higher neighbour, a conversion cannot round up to the next
-    # power of two: its exponent is the place of the highest bit.
+    # Clear every bit that has a higher neighbour. Then a conversion cannot round up to the next
+    # power of two: its exponent is the position of the highest bit.
     sparse = cast(both(high, exclusive_or(shift_right(high, 1), 0xFFFFFFFF)), dtypes.float32)
-    place = sub(shift_right(bitcast(sparse, WORD), 23), 127)
+    highest = sub(shift_right(bitcast(sparse, WORD), 23), 127)
     is_wide = not_equal(high, 0)
-    count = where(is_wide, sub(31, place), 0)
+    count = where(is_wide, sub(31, highest), 0)
     moved_low, moved_high = shifted_left(size, both(count, 31))
     lost = cast(not_equal(moved_low, 0), WORD)
     digits = where(is_wide, either(moved_high, lost), low)
@@ -212,7 +212,7 @@ def to_single(x: Words, is_signed: bool, is_odd: bool = False) -> UOp:
 
 
 def to_int32_or_end(x: Words) -> UOp:
-    """A signed `x` as int32: beyond its range the end that is nearer."""
+    """Return a signed `x` as int32: beyond its range, the nearer end."""
     low = bitcast(x[0], dtypes.int32)
     ones = ones_if_negative(x)
     fits = equal(bitcast(shift_right(low, 31), WORD), x[1])
@@ -221,12 +221,12 @@ def to_int32_or_end(x: Words) -> UOp:
 
 # Division
 
-# How much a quotient of floats is made smaller, so that no rounding on the way makes it too large.
+# The factor that makes a quotient of floats smaller, so that rounding cannot make it too large.
 _MODESTY = 1 - 2.0**-20
 
 
 def divided(x: Words, y: Words, is_signed: bool, capabilities: Capabilities) -> tuple[Words, Words]:
-    """(quotient, remainder) towards zero; by zero both are 0."""
+    """Return (quotient, remainder) towards zero; by zero both are 0."""
     by_zero = is_zero(y)
     divisor = (where(by_zero, 1, y[0]), y[1])
     if not is_signed:
@@ -246,9 +246,9 @@ def divided(x: Words, y: Words, is_signed: bool, capabilities: Capabilities) -> 
 
 
 def _unsigned_divided(x: Words, y: Words, capabilities: Capabilities) -> tuple[Words, Words]:
-    """Long division by digits of about 19 bits: quotients of floats that are never too large.
+    """Divide by digits of about 19 bits: quotients of floats that are never too large.
 
-    After four digits less than two divisors are left.
+    After four digits, the rest is less than two divisors.
     """
     inverse = mul(binary(Ops.FDIV, 1.0, _rough(y)), _MODESTY)
     quotient = constant(0, x[0].dtype.lanes)
@@ -264,20 +264,20 @@ def _unsigned_divided(x: Words, y: Words, capabilities: Capabilities) -> tuple[W
 
 
 def _rough(x: Words) -> UOp:
-    """`x` as a float32 that is off by at most 2^-23 of it."""
+    """Return `x` as a float32 with a relative error of at most 2^-23."""
     return add(mul(cast(x[1], dtypes.float32), _TURN), cast(x[0], dtypes.float32))
 
 
-# What a node becomes: itself, two words, or all the stores that a store becomes. An address
-# becomes the pointer and the position of its low word.
+# The replacement of a node: itself, two words, or all stores of a store. An address becomes the
+# pointer and the position of its low word.
 Nodes = tuple[UOp, ...]
 
 
 def emulate_wide_integers(root: UOp, emulated: frozenset[DType], capabilities: Capabilities) -> UOp:
-    """`root` with the scalar types in `emulated`, of int64 and uint64, as pairs of uint32.
+    """Replace the scalar types in `emulated` (int64 and uint64) by pairs of uint32.
 
-    Reduces are accumulators by now. Raises `UserError` for an op that has no arm here, and for the
-    bits of a float64, which no pair of words is.
+    Reduces are accumulators by now. Raises `UserError` for an op that is not emulated, and for the
+    bits of a float64, which are no pair of words.
     """
     emulation = _Emulation(emulated, capabilities)
     done: dict[UOp, Nodes] = {}
@@ -287,7 +287,7 @@ def emulate_wide_integers(root: UOp, emulated: frozenset[DType], capabilities: C
 
 
 class _Emulation:
-    """One arm per op; each gets the node and what its sources became."""
+    """The emulation: one arm for each op, which gets the node and its replaced sources."""
 
     def __init__(self, emulated: frozenset[DType], capabilities: Capabilities) -> None:
         self.emulated = emulated
@@ -298,14 +298,14 @@ class _Emulation:
 
     def node(self, node: UOp, src: list[Nodes]) -> Nodes:
         if not any(self.touches(touching.dtype) for touching in (node, *node.src)):
-            # A root, or a barrier after stores, may have more sources now.
+            # The root, or a barrier after stores, may have more sources now.
             flat = _flat(src)
             return (node if flat == node.src else _in_range(node, node.replace(src=flat)),)
         arm = self._of_arithmetic if node.op in ALU else self._of_structure
-        found = arm(node, src)
-        if found is None:
+        replacement = arm(node, src)
+        if replacement is None:
             raise UserError(f"{node.op.name} of {node.dtype.name}: this type is only emulated here")
-        return found
+        return replacement
 
     def _of_structure(self, node: UOp, src: list[Nodes]) -> Nodes | None:
         match node.op:
@@ -320,7 +320,7 @@ class _Emulation:
                 waits = _flat(src[1:])
                 return tuple(build.after(part, *waits) for part in src[0])
             case Ops.BARRIER:
-                # After a value: after both its words.
+                # A barrier after a value comes after both its words.
                 return (node.replace(src=_flat(src)),)
             case Ops.LOAD:
                 return self.load(node, src)
@@ -406,7 +406,7 @@ class _Emulation:
     def update(self, node: UOp, src: list[Nodes]) -> Nodes:
         low, high = src[0]
         new_low, new_high = src[1]
-        # Either new word may read both old ones: neither is written before both are known.
+        # Each new word may read both old ones, so both are computed before one is written.
         low = build.after(low, new_high)
         high = build.after(high, new_low)
         return (
@@ -421,9 +421,9 @@ class _Emulation:
             # Only the count is wide.
             return (node.replace(src=(src[0][0], src[1][0])),)
         count: UOp | int = cast(src[1][0], WORD)
-        given = node.src[1]
-        if isinstance(given.arg, ConstArg):
-            count = int(given.arg.value) & 63
+        count_node = node.src[1]
+        if isinstance(count_node.arg, ConstArg):
+            count = int(count_node.arg.value) & 63
         x = _words(src[0])
         if node.op is Ops.SHL:
             return shifted_left(x, count)
@@ -453,10 +453,10 @@ class _Emulation:
         return from_integer(value)
 
     def narrowed(self, x: Words, have: DType, want: DType) -> UOp:
-        """A pair as a value of a type that the device has."""
+        """Return a pair as a value of a type that the device has."""
         is_signed = have is dtypes.int64
         if want is dtypes.index:
-            # No buffer of such a device has a position beyond int32.
+            # The buffers of such a device have no position beyond int32.
             value = to_int32_or_end(x) if is_signed else _unsigned_position(x)
             return cast(value, dtypes.index)
         if want.is_int:
@@ -469,15 +469,15 @@ class _Emulation:
 
 
 def _flat(src: list[Nodes]) -> Nodes:
-    """All that the sources became, in order."""
+    """Return the replacements of all sources, in order."""
     return tuple(part for parts in src for part in parts)
 
 
 def _in_range(node: UOp, changed: UOp) -> UOp:
-    """`changed`, which `node` became; a position that was chosen stays within its range.
+    """Return `changed`, the replacement of `node`; a selected position stays in its range.
 
-    What is known of a number by the comparisons before it is not known of its words: without this,
-    the sum of a position and an offset may seem to be beyond int32.
+    Comparisons limit the range of a number, but not of its words. Without this, the sum of a
+    position and an offset might seem to exceed int32.
     """
     if node.op is not Ops.WHERE or node.dtype.scalar is not dtypes.index:
         return changed
@@ -491,7 +491,7 @@ def _in_range(node: UOp, changed: UOp) -> UOp:
 
 
 def _unsigned_position(x: Words) -> UOp:
-    """An unsigned pair as int32, or the largest int32 where it is beyond."""
+    """Return an unsigned pair as int32, at most the largest int32."""
     fits = build.equal(either(x[1], both(x[0], 1 << 31)), 0)
     return build.where(fits, build.bitcast(x[0], dtypes.int32), 0x7FFFFFFF)
 
@@ -506,12 +506,12 @@ def _is_signed(node: UOp) -> bool:
 
 
 def _lane(word: UOp, lane: int) -> UOp:
-    """One lane of a vector; a scalar is its own."""
+    """Return a lane of a vector, or a scalar itself."""
     return word if word.dtype.lanes == 1 else build.gep(word, lane)
 
 
 def _word_at(address: Nodes, lane: int, half: int) -> UOp:
-    """The address of one word of an element: `address` is a pointer and its first word."""
+    """Return the address of one word of an element: `address` is a pointer and its first word."""
     memory, position = address
     offset = 2 * lane + half
     return build.index(memory, build.add(position, offset) if offset else position)

@@ -17,12 +17,12 @@ __all__ = ["expand"]
 
 
 def expand(root: UOp, capabilities: Capabilities) -> UOp:
-    """The indexed kernel `root` without RANGEs of kind UPCAST and UNROLL; the same values.
+    """Remove the RANGEs of kind UPCAST and UNROLL from an indexed kernel; values do not change.
 
-    What depends on such a range is copied for each of its values, or for each block of them, as a
-    vector. A REDUCE keeps the ranges that are loops; what it goes over besides is combined inside
-    of them, in an order of its own. Raises `UserError` for a lane range that is not of constant
-    size, a counter that depends on one, and an access of an image that is not of whole texels.
+    A node that depends on such a range is copied for each of its values, or for each block of
+    values, as a vector. A REDUCE retains the ranges that are loops. The values of its other ranges
+    are combined inside these loops, in an order of its own. Raises `UserError` for a lane range of
+    symbolic size, for a counter that depends on one, and for an image access of partial texels.
     """
     order = root.toposort()
     # The elements of a matrix tile may be neighbours as copies are.
@@ -50,7 +50,7 @@ def _check_texels(root: UOp) -> None:
 
 
 def _by_texels(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
-    """A position in an image becomes a row and a column of texels."""
+    """Replace a position in an image by the row and the column of a texel."""
     if node.op is not Ops.INDEX or not isinstance(node.dtype, ImageDType):
         return None
     number = build.idiv(src[1], TEXEL)

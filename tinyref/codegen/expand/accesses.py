@@ -1,9 +1,8 @@
-"""The memory accesses of a kernel, element by element, and which elements go as one vector.
+"""The memory accesses of a kernel, element by element, and the vectors that cover them.
 
-An access stands for one element per lane of each of its copies. Elements at neighbouring positions
-of one memory, under one gate, go as one vector where their first position is known to be a
-multiple of its lanes, and where every lane of it is wanted: nothing is touched that the kernel
-does not touch anyway.
+An access has one element for each lane of each of its copies. Elements at neighbouring positions of
+one memory, under one gate, can form a vector. Its first position must be a known multiple of its
+lanes. The kernel must need every lane: a vector touches nothing that the kernel does not touch.
 """
 
 from __future__ import annotations
@@ -26,18 +25,20 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
 
-# Neighbours that are no lanes of one vector are read and written together up to this many bytes:
-# the widest access that most devices have.
+# The largest size in bytes of a vector of neighbours that are not lanes of one vector yet: the
+# widest access that most devices have.
 MAX_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the elements of one vector share.
+    """The properties that the elements of one vector share.
 
-    memory and waits: the original buffer, and the AFTERs between it and the access, innermost
-    first. base: the position without its constant. gate: None where there is none. owner: tells
-    apart what must stay apart.
+    memory: the original buffer.
+    waits: the AFTERs between it and the access, innermost first.
+    base: the position without its constant.
+    gate: None for a gate that is always open.
+    owner: distinguishes accesses that must not be joined.
     """
 
     memory: UOp
@@ -52,17 +53,18 @@ class Site:
 class AccessRun:
     """The elements at one site, as distances from its base, and the vectors that cover them.
 
-    most: the widest vector. windows: the first distance and the lanes for each distance.
+    most: the widest vector.
+    windows: the first distance and the lanes of the vector for each distance.
     """
 
     site: Site
     most: int = 1
-    wanted: set[int] = field(default_factory=set)
+    distances: set[int] = field(default_factory=set)
     windows: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def cover(self, divisor: int, widths: Collection[int]) -> None:
-        """Chooses the windows: wide ones first. `divisor` divides the base of the site."""
-        left = set(self.wanted)
+        """Choose the windows: wide ones first. `divisor` divides the base of the site."""
+        left = set(self.distances)
         for width in sorted(widths, reverse=True):
             if width > self.most or divisor % width:
                 continue
@@ -73,7 +75,7 @@ class AccessRun:
                     self.windows.update(dict.fromkeys(lanes, (start, width)))
 
 
-# The run of an element and its distance from the base; None for one that is gated off.
+# The run of an element and its distance from the base; None if the gate is never open.
 Cell = tuple[AccessRun, int] | None
 
 
@@ -85,7 +87,7 @@ class AccessRow:
 
     @property
     def is_window(self) -> bool:
-        """Whether the lanes are just those of one vector in memory, in their order."""
+        """Return True if the lanes are exactly the lanes of one vector in memory, in order."""
         first = self.cells[0]
         if first is None:
             return False
@@ -98,7 +100,8 @@ class AccessRow:
 class Accesses:
     """The elements of the LOADs and STOREs whose positions and gates are known lane by lane.
 
-    They are index arithmetic; a value that all lanes have in common may be any other.
+    These positions and gates are index arithmetic. A gate that is equal in all lanes may be any
+    value.
     """
 
     def __init__(
@@ -125,7 +128,7 @@ class Accesses:
             run.cover(divisor_of(site.base), {1, *capabilities.vector_lanes})
 
     def _is_regular(self, access: UOp) -> bool:
-        """Whether position and gate are known lane by lane, and the alternative is a constant."""
+        """Return True if position and gate are known by lane, and the alternative is constant."""
         position = skip_after(access.src[0]).src[1]
         if not is_index_arithmetic(position) and self.positions.stepped(position) is None:
             return False
@@ -138,10 +141,10 @@ class Accesses:
     def _rows(self, access: UOp) -> list[AccessRow]:
         memory = memory_of(access.src[0])
         waits = tuple(_waits(access.src[0]))
-        # Reads of memory that the kernel writes move only where their order is known.
+        # Reads of memory that the kernel writes move only if their order is known.
         moves = access.op is Ops.LOAD and (memory not in self.written or bool(waits))
         mask = self.dependence.masks[access]
-        # An image is accessed by whole texels, or not at all.
+        # An image is accessed only by whole texels.
         is_image = isinstance(access.src[0].dtype, ImageDType)
         most = TEXEL if is_image else self._widest(access, self.numbering.lanes(mask))
         rows: list[AccessRow] = []
@@ -159,19 +162,19 @@ class Accesses:
                     site = Site(memory, waits, base, gate, known, owner)
                     run = runs[base, gate] = self.runs.setdefault(site, AccessRun(site))
                     run.most = max(run.most, most)
-                run.wanted.add(distance)
+                run.distances.add(distance)
                 cells.append((run, distance))
             rows.append(AccessRow(cells))
         return rows
 
     def _elements(self, access: UOp, copy: int) -> Iterator[tuple[UOp, int, UOp | None]]:
-        """Base, distance and gate of every lane of one copy."""
+        """Yield base, distance and gate of every lane of a copy."""
         position = skip_after(access.src[0]).src[1]
         lanes = self.numbering.lanes(self.dependence.masks[access])
         of_position = self.source_copy(access, position, copy)
-        places = self.positions.split_lanes(position, of_position, lanes)
+        parts = self.positions.split_lanes(position, of_position, lanes)
         gates = self._gates(access, copy, lanes)
-        for (base, distance), gate in zip(places, gates, strict=True):
+        for (base, distance), gate in zip(parts, gates, strict=True):
             yield base, distance, gate
 
     def _gates(self, access: UOp, copy: int, lanes: int) -> Sequence[UOp | None]:
@@ -180,43 +183,43 @@ class Accesses:
         return [self.gate(access, copy, lane) for lane in range(lanes)]
 
     def source_copy(self, node: UOp, source: UOp, copy: int) -> int:
-        """The copy of `source` that belongs to a copy of `node`."""
+        """Return the copy of `source` that belongs to a copy of `node`."""
         masks = self.dependence.masks
         return self.numbering.projection(masks[node], masks[source])[copy]
 
     def gate(self, access: UOp, copy: int, lane: int) -> UOp | None:
-        """The gate of one element of a gated access: None where it is always open."""
+        """Return the gate of one element of a gated access: None if it is always open."""
         gate = access.src[2]
-        found = self.positions.at(gate, self.source_copy(access, gate, copy), lane)
-        return None if isinstance(found.arg, ConstArg) and found.arg.value else found
+        result = self.positions.at(gate, self.source_copy(access, gate, copy), lane)
+        return None if isinstance(result.arg, ConstArg) and result.arg.value else result
 
     def _widest(self, access: UOp, lanes: int) -> int:
-        """As how wide a vector elements of an access go at most: any width is right."""
+        """Return the widest vector for elements of an access; any width is correct."""
         position = self.positions.stepped(skip_after(access.src[0]).src[1])
         if lanes > 1 and position is not None:
             for lane_range, step in position.steps.items():
                 if step == 1 and self.numbering.width(lane_range) == lanes:
                     return lanes
         if access.op is Ops.LOAD and lanes == 1 and not self.has_grid:
-            # A host processor repeats a scalar from memory into all lanes of a vector faster
-            # than it does a lane of another vector.
+            # A host processor repeats a scalar from memory into all lanes of a vector faster than a
+            # lane of another vector.
             return 1
         return MAX_BYTES // build.element_type(access.src[0]).itemsize
 
 
 def is_false(gate: UOp | None) -> bool:
-    """Whether a gate is never open."""
+    """Return True if a gate is never open."""
     return gate is not None and isinstance(gate.arg, ConstArg) and not gate.arg.value
 
 
 def _alternative(access: UOp) -> ConstArg | None:
-    """What a gated LOAD gives where its gate is closed; a STORE shares its sites with no other."""
+    """Return the value of a LOAD with a closed gate; a STORE shares its sites with no other."""
     argument = access.src[1].arg
     return argument if isinstance(argument, ConstArg) else None
 
 
 def _waits(address: UOp) -> Iterator[UOp]:
-    """The AFTERs of an address and of its memory, outermost first."""
+    """Yield the AFTERs of an address and of its memory, outermost first."""
     while address.op in (Ops.AFTER, Ops.INDEX):
         if address.op is Ops.AFTER:
             yield address
@@ -224,7 +227,7 @@ def _waits(address: UOp) -> Iterator[UOp]:
 
 
 def memory_of(address: UOp) -> UOp:
-    """The definition of the memory that an address points into."""
+    """Return the definition of the memory that an address points to."""
     while address.op in (Ops.AFTER, Ops.INDEX):
         address = address.src[0]
     return address

@@ -22,12 +22,12 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg, ReduceArg
 
-# A lane of a vector; of a scalar, lane 0.
+# A lane of a vector, or lane 0 of a scalar.
 Piece = tuple[UOp, int]
 
 
 def take(vector: UOp, *lanes: int) -> UOp:
-    """The given lanes of `vector`, with no node where they are at hand."""
+    """Return these lanes of `vector`, without a node if they are available."""
     if lanes == tuple(range(vector.dtype.lanes)):
         return vector
     if isinstance(vector.arg, ConstArg):
@@ -36,13 +36,13 @@ def take(vector: UOp, *lanes: int) -> UOp:
         taken = [vector.src[lane] for lane in lanes]
         return taken[0] if len(taken) == 1 else build.vectorize(*taken)
     if isinstance(vector.arg, GepArg):
-        # Reversed lanes of one load, stored in parts: the bounds of a buffer cut the vector.
+        # Reversed lanes of a load that are stored in parts, because the end of a buffer cut them.
         return take(vector.src[0], *(vector.arg.lanes[lane] for lane in lanes))
     return build.gep(vector, *lanes)
 
 
 def repeat(scalar: UOp, lanes: int) -> UOp:
-    """A vector of `lanes` times `scalar`."""
+    """Return a vector that repeats `scalar` in `lanes` lanes."""
     if lanes == 1:
         return scalar
     if isinstance(scalar.arg, ConstArg):
@@ -51,7 +51,7 @@ def repeat(scalar: UOp, lanes: int) -> UOp:
 
 
 def join(pieces: Sequence[Piece]) -> UOp:
-    """The vector of the given lanes (one is a scalar), in as few nodes as may be."""
+    """Return the vector of these lanes (or the scalar), with few nodes."""
     first, _ = pieces[0]
     if all(vector is first for vector, _ in pieces):
         if first.dtype.lanes == 1:
@@ -61,7 +61,7 @@ def join(pieces: Sequence[Piece]) -> UOp:
 
 
 def tidy(node: UOp) -> UOp:
-    """`node` without what constants decide; anything more would cost more than it gives."""
+    """Return `node` simplified if constants decide it; more would cost more than it saves."""
     if node.op is Ops.WHERE and isinstance(node.src[0].arg, ConstArg):
         return node.src[1] if node.src[0].arg.value else node.src[2]
     if node.op in ALU and all(source.op is Ops.CONST for source in node.src):
@@ -74,9 +74,9 @@ def _of_two(op: Ops, x: UOp, y: UOp) -> UOp:
 
 
 def combine(op: Ops, values: Sequence[UOp]) -> UOp:
-    """All `values` by `op`, as a balanced tree in their order; at least one value.
+    """Combine at least one value by `op`, as a balanced tree in their order.
 
-    Of equal ones a maximum needs one.
+    A maximum uses equal values once.
     """
     if op is Ops.MAX:
         values = tuple(dict.fromkeys(values))
@@ -89,14 +89,14 @@ def combine(op: Ops, values: Sequence[UOp]) -> UOp:
 
 
 def _is_product(value: UOp) -> bool:
-    """Whether it is the product of a matrix tile on top of nothing."""
+    """Return True for the product of a matrix tile that is added to 0."""
     if value.op is not Ops.WMMA or not isinstance(value.src[2].arg, ConstArg):
         return False
     return value.src[2].arg.value == 0
 
 
 def _summed_products(values: Sequence[UOp]) -> UOp:
-    """Products of tiles, each on top of the one before: a tile adds what it is given for C."""
+    """Return the sum of tile products: each adds the previous one, as its C."""
     total = values[0]
     for value in values[1:]:
         total = value.replace(src=(*value.src[:2], total))
@@ -104,7 +104,7 @@ def _summed_products(values: Sequence[UOp]) -> UOp:
 
 
 def combine_lanes(op: Ops, vector: UOp, widths: Collection[int]) -> UOp:
-    """The lanes of `vector` by `op`: half with half, as long as the device has such vectors."""
+    """Combine the lanes of `vector` by `op`: half with half, if the device has such vectors."""
     while vector.dtype.lanes > 1:
         lanes = range(vector.dtype.lanes)
         half = len(lanes) // 2
@@ -119,11 +119,11 @@ Copies = list[UOp]
 
 
 class Expansion:
-    """A kernel on its way: what has become of each node, copy by copy.
+    """The expansion of one kernel: the replacement of each node, copy by copy.
 
-    Values are copied as the masks of `dependence` and the `numbering` say; where a mask holds a
-    vector range, a copy is a vector. Index arithmetic is different: it stays scalar, is asked for
-    lane by lane, and is joined where a vector needs it.
+    The masks of `dependence` and the `numbering` say how values are copied. If a mask has a vector
+    range, a copy is a vector. Index arithmetic is different: it stays scalar, is computed for each
+    lane on request, and is joined if a vector needs it.
     """
 
     def __init__(
@@ -140,27 +140,27 @@ class Expansion:
         self.widths = {1, *capabilities.vector_lanes}
         self.positions = Positions(dependence, numbering)
         self.accesses = Accesses(order, dependence, numbering, self.positions, capabilities)
-        # What each node became; a STORE may become any number of STOREs.
+        # The copies of each node; a STORE may become any number of STOREs.
         self.done: dict[UOp, Copies] = {}
         # The vector that was loaded from each window of a run.
         self.loaded: dict[tuple[AccessRun, int], UOp] = {}
 
     def root(self) -> UOp:
-        """The expanded kernel."""
+        """Return the expanded kernel."""
         for node in self.order:
             if is_index_arithmetic(node) or skip_after(node).op is Ops.INDEX:
-                # Made when asked for.
+                # These are computed on request.
                 continue
             self.done[node] = _ARMS.get(node.op, Expansion._elementwise)(self, node)
         return self.done[self.order[-1]][0]
 
-    # Asking for copies
+    # Access to copies
 
     def _lanes(self, node: UOp) -> int:
         return self.numbering.lanes(self.masks[node])
 
     def _value(self, node: UOp, copy: int, lanes: int) -> UOp:
-        """One copy of `node`, as a vector of `lanes` where that is not 1."""
+        """Return a copy of `node`, as a vector if `lanes` is not 1."""
         if is_index_arithmetic(node):
             if self._lanes(node) == 1:
                 return repeat(self.positions.at(node, copy, 0), lanes)
@@ -169,32 +169,32 @@ class Expansion:
         return value if self._lanes(node) == lanes else repeat(value, lanes)
 
     def _piece(self, node: UOp, copy: int, lane: int) -> Piece:
-        """One lane of one copy of `node`."""
+        """Return a lane of a copy of `node`."""
         if is_index_arithmetic(node):
             return self.positions.at(node, copy, lane), 0
         value = self.done[node][copy]
         return (value, 0) if self._lanes(node) == 1 else (value, lane)
 
     def _scalar(self, user: UOp, node: UOp, copy: int, lane: int) -> UOp:
-        """One lane of the copy of `node` that belongs to a copy of `user`."""
+        """Return a lane of the copy of `node` that belongs to a copy of `user`."""
         vector, lane = self._piece(node, self.accesses.source_copy(user, node, copy), lane)
         return take(vector, lane) if self._lanes(node) > 1 else vector
 
     def _column(self, node: UOp, mask: int, lanes: int) -> list[UOp]:
-        """`node` as a source of a node on `mask`, for each copy of that."""
+        """Return `node` as the source of each copy of a node that depends on `mask`."""
         numbers = self.numbering.projection(mask, self.masks[node])
         copies = {number: self._value(node, number, lanes) for number in set(numbers)}
         return [copies[number] for number in numbers]
 
     def _all_copies(self, sources: Sequence[UOp]) -> tuple[UOp, ...]:
-        """All that must be done before a node that waits for `sources`, each once."""
-        found: dict[UOp, None] = {}
+        """Return all nodes that must precede a node that waits for `sources`, once each."""
+        nodes: dict[UOp, None] = {}
         for source in sources:
             if source in self.done:
-                found.update(dict.fromkeys(self.done[source]))
+                nodes.update(dict.fromkeys(self.done[source]))
             elif source.op is Ops.RANGE:
-                found[source] = None
-        return tuple(found)
+                nodes[source] = None
+        return tuple(nodes)
 
     # Values
 
@@ -215,11 +215,11 @@ class Expansion:
         value, *ranges = node.src
         assert isinstance(node.arg, ReduceArg), "a REDUCE has its payload"
         op = node.arg.op
-        loops = [each for each in ranges if not is_lane_range(each)]
+        loops = [node_range for node_range in ranges if not is_lane_range(node_range)]
         mask, reduced = self.masks[value], self.dependence.union(ranges)
         lanes = self.numbering.lanes(mask)
         whole = mask | reduced
-        # Every lane of a vector range is one more iteration for a value that does not depend on it.
+        # Every lane of a vector range repeats a value that does not depend on the range.
         times = self.numbering.lanes(reduced & ~mask)
         iterations: list[list[UOp]] = [[] for _ in self.numbering.assignments(self.masks[node])]
         copies = self._column(value, whole, lanes)
@@ -240,22 +240,22 @@ class Expansion:
         return totals
 
     def _lane_at(self, node: UOp) -> Copies:
-        """GEP: by ranges, their values say which lane it is."""
+        """Copy a GEP; if it has ranges, their values select the lane."""
         vector, *ranges = node.src
         if not ranges:
             return self._elementwise(node)
         mask = self.masks[node]
         lanes = node.arg.lanes if isinstance(node.arg, GepArg) else ()
-        of_vector = self.numbering.projection(mask, self.masks[vector])
+        vector_copies = self.numbering.projection(mask, self.masks[vector])
         copies = []
-        for copy, number in enumerate(of_vector):
+        for copy, vector_copy in enumerate(vector_copies):
             pieces = []
             for lane in range(self.numbering.lanes(mask)):
                 values = self.numbering.counters(mask, copy, lane)
-                place = 0
-                for each in ranges:
-                    place = place * extent_of(each) + values[each]
-                pieces.append((self.done[vector][number], lanes[place]))
+                number = 0
+                for lane_range in ranges:
+                    number = number * extent_of(lane_range) + values[lane_range]
+                pieces.append((self.done[vector][vector_copy], lanes[number]))
             copies.append(join(pieces) if len(pieces) > 1 else take(*pieces[0]))
         return copies
 
@@ -272,7 +272,7 @@ class Expansion:
     # Memory
 
     def _made(self, node: UOp) -> UOp:
-        """The base or the gate of a site, with what became of the values in it."""
+        """Return the base or the gate of a site, with the copies of its values."""
         if is_index_arithmetic(node):
             return node
         if node in self.done:
@@ -280,7 +280,7 @@ class Expansion:
         return node.replace(src=tuple(map(self._made, node.src)))
 
     def _address(self, address: UOp, position: UOp) -> UOp:
-        """The address at another position, after all that it waits for."""
+        """Return the address at another position, after everything that it waits for."""
         if address.op is Ops.INDEX:
             return build.index(self.done[address.src[0]][0], position)
         inner = self._address(address.src[0], position)
@@ -304,18 +304,18 @@ class Expansion:
             return node.src[1], 0
         run, distance = cell
         start, width = run.windows[distance]
-        found = self.loaded.get((run, start))
-        if found is None:
+        vector = self.loaded.get((run, start))
+        if vector is None:
             site = run.site
             address = self._address(node.src[0], shift(self._made(site.base), start))
             alternative = 0 if site.alternative is None else site.alternative.value
             gate = None if site.gate is None else self._made(site.gate)
-            found = build.load(address, gate, alternative, width)
-            self.loaded[run, start] = found
-        return found, distance - start
+            vector = build.load(address, gate, alternative, width)
+            self.loaded[run, start] = vector
+        return vector, distance - start
 
     def _load_alone(self, node: UOp, copy: int, lane: int) -> UOp:
-        """One element by itself: its position or gate is another value in each lane."""
+        """Load a single element, because its position or gate differs between lanes."""
         position = self._scalar(node, skip_after(node.src[0]).src[1], copy, lane)
         address = self._address(node.src[0], position)
         gate = self._gate_alone(node, copy, lane)
@@ -325,7 +325,7 @@ class Expansion:
         return alternative if is_false(gate) else build.load(address, gate, alternative)
 
     def _gate_alone(self, node: UOp, copy: int, lane: int) -> UOp | None:
-        """The gate of one element by itself: None where it is always open."""
+        """Return the gate of a single element: None if it is always open."""
         if len(node.src) < 3:
             return None
         gate = self._scalar(node, node.src[2], copy, lane)
@@ -349,7 +349,7 @@ class Expansion:
 
     def _store_rows(self, node: UOp, rows: Sequence[AccessRow]) -> Copies:
         value = node.src[1]
-        # What each place gets: a place that is written twice keeps what came last.
+        # The value of each element: an element that is written twice gets the last value.
         vectors: dict[tuple[AccessRun, int], UOp] = {}
         pieces: dict[tuple[AccessRun, int], Piece] = {}
         for copy, row in enumerate(rows):

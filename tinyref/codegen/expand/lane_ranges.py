@@ -1,9 +1,9 @@
-"""Which lane ranges a node depends on, how its copies are numbered, and which become vectors.
+"""The lane ranges that nodes depend on, the numbers of copies, and the ranges that become vectors.
 
-A lane range is a RANGE of kind UPCAST or UNROLL. Sets of them are bit masks; the copies of a node
-are numbered from 0, the last range of its mask counting fastest. A range that becomes the lanes of
-vectors counts in blocks of that many. Positions and gates are index arithmetic with the lane
-ranges put in.
+A lane range is a RANGE of kind UPCAST or UNROLL. A set of them is a bit mask. The copies of a node
+are numbered from 0, and the last range of its mask counts fastest. A range that becomes the lanes
+of vectors counts blocks of lanes. Positions and gates are index arithmetic, in which values replace
+lane ranges.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, ConstArg, RangeArg
 
 _LEAVES = frozenset({Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE, Ops.SPECIAL})
-# What must be one node in the whole kernel, so that it cannot be copied.
+# Ops that must be one node in the whole kernel, so they cannot be copied.
 _UNIQUE = frozenset({Ops.RANGE, Ops.SPECIAL, Ops.DEFINE_ACC, Ops.UPDATE_ACC})
 # These wait for all copies of their sources, and are one node themselves.
 _WAITING = frozenset({Ops.BARRIER, Ops.SINK})
 
 
 def is_lane_range(node: UOp) -> bool:
-    """Whether `node` is a RANGE of kind UPCAST or UNROLL."""
+    """Return True for a RANGE of kind UPCAST or UNROLL."""
     return isinstance(node.arg, RangeArg) and node.arg.kind in LANE_KINDS
 
 
 def extent_of(lane_range: UOp) -> int:
-    """The number of values of a lane range. Raises `UserError` for one that is not constant."""
+    """Return the number of values of a lane range. Raises `UserError` if it is symbolic."""
     extent = lane_range.src[0].arg
     if isinstance(extent, ConstArg):
         return int(extent.value)
@@ -48,7 +48,7 @@ def extent_of(lane_range: UOp) -> int:
 
 @node_fact
 def is_index_arithmetic(node: UOp) -> bool:
-    """Whether `node` is a position or a gate, made of counters and sizes alone."""
+    """Return True for a position or a gate made only of counters and sizes."""
     if node.op in _LEAVES:
         return True
     if node.op not in ALU or not (node.dtype is dtypes.index or node.dtype is dtypes.bool):
@@ -57,15 +57,15 @@ def is_index_arithmetic(node: UOp) -> bool:
 
 
 class Dependence:
-    """The lane ranges of a kernel, and for every node the mask of those that it depends on.
+    """The lane ranges of a kernel, and for every node the mask of the ranges that it depends on.
 
-    `order` is the kernel, sources first. Raises `UserError` where a counter or an accumulator
-    depends on a lane range.
+    `order` is the kernel, sources first. Raises `UserError` if a counter or an accumulator depends
+    on a lane range.
     """
 
     def __init__(self, order: Sequence[UOp]) -> None:
         self.ranges = sorted((node for node in order if is_lane_range(node)), key=range_number)
-        self.bits = {lane_range: 1 << place for place, lane_range in enumerate(self.ranges)}
+        self.bits = {lane_range: 1 << bit for bit, lane_range in enumerate(self.ranges)}
         self.extents = {lane_range: extent_of(lane_range) for lane_range in self.ranges}
         self.masks: dict[UOp, int] = {}
         for node in order:
@@ -90,7 +90,7 @@ class Dependence:
         return mask
 
     def union(self, nodes: Sequence[UOp]) -> int:
-        """The mask of all of `nodes` together."""
+        """Return the union of the masks of `nodes`."""
         mask = 0
         for node in nodes:
             mask |= self.masks[node]
@@ -98,7 +98,7 @@ class Dependence:
 
 
 class Numbering:
-    """The numbers of copies. `widths` gives the lanes of the ranges that become vectors."""
+    """The numbers of copies. `widths` has the lanes of the ranges that become vectors."""
 
     def __init__(self, dependence: Dependence, widths: Mapping[UOp, int]) -> None:
         self.ranges = dependence.ranges
@@ -108,44 +108,44 @@ class Numbering:
         ]
         self.widths = [widths.get(lane_range, 1) for lane_range in self.ranges]
         self.width_of = dict(zip(self.ranges, self.widths, strict=True))
-        # Tables of numbers, filled as masks are met.
+        # Tables of numbers, filled on request.
         self.assignments = functools.cache(self._assignments)
         self.projection = functools.cache(self._projection)
         self.lanes = functools.cache(self._lanes)
         self.counters = functools.cache(self._counters)
 
-    def _places(self, mask: int) -> list[int]:
-        return [place for place in range(len(self.ranges)) if mask >> place & 1]
+    def _bits(self, mask: int) -> list[int]:
+        return [bit for bit in range(len(self.ranges)) if mask >> bit & 1]
 
     def count(self, mask: int) -> int:
-        """How many copies there are of a node that depends on `mask`."""
+        """Return the number of copies of a node that depends on `mask`."""
         return len(self.assignments(mask))
 
     def _lanes(self, mask: int) -> int:
-        """The lanes of the values of such a node: no mask holds two vector ranges."""
-        return math.prod(self.widths[place] for place in self._places(mask))
+        """Return the lanes of the values of such a node: no mask has two vector ranges."""
+        return math.prod(self.widths[bit] for bit in self._bits(mask))
 
     def _assignments(self, mask: int) -> list[tuple[int, ...]]:
-        """The block of each range of `mask`, for each copy."""
-        return list(itertools.product(*(range(self.blocks[i]) for i in self._places(mask))))
+        """Return the block of each range of `mask`, for each copy."""
+        return list(itertools.product(*(range(self.blocks[i]) for i in self._bits(mask))))
 
     def _projection(self, mask: int, part: int) -> list[int]:
-        """For each copy of a node on `mask`, the copy that it takes of a source on `part`."""
-        kept = [i for i, place in enumerate(self._places(mask)) if part >> place & 1]
+        """Return, for each copy on `mask`, the copy that it takes of a source on `part`."""
+        shared = [i for i, bit in enumerate(self._bits(mask)) if part >> bit & 1]
         number = {chosen: i for i, chosen in enumerate(self.assignments(part))}
-        return [number[tuple(each[i] for i in kept)] for each in self.assignments(mask)]
+        return [number[tuple(blocks[i] for i in shared)] for blocks in self.assignments(mask)]
 
     def width(self, lane_range: UOp) -> int:
-        """The lanes that `lane_range` becomes; 1 where it is copied."""
+        """Return the number of lanes that `lane_range` becomes; 1 if it is copied."""
         return self.width_of[lane_range]
 
     def _counters(self, mask: int, copy: int, lane: int) -> dict[UOp, int]:
-        """The value of every range of `mask` in one lane of a copy."""
-        found = {}
-        for place, block in zip(self._places(mask), self.assignments(mask)[copy], strict=True):
-            width = self.widths[place]
-            found[self.ranges[place]] = block * width + (lane if width > 1 else 0)
-        return found
+        """Return the value of every range of `mask` in a lane of a copy."""
+        counters = {}
+        for bit, block in zip(self._bits(mask), self.assignments(mask)[copy], strict=True):
+            width = self.widths[bit]
+            counters[self.ranges[bit]] = block * width + (lane if width > 1 else 0)
+        return counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +157,14 @@ class Stepped:
     constant: int
 
     def distance(self, counters: Mapping[UOp, int]) -> int:
-        """How far from the base the position is where the lane ranges are at `counters`."""
+        """Return the distance from the base if the lane ranges are at `counters`."""
         return self.constant + sum(k * counters[term] for term, k in self.steps.items())
 
 
 def stepped(position: UOp, dependence: Dependence) -> Stepped | None:
-    """`position` by its lane ranges; None where one of them stands in a quotient or the like.
+    """Return `position` by its lane ranges; None if one of them is in a quotient or similar.
 
-    What it has besides them may be any values that do not depend on one, such as a loaded index.
+    The other parts may be any values that do not depend on a lane range, such as a loaded index.
     """
     if position.dtype is not dtypes.index:
         return None
@@ -182,41 +182,41 @@ def stepped(position: UOp, dependence: Dependence) -> Stepped | None:
 
 
 def divisor_of(position: UOp) -> int:
-    """The largest number known to divide every value of `position`; 0 for the constant 0."""
+    """Return the largest known divisor of every value of `position`; 0 for the constant 0."""
     linear = exact(position)
     return math.gcd(linear.constant, *linear.terms.values())
 
 
 class Positions:
-    """The index arithmetic of a kernel, copy by copy; what was asked for once is kept."""
+    """The index arithmetic of a kernel, copy by copy; results are cached."""
 
     def __init__(self, dependence: Dependence, numbering: Numbering) -> None:
         self.dependence = dependence
         self.numbering = numbering
         self.stepped = functools.cache(functools.partial(stepped, dependence=dependence))
         self._changed_at = functools.cache(self._put_in)
-        # What is simplified, held while others share parts of it: nodes keep what they become.
+        # Nodes cache their results, so these stay alive while others share parts of them.
         self._written_out: list[UOp] = []
 
     def split_lanes(self, position: UOp, copy: int, lanes: int) -> list[tuple[UOp, int]]:
-        """All lanes of one copy: each a base, equal for neighbours, and a distance from it."""
-        found = self.stepped(position)
-        if found is None:
+        """Return (base, distance) for all lanes of a copy; neighbours have the same base."""
+        by_steps = self.stepped(position)
+        if by_steps is None:
             return [self._split(self.at(position, copy, lane)) for lane in range(lanes)]
-        first = found.distance(self.numbering.counters(self.dependence.masks[position], copy, 0))
-        between = sum(k for term, k in found.steps.items() if self.numbering.width(term) > 1)
-        return [(found.base, first + lane * between) for lane in range(lanes)]
+        first = by_steps.distance(self.numbering.counters(self.dependence.masks[position], copy, 0))
+        between = sum(k for term, k in by_steps.steps.items() if self.numbering.width(term) > 1)
+        return [(by_steps.base, first + lane * between) for lane in range(lanes)]
 
     def _split(self, position: UOp) -> tuple[UOp, int]:
         linear = exact(position)
         return to_node(position.dtype, LinearForm(linear.terms, 0)), linear.constant
 
     def at(self, node: UOp, copy: int, lane: int) -> UOp:
-        """The index arithmetic `node` in one lane of one of its copies, simplified."""
+        """Return the index arithmetic `node` in a lane of a copy, simplified."""
         return self._changed_at(node, copy, lane) if self.dependence.masks[node] else node
 
     def _put_in(self, node: UOp, copy: int, lane: int) -> UOp:
-        """The same of a node that depends on lane ranges: their values are put in."""
+        """Return the same for a node that depends on lane ranges: values replace them."""
         counters = self.numbering.counters(self.dependence.masks[node], copy, lane)
         by_steps = self.stepped(node)
         if by_steps is not None:
@@ -230,7 +230,7 @@ class Positions:
 
 
 def shift(base: UOp, distance: int) -> UOp:
-    """The position `distance` beyond `base`, in normal form."""
+    """Return the position `distance` beyond `base`, in normal form."""
     if distance == 0:
         return base
     constant = constant_of(base)
@@ -239,7 +239,7 @@ def shift(base: UOp, distance: int) -> UOp:
     return build.add(base, distance)
 
 
-# What stands in the loop of a reduce counts as often as four things outside of it.
+# A node in the loop of a reduce counts as much as four nodes outside.
 _IN_REDUCE = 4
 _REDUCED = (AxisKind.REDUCE, AxisKind.UNROLL)
 
@@ -256,10 +256,10 @@ class _Candidate:
 def choose_widths(
     order: Sequence[UOp], dependence: Dependence, widths: Collection[int]
 ) -> dict[UOp, int]:
-    """The lanes of each lane range that becomes a vector; no node depends on two of them.
+    """Return the lanes of each lane range that becomes a vector; no node depends on two of them.
 
-    Only a range with an access of unit stride does, and one for which vectors save work: an
-    access of n lanes counts as 1/n, lanes that are put together one by one count twice.
+    Such a range has an access of unit stride, and vectors save work. An access of n lanes counts as
+    1/n; lanes that are joined one by one count twice.
     """
     weights = _weights(order)
     fixed = 0
@@ -284,8 +284,8 @@ def choose_widths(
     return chosen
 
 
-def _saves_most(each: _Candidate) -> tuple[float, bool, int]:
-    return -each.saved, _is_reduced(each.lane_range), range_number(each.lane_range)
+def _saves_most(candidate: _Candidate) -> tuple[float, bool, int]:
+    return -candidate.saved, _is_reduced(candidate.lane_range), range_number(candidate.lane_range)
 
 
 def _is_reduced(lane_range: UOp) -> bool:
@@ -293,7 +293,7 @@ def _is_reduced(lane_range: UOp) -> bool:
 
 
 def _weights(order: Sequence[UOp]) -> dict[UOp, int]:
-    """How much each access and each operation on values counts."""
+    """Return the weight of each access and each operation on values."""
     in_reduce: set[UOp] = set()
     weights = {}
     for node in order:
@@ -308,7 +308,7 @@ def _weights(order: Sequence[UOp]) -> dict[UOp, int]:
 def _best_width(
     lane_range: UOp, weights: dict[UOp, int], dependence: Dependence, widths: Collection[int]
 ) -> list[_Candidate]:
-    """The width at which what depends on the range is the least work; none if it is not less."""
+    """Return the width with the least work for nodes on the range; none if nothing is saved."""
     bit = dependence.bits[lane_range]
     weights = {node: weight for node, weight in weights.items() if dependence.masks[node] & bit}
     aligned = {
@@ -327,25 +327,25 @@ def _best_width(
             has_unit_stride |= lanes > 1
             work += weights[access] * (1 / lanes + (lanes < width))
         saved = scalar_work - work
-        if has_unit_stride and saved > 0 and all(saved >= each.saved for each in best):
+        if has_unit_stride and saved > 0 and all(saved >= other.saved for other in best):
             best = [_Candidate(lane_range, width, saved)]
     return best
 
 
 def _alignment(access: UOp, lane_range: UOp, dependence: Dependence) -> int:
-    """A divisor of every position along a unit stride (0: of all); 1 for any other stride."""
+    """Return a divisor of every position along a unit stride (0: of all); 1 for other strides."""
     address = skip_after(access.src[0])
     if address.op is not Ops.INDEX:
         return 1
-    found = stepped(address.src[1], dependence)
-    if found is None or found.steps.get(lane_range) != 1:
+    by_steps = stepped(address.src[1], dependence)
+    if by_steps is None or by_steps.steps.get(lane_range) != 1:
         return 1
-    others = [step for other, step in found.steps.items() if other is not lane_range]
-    return math.gcd(divisor_of(found.base), found.constant, *others)
+    others = [step for other, step in by_steps.steps.items() if other is not lane_range]
+    return math.gcd(divisor_of(by_steps.base), by_steps.constant, *others)
 
 
 def _is_uniform(access: UOp, lane_range: UOp, width: int, dependence: Dependence) -> bool:
-    """Whether its gate is seen to be one for the first `width` lanes; a guess for the others."""
+    """Return True if the first `width` lanes have one gate; for the others, this is a guess."""
     if len(access.src) < 3 or not dependence.masks[access.src[2]] & dependence.bits[lane_range]:
         return True
     gate = access.src[2]

@@ -190,8 +190,9 @@ PLAIN: dict[int, DType] = {
     28: dtypes.float64,
     30: dtypes.bfloat16,
 }
-# The number of blocks computed at a time. With it, numpy's temporary arrays fit the cache: 300
-# million elements a second for Q4_0, Q4_K and Q6_K; 100 to 250 million with 4 or 16 times as many.
+# The number of blocks computed at a time. With it, numpy's temporary arrays fit the cache. It gives
+# 300 million elements a second for Q4_0, Q4_K and Q6_K; 100 to 250 million with 4 or 16 times as
+# many.
 BLOCKS_AT_ONCE = 2**10
 
 

@@ -1,8 +1,8 @@
 """A GPU emulated on the host: kernels of C-like languages, run through gcc, clang or tcc.
 
 A dialect turns the text of a kernel into C or C++ of this host. The words of its language are in a
-header of the folder `c_text`. float16 and bfloat16 are emulated on their bits (`small_floats.h`,
-with operators in `operators.h`), matrix tiles by a table (`tiles.c`).
+header of the folder `c_text`. `small_floats.h` emulates float16 and bfloat16 on their bits, with
+operators in `operators.h`. `tiles.c` emulates matrix tiles by a table.
 
 The emulator compiles the text and gives groups to threads. `scheduler.c` runs the work-items of a
 group as fibers that switch at barriers and meet at tiles. Shared memory is poisoned for each group.

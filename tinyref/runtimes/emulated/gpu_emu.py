@@ -1,9 +1,10 @@
 """The GPU_EMU device: a GPU emulated on the host by LLVM from the llvmlite wheel.
 
 It needs no compiler. It compiles the output of `LlvmGpuRenderer` and shares groups over host
-threads. It reports errors that a real GPU does not: writes behind shared arrays, barriers that only
-a part of a group reaches, and results that depend on the order of work-items (flag EMU_ORDER). With
-the flag EMU_CHECK it also reports races, accesses out of bounds and reads of unset shared memory.
+threads. It reports errors that a real GPU does not: writes behind shared arrays, and barriers that
+only a part of a group reaches. With the flag EMU_ORDER it reports results that depend on the order
+of work-items. With EMU_CHECK it reports races, accesses out of bounds and reads of unset shared
+memory.
 """
 
 from __future__ import annotations

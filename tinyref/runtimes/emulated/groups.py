@@ -2,9 +2,9 @@
 
 `run_groups` runs a stretch of the groups of a launch. It poisons shared memory before each group
 and checks the guards after it.
-`tinyref_run_items` runs the work-items of a group as coroutines: each in turn runs to its next
-barrier, until all are done; all must wait at the same one. Without frames it only asks for the size
-of one.
+`tinyref_run_items` runs the work-items of a group as coroutines. Each in turn runs to its next
+barrier, until all are done. All must wait at the same barrier. Without frames it only asks for the
+size of one.
 `tinyref_touch` records an access in the cells of its elements, four words each: who wrote last and
 in which epoch, who read and in which epoch. Readers are a work-item (1 and up), several of one
 group (-1 - group), or of several groups (the smallest number): the rules of `interpret/shadow.py`.

@@ -166,8 +166,8 @@ class CpuBackend(NamedBackend):
 def _capabilities(threads: int, machine: Machine) -> Capabilities:
     return Capabilities(
         dtypes=LLVM_DTYPES,
-        # Decomposed to vectors they are two to twenty times as fast as calls of the C library, and
-        # their bits are equal on every device that decomposes them.
+        # Decomposed to vectors they are two to twenty times as fast as calls of the C library.
+        # Their bits are equal on every device that decomposes them.
         ops=LLVM_OPS - ELEMENTARY_OPS,
         # LLVM would call helpers that some C libraries lack: decomposition is exact everywhere.
         emulated=frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16}),
