@@ -15,6 +15,7 @@ import pytest
 DOCS = Path(__file__).parent.parent / "docs"
 DAYS = [
     DOCS / "getting-started.md",
+    DOCS / "course" / "renderer.md",
     *(path for path in sorted((DOCS / "tests").glob("*.md")) if path.stem != "README"),
 ]
 CHROMIUM = shutil.which("chromium")

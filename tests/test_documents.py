@@ -19,13 +19,35 @@ DOCS = Path(__file__).parent.parent / "docs"
 OPTIONS = doctest.FAIL_FAST
 
 
+def check_sessions(path: Path) -> None:
+    failed, tried = doctest.testfile(str(path), module_relative=False, optionflags=OPTIONS)
+    assert tried >= 9
+    assert failed == 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["differences.md", "jit.md", "migration.md"])
 def test_the_sessions_of_a_page(name: str) -> None:
     pytest.importorskip("torch", reason="the peer is not installed")
-    failed, tried = doctest.testfile(str(DOCS / name), module_relative=False, optionflags=OPTIONS)
-    assert tried >= 9
-    assert failed == 0
+    check_sessions(DOCS / name)
+
+
+# The lesson on renderers has files and commands: tests/test_days.py follows it.
+LESSONS = [path for path in sorted((DOCS / "course").glob("*.md")) if ">>> " in path.read_text()]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_the_sessions_of_a_lesson(path: Path, needs_device: Callable[[str], None]) -> None:
+    needs_device("CPU")
+    check_sessions(path)
+
+
+def test_the_course_has_eight_lessons_with_sessions_and_one_with_files() -> None:
+    index = (DOCS / "course" / "index.md").read_text()
+    links = re.findall(r"^\| \[\d\. .*?\]\((\w+)\.md\)", index, re.MULTILINE)
+    assert len(links) == 9
+    assert set(links) == {*(path.stem for path in LESSONS), "renderer"}
 
 
 def test_every_status_of_a_report_is_explained() -> None:
@@ -61,22 +83,37 @@ def file_of(svg: str) -> str:
 
 def test_the_pictures_are_those_of_explain(request: pytest.FixtureRequest) -> None:
     x = (Tensor([[1.0, 2.0], [3.0, 4.0]], device="CPU") * 2).sum(axis=1)
-    drawn = {"tensor-graph": x.node, "kernel": x.schedule().kernels[0].ast}
-    for name, root in drawn.items():
+    softmax = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device="PYTHON").softmax(axis=1)
+    leaf = Tensor([1.0, 2.0, 3.0], device="PYTHON", requires_grad=True)
+    (leaf * leaf).sum().backward()
+    assert leaf.grad is not None
+    drawn = {
+        ("tensor-graph", "graph"): x.node,
+        ("kernel", "kernel"): x.schedule().kernels[0].ast,
+        ("softmax", "scheduling"): softmax.schedule().kernels[0].ast,
+        ("gradient", "gradients"): leaf.grad.node,
+    }
+    for (name, lesson), root in drawn.items():
         path = DOCS / "site" / f"{name}.svg"
-        wanted = file_of(str(picture(root)))
+        expected = file_of(str(picture(root)))
         if request.config.getoption("--update-golden"):
-            path.write_text(wanted)
-        assert path.read_text() == wanted, "pytest --update-golden draws it anew"
-        assert f"(site/{name}.svg)" in (DOCS / "compiler.md").read_text()
+            path.write_text(expected)
+        assert path.read_text() == expected, "pytest --update-golden draws it again"
+        assert f"(../site/{name}.svg)" in (DOCS / "course" / f"{lesson}.md").read_text()
 
 
-def with_stages(page: str, made: dict[str, str]) -> str:
-    def block(found: re.Match[str]) -> str:
-        return f"{found[1]}\n```text\n{made[found[2]]}\n```\n<!-- end -->"
+BLOCK = re.compile(
+    r"(<!-- ([\w ]+): tests/test_documents.py --update-golden -->)\n.*?<!-- end -->", re.DOTALL
+)
 
-    pattern = r"(<!-- ([\w ]+): tests/test_documents.py --update-golden -->)\n.*?<!-- end -->"
-    return re.sub(pattern, block, page, flags=re.DOTALL)
+
+def with_stages(page: str, printed: dict[str, str]) -> str:
+    """Return the page with the printed stage in each block of this name."""
+
+    def block(match: re.Match[str]) -> str:
+        return f"{match[1]}\n```text\n{printed[match[2]]}\n```\n<!-- end -->"
+
+    return BLOCK.sub(block, page)
 
 
 def test_the_stages_are_what_explain_prints(
@@ -86,12 +123,14 @@ def test_the_stages_are_what_explain_prints(
 ) -> None:
     needs_device("CPU")
     assert run(["explain", EXPLAINED, "--device", "CPU"]) == 0
-    made = stages(capsys.readouterr().out)
-    path = DOCS / "compiler.md"
-    page = path.read_text()
-    assert f"`{EXPLAINED}`" in page
-    wanted = with_stages(page, made)
-    assert len(re.findall("<!-- end -->", page)) == len(re.findall("```text\n", wanted)) == 6
-    if request.config.getoption("--update-golden"):
-        path.write_text(wanted)
-    assert path.read_text() == wanted, "pytest --update-golden writes the blocks anew"
+    printed = stages(capsys.readouterr().out)
+    assert EXPLAINED in (DOCS / "course" / "index.md").read_text()
+    names = []
+    for path in LESSONS:
+        page = path.read_text()
+        names += [name for _, name in BLOCK.findall(page)]
+        expected = with_stages(page, printed)
+        if request.config.getoption("--update-golden"):
+            path.write_text(expected)
+        assert path.read_text() == expected, "pytest --update-golden writes the blocks again"
+    assert sorted(names) == ["AST", "indexed kernel", "plan", "program", "source", "tensor graph"]
