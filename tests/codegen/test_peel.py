@@ -16,10 +16,12 @@ from tinyref.dtype import dtypes
 from tinyref.interpret import run_program
 from tinyref.optimise.opt import parse_opts
 from tinyref.optimise.plan import Plan
+from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
 from tinyref_spec.kernels import named
+from tinyref_spec.kernels.notation import kernel_of, left, load, right, total
 
 HOST = dataclasses.replace(LOOPS, vector_lanes=(1, 2, 4, 8), shared_bytes=1 << 12, threads=2)
 # 13 rows and 11 columns: a block of 4 by 4 leaves one row and three columns.
@@ -92,3 +94,19 @@ def test_a_kernel_whose_scratch_memory_does_not_fit_twice_is_not_peeled() -> Non
     for size, loops in ((191, [3, 3, 6]), (192, [2, 3, 3, 6, 6])):
         capabilities = dataclasses.replace(HOST, shared_bytes=size)
         assert extents(simplify(lower(planned(product(), PACKED, capabilities)))) == loops
+
+
+def test_the_operand_that_repeats_is_copied_where_a_matrix_is_both_operands() -> None:
+    size = 13
+    rows, columns = left(size, size, size), right(size, size, size)
+    terms = build.mul(load(1, dtypes.int32, rows), load(1, dtypes.int32, columns))
+    ast = kernel_of(total(terms, 2), size, size, 1)
+    opts = "PADTO(1, 4) UPCAST(1, 4) SWAP(0, 1) PACK(1, 1)"
+    plan = planned(ast, opts)
+    (copied,) = plan.copied
+    assert copied.src[0].arg == load(1, dtypes.int32, columns).src[0].arg
+    matrix = np.arange(size * size, dtype=np.int32)
+    buffers = [np.zeros_like(matrix), matrix]
+    run_program(compile_kernel(ast, HOST, opts=parse_opts(opts)), buffers, {})
+    square = matrix.reshape(size, size) @ matrix.reshape(size, size)
+    np.testing.assert_array_equal(buffers[0].reshape(size, size), square)

@@ -32,7 +32,7 @@ from tinyref_spec.kernels.named import (
     maximum_minus_sum,
     multiplied,
 )
-from tinyref_spec.kernels.notation import kernel_of, left, load, right, shaped, total
+from tinyref_spec.kernels.notation import kernel_of, left, load, shaped, total
 from tinyref_spec.pages import optimisations_page
 
 i32, f32 = dtypes.int32, dtypes.float32
@@ -47,9 +47,11 @@ def named(name: str, dtype: DType = i32) -> UOp:
     return subject_of(name, dtype).kernel
 
 
-def square() -> UOp:
-    rows, columns = left(8, 8, 8), right(8, 8, 8, is_transposed=True)
-    return kernel_of(multiplied(load(1, i32, rows), load(1, i32, columns)), 8, 8, 1)
+def rows_twice() -> UOp:
+    """Return sums of rows multiplied by themselves in reverse, each repeated along axis 1."""
+    rows = left(8, 8, 8)
+    reverse = rows.flip((2,))
+    return kernel_of(multiplied(load(1, i32, rows), load(1, i32, reverse)), 8, 8, 1)
 
 
 def sum_in_place() -> UOp:
@@ -250,9 +252,9 @@ LINES = (
     ),
     Line(
         Condition.SINGLE_LOAD,
-        square(),
+        rows_twice(),
         "PACK(1, 1)",
-        "2 loads of slot 1",
+        "2 loads of slot 1 repeat elements along axis 1",
         "SWAP(0, 1)",
         device=HOST,
     ),

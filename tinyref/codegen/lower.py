@@ -131,7 +131,7 @@ class Lowering:
                 return value
         if isinstance(node.arg, ReduceArg):
             return self._reduce(node, node.arg, src[0])
-        if node.op is Ops.LOAD and slot_of(node) in self.plan.packed:
+        if node in self.plan.copied:
             return self._packed(node)
         return self._leaf(node, self.positions, self.done)
 

@@ -75,7 +75,7 @@ def actions(plan: Plan) -> list[Plan]:
 
 def identity(plan: Plan) -> object:
     """Return what determines the program of a plan, for any order of optimisations."""
-    return plan.axes, plan.uses_groups, frozenset(plan.packed), plan.tile
+    return plan.axes, plan.uses_groups, frozenset(plan.packed), frozenset(plan.copied), plan.tile
 
 
 def candidates(plan: Plan) -> Iterator[Opt]:

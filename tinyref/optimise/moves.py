@@ -13,9 +13,10 @@ from tinyref.optimise.launch_axes import launch_axes
 from tinyref.optimise.legality import limit_problem, terms_problem, work_problem
 from tinyref.optimise.normal_form import Reused, reused_values
 from tinyref.optimise.opt import REUSED, Condition, KernelOptError, Opt, OptOp
-from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan, changes
+from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan
 from tinyref.optimise.tile import tile_number_problem, with_tile
 from tinyref.uops.build import slot_of
+from tinyref.uops.node import UOp
 from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.views.shape_tracker import tracker_of
 
@@ -275,9 +276,22 @@ def _new_slot(plan: Plan, opt: Opt) -> str | None:
 
 def _single_load(plan: Plan, opt: Opt) -> str | None:
     count = len(plan.loads_of(opt.arg))
-    if opt.arg == REUSED or count == 1:
+    repeated = len(_repeated_loads(plan, opt))
+    if opt.arg == REUSED or (count and repeated < 2):
         return None
-    return f"{count} loads of slot {opt.arg}: accepted is one"
+    return (
+        f"{repeated} loads of slot {opt.arg} repeat elements along axis {opt.axis}: accepted is one"
+    )
+
+
+def _repeated_loads(plan: Plan, opt: Opt) -> list[UOp]:
+    """Return the loads that a PACK may copy."""
+    return plan.repeated_loads(opt.arg, plan.axes[opt.axis].target)
+
+
+def _pack(plan: Plan, opt: Opt) -> Plan:
+    copied = _repeated_loads(plan, opt)
+    return replace(plan, packed=(*plan.packed, opt.arg), copied=(*plan.copied, *copied))
 
 
 def _read_only(plan: Plan, opt: Opt) -> str | None:
@@ -291,19 +305,19 @@ def _used_again(plan: Plan, opt: Opt) -> str | None:
         is_used_again = target in {value.output for value in reused_values(plan.form)}
         text = f"no value of a reduce is needed again along axis {opt.axis}"
         return None if is_used_again else text
-    if any(target in changes(load) for load in plan.loads_of(opt.arg)):
+    if not _repeated_loads(plan, opt):
         return f"the loads of slot {opt.arg} use each element once along axis {opt.axis}"
     return None
 
 
 def _plain_positions(plan: Plan, opt: Opt) -> str | None:
-    if any(positions_of(load.src[0]) for load in plan.loads_of(opt.arg)):
+    if any(positions_of(load.src[0]) for load in _repeated_loads(plan, opt)):
         return f"the loads of slot {opt.arg} are at positions that the kernel computes"
     return None
 
 
 def _in_reduce(plan: Plan, opt: Opt) -> str | None:
-    for load in plan.loads_of(opt.arg):
+    for load in _repeated_loads(plan, opt):
         inside = plan.axes_of(load, AxisKind.REDUCE, AxisKind.UNROLL)
         if not inside:
             return f"the loads of slot {opt.arg} are in no reduce"
@@ -400,5 +414,5 @@ MOVES: dict[OptOp, Move] = {
     OptOp.SWAP: _swap,
     OptOp.PADTO: _padded,
     OptOp.THREAD: lambda plan, opt: _split(plan, opt, AxisKind.THREAD, from_outside=True),
-    OptOp.PACK: lambda plan, opt: replace(plan, packed=(*plan.packed, opt.arg)),
+    OptOp.PACK: _pack,
 }

@@ -80,7 +80,7 @@ class Condition(Enum):
     GRID = "a grid within the limits of the device"
     INDEX_SIZE = "no index that needs int64 if the device lacks it"
     NEW_SLOT = "a slot that is not packed already"
-    SINGLE_LOAD = "one load of the slot"
+    SINGLE_LOAD = "at most one load of the slot that repeats elements along the axis"
     READ_ONLY = "a buffer that the kernel does not write"
     USED_AGAIN = "elements (slot -1: a value) that are needed again along the axis"
     PLAIN_POSITIONS = "no positions that the kernel computes"
@@ -238,7 +238,7 @@ OPTS: dict[OptOp, OptSpec] = {
         feature="threads",
     ),
     OptOp.PACK: OptSpec(
-        effect="first copies the elements that the loads of slot `arg` read inside the loop over "
+        effect="first copies the elements of slot `arg` that are read again and again along "
         "`axis` to scratch memory; for slot -1, first computes there the values of a reduce that "
         "the outputs need again along `axis`",
         takes=Argument.SLOT,

@@ -88,6 +88,7 @@ class Plan:
     uses_groups: False after NOLOCALS.
     packed: the slots of buffers whose elements are copied to scratch memory to be reused, and
     `REUSED`.
+    copied: the loads of these buffers that read the copy.
     tile: the matrix tile, if there is one.
     """
 
@@ -97,6 +98,7 @@ class Plan:
     opts: tuple[Opt, ...] = ()
     uses_groups: bool = True
     packed: tuple[int, ...] = ()
+    copied: tuple[UOp, ...] = ()
     tile: TileUse | None = None
 
     @classmethod
@@ -206,6 +208,10 @@ class Plan:
         targets = changes(node) | padded
         return [axis for axis in self.axes if axis.kind in kinds and axis.target in targets]
 
+    def repeated_loads(self, slot: int, target: int) -> list[UOp]:
+        """Return the loads of a buffer that read the same elements all along an AST axis."""
+        return [load for load in self.loads_of(slot) if target not in changes(load)]
+
     @property
     def lanes(self) -> int:
         """Return the number of lanes and copies."""
@@ -266,11 +272,9 @@ class Plan:
         for node in self.grouped_reduces():
             lanes = number_of(axis.extent for axis in self.axes_of(node, *LANE_KINDS))
             total += self.group_size * lanes * node.dtype.itemsize
-        for slot in self.packed:
-            if slot == REUSED:
-                total += sum(map(self._bytes_reused, reused_values(self.form)))
-                continue
-            (load,) = self.loads_of(slot)
+        if REUSED in self.packed:
+            total += sum(map(self._bytes_reused, reused_values(self.form)))
+        for load in self.copied:
             inside = self.axes_of_copy(load, AxisKind.REDUCE, *LANE_KINDS)
             total += number_of(axis.extent for axis in inside) * load.dtype.itemsize
         return total + self._fragment_bytes()
