@@ -170,7 +170,8 @@ def power(x: Array, y: Array) -> Array:
     """
     shape = np.broadcast_shapes(x.shape, y.shape)
     exponents = np.array(np.broadcast_to(y, shape), ndmin=1)
-    return np.power(np.atleast_1d(x), exponents).reshape(shape)
+    powers: Array = np.power(np.atleast_1d(x), exponents)
+    return powers.reshape(shape)
 
 
 def shift(name: str) -> Semantics:
