@@ -6,7 +6,7 @@ Estimated times decide what pays: the operations and bytes of a kernel, at the r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tinyref.optimise.normal_form import reused_values
@@ -42,6 +42,8 @@ SHORT_LOOP = 4
 MAX_COPIED = 64
 # A copy of a panel pays from this number of uses of each element, and beyond a small cache.
 PACK_USES = 16
+# The terms of a sum from which a copy for padded lanes pays.
+PADDED_DEPTH = 32
 # Rows of a block whose lanes are packed: each takes a register for its sums.
 BLOCK_HEIGHTS = (8, 7, 6, 9, 10, 5, 4, 12, 11, 3, 2)
 # Reduces with at least LONG_CHAIN operations compute CHAINS iterations side by side, if the kernel
@@ -74,10 +76,15 @@ LIMITS = CompileLimits()
 NO_LIMITS = CompileLimits(0, 0)
 
 
+# The number of lanes along an axis.
+LaneChoice = Callable[[Plan, Axis, Sequence[AxisAccess], CompileLimits], int]
+
+
 def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
     """Return `plan` with lanes, a register block, unrolled loops and threads, if they pay."""
-    natural = _with_lanes(plan, limits)
-    plan = _with_packed_lanes(plan, natural.lanes, limits) or _with_block(natural, limits)
+    whole = _with_lanes(plan, limits, _lanes)
+    packed = _with_packed_lanes(plan, whole.lanes, limits)
+    plan = packed or _with_block(_with_lanes(plan, limits, _padded_lanes), limits)
     plan = _with_mirrored_lanes(plan)
     plan = _with_reduce_lanes(plan, limits)
     plan = _with_reused_values(plan)
@@ -90,11 +97,25 @@ def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
 
 def _lanes(plan: Plan, axis: Axis, accessed: Sequence[AxisAccess], limits: CompileLimits) -> int:
     """Return the lanes of the widest vector that divides the axis; 1 for none."""
-    lanes = max((n for n in _vectors(plan, accessed) if axis.is_divisible(n)), default=1)
+    vectors = _vectors(plan, accessed)
+    lanes = max((lanes for lanes in vectors if axis.is_divisible(lanes)), default=1)
     if computing_ns(plan) < limits.tiny:
         are_whole = all(access.step(axis) in (0, 1) for access in accessed)
         return lanes if are_whole and lanes >= LEAST_LANES else 1
     return lanes
+
+
+def _padded_lanes(
+    plan: Plan, axis: Axis, accessed: Sequence[AxisAccess], limits: CompileLimits
+) -> int:
+    """Return the lanes of the widest vector that divides the axis, or that fits where padding pays.
+
+    1 for none.
+    """
+    extent = axis.extent
+    if isinstance(extent, int) and _may_pad(plan, axis, limits):
+        return max((lanes for lanes in _vectors(plan, accessed) if lanes <= extent), default=1)
+    return _lanes(plan, axis, accessed, limits)
 
 
 def _vectors(plan: Plan, accessed: Sequence[AxisAccess]) -> list[int]:
@@ -125,7 +146,7 @@ def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
     return total
 
 
-def _with_lanes(plan: Plan, limits: CompileLimits) -> Plan:
+def _with_lanes(plan: Plan, limits: CompileLimits, lanes_of: LaneChoice) -> Plan:
     """Use vectors along the output axis in which most accesses are contiguous."""
     accessed = accesses(plan)
     ranked = [
@@ -134,8 +155,8 @@ def _with_lanes(plan: Plan, limits: CompileLimits) -> Plan:
     worth, number = max(ranked, default=(0, 0))
     if worth <= 0:
         return plan
-    lanes = _lanes(plan, plan.axes[number], accessed, limits)
-    return plan.cut_lanes(number, lanes)
+    lanes = lanes_of(plan, plan.axes[number], accessed, limits)
+    return plan.cut_padded_lanes(number, lanes)
 
 
 def _with_reduce_lanes(plan: Plan, limits: CompileLimits) -> Plan:
@@ -272,7 +293,7 @@ def _panels(plan: Plan, limits: CompileLimits) -> Iterator[_Panel]:
         if len(moving) != 1:
             continue
         (load,) = moving
-        lanes = _packed_lanes(plan, axis, depth * load.itemsize, limits)
+        lanes = _packed_lanes(plan, axis, depth, load.itemsize, limits)
         stores = sum(access.is_store and access.is_unit(axis) for access in accesses(plan))
         rows = _rows_of(plan, load, loads)
         uses = number_of(_extent(plan, row) for row in rows)
@@ -281,18 +302,14 @@ def _panels(plan: Plan, limits: CompileLimits) -> Iterator[_Panel]:
             yield _Panel(lanes, is_whole, stores, uses, axis.target, load.slot, rows)
 
 
-def _packed_lanes(plan: Plan, axis: Axis, lane_bytes: int, limits: CompileLimits) -> int:
+def _packed_lanes(plan: Plan, axis: Axis, depth: int, itemsize: int, limits: CompileLimits) -> int:
     """Return the most lanes along an axis whose copy fits in half the scratch memory; 0 for none.
 
-    lane_bytes: the size of the copy for one lane. The copy is aligned, so its lanes need not
-    divide the axis where padding pays.
+    depth: the number of terms that the copy has for each lane.
     """
-    most = plan.capabilities.shared_bytes // (2 * lane_bytes)
-    accessed = accesses(plan)
-    lanes = _lanes(plan, axis, accessed, limits)
-    extent = axis.extent
-    if isinstance(extent, int) and _may_pad(plan, axis, limits):
-        lanes = max((n for n in _vectors(plan, accessed) if n <= extent), default=lanes)
+    most = plan.capabilities.shared_bytes // (2 * depth * itemsize)
+    choice = _padded_lanes if depth >= PADDED_DEPTH else _lanes
+    lanes = choice(plan, axis, accesses(plan), limits)
     return min(lanes, 1 << most.bit_length() - 1) if most else 0
 
 

@@ -28,7 +28,8 @@ def expand(root: UOp, capabilities: Capabilities) -> UOp:
     # The elements of a matrix tile may be neighbours as copies are.
     if any(is_lane_range(node) or node.op is Ops.WMMA for node in order):
         dependence = Dependence(order)
-        widths = choose_widths(order, dependence, capabilities.vector_lanes)
+        is_processor = not capabilities.has_grid
+        widths = choose_widths(order, dependence, capabilities.vector_lanes, is_processor)
         numbering = Numbering(dependence, widths)
         root = Expansion(order, dependence, numbering, capabilities).root()
     if any(isinstance(node.dtype, ImageDType) for node in order):

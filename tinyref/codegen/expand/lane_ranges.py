@@ -254,12 +254,18 @@ class _Candidate:
 
 
 def choose_widths(
-    order: Sequence[UOp], dependence: Dependence, widths: Collection[int]
+    order: Sequence[UOp],
+    dependence: Dependence,
+    widths: Collection[int],
+    joins_neighbours: bool = False,
 ) -> dict[UOp, int]:
     """Return the lanes of each lane range that becomes a vector; no node depends on two of them.
 
     Such a range has an access of unit stride, and vectors save work. An access of n lanes counts as
     1/n; lanes that are joined one by one count twice.
+
+    joins_neighbours: whether the compiler of the device makes one access of neighbours that are
+    accessed one by one, as those of processors do.
     """
     weights = _weights(order)
     fixed = 0
@@ -271,7 +277,7 @@ def choose_widths(
         if fixed & dependence.bits[lane_range]:
             continue
         legal = [width for width in widths if dependence.extents[lane_range] % width == 0]
-        candidates += _best_width(lane_range, weights, dependence, legal)
+        candidates += _best_width(lane_range, weights, dependence, legal, joins_neighbours)
     candidates.sort(key=_saves_most)
     masks = set(dependence.masks.values())
     chosen: dict[UOp, int] = {}
@@ -306,7 +312,11 @@ def _weights(order: Sequence[UOp]) -> dict[UOp, int]:
 
 
 def _best_width(
-    lane_range: UOp, weights: dict[UOp, int], dependence: Dependence, widths: Collection[int]
+    lane_range: UOp,
+    weights: dict[UOp, int],
+    dependence: Dependence,
+    widths: Collection[int],
+    joins_neighbours: bool,
 ) -> list[_Candidate]:
     """Return the width with the least work for nodes on the range; none if nothing is saved."""
     bit = dependence.bits[lane_range]
@@ -321,7 +331,7 @@ def _best_width(
         work = arithmetic / width
         has_unit_stride = False
         for access, alignment in aligned.items():
-            lanes = math.gcd(alignment, width)
+            lanes = _joined_lanes(alignment, width, joins_neighbours)
             if lanes > 1 and not _is_uniform(access, lane_range, width, dependence):
                 lanes = 1
             has_unit_stride |= lanes > 1
@@ -332,14 +342,21 @@ def _best_width(
     return best
 
 
-def _alignment(access: UOp, lane_range: UOp, dependence: Dependence) -> int:
-    """Return a divisor of every position along a unit stride (0: of all); 1 for other strides."""
+def _joined_lanes(alignment: int | None, width: int, joins_neighbours: bool) -> int:
+    """Return the lanes that one access of the device has."""
+    if alignment is None:
+        return 1
+    return width if joins_neighbours else math.gcd(alignment, width)
+
+
+def _alignment(access: UOp, lane_range: UOp, dependence: Dependence) -> int | None:
+    """Return a divisor of every position along a unit stride (0: of all); None if it is another."""
     address = skip_after(access.src[0])
     if address.op is not Ops.INDEX:
-        return 1
+        return None
     by_steps = stepped(address.src[1], dependence)
     if by_steps is None or by_steps.steps.get(lane_range) != 1:
-        return 1
+        return None
     others = [step for other, step in by_steps.steps.items() if other is not lane_range]
     return math.gcd(divisor_of(by_steps.base), by_steps.constant, *others)
 
