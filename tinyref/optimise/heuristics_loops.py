@@ -64,16 +64,18 @@ class CompileLimits:
 
     A compile takes 70,000 for each statement.
     small: shorter kernels have a small block.
+    padded: shorter kernels have no blocks that do not divide an axis.
     tiny: shorter kernels have no lanes that are loaded or stored one by one.
     """
 
     small: float = 1 << 16
+    padded: float = 1 << 13
     tiny: float = 1 << 9
 
 
 LIMITS = CompileLimits()
 # With these limits, a kernel of any size is optimised like a large one.
-NO_LIMITS = CompileLimits(0, 0)
+NO_LIMITS = CompileLimits(0, 0, 0)
 
 
 # The number of lanes along an axis.
@@ -130,7 +132,7 @@ def _may_pad(plan: Plan, axis: Axis, limits: CompileLimits) -> bool:
     The last block is a copy of the kernel, so it takes as long to compile again.
     """
     is_known = axis.kind is AxisKind.GLOBAL and isinstance(axis.extent, int)
-    return is_known and len(_summed_loads(plan)) > 1 and computing_ns(plan) >= limits.small
+    return is_known and len(_summed_loads(plan)) > 1 and computing_ns(plan) >= limits.padded
 
 
 def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
@@ -204,7 +206,8 @@ def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
     column = lanes[0].target
     rows = _rows_of(plan, panel[0], loads)
     if not rows:
-        return plan
+        # No element is used twice, but several sums side by side hide the latency of additions.
+        return _upcast(plan, column, _divisor(_extent(plan, column), (4, 2)))
     bytes_of_column = depth * number_of([lanes[0].extent]) * panel[0].itemsize
     fits = plan.capabilities.shared_bytes >= 4 * bytes_of_column
     vectors = _divisor(_extent(plan, column), (4, 2) if fits else (2,))
