@@ -94,7 +94,6 @@ def open_device(name: str) -> SubjectDevice:
 
 def differences(name: str) -> list[Path]:
     """The expectations files with what the library defines otherwise, everywhere or just there."""
-    found = parse_subject(name)
-    library = found.array_module if found.is_array_api else "torch"
-    paths = (Path(__file__).parent / f"{each}.toml" for each in (library, file_name(name)))
+    stems = (parse_subject(name).differences, file_name(name))
+    paths = (Path(__file__).parent / f"{stem}.toml" for stem in stems)
     return [path for path in paths if path.exists()]
