@@ -561,7 +561,12 @@ class NumpySubject(ArraySubject):
 
     tensor_class = WritableTensor
     asks_choices = True
-    own = {"exp2": np.exp2, "isclose": np.isclose, "split": _split, "einsum": np.einsum}
+    own: Mapping[str, Callable[..., Any]] = {
+        "exp2": np.exp2,
+        "isclose": np.isclose,
+        "split": _split,
+        "einsum": np.einsum,
+    }
 
 
 def plain(value: Any) -> Any:

@@ -62,7 +62,7 @@ def _pad(x: Any, padding: Any, mode: str = "constant", value: float = 0) -> Any:
 
 
 def _conv(x: Any, weight: Any, bias: Any = None, **settings: Any) -> Any:
-    _only("bias", bias, None)
+    _only("bias", bias is None, True)
     _only("padding on one side", isinstance(settings.get("padding", 0), int), True)
     # The channels of MLX come last.
     result = mx.conv_general(
@@ -161,7 +161,7 @@ class MlxSubject(ArraySubject):
     """MLX on `cpu` or `gpu`, each op by itself."""
 
     tensor_class = MlxTensor
-    optional_types = frozenset()
+    optional_types: frozenset[DType] = frozenset()
     own = OWN
 
     def module_of(self, name: SubjectName) -> str:

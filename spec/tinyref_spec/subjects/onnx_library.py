@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,8 +33,8 @@ class OnnxSubject(ArraySubject):
 
     tensor_class = OnnxTensor
     own = onnx_graph.OWN
-    own_notes = {"topk": "ONNX gives places as int64"}
-    optional_types = frozenset()
+    own_notes: Mapping[str, str] = {"topk": "ONNX gives places as int64"}
+    optional_types: frozenset[DType] = frozenset()
     # No kernel of the provider for the type, or no such type of the operator in ONNX.
     refusals = (errors.NotImplemented, errors.InvalidGraph)
     no_gradients = "ONNX has no gradients"
