@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +24,9 @@ from tinyref_spec.case import NotOfferedError
 from tinyref_spec.subjects.expressions import (
     ExpressionSubject,
     package_version,
+    to_numpy,
     without_bfloat16,
 )
-from tinyref_spec.subjects.expressions import to_numpy as to_numpy
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 
 # Methods of a Tensor that are a function of the standard with the same arguments.
@@ -320,11 +319,9 @@ class ArrayTensor:
 
 
 def _with_operator(name: str, swapped: bool) -> Callable[..., ArrayTensor]:
-    compute = getattr(operator, name)
-
     def apply(self: ArrayTensor, *others: Any) -> ArrayTensor:
         given = [plain(self), *map(plain, others)]
-        found = compute(*(reversed(given) if swapped else given))
+        found = self.library.operate(name, given[::-1] if swapped else given)
         return type(self)(self.library, found)
 
     return apply
@@ -333,9 +330,9 @@ def _with_operator(name: str, swapped: bool) -> Callable[..., ArrayTensor]:
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 _SWAPPED = (*_ARITHMETIC, "and", "or", "xor", "lshift", "rshift")
 for _name in (*_SWAPPED, "neg", "invert", "lt", "gt", "le", "ge", "eq", "ne"):
-    setattr(ArrayTensor, f"__{_name}__", _with_operator(f"__{_name}__", swapped=False))
+    setattr(ArrayTensor, f"__{_name}__", _with_operator(_name, swapped=False))
 for _name in _SWAPPED:
-    setattr(ArrayTensor, f"__r{_name}__", _with_operator(f"__{_name}__", swapped=True))
+    setattr(ArrayTensor, f"__r{_name}__", _with_operator(_name, swapped=True))
 
 
 # The types of Python's numbers, of which numpy makes wider ones.
@@ -469,6 +466,10 @@ class ArraySubject(ExpressionSubject):
             raise NotOfferedError(f"{self.module}: has no {name} of the array API")
         return found
 
+    def operate(self, name: str, arguments: Sequence[Any]) -> Any:
+        """Return the value of an operator of Python."""
+        return getattr(operator, f"__{name}__")(*arguments)
+
     def call_own(self, name: str, *given: Any, **named: Any) -> Any:
         """Return the result of a function of `own`, wrapped."""
         settings = {key: plain(value) for key, value in named.items()}
@@ -523,50 +524,6 @@ class ArraySubject(ExpressionSubject):
         if not isinstance(tensor, ArrayTensor):
             raise NotOfferedError(f"{self.module}: the expression gives no array there")
         return tensor.array
-
-
-class NumpyTensor(ArrayTensor):
-    """What numpy has beyond the standard, and libraries that follow numpy."""
-
-    def logical_not(self) -> ArrayTensor:
-        return self._call("logical_not", self)
-
-    def __getitem__(self, key: Any) -> ArrayTensor:
-        """By arrays and lists too."""
-        return type(self)(self.library, self.array[plain(key)])
-
-
-class WritableTensor(NumpyTensor):
-    """An array that is copied and written into."""
-
-    def clone(self) -> ArrayTensor:
-        return type(self)(self.library, self.array.copy())
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.array[plain(key)] = plain(value)
-
-
-def split_ends(size: int, sizes: int | Sequence[int]) -> list[int]:
-    """Return where the parts of `sizes` of an axis end, as `split` of numpy takes them."""
-    listed = [sizes] * (-(-size // sizes)) if isinstance(sizes, int) else list(sizes)
-    return [min(end, size) for end in itertools.accumulate(listed)][:-1]
-
-
-def _split(x: Any, sizes: int | Sequence[int], dim: int = 0) -> list[Any]:
-    return list(np.split(x, split_ends(x.shape[dim], sizes), axis=dim))
-
-
-class NumpySubject(ArraySubject):
-    """numpy: the standard, 16-bit floats, and functions of its own."""
-
-    tensor_class = WritableTensor
-    asks_choices = True
-    own: Mapping[str, Callable[..., Any]] = {
-        "exp2": np.exp2,
-        "isclose": np.isclose,
-        "split": _split,
-        "einsum": np.einsum,
-    }
 
 
 def plain(value: Any) -> Any:

@@ -29,6 +29,8 @@ from tinyref_spec.tensor.random import OTHER
 # Reasons why PyTorch is not asked a form, which hold for every library.
 CHOICES = frozenset({NEGATIVE, READS_ZERO, MANY_VALUES, OTHER})
 Function = Callable[..., Any]
+# The file name of expressions in tracebacks; libraries have code of their own in "<string>".
+_EXPRESSION = "<expression of a row>"
 # Methods by which arrays that are lazy, sparse or wrapped give a numpy array.
 TO_HOST = ("todense", "compute", "unwrap_numpy")
 
@@ -128,19 +130,28 @@ class ExpressionSubject:
     def expression(self, form: Form) -> str:
         return form.expression
 
+    def inputs(self, form: Form, dtype: DType, values: Arrays) -> dict[str, Any]:
+        """Return the arrays of the library for the inputs of a form, by name."""
+        return {name: self.array(array) for name, array in values.items()}
+
+    def note(self, form: Form, result: Any) -> str:
+        """Return why the result may have another integer type; empty if it may not."""
+        return getattr(result, "note", "")
+
     def value(self, form: Form, dtype: DType, values: Arrays) -> Answer:
-        self._check_is_no_choice(form)
+        expression = self._asked(form)
         note = ""
 
         def function(*arrays: Any) -> Any:
             nonlocal note
             names = dict(zip(values, arrays, strict=True))
-            tensor = self._evaluate(form.expression, names, dtype)
-            note = getattr(tensor, "note", "")
+            tensor = self._evaluate(expression, names, dtype)
+            note = self.note(form, tensor)
             return self.unwrap(tensor)
 
         with not_offered(self.library, *self._refusals(dtype)):
-            result = self.run(function, [self.array(array) for array in values.values()])
+            arrays = self.inputs(form, dtype, values)
+            result = self.run(function, [*arrays.values()])
             # Only now may a lazy array be computed.
             elements = self.to_numpy(result)
         theirs = from_numpy_dtype(elements.dtype)
@@ -169,14 +180,14 @@ class ExpressionSubject:
         self, form: Form, dtype: DType, values: Arrays, weights: Array, targets: Sequence[str]
     ) -> list[Answer]:
         self._check_has_gradients()
-        self._check_is_no_choice(form)
+        expression = self._asked(form)
 
         def function(*parts: Any) -> Any:
             names = {**arrays, **dict(zip(targets, parts, strict=True))}
-            return self.unwrap(self._evaluate(form.expression, names, dtype))
+            return self.unwrap(self._evaluate(expression, names, dtype))
 
         with not_offered(self.library, *self._refusals(dtype)):
-            arrays = {name: self.array(array) for name, array in values.items()}
+            arrays = self.inputs(form, dtype, values)
             parts = self.pull_back(
                 function, [arrays[name] for name in targets], self.array(weights)
             )
@@ -192,25 +203,32 @@ class ExpressionSubject:
         if type(self).pull_back is ExpressionSubject.pull_back:
             raise NotOfferedError(f"{self.library}: {self.no_gradients}")
 
-    def _check_is_no_choice(self, form: Form) -> None:
+    def _asked(self, form: Form) -> str:
+        """Return the expression. Raises `NotOfferedError` for a choice of tinyref."""
+        expression = self.expression(form)
         if form.no_torch in CHOICES and not self.asks_choices:
             raise NotOfferedError(f"left open for other libraries: {form.no_torch}")
+        return expression
 
     def _refusals(self, dtype: DType) -> tuple[type[Exception], ...]:
         return (Exception,) if dtype in self.optional_types else self.refusals
 
-    def _evaluate(self, expression: str, arrays: Mapping[str, Any], dtype: DType) -> Any:
+    def _value_of(self, expression: str, arrays: Mapping[str, Any], dtype: DType) -> Any:
         inputs = {name: self.wrap(array) for name, array in arrays.items()}
         known = {"dtypes": dtypes, "np": np, **self.names}
         names = {**known, **inputs, "dtype": self.type_of(dtype), "device": self.place}
+        # The expressions are those of the tables, never text from outside.
+        with np.errstate(all="ignore"):
+            return eval(compile(expression, _EXPRESSION, "eval"), names)
+
+    def _evaluate(self, expression: str, arrays: Mapping[str, Any], dtype: DType) -> Any:
+        """Return the value of an expression. Raises `NotOfferedError` for a missing method."""
         try:
-            # The expressions are those of the tables, never text from outside.
-            with np.errstate(all="ignore"):
-                return eval(expression, names)
+            return self._value_of(expression, arrays, dtype)
         except (AttributeError, TypeError) as error:
             # Python refuses the method, the operator or the arguments; a function that was
             # called and fails inside is no such refusal.
-            if _innermost_file(error) != "<string>":
+            if _innermost_file(error) != _EXPRESSION:
                 raise
             raise NotOfferedError(f"{self.library}: {expression}: {error}") from error
 
@@ -225,6 +243,39 @@ class ExpressionSubject:
             except Exception:  # a library may refuse a type by any error
                 return False
         return array.dtype == ones.dtype and bool((array == ones).all())
+
+
+class CompiledForm(ExpressionSubject):
+    """A library whose compiler gets the function of a case, or of its gradients, as a whole.
+
+    It comes before the class of the library that evaluates op by op.
+    """
+
+    compiler = ""
+    # Errors by which the compiler says that it does not trace something, and words of them.
+    untraced: tuple[type[Exception], ...] = ()
+    untraced_words = ""
+
+    def compile(self, function: Function) -> Function:
+        """Return the compiled function."""
+        raise NotImplementedError
+
+    def run(self, function: Function, arrays: Sequence[Any]) -> Any:
+        try:
+            return self.compile(function)(*arrays)
+        except self.untraced as error:
+            if self.untraced_words not in str(error):
+                raise
+            first = str(error).splitlines()[0]
+            raise NotOfferedError(f"{self.compiler} does not trace it: {first}") from error
+
+    def pull_back(self, function: Function, arrays: Sequence[Any], weights: Any) -> list[Any]:
+        by_op = super().pull_back
+
+        def pull(*parts: Any) -> list[Any]:
+            return by_op(function, parts[:-1], parts[-1])
+
+        return list(self.run(pull, [*arrays, weights]))
 
 
 def _innermost_file(error: BaseException) -> str:

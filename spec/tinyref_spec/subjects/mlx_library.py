@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -15,102 +15,45 @@ import numpy as np
 from tinyref.dtype import DType
 from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
-from tinyref_spec.subjects.array_api import (
-    ArraySubject,
-    ArrayTensor,
-    WritableTensor,
-    plain,
-    split_ends,
-)
-from tinyref_spec.subjects.expressions import Function, package_version
+from tinyref_spec.subjects.array_api import ArraySubject, ArrayTensor, plain
+from tinyref_spec.subjects.expressions import CompiledForm, Function, package_version
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
-
-
-def _only(name: str, value: object, accepted: object) -> None:
-    """Raise `NotOfferedError` for an argument that a function of MLX does not have."""
-    if value != accepted:
-        raise NotOfferedError(f"mlx: its function has no argument {name}")
-
-
-def _gelu(x: Any, approximate: str = "tanh") -> Any:
-    return nn.gelu_approx(x) if approximate == "tanh" else nn.gelu(x)
-
-
-def _softplus(x: Any, beta: float = 1) -> Any:
-    _only("beta", beta, 1)
-    return nn.softplus(x)
-
-
-def _split(x: Any, sizes: int | Sequence[int], dim: int = 0) -> list[Any]:
-    return list(mx.split(x, split_ends(x.shape[dim], sizes), axis=dim))
-
-
-def _gather(x: Any, dim: int, index: Any) -> Any:
-    rest = [size for axis, size in enumerate(x.shape) if axis != dim % x.ndim]
-    _only("size", [size for axis, size in enumerate(index.shape) if axis != dim % x.ndim], rest)
-    return mx.take_along_axis(x, index, axis=dim)
+from tinyref_spec.subjects.numpy_like import (
+    ACTIVATIONS,
+    WritableTensor,
+    by_name,
+    for_axes,
+    own_functions,
+    require,
+)
 
 
 def _layer_norm(x: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
-    _only("axis", axis, -1)
+    require("axis", axis, -1)
     return mx.fast.layer_norm(x, None, None, eps)
 
 
-def _pad(x: Any, padding: Any, mode: str = "constant", value: float = 0) -> Any:
-    _only("padding", (isinstance(padding[0], tuple), mode), (True, "constant"))
-    return mx.pad(x, padding, constant_values=value)
-
-
-def _conv(x: Any, weight: Any, bias: Any = None, **settings: Any) -> Any:
-    _only("bias", bias is None, True)
-    _only("padding on one side", isinstance(settings.get("padding", 0), int), True)
+def _conv(x: Any, weight: Any, bias: Any = None, groups: int = 1, **settings: Any) -> Any:
+    require("bias", bias is None, True)
+    stride, dilation, padding = for_axes(settings, x.ndim - 2)
     # The channels of MLX come last.
     result = mx.conv_general(
         mx.moveaxis(x, 1, -1),
         mx.moveaxis(weight, 1, -1),
-        stride=settings.get("stride", 1),
-        padding=settings.get("padding", 0),
-        kernel_dilation=settings.get("dilation", 1),
-        groups=settings.get("groups", 1),
+        stride=stride,
+        padding=padding,
+        kernel_dilation=dilation,
+        groups=groups,
     )
     return mx.moveaxis(result, -1, 1)
 
 
-# selu is missing: its constants have more digits than the constants of Tensors.
-OWN: Mapping[str, Callable[..., Any]] = {
-    "erf": mx.erf,
-    "rsqrt": mx.rsqrt,
-    "relu": nn.relu,
-    "relu6": nn.relu6,
-    "sigmoid": mx.sigmoid,
-    "softmax": mx.softmax,
-    "log_softmax": nn.log_softmax,
-    "softmin": nn.softmin,
-    "celu": nn.celu,
-    "elu": nn.elu,
-    "gelu": _gelu,
-    "silu": nn.silu,
-    "swish": nn.silu,
-    "mish": nn.mish,
-    "softplus": _softplus,
-    "logsigmoid": nn.log_sigmoid,
-    "softsign": nn.softsign,
-    "hardswish": nn.hardswish,
-    "hardtanh": nn.hard_tanh,
-    "leaky_relu": nn.leaky_relu,
-    "mod": mx.remainder,
-    "isclose": mx.isclose,
-    "logsumexp": mx.logsumexp,
-    "cummax": lambda x, axis: mx.cummax(x, axis=axis),
-    "cummin": lambda x, axis: mx.cummin(x, axis=axis),
-    "logcumsumexp": lambda x, axis: mx.logcumsumexp(x, axis=axis),
+OWN = {
+    # Without the modules that nn exports beside functions.
+    **by_name((mx, nn.layers.activations), ACTIVATIONS),
+    **own_functions(mx),
+    "gelu": lambda x, approximate="tanh": (nn.gelu_approx if approximate == "tanh" else nn.gelu)(x),
     "layernorm": _layer_norm,
-    "einsum": mx.einsum,
-    "split": _split,
-    "gather": _gather,
-    "diagonal": mx.diagonal,
-    "diag": mx.diag,
-    "pad": _pad,
     "conv2d": _conv,
 }
 
@@ -128,7 +71,7 @@ class MlxTensor(WritableTensor):
 
     def sort(self, dim: Any = -1, descending: Any = False) -> tuple[ArrayTensor, Any]:
         """Sort the values. MLX does not promise a stable order, so there are no positions."""
-        _only("descending", descending, False)
+        require("descending", descending, False)
         return self._call("sort", self, axis=dim), None
 
     def argsort(self, dim: Any = -1, descending: Any = False) -> ArrayTensor:
@@ -164,12 +107,13 @@ class MlxSubject(ArraySubject):
     optional_types: frozenset[DType] = frozenset()
     own = OWN
 
+    def __init__(self, name: SubjectName) -> None:
+        # Functions of mlx.nn are compiled unless the process says otherwise.
+        mx.disable_compile()
+        super().__init__(name)
+
     def module_of(self, name: SubjectName) -> str:
         return "mlx.core"
-
-    @property
-    def library(self) -> str:
-        return "mlx"
 
     def _device(self) -> Any:
         if self.place != DEFAULT_PLACE:
@@ -184,6 +128,13 @@ class MlxSubject(ArraySubject):
             raise NotOfferedError(f"mlx: has no type {dtype}")
         return found
 
+    def operate(self, name: str, arguments: Sequence[Any]) -> Any:
+        try:
+            return super().operate(name, arguments)
+        except TypeError as error:
+            # The standard has the shift of a number by an array, MLX need not have it.
+            raise NotOfferedError(f"mlx: {error}") from error
+
     def array(self, values: Array) -> Any:
         # Without the type, elements of 64 bits are narrowed.
         return super().array(np.ascontiguousarray(values).reshape(values.shape))
@@ -195,20 +146,16 @@ class MlxSubject(ArraySubject):
         return list(mx.vjp(same_type, list(arrays), [weights])[1])
 
 
-class CompiledMlxSubject(MlxSubject):
+class CompiledMlxSubject(CompiledForm, MlxSubject):
     """MLX through mx.compile, each expression and its gradients as a whole."""
 
-    def run(self, function: Function, arrays: Sequence[Any]) -> Any:
-        try:
-            return mx.compile(function)(*arrays)
-        except (ValueError, RuntimeError) as error:
-            if "function transformations" not in str(error):
-                raise
-            raise NotOfferedError(f"mx.compile does not trace it: {error}") from error
+    compiler = "mx.compile"
+    untraced = (ValueError, RuntimeError)
+    untraced_words = "function transformations"
 
-    def pull_back(self, function: Function, arrays: Sequence[Any], weights: Any) -> list[Any]:
-        def pull(*parts: Any) -> list[Any]:
-            return MlxSubject.pull_back(self, function, parts[:-1], parts[-1])
+    def __init__(self, name: SubjectName) -> None:
+        super().__init__(name)
+        mx.enable_compile()
 
-        result: list[Any] = self.run(pull, [*arrays, weights])
-        return result
+    def compile(self, function: Function) -> Function:
+        return mx.compile(function)

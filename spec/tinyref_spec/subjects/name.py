@@ -17,15 +17,13 @@ _HOST, DEFAULT_PLACE = "cpu", "default"
 class Library:
     """A library with a short name.
 
-    title: one line about it. module: its module and package. subject: the class that
-    asks it, after the folder of this file. differences: the name of its file of documented
-    differences.
+    title: one line about it. module: its module, its package, and the name of its file of
+    documented differences. subject: the class that asks it, after the folder of this file.
     """
 
     title: str
     module: str
     subject: str
-    differences: str
 
     @property
     def version(self) -> str:
@@ -36,21 +34,18 @@ class Library:
             return ""
 
 
-_JAX, _MLX = "jax_library", "mlx_library"
 LIBRARIES: Mapping[str, Library] = {
-    "torch": Library("PyTorch, eager", "torch", "torch_library:TorchSubject", "torch"),
+    "torch": Library("PyTorch, eager", "torch", "torch_library:TorchSubject"),
     "torch-compile": Library(
-        "PyTorch by torch.compile", "torch", "torch_library:CompiledTorchSubject", "torch"
+        "PyTorch by torch.compile", "torch", "torch_library:CompiledTorchSubject"
     ),
-    "numpy": Library("numpy", "numpy", "array_api:NumpySubject", "numpy"),
-    "jax": Library("JAX, op by op", "jax", f"{_JAX}:JaxSubject", "jax"),
-    "jax-jit": Library("JAX by jax.jit", "jax", f"{_JAX}:CompiledJaxSubject", "jax"),
-    "mlx": Library("MLX, op by op", "mlx", f"{_MLX}:MlxSubject", "mlx"),
-    "mlx-compile": Library("MLX by mx.compile", "mlx", f"{_MLX}:CompiledMlxSubject", "mlx"),
-    "tinygrad": Library("tinygrad", "tinygrad", "tinygrad_library:TinygradSubject", "tinygrad"),
-    "onnxruntime": Library(
-        "ONNX Runtime, a graph for each case", "onnxruntime", "onnx_library:OnnxSubject", "onnx"
-    ),
+    "numpy": Library("numpy", "numpy", "numpy_like:NumpySubject"),
+    "jax": Library("JAX, op by op", "jax", "jax_library:JaxSubject"),
+    "jax-jit": Library("JAX by jax.jit", "jax", "jax_library:CompiledJaxSubject"),
+    "mlx": Library("MLX, op by op", "mlx", "mlx_library:MlxSubject"),
+    "mlx-compile": Library("MLX by mx.compile", "mlx", "mlx_library:CompiledMlxSubject"),
+    "tinygrad": Library("tinygrad", "tinygrad", "tinygrad_library:TinygradSubject"),
+    "onnxruntime": Library("graphs of ONNX", "onnxruntime", "onnx_library:OnnxSubject"),
 }
 # What is asked of a library that takes seconds for each case, unless a query says it.
 SAMPLES = {"torch-compile": "tensor.*.float32.forward:0,tensor.*.float32.backward:0"}
@@ -96,7 +91,7 @@ class SubjectName:
     def differences(self) -> str:
         """The name of the file of what the library documents to be different."""
         known = LIBRARIES.get(self.library)
-        return known.differences if known else self.array_module
+        return known.module if known else self.array_module
 
     def __str__(self) -> str:
         packages = f"{_WITH}{','.join(self.packages)}" if self.packages else ""

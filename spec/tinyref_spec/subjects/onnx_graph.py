@@ -6,8 +6,7 @@ runs a graph. Functions that ONNX has no operator for are missing here.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any
@@ -18,6 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
+from tinyref_spec.subjects.array_api import SAME
+from tinyref_spec.subjects.expressions import Function
+from tinyref_spec.subjects.numpy_like import ACTIVATIONS, for_axes, require
 
 OPSET = 21
 _MAX = np.iinfo(np.int64).max
@@ -54,18 +56,6 @@ class GraphArray:
 
     def __getitem__(self, key: Any) -> GraphArray:
         return _index(self, key if isinstance(key, tuple) else (key,))
-
-    def __neg__(self) -> GraphArray:
-        return call("Neg", self)
-
-    def __ne__(self, other: object) -> Any:
-        raise NotOfferedError("onnx: has no operator for unequal elements")
-
-    def __floordiv__(self, other: object) -> Any:
-        raise NotOfferedError("onnx: has no operator for quotients rounded down")
-
-    def __invert__(self) -> GraphArray:
-        return call("Not" if self.dtype == np.bool_ else "BitwiseNot", self)
 
 
 def graph_input(values: Array) -> GraphArray:
@@ -162,40 +152,63 @@ def _infer(array: GraphArray) -> tuple[tuple[int, ...], np.dtype[Any]]:
 # Operators
 
 
+def _first_version(schema: Any) -> int:
+    return int(schema.since_version)
+
+
+# By name in small letters, as they are in the operator set.
+_OPERATORS = {
+    schema.name.lower(): schema
+    for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=_first_version)
+    if schema.since_version <= OPSET
+}
+
+
+def _operator(name: str, inputs: int = 0, **defaults: Any) -> Function:
+    """Return the function that is one operator: `inputs` arrays, then its attributes by name.
+
+    Underscores and the case of letters do not count. inputs: 0 for those that the operator must
+    have. defaults: attributes unless a call has them.
+    """
+    schema = _OPERATORS[name.replace("_", "").lower()]
+    inputs = inputs or schema.min_input
+    attributes = sorted(schema.attributes)
+
+    def compute(*arguments: Any, **named: Any) -> GraphArray:
+        further = arguments[inputs:]
+        if len(further) > len(attributes) or not named.keys() <= set(attributes):
+            raise NotOfferedError(f"onnx: {schema.name} has no such argument")
+        settings = {**defaults, **dict(zip(attributes, further, strict=False)), **named}
+        return call(schema.name, *arguments[:inputs], **settings)
+
+    return compute
+
+
+def _bounds(part: int | slice, size: int) -> tuple[int, int, int]:
+    """Return the start, the end and the step of an index of one axis."""
+    if isinstance(part, int):
+        return part % size, part % size + 1, 1
+    start, stop, step = part.indices(size)
+    # Below 0, an end counts from behind.
+    return start, stop if stop >= 0 else -_MAX, step
+
+
 def _index(x: GraphArray, key: tuple[Any, ...]) -> GraphArray:
     """Return the elements at integers, slices, None and `...`."""
     if not all(isinstance(part, int | slice | EllipsisType | None) for part in key):
         raise NotOfferedError("onnx: an index is of integers, slices, None and ...")
-    taken = sum(isinstance(part, int | slice) for part in key)
-    if ... not in key:
-        key = (*key, ...)
+    rest = [slice(None)] * (x.ndim - sum(isinstance(part, int | slice) for part in key))
     parts: list[Any] = []
-    for part in key:
-        parts += [slice(None)] * (x.ndim - taken) if part is ... else [part]
-    slices: list[tuple[int, int, int]] = []
-    dropped: list[int] = []
-    added: list[int] = []
-    axis = position = 0
-    for part in parts:
-        if part is None:
-            added.append(position)
-            position += 1
-            continue
-        size = x.shape[axis]
-        if isinstance(part, int):
-            first = part % size
-            slices.append((first, first + 1, 1))
-            dropped.append(axis)
-        else:
-            start, stop, step = part.indices(size)
-            # Below 0, an end counts from behind.
-            end = stop if stop >= 0 else -_MAX
-            slices.append((start, end, step))
-            position += 1
-        axis += 1
+    for part in key if ... in key else (*key, ...):
+        parts += rest if part is ... else [part]
+    axes = [part for part in parts if part is not None]
+    bounds = [_bounds(part, size) for part, size in zip(axes, x.shape, strict=True)]
+    dropped = [axis for axis, part in enumerate(axes) if isinstance(part, int)]
+    left = [part for part in parts if not isinstance(part, int)]
+    added = [axis for axis, part in enumerate(left) if part is None]
     result = x
-    if slices:
-        starts, ends, steps = (_places(*numbers) for numbers in zip(*slices, strict=True))
+    if bounds:
+        starts, ends, steps = (_places(*numbers) for numbers in zip(*bounds, strict=True))
         result = call("Slice", x, starts, ends, _places(*range(x.ndim)), steps)
     if dropped:
         result = call("Squeeze", result, _places(*dropped))
@@ -206,14 +219,14 @@ def _axes(axis: Any) -> GraphArray | None:
     return None if axis is None else _places(*(axis if isinstance(axis, tuple) else (axis,)))
 
 
-def _reduce(op: str) -> Callable[..., GraphArray]:
+def _reduce(op: str) -> Function:
     def reduce(x: GraphArray, axis: Any = None, keepdims: Any = False) -> GraphArray:
         return call(op, x, _axes(axis), keepdims=int(keepdims))
 
     return reduce
 
 
-def _extreme_place(op: str) -> Callable[..., GraphArray]:
+def _extreme_place(op: str) -> Function:
     def reduce(x: GraphArray, axis: Any = None, keepdims: Any = False) -> GraphArray:
         flat = call("Reshape", x, _places(-1)) if axis is None else x
         keeps = int(keepdims and axis is not None)
@@ -222,38 +235,15 @@ def _extreme_place(op: str) -> Callable[..., GraphArray]:
     return reduce
 
 
-def _unary(op: str, **attributes: str) -> Callable[..., GraphArray]:
-    """Return the function of one array; attributes: those of the operator, by argument."""
-
-    def compute(x: GraphArray, *arguments: Any, **named: Any) -> GraphArray:
-        if len(arguments) > len(attributes) or not named.keys() <= attributes.keys():
-            raise NotOfferedError(f"onnx: {op} has no such argument")
-        settings = dict(zip(attributes.values(), arguments, strict=False))
-        settings |= {attributes[name]: value for name, value in named.items()}
-        return call(op, x, **settings)
-
-    return compute
-
-
-def _binary(op: str, **attributes: Any) -> Callable[..., GraphArray]:
-    def compute(x: Any, y: Any) -> GraphArray:
-        return call(op, x, y, **attributes)
-
-    return compute
-
-
-def _logical(op: str) -> Callable[..., GraphArray]:
+def _logical(name: str) -> Function:
     """Return the operator on bools, or on the bits of integers."""
+    of_bools, of_bits = _operator(name), _operator(f"bitwise_{name}")
 
     def compute(x: Any, y: Any) -> GraphArray:
         is_bool = any(isinstance(item, GraphArray) and item.dtype == np.bool_ for item in (x, y))
-        return call(op if is_bool else f"Bitwise{op}", x, y)
+        return (of_bools if is_bool else of_bits)(x, y)
 
     return compute
-
-
-def _shift(direction: str) -> Callable[..., GraphArray]:
-    return _binary("BitShift", direction=direction)
 
 
 def _remainder(x: Any, y: Any) -> GraphArray:
@@ -268,18 +258,6 @@ def _clip(x: GraphArray, min: Any = None, max: Any = None) -> GraphArray:
     return call("Clip", x, min, max)
 
 
-def _softmax(op: str) -> Callable[..., GraphArray]:
-    return lambda x, axis=-1: call(op, x, axis=axis)
-
-
-def _one_by_one(op: str) -> Callable[..., GraphArray]:
-    return lambda x, axis: call(op, x, _constant(np.array(axis, np.int64)))
-
-
-def _gelu(x: GraphArray, approximate: str = "tanh") -> GraphArray:
-    return call("Gelu", x, approximate=approximate)
-
-
 def _layer_norm(x: GraphArray, axis: Any = -1, eps: float = 1e-5) -> GraphArray:
     axes = sorted(item % x.ndim for item in (axis if isinstance(axis, tuple) else (axis,)))
     first = axes[0]
@@ -290,8 +268,18 @@ def _layer_norm(x: GraphArray, axis: Any = -1, eps: float = 1e-5) -> GraphArray:
 
 
 def _topk(x: GraphArray, k: int, dim: int = -1, largest: bool = True) -> list[GraphArray]:
-    settings = {"axis": dim, "largest": int(largest), "sorted": 1}
-    return [call("TopK", x, _places(k), output=output, outputs=2, **settings) for output in (0, 1)]
+    return _results(2, "TopK", x, _places(k), axis=dim, largest=int(largest), sorted=1)
+
+
+def _split(x: GraphArray, sizes: Any, dim: int = 0) -> list[GraphArray]:
+    size = x.shape[dim]
+    listed = [sizes] * (size // sizes) if isinstance(sizes, int) else list(sizes)
+    listed += [size - sum(listed)] if sum(listed) < size else []
+    return _results(len(listed), "Split", x, _places(*listed), axis=dim)
+
+
+def _results(count: int, op: str, *inputs: Any, **attributes: Any) -> list[GraphArray]:
+    return [call(op, *inputs, output=i, outputs=count, **attributes) for i in range(count)]
 
 
 def _pad(x: GraphArray, padding: Any, mode: str = "constant", value: float = 0) -> GraphArray:
@@ -305,42 +293,40 @@ def _pad(x: GraphArray, padding: Any, mode: str = "constant", value: float = 0) 
     return call("Pad", x, sizes, fill, mode=modes[mode])
 
 
-def _each_axis(value: Any, count: int) -> list[int]:
-    return [value] * count if isinstance(value, int) else list(value)
+def _windows(x: GraphArray, settings: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the attributes of a convolution or a pooling, with a number for every axis."""
+    stride, dilation, padding = for_axes(settings, x.ndim - 2)
+    return {"strides": [*stride], "dilations": [*dilation], "pads": [*padding, *padding]}
 
 
-def _window_settings(x: GraphArray, settings: Mapping[str, Any]) -> dict[str, Any]:
-    count = x.ndim - 2
-    padding = _each_axis(settings.get("padding", 0), count)
-    if len(padding) != count:
-        raise NotOfferedError("onnx: padding on one side is not built here")
-    return {
-        "strides": _each_axis(settings.get("stride", 1), count),
-        "pads": [*padding, *padding],
-        "dilations": _each_axis(settings.get("dilation", 1), count),
-    }
+def _conv(op: str) -> Function:
+    def conv(
+        x: GraphArray,
+        weight: GraphArray,
+        bias: Any = None,
+        groups: int = 1,
+        output_padding: int | None = None,
+        **settings: Any,
+    ) -> GraphArray:
+        more = None if output_padding is None else [output_padding] * (x.ndim - 2)
+        windows = _windows(x, settings)
+        return call(op, x, weight, bias, group=groups, output_padding=more, **windows)
+
+    return conv
 
 
-def _conv(x: GraphArray, weight: GraphArray, bias: Any = None, **settings: Any) -> GraphArray:
-    windows = _window_settings(x, settings)
-    return call("Conv", x, weight, bias, group=settings.get("groups", 1), **windows)
-
-
-def _conv_transpose(x: GraphArray, weight: GraphArray, **settings: Any) -> GraphArray:
-    windows = _window_settings(x, settings)
-    more = _each_axis(settings.get("output_padding", 0), x.ndim - 2)
-    groups = settings.get("groups", 1)
-    return call("ConvTranspose", x, weight, output_padding=more, group=groups, **windows)
-
-
-def _pool(op: str) -> Callable[..., GraphArray]:
-    def pool(x: GraphArray, sizes: tuple[int, ...], **settings: Any) -> GraphArray:
-        if settings.pop("return_indices", False) or settings.get("ceil_mode"):
-            raise NotOfferedError("onnx: the pooling is defined otherwise there")
-        windows = _window_settings(x, settings)
-        if op == "AveragePool":
-            windows["count_include_pad"] = int(settings.get("count_include_pad", True))
-        return call(op, x, kernel_shape=list(sizes), **windows)
+def _pool(op: str, **counts: int) -> Function:
+    def pool(
+        x: GraphArray,
+        sizes: tuple[int, ...],
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        **settings: Any,
+    ) -> GraphArray:
+        require("return_indices or ceil_mode", (return_indices, ceil_mode), (False, False))
+        named = {name: int(count_include_pad) for name in counts}
+        return call(op, x, kernel_shape=list(sizes), **named, **_windows(x, settings))
 
     return pool
 
@@ -352,23 +338,8 @@ def _scatter(x: GraphArray, dim: int, index: Any, source: Any, reduce: Any = Non
     return call("ScatterElements", x, index, source, axis=dim, reduction=kinds[reduce])
 
 
-def _split(x: GraphArray, sizes: Any, dim: int = 0) -> list[GraphArray]:
-    size = x.shape[dim]
-    listed = [sizes] * (size // sizes) if isinstance(sizes, int) else list(sizes)
-    listed += [size - sum(listed)] if sum(listed) < size else []
-    count = len(listed)
-    return [
-        call("Split", x, _places(*listed), output=output, outputs=count, axis=dim)
-        for output in range(count)
-    ]
-
-
-def _astype(x: GraphArray, dtype: Any) -> GraphArray:
-    return call("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-
-def _shape_op(op: str) -> Callable[..., GraphArray]:
-    return lambda x, sizes: call(op, x, _places(*_each_axis(sizes, 1)))
+def _sizes(op: str) -> Function:
+    return lambda x, sizes: call(op, x, _axes(tuple(sizes) if isinstance(sizes, list) else sizes))
 
 
 def _concat(arrays: Sequence[GraphArray], axis: int = 0) -> GraphArray:
@@ -379,100 +350,67 @@ def _stack(arrays: Sequence[GraphArray], axis: int = 0) -> GraphArray:
     return _concat([call("Unsqueeze", array, _places(axis)) for array in arrays], axis)
 
 
-def _triangle(upper: int) -> Callable[..., GraphArray]:
+def _triangle(upper: int) -> Function:
     return lambda x, k=0: call("Trilu", x, _constant(np.array(k, np.int64)), upper=upper)
 
 
-_SAME_NAMES = (
-    *("sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "abs", "round", "floor"),
-    *("ceil", "sign", "reciprocal", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
-)
-STANDARD: dict[str, Callable[..., Any]] = {
-    **{name: _unary(name.capitalize()) for name in _SAME_NAMES},
-    "isnan": _unary("IsNaN"),
-    "isinf": _unary("IsInf"),
-    "bitwise_not": operator.invert,
-    "logical_not": _unary("Not"),
-    "add": _binary("Add"),
-    "subtract": _binary("Sub"),
-    "multiply": _binary("Mul"),
-    "divide": _binary("Div"),
-    "pow": _binary("Pow"),
-    "maximum": _binary("Max"),
-    "minimum": _binary("Min"),
-    "matmul": _binary("MatMul"),
-    "equal": _binary("Equal"),
-    "less": _binary("Less"),
-    "less_equal": _binary("LessOrEqual"),
-    "greater": _binary("Greater"),
-    "greater_equal": _binary("GreaterOrEqual"),
-    "bitwise_and": _logical("And"),
-    "bitwise_or": _logical("Or"),
-    "bitwise_xor": _logical("Xor"),
-    "bitwise_left_shift": _shift("LEFT"),
-    "bitwise_right_shift": _shift("RIGHT"),
+_OTHER_NAMES = {
+    "negative": "neg",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "less": "less",
+    "less_equal": "less_or_equal",
+    "greater": "greater",
+    "greater_equal": "greater_or_equal",
+}
+STANDARD: dict[str, Function] = {
+    **{name: _operator(name) for name in SAME.values() if name in _OPERATORS},
+    **{name: _operator(operator) for name, operator in _OTHER_NAMES.items()},
+    **{f"bitwise_{name}": _logical(name) for name in ("and", "or", "xor")},
+    **{name: _reduce(f"Reduce{name.capitalize()}") for name in ("sum", "prod", "mean")},
+    **{name: _reduce(f"Reduce{name.capitalize()}") for name in ("max", "min")},
+    "bitwise_left_shift": _operator("bitshift", direction="LEFT"),
+    "bitwise_right_shift": _operator("bitshift", direction="RIGHT"),
+    "bitwise_not": lambda x: call("Not" if x.dtype == np.bool_ else "BitwiseNot", x),
+    "isinf": _operator("isinf"),
+    "logical_not": _operator("not"),
     "remainder": _remainder,
-    "where": lambda condition, x, y: call("Where", condition, x, y),
+    "maximum": _operator("max", 2),
+    "minimum": _operator("min", 2),
+    "where": _operator("where"),
     "clip": _clip,
-    "sum": _reduce("ReduceSum"),
-    "prod": _reduce("ReduceProd"),
-    "mean": _reduce("ReduceMean"),
-    "max": _reduce("ReduceMax"),
-    "min": _reduce("ReduceMin"),
     "argmax": _extreme_place("ArgMax"),
     "argmin": _extreme_place("ArgMin"),
-    "cumulative_sum": _one_by_one("CumSum"),
-    "astype": _astype,
-    "reshape": _shape_op("Reshape"),
+    "cumulative_sum": lambda x, axis: call("CumSum", x, _constant(np.array(axis, np.int64))),
+    "astype": lambda x, dtype: call("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype))),
+    "reshape": _sizes("Reshape"),
     "permute_dims": lambda x, axes: call("Transpose", x, perm=list(axes)),
-    "broadcast_to": _shape_op("Expand"),
+    "broadcast_to": _sizes("Expand"),
     "squeeze": lambda x, axis: call("Squeeze", x, _axes(axis)),
     "expand_dims": lambda x, axis: call("Unsqueeze", x, _axes(axis)),
     "concat": _concat,
     "stack": _stack,
-    "tile": _shape_op("Tile"),
+    "tile": _sizes("Tile"),
     "tril": _triangle(0),
     "triu": _triangle(1),
 }
 # In the words of Tensors. Selu is missing: its constants have more digits in ONNX.
-OWN: dict[str, Callable[..., Any]] = {
-    **{name: _unary(name.capitalize()) for name in ("erf", "relu", "sigmoid", "mish")},
-    "elu": _unary("Elu", alpha="alpha"),
-    "celu": _unary("Celu", alpha="alpha"),
-    "softplus": _unary("Softplus"),
-    "softsign": _unary("Softsign"),
-    "hardswish": _unary("HardSwish"),
-    "leaky_relu": lambda x, neg_slope=0.01: call("LeakyRelu", x, alpha=neg_slope),
-    "hardsigmoid": lambda x, alpha=1 / 6, beta=0.5: call("HardSigmoid", x, alpha=alpha, beta=beta),
-    "gelu": _gelu,
-    "softmax": _softmax("Softmax"),
-    "log_softmax": _softmax("LogSoftmax"),
+OWN: dict[str, Function] = {
+    **{name: _operator(name) for name in ACTIVATIONS if name.replace("_", "") in _OPERATORS},
+    "gelu": _operator("gelu", approximate="tanh"),
+    "hardsigmoid": _operator("hardsigmoid", alpha=1 / 6, beta=0.5),
     "logsumexp": _reduce("ReduceLogSumExp"),
-    "fmod": _binary("Mod", fmod=1),
+    "fmod": _operator("mod", fmod=1),
     "layernorm": _layer_norm,
     "topk": _topk,
     "pad": _pad,
-    "conv2d": _conv,
-    "conv_transpose2d": _conv_transpose,
+    "conv2d": _conv("Conv"),
+    "conv_transpose2d": _conv("ConvTranspose"),
     "max_pool2d": _pool("MaxPool"),
-    "avg_pool2d": _pool("AveragePool"),
+    "avg_pool2d": _pool("AveragePool", count_include_pad=1),
     "gather": lambda x, dim, index: call("GatherElements", x, index, axis=dim),
     "scatter": _scatter,
     "split": _split,
     "einsum": lambda formula, *arrays: call("Einsum", *arrays, equation=formula),
 }
-_OPERATORS = {
-    **{"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "pow"},
-    **{"mod": "remainder", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or"},
-    **{"xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift"},
-    **{"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal"},
-}
-
-
-def _swapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x, y: function(y, x)
-
-
-for _name, _standard in _OPERATORS.items():
-    setattr(GraphArray, f"__{_name}__", STANDARD[_standard])
-    setattr(GraphArray, f"__r{_name}__", _swapped(STANDARD[_standard]))

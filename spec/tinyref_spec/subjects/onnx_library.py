@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +13,26 @@ from onnxruntime.capi import onnxruntime_pybind11_state as errors
 from tinyref.dtype import DType, dtype_from_name, numpy_dtype
 from tinyref_spec.bits import Array
 from tinyref_spec.subjects import onnx_graph
-from tinyref_spec.subjects.array_api import ArraySubject, ArrayTensor
+from tinyref_spec.subjects.array_api import SAME, ArraySubject, ArrayTensor
 from tinyref_spec.subjects.expressions import package_version
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+
+# The function of the standard for each operator of Python, where `SAME` has none.
+_OPERATORS: Mapping[str, str] = {
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "neg": "negative",
+    "invert": "bitwise_not",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
 
 
 class OnnxTensor(ArrayTensor):
@@ -49,6 +66,9 @@ class OnnxSubject(ArraySubject):
     def _namespace(self) -> Any:
         functions = {**onnx_graph.STANDARD, "asarray": _asarray}
         return SimpleNamespace(**functions)
+
+    def operate(self, name: str, arguments: Sequence[Any]) -> Any:
+        return self.function(_OPERATORS.get(name) or SAME[name])(*arguments)
 
     def _device(self) -> Any:
         return None

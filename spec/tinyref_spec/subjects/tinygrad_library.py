@@ -17,14 +17,17 @@ from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 
 
 class TinygradSubject(ExpressionSubject):
-    """tinygrad on one of its devices, such as `cpu` or `cuda:1`."""
+    """tinygrad on one of its devices, such as `cpu` or `cuda:1`, or `cpu:llvm` by its renderer."""
 
     def __init__(self, name: SubjectName) -> None:
         super().__init__(name)
         if name.place != DEFAULT_PLACE:
-            self.place = name.place.upper()
+            target = name.place.upper()
+            device, _, rest = target.partition(":")
+            has_renderer = bool(rest) and not rest.isdecimal()
+            self.place = device if has_renderer else target
             # Also for the tensors that an expression makes of numbers.
-            DEV.value = self.place
+            DEV.value = target if has_renderer else device
         self.to_numpy(self.array(np.zeros(1, np.float32)))
 
     @property
