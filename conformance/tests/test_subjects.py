@@ -31,6 +31,8 @@ from tinyref_spec.reproducer import case_script
 from tinyref_spec.subjects import catalogue
 from tinyref_spec.subjects.catalogue import open_device
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
 
 def test_scripts_name_the_library() -> None:
     script = case_script("tensor.sum.float32.forward:0", "numpy on cpu", "quick")
@@ -58,6 +60,29 @@ def modules(folder: Path) -> None:
     (folder / "wrong_arrays.py").write_text(
         "from numpy import *\n" + _INFO + "round = lambda x: trunc(x + copysign(0.5, x))\n"
     )
+
+
+@pytest.mark.slow
+def test_a_backend_outside_of_torch_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example in the documentation passes; with a wrong kernel the rows of it fail."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(EXAMPLES), str(tmp_path), *sys.path]))
+    (tmp_path / "torch_wrong.py").write_text(
+        "import torch_mine\n"
+        "wrong = lambda x: torch_mine.on_device(torch_mine.on_host(x).abs())\n"
+        'torch_mine.KERNELS.impl("relu", wrong, "PrivateUse1", allow_override=True)\n'
+    )
+    query = ["--query", "tensor.relu.float32,tensor.softmax.float32"]
+    for package, failed in (("torch_mine", set()), ("torch_wrong", {"tensor.relu.float32"})):
+        words = ["--subject", "torch", "--on", "mine", "--import", package, *query]
+        code = run(["conform", *words, "--report", str(tmp_path / package)])
+        assert code == (1 if failed else 0)
+        cases = reports.load(tmp_path / package / "report.json").cases
+        assert len(cases) > 4
+        assert {case.row.rpartition(".")[0] for case in cases if case.status is Status.FAIL} == (
+            failed
+        )
 
 
 _INFO = """
