@@ -347,6 +347,23 @@ def test_the_example_of_a_subject_is_judged(example: Any, monkeypatch: pytest.Mo
     assert not run("tensor.relu.float32.forward:0", device).passed
 
 
+def test_a_case_needs_the_types_of_its_row(example: Any) -> None:
+    """Our own kernels of a function need more types, such as int32 for the positions of sums."""
+    device = open_device("own_subject:MySubject on default")
+    asked = {
+        case.id
+        for row in rows(Profile.QUICK)
+        for case in row.cases(Profile.QUICK)
+        if case.needs.unmet(device.capabilities) is None
+    }
+    assert "tensor.relu.float32.forward:0" in asked
+    assert "tensor.relu.float16.forward:0" not in asked
+    with pytest.raises(NotOfferedError, match="has no type int32"):
+        run("tensor.gather.float32.forward:0", device)
+    with pytest.raises(NotOfferedError, match="'Tensor' is not defined"):
+        run("tensor.special.literal.exp_overflow", device)
+
+
 def test_an_error_inside_of_a_library_is_no_skip(
     example: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -430,7 +430,7 @@ class ArraySubject(ExpressionSubject):
         known = self.namespace.__array_namespace_info__().devices()
         return next((each for each in known if str(each) == self.place), self.place)
 
-    @property
+    @functools.cached_property
     def dtypes(self) -> frozenset[DType]:
         """The types that the module says it has, and others of its names that keep elements."""
         declared = set(self._info("dtypes", device=self.device))

@@ -5,6 +5,7 @@ The protocol for packages outside of tinyref: docs/subjects.md has an example.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import sys
@@ -105,7 +106,7 @@ class ExpressionSubject:
         """The name of the library in messages."""
         return self.name.library.partition(":")[0]
 
-    @property
+    @functools.cached_property
     def dtypes(self) -> frozenset[DType]:
         """The types whose elements an array of the library keeps."""
         return frozenset(filter(self._keeps, dtypes.all))
@@ -132,6 +133,9 @@ class ExpressionSubject:
 
     def inputs(self, form: Form, dtype: DType, values: Arrays) -> dict[str, Any]:
         """Return the arrays of the library for the inputs of a form, by name."""
+        types = {from_numpy_dtype(array.dtype) for array in values.values()}
+        if missing := sorted(item.name for item in types - self.dtypes):
+            raise NotOfferedError(f"{self.library}: has no type {', '.join(missing)}")
         return {name: self.array(array) for name, array in values.items()}
 
     def note(self, form: Form, result: Any) -> str:
@@ -225,9 +229,9 @@ class ExpressionSubject:
         """Return the value of an expression. Raises `NotOfferedError` for a missing method."""
         try:
             return self._value_of(expression, arrays, dtype)
-        except (AttributeError, TypeError) as error:
-            # Python refuses the method, the operator or the arguments; a function that was
-            # called and fails inside is no such refusal.
+        except (AttributeError, NameError, TypeError) as error:
+            # Python refuses a name, a method, an operator or arguments; a function that was called
+            # and fails inside is no such refusal.
             if _innermost_file(error) != _EXPRESSION:
                 raise
             raise NotOfferedError(f"{self.library}: {expression}: {error}") from error

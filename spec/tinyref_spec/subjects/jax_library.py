@@ -52,7 +52,7 @@ def _conv(x: Any, weight: Any, bias: Any = None, groups: int = 1, **settings: An
     )
 
 
-OWN = {
+OWN: dict[str, Function] = {
     **by_name((jax.nn, jax.lax, jax.scipy.special), ACTIVATIONS),
     **own_functions(jnp),
     "gelu": lambda x, approximate="tanh": jax.nn.gelu(x, approximate=approximate == "tanh"),
@@ -137,4 +137,5 @@ class CompiledJaxSubject(CompiledForm, JaxSubject):
     )
 
     def compile(self, function: Function) -> Function:
-        return jax.jit(function)
+        compiled: Function = jax.jit(function)
+        return compiled

@@ -48,7 +48,7 @@ def _conv(x: Any, weight: Any, bias: Any = None, groups: int = 1, **settings: An
     return mx.moveaxis(result, -1, 1)
 
 
-OWN = {
+OWN: dict[str, Function] = {
     # Without the modules that nn exports beside functions.
     **by_name((mx, nn.layers.activations), ACTIVATIONS),
     **own_functions(mx),
@@ -158,4 +158,5 @@ class CompiledMlxSubject(CompiledForm, MlxSubject):
         mx.enable_compile()
 
     def compile(self, function: Function) -> Function:
-        return mx.compile(function)
+        compiled: Function = mx.compile(function)
+        return compiled

@@ -94,7 +94,7 @@ def require(name: str, value: object, accepted: object) -> None:
 def own_functions(module: Any, **further: Function) -> dict[str, Function]:
     """Return the functions of a module like numpy that are not in the standard."""
     same = {ours: getattr(module, name) for ours, name in _SAME.items() if hasattr(module, name)}
-    adapted = {"split": _split, "gather": _gather, "pad": _pad}
+    adapted: Mapping[str, Function] = {"split": _split, "gather": _gather, "pad": _pad}
     bound = {name: functools.partial(adapt, module) for name, adapt in adapted.items()}
     return {**same, **bound, **further}
 

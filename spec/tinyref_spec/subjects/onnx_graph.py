@@ -241,7 +241,8 @@ def _logical(name: str) -> Function:
 
     def compute(x: Any, y: Any) -> GraphArray:
         is_bool = any(isinstance(item, GraphArray) and item.dtype == np.bool_ for item in (x, y))
-        return (of_bools if is_bool else of_bits)(x, y)
+        result: GraphArray = (of_bools if is_bool else of_bits)(x, y)
+        return result
 
     return compute
 
@@ -293,7 +294,7 @@ def _pad(x: GraphArray, padding: Any, mode: str = "constant", value: float = 0) 
     return call("Pad", x, sizes, fill, mode=modes[mode])
 
 
-def _windows(x: GraphArray, settings: Mapping[str, Any]) -> dict[str, list[int]]:
+def _windows(x: GraphArray, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a convolution or a pooling, with a number for every axis."""
     stride, dilation, padding = for_axes(settings, x.ndim - 2)
     return {"strides": [*stride], "dilations": [*dilation], "pads": [*padding, *padding]}
