@@ -1,9 +1,9 @@
 """Libraries that the rows of the level `tensor` judge instead of tinyref.
 
 protocol: what a library must do for a row. name: which library, where and how it is imported.
-expressions: the base class for a library of another package. torch_library, array_api, jax_library,
-mlx_library, tinygrad_library, onnx_library: the libraries. catalogue: the rows, and the device that
-stands for one.
+expressions: the base class of all of them. torch_library, array_api, numpy_like, jax_library,
+mlx_library, tinygrad_library, onnx_library, onnx_graph: the libraries. catalogue: the rows, and the
+device that stands for one.
 The files NAME.toml are the expectations for a library: what it defines otherwise, with reasons.
 """
 

@@ -1,4 +1,4 @@
-"""Libraries of the Python array API standard (data-apis.org/array-api, 2024.12), and numpy.
+"""Libraries of the Python array API standard (data-apis.org/array-api, 2024.12).
 
 The expressions of the tables are evaluated over `ArrayTensor`, which calls the function of the
 standard that is the same computation. What the standard composes of several functions, such as a
