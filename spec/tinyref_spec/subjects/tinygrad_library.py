@@ -29,7 +29,9 @@ class TinygradSubject(ExpressionSubject):
 
     def __init__(self, name: SubjectName) -> None:
         super().__init__(name)
-        if name.place != DEFAULT_PLACE:
+        if name.place == DEFAULT_PLACE:
+            self.place = tinygrad.Device.DEFAULT
+        else:
             target = name.place.upper()
             device, _, rest = target.partition(":")
             has_renderer = bool(rest) and not rest.isdecimal()
