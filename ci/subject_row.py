@@ -6,6 +6,7 @@ Nothing but the standard library is imported here: it runs before anything is in
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -31,7 +32,10 @@ class Library:
     subject: str
     install: list[str]
     place: str = ""
+    imports: list[str] = field(default_factory=list)
+    program: str = ""
     profile: str = "quick"
+    query: str = "*"
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -52,6 +56,9 @@ def conform(
     If it cannot be installed, the session is skipped, with the reason there and in `report`.
     """
     environment = {**os.environ, **library.environment}
+    if library.program and shutil.which(library.program) is None:
+        reason = f"there is no {library.program}"
+        session.skip(conform_row.note_unavailable(report, library.id, reason))
     packages.install_once(session, ".", env=environment)
     (report / conform_row.UNAVAILABLE).unlink(missing_ok=True)
     try:
@@ -60,8 +67,11 @@ def conform(
         reason = " ".join(str(error).split())
         session.skip(conform_row.note_unavailable(report, library.id, reason))
     words = ["tinyref", "conform", "--subject", library.subject, "--profile", library.profile]
+    words += ["--query", library.query]
     words += ["--budget", BUDGET, "--report", str(report), *options]
     if library.place:
         words += ["--on", library.place]
+    for package in library.imports:
+        words += ["--import", package]
     words += conform_row.expectations(library.id)
     session.run(*words, env=environment)

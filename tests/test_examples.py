@@ -102,6 +102,22 @@ def test_a_backend_in_webassembly_computes_and_conforms(tmp_path: Path, name: st
     assert "all that was run is as expected" in run_example("", tmp_path, *words, "--jobs", "1")
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("example", "words"),
+    [
+        ("own_subject.py", "--subject own_subject:MySubject"),
+        ("torch_mine.py", "--subject torch --on mine --import torch_mine"),
+    ],
+)
+def test_a_library_is_judged(tmp_path: Path, example: str, words: str) -> None:
+    query = "tensor.relu.float32.forward,tensor.add.float32.forward:0"
+    command = ["-m", "tinyref", "conform", *words.split(), "--query", query, "--jobs", "1"]
+    assert "all that was run is as expected: 2 of 2 cases asked" in run_example(
+        "", tmp_path, *command
+    )
+
+
 @pytest.mark.slow
 def test_a_campaign_on_a_cluster(tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason="the extra `cluster` is not installed")

@@ -163,3 +163,19 @@ def test_marks_select_and_xdist_shares_the_cases(tmp_path: Path) -> None:
     code, output = pytest_run(tmp_path, *words)
     assert (code, counts(output)["passed"]) == (0, alone), output
     assert alone > 20
+
+
+def test_a_library_is_judged_by_items(tmp_path: Path) -> None:
+    """What it lacks is skipped, with the reason; a library and a device exclude each other."""
+    query = "tensor.abs.float32.forward,tensor.softmax.float32.forward:0"
+    words = ["--tinyref-subject", "numpy", "--tinyref-query", query]
+    code, output = pytest_run(tmp_path, *words)
+    assert code == 0, output
+    assert counts(output) == {"passed": 1, "skipped": 1}
+    assert "numpy: the array API has no softmax" in output
+    code, output = pytest_run(tmp_path, *words, "--tinyref-device", "CPU")
+    assert code == 4
+    assert "exclude each other" in output
+    code, output = pytest_run(tmp_path, "--tinyref-subject", "tensorflow")
+    assert code == 4
+    assert "accepted are torch, torch-compile" in output

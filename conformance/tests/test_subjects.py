@@ -11,20 +11,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reports_of import report_of
 
 from tinyref.cli.entry import run
 from tinyref_conformance import expectations_file
 from tinyref_conformance import report as reports
 from tinyref_conformance.conform import conform
+from tinyref_conformance.report import CaseResult
+from tinyref_conformance.reports import terminal
+from tinyref_conformance.reports.html import html
+from tinyref_conformance.reports.markdown import markdown
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import SUBJECTS, Suite
 from tinyref_conformance.worker import ConformWorker
-from tinyref_spec.case import Measurement, NotOfferedError, Profile
+from tinyref_spec.case import Measurement, NotOfferedError, Profile, Rung
 from tinyref_spec.catalogue import find
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.reproducer import case_script
 from tinyref_spec.subjects import catalogue
 from tinyref_spec.subjects.catalogue import open_device
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_scripts_name_the_library() -> None:
@@ -53,6 +60,29 @@ def modules(folder: Path) -> None:
     (folder / "wrong_arrays.py").write_text(
         "from numpy import *\n" + _INFO + "round = lambda x: trunc(x + copysign(0.5, x))\n"
     )
+
+
+@pytest.mark.slow
+def test_a_backend_outside_of_torch_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example in the documentation passes; with a wrong kernel the rows of it fail."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(EXAMPLES), str(tmp_path), *sys.path]))
+    (tmp_path / "torch_wrong.py").write_text(
+        "import torch_mine\n"
+        "wrong = lambda x: torch_mine.on_device(torch_mine.on_host(x).abs())\n"
+        'torch_mine.KERNELS.impl("relu", wrong, "PrivateUse1", allow_override=True)\n'
+    )
+    query = ["--query", "tensor.relu.float32,tensor.softmax.float32"]
+    for package, failed in (("torch_mine", set()), ("torch_wrong", {"tensor.relu.float32"})):
+        words = ["--subject", "torch", "--on", "mine", "--import", package, *query]
+        code = run(["conform", *words, "--report", str(tmp_path / package)])
+        assert code == (1 if failed else 0)
+        cases = reports.load(tmp_path / package / "report.json").cases
+        assert len(cases) > 4
+        assert {case.row.rpartition(".")[0] for case in cases if case.status is Status.FAIL} == (
+            failed
+        )
 
 
 _INFO = """
@@ -121,7 +151,7 @@ def test_a_library_that_does_not_open_is_in_the_report(
     [
         (["--subject", "torch", "--device", "CPU"], "leave out --device"),
         (["--on", "cpu"], "they go with --subject"),
-        (["--subject", "tensorflow"], "accepted are torch, torch-compile, numpy"),
+        (["--subject", "tensorflow"], "accepted are torch, torch-compile, numpy, jax"),
     ],
 )
 def test_options_that_do_not_go_together(
@@ -147,6 +177,60 @@ def test_a_library_that_ends_none_of_its_first_cases_is_too_slow(fake: Any) -> N
     assert report.exit_code == 1
     device = replace(asked, settings=replace(asked.settings, restart=True))
     assert conform(device).report.counts == {Status.TIMEOUT: 3, Status.PASS: 1}
+
+
+def _library_report(*skipped: CaseResult) -> reports.Report:
+    passed = ("tensor.add.float32.0", Status.PASS)
+    return report_of(passed, *skipped, rung=Rung.TENSOR, device="jax on cpu")
+
+
+def test_the_report_of_a_library_says_how_much_was_asked() -> None:
+    """In the verdict, the terminal, the page, the summary and the file; a device has none of it."""
+    reasons = (
+        "jax.numpy: the array API has no gather",
+        "the device does not declare the dtype uint16",
+        "mlx: has no gradients",
+        "it is about how tinyref words its errors",
+        "left open by the array API: the largest of no elements",
+    )
+    skipped = [
+        CaseResult(f"tensor.b.float32.{number}", "tensor.b.float32", Status.SKIP, message=reason)
+        for number, reason in enumerate(reasons)
+    ]
+    report = _library_report(*skipped)
+    assert report.verdict == (
+        "jax on cpu conforms to the quick profile of the tensor rows: 1 of 6 cases asked"
+    )
+    sentence = (
+        "not asked: 2 functions, arguments or types that the library lacks; "
+        "2 about tinyref, or left open by the standards; 1 gradients"
+    )
+    shown = " ".join(" ".join(terminal.summary(report)).split())
+    assert sentence in shown
+    assert sentence.capitalize() in markdown(report)
+    assert sentence.capitalize() in html(report)
+    assert report.to_json()["scope"] == {
+        "cases": 6,
+        "asked": 1,
+        "not_asked": {
+            "functions, arguments or types that the library lacks": 2,
+            "about tinyref, or left open by the standards": 2,
+            "gradients": 1,
+        },
+    }
+    device = report_of(("isa.add.int32.0", Status.PASS))
+    assert device.scope is None
+    assert "scope" not in device.to_json()
+    assert "cases asked" not in device.verdict
+
+
+def test_the_report_of_a_library_has_the_rungs_of_libraries() -> None:
+    report = _library_report()
+    titles = {rung["rung"] for rung in report.to_json()["ladder"]}
+    assert titles == {"OPEN", "TENSOR"}
+    assert Rung.ALU.title not in markdown(report)
+    device = report_of(("isa.add.int32.0", Status.PASS))
+    assert len(device.to_json()["ladder"]) == len(Rung)
 
 
 def test_a_device_may_not_leave_out_a_case(tmp_path: Path) -> None:

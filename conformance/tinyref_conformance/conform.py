@@ -150,8 +150,8 @@ def _expectations(request: ConformRequest, suite: Suite) -> known.Expectations:
         if not path.exists():
             return known.Expectations(device)
     if path is None:
-        return _with_differences(known.Expectations(device), suite)
-    found = _with_differences(expectations_file.load(path, device), suite)
+        return with_differences(known.Expectations(device), suite)
+    found = with_differences(expectations_file.load(path, device), suite)
     if not request.update and (unmatched := found.unmatched(_all_ids(suite))):
         raise UserError(
             f"expectations: {path}: no case of the suite matches {unmatched[0]!r}: accepted are an "
@@ -160,7 +160,7 @@ def _expectations(request: ConformRequest, suite: Suite) -> known.Expectations:
     return found
 
 
-def _with_differences(own: known.Expectations, suite: Suite) -> known.Expectations:
+def with_differences(own: known.Expectations, suite: Suite) -> known.Expectations:
     """The expectations with what a library that is judged defines otherwise, wherever it runs."""
     paths = suite.differences(own.device)
     found = [expectations_file.load(path, path.stem) for path in paths]

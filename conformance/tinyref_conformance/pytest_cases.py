@@ -22,13 +22,15 @@ from tinyref.workers.processes import Limits
 from tinyref.workers.service import OpeningError, Service
 from tinyref_conformance import expectations_file, history, queries
 from tinyref_conformance.certificate import capabilities_from_json
+from tinyref_conformance.conform import with_differences
 from tinyref_conformance.expectations import Expectations
 from tinyref_conformance.plan import Plan, make_plan, parse_profile
 from tinyref_conformance.records import Record
 from tinyref_conformance.report import repro_command
 from tinyref_conformance.statuses import Status
-from tinyref_conformance.suite import DEFAULT_CATALOGUE, Suite
+from tinyref_conformance.suite import DEFAULT_CATALOGUE, SUBJECTS, Suite
 from tinyref_spec.case import Case
+from tinyref_spec.subjects.name import SubjectName, default_place, is_subject
 
 
 @dataclass(frozen=True)
@@ -41,21 +43,37 @@ class Options:
     expectations: Expectations
     timeout: float
 
+    @property
+    def catalogue(self) -> str:
+        """The name of the module with the rows."""
+        return SUBJECTS if is_subject(self.device) else DEFAULT_CATALOGUE
+
     @classmethod
     def parse(
         cls, device: str, second: str, profile: str, query: str, expectations: str, timeout: str
     ) -> Self:
         """From the words of the command line."""
         try:
-            name = Device.canonical(device)
-            plan = make_plan(Suite(), parse_profile(profile), query)
+            name = device if is_subject(device) else Device.canonical(device)
+            suite = Suite(SUBJECTS if is_subject(device) else DEFAULT_CATALOGUE)
+            plan = make_plan(suite, parse_profile(profile), query)
             known = Expectations(name)
             if expectations:
                 known = expectations_file.load(Path(expectations), name)
+            known = with_differences(known, suite)
             other = Device.canonical(second) if second else ""
             return cls(name, other, plan, known, _seconds(timeout))
         except UserError as error:
             raise pytest.UsageError(f"tinyref: {error}") from error
+
+
+def name_of_subject(library: str, place: str, packages: str) -> str:
+    """The name of a library, its device and the packages that register the device."""
+    names = tuple(filter(None, packages.split(",")))
+    try:
+        return str(SubjectName(library, place or default_place(library), names))
+    except UserError as error:
+        raise pytest.UsageError(f"tinyref: {error}") from error
 
 
 def _seconds(text: str) -> float:
@@ -132,6 +150,8 @@ class Cases:
         status, why = known.final(case.id, record.status, record.phase, self._today)
         if status is Status.EXPECTED_FAIL:
             raise ExpectedFailureError(record, why)
+        if status is Status.SKIP:
+            pytest.skip(record.message)
         if record.status not in (Status.PASS, Status.UNSUPPORTED):
             raise CaseFailedError(record, why)
 
@@ -159,7 +179,7 @@ class Cases:
         if self._service is None:
             asked = self.options
             configuration = asked.plan.worker_configuration(
-                DEFAULT_CATALOGUE, asked.device, asked.second
+                asked.catalogue, asked.device, asked.second
             )
             self._service = Service("tinyref_conformance.worker", configuration)
         return self._service
@@ -169,7 +189,7 @@ class Cases:
         asked = self.options
         profile = asked.plan.profile.value
         try:
-            settings = device_settings(asked.device)
+            settings = {} if is_subject(asked.device) else device_settings(asked.device)
         except (TinyrefError, ImportError):
             settings = {}
         return repro_command(asked.device, profile, case.id, settings, asked.second)

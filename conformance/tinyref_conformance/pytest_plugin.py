@@ -1,5 +1,7 @@
 """The options of the pytest plugin: `pytest --tinyref-device pkg.mod:Class`.
 
+`pytest --tinyref-subject torch` judges a library instead.
+
 It is loaded by every pytest of an environment where tinyref is installed, so nothing but pytest is
 imported here until the option is given.
 """
@@ -8,6 +10,12 @@ from __future__ import annotations
 
 import pytest
 
+# What names the library of `--tinyref-subject`, as options of `tinyref conform` do.
+_OF_SUBJECTS = {
+    "subject": "a library instead of a device, as `tinyref conform --subject` takes it",
+    "on": "with --tinyref-subject: its device by its own name",
+    "import": "with --tinyref-subject: packages that register the device; commas join",
+}
 _OPTIONS = {
     "second": "the other device of rows that take two",
     "profile": "how much: quick (if not given) or full",
@@ -26,16 +34,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DEVICE",
         help="the device: a name of `tinyref devices`, or package.module:ClassName",
     )
-    for name, text in _OPTIONS.items():
+    for name, text in {**_OF_SUBJECTS, **_OPTIONS}.items():
         group.addoption(f"--tinyref-{name}", default=_DEFAULTS.get(name, ""), help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Brings the cases in, where a device is named."""
+    """Brings the cases in, where a device or a library is named."""
     device = config.getoption("tinyref_device")
-    if device:
-        from tinyref_conformance.pytest_cases import Cases, Options, declare_marks
+    library, place, packages = (config.getoption(f"tinyref_{name}") for name in _OF_SUBJECTS)
+    if device and library:
+        raise pytest.UsageError(
+            "tinyref: --tinyref-device and --tinyref-subject exclude each other"
+        )
+    if device or library:
+        from tinyref_conformance.pytest_cases import Cases, Options, declare_marks, name_of_subject
 
+        device = device or name_of_subject(library, place, packages)
         values = {name: config.getoption(f"tinyref_{name}") for name in _OPTIONS}
         config.pluginmanager.register(Cases(Options.parse(device, **values)), "tinyref-cases")
         declare_marks(config)

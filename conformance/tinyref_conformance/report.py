@@ -26,6 +26,7 @@ from tinyref_conformance.records import (
     number_to_json,
     with_counts,
 )
+from tinyref_conformance.scope import Scope, scope_of
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, MEASURED, Status, exit_code
 from tinyref_spec.accuracy import Accuracy
 from tinyref_spec.case import Rung
@@ -189,6 +190,20 @@ class Report:
         return ladder.climb((rung_of[case.row], case.status) for case in self.cases)
 
     @property
+    def own_rungs(self) -> list[ladder.RungReport]:
+        """The rungs that a device has: for a library, those with cases."""
+        if not is_subject(self.device):
+            return self.rungs
+        return [rung for rung in self.rungs if rung.state is not ladder.RungState.EMPTY]
+
+    @functools.cached_property
+    def scope(self) -> Scope | None:
+        """How much of the suite a library was asked; None for a device."""
+        if not is_subject(self.device):
+            return None
+        return scope_of((case.status, case.message) for case in self.cases if case.id != OPEN_CASE)
+
+    @property
     def first_broken(self) -> Rung | None:
         """The lowest broken rung: where a person who brings up a device looks first."""
         states = ((report.rung, report.state) for report in self.rungs)
@@ -261,6 +276,8 @@ class Report:
             words = f"{device} conforms to the {profile} profile{part}{but}"
             if not self.is_conformance_run:
                 words = f"{device}: all that was run is as expected{but}"
+            if self.scope is not None:
+                words = f"{words}: {self.scope.headline}"
         elif self.first_broken is not None:
             words = f"{device} does not conform: first broken rung is '{self.first_broken.title}'"
         else:
@@ -289,13 +306,15 @@ class Report:
                     "state": report.state.value,
                     "counts": _counts_to_json(report.counts),
                 }
-                for report in self.rungs
+                for report in self.own_rungs
             ],
             "not_probed": [asdict(line) for line in not_probed(self)],
             "groups": [group.to_json() for group in self.groups],
             "rows": [row.to_json() for row in self.rows],
             "cases": cases,
         }
+        if self.scope is not None:
+            data["scope"] = self.scope.to_json()
         data["certificate"][HASH] = hash_of(data)
         return data
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +22,7 @@ from tinyref_spec.catalogue import find, matches
 from tinyref_spec.subjects.catalogue import NOT_ASKED, SubjectDevice, differences, open_device, rows
 from tinyref_spec.subjects.name import SubjectName, parse_subject
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 WRAPPED = "array_module_of_a_test"
 # All rows of these are few, and have a case for each fault below.
 ASKED = (
@@ -311,4 +314,136 @@ def test_what_a_library_fails_is_what_its_file_names(name: str) -> None:
     known = {case.id for case in cases for query in queries if matches(case.id, query)}
     failed = {case.id for case in cases if _fails(case, device)}
     assert failed == known
-    assert len(known) == (6 if name.startswith("numpy") else 0)
+    assert len(known) == (7 if name.startswith("numpy") else 0)
+
+
+# Subjects of other packages
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module of the example in the documentation."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.delitem(sys.modules, "own_subject", raising=False)
+    return importlib.import_module("own_subject")
+
+
+def test_the_example_of_a_subject_is_judged(example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len((EXAMPLES / "own_subject.py").read_text().splitlines()) <= 60
+    device = open_device("own_subject:MySubject on default")
+    assert device.capabilities.dtypes == {dtypes.float32}
+    assert device.versions() == {"my_library": "1.0"}
+    right = ("tensor.relu.float32.forward:0", "tensor.add.float32.forward:0")
+    assert [run(name, device).passed for name in right] == [True, True]
+    missing = {
+        "tensor.mul.float32.forward:0": "x [*] y: unsupported operand",
+        "tensor.exp.float32.forward:0": "x.exp.*no attribute 'exp'",
+        "tensor.relu.float32.backward:0": "gradients",
+    }
+    for name, reason in missing.items():
+        with pytest.raises(NotOfferedError, match=reason):
+            run(name, device)
+    monkeypatch.setattr(example.MyArray, "relu", lambda x: example.MyArray(np.abs(x.values)))
+    assert not run("tensor.relu.float32.forward:0", device).passed
+
+
+def test_a_case_needs_the_types_of_its_row(example: Any) -> None:
+    """Our own kernels of a function need more types, such as int32 for the positions of sums."""
+    device = open_device("own_subject:MySubject on default")
+    asked = {
+        case.id
+        for row in rows(Profile.QUICK)
+        for case in row.cases(Profile.QUICK)
+        if case.needs.unmet(device.capabilities) is None
+    }
+    assert "tensor.relu.float32.forward:0" in asked
+    assert "tensor.relu.float16.forward:0" not in asked
+    with pytest.raises(NotOfferedError, match="has no type int32"):
+        run("tensor.gather.float32.forward:0", device)
+    with pytest.raises(NotOfferedError, match="'Tensor' is not defined"):
+        run("tensor.special.literal.exp_overflow", device)
+
+
+def test_an_error_inside_of_a_library_is_no_skip(
+    example: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = open_device("own_subject:MySubject on default")
+    monkeypatch.setattr(example.MyArray, "relu", lambda x: x.values.no_such_attribute)
+    with pytest.raises(AttributeError, match="no_such_attribute"):
+        run("tensor.relu.float32.forward:0", device)
+    # The second function stands in a file without a name, as code that a library generates.
+    for relu in (lambda x: len(3), eval("lambda x: len(3)")):
+        monkeypatch.setattr(example.MyArray, "relu", relu)
+        with pytest.raises(TypeError, match="has no len"):
+            run("tensor.relu.float32.forward:0", device)
+
+
+# Subjects of libraries that are extras
+
+# For each family the module that must be there, and where a function of it stands.
+FAMILIES: dict[str, tuple[str, str]] = {
+    "jax": ("jax", "jax.numpy"),
+    "mlx": ("mlx.core", "mlx.core"),
+    "tinygrad": ("tinygrad", "tinygrad:Tensor"),
+    "onnxruntime": ("onnxruntime", "tinyref_spec.subjects.onnx_graph:STANDARD"),
+}
+OPTIONAL = ("jax", "jax-jit", "mlx", "mlx-compile", "tinygrad", "onnxruntime")
+FORWARD, BACKWARD = "tensor.sinh.float32.forward:0", "tensor.sinh.float32.backward:0"
+
+
+def open_or_skip(name: str) -> tuple[SubjectDevice, Any]:
+    """Open a library, and return it with the object or dictionary that has its functions."""
+    module, path = FAMILIES[name.partition("-")[0]]
+    pytest.importorskip(module, reason=f"{name} is an extra, and is not installed")
+    path, _, attribute = path.partition(":")
+    owner: Any = importlib.import_module(path)
+    functions = getattr(owner, attribute) if attribute else owner
+    if name != "tinygrad":
+        return open_device(f"{name} on cpu"), functions
+    try:
+        return open_device("tinygrad on default"), functions
+    except DeviceError as error:
+        # Without clang, LLVM and OpenCL it has no device; one that it does not know is our fault.
+        if "No module named" in str(error):
+            raise
+        pytest.skip(f"tinygrad has no device that works here: {error}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_a_wrong_function_of_a_library_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, owner = open_or_skip(name)
+    has_gradients = name != "onnxruntime"
+    cases = [FORWARD, BACKWARD] if has_gradients else [FORWARD]
+    assert [run(case, device).passed for case in cases] == [True] * len(cases)
+    if isinstance(owner, dict):
+        # The namespace of the library is made when it opens.
+        monkeypatch.setitem(owner, "sinh", owner["cosh"])
+        device = open_device(device.name)
+    else:
+        monkeypatch.setattr(owner, "sinh", owner.cosh)
+    assert [run(case, device).passed for case in cases] == [False] * len(cases)
+    if not has_gradients:
+        with pytest.raises(NotOfferedError, match="ONNX has no gradients"):
+            run(BACKWARD, device)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["jax", "mlx", "tinygrad"])
+def test_types_that_numpy_has_not_are_judged(name: str) -> None:
+    device, _ = open_or_skip(name)
+    assert {dtypes.float16, dtypes.bfloat16, dtypes.float32} <= device.capabilities.dtypes
+    assert run("tensor.add.bfloat16.forward:0", device).passed
+    if name == "jax":
+        assert set(dtypes.fp8s) <= device.capabilities.dtypes
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "reason"), [("jax-jit", "jax.jit does not trace it"), ("mlx-compile", "mx.compile")]
+)
+def test_what_a_compiler_does_not_trace_is_not_offered(name: str, reason: str) -> None:
+    """The values of elements are not known while it traces."""
+    device, _ = open_or_skip(name)
+    with pytest.raises(NotOfferedError, match=reason):
+        run("tensor.item.float32.forward:0", device)

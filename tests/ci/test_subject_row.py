@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ci_modules import ROOT, ci_module
@@ -37,3 +38,30 @@ def test_a_key_that_is_missing_or_unknown_is_refused(tmp_path: Path, row: str) -
     (tmp_path / "subjects.toml").write_text(f"[[subject]]\n{row}\n")
     with pytest.raises(TypeError, match=r"install|places"):
         subject_row.read(tmp_path / "subjects.toml")
+
+
+def test_a_row_becomes_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device of another package, a part of the rows, and the variables of the run."""
+    library = next(library for library in LIBRARIES if library.id == "torch-backend")
+    ran: list[tuple[tuple[str, ...], dict[str, str]]] = []
+    session = SimpleNamespace(run=lambda *words, env: ran.append((words, env)))
+    monkeypatch.setattr(subject_row.packages, "install_once", lambda *words, env: None)
+    subject_row.conform(session, library, tmp_path, ["--shard", "1/3"], RuntimeError)
+    ((words, environment),) = ran
+    text = " ".join(words)
+    assert "tinyref conform --subject torch --profile quick --query" in text
+    assert text.endswith("--shard 1/3 --on mine --import torch_mine")
+    assert environment["PYTHONPATH"] == "examples"
+
+
+def test_a_row_without_its_program_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = next(library for library in LIBRARIES if library.id == "tinygrad")
+    monkeypatch.setenv("PATH", "")
+
+    def skip(reason: str) -> None:
+        raise InterruptedError(reason)
+
+    with pytest.raises(InterruptedError, match="tinygrad is unavailable: there is no clang-19"):
+        subject_row.conform(SimpleNamespace(skip=skip), library, tmp_path, [], RuntimeError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -74,6 +75,10 @@ def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
     data = json.loads(output(capsys, "devices", "--json"))
     by_name = {device["name"]: device for device in data["devices"]}
     assert by_name["PYTHON"]["works"]
+    subjects = {subject["name"]: subject for subject in data["subjects"]}
+    assert subjects["torch"]["version"] == importlib.metadata.version("torch")
+    assert {"jax", "jax-jit", "mlx", "tinygrad", "onnxruntime"} <= subjects.keys()
+    assert "a subject of your own: docs/subjects.md" in text
     assert "tiles: nvidia_m16n8k8_float16_float32 " in text
     tiles = by_name["PYTHON"]["capabilities"]["matrix_tiles"]
     assert "cdna3_m16n16k16_bfloat16_float32" in tiles

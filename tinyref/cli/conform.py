@@ -48,6 +48,7 @@ Examples:
   tinyref conform compile --device CUDA --arch sm_90    compile its kernels where no GPU is
   tinyref conform --subject torch --on cpu              judge PyTorch by the tensor rows
   tinyref conform --subject array-api:cupy --on default   or a library of the array API
+  tinyref conform --subject jax-jit --on cpu            or JAX, compiled
 
 A device is a name of `tinyref devices`, or package.module:ClassName before it is installed.
 The reports: report.html (open it in any browser, no server needed), report.json, junit.xml,
@@ -83,14 +84,15 @@ def conform(
         str,
         typer.Option(
             help="Judge a library by the tensor rows instead of a device: torch, torch-compile, "
-            "numpy, array-api:MODULE."
+            "numpy, jax, jax-jit, mlx, mlx-compile, tinygrad, onnxruntime, array-api:MODULE, or "
+            "PACKAGE:CLASS of your own."
         ),
     ] = "",
     on: Annotated[
         str,
         typer.Option(
             help="With --subject: the library's device by its own name. If not given: cpu, and "
-            "for array-api:MODULE the one that the library takes by itself."
+            "for array-api:MODULE and PACKAGE:CLASS the one that the library takes by itself."
         ),
     ] = "",
     imports: Annotated[

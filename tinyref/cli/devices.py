@@ -26,8 +26,9 @@ def devices(
       tinyref devices --json
       tinyref devices CLANG my_package.backend:MyBackend
 
-    Backends are found through the entry-point group tinyref.backends. Exit code 1 when a device
-    that was named does not work here.
+    Backends are found through the entry-point group tinyref.backends. Without a name, the libraries
+    that `tinyref conform --subject` judges come after them. Exit code 1 when a device that was
+    named does not work here.
     """
     from tinyref.device import Device
     from tinyref.errors import UserError
@@ -39,13 +40,38 @@ def devices(
             raise UserError(device.reason)
     if as_json:
         described = [_as_json(device) for device in found]
-        print(json.dumps({"default": Device.default, "devices": described}, indent=1))
+        data = {"default": Device.default, "devices": described, "subjects": _subjects(names)}
+        print(json.dumps(data, indent=1))
     else:
         for device in found:
             _print(device, Device.default)
         print("\nTest one with: tinyref conform --device NAME")
+        _print_subjects(_subjects(names))
     if names and not all(device.works for device in found):
         raise typer.Exit(1)
+
+
+def _subjects(names: list[str] | None) -> list[dict[str, str]]:
+    """Describe the libraries that can be judged; none where devices were named."""
+    from tinyref_spec.subjects.name import LIBRARIES
+
+    if names:
+        return []
+    return [
+        {"name": name, "title": library.title, "version": library.version}
+        for name, library in LIBRARIES.items()
+    ]
+
+
+def _print_subjects(subjects: list[dict[str, str]]) -> None:
+    if not subjects:
+        return
+    print("\nLibraries:")
+    for subject in subjects:
+        state = subject["version"] or "missing"
+        print(f"{subject['name']:14} {state:14} {subject['title']}")
+    print(f"{'PACKAGE:CLASS':14} {'':14} a subject of your own: docs/subjects.md")
+    print("\nJudge one with: tinyref conform --subject NAME")
 
 
 def _as_json(device: Probed) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def html(report: Report) -> str:
         chips=list(_chips(report.counts)),
         legend=[_chip(status, 0) for status in _RANKED],
         not_probed=not_probed(report),
-        rungs=[_rung(rung, report.first_broken) for rung in report.rungs],
+        rungs=[_rung(rung, report.first_broken) for rung in report.own_rungs],
         facts=[*facts_of(report.certificate), *capabilities_of(report.certificate)],
     )
 

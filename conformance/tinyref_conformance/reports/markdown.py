@@ -14,6 +14,8 @@ MAX_FAILURES = 25
 def markdown(report: Report) -> str:
     """Verdict, causes of failures, ladder, first failures and certificate."""
     parts = [f"# {cell(report.verdict)}", "", _counts_line(report), ""]
+    if report.scope is not None and report.scope.sentence:
+        parts += [f"{cell(report.scope.sentence.capitalize())}.", ""]
     for reason in report.reductions:
         parts += [f"**Not a conformance run**: {cell(reason)}.", ""]
     for problem in report.problems:
@@ -55,7 +57,7 @@ def _groups(report: Report) -> list[str]:
 
 def _ladder(report: Report) -> list[str]:
     lines = ["| | rung | state | cases |", "|---|---|---|---|"]
-    for rung in report.rungs:
+    for rung in report.own_rungs:
         shown = ", ".join(
             f"{rung.counts[status]:,} {status.value}" for status in Status if rung.counts[status]
         )

@@ -23,6 +23,8 @@ def summary(report: Report) -> Iterator[str]:
         f"{report.counts[status]:,} {status.value}" for status in Status if report.counts[status]
     )
     yield f"{_cases(report.counts.total())} in {report.certificate['seconds']:.1f} s: {counts}"
+    if report.scope is not None and report.scope.sentence:
+        yield from textwrap.wrap(report.scope.sentence, COLUMNS, subsequent_indent="  ")
     for group in report.groups[:GROUPS]:
         # That the device opens is none of the cases that are counted.
         count = "" if group.cases == [OPEN_CASE] else _cases(len(group.cases))

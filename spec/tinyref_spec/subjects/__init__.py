@@ -1,15 +1,21 @@
 """Libraries that the rows of the level `tensor` judge instead of tinyref.
 
 protocol: what a library must do for a row. name: which library, where and how it is imported.
-torch_library, array_api: the libraries. catalogue: the rows, and the device that stands for one.
+expressions: the base class of all of them. torch_library, array_api, numpy_like, jax_library,
+mlx_library, tinygrad_library, onnx_library, onnx_graph: the libraries. catalogue: the rows, and the
+device that stands for one.
 The files NAME.toml are the expectations for a library: what it defines otherwise, with reasons.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from tinyref.errors import DeviceError, describe_error
+
+if TYPE_CHECKING:
+    from tinyref_spec.subjects.name import SubjectName
 
 
 def opened(text: str) -> Any:
@@ -22,16 +28,17 @@ def opened(text: str) -> Any:
 
     name = parse_subject(text)
     try:
-        if name.library == "torch":
-            from tinyref_spec.subjects.torch_library import TorchSubject
-
-            return TorchSubject(name)
-        if name.library == "torch-compile":
-            from tinyref_spec.subjects.torch_library import CompiledTorchSubject
-
-            return CompiledTorchSubject(name)
-        from tinyref_spec.subjects.array_api import ArraySubject, NumpySubject
-
-        return (NumpySubject if name.library == "numpy" else ArraySubject)(name)
+        return _class_of(name)(name)
     except Exception as error:  # of a library, or of a package that registers a device
         raise DeviceError(text, f"does not open: {describe_error(error)}") from error
+
+
+def _class_of(name: SubjectName) -> Any:
+    from tinyref_spec.subjects.name import LIBRARIES
+
+    if name.library in LIBRARIES:
+        path = f"{__name__}.{LIBRARIES[name.library].subject}"
+    else:
+        path = name.library if name.is_class else f"{__name__}.array_api:ArraySubject"
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module), attribute)

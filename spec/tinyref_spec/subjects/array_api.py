@@ -1,4 +1,4 @@
-"""Libraries of the Python array API standard (data-apis.org/array-api, 2024.12), and numpy.
+"""Libraries of the Python array API standard (data-apis.org/array-api, 2024.12).
 
 The expressions of the tables are evaluated over `ArrayTensor`, which calls the function of the
 standard that is the same computation. What the standard composes of several functions, such as a
@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.metadata
 import math
 import operator
-import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
@@ -21,13 +18,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinyref.dtype import DType, dtype_from_name, dtypes, from_numpy_dtype, numpy_dtype
+from tinyref.dtype import DType, dtype_from_name, dtypes, from_numpy_dtype
 from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
-from tinyref_spec.reproducer import Wording
+from tinyref_spec.subjects.expressions import (
+    ExpressionSubject,
+    package_version,
+    to_numpy,
+    without_bfloat16,
+)
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
-from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
-from tinyref_spec.tensor.forms import Form
 
 # Methods of a Tensor that are a function of the standard with the same arguments.
 SAME: Mapping[str, str] = {
@@ -80,11 +80,7 @@ SAME: Mapping[str, str] = {
 }
 WIDE_SUMS = "integers are added up and multiplied in the default integer type of the standard"
 PLACES = "places are of the default index type of the standard"
-# How arrays that are not dense, not computed or not exported by DLPack give a numpy array.
-TO_HOST = ("todense", "compute", "unwrap_numpy")
 Key = int | slice | EllipsisType | None
-# Types that the standard does not have: a library may refuse any function of them.
-BEYOND_THE_STANDARD = frozenset({dtypes.float16, dtypes.bfloat16})
 
 
 def _converting(name: str) -> Callable[[ArrayTensor], ArrayTensor]:
@@ -118,13 +114,15 @@ class ArrayTensor:
     def __getattr__(self, name: str) -> Callable[..., ArrayTensor]:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in self.library.own:
+            return functools.partial(self.library.call_own, name, self)
         if name not in SAME:
             raise NotOfferedError(f"{self.library.module}: the array API has no {name}")
         return functools.partial(self._call, SAME[name], self)
 
     def _call(self, function: str, *given: Any, note: str = "", **named: Any) -> ArrayTensor:
-        settings = {name: _plain(value) for name, value in named.items()}
-        found = self.library.function(function)(*map(_plain, given), **settings)
+        settings = {name: plain(value) for name, value in named.items()}
+        found = self.library.function(function)(*map(plain, given), **settings)
         return type(self)(self.library, found, note)
 
     # Properties and values
@@ -138,13 +136,7 @@ class ArrayTensor:
         return len(self.shape)
 
     def numpy(self) -> Array:
-        if self.library.has_type(self, dtypes.bfloat16):
-            # Neither DLPack nor the buffers of Python have a word for it that numpy reads.
-            wide = self.library.function("asarray")(
-                self.array, dtype=self.library.dtype(dtypes.float32)
-            )
-            return np.asarray(to_numpy(wide).astype(ml_dtypes.bfloat16))
-        return to_numpy(self.array)
+        return self.library.elements(self)
 
     def tolist(self) -> object:
         return self.numpy().tolist()
@@ -185,7 +177,7 @@ class ArrayTensor:
     clip = clamp
 
     def logical_not(self) -> ArrayTensor:
-        if not self.library.has_type(self, dtypes.bool):
+        if not self.library.has_type(self.array, dtypes.bool):
             raise NotOfferedError(f"{self.library.module}: its logical_not takes bools alone")
         return self._call("logical_not", self)
 
@@ -298,14 +290,14 @@ class ArrayTensor:
         return self._call("triu", self, k=diagonal)
 
     def meshgrid(self, *others: Any, indexing: str = "ij") -> list[ArrayTensor]:
-        arrays = map(_plain, (self, *others))
+        arrays = map(plain, (self, *others))
         found = self.library.function("meshgrid")(*arrays, indexing=indexing)
         return [type(self)(self.library, each) for each in found]
 
     def __getitem__(self, key: Any) -> ArrayTensor:
         """By integers, slices, None and `...`, or by one mask."""
         if isinstance(key, ArrayTensor):
-            if not self.library.has_type(key, dtypes.bool):
+            if not self.library.has_type(key.array, dtypes.bool):
                 raise NotOfferedError(f"{self.library.module}: the standard takes by a function")
             if not self.library.indexes_by_masks:
                 raise NotOfferedError(f"{self.library.module}: says that it has no masks as index")
@@ -327,11 +319,9 @@ class ArrayTensor:
 
 
 def _with_operator(name: str, swapped: bool) -> Callable[..., ArrayTensor]:
-    compute = getattr(operator, name)
-
     def apply(self: ArrayTensor, *others: Any) -> ArrayTensor:
-        given = [_plain(self), *map(_plain, others)]
-        found = compute(*(reversed(given) if swapped else given))
+        given = [plain(self), *map(plain, others)]
+        found = self.library.operate(name, given[::-1] if swapped else given)
         return type(self)(self.library, found)
 
     return apply
@@ -340,9 +330,9 @@ def _with_operator(name: str, swapped: bool) -> Callable[..., ArrayTensor]:
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 _SWAPPED = (*_ARITHMETIC, "and", "or", "xor", "lshift", "rshift")
 for _name in (*_SWAPPED, "neg", "invert", "lt", "gt", "le", "ge", "eq", "ne"):
-    setattr(ArrayTensor, f"__{_name}__", _with_operator(f"__{_name}__", swapped=False))
+    setattr(ArrayTensor, f"__{_name}__", _with_operator(_name, swapped=False))
 for _name in _SWAPPED:
-    setattr(ArrayTensor, f"__r{_name}__", _with_operator(f"__{_name}__", swapped=True))
+    setattr(ArrayTensor, f"__r{_name}__", _with_operator(_name, swapped=True))
 
 
 # The types of Python's numbers, of which numpy makes wider ones.
@@ -368,7 +358,7 @@ class _Maker:
         is_array = isinstance(data, np.ndarray)
         own = from_numpy_dtype(found.dtype) if is_array else _type_of_number(found)
         named = own if dtype is None else dtype
-        return self._make("asarray", _readable(found.copy()), dtype=named)
+        return self._make("asarray", without_bfloat16(found.copy()), dtype=named)
 
     def _make(
         self, function: str, *given: Any, dtype: Any = dtypes.float32, device: Any = None
@@ -396,24 +386,42 @@ class _Maker:
         return self._make("linspace", start, stop, steps, **named)
 
     def __getattr__(self, name: str) -> Any:
-        raise NotOfferedError(f"{self.library.module}: the array API has no {name}")
+        """A function of the library that takes tensors, such as `einsum`."""
+        if name not in self.library.own:
+            raise NotOfferedError(f"{self.library.module}: the array API has no {name}")
+        return functools.partial(self.library.call_own, name)
 
 
-class ArraySubject:
+class ArraySubject(ExpressionSubject):
     """A module with the functions of the standard, on one of its devices."""
 
-    rounds_each_part = True
     tensor_class: type[ArrayTensor] = ArrayTensor
+    # Types that the standard does not have: a library may refuse any function of them.
+    optional_types = frozenset({dtypes.float16, dtypes.bfloat16})
+    no_gradients = "the array API has no gradients"
+    # Functions of the library that are not in the standard, over its arrays, by the method.
+    own: Mapping[str, Callable[..., Any]] = {}
+    # Of those, the functions whose result has another integer type, with the reason.
+    own_notes: Mapping[str, str] = {}
 
     def __init__(self, name: SubjectName) -> None:
-        for package in name.packages:
-            importlib.import_module(package)
-        self.place = name.place
-        self.name = name
-        self.module = name.array_module
-        self.namespace = importlib.import_module(self.module)
+        super().__init__(name)
+        self.module = self.module_of(name)
+        self.namespace = self._namespace()
         self.device = self._device()
         self.tensor(np.zeros(1, np.float32)).numpy()
+
+    def module_of(self, name: SubjectName) -> str:
+        """Return the name of the module that has the functions."""
+        return name.array_module
+
+    def _namespace(self) -> Any:
+        """Return the object that has the functions of the standard by name."""
+        return importlib.import_module(self.module)
+
+    @property
+    def library(self) -> str:
+        return self.module
 
     def _device(self) -> Any:
         """The device by its name; the text itself, for the library to refuse, if there is none."""
@@ -422,7 +430,7 @@ class ArraySubject:
         known = self.namespace.__array_namespace_info__().devices()
         return next((each for each in known if str(each) == self.place), self.place)
 
-    @property
+    @functools.cached_property
     def dtypes(self) -> frozenset[DType]:
         """The types that the module says it has, and others of its names that keep elements."""
         declared = set(self._info("dtypes", device=self.device))
@@ -444,23 +452,12 @@ class ArraySubject:
             return {}
         return said
 
-    def _keeps(self, dtype: DType) -> bool:
-        """Return True if an array of the type has that type, and its elements."""
-        ones = np.ones(2, numpy_dtype(dtype))
-        with warnings.catch_warnings():
-            # Some warn that they take a narrower type.
-            warnings.simplefilter("ignore")
-            try:
-                array = self.tensor(ones).numpy()
-            except Exception:  # a module may refuse a type by any error
-                return False
-        return array.dtype == ones.dtype and bool((array == ones).all())
-
     def versions(self) -> dict[str, str]:
         """Return the versions of the module's package and of the package that has its arrays."""
-        array = self.tensor(np.zeros(1, np.float32)).array
+        array = self.array(np.zeros(1, np.float32))
         modules = (self.module, type(array).__module__)
-        return {name: _version(name) for name in dict.fromkeys(map(_package, modules))}
+        packages = [name.partition(".")[0] for name in modules]
+        return {name: package_version(name) for name in dict.fromkeys(packages)}
 
     def function(self, name: str) -> Callable[..., Any]:
         """A function of the standard. Raises `NotOfferedError` where the module lacks it."""
@@ -468,6 +465,21 @@ class ArraySubject:
         if found is None:
             raise NotOfferedError(f"{self.module}: has no {name} of the array API")
         return found
+
+    def operate(self, name: str, arguments: Sequence[Any]) -> Any:
+        """Return the value of an operator of Python."""
+        return getattr(operator, f"__{name}__")(*arguments)
+
+    def call_own(self, name: str, *given: Any, **named: Any) -> Any:
+        """Return the result of a function of `own`, wrapped."""
+        settings = {key: plain(value) for key, value in named.items()}
+        return self._wrapped(self.own[name](*map(plain, given), **settings), name)
+
+    def _wrapped(self, result: Any, name: str) -> Any:
+        """A tensor for an array; a list or tuple of them for a list or tuple."""
+        if isinstance(result, list | tuple):
+            return type(result)(self._wrapped(item, name) for item in result)
+        return self.tensor_class(self, result, self.own_notes.get(name, ""))
 
     def dtype(self, dtype: DType | str) -> Any:
         """The module's type. Raises `NotOfferedError` where it has none of that name."""
@@ -477,150 +489,47 @@ class ArraySubject:
             name = "bool_"
         return self.function(name)
 
-    def has_type(self, tensor: ArrayTensor, dtype: DType) -> bool:
+    def has_type(self, array: Any, dtype: DType) -> bool:
         """Return True if an array has this type."""
         try:
-            return bool(tensor.array.dtype == self.dtype(dtype))
+            return bool(array.dtype == self.dtype(dtype))
         except NotOfferedError:
             return False
 
-    def expression(self, form: Form) -> str:
-        return form.expression
-
-    def value(self, form: Form, dtype: DType, values: Arrays) -> Answer:
-        refusals = (Exception,) if dtype in BEYOND_THE_STANDARD else ()
-        with not_offered(self.module, *refusals):
-            found = self._evaluate(form.expression, values, dtype)
-            if not isinstance(found, ArrayTensor):
-                raise NotOfferedError(f"{self.module}: {form.expression} gives no array there")
-            # Only now may a lazy array be computed.
-            elements = found.numpy()
-        theirs, owed = from_numpy_dtype(elements.dtype), form.output(dtype)
-        if found.note:
-            return integer_answer(elements, theirs, owed, found.note)
-        return Answer(elements, theirs)
-
-    def gradient_expressions(self, form: Form, targets: Sequence[str]) -> list[str]:
-        raise NotOfferedError(f"{self.module}: the array API has no gradients")
-
-    def gradients(
-        self, form: Form, dtype: DType, values: Arrays, weights: Array, targets: Sequence[str]
-    ) -> list[Answer]:
-        raise NotOfferedError(f"{self.module}: the array API has no gradients")
-
-    def literal(self, expression: str, values: Arrays) -> object:
-        with not_offered(self.module):
-            return self._evaluate(expression, values, dtypes.float32)
-
     @property
-    def wording(self) -> Wording:
-        imports = (
-            "from tinyref_spec.subjects import opened",
-            f"subject = opened({str(self.name)!r})",
-            "Tensor = subject.maker",
-        )
-        return Wording(imports, "subject.tensor({array})", "{actual}.numpy()")
+    def names(self) -> Mapping[str, Any]:
+        return {"Tensor": self.maker}
 
     @property
     def maker(self) -> _Maker:
         """`Tensor` of the expressions."""
         return _Maker(self)
 
-    def tensor(self, values: Array) -> ArrayTensor:
-        """An array of its own on the device."""
+    def array(self, values: Array) -> Any:
         where = {} if self.device is None else {"device": self.device}
         named = self.dtype(from_numpy_dtype(values.dtype))
-        made = self.function("asarray")(_readable(values.copy()), dtype=named, **where)
-        return self.tensor_class(self, made)
+        return self.function("asarray")(without_bfloat16(values.copy()), dtype=named, **where)
 
-    def _evaluate(self, expression: str, values: Arrays, dtype: DType) -> Any:
-        names = {name: self.tensor(array) for name, array in values.items()}
-        known = {"Tensor": self.maker, "dtypes": dtypes, "np": np}
-        # The expressions are those of the tables, never text from outside.
-        with np.errstate(all="ignore"):
-            return eval(expression, known, {**names, "dtype": dtype, "device": self.place})
+    def to_numpy(self, array: Any) -> Array:
+        if self.has_type(array, dtypes.bfloat16):
+            # Neither DLPack nor the buffers of Python have a word for it that numpy reads.
+            wide = self.function("asarray")(array, dtype=self.dtype(dtypes.float32))
+            return np.asarray(to_numpy(wide).astype(ml_dtypes.bfloat16))
+        return to_numpy(array)
 
+    def wrap(self, array: Any) -> ArrayTensor:
+        return self.tensor_class(self, array)
 
-class NumpyTensor(ArrayTensor):
-    """What numpy has beyond the standard."""
-
-    def exp2(self) -> ArrayTensor:
-        return self._call("exp2", self)
-
-    def isclose(self, other: Any, rtol: Any = 1e-05, atol: Any = 1e-08) -> ArrayTensor:
-        return self._call("isclose", self, other, rtol=rtol, atol=atol)
-
-    def logical_not(self) -> ArrayTensor:
-        return self._call("logical_not", self)
-
-    def split(self, sizes: Any, dim: Any = 0) -> list[ArrayTensor]:
-        size = self.shape[dim]
-        listed = [sizes] * (-(-size // sizes)) if isinstance(sizes, int) else list(sizes)
-        ends = np.minimum(np.cumsum(listed), size)[:-1]
-        parts = np.split(self.array, ends, axis=dim)
-        return [type(self)(self.library, part) for part in parts]
-
-    def clone(self) -> ArrayTensor:
-        return type(self)(self.library, self.array.copy())
-
-    def __getitem__(self, key: Any) -> ArrayTensor:
-        """By arrays and lists too."""
-        return type(self)(self.library, self.array[_plain(key)])
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.array[_plain(key)] = _plain(value)
+    def unwrap(self, tensor: Any) -> Any:
+        if not isinstance(tensor, ArrayTensor):
+            raise NotOfferedError(f"{self.module}: the expression gives no array there")
+        return tensor.array
 
 
-class NumpySubject(ArraySubject):
-    """numpy: the standard, 16-bit floats, and functions of its own."""
-
-    tensor_class = NumpyTensor
-
-    @property
-    def maker(self) -> _Maker:
-        return _NumpyMaker(self)
-
-
-class _NumpyMaker(_Maker):
-    def einsum(self, formula: str, *operands: ArrayTensor) -> ArrayTensor:
-        return operands[0]._call("einsum", formula, *operands)
-
-
-def to_numpy(array: Any) -> Array:
-    """Return the elements in host memory: by a method of the array, or by DLPack."""
-    if isinstance(array, np.ndarray | np.generic | bool | int | float):
-        return np.asarray(array)
-    for name in TO_HOST:
-        if hasattr(array, name):
-            return np.asarray(getattr(array, name)())
-    return np.from_dlpack(array, device="cpu", copy=True)
-
-
-def _readable(values: Array) -> Array:
-    """Return the elements in a type that every library reads from numpy."""
-    if values.dtype == np.dtype(ml_dtypes.bfloat16):
-        return values.astype(np.float32)
-    return values
-
-
-def _package(module: str) -> str:
-    return module.partition(".")[0]
-
-
-def _version(package: str) -> str:
-    own = getattr(sys.modules.get(package), "__version__", None)
-    if own is not None:
-        return str(own)
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The array of a tensor, also in a list; anything else as it is."""
     if isinstance(value, list | tuple):
-        return type(value)(map(_plain, value))
+        return type(value)(map(plain, value))
     return value.array if isinstance(value, ArrayTensor) else value
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from tinyref.capabilities import CORE_OPS, Capabilities
 from tinyref.folders import file_name
 from tinyref_spec.case import Case, Measurement, NotOfferedError, Profile, Row, Rung
-from tinyref_spec.catalogue import all_rows, matches
+from tinyref_spec.catalogue import all_rows
 from tinyref_spec.catalogue import suite_hash as suite_hash  # of all rows, these among them
 from tinyref_spec.device_under_test import Announce
 from tinyref_spec.subjects import opened
@@ -62,25 +62,22 @@ class SubjectDevice:
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    """Rows of the level `tensor` with their ids; each case that is in `NOT_ASKED` says why."""
+    """Yield the rows of the level `tensor` with their ids, as a library is asked them."""
     for row in all_rows():
         if row.level == "tensor" and row.cases(profile):
-            is_asked = not any(matches(name, row.id) for name in NOT_ASKED)
-            yield row if is_asked else _with_reasons(row)
+            yield dataclasses.replace(row, make_cases=functools.partial(_cases, row))
 
 
-def _with_reasons(row: Row) -> Row:
-    def make_cases(profile: Profile) -> list[Case]:
-        return [_with_reason(case) for case in row.cases(profile)]
-
-    return dataclasses.replace(row, make_cases=make_cases)
-
-
-def _with_reason(case: Case) -> Case:
-    reason = NOT_ASKED.get(case.row) or NOT_ASKED.get(case.id)
-    if reason is None:
-        return case
-    return dataclasses.replace(case, run=functools.partial(_refuse, reason))
+def _cases(row: Row, profile: Profile) -> list[Case]:
+    """Return the cases: those in `NOT_ASKED` say why, and none needs the types of our kernels."""
+    cases = []
+    for case in row.cases(profile):
+        own = frozenset(dtype for dtype in case.needs.dtypes if dtype.name == row.dtype)
+        needs = dataclasses.replace(case.needs, dtypes=own)
+        reason = NOT_ASKED.get(case.row) or NOT_ASKED.get(case.id)
+        run = functools.partial(_refuse, reason) if reason else case.run
+        cases.append(dataclasses.replace(case, needs=needs, run=run))
+    return cases
 
 
 def _refuse(reason: str, device: Any) -> Measurement:
@@ -94,7 +91,6 @@ def open_device(name: str) -> SubjectDevice:
 
 def differences(name: str) -> list[Path]:
     """The expectations files with what the library defines otherwise, everywhere or just there."""
-    found = parse_subject(name)
-    library = found.array_module if found.is_array_api else "torch"
-    paths = (Path(__file__).parent / f"{each}.toml" for each in (library, file_name(name)))
+    stems = (parse_subject(name).differences, file_name(name))
+    paths = (Path(__file__).parent / f"{stem}.toml" for stem in stems)
     return [path for path in paths if path.exists()]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import torch
 
-from tinyref.dtype import DType, dtype_from_name, dtypes, numpy_dtype
+from tinyref.dtype import DType, dtype_from_name, dtypes
 from tinyref.errors import describe_error
 from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
 from tinyref_spec.reproducer import Wording
+from tinyref_spec.subjects.expressions import ExpressionSubject, Function
 from tinyref_spec.subjects.name import SubjectName
-from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
+from tinyref_spec.subjects.protocol import Answer, Arrays
 from tinyref_spec.tensor.forms import Form
 
 TORCH_DTYPES: dict[DType, torch.dtype] = {
@@ -76,24 +76,29 @@ def torch_value(expression: str, names: Mapping[str, Any]) -> Any:
 _KNOWN = {"torch": torch, "F": torch.nn.functional, "np": np}
 
 
-class TorchSubject:
+class TorchSubject(ExpressionSubject):
     """Eager PyTorch on one of its devices."""
 
-    rounds_each_part = True
     wording = WORDING
 
     def __init__(self, name: SubjectName) -> None:
-        for package in name.packages:
-            importlib.import_module(package)
-        self.place = name.place
+        super().__init__(name)
         # Also for the tensors that an expression makes of numbers.
         torch.set_default_device(self.place)
         torch.zeros(1).cpu()
 
+    def array(self, values: Array) -> torch.Tensor:
+        return to_torch(values, self.place)
+
+    def to_numpy(self, array: Any) -> Array:
+        return from_torch(array)
+
+    def type_of(self, dtype: DType) -> torch.dtype:
+        return TORCH_DTYPES[dtype]
+
     @property
-    def dtypes(self) -> frozenset[DType]:
-        """The types that the device adds and copies back."""
-        return frozenset(ours for ours in TORCH_DTYPES if self._computes_in(ours))
+    def names(self) -> Mapping[str, Any]:
+        return {**_KNOWN, "Tensor": _TensorMaker()}
 
     def versions(self) -> dict[str, str]:
         return {"torch": str(torch.__version__)}
@@ -103,74 +108,53 @@ class TorchSubject:
             raise NotOfferedError(f"torch: no such computation: {form.no_torch}")
         return form.torch_expression
 
+    def note(self, form: Form, result: Any) -> str:
+        return form.torch_dtype
+
     def value(self, form: Form, dtype: DType, values: Arrays) -> Answer:
         if dtype.is_int and _TOPK.fullmatch(form.torch_expression):
             raise NotOfferedError("torch: which of equal elements topk takes is left open")
-        names = self._names(values, dtype)
+        return super().value(form, dtype, values)
+
+    def inputs(self, form: Form, dtype: DType, values: Arrays) -> dict[str, Any]:
+        arrays = super().inputs(form, dtype, values)
         for item in form.inputs:
             # Some expressions are themselves about gradients.
             if item.is_differentiable and form.has_gradient and dtype.is_float:
-                names[item.name].requires_grad_()
-        found = self._attempt(lambda: self._evaluate(self.expression(form), names))
-        return _answer(form, dtype, found)
+                arrays[item.name].requires_grad_()
+        return arrays
 
     def gradient_expressions(self, form: Form, targets: Sequence[str]) -> list[str]:
         asked = ", ".join(targets)
         return [
-            f"torch.autograd.grad({self.expression(form)}, [{asked}], g)[{place}]"
-            for place in range(len(targets))
+            f"torch.autograd.grad({self.expression(form)}, [{asked}], g)[{index}]"
+            for index in range(len(targets))
         ]
 
-    def gradients(
-        self, form: Form, dtype: DType, values: Arrays, weights: Array, targets: Sequence[str]
-    ) -> list[Answer]:
-        """Those of the result; zero where torch says that an input has no part in it."""
-        names = self._names(values, dtype)
-        asked = [names[name].requires_grad_() for name in targets]
-        seed = to_torch(weights, self.place)
-
-        def compute() -> Sequence[torch.Tensor | None]:
-            result = self._evaluate(self.expression(form), names)
-            # The types of PyTorch are known only where it is installed.
-            parts: Sequence[torch.Tensor | None] = torch.autograd.grad(
-                result, asked, seed.to(result.dtype), allow_unused=True
-            )
-            return parts
-
-        found = self._attempt(compute)
+    def pull_back(self, function: Function, arrays: Sequence[Any], weights: Any) -> list[Any]:
+        """Return zero where torch says that an array has no part in the result."""
+        result = function(*arrays)
+        parts = torch.autograd.grad(result, arrays, weights.to(result.dtype), allow_unused=True)
         return [
-            Answer(np.zeros(values[name].shape, numpy_dtype(dtype)), dtype)
-            if part is None
-            else Answer(from_torch(part), OUR_DTYPES.get(part.dtype))
-            for name, part in zip(targets, found, strict=True)
+            torch.zeros_like(array) if part is None else part
+            for array, part in zip(arrays, parts, strict=True)
         ]
 
-    def literal(self, expression: str, values: Arrays) -> object:
-        names = {"Tensor": _TensorMaker(), "device": self.place}
-        return self._attempt(lambda: torch_value(expression, names))
+    def _evaluate(self, expression: str, arrays: Mapping[str, Any], dtype: DType) -> Any:
+        """Return the value; an error of torch is none of Python, so it is a failure."""
+        try:
+            return self._value_of(expression, arrays, dtype)
+        except RuntimeError as error:
+            if "not implemented for" in str(error):
+                raise NotImplementedError(str(error)) from error
+            raise
 
-    def _evaluate(self, expression: str, names: Mapping[str, Any]) -> Any:
-        return torch_value(expression, names)
-
-    def _names(self, values: Arrays, dtype: DType) -> dict[str, Any]:
-        tensors = {name: to_torch(array, self.place) for name, array in values.items()}
-        return {**tensors, "dtype": TORCH_DTYPES[dtype], "device": self.place}
-
-    def _attempt(self, compute: Callable[[], Any]) -> Any:
-        """The value. Raises `NotOfferedError` where torch says that it has no such kernel."""
-        with not_offered("torch"):
-            try:
-                return compute()
-            except RuntimeError as error:
-                if "not implemented for" in str(error):
-                    raise NotImplementedError(str(error)) from error
-                raise
-
-    def _computes_in(self, dtype: DType) -> bool:
+    def _keeps(self, dtype: DType) -> bool:
+        """Return True if the device computes in the type and copies it back."""
         try:
             one = torch.ones(2, dtype=TORCH_DTYPES[dtype], device=self.place)
             return bool((one * one).cpu().bool().all())
-        except (RuntimeError, TypeError):
+        except (KeyError, RuntimeError, TypeError):
             return False
 
 
@@ -180,16 +164,16 @@ class CompiledTorchSubject(TorchSubject):
     def __init__(self, name: SubjectName) -> None:
         super().__init__(name)
         # The first compile of a process loads the compiler, which is no matter of a case.
-        self._evaluate(_compiled("x + 1", "x"), {"x": torch.zeros(2)})
+        self._evaluate(_compiled("x + 1", "x"), {"x": torch.zeros(2)}, dtypes.float32)
 
     def expression(self, form: Form) -> str:
         inputs = ", ".join(item.name for item in form.inputs)
         return _compiled(super().expression(form), inputs)
 
-    def _evaluate(self, expression: str, names: Mapping[str, Any]) -> Any:
+    def _evaluate(self, expression: str, arrays: Mapping[str, Any], dtype: DType) -> Any:
         torch.compiler.reset()
         try:
-            return super()._evaluate(expression, names)
+            return super()._evaluate(expression, arrays, dtype)
         except torch._dynamo.exc.Unsupported as error:
             words = describe_error(error).splitlines()[0]
             raise NotOfferedError(f"torch.compile does not capture it: {words}") from error
@@ -214,11 +198,3 @@ class _TensorMaker:
 
     def full(self, shape: tuple[int, ...], value: float, device: str) -> torch.Tensor:
         return torch.full(shape, value, device=device)
-
-
-def _answer(form: Form, dtype: DType, found: Any) -> Answer:
-    """The answer in the type that is owed, where torch documents another integer type."""
-    values, theirs = from_torch(found), OUR_DTYPES.get(torch.as_tensor(found).dtype)
-    if form.torch_dtype:
-        return integer_answer(values, theirs, form.output(dtype), form.torch_dtype)
-    return Answer(values, theirs)

@@ -1,0 +1,90 @@
+"""tinygrad: its tensors have the methods that the expressions call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tinygrad
+from tinygrad.helpers import DEV
+
+from tinyref.dtype import DType, from_numpy_dtype
+from tinyref.errors import describe_error
+from tinyref_spec.bits import Array
+from tinyref_spec.case import NotOfferedError
+from tinyref_spec.subjects.expressions import ExpressionSubject, Function, package_version
+from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+
+# Words of errors about arguments that its functions do not take.
+_LACKS = re.compile(
+    "is not supported|only supports|unexpected keyword|positional argument|can't create Tensor from"
+)
+
+
+class TinygradSubject(ExpressionSubject):
+    """tinygrad on one of its devices, such as `cpu` or `cuda:1`, or `cpu:llvm` by its renderer."""
+
+    def __init__(self, name: SubjectName) -> None:
+        super().__init__(name)
+        if name.place == DEFAULT_PLACE:
+            self.place = tinygrad.Device.DEFAULT
+        else:
+            target = name.place.upper()
+            device, _, rest = target.partition(":")
+            has_renderer = bool(rest) and not rest.isdecimal()
+            self.place = device if has_renderer else target
+            # Also for the tensors that an expression makes of numbers.
+            DEV.value = target if has_renderer else device
+        self.to_numpy(self.array(np.zeros(1, np.float32)))
+
+    @property
+    def names(self) -> Mapping[str, Any]:
+        return {"Tensor": tinygrad.Tensor, "dtypes": tinygrad.dtypes}
+
+    def versions(self) -> dict[str, str]:
+        return {"tinygrad": package_version("tinygrad")}
+
+    def type_of(self, dtype: DType) -> Any:
+        return getattr(tinygrad.dtypes, dtype.name)
+
+    def array(self, values: Array) -> Any:
+        ours = from_numpy_dtype(values.dtype)
+        if ours.name not in _SMALL:
+            return tinygrad.Tensor(np.array(values), device=self.place)
+        wide = tinygrad.Tensor(values.astype(np.float32), device=self.place)
+        return wide.cast(self.type_of(ours))
+
+    def to_numpy(self, array: Any) -> Array:
+        ours = next(
+            (name for name in _SMALL if array.dtype == getattr(tinygrad.dtypes, name, None)), ""
+        )
+        if not ours:
+            return np.array(array.numpy())
+        return np.asarray(array.float().numpy().astype(_SMALL[ours]))
+
+    def unwrap(self, tensor: Any) -> Any:
+        """Return the tensor; of `cummax` and `cummin` the values without their positions."""
+        return tensor[0] if isinstance(tensor, tuple) else tensor
+
+    def _evaluate(self, expression: str, arrays: Mapping[str, Any], dtype: DType) -> Any:
+        try:
+            return super()._evaluate(expression, arrays, dtype)
+        except (AssertionError, IndexError, RuntimeError, TypeError) as error:
+            if not _LACKS.search(str(error)):
+                raise
+            raise NotOfferedError(f"tinygrad: {describe_error(error).splitlines()[0]}") from error
+
+    def pull_back(self, function: Function, arrays: Sequence[Any], weights: Any) -> list[Any]:
+        result = function(*arrays)
+        return list(result.gradient(*arrays, gradient=weights.cast(result.dtype)))
+
+
+# Types that numpy has not.
+_SMALL: Mapping[str, Any] = {
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "fp8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "fp8e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}
