@@ -1,0 +1,131 @@
+"""What is done with a program that a library gets wrong: reduce it, blame, and write the script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tinyref.errors import explain_error
+from tinyref_fuzz.findings.bucket import DEATHS
+from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
+from tinyref_fuzz.programs.examine import ProgramFinding
+from tinyref_fuzz.programs.library.judge import Difference, LibraryJudge, data_of, joined
+from tinyref_fuzz.programs.library.oracle import PureEnvironment, evaluate_pure
+from tinyref_fuzz.programs.library.script import library_script
+from tinyref_fuzz.programs.reduce import JudgeFunction, reduce_program
+from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
+from tinyref_fuzz.reduce.fault import is_same_fault
+from tinyref_spec.case import NotOfferedError
+from tinyref_spec.kernel_case import KernelVerdict
+
+_INPUTS = frozenset({"data", "read"})
+
+
+def examine_library(
+    judge: LibraryJudge,
+    program: TensorProgram,
+    verdict: KernelVerdict,
+    seconds: float,
+    judged: JudgeFunction | None = None,
+) -> ProgramFinding:
+    """The finding that a program with its verdict is. Whatever fails is said as its problem.
+
+    judged: judges the candidates, in another process where they may end it.
+    """
+    judge_candidate = judged or judge.verdict
+    problem = ""
+    try:
+        program = _without_known(judge, program)
+        # To run all steps at once would end this process.
+        if judged is None:
+            program, verdict = _one_step(judge, program, verdict)
+        program, verdict = reduce_program(
+            program, verdict, judge_candidate, seconds, PureEnvironment
+        )
+        if judged is None:
+            program, verdict = _fewer_elements(judge, program, verdict)
+    except Exception as error:  # a bug of the reducer must not hide the finding
+        problem = f"not reduced: {explain_error(error)}"
+    return ProgramFinding(program, verdict, judge.blame(program, verdict), problem)
+
+
+def _without_known(judge: LibraryJudge, program: TensorProgram) -> TensorProgram:
+    try:
+        return judge.without_known(program, evaluate_pure(program))
+    except (InexactError, UndefinedError):
+        return program
+
+
+def _one_step(
+    judge: LibraryJudge, program: TensorProgram, verdict: KernelVerdict
+) -> tuple[TensorProgram, KernelVerdict]:
+    """The first step that fails alone with the same fault; the program where none does.
+
+    All steps are run as one function first, so that a compiler is asked once.
+    """
+    environment = evaluate_pure(program)
+    singles = [
+        TensorProgram((*_operands(step, environment), step, ProgramStep("read", step.targets)))
+        for step in program.steps
+        if step.op not in _INPUTS
+    ]
+    difference = _difference(judge, joined(singles))
+    if difference is None or difference.is_error:
+        return program, verdict
+    chosen = singles[difference.read]
+    found = judge.verdict(chosen)
+    return (chosen, found) if is_same_fault(verdict, found) else (program, verdict)
+
+
+def _operands(step: ProgramStep, environment: PureEnvironment) -> Iterator[ProgramStep]:
+    for number in dict.fromkeys(step.args):
+        yield data_of(ProgramStep("data", (), (number,)), environment)
+
+
+def _fewer_elements(
+    judge: LibraryJudge, program: TensorProgram, verdict: KernelVerdict
+) -> tuple[TensorProgram, KernelVerdict]:
+    """The program with one wrong element alone, where that fails too."""
+    difference = _difference(judge, program)
+    if difference is None or not difference.elements:
+        return program, verdict
+    shapes = {step.values[1] for step in program.steps if step.op == "data"}
+    if len(shapes) != 1:
+        return program, verdict
+    for elements in (difference.elements[:1], range(16), range(17)):
+        candidate = _with_elements(program, tuple(elements))
+        if candidate is not None and is_same_fault(verdict, found := judge.verdict(candidate)):
+            return candidate, found
+    return program, verdict
+
+
+def _with_elements(program: TensorProgram, elements: tuple[int, ...]) -> TensorProgram | None:
+    """The program with these elements of its inputs; None where they have no more."""
+    steps = []
+    for step in program.steps:
+        if step.op == "data":
+            dtype, _, old, place, marked = step.values
+            if len(old) <= len(elements):
+                return None
+            fewer = tuple(old[number] for number in elements)
+            step = replace(step, values=(dtype, (len(fewer),), fewer, place, marked))
+        steps.append(step)
+    return program.with_steps(steps)
+
+
+def _difference(judge: LibraryJudge, program: TensorProgram) -> Difference | None:
+    """What is wrong with a program; None where nothing is, or nobody can say."""
+    try:
+        environment = evaluate_pure(program)
+        return judge.difference(program, environment, judge.library.compiles)
+    except (InexactError, UndefinedError, NotOfferedError):
+        return None
+
+
+def script_of_library(judge: LibraryJudge, program: TensorProgram, verdict: KernelVerdict) -> str:
+    """The script of a program that fails; of one that ends the process, without a comparison."""
+    words = verdict.detail.partition("\n")[0]
+    fault = f"{judge.blame(program, verdict)}: {words}"
+    is_death = verdict.symptom in DEATHS
+    difference = None if is_death else _difference(judge, program)
+    return library_script(judge.library, f"{judge.library.about}: {fault}", program, difference)

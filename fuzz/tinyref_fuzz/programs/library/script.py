@@ -1,0 +1,98 @@
+"""A finding as a script of the library and numpy alone, for the library's maintainers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinyref_fuzz.programs.library.judge import Difference, Library, limits_of
+from tinyref_fuzz.programs.library.oracle import evaluate_pure
+from tinyref_fuzz.programs.library.writing import PureFunction, function_of
+from tinyref_fuzz.programs.steps import TensorProgram
+from tinyref_spec.bits import Array
+
+MAX_LINES = 15
+_WIDTH = 100
+# Wrong elements that a script compares.
+_MAX_ELEMENTS = 4
+# A float with few digits is as clear in decimal.
+_SHORT = 7
+
+
+def library_script(
+    library: Library, about: str, program: TensorProgram, difference: Difference | None
+) -> str:
+    """Return a script that exits with 1 while the read of `difference` is wrong.
+
+    about: what is wrong, for the first line. Without a difference the script runs the function:
+    the library crashes, hangs or raises there.
+    """
+    environment = evaluate_pure(program)
+    spelling = library.spelling
+    function = function_of(program, environment, spelling)
+    lines = [f"# {about}".replace("\n", " "), *spelling.imports]
+    if library.device_statement:
+        lines.append(library.device_statement)
+    body = [*function.statements, function.result]
+    lines += [function.head, *(f"    {line}" for line in _packed(body, _WIDTH - 4))]
+    inputs = [
+        f"{name} = {spelling.tensor.format(array=_literal(values))}"
+        for name, values in function.inputs.items()
+    ]
+    lines += inputs if len(inputs) <= 3 else _packed(inputs, 10 * _WIDTH)
+    lines.append(f"results = {_call(library, function)}")
+    if difference is None or difference.is_error:
+        return "\n".join([*lines, ""])
+    expected = environment.expected[difference.read]
+    array = environment.read_arrays[difference.read]
+    at = list(difference.elements[:_MAX_ELEMENTS])
+    low, high = (_list(ends.reshape(-1)[at]) for ends in limits_of(expected))
+    actual = spelling.read.format(actual=f"results[{difference.read}]")
+    lines += [
+        f"actual = {actual}",
+        f"low, high = {low}, {high}",
+        f"got = actual.reshape(-1)[{at}].tolist()",
+        'print("expected", low, "to", high, "got", got, actual.dtype, actual.shape)',
+        f'is_right = (actual.dtype, actual.shape) == ("{array.dtype}", {array.shape})',
+        "raise SystemExit(not (is_right and all(a <= x <= b for a, x, b in zip(low, got, high))))",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _call(library: Library, function: PureFunction) -> str:
+    compiled = library.spelling.compiled
+    called = compiled.format(f="f") if compiled else "f"
+    return f"{called}({', '.join(function.inputs)})"
+
+
+def _packed(statements: Iterable[str], width: int) -> list[str]:
+    """Statements in few lines: as many in each as it has room for."""
+    lines: list[str] = []
+    for statement in statements:
+        if lines and len(lines[-1]) + len(statement) + 2 <= width:
+            lines[-1] += f"; {statement}"
+        else:
+            lines.append(statement)
+    return lines
+
+
+def _literal(values: Array) -> str:
+    shape = "" if values.ndim == 1 else f".reshape({values.shape})"
+    return f'np.array({_list(values.reshape(-1))}, "{values.dtype.name}"){shape}'
+
+
+def _list(values: Array) -> str:
+    """A list of numbers; floats with many digits in hexadecimal."""
+    numbers = values.tolist()
+    is_float = values.dtype.kind == "f"
+    if len(numbers) > _MAX_ELEMENTS and len(set(numbers)) == 1:
+        return f"[{_number(numbers[0])}] * {len(numbers)}"
+    if not is_float or all(len(repr(number)) <= _SHORT for number in numbers):
+        return repr(numbers)
+    words = " ".join(float(number).hex() for number in numbers)
+    return f'[float.fromhex(h) for h in "{words}".split()]'
+
+
+def _number(value: object) -> str:
+    if isinstance(value, float) and len(repr(value)) > _SHORT:
+        return f'float.fromhex("{value.hex()}")'
+    return repr(value)
