@@ -15,7 +15,6 @@ import pytest
 
 from tinyref.cli.entry import run as command
 from tinyref.cli.fuzz.subject import known_faults
-from tinyref.errors import UserError
 from tinyref_fuzz.campaign.campaign import CampaignRequest, run
 from tinyref_fuzz.campaign.libraries import BATCH, LibraryPrograms
 from tinyref_fuzz.campaign.task import PROGRAMS, Setup
@@ -99,6 +98,15 @@ def test_what_an_error_leaves_open_is_no_program() -> None:
     ):
         with pytest.raises(UndefinedError):
             evaluate_pure(_program(data, root, step, read=3))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0)])
+def test_a_softmax_needs_an_axis_with_elements(shape: tuple[int, ...]) -> None:
+    data = ProgramStep(
+        "data", (), (1,), ("float32", shape, (0.0,) if shape == () else (), 0, False)
+    )
+    with pytest.raises(UndefinedError):
+        evaluate_pure(_program(data, ProgramStep("apply", (1,), (2,), ("softmax:0",)), read=2))
 
 
 def test_a_kink_within_the_error_widens_the_bound() -> None:
@@ -191,7 +199,7 @@ def test_a_wrong_function_of_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert finding.blame.cause.startswith("erf float")
     script = script_of_library(judge, finding.program, finding.verdict)
     assert len(script.splitlines()) <= 15
-    assert "= t1.erf()" in script
+    assert ".erf()" in script
 
 
 def test_a_compiler_that_is_wrong_is_told_from_an_op(wrap: Callable[..., LibraryJudge]) -> None:
@@ -282,7 +290,7 @@ def test_programs_as_one_function_share_nothing() -> None:
 def test_a_batch_names_the_program_that_is_wrong(
     monkeypatch: pytest.MonkeyPatch, wrap: Callable[..., LibraryJudge]
 ) -> None:
-    wrap(floor=_wrong_floor)
+    wrap(sum=lambda x, **named: np.sum(x, **named) + 1)
     programs = LibraryPrograms(Setup(DEVICE, seed=5, subject=PROGRAMS))
     alone = [programs.judge_case(number).verdict for number in range(4 * BATCH)]
     assert any(alone)
@@ -334,6 +342,8 @@ def test_a_crash_costs_one_program_and_has_a_script(tmp_path: Path) -> None:
         (["--subject", "nosuch"], "accepted are torch"),
     ],
 )
-def test_what_does_not_go_together_is_refused(options: list[str], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        command(["fuzz", *options])
+def test_what_does_not_go_together_is_refused(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["fuzz", *options]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())

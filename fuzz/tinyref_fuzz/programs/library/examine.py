@@ -73,8 +73,8 @@ def _one_step(
     if difference is None or difference.is_error:
         return program, verdict
     chosen = singles[difference.read]
-    found = judge.verdict(chosen)
-    return (chosen, found) if is_same_fault(verdict, found) else (program, verdict)
+    own = judge.verdict(chosen)
+    return (chosen, own) if is_same_fault(verdict, own) else (program, verdict)
 
 
 def _operands(step: ProgramStep, environment: PureEnvironment) -> Iterator[ProgramStep]:
@@ -94,8 +94,8 @@ def _fewer_elements(
         return program, verdict
     for elements in (difference.elements[:1], range(16), range(17)):
         candidate = _with_elements(program, tuple(elements))
-        if candidate is not None and is_same_fault(verdict, found := judge.verdict(candidate)):
-            return candidate, found
+        if candidate is not None and is_same_fault(verdict, own := judge.verdict(candidate)):
+            return candidate, own
     return program, verdict
 
 

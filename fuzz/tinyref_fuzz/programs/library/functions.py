@@ -59,6 +59,9 @@ def op_name(step: ProgramStep) -> str:
 def apply_form(name: str, x: BoundedValue) -> BoundedValue:
     """A form of the spec. Raises `UndefinedError` outside of where its bound holds."""
     form = FORMS[name]
+    is_along = name.partition(":")[0] in _ALONG
+    if is_along and not x.value.size * x.value.ndim:
+        raise UndefinedError(f"{name}: of no axis, or of no elements")
     low, high, is_positive = _DOMAINS[form.inputs[0].kind]
     high = _NARROWER.get(name.partition(":")[0], high)
     margin = SLACK * x.error
@@ -68,7 +71,7 @@ def apply_form(name: str, x: BoundedValue) -> BoundedValue:
         raise UndefinedError(f"{name}: an element outside of the domain")
     assert form.forward is not None, "only such forms are in the table"
     made = form.forward(x)
-    if name.partition(":")[0] in _ALONG:
+    if is_along:
         return made
     return replace(made, error=np.maximum(made.error, _spread(form, x, made)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tinyref.errors import UserError
 from tinyref_fuzz.programs.library.functions import APPLY, FORMS
@@ -175,38 +175,43 @@ def _words(step: ProgramStep) -> dict[str, Value]:
     return {}
 
 
-_TORCH_IMPORTS = ("import numpy as np, torch, torch.nn.functional as F",)
-_EAGER_TORCH = Spelling(
-    _TORCH_IMPORTS,
+_TORCH_SPELLING = Spelling(
+    ("import numpy as np, torch, torch.nn.functional as F",),
     _TORCH,
     "torch.{name}",
     "torch.tensor({array})",
     "{actual}.cpu().numpy()",
     steps_back=False,
 )
+_ARRAY_SPELLING = Spelling(
+    (), _ARRAY_API, "xp.{name}", "xp.asarray({array})", "np.asarray({actual})"
+)
+_MODULE = "array-api:"
+# Libraries with a name of their own, and the module that has their functions.
+_MODULES: Mapping[str, str] = {"numpy": "numpy", "jax": "jax.numpy", "jax-jit": "jax.numpy"}
+# Those that compile: the compiled form of a function, and a statement before each compile.
+_COMPILED: Mapping[str, tuple[str, str]] = {
+    "torch-compile": (
+        "torch.compile({f}, fullgraph=True, dynamic=False)",
+        "torch.compiler.reset()",
+    ),
+    "jax-jit": ("jax.jit({f})", ""),
+}
 
 
 def spelling_of(name: SubjectName) -> Spelling:
     """The words of a library. Raises `UserError` for one that has no table."""
-    if name.library in ("torch", "torch-compile"):
-        if name.library == "torch":
-            return _EAGER_TORCH
-        return Spelling(
-            _TORCH_IMPORTS,
-            _TORCH,
-            _EAGER_TORCH.dtype,
-            _EAGER_TORCH.tensor,
-            _EAGER_TORCH.read,
-            compiled="torch.compile({f}, fullgraph=True, dynamic=False)",
-            before="torch.compiler.reset()",
-            steps_back=False,
-        )
-    if not name.is_array_api:
+    library = name.library
+    compiled, before = _COMPILED.get(library, ("", ""))
+    if library.startswith("torch"):
+        return replace(_TORCH_SPELLING, compiled=compiled, before=before)
+    module = _MODULES.get(library, library.removeprefix(_MODULE))
+    if module == library and library not in _MODULES:
         raise UserError(
-            f"subject: {name.library} cannot be fuzzed yet: accepted are torch, torch-compile, "
-            "numpy and array-api:MODULE"
+            f"subject: {library} cannot be fuzzed yet: accepted are torch, torch-compile, "
+            f"{', '.join(_MODULES)} and {_MODULE}MODULE"
         )
-    module = name.array_module
-    imports = (f"import numpy as np, {module} as xp",)
-    dtype = "xp.{name}"
-    return Spelling(imports, _ARRAY_API, dtype, "xp.asarray({array})", "np.asarray({actual})")
+    # The compiled form names the package itself.
+    package = f"{module.partition('.')[0]}, " if compiled else ""
+    imports = f"import numpy as np, {package}{module} as xp"
+    return replace(_ARRAY_SPELLING, imports=(imports,), compiled=compiled, before=before)
