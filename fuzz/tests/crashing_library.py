@@ -1,4 +1,4 @@
-"""numpy as a library of the array API, whose `floor` ends the process."""
+"""numpy as a library of the array API, whose `sum` ends the process."""
 
 import os
 
@@ -9,6 +9,6 @@ __version__ = numpy.__version__
 __array_namespace_info__ = numpy.__array_namespace_info__
 
 
-def floor(x: numpy.ndarray) -> numpy.ndarray:
+def sum(x: numpy.ndarray, **settings: object) -> numpy.ndarray:
     """End the process as a crash does."""
     os.abort()
