@@ -123,23 +123,43 @@ def examine_any(
     limit: seconds that judging one may take. They are forks of this process where all devices of
     the judge survive that.
     """
-    if isinstance(judge, LibraryJudge):
-        if verdict.symptom is not Symptom.CRASH:
-            return examine_library(judge, program, verdict, seconds)
-        with IsolatedProgramJudge(judge.device, limit) as fresh:
-            return examine_library(judge, program, verdict, seconds, fresh.verdict)
     if verdict.symptom is not Symptom.CRASH:
+        if isinstance(judge, LibraryJudge):
+            return examine_library(judge, program, verdict, seconds)
         return examine_program(judge, program, verdict, seconds)
-    if all(Device.backend_class(name).survives_fork for name in judge.places.names):
+    if _survives_fork(judge):
 
         def judged(candidate: TensorProgram) -> KernelVerdict:
             return judge_in_fork(lambda: judge.verdict(candidate, thorough=True), verdict, limit)
 
-        small = reduce_program(program, verdict, judged, seconds)
+        small = reduce_program(program, verdict, judged, seconds, judge.environment)
     else:
         with IsolatedProgramJudge(judge.device, limit) as fresh:
-            small = reduce_program(program, verdict, fresh.verdict, seconds)
-    return ProgramFinding(*small, blame_of_pair(verdict))
+            small = reduce_program(program, verdict, fresh.verdict, seconds, judge.environment)
+    return unreduced(judge, *small)
+
+
+def _survives_fork(judge: AnyJudge) -> bool:
+    """Return True if the judge works in a fork; the threads of a library do not."""
+    if isinstance(judge, LibraryJudge):
+        return False
+    return all(Device.backend_class(name).survives_fork for name in judge.places.names)
+
+
+def unreduced(
+    judge: AnyJudge, program: TensorProgram, verdict: KernelVerdict, problem: str = ""
+) -> ProgramFinding:
+    """Return the finding that a program is without a further run of it."""
+    if isinstance(judge, LibraryJudge):
+        return ProgramFinding(program, verdict, judge.blame(program, verdict), problem)
+    return ProgramFinding(program, verdict, blame_of_pair(verdict), problem)
+
+
+def library_script_of(judge: AnyJudge, finding: ProgramFinding) -> str:
+    """Return the script of a finding for the maintainers of a library; empty for a device."""
+    if not isinstance(judge, LibraryJudge):
+        return ""
+    return script_of_library(judge, finding.program, finding.verdict)
 
 
 def any_script(judge: AnyJudge, program: TensorProgram, device: str) -> str:

@@ -9,10 +9,10 @@ from tinyref.errors import explain_error
 from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
 from tinyref_fuzz.programs.examine import ProgramFinding
-from tinyref_fuzz.programs.library.judge import Difference, LibraryJudge, data_of, joined
+from tinyref_fuzz.programs.library.judge import Difference, LibraryJudge, joined
 from tinyref_fuzz.programs.library.oracle import PureEnvironment, evaluate_pure
 from tinyref_fuzz.programs.library.script import library_script
-from tinyref_fuzz.programs.reduce import JudgeFunction, reduce_program
+from tinyref_fuzz.programs.reduce import reduce_program
 from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_spec.case import NotOfferedError
@@ -22,44 +22,25 @@ _INPUTS = frozenset({"data", "read"})
 
 
 def examine_library(
-    judge: LibraryJudge,
-    program: TensorProgram,
-    verdict: KernelVerdict,
-    seconds: float,
-    judged: JudgeFunction | None = None,
+    judge: LibraryJudge, program: TensorProgram, verdict: KernelVerdict, seconds: float
 ) -> ProgramFinding:
-    """The finding that a program with its verdict is. Whatever fails is said as its problem.
-
-    judged: judges the candidates, in another process where they may end it.
-    """
-    judge_candidate = judged or judge.verdict
+    """Return the finding that a program with its verdict is, reduced and blamed."""
     problem = ""
     try:
-        program = _without_known(judge, program)
-        # To run all steps at once would end this process.
-        if judged is None:
-            program, verdict = _one_step(judge, program, verdict)
+        program, verdict = _one_step(judge, program, verdict)
         program, verdict = reduce_program(
-            program, verdict, judge_candidate, seconds, PureEnvironment
+            program, verdict, judge.verdict, seconds, judge.environment
         )
-        if judged is None:
-            program, verdict = _fewer_elements(judge, program, verdict)
+        program, verdict = _fewer_elements(judge, program, verdict)
     except Exception as error:  # a bug of the reducer must not hide the finding
         problem = f"not reduced: {explain_error(error)}"
     return ProgramFinding(program, verdict, judge.blame(program, verdict), problem)
 
 
-def _without_known(judge: LibraryJudge, program: TensorProgram) -> TensorProgram:
-    try:
-        return judge.without_known(program, evaluate_pure(program))
-    except (InexactError, UndefinedError):
-        return program
-
-
 def _one_step(
     judge: LibraryJudge, program: TensorProgram, verdict: KernelVerdict
 ) -> tuple[TensorProgram, KernelVerdict]:
-    """The first step that fails alone with the same fault; the program where none does.
+    """Return the first step that fails alone with the same fault, else the program.
 
     All steps are run as one function first, so that a compiler is asked once.
     """
@@ -78,8 +59,11 @@ def _one_step(
 
 
 def _operands(step: ProgramStep, environment: PureEnvironment) -> Iterator[ProgramStep]:
+    """Yield the operands of a step as data."""
     for number in dict.fromkeys(step.args):
-        yield data_of(ProgramStep("data", (), (number,)), environment)
+        array = environment.arrays[number]
+        elements = tuple(array.elements.reshape(-1).tolist())
+        yield ProgramStep("data", (), (number,), (array.dtype, array.shape, elements, 0, False))
 
 
 def _fewer_elements(

@@ -8,10 +8,11 @@ from typing import Any
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs.draft import Scope
 from tinyref_fuzz.programs.generator import STEPS, Generator, Makers
-from tinyref_fuzz.programs.library.functions import APPLY, FORMS
+from tinyref_fuzz.programs.library.functions import APPLY, FORMS, op_name
 from tinyref_fuzz.programs.library.oracle import DIV, PureEnvironment
 from tinyref_fuzz.programs.library.spelling import Spelling
 from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram, Value
+from tinyref_spec.catalogue import matches
 
 REALS = ("float32", "float64", "float16")
 DTYPES = (*REALS, "int32", "int64", "bool", "uint8", "int8", "int16")
@@ -35,17 +36,23 @@ _PURE: Makers = {
 
 
 def generate_pure(
-    tape: Tape, spelling: Spelling, dtypes: Sequence[str], count: tuple[int, int] = STEPS
+    tape: Tape, spelling: Spelling, dtypes: Sequence[str], known: Sequence[str] = ()
 ) -> TensorProgram:
-    """The program of a tape in the operations and types that a library has."""
-    steps = PureGenerator(tape, spelling, dtypes).program(count)
+    """Return the program of a tape in the operations and types that a library has.
+
+    known: queries such as `tensor.erf.float32`, which name functions with known faults: a program
+    has none of them.
+    """
+    steps = PureGenerator(tape, spelling, dtypes, known).program(STEPS)
     return TensorProgram(tuple(steps), tuple(tape.choices))
 
 
 class PureGenerator(Generator):
     """Draws steps that a library has words for, and that its oracle can evaluate."""
 
-    def __init__(self, tape: Tape, spelling: Spelling, dtypes: Sequence[str]) -> None:
+    def __init__(
+        self, tape: Tape, spelling: Spelling, dtypes: Sequence[str], known: Sequence[str]
+    ) -> None:
         super().__init__(tape, places=1)
         self.scope = Scope(PureEnvironment)
         self.spelling = spelling
@@ -53,6 +60,7 @@ class PureGenerator(Generator):
             weight if name in dtypes else 0 for name, weight in zip(DTYPES, _WEIGHTS, strict=True)
         ]
         self.dtypes = frozenset(dtypes)
+        self.known = known
 
     def program(self, least_and_most: tuple[int, int]) -> list[ProgramStep]:
         """Its steps."""
@@ -63,8 +71,15 @@ class PureGenerator(Generator):
         return self.scope.steps
 
     def _try(self, step: ProgramStep) -> bool:
-        is_held = step.op != "cast" or step.values[0] in self.dtypes
-        return is_held and self.spelling.can_say(step) and super()._try(step)
+        has_type = step.op != "cast" or step.values[0] in self.dtypes
+        may_draw = has_type and self.spelling.can_say(step) and not self._has_known_fault(step)
+        return may_draw and super()._try(step)
+
+    def _has_known_fault(self, step: ProgramStep) -> bool:
+        if not step.args:
+            return False
+        case = f"tensor.{op_name(step)}.{self.arrays[step.args[0]].dtype}.forward:fuzz"
+        return any(matches(case, query) for query in self.known)
 
     # Sources
 

@@ -6,7 +6,7 @@ A library that compiles is asked twice where a value is wrong: compiled, and at 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,10 @@ from tinyref_fuzz.programs.library.writing import function_of
 from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
-from tinyref_spec.catalogue import matches
 from tinyref_spec.error_rules import Bounded
 from tinyref_spec.kernel_case import Blame, KernelVerdict, Pair, Symptom
 from tinyref_spec.subjects import opened
-from tinyref_spec.subjects.name import DEFAULT_PLACE, parse_subject
+from tinyref_spec.subjects.name import parse_subject
 
 COMPILER = "compiler"
 OP = "op"
@@ -46,7 +45,7 @@ class Difference:
 
 
 class Library:
-    """A library that runs functions of its own words. Raises as `opened` and `spelling_of`."""
+    """A library that runs functions in its own words. Raises as `opened` and `spelling_of`."""
 
     def __init__(self, device: str) -> None:
         name = parse_subject(device)
@@ -54,10 +53,11 @@ class Library:
         self.spelling = spelling_of(name)
         if name.library == "torch-compile":
             _use_one_thread()
-        self.subject = opened(device)
+        subject = opened(device)
+        self.dtypes = tuple(sorted(dtype.name for dtype in subject.dtypes))
+        self.versions: Mapping[str, str] = subject.versions()
         self.names: dict[str, Any] = {}
         exec("\n".join(self.spelling.imports), self.names)
-        self.to_library, self.from_library = _transfers(name.library, self.subject)
 
     @property
     def compiles(self) -> bool:
@@ -66,35 +66,24 @@ class Library:
     @property
     def about(self) -> str:
         """The library, its device and versions in a few words."""
-        versions = ", ".join(f"{name} {v}" for name, v in self.subject.versions().items())
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return f"{self.device}, {versions}, numpy {np.__version__}"
 
-    @property
-    def device_statement(self) -> str:
-        """The statement by which a script chooses the device; empty for the host."""
-        is_torch = self.device.startswith("torch")
-        is_host = self.subject.place in ("cpu", DEFAULT_PLACE)
-        return (
-            f"torch.set_default_device({self.subject.place!r})" if is_torch and not is_host else ""
-        )
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        return tuple(sorted(dtype.name for dtype in self.subject.dtypes))
-
     def run(self, text: str, inputs: Mapping[str, Array], is_compiled: bool) -> list[Array]:
-        """What the function `f` of a text gives for inputs. Lets out errors of the library."""
+        """Return the results of the function `f` of a text. Lets out errors of the library."""
         names = dict(self.names)
         exec(compile(text, "<program>", "exec", dont_inherit=True), names)
         function = names["f"]
         if is_compiled:
             exec(self.spelling.before, names)
             function = eval(self.spelling.compiled.format(f="f"), names)
+        to_library = eval(f"lambda array: {self.spelling.tensor.format(array='array')}", names)
+        from_library = eval(f"lambda actual: {self.spelling.read.format(actual='actual')}", names)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A library may warn of what it does with a type.
             warnings.simplefilter("ignore")
-            results = function(*map(self.to_library, inputs.values()))
-            return [self.from_library(result) for result in results]
+            results = function(*map(to_library, inputs.values()))
+            return [np.asarray(from_library(result)) for result in results]
 
 
 def _use_one_thread() -> None:
@@ -106,46 +95,27 @@ def _use_one_thread() -> None:
     torch._inductor.config.compile_threads = 1
 
 
-def _transfers(library: str, subject: Any) -> tuple[Callable[[Array], Any], Callable[[Any], Array]]:
-    if library.startswith("torch"):
-        from tinyref_spec.subjects.torch_library import from_torch, to_torch
-
-        return lambda array: to_torch(array, subject.place), from_torch
-    from tinyref_spec.subjects.array_api import to_numpy
-
-    return lambda array: subject.tensor(array).array, to_numpy
-
-
 class LibraryJudge:
-    """Judges programs in one library.
+    """Judges programs in one library. Raises what opening the library raises."""
 
-    known: queries of the functions with known faults, joined by commas. A program that fails is
-    judged again with the results of these functions as inputs.
-    """
+    environment = PureEnvironment
 
-    def __init__(self, device: str, known: str = "") -> None:
+    def __init__(self, device: str) -> None:
         self.device = device
-        self.known = tuple(part.strip() for part in known.split(",") if part.strip())
         self.library = Library(device)
 
     def verdict(self, program: TensorProgram, thorough: bool = False) -> KernelVerdict:
         """The verdict on a program; `judged` is 0 where the oracle or the library refuses it.
 
-        thorough: of no meaning here, every check is made anyway.
+        thorough: has no effect, as every check is made anyway.
         """
         try:
             environment = evaluate_pure(program)
-        except (InexactError, UndefinedError):
-            return KernelVerdict()
-        try:
             difference = self.difference(program, environment, self.library.compiles)
             if difference is None:
                 return KernelVerdict(judged=1)
-            fresh = self.without_known(program, environment)
-            if fresh is not program:
-                return self.verdict(fresh)
             return self._failed(program, environment, difference)
-        except NotOfferedError:
+        except (InexactError, UndefinedError, NotOfferedError):
             return KernelVerdict()
 
     def difference(
@@ -172,55 +142,25 @@ class LibraryJudge:
         The cause has the operations that are left, and the type of what they give.
         """
         is_op = verdict.pair is Pair.PLAIN or not self.library.compiles
-        stage = OP if is_op else COMPILER
+        try:
+            read_arrays = evaluate_pure(program).read_arrays
+        except (InexactError, UndefinedError):
+            read_arrays = []
         ops = sorted({op_name(step) for step in program.steps if step.op not in _INPUTS})
-        types = sorted(self._result_types(program))
-        return Blame(stage, f"{' '.join(ops)} {' '.join(types)}".strip(), verdict.detail)
-
-    def without_known(self, program: TensorProgram, environment: PureEnvironment) -> TensorProgram:
-        """The program with results of functions that have known faults given as inputs."""
-        if not self.known:
-            return program
-        steps = tuple(self._without_known(step, environment) for step in program.steps)
-        return program if steps == program.steps else program.with_steps(steps)
-
-    def _without_known(self, step: ProgramStep, environment: PureEnvironment) -> ProgramStep:
-        if step.op in _INPUTS:
-            return step
-        case = case_of(step, environment)
-        return data_of(step, environment) if any(matches(case, q) for q in self.known) else step
+        types = sorted({array.dtype for array in read_arrays})
+        return Blame(OP if is_op else COMPILER, " ".join([*ops, *types]), verdict.detail)
 
     def _failed(
         self, program: TensorProgram, environment: PureEnvironment, difference: Difference
     ) -> KernelVerdict:
-        again = self.difference(program, environment, self.library.compiles)
-        pair = Pair.PLAIN
-        if self.library.compiles and self.difference(program, environment, False) is None:
-            pair = Pair.DEVICE
+        is_compiled = self.library.compiles
         symptom = Symptom.ERROR if difference.is_error else Symptom.VALUE
-        if again is None:
+        if self.difference(program, environment, is_compiled) is None:
             symptom = Symptom.UNSTABLE
+        pair = Pair.PLAIN
+        if is_compiled and self.difference(program, environment, is_compiled=False) is None:
+            pair = Pair.DEVICE
         return KernelVerdict(pair, symptom, difference.words, judged=1)
-
-    def _result_types(self, program: TensorProgram) -> set[str]:
-        try:
-            environment = evaluate_pure(program)
-        except (InexactError, UndefinedError):
-            return set()
-        return {array.dtype for array in environment.read_arrays}
-
-
-def case_of(step: ProgramStep, environment: PureEnvironment) -> str:
-    """The name of a step as a case of the tensor rows, which queries of expectations name."""
-    dtype = environment.arrays[step.args[0] if step.args else step.target].dtype
-    return f"tensor.{op_name(step)}.{dtype}.forward:fuzz"
-
-
-def data_of(step: ProgramStep, environment: PureEnvironment) -> ProgramStep:
-    """The result of a step given as data."""
-    array = environment.arrays[step.target]
-    elements = tuple(array.elements.reshape(-1).tolist())
-    return ProgramStep("data", (), step.targets, (array.dtype, array.shape, elements, 0, False))
 
 
 def _check_offered(error: Exception) -> None:
@@ -272,8 +212,3 @@ def joined(programs: Sequence[TensorProgram]) -> TensorProgram:
 def _shifted(step: ProgramStep, by: int) -> ProgramStep:
     args = tuple(number + by for number in step.args)
     return ProgramStep(step.op, args, tuple(number + by for number in step.targets), step.values)
-
-
-def check_library(device: str) -> None:
-    """Raise `UserError` for a library that the fuzzer has no words for."""
-    spelling_of(parse_subject(device))

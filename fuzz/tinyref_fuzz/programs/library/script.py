@@ -30,8 +30,6 @@ def library_script(
     spelling = library.spelling
     function = function_of(program, environment, spelling)
     lines = [f"# {about}".replace("\n", " "), *spelling.imports]
-    if library.device_statement:
-        lines.append(library.device_statement)
     body = [*function.statements, function.result]
     lines += [function.head, *(f"    {line}" for line in _packed(body, _WIDTH - 4))]
     inputs = [

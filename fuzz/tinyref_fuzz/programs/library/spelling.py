@@ -14,7 +14,7 @@ from tinyref_fuzz.programs.library.functions import APPLY, FORMS
 from tinyref_fuzz.programs.script import key_text, name_of
 from tinyref_fuzz.programs.steps import ProgramStep, Value
 from tinyref_spec.subjects.array_api import SAME
-from tinyref_spec.subjects.name import SubjectName
+from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 
 _INPUT = re.compile(r"\bx\b")
 _METHOD = re.compile(r"x\.(\w+)\(\)")
@@ -189,7 +189,7 @@ _ARRAY_SPELLING = Spelling(
 _MODULE = "array-api:"
 # Libraries with a name of their own, and the module that has their functions.
 _MODULES: Mapping[str, str] = {"numpy": "numpy", "jax": "jax.numpy", "jax-jit": "jax.numpy"}
-# Those that compile: the compiled form of a function, and a statement before each compile.
+# The compiled form of a function, of libraries that compile, and a statement before each compile.
 _COMPILED: Mapping[str, tuple[str, str]] = {
     "torch-compile": (
         "torch.compile({f}, fullgraph=True, dynamic=False)",
@@ -200,18 +200,23 @@ _COMPILED: Mapping[str, tuple[str, str]] = {
 
 
 def spelling_of(name: SubjectName) -> Spelling:
-    """The words of a library. Raises `UserError` for one that has no table."""
+    """Return the words of a library. Raises `UserError` for one that has no table."""
     library = name.library
+    packages = tuple(f"import {package}" for package in name.packages)
     compiled, before = _COMPILED.get(library, ("", ""))
     if library.startswith("torch"):
-        return replace(_TORCH_SPELLING, compiled=compiled, before=before)
-    module = _MODULES.get(library, library.removeprefix(_MODULE))
-    if module == library and library not in _MODULES:
+        place = () if name.place == "cpu" else (f"torch.set_default_device({name.place!r})",)
+        imports = (*_TORCH_SPELLING.imports, *packages, *place)
+        return replace(_TORCH_SPELLING, imports=imports, compiled=compiled, before=before)
+    if library not in _MODULES and not library.startswith(_MODULE):
         raise UserError(
             f"subject: {library} cannot be fuzzed yet: accepted are torch, torch-compile, "
             f"{', '.join(_MODULES)} and {_MODULE}MODULE"
         )
+    if name.place not in ("cpu", DEFAULT_PLACE):
+        raise UserError(f"on: {library} is fuzzed only where it works by itself, not {name.place}")
+    module = _MODULES.get(library, library.removeprefix(_MODULE))
     # The compiled form names the package itself.
     package = f"{module.partition('.')[0]}, " if compiled else ""
-    imports = f"import numpy as np, {package}{module} as xp"
-    return replace(_ARRAY_SPELLING, imports=(imports,), compiled=compiled, before=before)
+    imports = (f"import numpy as np, {package}{module} as xp", *packages)
+    return replace(_ARRAY_SPELLING, imports=imports, compiled=compiled, before=before)
