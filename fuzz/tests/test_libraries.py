@@ -220,14 +220,14 @@ def test_a_compiler_that_is_wrong_is_told_from_an_op(wrap: Callable[..., Library
     assert verdict.pair is Pair.DEVICE
     finding = examine_library(judge, program, verdict, 5.0)
     assert finding.blame.stage == "compiler"
-    assert finding.blame.cause.startswith("floor float")
+    assert "floor" in finding.blame.cause.split()
 
 
 def test_a_function_with_a_known_fault_is_not_drawn() -> None:
     spelling = spelling_of(SubjectName("numpy"))
 
     def functions(*known: str) -> set[str]:
-        programs = [generate_pure(Tape(seed=seed), spelling, DTYPES, known) for seed in range(80)]
+        programs = [generate_pure(Tape(seed=seed), spelling, DTYPES, known) for seed in range(120)]
         return {
             f"{op_name(step)}.{evaluate_pure(program).arrays[step.args[0]].dtype}"
             for program in programs

@@ -1,6 +1,6 @@
 """The programs of a campaign on a library.
 
-A library that compiles runs several programs as one function: most of a compile is its start.
+A library that compiles runs several programs as one function, as a compile takes long to start.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOGETHER = re.compile(r"only in one function of (\d+) programs: ")
 
 
 class LibraryPrograms(ProgramCases):
-    """What a campaign on a library does with a number."""
+    """The programs of a campaign on a library."""
 
     def __init__(self, setup: Setup) -> None:
         self.judge = LibraryJudge(setup.device)
@@ -38,7 +38,7 @@ class LibraryPrograms(ProgramCases):
 
     @property
     def identity(self) -> dict[str, str]:
-        """What decides the results: the library, and what every device depends on."""
+        """Return what the results depend on: the library and its surroundings."""
         return {**surroundings(), "library": self.judge.library.about}
 
     def program_at(self, number: int) -> TensorProgram:

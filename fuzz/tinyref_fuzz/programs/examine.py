@@ -80,5 +80,5 @@ def script_of(program: TensorProgram, device: str) -> str:
 
 
 def call_lines(program: TensorProgram, device: str) -> list[str]:
-    """Return the calls of a program, for a report."""
+    """Return the calls of a program, one a line."""
     return [line.text for line in script_lines(program, Places.of(device))]

@@ -1,4 +1,4 @@
-"""`tinyref fuzz --subject`: what a campaign on a library is told beyond one on a device."""
+"""`tinyref fuzz --subject`: the settings of a campaign on a library."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _COMPILE_EXAMINE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class CaseLimits:
-    """Seconds that one case may take (None: as before, or the default), and its examination."""
+    """Seconds that a case may take (None: as before, or the default), and its examination."""
 
     timeout: float | None = None
     examine_seconds: float = 10.0
 
 
 def subject_name(library: str, place: str, packages: list[str]) -> str:
-    """The name of a library that can be fuzzed, its device and the packages that it needs."""
+    """Return the name of a library, its device and packages. Raises as `spelling_of`."""
     from tinyref_fuzz.programs.library.spelling import spelling_of
     from tinyref_spec.subjects.name import SubjectName, default_place
 
@@ -30,7 +30,7 @@ def subject_name(library: str, place: str, packages: list[str]) -> str:
 
 
 def limits_of(name: str, timeout: float | None, is_resumed: bool) -> CaseLimits:
-    """The limits for a library: a compiler has more time."""
+    """Return the limits for a library: a compiler has more time."""
     from tinyref_fuzz.programs.library.spelling import spelling_of
     from tinyref_spec.subjects.name import parse_subject
 
@@ -41,9 +41,9 @@ def limits_of(name: str, timeout: float | None, is_resumed: bool) -> CaseLimits:
 
 
 def known_faults(file: Path, name: str) -> str:
-    """The queries of an expectations file whose entries have not expired, joined by commas."""
+    """Return the queries of the entries in force of an expectations file, joined by commas."""
     from tinyref_conformance.expectations_file import load
 
     today = datetime.date.today()
     entries = load(file, name).entries
-    return ",".join(" ".join(each.query.split()) for each in entries if not each.is_expired(today))
+    return ",".join(entry.query.strip() for entry in entries if not entry.is_expired(today))

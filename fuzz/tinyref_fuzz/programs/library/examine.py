@@ -1,4 +1,4 @@
-"""What is done with a program that a library gets wrong: reduce it, blame, and write the script."""
+"""Reduces a program that a library gets wrong, blames a part, and writes the script."""
 
 from __future__ import annotations
 
@@ -69,22 +69,24 @@ def _operands(step: ProgramStep, environment: PureEnvironment) -> Iterator[Progr
 def _fewer_elements(
     judge: LibraryJudge, program: TensorProgram, verdict: KernelVerdict
 ) -> tuple[TensorProgram, KernelVerdict]:
-    """The program with one wrong element alone, where that fails too."""
+    """Return the program with one wrong element alone, if that fails too."""
     difference = _difference(judge, program)
     if difference is None or not difference.elements:
         return program, verdict
-    shapes = {step.values[1] for step in program.steps if step.op == "data"}
-    if len(shapes) != 1:
+    if len({step.values[1] for step in program.steps if step.op == "data"}) != 1:
         return program, verdict
+    # Some faults need a full vector of the processor, or one element more.
     for elements in (difference.elements[:1], range(16), range(17)):
         candidate = _with_elements(program, tuple(elements))
-        if candidate is not None and is_same_fault(verdict, own := judge.verdict(candidate)):
-            return candidate, own
+        if candidate is not None:
+            own = judge.verdict(candidate)
+            if is_same_fault(verdict, own):
+                return candidate, own
     return program, verdict
 
 
 def _with_elements(program: TensorProgram, elements: tuple[int, ...]) -> TensorProgram | None:
-    """The program with these elements of its inputs; None where they have no more."""
+    """Return the program with these elements of its inputs; None if they have no others."""
     steps = []
     for step in program.steps:
         if step.op == "data":
@@ -98,7 +100,7 @@ def _with_elements(program: TensorProgram, elements: tuple[int, ...]) -> TensorP
 
 
 def _difference(judge: LibraryJudge, program: TensorProgram) -> Difference | None:
-    """What is wrong with a program; None where nothing is, or nobody can say."""
+    """Return the first difference of a program; None if there is none, or it cannot be judged."""
     try:
         environment = evaluate_pure(program)
         return judge.difference(program, environment, judge.library.compiles)
@@ -107,9 +109,8 @@ def _difference(judge: LibraryJudge, program: TensorProgram) -> Difference | Non
 
 
 def script_of_library(judge: LibraryJudge, program: TensorProgram, verdict: KernelVerdict) -> str:
-    """The script of a program that fails; of one that ends the process, without a comparison."""
+    """Return the script of a program that fails; it compares nothing if the process ends."""
     words = verdict.detail.partition("\n")[0]
-    fault = f"{judge.blame(program, verdict)}: {words}"
-    is_death = verdict.symptom in DEATHS
-    difference = None if is_death else _difference(judge, program)
-    return library_script(judge.library, f"{judge.library.about}: {fault}", program, difference)
+    about = f"{judge.library.about}: {judge.blame(program, verdict)}: {words}"
+    difference = None if verdict.symptom in DEATHS else _difference(judge, program)
+    return library_script(judge.library, about, program, difference)

@@ -25,14 +25,14 @@ _ELEMENTWISE = (*UNARY, *CIRCULAR, *ACTIVATIONS, *ROUNDING)
 
 
 def _forms() -> dict[str, Form]:
-    """All forms of one tensor of any shape: those that `unary` made, and those along an axis."""
+    """Return all forms of one tensor of any shape: elementwise ones, and those along an axis."""
     named = {
         f"{function.name}:{number}": form
         for function in _ELEMENTWISE
         for number, form in enumerate(function.forms)
         if len(form.inputs) == 1 and form.forward is not None
     }
-    along = {f"{each.name}:0": each.forms[0] for each in COMPOSITE if each.name in _ALONG}
+    along = {f"{item.name}:0": item.forms[0] for item in COMPOSITE if item.name in _ALONG}
     return {**named, **along}
 
 
@@ -46,18 +46,18 @@ _DOMAINS: Mapping[str, tuple[float, float, bool]] = {
     "positive": (0.2, 8.0, True),
     "above": (1.1, 8.0, True),
 }
-# Where libraries may compute by a formula that the reference does not have: 1 + tanh(u) has no
+# Narrower limits, where libraries may use another formula than the reference: 1 + tanh(u) has no
 # digits left far below 0, and e ** (beta x) overflows far above it.
 _NARROWER: Mapping[str, float] = {"gelu": 1.5, "softplus": 8.0}
 
 
 def op_name(step: ProgramStep) -> str:
-    """The name of what a step computes: of the function for a form, else of its operation."""
+    """Return the name of the function that a step applies, else of its operation."""
     return str(step.values[0]).partition(":")[0] if step.op == APPLY else step.op
 
 
 def apply_form(name: str, x: BoundedValue) -> BoundedValue:
-    """A form of the spec. Raises `UndefinedError` outside of where its bound holds."""
+    """Apply a form of the spec. Raises `UndefinedError` outside of where its bound holds."""
     form = FORMS[name]
     is_along = name.partition(":")[0] in _ALONG
     if is_along and not x.value.size * x.value.ndim:
@@ -70,22 +70,22 @@ def apply_form(name: str, x: BoundedValue) -> BoundedValue:
     if not np.all(is_inside) or (is_positive and np.any(x.value < 0)):
         raise UndefinedError(f"{name}: an element outside of the domain")
     assert form.forward is not None, "only such forms are in the table"
-    made = form.forward(x)
+    result = form.forward(x)
     if is_along:
-        return made
-    return replace(made, error=np.maximum(made.error, _spread(form, x, made)))
+        return result
+    return replace(result, error=np.maximum(result.error, _spread(form, x, result)))
 
 
-def _spread(form: Form, x: BoundedValue, made: BoundedValue) -> Elements:
-    """How far an elementwise function moves within the error of x: a kink or a step counts too."""
+def _spread(form: Form, x: BoundedValue, result: BoundedValue) -> Elements:
+    """Return how far an elementwise result moves within the error of x, over kinks and steps."""
     if not np.any(x.error):
-        return np.zeros(made.shape)
+        return np.zeros(result.shape)
     assert form.forward is not None, "only such forms are in the table"
     ends = [
         form.forward(BoundedValue(x.value + by * x.error, np.zeros_like(x.error), x.dtype)).value
         for by in (-SLACK, SLACK)
     ]
-    return np.asarray(np.maximum(*(np.abs(end - made.value) for end in ends)) / SLACK)
+    return np.asarray(np.maximum(*(np.abs(end - result.value) for end in ends)) / SLACK)
 
 
 Bound = Callable[[Sequence[BoundedValue], Sequence[Value]], BoundedValue]
@@ -101,15 +101,15 @@ def _zeros(x: BoundedValue) -> BoundedValue:
 
 def _product(x: BoundedValue, axes: tuple[int, ...], keepdims: bool) -> BoundedValue:
     (axis,) = axes
-    made = bounded.product(x, axis)
+    result = bounded.product(x, axis)
     if not keepdims:
-        return made
-    return made.reshape(*(1 if each == axis else size for each, size in enumerate(x.shape)))
+        return result
+    return result.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
 
 
 def _stacked(x: Sequence[BoundedValue], axis: int) -> BoundedValue:
     shape = (*x[0].shape[:axis], 1, *x[0].shape[axis:])
-    return bounded.concatenated([each.reshape(*shape) for each in x], axis)
+    return bounded.concatenated([value.reshape(*shape) for value in x], axis)
 
 
 def _moving(op: str) -> Bound:
@@ -118,14 +118,13 @@ def _moving(op: str) -> Bound:
 
 
 def cast_value(x: BoundedValue, dtype: DType) -> BoundedValue:
-    """A cast between floats, or of integers that float64 holds exactly."""
+    """Cast between floats, or from integers that float64 holds exactly."""
     if x.dtype.is_float:
         return x.to(dtype)
-    made = replace(x, dtype=dtype)
-    return made.rounded(x.value, x.error, (), lambda g: ())
+    return replace(x, dtype=dtype).rounded(x.value, x.error, (), lambda g: ())
 
 
-# What an operation gives where it rounds: a value in float64 and a bound on its error.
+# The result of an operation that rounds: a value in float64 and a bound on its error.
 BOUNDED: Mapping[str, Bound] = {
     "neg": lambda x, v: -x[0],
     "relu": lambda x, v: bounded.maximum(x[0], _zeros(x[0])),

@@ -1,4 +1,4 @@
-"""Draws programs without side effects: the profile of the generator of programs for libraries."""
+"""Draws programs without side effects, by the generator of programs with other steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tinyref_spec.catalogue import matches
 REALS = ("float32", "float64", "float16")
 DTYPES = (*REALS, "int32", "int64", "bool", "uint8", "int8", "int16")
 _WEIGHTS = (10, 4, 2, 6, 2, 2, 1, 1, 1)
-# Some end within a vector of the processor, some after several.
+# Some fit into one vector of the processor, others need several.
 _SHAPES = (
     (4,), (2, 3), (17,), (3, 4), (33,), (2, 18), (3, 16), (1, 9), (), (3, 1), (2, 2, 8), (40,),
     (0, 2), (5, 7),
@@ -25,7 +25,7 @@ _SHAPES = (
 # Narrow integers are cast to this type before they are added up.
 _WIDE = "int32"
 _NARROW = ("bool", "uint8", "int8", "int16")
-# Digits of the floats that round: a significand of float16 holds 11 bits, one of float32 24.
+# Bits of the random floats: a significand of float16 holds 11 bits, one of float32 24.
 _DIGITS = {"float16": 9, "float32": 21, "float64": 30}
 _SCALES = (4.0, 0.875, 2.0**-5, 2.0**-12)
 
@@ -60,10 +60,11 @@ class PureGenerator(Generator):
             weight if name in dtypes else 0 for name, weight in zip(DTYPES, _WEIGHTS, strict=True)
         ]
         self.dtypes = frozenset(dtypes)
+        self.forms = [name for name in FORMS if spelling.form(name)]
         self.known = known
 
     def program(self, least_and_most: tuple[int, int]) -> list[ProgramStep]:
-        """Its steps."""
+        """Return the steps of the program."""
         self._data()
         for _ in range(self.tape.between(*least_and_most)):
             self._grow(_PURE)
@@ -117,10 +118,10 @@ class PureGenerator(Generator):
         number = self._pick(lambda array: array.dtype in REALS)
         if number is None:
             return None
-        return self._make(APPLY, (number,), self.tape.pick(tuple(FORMS)))
+        return self._make(APPLY, (number,), self.tape.pick(self.forms))
 
     def _binary(self) -> int | None:
-        """Half of them with fresh data: few tensors of a program have one shape and type."""
+        """Draw fresh data for half of them: few tensors have the same shape and type."""
         number = self._pick()
         if number is not None and self.tape.chance(50):
             array = self.arrays[number]
@@ -145,6 +146,6 @@ class PureGenerator(Generator):
                 return None
             args = (wide,)
         if op == "prod":
-            # Of one axis: not every library takes several.
+            # Not every library multiplies over several axes.
             values = (values[0][-1:], values[1])
         return super()._make(op, args, *values)

@@ -1,6 +1,6 @@
-"""Runs programs in a library, compares what they read, and says what of the library is wrong.
+"""Runs programs in a library, compares their results, and says which part of it is wrong.
 
-A library that compiles is asked twice where a value is wrong: compiled, and at once.
+If a compiled program is wrong, the library runs it again without its compiler.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _INPUTS = frozenset({"data", "read"})
 
 @dataclass(frozen=True)
 class Difference:
-    """The first read that is wrong: its number, the wrong elements, and words; or an error."""
+    """The first wrong read of a program, or the error of the library.
+
+    words: a description. read: the number of the read. elements: the numbers of its wrong elements.
+    """
 
     words: str
     read: int = -1
@@ -65,7 +68,7 @@ class Library:
 
     @property
     def about(self) -> str:
-        """The library, its device and versions in a few words."""
+        """The library, its device and versions as text."""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return f"{self.device}, {versions}, numpy {np.__version__}"
 
@@ -105,7 +108,7 @@ class LibraryJudge:
         self.library = Library(device)
 
     def verdict(self, program: TensorProgram, thorough: bool = False) -> KernelVerdict:
-        """The verdict on a program; `judged` is 0 where the oracle or the library refuses it.
+        """Return the verdict on a program; `judged` is 0 if the oracle or the library refuses it.
 
         thorough: has no effect, as every check is made anyway.
         """
@@ -121,7 +124,7 @@ class LibraryJudge:
     def difference(
         self, program: TensorProgram, environment: PureEnvironment, is_compiled: bool
     ) -> Difference | None:
-        """What is wrong first. Raises `NotOfferedError` where the library says that it lacks it."""
+        """Return what is wrong first. Raises `NotOfferedError` if the library lacks something."""
         function = function_of(program, environment, self.library.spelling)
         try:
             results = self.library.run(function.text, function.inputs, is_compiled)
@@ -137,9 +140,9 @@ class LibraryJudge:
         return None
 
     def blame(self, program: TensorProgram, verdict: KernelVerdict) -> Blame:
-        """The compiler if the library is right where it runs at once, else the op.
+        """Blame the compiler if the library is right without it, else the op.
 
-        The cause has the operations that are left, and the type of what they give.
+        The cause names the operations of the program, and the types of its results.
         """
         is_op = verdict.pair is Pair.PLAIN or not self.library.compiles
         try:
@@ -166,16 +169,16 @@ class LibraryJudge:
 def _check_offered(error: Exception) -> None:
     """Raise `NotOfferedError` for an error that says the library does not have something."""
     words = str(error)
-    kinds = {each.__name__ for each in type(error).__mro__}
-    is_refusal = "NotImplementedError" in kinds or "NotOfferedError" in kinds
-    if is_refusal or any(each in words for each in _NOT_OFFERED):
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    is_refusal = not kinds.isdisjoint(("NotImplementedError", "NotOfferedError"))
+    if is_refusal or any(phrase in words for phrase in _NOT_OFFERED):
         raise NotOfferedError(describe_error(error)) from error
 
 
 def _problem(
     expected: Any, shape: tuple[int, ...], dtype: str, actual: Array
 ) -> tuple[str, tuple[int, ...]] | None:
-    """What is wrong with a result, and which elements; None where nothing is."""
+    """Return what is wrong with a result, and which elements; None if it is right."""
     if tuple(actual.shape) != shape or actual.dtype.name != dtype:
         have = f"{actual.dtype.name}{actual.shape}"
         return f"is {have}, expected {dtype}{shape}", ()
@@ -192,14 +195,14 @@ def _problem(
 
 
 def limits_of(expected: Any) -> tuple[Array, Array]:
-    """The least and the largest value that each element may have."""
+    """Return the least and the largest value that each element may have."""
     if expected.tolerance is None or not from_numpy_dtype(expected.values.dtype).is_float:
         return expected.values, expected.values
     return expected.wide - expected.tolerance, expected.wide + expected.tolerance
 
 
 def joined(programs: Sequence[TensorProgram]) -> TensorProgram:
-    """One program of several: they share nothing, as none has a side effect."""
+    """Return one program of several: they share nothing, as none has a side effect."""
     steps: list[ProgramStep] = []
     offset = 0
     for program in programs:

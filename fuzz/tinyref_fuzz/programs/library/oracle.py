@@ -1,8 +1,8 @@
-"""What a program without side effects gives: exact elements, or a value with a derived bound.
+"""Evaluates a program without side effects: exact elements, or values with derived bounds.
 
-A result is exact where the exact oracle of programs has it. Where a float rounds, the result is
-that of the spec's bounded values: every operation passes the errors of its operands on and adds its
-own roundings. So no tolerance is fixed, and none depends on the library.
+A result is exact where the exact oracle of programs has it. Where a float rounds, the result is a
+bounded value of the spec: every operation passes the errors of its operands on and adds its own
+roundings. No tolerance is fixed, and none depends on the library.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from tinyref_fuzz.programs.arithmetic import (
     check_exact,
     compute,
 )
-from tinyref_fuzz.programs.arrays import Array, Store
+from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.library.functions import APPLY, BOUNDED
 from tinyref_fuzz.programs.oracle import Environment
-from tinyref_fuzz.programs.reverse import GradientRecord
 from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 from tinyref_spec import bounded
 from tinyref_spec.bounded import SLACK, expected_of
@@ -34,8 +33,8 @@ from tinyref_spec.oracles import Expected, round_to
 DIV = "div"
 # Operations that move or choose elements, and never round one.
 _MOVING = frozenset({*MOVEMENTS, "cat", "stack", "pad", "contiguous", "clone", "where", "max"})
-# Float results stay below these, and are known to a sixteenth of the largest one: the rest of a
-# program would say little.
+# Float results stay below these, and their errors below a sixteenth of the largest one. Otherwise
+# the rest of a program would test little.
 _LARGEST = {"float16": 2.0**14, "float32": 2.0**60, "float64": 2.0**60}
 _LEAST_DIGITS = 1 / 16
 # Integers that float64 holds exactly.
@@ -43,9 +42,10 @@ _WHOLE = 2.0**53
 
 
 class PureEnvironment(Environment):
-    """What the numbers of a program stand for: elements, and a bounded value where one rounded.
+    """The values of a program: elements, and a bounded value where a float rounded.
 
-    expected: what the reads gave, with shape and type in `read_arrays`.
+    bounds: the bounded values by number. expected: the results of the reads. read_arrays: their
+    shapes and types.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class PureEnvironment(Environment):
         self.read_arrays: list[Array] = []
 
     def run(self, step: ProgramStep) -> None:
-        """One step. Raises `UndefinedError` for one with a side effect, or that is left open."""
+        """Run one step. Raises `UndefinedError` if it has a side effect, or no certain result."""
         with np.errstate(all="ignore"):
             if step.op == "read":
                 self._read(step.args[0])
@@ -64,7 +64,7 @@ class PureEnvironment(Environment):
             elif step.op in (*COMPUTE, *MOVEMENTS, APPLY, DIV):
                 self._evaluate(step)
             else:
-                raise UndefinedError(f"{step.op}: it has side effects, or no meaning here")
+                raise UndefinedError(f"{step.op}: it has side effects, or no bound")
 
     def _read(self, number: int) -> None:
         array = self.arrays[number]
@@ -75,15 +75,10 @@ class PureEnvironment(Environment):
             self.expected.append(Expected(array.elements.reshape(-1)))
 
     def _store(self, number: int, elements: Elements) -> None:
-        """An array of its own, of elements that need not be exact in any order."""
-        name = elements.dtype.name
-        store = Store(np.array(elements).reshape(-1))
-        places = np.arange(elements.size).reshape(elements.shape)
-        record = GradientRecord(elements.shape, name)
-        store.number = number
-        store.base = Array(store, places, name, 0, elements.shape, record)
-        store.computed_by(record)
-        self.arrays[number] = store.base
+        """Store elements that need not be exact."""
+        array = Array.unchecked(elements, place=0)
+        array.store.number = number
+        self.arrays[number] = array
 
     def _evaluate(self, step: ProgramStep) -> None:
         operands = [self.arrays[number].elements for number in step.args]
@@ -100,20 +95,21 @@ class PureEnvironment(Environment):
         floats = {value.dtype for value in values[step.op == "where" :]}
         if len(floats) > 1:
             raise UndefinedError("operands of several types")
-        decided = _decided(step, values)
-        if decided is not None:
-            self._store(step.target, decided)
+        certain = _certain(step, values)
+        if certain is not None:
+            self._store(step.target, certain)
             return
         if step.op == "where":
-            made = bounded.choose(operands[0], *values[1:])
+            result = bounded.choose(operands[0], *values[1:])
         elif step.op in BOUNDED:
-            made = BOUNDED[step.op](values, step.values)
+            result = BOUNDED[step.op](values, step.values)
         else:
             raise UndefinedError(f"{step.op}: has no bound")
-        _check_useful(made)
-        self._store(step.target, round_to(made.value, made.dtype).astype(numpy_dtype(made.dtype)))
-        if np.any(made.error):
-            self.bounds[step.target] = made
+        _check_useful(result)
+        rounded = round_to(result.value, result.dtype).astype(numpy_dtype(result.dtype))
+        self._store(step.target, rounded)
+        if np.any(result.error):
+            self.bounds[step.target] = result
 
     def _value(self, number: int) -> BoundedValue:
         if number in self.bounds:
@@ -138,65 +134,64 @@ def _source(step: ProgramStep) -> Elements:
 
 
 def _exact(step: ProgramStep, operands: Sequence[Elements]) -> Elements:
-    """The elements where nothing rounds. Raises `InexactError` where something may."""
+    """Return the elements where nothing rounds. Raises `InexactError` where something may."""
     if step.op in MOVEMENTS:
         return np.asarray(MOVEMENTS[step.op][1](operands, step.values))
     if step.op in _MOVING:
         return compute(step.op, operands, step.values)
-    is_rounding = _may_round(step)
-    if is_rounding:
-        for each in operands:
-            check_exact(each)
-    made = compute(step.op, operands, step.values)
-    if is_rounding:
-        check_exact(made)
-    return made
+    result = compute(step.op, operands, step.values)
+    if _may_round(step):
+        for elements in (*operands, result):
+            check_exact(elements)
+    return result
 
 
 def _may_round(step: ProgramStep) -> bool:
-    """Return False for comparisons, and for casts to integers: they look at exact elements."""
+    """Return False for comparisons and for casts to integers: none of them rounds."""
     is_cast = step.op == "cast" and not dtype_from_name(step.values[0]).is_float
     return not is_cast and step.op not in ("lt", "lt_number", "ne", "not")
 
 
-def _decided(step: ProgramStep, values: Sequence[BoundedValue]) -> Elements | None:
-    """What is no float of floats with errors, where every value within them gives the same.
+def _certain(step: ProgramStep, values: Sequence[BoundedValue]) -> Elements | None:
+    """Return the booleans or integers that a step makes of floats with errors.
 
-    None for a step that gives floats. Raises `UndefinedError` where it is open.
+    None for a step that makes floats. Raises `UndefinedError` where the errors leave an element
+    open.
     """
     low = [value.value - SLACK * value.error for value in values]
     high = [value.value + SLACK * value.error for value in values]
     match step.op:
         case "lt" | "lt_number":
             ends = (low[1], high[1]) if step.op == "lt" else (step.values[0], step.values[0])
-            made = np.asarray(high[0] < ends[0])
-            is_open = ~made & ~np.asarray(low[0] >= ends[1])
+            result = np.asarray(high[0] < ends[0])
+            is_open = ~result & ~np.asarray(low[0] >= ends[1])
         case "ne":
-            made = np.asarray((high[0] < low[1]) | (high[1] < low[0]))
-            is_open = ~made
+            result = np.asarray((high[0] < low[1]) | (high[1] < low[0]))
+            is_open = ~result
         case "not":
-            made = np.asarray((low[0] > 0) | (high[0] < 0))
-            is_open, made = ~made, ~made
+            is_open = ~np.asarray((low[0] > 0) | (high[0] < 0))
+            result = is_open
         case "cast" if not dtype_from_name(step.values[0]).is_float:
             dtype = dtype_from_name(step.values[0])
             if dtype.is_bool:
-                made = np.asarray((low[0] > 0) | (high[0] < 0))
-                is_open = ~made
+                result = np.asarray((low[0] > 0) | (high[0] < 0))
+                is_open = ~result
             else:
-                made = np.trunc(values[0].value)
-                is_open = (np.trunc(low[0]) != made) | (np.trunc(high[0]) != made)
+                result = np.trunc(values[0].value)
+                is_open = (np.trunc(low[0]) != result) | (np.trunc(high[0]) != result)
                 limits = np.iinfo(dtype.name)
-                is_open |= (made < limits.min) | (made > limits.max) | (np.abs(made) > _WHOLE)
-            made = made.astype(numpy_dtype(dtype))
+                is_open |= (result < limits.min) | (result > limits.max)
+                is_open |= np.abs(result) > _WHOLE
+            result = result.astype(numpy_dtype(dtype))
         case _:
             return None
     if np.any(is_open):
         raise UndefinedError(f"{step.op}: the error of an operand leaves the result open")
-    return made
+    return result
 
 
 def _check_useful(value: BoundedValue) -> None:
-    """Raise `UndefinedError` for a result that is too large, or of which little is known."""
+    """Raise `UndefinedError` for a result that is too large, or whose error is."""
     if not value.dtype.is_float:
         raise UndefinedError("an integer that rounds")
     error = SLACK * value.error
@@ -204,11 +199,11 @@ def _check_useful(value: BoundedValue) -> None:
     if not np.all(size + error <= _LARGEST[value.dtype.name]):
         raise UndefinedError("a float that is too large")
     if np.any(error > _LEAST_DIGITS * np.max(size, initial=0.0)):
-        raise UndefinedError("a float of which too little is known")
+        raise UndefinedError("a float with too large an error")
 
 
 def evaluate_pure(program: TensorProgram) -> PureEnvironment:
-    """The environment after all steps. Raises `UndefinedError` where a step does not fit."""
+    """Return the environment after all steps. Raises `UndefinedError` as `run` does."""
     environment = PureEnvironment()
     for step in program.steps:
         try:

@@ -1,4 +1,4 @@
-"""A finding as a script of the library and numpy alone, for the library's maintainers."""
+"""Writes a finding as a script of the library and numpy alone, for the library's maintainers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def library_script(
 ) -> str:
     """Return a script that exits with 1 while the read of `difference` is wrong.
 
-    about: what is wrong, for the first line. Without a difference the script runs the function:
-    the library crashes, hangs or raises there.
+    about: what is wrong, for the first line. Without a difference the script only runs the
+    function, in which the library crashes, hangs or raises.
     """
     environment = evaluate_pure(program)
     spelling = library.spelling
@@ -42,13 +42,13 @@ def library_script(
         return "\n".join([*lines, ""])
     expected = environment.expected[difference.read]
     array = environment.read_arrays[difference.read]
-    at = list(difference.elements[:_MAX_ELEMENTS])
-    low, high = (_list(ends.reshape(-1)[at]) for ends in limits_of(expected))
+    wrong = list(difference.elements[:_MAX_ELEMENTS])
+    low, high = (_list(limit.reshape(-1)[wrong]) for limit in limits_of(expected))
     actual = spelling.read.format(actual=f"results[{difference.read}]")
     lines += [
         f"actual = {actual}",
         f"low, high = {low}, {high}",
-        f"got = actual.reshape(-1)[{at}].tolist()",
+        f"got = actual.reshape(-1)[{wrong}].tolist()",
         'print("expected", low, "to", high, "got", got, actual.dtype, actual.shape)',
         f'is_right = (actual.dtype, actual.shape) == ("{array.dtype}", {array.shape})',
         "raise SystemExit(not (is_right and all(a <= x <= b for a, x, b in zip(low, got, high))))",
@@ -63,7 +63,7 @@ def _call(library: Library, function: PureFunction) -> str:
 
 
 def _packed(statements: Iterable[str], width: int) -> list[str]:
-    """Statements in few lines: as many in each as it has room for."""
+    """Return statements in few lines, separated by semicolons."""
     lines: list[str] = []
     for statement in statements:
         if lines and len(lines[-1]) + len(statement) + 2 <= width:
@@ -79,7 +79,7 @@ def _literal(values: Array) -> str:
 
 
 def _list(values: Array) -> str:
-    """A list of numbers; floats with many digits in hexadecimal."""
+    """Return a list of numbers as text, floats with many digits in hexadecimal."""
     numbers = values.tolist()
     is_float = values.dtype.kind == "f"
     if len(numbers) > _MAX_ELEMENTS and len(set(numbers)) == 1:

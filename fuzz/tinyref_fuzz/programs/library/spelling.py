@@ -1,6 +1,6 @@
-"""The words of each library for the steps of a program: one table for each family of libraries.
+"""Prints the steps of a program in the words of a library: one table for each family of libraries.
 
-Casts and the types of sums are written out, so that rules of promotion do not matter.
+Casts and the types of sums are written out, so that promotion rules do not matter.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _ARRAY_API: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a library is asked for a program.
+    """Templates for a program in one library.
 
     imports: lines. operations: a template for each operation that the library has. dtype, tensor,
     read: templates of a type, of a tensor made from `array`, and of a numpy array made from
@@ -116,13 +116,13 @@ class Spelling:
         if step.op in ("data", "read"):
             return True
         if step.op == APPLY:
-            return bool(self._form(step.values[0]))
+            return bool(self.form(step.values[0]))
         if step.op == "index" and not self.steps_back and _has_negative_step(step):
             return False
         return step.op in self.operations
 
     def statement(self, step: ProgramStep, dtype: str) -> str:
-        """The statement for a step that gives a tensor of this type.
+        """Return the statement for a step whose result has this type.
 
         Raises `UserError` for a step that the library has no word for.
         """
@@ -134,7 +134,7 @@ class Spelling:
         names = [name_of(number) for number in step.args]
         if step.op == APPLY:
             # A function: the operand may stand there several times.
-            return _INPUT.sub(names[0], self._form(step.values[0]))
+            return _INPUT.sub(names[0], self.form(step.values[0]))
         words = {
             **dict(zip("abc", names, strict=False)),
             **_words(step),
@@ -142,8 +142,8 @@ class Spelling:
         }
         return self.operations[step.op].format(**words, v=step.values)
 
-    def _form(self, name: str) -> str:
-        """The expression of `x` for a form of the spec; empty where the library has none."""
+    def form(self, name: str) -> str:
+        """Return the expression of `x` for a form of the spec; empty if the library has none."""
         form = FORMS.get(name)
         if form is None:
             return ""
@@ -160,7 +160,7 @@ def _has_negative_step(step: ProgramStep) -> bool:
 
 
 def _words(step: ProgramStep) -> dict[str, Value]:
-    """What templates name in addition to the operands and the values as they are."""
+    """Return the words of a template in addition to the operands and values."""
     match step.op:
         case "index":
             return {"key": key_text(step.values[0])}

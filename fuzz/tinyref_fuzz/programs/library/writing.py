@@ -1,4 +1,4 @@
-"""Prints a program as one function of the library, from its inputs to what it reads."""
+"""Prints a program as one function of a library, from its inputs to its results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PureFunction:
 def function_of(
     program: TensorProgram, environment: PureEnvironment, spelling: Spelling
 ) -> PureFunction:
-    """The function of a program that `environment` evaluated.
+    """Return the function of a program that `environment` evaluated.
 
     Raises `UserError` for a step that the library has no word for, or that lacks a value.
     """
