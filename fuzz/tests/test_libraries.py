@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from tinyref_fuzz.programs.library.generator import DTYPES, generate_pure
 from tinyref_fuzz.programs.library.judge import LibraryJudge, joined
 from tinyref_fuzz.programs.library.oracle import evaluate_pure
 from tinyref_fuzz.programs.library.spelling import spelling_of
+from tinyref_fuzz.programs.library.writing import function_of
 from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 from tinyref_spec.kernel_case import Pair, Symptom
 from tinyref_spec.subjects.name import SubjectName
@@ -101,6 +102,26 @@ def test_what_an_error_leaves_open_is_no_program() -> None:
             evaluate_pure(_program(data, root, step, read=3))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "factors"),
+    [
+        # The result is subnormal.
+        ("float32", (2.0**-70, 2.0**-60)),
+        ("float16", (2.0**-10, 2.0**-5)),
+        # The result is normal, but 2 ** -130 is not, nor is 2 ** 16 a float16.
+        ("float32", (2.0**-70, 2.0**-60, 2.0**20)),
+        ("float16", (2.0**8, 2.0**8, 2.0**-9)),
+    ],
+)
+def test_a_product_that_may_underflow_or_overflow_is_no_program(
+    dtype: str, factors: tuple[float, ...]
+) -> None:
+    """Libraries may flush subnormal floats to zero, and multiply in any order."""
+    step = ProgramStep("prod", (1,), (2,), ((0,), False))
+    with pytest.raises(UndefinedError):
+        evaluate_pure(_program(_data(1, dtype, *factors), step, read=2))
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0)])
 def test_a_softmax_needs_an_axis_with_elements(shape: tuple[int, ...]) -> None:
     data = ProgramStep(
@@ -149,6 +170,54 @@ def test_types_and_words_that_a_library_lacks_are_not_drawn() -> None:
         slices = [step.values[0] for step in program.steps if step.op == "index"]
         # torch has no slices with negative steps.
         assert all((item[2] or 1) > 0 for key in slices for item in key if isinstance(item, tuple))
+
+
+@pytest.mark.parametrize(
+    ("library", "cast", "total", "root"),
+    [
+        (
+            "torch",
+            "t2 = t1.to(torch.float64)",
+            "t3 = t2.sum((0,), keepdim=False, dtype=torch.float64)",
+            "t4 = t3.sqrt()",
+        ),
+        (
+            "jax-jit",
+            "t2 = xp.astype(t1, xp.float64)",
+            "t3 = xp.sum(t2, axis=(0,), keepdims=False, dtype=xp.float64)",
+            "t4 = xp.sqrt(t3)",
+        ),
+        (
+            "tinygrad",
+            "t2 = t1.cast('float64')",
+            "t3 = t2.sum((0,), keepdim=False, dtype='float64')",
+            "t4 = t3.sqrt()",
+        ),
+    ],
+)
+def test_a_program_in_the_words_of_a_library(
+    library: str, cast: str, total: str, root: str
+) -> None:
+    program = _program(
+        _data(1, "float32", 4.0, 1.0),
+        ProgramStep("cast", (1,), (2,), ("float64",)),
+        ProgramStep("sum", (2,), (3,), ((0,), False)),
+        ProgramStep("apply", (3,), (4,), ("sqrt:0",)),
+        read=4,
+    )
+    name: Any = SimpleNamespace(library=library, place="cpu", packages=())
+    function = function_of(program, evaluate_pure(program), spelling_of(name))
+    assert function.text.splitlines() == [
+        "def f(t1):",
+        *(f"    {line}" for line in (cast, total, root, "return (t4,)")),
+    ]
+
+
+def test_an_input_without_axes_is_an_array() -> None:
+    data = ProgramStep("data", (), (1,), ("float32", (), (2.5,), 0, False))
+    program = _program(data, read=1)
+    function = function_of(program, evaluate_pure(program), spelling_of(SubjectName("torch")))
+    assert type(function.inputs["t1"]) is np.ndarray
 
 
 # --- faults ---------------------------------------------------------------------------------------

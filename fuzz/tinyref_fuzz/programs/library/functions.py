@@ -13,6 +13,7 @@ from tinyref_fuzz.programs.steps import ProgramStep, Value
 from tinyref_spec import bounded
 from tinyref_spec.bounded import SLACK
 from tinyref_spec.bounded import Value as BoundedValue
+from tinyref_spec.error_rules import smallest_normal
 from tinyref_spec.tensor.forms import Form
 from tinyref_spec.tensor.functions import COMPOSITE, UNARY
 from tinyref_spec.tensor.mathematics import ACTIVATIONS, CIRCULAR, ROUNDING
@@ -46,6 +47,8 @@ _DOMAINS: Mapping[str, tuple[float, float, bool]] = {
     "positive": (0.2, 8.0, True),
     "above": (1.1, 8.0, True),
 }
+# Float results stay below these.
+LARGEST = {"float16": 2.0**14, "float32": 2.0**60, "float64": 2.0**60}
 # Narrower limits, where libraries may use another formula than the reference: 1 + tanh(u) has no
 # digits left far below 0, and e ** (beta x) overflows far above it.
 _NARROWER: Mapping[str, float] = {"gelu": 1.5, "softplus": 8.0}
@@ -100,7 +103,12 @@ def _zeros(x: BoundedValue) -> BoundedValue:
 
 
 def _product(x: BoundedValue, axes: tuple[int, ...], keepdims: bool) -> BoundedValue:
+    """Multiply over an axis. Raises `UndefinedError` if some order of factors leaves the range."""
     (axis,) = axes
+    factors = np.where(x.value == 0, 1, np.abs(x.value))
+    is_small = np.minimum(factors, 1).prod(axis) < smallest_normal(x.dtype)
+    if np.any(is_small | (np.maximum(factors, 1).prod(axis) > LARGEST[x.dtype.name])):
+        raise UndefinedError("prod: a product of some factors is too small or too large")
     result = bounded.product(x, axis)
     if not keepdims:
         return result

@@ -22,20 +22,19 @@ from tinyref_fuzz.programs.arithmetic import (
     compute,
 )
 from tinyref_fuzz.programs.arrays import Array
-from tinyref_fuzz.programs.library.functions import APPLY, BOUNDED
+from tinyref_fuzz.programs.library.functions import APPLY, BOUNDED, LARGEST
 from tinyref_fuzz.programs.oracle import Environment
 from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 from tinyref_spec import bounded
 from tinyref_spec.bounded import SLACK, expected_of
 from tinyref_spec.bounded import Value as BoundedValue
+from tinyref_spec.error_rules import smallest_normal
 from tinyref_spec.oracles import Expected, round_to
 
 DIV = "div"
 # Operations that move or choose elements, and never round one.
 _MOVING = frozenset({*MOVEMENTS, "cat", "stack", "pad", "contiguous", "clone", "where", "max"})
-# Float results stay below these, and their errors below a sixteenth of the largest one. Otherwise
-# the rest of a program would test little.
-_LARGEST = {"float16": 2.0**14, "float32": 2.0**60, "float64": 2.0**60}
+# Errors stay below a sixteenth of the largest result: otherwise the program would test little.
 _LEAST_DIGITS = 1 / 16
 # Integers that float64 holds exactly.
 _WHOLE = 2.0**53
@@ -191,13 +190,15 @@ def _certain(step: ProgramStep, values: Sequence[BoundedValue]) -> Elements | No
 
 
 def _check_useful(value: BoundedValue) -> None:
-    """Raise `UndefinedError` for a result that is too large, or whose error is."""
+    """Raise `UndefinedError` for a result out of range, or with a large error."""
     if not value.dtype.is_float:
         raise UndefinedError("an integer that rounds")
     error = SLACK * value.error
     size = np.abs(value.value)
-    if not np.all(size + error <= _LARGEST[value.dtype.name]):
+    if not np.all(size + error <= LARGEST[value.dtype.name]):
         raise UndefinedError("a float that is too large")
+    if np.any((size > 0) & (size - error < smallest_normal(value.dtype))):
+        raise UndefinedError("a subnormal float, which libraries may flush to zero")
     if np.any(error > _LEAST_DIGITS * np.max(size, initial=0.0)):
         raise UndefinedError("a float with too large an error")
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tinyref.errors import UserError
+from tinyref_fuzz.programs.arithmetic import COMPUTE, MOVEMENTS
 from tinyref_fuzz.programs.library.functions import APPLY, FORMS
 from tinyref_fuzz.programs.script import key_text, name_of
 from tinyref_fuzz.programs.steps import ProgramStep, Value
@@ -89,6 +90,19 @@ _ARRAY_API: Mapping[str, str] = {
     "full": "xp.full({v[1]!r}, {v[2]!r}, dtype={dtype})",
     "arange": "xp.arange({v[0]!r}, {end}, dtype={dtype})",
 }
+# Its tensors have the methods of ours.
+_TINYGRAD: Mapping[str, str] = {
+    **{
+        op: text
+        for op, (text, _) in {**COMPUTE, **MOVEMENTS}.items()
+        if op not in ("to", "sum_of_all", "bitcast", "detach", "idiv_number")
+    },
+    "div": "{a} / {b}",
+    "sum": "{a}.sum({v[0]!r}, keepdim={v[1]!r}, dtype={dtype})",
+    "prod": "{a}.prod({v[0]!r}, keepdim={v[1]!r}, dtype={dtype})",
+    "full": "Tensor.full({v[1]!r}, {v[2]!r}, dtype={dtype})",
+    "arange": "Tensor.arange({v[0]!r}, {end}, dtype={dtype})",
+}
 
 
 @dataclass(frozen=True)
@@ -149,6 +163,8 @@ class Spelling:
             return ""
         if self.operations is _TORCH:
             return form.torch_expression
+        if self.operations is _TINYGRAD:
+            return form.expression
         method = _METHOD.fullmatch(form.expression)
         same = SAME.get(method[1]) if method else None
         return f"xp.{same}(x)" if same else ""
@@ -186,6 +202,13 @@ _TORCH_SPELLING = Spelling(
 _ARRAY_SPELLING = Spelling(
     (), _ARRAY_API, "xp.{name}", "xp.asarray({array})", "np.asarray({actual})"
 )
+_TINYGRAD_SPELLING = Spelling(
+    ("import numpy as np", "from tinygrad import Tensor", "from tinygrad.helpers import DEV"),
+    _TINYGRAD,
+    "'{name}'",
+    "Tensor({array})",
+    "{actual}.numpy()",
+)
 _MODULE = "array-api:"
 # Libraries with a name of their own, and the module that has their functions.
 _MODULES: Mapping[str, str] = {"numpy": "numpy", "jax": "jax.numpy", "jax-jit": "jax.numpy"}
@@ -208,10 +231,13 @@ def spelling_of(name: SubjectName) -> Spelling:
         place = () if name.place == "cpu" else (f"torch.set_default_device({name.place!r})",)
         imports = (*_TORCH_SPELLING.imports, *packages, *place)
         return replace(_TORCH_SPELLING, imports=imports, compiled=compiled, before=before)
+    if library == "tinygrad":
+        imports = (*_TINYGRAD_SPELLING.imports, f"DEV.value = {name.place.upper()!r}", *packages)
+        return replace(_TINYGRAD_SPELLING, imports=imports)
     if library not in _MODULES and not library.startswith(_MODULE):
         raise UserError(
             f"subject: {library} cannot be fuzzed yet: accepted are torch, torch-compile, "
-            f"{', '.join(_MODULES)} and {_MODULE}MODULE"
+            f"tinygrad, {', '.join(_MODULES)} and {_MODULE}MODULE"
         )
     if name.place not in ("cpu", DEFAULT_PLACE):
         raise UserError(f"on: {library} is fuzzed only where it works by itself, not {name.place}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from tinyref.errors import UserError
 from tinyref_fuzz.programs.library.oracle import PureEnvironment
 from tinyref_fuzz.programs.library.spelling import Spelling
@@ -49,7 +51,8 @@ def function_of(
             if step.op == "read":
                 results.append(name_of(step.args[0]))
             elif step.op == "data":
-                inputs[name_of(step.target)] = environment.arrays[step.target].elements
+                # The elements of a tensor without axes are a scalar of numpy.
+                inputs[name_of(step.target)] = np.asarray(environment.arrays[step.target].elements)
             else:
                 dtype = environment.arrays[step.target].dtype
                 statements.append(spelling.statement(step, dtype))
