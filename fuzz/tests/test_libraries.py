@@ -25,8 +25,7 @@ from tinyref_fuzz.programs.library.functions import op_name
 from tinyref_fuzz.programs.library.generator import DTYPES, generate_pure
 from tinyref_fuzz.programs.library.judge import LibraryJudge, joined
 from tinyref_fuzz.programs.library.oracle import evaluate_pure
-from tinyref_fuzz.programs.library.spelling import spelling_of
-from tinyref_fuzz.programs.library.writing import function_of
+from tinyref_fuzz.programs.library.spelling import function_of, spelling_of
 from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 from tinyref_spec.kernel_case import Pair, Symptom
 from tinyref_spec.subjects.name import SubjectName

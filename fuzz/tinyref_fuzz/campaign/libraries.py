@@ -17,6 +17,8 @@ from tinyref_fuzz.campaign.task import Setup
 from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import guarded_verdict
+from tinyref_fuzz.programs.examine import ProgramFinding
+from tinyref_fuzz.programs.library.examine import script_of_library
 from tinyref_fuzz.programs.library.generator import generate_pure
 from tinyref_fuzz.programs.library.judge import LibraryJudge, joined
 from tinyref_fuzz.programs.steps import TensorProgram
@@ -93,6 +95,10 @@ class LibraryPrograms(ProgramCases):
         if self.judge.library.compiles and verdict.symptom in DEATHS:
             return self._joined(range(number, _end_of_batch(number)))
         return self.program_at(number)
+
+    def script(self, finding: ProgramFinding) -> str:
+        """Return the script of a finding for the maintainers of the library."""
+        return script_of_library(self.judge, finding.program, finding.verdict)
 
 
 def _end_of_batch(number: int) -> int:

@@ -28,7 +28,6 @@ from tinyref_fuzz.programs.isolated import (
     AnyJudge,
     IsolatedProgramJudge,
     examine_any,
-    library_script_of,
     unreduced,
 )
 from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge, default_compiled_every
@@ -79,6 +78,10 @@ class ProgramCases(ABC):
         """Return the program that a verdict is about."""
         return self.program_at(number)
 
+    def script(self, finding: ProgramFinding) -> str:
+        """Return a script of a finding that needs nothing of tinyref; empty if there is none."""
+        return ""
+
     def examine(self, number: int, verdict: KernelVerdict, attempt: int) -> Examination:
         """Reduce and blame a program that differs; a second attempt leaves it as it is."""
         try:
@@ -121,7 +124,7 @@ class ProgramCases(ABC):
         record = ProgramRecord(
             finding.program, note, finding.verdict, finding.blame, self.setup.device
         )
-        script = library_script_of(self._judge, finding)
+        script = self.script(finding)
         calls = script.splitlines() or call_lines(finding.program, self.setup.device)
         return Examination(
             number=number,

@@ -155,13 +155,6 @@ def unreduced(
     return ProgramFinding(program, verdict, blame_of_pair(verdict), problem)
 
 
-def library_script_of(judge: AnyJudge, finding: ProgramFinding) -> str:
-    """Return the script of a finding for the maintainers of a library; empty for a device."""
-    if not isinstance(judge, LibraryJudge):
-        return ""
-    return script_of_library(judge, finding.program, finding.verdict)
-
-
 def any_script(judge: AnyJudge, program: TensorProgram, device: str) -> str:
     """Return the script for a device, which need not be here, or for the library of the judge."""
     if isinstance(judge, LibraryJudge):

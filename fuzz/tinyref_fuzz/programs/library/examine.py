@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tinyref.errors import explain_error
@@ -69,34 +69,29 @@ def _operands(step: ProgramStep, environment: PureEnvironment) -> Iterator[Progr
 def _fewer_elements(
     judge: LibraryJudge, program: TensorProgram, verdict: KernelVerdict
 ) -> tuple[TensorProgram, KernelVerdict]:
-    """Return the program with one wrong element alone, if that fails too."""
+    """Return the program with one wrong element alone, or with few, if that fails too."""
     difference = _difference(judge, program)
-    if difference is None or not difference.elements:
-        return program, verdict
-    if len({step.values[1] for step in program.steps if step.op == "data"}) != 1:
+    data = [step.values for step in program.steps if step.op == "data"]
+    if difference is None or len({shape for _, shape, *_ in data}) != 1:
         return program, verdict
     # Some faults need a full vector of the processor, or one element more.
-    for elements in (difference.elements[:1], range(16), range(17)):
-        candidate = _with_elements(program, tuple(elements))
-        if candidate is not None:
+    for chosen in (difference.elements[:1], range(16), range(17)):
+        if 0 < len(chosen) < len(data[0][2]):
+            steps = tuple(_with_elements(step, chosen) for step in program.steps)
+            candidate = program.with_steps(steps)
             own = judge.verdict(candidate)
             if is_same_fault(verdict, own):
                 return candidate, own
     return program, verdict
 
 
-def _with_elements(program: TensorProgram, elements: tuple[int, ...]) -> TensorProgram | None:
-    """Return the program with these elements of its inputs; None if they have no others."""
-    steps = []
-    for step in program.steps:
-        if step.op == "data":
-            dtype, _, old, place, marked = step.values
-            if len(old) <= len(elements):
-                return None
-            fewer = tuple(old[number] for number in elements)
-            step = replace(step, values=(dtype, (len(fewer),), fewer, place, marked))
-        steps.append(step)
-    return program.with_steps(steps)
+def _with_elements(step: ProgramStep, chosen: Sequence[int]) -> ProgramStep:
+    """Return a step with these elements of its data; another step as it is."""
+    if step.op != "data":
+        return step
+    dtype, _, elements, *others = step.values
+    fewer = tuple(elements[number] for number in chosen)
+    return replace(step, values=(dtype, (len(fewer),), fewer, *others))
 
 
 def _difference(judge: LibraryJudge, program: TensorProgram) -> Difference | None:

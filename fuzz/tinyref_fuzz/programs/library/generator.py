@@ -90,18 +90,6 @@ class PureGenerator(Generator):
     def _data(self) -> int | None:
         return self._data_of(self._dtype(), self.tape.pick(_SHAPES), 0)
 
-    def _source(self) -> int | None:
-        match self.tape.pick(("data", "full", "arange"), (6, 1, 1)):
-            case "full":
-                dtype = self.tape.pick(("int32", "float32"))
-                shape = self.tape.pick(_SHAPES)
-                return self._make("full", (), dtype, shape, self.tape.between(-2, 3), 0)
-            case "arange":
-                return self._make(
-                    "arange", (), self.tape.between(-2, 3), self.tape.between(1, 20), 0
-                )
-        return self._data()
-
     def _elements(self, dtype: str, count: int) -> list[Value]:
         if dtype not in REALS:
             return super()._elements(dtype, count)

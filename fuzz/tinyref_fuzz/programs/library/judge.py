@@ -17,8 +17,7 @@ from tinyref.errors import describe_error
 from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
 from tinyref_fuzz.programs.library.functions import op_name
 from tinyref_fuzz.programs.library.oracle import PureEnvironment, evaluate_pure
-from tinyref_fuzz.programs.library.spelling import spelling_of
-from tinyref_fuzz.programs.library.writing import function_of
+from tinyref_fuzz.programs.library.spelling import function_of, spelling_of
 from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tinyref_fuzz.programs.library.judge import Difference, Library, limits_of
 from tinyref_fuzz.programs.library.oracle import evaluate_pure
-from tinyref_fuzz.programs.library.writing import PureFunction, function_of
+from tinyref_fuzz.programs.library.spelling import function_of
 from tinyref_fuzz.programs.steps import TensorProgram
 from tinyref_spec.bits import Array
 
@@ -14,8 +14,6 @@ MAX_LINES = 15
 _WIDTH = 100
 # Wrong elements that a script compares.
 _MAX_ELEMENTS = 4
-# A float with few digits is as clear in decimal.
-_SHORT = 7
 
 
 def library_script(
@@ -37,7 +35,8 @@ def library_script(
         for name, values in function.inputs.items()
     ]
     lines += inputs if len(inputs) <= 3 else _packed(inputs, 10 * _WIDTH)
-    lines.append(f"results = {_call(library, function)}")
+    called = spelling.compiled.format(f="f") if library.compiles else "f"
+    lines.append(f"results = {called}({', '.join(function.inputs)})")
     if difference is None or difference.is_error:
         return "\n".join([*lines, ""])
     expected = environment.expected[difference.read]
@@ -54,12 +53,6 @@ def library_script(
         "raise SystemExit(not (is_right and all(a <= x <= b for a, x, b in zip(low, got, high))))",
     ]
     return "\n".join([*lines, ""])
-
-
-def _call(library: Library, function: PureFunction) -> str:
-    compiled = library.spelling.compiled
-    called = compiled.format(f="f") if compiled else "f"
-    return f"{called}({', '.join(function.inputs)})"
 
 
 def _packed(statements: Iterable[str], width: int) -> list[str]:
@@ -79,18 +72,8 @@ def _literal(values: Array) -> str:
 
 
 def _list(values: Array) -> str:
-    """Return a list of numbers as text, floats with many digits in hexadecimal."""
+    """Return a list of numbers as text; Python prints floats so that they read back exactly."""
     numbers = values.tolist()
-    is_float = values.dtype.kind == "f"
     if len(numbers) > _MAX_ELEMENTS and len(set(numbers)) == 1:
-        return f"[{_number(numbers[0])}] * {len(numbers)}"
-    if not is_float or all(len(repr(number)) <= _SHORT for number in numbers):
-        return repr(numbers)
-    words = " ".join(float(number).hex() for number in numbers)
-    return f'[float.fromhex(h) for h in "{words}".split()]'
-
-
-def _number(value: object) -> str:
-    if isinstance(value, float) and len(repr(value)) > _SHORT:
-        return f'float.fromhex("{value.hex()}")'
-    return repr(value)
+        return f"[{numbers[0]!r}] * {len(numbers)}"
+    return repr(numbers)
