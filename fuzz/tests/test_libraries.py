@@ -145,6 +145,14 @@ def test_a_kink_within_the_error_widens_the_bound() -> None:
         evaluate_pure(_program(*data, *steps, read=7))
 
 
+def test_an_activation_has_a_rounding_where_its_reference_has_none() -> None:
+    """A hard sigmoid above 1 is 1, or the difference of 1.14 and 0.14."""
+    step = ProgramStep("apply", (1,), (2,), ("hardsigmoid:1",))
+    (expected,) = evaluate_pure(_program(_data(1, "float64", 3.7), step, read=2)).expected
+    assert expected.tolerance is not None
+    assert 2.0**-53 <= expected.tolerance[0] < 2.0**-49
+
+
 # --- the generator --------------------------------------------------------------------------------
 
 
@@ -158,6 +166,15 @@ def test_programs_have_no_side_effects_and_many_operations() -> None:
     expected = [each for program in programs for each in evaluate_pure(program).expected]
     inexact = sum(each.tolerance is not None for each in expected)
     assert 0.05 < inexact / len(expected) < 0.8
+
+
+def test_no_input_is_subnormal() -> None:
+    spelling = spelling_of(SubjectName("torch"))
+    for seed in range(60):
+        program = generate_pure(Tape(seed=seed), spelling, ("float16", "int32"))
+        for step in program.steps:
+            if step.op == "data" and step.values[0] == "float16":
+                assert all(value == 0 or abs(value) >= 2.0**-14 for value in step.values[2])
 
 
 def test_types_and_words_that_a_library_lacks_are_not_drawn() -> None:

@@ -22,6 +22,7 @@ from tinyref_spec.tensor.mathematics import ACTIVATIONS, CIRCULAR, ROUNDING
 APPLY = "apply"
 # Along the last axis: an error of one element reaches all of them.
 _ALONG = ("softmax", "log_softmax")
+_ACTIVATIONS = frozenset(function.name for function in ACTIVATIONS)
 _ELEMENTWISE = (*UNARY, *CIRCULAR, *ACTIVATIONS, *ROUNDING)
 
 
@@ -76,7 +77,11 @@ def apply_form(name: str, x: BoundedValue) -> BoundedValue:
     result = form.forward(x)
     if is_along:
         return result
-    return replace(result, error=np.maximum(result.error, _spread(form, x, result)))
+    error = np.maximum(result.error, _spread(form, x, result))
+    if name.partition(":")[0] in _ACTIVATIONS:
+        # A hard sigmoid may be the difference of two relu, which rounds, instead of a clip.
+        error = np.maximum(error, x.unit * np.abs(result.value))
+    return replace(result, error=error)
 
 
 def _spread(form: Form, x: BoundedValue, result: BoundedValue) -> Elements:
