@@ -204,6 +204,14 @@ def test_softmax_rule_accepts_float32_and_rejects_worse() -> None:
     assert fails(_softmax32(x) * np.float32(1 + 1e-5))
 
 
+def test_a_product_of_matrices_may_underflow() -> None:
+    """2 ** -30 is below half of 2 ** -24, the smallest float16 above 0."""
+    small = bounded.exact(np.full((1, 1), 2.0**-15), dtypes.float16)
+    expected = bounded.expected_of(bounded.matmul(small, small), dtypes.float16)
+    assert Bounded().judge(np.zeros(1, np.float16), expected).good.all()
+    assert not Bounded().judge(np.full(1, 2.0**-20, np.float16), expected).good.any()
+
+
 def test_expected_of_a_bound_covers_the_last_rounding() -> None:
     value = bounded.exact(np.array([1.0 + 2.0**-9]), dtypes.float32)
     expected = bounded.expected_of(value, dtypes.bfloat16)

@@ -348,7 +348,7 @@ def choose(condition: Array, first: Value, second: Value) -> Value:
 
 
 def matmul(x: Value, y: Value) -> Value:
-    """x @ y for matrices (2-D or batches)."""
+    """x @ y for matrices (2-D or batches); each product may underflow."""
 
     def pull(g: Value) -> Gradients:
         left = matmul(g, transposed(y)).unbroadcast(x.shape)
@@ -358,7 +358,8 @@ def matmul(x: Value, y: Value) -> Value:
     length = x.value.shape[-1]
     magnitude = (np.abs(x.value) + x.error) @ (np.abs(y.value) + y.error)
     passed = np.abs(x.value) @ y.error + x.error @ (np.abs(y.value) + y.error)
-    return x.made(value, passed + (length + 1) * x.unit * magnitude, (x, y), pull)
+    own = (length + 1) * x.unit * magnitude + length * smallest_subnormal(x.dtype)
+    return x.made(value, passed + own, (x, y), pull)
 
 
 # Over axes

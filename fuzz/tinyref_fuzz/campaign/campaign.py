@@ -46,7 +46,7 @@ from tinyref_fuzz.judge.deaths import verdict_of_death
 from tinyref_fuzz.programs.record import record_from_json as program_record_from_json
 from tinyref_fuzz.programs.record import save_program
 from tinyref_spec.kernel_case.document import record_from_json
-from tinyref_spec.kernel_case.files import save_record
+from tinyref_spec.kernel_case.files import save_record, write_text
 
 DEFAULT_SECONDS = 60.0
 # Whoever names kernels wants to see these, not a mix in which they are rare.
@@ -58,6 +58,8 @@ LAST_EXAMINATIONS_SECONDS = 60.0
 LAST_EXAMINATIONS_SHARE = 0.1
 RATE_SECONDS = 20.0
 CASES = "cases"
+# Ending of the script that stands beside a case.
+SCRIPT = ".py"
 # What has taken so long when the time is up may be a hang: the summary says that it was cut.
 SUSPICIOUS_SECONDS = 3.0
 # How much of the time is gone is stored this often.
@@ -79,7 +81,8 @@ class CampaignRequest:
     fuzzer. With resume, what is not given is as before, but for jobs and cluster, which are of the
     machine; used: how many of the seconds are gone then. subject: kernels or tensor programs; of
     those `kernels` is the number too. compiled_every: one program in so many is compiled for the
-    device, the kernels of others evaluated; by default as the device has it. restart: where what is
+    device, the kernels of others evaluated; by default as the device has it. known: queries of the
+    functions of a library with known faults, joined by commas. restart: where what is
     to be resumed is of other sources, or the device of another state, begin anew with what it was
     started with.
     """
@@ -102,6 +105,7 @@ class CampaignRequest:
     used: float = 0.0
     subject: str = KERNELS
     compiled_every: int | None = None
+    known: str | None = None
     began: float | None = None
 
     @property
@@ -218,6 +222,7 @@ def _config(request: CampaignRequest) -> dict[str, Any]:
         "harvested": request.harvested or "",
         "subject": request.subject,
         "compiled_every": request.compiled_every,
+        "known": request.known or "",
         **_settings(request),
     }
 
@@ -276,6 +281,7 @@ def _as_before(request: CampaignRequest, config: Mapping[str, Any]) -> dict[str,
         "memory",
         "harvested",
         "compiled_every",
+        "known",
     )
     found = {key: config.get(key) for key in settings if getattr(request, key) is None}
     if request.seconds is None:
@@ -319,6 +325,7 @@ class Campaign(harness.Plan):
             harvested=request.harvested or "",
             subject=request.subject,
             compiled_every=request.compiled_every or 0,
+            known=request.known or "",
         )
         self._triage = Triage()
         self._frontier = Frontier()
@@ -516,6 +523,7 @@ class Campaign(harness.Plan):
         own = self.cases.resolve()
         if self.request.corpus is None and file.resolve().parent == own:
             file.unlink(missing_ok=True)
+            file.with_suffix(SCRIPT).unlink(missing_ok=True)
 
     def _save(self, found: Examination) -> str:
         """The file of the reproducer, empty where there is none. Raises `HarnessError`."""
@@ -524,7 +532,10 @@ class Campaign(harness.Plan):
         try:
             self.corpus.mkdir(parents=True, exist_ok=True)
             if self.request.subject == PROGRAMS:
-                return str(save_program(self.corpus, program_record_from_json(found.case)))
+                file = save_program(self.corpus, program_record_from_json(found.case))
+                if found.script:
+                    write_text(file.with_suffix(SCRIPT), found.script)
+                return str(file)
             return str(save_record(self.corpus, record_from_json(found.case)))
         except (OSError, UserError) as error:
             raise HarnessError(f"cannot write a reproducer: {error}") from error

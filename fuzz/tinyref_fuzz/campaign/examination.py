@@ -20,6 +20,7 @@ from tinyref_fuzz.reduce import node_count, opt_count
 from tinyref_spec.kernel_case import CaseRecord, KernelCase, KernelVerdict, Symptom
 from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernels.family import CorpusKernel
+from tinyref_spec.subjects.name import is_subject
 
 
 def examine_case(
@@ -98,7 +99,7 @@ def _as_it_is(
 def note_of(setup: Setup, case: str) -> str:
     """How a case was found, with the flags of this process, which are those of its kernels."""
     words = f"tinyref fuzz {setup.code} on {setup.device}: seed {setup.seed}, {case}"
-    found = device_settings(setup.device)
+    found = {} if is_subject(setup.device) else device_settings(setup.device)
     words = f"{words}, {reproduce.assignments(found)}" if found else words
     return reproduce.without_local_folders(words)
 

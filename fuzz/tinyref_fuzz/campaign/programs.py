@@ -6,6 +6,7 @@ Program `number` of `seed` is one tape: nothing of another one goes into it.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from tinyref.errors import explain_error
@@ -18,16 +19,17 @@ from tinyref_fuzz.campaign.task import Examination, Setup
 from tinyref_fuzz.campaign.unexamined import signature
 from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.findings.isolated import HOPELESS
-from tinyref_fuzz.findings.one_line import fault_line
+from tinyref_fuzz.findings.one_line import fault_line, wrapped
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import guarded_verdict
-from tinyref_fuzz.programs.examine import (
-    ProgramFinding,
-    blame_of_pair,
-    finding_lines,
-)
+from tinyref_fuzz.programs.examine import ProgramFinding, blame_of_pair, call_lines
 from tinyref_fuzz.programs.generator import generate, opening_steps
-from tinyref_fuzz.programs.isolated import IsolatedProgramJudge, examine_any
+from tinyref_fuzz.programs.isolated import (
+    AnyJudge,
+    IsolatedProgramJudge,
+    examine_any,
+    unreduced,
+)
 from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge, default_compiled_every
 from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
 from tinyref_fuzz.programs.steps import TensorProgram
@@ -57,69 +59,101 @@ def program_result_of(
     )
 
 
-def examine_program_case(
-    setup: Setup, judge: ProgramJudge, number: int, verdict: KernelVerdict, attempt: int
-) -> Examination:
-    """Return the examination of a program; of a second attempt only the program as it is."""
-    try:
-        program = program_at(judge, setup.seed, number)
-    except Exception as error:  # the finding may be that it cannot be made
-        problem = f"the program cannot be made: {explain_error(error)}"
-        blame = blame_of_pair(verdict)
-        return Examination(number, signature(verdict), blame, verdict.detail, problem=problem)
-    began = time.monotonic()
-    if attempt > 1 or verdict.symptom in HOPELESS:
-        problem = "its examination ended the process" if attempt > 1 else ""
-        found = ProgramFinding(program, verdict, blame_of_pair(verdict), problem)
-    else:
-        found = examine_any(judge, program, verdict, setup.examine_seconds, setup.timeout)
-    if attempt == 1 and verdict.symptom not in DEATHS:
+class ProgramCases(ABC):
+    """What a campaign of tensor programs does with a number, for any judge of programs."""
+
+    def __init__(self, setup: Setup, judge: AnyJudge) -> None:
+        self.setup = setup
+        self._judge = judge
+
+    @abstractmethod
+    def program_at(self, number: int) -> TensorProgram:
+        """Return program `number` of the seed."""
+
+    @abstractmethod
+    def judge_case(self, number: int) -> CampaignCase:
+        """Make and judge a program."""
+
+    def failing_program(self, number: int, verdict: KernelVerdict) -> TensorProgram:
+        """Return the program that a verdict is about."""
+        return self.program_at(number)
+
+    def script(self, finding: ProgramFinding) -> str:
+        """Return a script of a finding that needs nothing of tinyref; empty if there is none."""
+        return ""
+
+    def examine(self, number: int, verdict: KernelVerdict, attempt: int) -> Examination:
+        """Reduce and blame a program that differs; a second attempt leaves it as it is."""
+        try:
+            program = self.failing_program(number, verdict)
+        except Exception as error:  # the finding may be that it cannot be made
+            problem = f"the program cannot be made: {explain_error(error)}"
+            blame = blame_of_pair(verdict)
+            return Examination(number, signature(verdict), blame, verdict.detail, problem=problem)
+        began = time.monotonic()
+        finding = self._finding(number, program, verdict, attempt)
+        # What ends a process says the same whatever operations are left.
+        is_named = attempt == 1 and verdict.symptom not in DEATHS
+        bucket = finding.bucket if is_named else signature(verdict)
+        return self._examination(number, finding, bucket, time.monotonic() - began)
+
+    def _finding(
+        self, number: int, program: TensorProgram, verdict: KernelVerdict, attempt: int
+    ) -> ProgramFinding:
+        setup = self.setup
+        if attempt > 1 or verdict.symptom in HOPELESS:
+            problem = "its examination ended the process" if attempt > 1 else ""
+            return unreduced(self._judge, program, verdict, problem)
+        finding = examine_any(self._judge, program, verdict, setup.examine_seconds, setup.timeout)
+        if verdict.symptom in DEATHS:
+            return finding
         alone = dependence(
-            found.program,
+            finding.program,
             number,
-            lambda each: program_at(judge, setup.seed, each),
+            self.program_at,
             lambda: IsolatedProgramJudge(setup.device, setup.timeout),
             setup.examine_seconds,
         )
-        found = replace(found, problem=alone or found.problem)
-    # What ends a process says the same whatever operations are left.
-    is_named = attempt == 1 and verdict.symptom not in DEATHS
-    bucket = found.bucket if is_named else signature(verdict)
-    return _examination_of(setup, number, found, bucket, time.monotonic() - began)
+        return replace(finding, problem=alone or finding.problem)
+
+    def _examination(
+        self, number: int, finding: ProgramFinding, bucket: str, seconds: float
+    ) -> Examination:
+        fault = fault_line(finding.verdict, finding.blame)
+        note = f"{fault}; {note_of(self.setup, f'program {number}')}"
+        record = ProgramRecord(
+            finding.program, note, finding.verdict, finding.blame, self.setup.device
+        )
+        script = self.script(finding)
+        calls = script.splitlines() or call_lines(finding.program, self.setup.device)
+        return Examination(
+            number=number,
+            bucket=bucket,
+            blame=finding.blame,
+            detail=finding.verdict.detail,
+            case=record_to_json(record),
+            nodes=finding.program.size,
+            lines=(*wrapped("fault", fault, 97), *(f"        {text}" for text in calls)),
+            seconds=seconds,
+            problem=finding.problem,
+            script=script,
+        )
 
 
-def _examination_of(
-    setup: Setup, number: int, found: ProgramFinding, bucket: str, seconds: float
-) -> Examination:
-    note = f"{fault_line(found.verdict, found.blame)}; {note_of(setup, f'program {number}')}"
-    record = ProgramRecord(found.program, note, found.verdict, found.blame, setup.device)
-    return Examination(
-        number=number,
-        bucket=bucket,
-        blame=found.blame,
-        detail=found.verdict.detail,
-        case=record_to_json(record),
-        nodes=found.program.size,
-        lines=finding_lines(found.program, found.verdict, found.blame, setup.device),
-        seconds=seconds,
-        problem=found.problem,
-    )
-
-
-class Programs:
-    """What a campaign of tensor programs does with a number."""
+class Programs(ProgramCases):
+    """The programs of a campaign on a device."""
 
     def __init__(self, setup: Setup) -> None:
-        self.setup = setup
         self.judge = ProgramJudge(setup.device)
+        super().__init__(setup, self.judge)
         self.compiled_every = setup.compiled_every or default_compiled_every(setup.device)
+
+    def program_at(self, number: int) -> TensorProgram:
+        """Return program `number` of the seed."""
+        return program_at(self.judge, self.setup.seed, number)
 
     def judge_case(self, number: int) -> CampaignCase:
         """Make and judge a program, which no program before it sways."""
         # A seed writes to the streams that are there already: that is two kernels more.
         streams.forget()
         return program_result_of(self.judge, self.setup.seed, number, self.compiled_every)
-
-    def examine(self, number: int, verdict: KernelVerdict, attempt: int) -> Examination:
-        """Reduce and blame a program that does not agree."""
-        return examine_program_case(self.setup, self.judge, number, verdict, attempt)

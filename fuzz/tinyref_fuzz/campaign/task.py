@@ -35,6 +35,7 @@ class Setup:
     blamed. harvested: the text of a collection of kernels, to draw from instead of those that come
     with the fuzzer. code: the sources that the campaign is of. subject: what the cases are.
     compiled_every: one program in so many is compiled, as the device has it by default for 0.
+    known: queries of the functions of a library with known faults, joined by commas.
     """
 
     device: str
@@ -46,6 +47,7 @@ class Setup:
     code: str = field(default_factory=code_version)
     subject: str = KERNELS
     compiled_every: int = 0
+    known: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -58,7 +60,7 @@ class Examination:
     bucket: the key under which findings of one cause meet. detail: of the verdict. case: the
     reduced case as JSON, None where there is none to give; nodes, opts: its size. lines: fault,
     kernel, optimisations and data in a line each. problem: why it could not be reduced or blamed,
-    empty if it could.
+    empty if it could. script: a script that needs nothing of tinyref, empty if there is none.
     """
 
     number: int
@@ -71,6 +73,7 @@ class Examination:
     lines: tuple[str, ...] = ()
     seconds: float = 0.0
     problem: str = ""
+    script: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "blame": blame_to_json(self.blame)}

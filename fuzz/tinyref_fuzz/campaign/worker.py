@@ -20,6 +20,7 @@ from tinyref_fuzz.campaign.task import PROGRAMS, Examination, Setup, verdict_to_
 from tinyref_fuzz.judge.caches import forget_case
 from tinyref_fuzz.judge.judge import judge_of
 from tinyref_spec.kernel_case import KernelVerdict
+from tinyref_spec.subjects.name import is_subject
 
 
 def main() -> None:
@@ -72,7 +73,10 @@ def subject_of(setup: Setup) -> CampaignSubject:
 
 
 class CampaignWorker:
-    """The state of one worker process."""
+    """The state of one worker process. health: of a device; a library has none."""
+
+    subject: CampaignSubject
+    health: Health | None = None
 
     def __init__(self, setup: Setup, send: Send) -> None:
         self.setup = setup
@@ -82,6 +86,12 @@ class CampaignWorker:
         """Opens the device and says what it is."""
         if code_version() != self.setup.code:
             raise FatalError("the sources of tinyref are not those that the campaign is of")
+        if is_subject(self.setup.device):
+            from tinyref_fuzz.campaign.libraries import LibraryPrograms
+
+            programs = LibraryPrograms(self.setup)
+            self.subject = programs
+            return {"identity": programs.identity}
         self.subject = subject_of(self.setup)
         self.health = Health(self.setup.device)
         known = identity(Device[self.setup.device])
@@ -102,7 +112,7 @@ class CampaignWorker:
             forget_case()
             result = self.subject.judge_case(number)
             self.send({"end": number, "result": result.to_json()})
-            if result.verdict is not None and self.health.problem_since():
+            if result.verdict is not None and self.health and self.health.problem_since():
                 leave_device()
         return {"done": True}
 

@@ -82,6 +82,17 @@ class Array:
     ) -> Array:
         """An array with elements of its own. Raises `InexactError` where one may have rounded."""
         check_exact(elements)
+        return cls.unchecked(elements, place, sizes, record)
+
+    @classmethod
+    def unchecked(
+        cls,
+        elements: Elements,
+        place: int,
+        sizes: tuple[Size, ...] | None = None,
+        record: GradientRecord | None = None,
+    ) -> Array:
+        """Return an array with elements of its own, which may have rounded."""
         places = np.arange(elements.size).reshape(elements.shape)
         name = elements.dtype.name
         made = GradientRecord(elements.shape, name) if record is None else record

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyref.errors import explain_error
-from tinyref_fuzz.findings.one_line import fault_line, wrapped
 from tinyref_fuzz.programs.arithmetic import VIEWS
 from tinyref_fuzz.programs.blame import blame
 from tinyref_fuzz.programs.judge import ProgramJudge, wanted_reads
@@ -76,14 +75,10 @@ def blame_of_pair(verdict: KernelVerdict) -> Blame:
 
 def script_of(program: TensorProgram, device: str) -> str:
     """The program as a script that fails where a read is not what the oracle says."""
-    text = "\n".join(line.text for line in script_lines(program, Places.of(device)))
+    text = "\n".join(call_lines(program, device))
     return program_script("a program of tensors", device, text, wanted_reads(program) or ())
 
 
-def finding_lines(
-    program: TensorProgram, verdict: KernelVerdict, blame: Blame, device: str
-) -> tuple[str, ...]:
-    """Fault and calls, for a report."""
-    lines = wrapped("fault", fault_line(verdict, blame), 97)
-    calls = [line.text for line in script_lines(program, Places.of(device))]
-    return (*lines, *(f"        {text}" for text in calls))
+def call_lines(program: TensorProgram, device: str) -> list[str]:
+    """Return the calls of a program, one a line."""
+    return [line.text for line in script_lines(program, Places.of(device))]

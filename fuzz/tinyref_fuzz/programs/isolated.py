@@ -21,10 +21,15 @@ from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE, verdict_of_death
 from tinyref_fuzz.judge.judge import guarded_verdict
 from tinyref_fuzz.programs.examine import ProgramFinding, blame_of_pair, examine_program, script_of
 from tinyref_fuzz.programs.judge import ProgramJudge
+from tinyref_fuzz.programs.library.examine import examine_library, script_of_library
+from tinyref_fuzz.programs.library.judge import LibraryJudge
 from tinyref_fuzz.programs.record import ProgramRecord
 from tinyref_fuzz.programs.reduce import reduce_program
 from tinyref_fuzz.programs.steps import TensorProgram
 from tinyref_spec.kernel_case import KernelVerdict, Symptom
+from tinyref_spec.subjects.name import is_subject
+
+AnyJudge = ProgramJudge | LibraryJudge
 
 
 def judge_isolated(
@@ -88,21 +93,26 @@ class IsolatedProgramJudge(JudgeService):
 
 def main() -> None:
     """Receives a device, then one call after another, and answers each."""
-    serve_judge(ProgramJudge, _reply)
+    serve_judge(open_judge, _reply)
 
 
-def _reply(judge: ProgramJudge, request: Message) -> Message:
+def open_judge(device: str) -> AnyJudge:
+    """Return the judge of a device, or of a library."""
+    return LibraryJudge(device) if is_subject(device) else ProgramJudge(device)
+
+
+def _reply(judge: AnyJudge, request: Message) -> Message:
     function, args = pickle.loads(bytes.fromhex(request["call"]))
     return {"result": pickle.dumps(function(judge, *args)).hex()}
 
 
-def thorough_verdict(judge: ProgramJudge, program: TensorProgram) -> KernelVerdict:
+def thorough_verdict(judge: AnyJudge, program: TensorProgram) -> KernelVerdict:
     """Return the verdict of all ways to run a program."""
     return guarded_verdict(lambda: judge.verdict(program, thorough=True))
 
 
 def examine_any(
-    judge: ProgramJudge,
+    judge: AnyJudge,
     program: TensorProgram,
     verdict: KernelVerdict,
     seconds: float,
@@ -114,21 +124,41 @@ def examine_any(
     the judge survive that.
     """
     if verdict.symptom is not Symptom.CRASH:
+        if isinstance(judge, LibraryJudge):
+            return examine_library(judge, program, verdict, seconds)
         return examine_program(judge, program, verdict, seconds)
-    if all(Device.backend_class(name).survives_fork for name in judge.places.names):
+    if _survives_fork(judge):
 
         def judged(candidate: TensorProgram) -> KernelVerdict:
             return judge_in_fork(lambda: judge.verdict(candidate, thorough=True), verdict, limit)
 
-        small = reduce_program(program, verdict, judged, seconds)
+        small = reduce_program(program, verdict, judged, seconds, judge.environment)
     else:
         with IsolatedProgramJudge(judge.device, limit) as fresh:
-            small = reduce_program(program, verdict, fresh.verdict, seconds)
-    return ProgramFinding(*small, blame_of_pair(verdict))
+            small = reduce_program(program, verdict, fresh.verdict, seconds, judge.environment)
+    return unreduced(judge, *small)
 
 
-def any_script(judge: ProgramJudge, program: TensorProgram, device: str) -> str:
-    """Return the script for a device, which need not be here."""
+def _survives_fork(judge: AnyJudge) -> bool:
+    """Return True if the judge works in a fork; the threads of a library do not."""
+    if isinstance(judge, LibraryJudge):
+        return False
+    return all(Device.backend_class(name).survives_fork for name in judge.places.names)
+
+
+def unreduced(
+    judge: AnyJudge, program: TensorProgram, verdict: KernelVerdict, problem: str = ""
+) -> ProgramFinding:
+    """Return the finding that a program is without a further run of it."""
+    if isinstance(judge, LibraryJudge):
+        return ProgramFinding(program, verdict, judge.blame(program, verdict), problem)
+    return ProgramFinding(program, verdict, blame_of_pair(verdict), problem)
+
+
+def any_script(judge: AnyJudge, program: TensorProgram, device: str) -> str:
+    """Return the script for a device, which need not be here, or for the library of the judge."""
+    if isinstance(judge, LibraryJudge):
+        return script_of_library(judge, program, judge.verdict(program))
     return script_of(program, device)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tinyref.device import Device
 from tinyref.runtimes.host.memory import HostAllocator
 from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
-from tinyref_fuzz.programs.oracle import evaluate
+from tinyref_fuzz.programs.oracle import Environment, evaluate
 from tinyref_fuzz.programs.refusals import is_foreseen
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, ProgramOutcome, Way, run
 from tinyref_fuzz.programs.script import Places
@@ -33,6 +33,8 @@ EVALUATED = Way(evaluates=True)
 
 class ProgramJudge:
     """Judges programs on one device. Raises what opening the device raises."""
+
+    environment = Environment
 
     def __init__(self, device: str) -> None:
         self.device = device

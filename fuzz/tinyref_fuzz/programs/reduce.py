@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from tinyref_fuzz.programs.oracle import Environment
 from tinyref_fuzz.programs.steps import (
@@ -25,6 +26,7 @@ from tinyref_spec.kernel_case import KernelVerdict
 
 JudgeFunction = Callable[[TensorProgram], KernelVerdict]
 Steps = tuple[ProgramStep, ...]
+Change = Callable[[Steps], Iterator[Steps]]
 
 
 def measure(program: TensorProgram) -> tuple[int, int]:
@@ -33,15 +35,23 @@ def measure(program: TensorProgram) -> tuple[int, int]:
 
 
 def reduce_program(
-    program: TensorProgram, verdict: KernelVerdict, judge: JudgeFunction, seconds: float = 10.0
+    program: TensorProgram,
+    verdict: KernelVerdict,
+    judge: JudgeFunction,
+    seconds: float = 10.0,
+    begin: Callable[[], Environment] = Environment,
 ) -> tuple[TensorProgram, KernelVerdict]:
-    """The smallest program found in so many seconds that fails as `verdict` says, and its own."""
+    """The smallest program found in so many seconds that fails as `verdict` says, and its own.
+
+    begin: gives the oracle that evaluates the steps.
+    """
+    changes: tuple[Change, ...] = (*_FEWER, partial(_inputs_for_results, begin), _other_operands)
     deadline = time.monotonic() + seconds
     seen = {program.content_hash}
     is_smaller = True
     while is_smaller:
         before = measure(program)
-        for change in _CHANGES:
+        for change in changes:
             candidates = change(program.steps)
             while (steps := next(candidates, None)) is not None:
                 if time.monotonic() >= deadline:
@@ -133,9 +143,9 @@ def _inlined(steps: Steps) -> Iterator[Steps]:
 # --- inputs in the place of results --------------------------------------------------------------
 
 
-def _inputs_for_results(steps: Steps) -> Iterator[Steps]:
+def _inputs_for_results(begin: Callable[[], Environment], steps: Steps) -> Iterator[Steps]:
     """A result given as data, so that what it was computed from may go."""
-    environment = Environment()
+    environment = begin()
     made: dict[int, ProgramStep] = {}
     for place, step in enumerate(steps):
         environment.run(step)
@@ -188,11 +198,9 @@ def _other_operands(steps: Steps) -> Iterator[Steps]:
                 yield _without(rest, lost)
 
 
-_CHANGES: tuple[Callable[[Steps], Iterator[Steps]], ...] = (
+_FEWER: tuple[Change, ...] = (
     _fewer_steps,
     _inlined,
     _fewer_in_functions,
     _shorter_ranges,
-    _inputs_for_results,
-    _other_operands,
 )

@@ -38,6 +38,8 @@ Examples:
   tinyref fuzz --device MINE --kernels 5000 --seed 7   always the same 5000
   tinyref fuzz --device MINE --policy matmul      kernels of one kind
   tinyref fuzz --device MINE --programs 2000      tensor programs: schedule, views, replay
+  tinyref fuzz --subject torch-compile --seconds 1800   a library: its compiler and its ops
+  tinyref fuzz --subject array-api:jax.numpy --programs 500
   tinyref fuzz --device MINE --resume             go on after Ctrl-C, a crash
   tinyref fuzz --device MINE --cluster tcp://10.0.0.7:8786
   tinyref fuzz replay fuzz-MINE/cases/case-1f0c.json   judge one case again
@@ -63,6 +65,30 @@ def fuzz(
     context: typer.Context,
     device: Annotated[
         str | None, typer.Option(help="The device; the default device if not given.")
+    ] = None,
+    subject: Annotated[
+        str,
+        typer.Option(
+            help="Fuzz a library by tensor programs instead of a device: torch, torch-compile, "
+            "numpy, array-api:MODULE."
+        ),
+    ] = "",
+    on: Annotated[
+        str,
+        typer.Option(
+            help="With --subject: the library's device by its own name. If not given: cpu, and "
+            "for array-api:MODULE the one that the library takes by itself."
+        ),
+    ] = "",
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", help="With --subject: a package that registers the device."),
+    ] = None,
+    expectations: Annotated[
+        Path | None,
+        typer.Option(
+            parser=path, help="With --subject: a TOML file of known faults, which are left out."
+        ),
     ] = None,
     seconds: Annotated[
         float | None,
@@ -138,6 +164,7 @@ def fuzz(
     """Fuzz a device."""
     if context.invoked_subcommand is not None:
         return
+    from tinyref.cli.fuzz.subject import CaseLimits, known_faults, limits_of, subject_name
     from tinyref_fuzz.campaign.campaign import CampaignRequest
     from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS
     from tinyref_fuzz.generate.corpus.collection import collection_text
@@ -151,12 +178,26 @@ def fuzz(
     if compiled_every is not None and programs is None and not resume:
         raise UserError("compiled-every: goes with --programs")
     check_finite(seconds=seconds, timeout=timeout)
-    name = device_name(device)
-    if not cluster:
-        check_gives_values(name)
+    limits = CaseLimits(timeout)
+    if subject:
+        if (device, kernels, policy, harvested, compiled_every) != (None,) * 5:
+            raise UserError(
+                "subject: a library is fuzzed by programs: leave out --device, --kernels, "
+                "--policy, --harvested and --compiled-every"
+            )
+        name = subject_name(subject, on, imports or [])
+        limits = limits_of(name, timeout, resume)
+    else:
+        if on or imports or expectations is not None:
+            raise UserError("on, import, expectations: they go with --subject")
+        name = device_name(device)
+        if not cluster:
+            check_gives_values(name)
+    is_programs = bool(subject) or programs is not None
     request = CampaignRequest(
         device=name,
-        folder=folder or Path(f"fuzz-{'programs-' if programs else ''}{file_name(name)}"),
+        folder=folder
+        or Path(f"fuzz-{'programs-' if programs and not subject else ''}{file_name(name)}"),
         seed=seed,
         policy=policy,
         kernels=programs or kernels,
@@ -166,11 +207,13 @@ def fuzz(
         corpus=corpus,
         resume=resume,
         restart=restart,
-        timeout=timeout,
+        timeout=limits.timeout,
+        examine_seconds=limits.examine_seconds,
         memory=memory_limit << 20 if memory_limit is not None else None,
         harvested=collection_text(harvested) if harvested is not None else None,
-        subject=PROGRAMS if programs is not None else KERNELS,
+        subject=PROGRAMS if is_programs else KERNELS,
         compiled_every=compiled_every,
+        known=known_faults(expectations, name) if expectations is not None else None,
         began=context.obj,
     )
     say_bounded(jobs, request.workers)
@@ -207,12 +250,19 @@ def _say_seed(request: CampaignRequest) -> None:
 
 def resume_command(request: CampaignRequest) -> str:
     """The command that goes on with an interrupted campaign; its database knows the rest."""
-    words = ["tinyref", "fuzz", "--device", request.device, "--folder", str(request.folder)]
+    words = ["tinyref", "fuzz", *_naming_options(request.device), "--folder", str(request.folder)]
     if request.cluster:
         words += ["--cluster", request.cluster]
     if request.jobs:
         words += ["--jobs", str(request.jobs)]
     return reproduce.command([*words, "--resume"], reproduce.settings())
+
+
+def _naming_options(name: str) -> list[str]:
+    """The options that name what is fuzzed: a device or a library."""
+    from tinyref_spec.subjects.name import is_subject, parse_subject
+
+    return parse_subject(name).options if is_subject(name) else ["--device", name]
 
 
 fuzz_app.command("replay")(replay)

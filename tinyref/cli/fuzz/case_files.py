@@ -365,11 +365,12 @@ def _show_program(file: Path, device: str, is_script: bool, seconds: float) -> N
     """Print it as a script; without `is_script` with what is known of it before."""
     from tinyref_fuzz.programs.isolated import IsolatedProgramJudge
     from tinyref_fuzz.programs.record import load_program
+    from tinyref_spec.subjects.name import is_subject
 
     record = load_program(file)
     name = device_of(device, record.device, "show", file)
     # What its reads give is computed, of any size; the device itself need not be here.
-    with IsolatedProgramJudge("PYTHON", seconds) as judge:
+    with IsolatedProgramJudge(name if is_subject(name) else "PYTHON", seconds) as judge:
         script = judge.script(record.program, name)
     if not is_script:
         verdict = record.verdict.detail if record.verdict is not None else ""
@@ -391,7 +392,21 @@ def device_of(asked: str, named: str, command: str, case: Path) -> str:
 
     Raises `UserError` where it is unknown, and for one of a file that is not installed.
     """
+    from tinyref_spec.subjects.name import is_subject
+
+    if is_subject(asked or named):
+        return _library_of(asked, named, command, case)
     return device_name(asked or _installed(named, command, case))
+
+
+def _library_of(asked: str, named: str, command: str, case: Path) -> str:
+    """The library that was asked for, else of the file: only one that imports nothing else."""
+    from tinyref_spec.subjects.name import parse_subject
+
+    name = parse_subject(asked or named)
+    if not asked and (":" in name.library or name.packages):
+        raise _refused(named, command, case)
+    return str(name)
 
 
 def _installed(named: str, command: str, case: Path) -> str:
@@ -402,8 +417,12 @@ def _installed(named: str, command: str, case: Path) -> str:
     is_numbered = number.isascii() and number.isdigit()
     if not colon or (is_numbered and head.upper() in Device.names()):
         return named
+    raise _refused(named, command, case)
+
+
+def _refused(named: str, command: str, case: Path) -> UserError:
     again = f"tinyref fuzz {command} {shlex.quote(str(case))} --device {shlex.quote(named)}"
-    raise UserError(
+    return UserError(
         f"device: {case} names {named!r}, which is not the name of an installed device: "
         f"a file may not choose what code runs; if you trust it: {again}"
     )

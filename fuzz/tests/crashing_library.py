@@ -1,0 +1,14 @@
+"""numpy as a library of the array API, whose `sum` ends the process."""
+
+import os
+
+import numpy
+from numpy import *  # noqa: F403
+
+__version__ = numpy.__version__
+__array_namespace_info__ = numpy.__array_namespace_info__
+
+
+def sum(x: numpy.ndarray, **settings: object) -> numpy.ndarray:
+    """End the process as a crash does."""
+    os.abort()

@@ -1,0 +1,448 @@
+"""Programs for libraries: what the oracle gives, how a library with a fault is found and told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinyref.cli.entry import run as command
+from tinyref.cli.fuzz.subject import known_faults
+from tinyref_fuzz.campaign.campaign import CampaignRequest, run
+from tinyref_fuzz.campaign.libraries import BATCH, LibraryPrograms
+from tinyref_fuzz.campaign.task import PROGRAMS, Setup
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.programs.arithmetic import UndefinedError
+from tinyref_fuzz.programs.library.examine import examine_library, script_of_library
+from tinyref_fuzz.programs.library.functions import op_name
+from tinyref_fuzz.programs.library.generator import DTYPES, generate_pure
+from tinyref_fuzz.programs.library.judge import LibraryJudge, joined
+from tinyref_fuzz.programs.library.oracle import evaluate_pure
+from tinyref_fuzz.programs.library.spelling import function_of, spelling_of
+from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
+from tinyref_spec.kernel_case import Pair, Symptom
+from tinyref_spec.subjects.name import SubjectName
+
+WRAPPED = "array_module_of_a_fuzzing_test"
+DEVICE = f"array-api:{WRAPPED} on default"
+SIDE_EFFECTS = {"assign", "setitem", "realize", "backward", "call", "drop", "randint", "seed"}
+
+
+def _data(number: int, dtype: str, *elements: float) -> ProgramStep:
+    return ProgramStep("data", (), (number,), (dtype, (len(elements),), elements, 0, False))
+
+
+def _program(*steps: ProgramStep, read: int) -> TensorProgram:
+    return TensorProgram((*steps, ProgramStep("read", (read,))))
+
+
+@pytest.fixture
+def wrap(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LibraryJudge]:
+    """Return a function that judges numpy with some of its functions replaced."""
+
+    def opened(**functions: Any) -> LibraryJudge:
+        module = ModuleType(WRAPPED)
+        module.__dict__.update({k: getattr(np, k) for k in dir(np) if not k.startswith("__")})
+        module.__dict__["__array_namespace_info__"] = np.__array_namespace_info__
+        module.__dict__.update(functions)
+        monkeypatch.setitem(sys.modules, WRAPPED, module)
+        return LibraryJudge(DEVICE)
+
+    return opened
+
+
+def _first_failing(judge: LibraryJudge, most: int = 400) -> TensorProgram:
+    for seed in range(most):
+        program = generate_pure(Tape(seed=seed), judge.library.spelling, judge.library.dtypes)
+        if not judge.verdict(program).agrees:
+            return program
+    raise AssertionError(f"no program of {most} fails")
+
+
+# --- the oracle -----------------------------------------------------------------------------------
+
+
+def test_what_does_not_round_is_exact_and_what_rounds_has_a_bound() -> None:
+    exact = _program(
+        _data(1, "float32", 0.5, 3.0), ProgramStep("add_number", (1,), (2,), (2,)), read=2
+    )
+    (expected,) = evaluate_pure(exact).expected
+    assert expected.tolerance is None
+    assert expected.values.tolist() == [2.5, 5.0]
+    rounding = _program(
+        _data(1, "float32", 0.1, 3.0), ProgramStep("apply", (1,), (2,), ("exp:0",)), read=2
+    )
+    (expected,) = evaluate_pure(rounding).expected
+    assert np.allclose(expected.wide, [1.1051709180756477, 20.085536923187668], rtol=1e-15)
+    assert expected.tolerance is not None
+    # A few units of the last place of float32, and no fixed tolerance.
+    assert np.all(expected.tolerance < 1e-5 * expected.wide)
+    assert np.all(expected.tolerance > 2.0**-24 * expected.wide)
+
+
+def test_what_an_error_leaves_open_is_no_program() -> None:
+    root = ProgramStep("apply", (1,), (2,), ("sqrt:0",))
+    data = _data(1, "float32", 4.0)
+    below = _program(data, root, ProgramStep("lt_number", (2,), (3,), (3,)), read=3)
+    assert evaluate_pure(below).expected[0].values.tolist() == [True]
+    for step in (
+        ProgramStep("lt_number", (2,), (3,), (2,)),
+        ProgramStep("cast", (2,), (3,), ("int32",)),
+        ProgramStep("assign_number", (1,), (), (2,)),
+    ):
+        with pytest.raises(UndefinedError):
+            evaluate_pure(_program(data, root, step, read=3))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factors"),
+    [
+        # The result is subnormal.
+        ("float32", (2.0**-70, 2.0**-60)),
+        ("float16", (2.0**-10, 2.0**-5)),
+        # The result is normal, but 2 ** -130 is not, nor is 2 ** 16 a float16.
+        ("float32", (2.0**-70, 2.0**-60, 2.0**20)),
+        ("float16", (2.0**8, 2.0**8, 2.0**-9)),
+    ],
+)
+def test_a_product_that_may_underflow_or_overflow_is_no_program(
+    dtype: str, factors: tuple[float, ...]
+) -> None:
+    """Libraries may flush subnormal floats to zero, and multiply in any order."""
+    step = ProgramStep("prod", (1,), (2,), ((0,), False))
+    with pytest.raises(UndefinedError):
+        evaluate_pure(_program(_data(1, dtype, *factors), step, read=2))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0)])
+def test_a_softmax_needs_an_axis_with_elements(shape: tuple[int, ...]) -> None:
+    data = ProgramStep(
+        "data", (), (1,), ("float32", shape, (0.0,) if shape == () else (), 0, False)
+    )
+    with pytest.raises(UndefinedError):
+        evaluate_pure(_program(data, ProgramStep("apply", (1,), (2,), ("softmax:0",)), read=2))
+
+
+def test_a_kink_within_the_error_widens_the_bound() -> None:
+    """The bound at a kink must hold for values on both sides of it."""
+    data = [_data(1, "float32", 1.0), _data(2, "float32", 1.0)]
+    steps = (
+        ProgramStep("apply", (1,), (3,), ("exp:0",)),
+        ProgramStep("apply", (2,), (4,), ("exp:0",)),
+        ProgramStep("div", (3, 4), (5,)),
+        ProgramStep("add_number", (5,), (6,), (-1,)),
+        # Of 0 with an error: its steps are 1 apart.
+        ProgramStep("apply", (6,), (7,), ("ceil:0",)),
+    )
+    with pytest.raises(UndefinedError):
+        evaluate_pure(_program(*data, *steps, read=7))
+
+
+def test_an_activation_has_a_rounding_where_its_reference_has_none() -> None:
+    """A hard sigmoid above 1 is 1, or the difference of 1.14 and 0.14."""
+    step = ProgramStep("apply", (1,), (2,), ("hardsigmoid:1",))
+    (expected,) = evaluate_pure(_program(_data(1, "float64", 3.7), step, read=2)).expected
+    assert expected.tolerance is not None
+    assert 2.0**-53 <= expected.tolerance[0] < 2.0**-49
+
+
+# --- the generator --------------------------------------------------------------------------------
+
+
+def test_programs_have_no_side_effects_and_many_operations() -> None:
+    spelling = spelling_of(SubjectName("torch"))
+    programs = [generate_pure(Tape(seed=seed), spelling, DTYPES) for seed in range(60)]
+    ops = {step.op for program in programs for step in program.steps}
+    assert not ops & SIDE_EFFECTS
+    assert len(ops) > 25
+    assert programs[3] == generate_pure(Tape(seed=3), spelling, DTYPES)
+    expected = [each for program in programs for each in evaluate_pure(program).expected]
+    inexact = sum(each.tolerance is not None for each in expected)
+    assert 0.05 < inexact / len(expected) < 0.8
+
+
+def test_no_input_is_subnormal() -> None:
+    spelling = spelling_of(SubjectName("torch"))
+    for seed in range(60):
+        program = generate_pure(Tape(seed=seed), spelling, ("float16", "int32"))
+        for step in program.steps:
+            if step.op == "data" and step.values[0] == "float16":
+                assert all(value == 0 or abs(value) >= 2.0**-14 for value in step.values[2])
+
+
+def test_types_and_words_that_a_library_lacks_are_not_drawn() -> None:
+    spelling = spelling_of(SubjectName("torch"))
+    for seed in range(40):
+        program = generate_pure(Tape(seed=seed), spelling, ("float32", "int32"))
+        types = {array.dtype for array in evaluate_pure(program).arrays.values()}
+        assert types <= {"float32", "int32", "bool"}
+        slices = [step.values[0] for step in program.steps if step.op == "index"]
+        # torch has no slices with negative steps.
+        assert all((item[2] or 1) > 0 for key in slices for item in key if isinstance(item, tuple))
+
+
+@pytest.mark.parametrize(
+    ("library", "cast", "total", "root"),
+    [
+        (
+            "torch",
+            "t2 = t1.to(torch.float64)",
+            "t3 = t2.sum((0,), keepdim=False, dtype=torch.float64)",
+            "t4 = t3.sqrt()",
+        ),
+        (
+            "jax-jit",
+            "t2 = xp.astype(t1, xp.float64)",
+            "t3 = xp.sum(t2, axis=(0,), keepdims=False, dtype=xp.float64)",
+            "t4 = xp.sqrt(t3)",
+        ),
+        (
+            "tinygrad",
+            "t2 = t1.cast('float64')",
+            "t3 = t2.sum((0,), keepdim=False, dtype='float64')",
+            "t4 = t3.sqrt()",
+        ),
+    ],
+)
+def test_a_program_in_the_words_of_a_library(
+    library: str, cast: str, total: str, root: str
+) -> None:
+    program = _program(
+        _data(1, "float32", 4.0, 1.0),
+        ProgramStep("cast", (1,), (2,), ("float64",)),
+        ProgramStep("sum", (2,), (3,), ((0,), False)),
+        ProgramStep("apply", (3,), (4,), ("sqrt:0",)),
+        read=4,
+    )
+    name: Any = SimpleNamespace(library=library, place="cpu", packages=())
+    function = function_of(program, evaluate_pure(program), spelling_of(name))
+    assert function.text.splitlines() == [
+        "def f(t1):",
+        *(f"    {line}" for line in (cast, total, root, "return (t4,)")),
+    ]
+
+
+def test_an_input_without_axes_is_an_array() -> None:
+    data = ProgramStep("data", (), (1,), ("float32", (), (2.5,), 0, False))
+    program = _program(data, read=1)
+    function = function_of(program, evaluate_pure(program), spelling_of(SubjectName("torch")))
+    assert type(function.inputs["t1"]) is np.ndarray
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def test_a_library_without_a_fault_agrees(wrap: Callable[..., LibraryJudge]) -> None:
+    judge = wrap()
+    for seed in range(60):
+        program = generate_pure(Tape(seed=seed), judge.library.spelling, judge.library.dtypes)
+        assert judge.verdict(program).agrees, program
+
+
+def _wrong_floor(x: Any) -> Any:
+    return np.trunc(x)
+
+
+def _wrong_exp(x: Any) -> Any:
+    return np.exp(x) * x.dtype.type(1 + 2.0**-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), [("floor", _wrong_floor), ("exp", _wrong_exp)], ids=["exact", "bounded"]
+)
+def test_a_wrong_function_is_found_reduced_and_named(
+    name: str, function: Callable[..., Any], wrap: Callable[..., LibraryJudge]
+) -> None:
+    judge = wrap(**{name: function})
+    program = _first_failing(judge)
+    verdict = judge.verdict(program)
+    assert (verdict.pair, verdict.symptom) == (Pair.PLAIN, Symptom.VALUE)
+    finding = examine_library(judge, program, verdict, 5.0)
+    assert [step.op for step in finding.program.steps] == ["data", "apply", "read"]
+    assert finding.blame.stage == "op"
+    assert finding.blame.cause.startswith(f"{name} float")
+    assert finding.bucket == f"op/{finding.blame.cause}"
+    # One wrong element is enough.
+    assert len(finding.program.steps[0].values[2]) == 1
+
+
+@pytest.mark.long
+def test_a_wrong_function_of_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    right = torch.Tensor.erf
+    judge = LibraryJudge("torch on cpu")
+    monkeypatch.setattr(torch.Tensor, "erf", lambda x: right(x) * (1 + 2.0**-7))
+    program = _first_failing(judge, 2000)
+    finding = examine_library(judge, program, judge.verdict(program), 5.0)
+    assert [step.op for step in finding.program.steps] == ["data", "apply", "read"]
+    assert finding.blame.cause.startswith("erf float")
+    script = script_of_library(judge, finding.program, finding.verdict)
+    assert len(script.splitlines()) <= 15
+    assert ".erf()" in script
+
+
+def test_a_compiler_that_is_wrong_is_told_from_an_op(wrap: Callable[..., LibraryJudge]) -> None:
+    """It is wrong for functions that call floor; called at once, floor is right."""
+    judge = wrap()
+    spelling = judge.library.spelling
+    judge.library.spelling = replace(spelling, compiled="compiled({f})")
+
+    def compiled(f: Any) -> Any:
+        if "floor" not in f.__code__.co_names:
+            return f
+        return lambda *args: tuple(result + result.dtype.type(1) for result in f(*args))
+
+    judge.library.names["compiled"] = compiled
+    program = _first_failing(judge)
+    verdict = judge.verdict(program)
+    assert verdict.pair is Pair.DEVICE
+    finding = examine_library(judge, program, verdict, 5.0)
+    assert finding.blame.stage == "compiler"
+    assert "floor" in finding.blame.cause.split()
+
+
+def test_a_function_with_a_known_fault_is_not_drawn() -> None:
+    spelling = spelling_of(SubjectName("numpy"))
+
+    def functions(*known: str) -> set[str]:
+        programs = [generate_pure(Tape(seed=seed), spelling, DTYPES, known) for seed in range(120)]
+        return {
+            f"{op_name(step)}.{evaluate_pure(program).arrays[step.args[0]].dtype}"
+            for program in programs
+            for step in program.steps
+            if step.op == "apply"
+        }
+
+    assert {"floor.float32", "floor.float64", "exp.float32"} <= functions()
+    left = functions("tensor.floor.float32", "tensor.exp")
+    assert "floor.float64" in left
+    assert not {"floor.float32", "exp.float32", "exp.float64"} & left
+
+
+def test_known_faults_are_read_from_a_file(tmp_path: Path) -> None:
+    entry = '[[expected]]\nquery = """\n  tensor.floor"""\nphase = "accuracy"\n'
+    reason = 'reason = "it is trunc"\nlink = "https://example.org/1"\n'
+    file = tmp_path / "known.toml"
+    file.write_text(f'schema = 1\ndevice = "{DEVICE}"\n{entry}{reason}')
+    assert known_faults(file, DEVICE) == "tensor.floor"
+    file.write_text(file.read_text() + "expires = 2020-01-01\n")
+    assert known_faults(file, DEVICE) == ""
+
+
+def test_a_crash_and_an_error_of_an_op(wrap: Callable[..., LibraryJudge]) -> None:
+    def broken(x: Any) -> Any:
+        raise RuntimeError("no kernel 7 for this")
+
+    judge = wrap(exp=broken)
+    verdict = judge.verdict(_first_failing(judge))
+    assert (verdict.symptom, verdict.detail) == (
+        Symptom.ERROR,
+        "error: RuntimeError: no kernel 7 for this",
+    )
+
+    def lacks(x: Any) -> Any:
+        raise NotImplementedError("not here")
+
+    program = _first_failing(judge)
+    assert wrap(exp=lacks).verdict(program).judged == 0
+
+
+# --- scripts --------------------------------------------------------------------------------------
+
+
+def test_the_script_needs_the_library_alone(
+    tmp_path: Path, wrap: Callable[..., LibraryJudge]
+) -> None:
+    judge = wrap(floor=_wrong_floor)
+    program = _first_failing(judge)
+    finding = examine_library(judge, program, judge.verdict(program), 5.0)
+    script = script_of_library(judge, finding.program, finding.verdict)
+    assert len(script.splitlines()) <= 15
+    assert "tinyref" not in script.replace("array_module_of_a_fuzzing_test", "")
+    module = "from numpy import *\nimport numpy\n__version__ = numpy.__version__\n"
+    for text, code in ((f"{module}floor = trunc\n", 1), (module, 0)):
+        (tmp_path / f"{WRAPPED}.py").write_text(text)
+        (tmp_path / "script.py").write_text(script)
+        done = subprocess.run(
+            [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stderr
+        assert done.stdout.startswith("expected [")
+
+
+# --- campaigns ------------------------------------------------------------------------------------
+
+
+def test_programs_as_one_function_share_nothing() -> None:
+    one = _program(_data(1, "int32", 1, 2), ProgramStep("neg", (1,), (2,)), read=2)
+    both = evaluate_pure(joined([one, one, one]))
+    assert [each.values.tolist() for each in both.expected] == [[-1, -2]] * 3
+
+
+def test_a_batch_names_the_program_that_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, wrap: Callable[..., LibraryJudge]
+) -> None:
+    wrap(sum=lambda x, **named: np.sum(x, **named) + 1)
+    programs = LibraryPrograms(Setup(DEVICE, seed=5, subject=PROGRAMS))
+    alone = [programs.judge_case(number).verdict for number in range(4 * BATCH)]
+    assert any(alone)
+    monkeypatch.setattr(type(programs.judge.library), "compiles", property(lambda self: True))
+    monkeypatch.setattr(type(programs.judge.library), "run", _as_eager(programs))
+    batched = [programs.judge_case(number).verdict for number in range(4 * BATCH)]
+    assert [each is None for each in batched] == [each is None for each in alone]
+
+
+def _as_eager(programs: LibraryPrograms) -> Callable[..., Any]:
+    run = type(programs.judge.library).run
+    return lambda self, text, inputs, is_compiled: run(self, text, inputs, False)
+
+
+@pytest.mark.long
+def test_a_campaign_on_a_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["fuzz", "--subject", "numpy", "--programs", "40", "--seed", "3", "--jobs", "1"]
+    assert command([*words, "--folder", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("numpy on cpu: 40 programs judged, all agree")
+    again = ["fuzz", "--subject", "numpy", "--folder", str(tmp_path), "--resume", "--programs"]
+    assert command([*again, "50"]) == 0
+    assert "50 programs judged" in capsys.readouterr().out
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("workers_import_test_devices")
+def test_a_crash_costs_one_program_and_has_a_script(tmp_path: Path) -> None:
+    name = "array-api:crashing_library on default"
+    summary = run(
+        CampaignRequest(
+            name, tmp_path, seed=1, kernels=8, jobs=1, subject=PROGRAMS, examine_seconds=10.0
+        )
+    )
+    assert summary.cases == 8
+    bucket = summary.buckets[0]
+    assert "CRASH" in bucket.key
+    assert "sum" in bucket.examination.blame.cause.split()
+    script = Path(bucket.file).with_suffix(".py").read_text()
+    assert "xp.sum(" in script
+    assert len(script.splitlines()) <= 15
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--subject", "numpy", "--device", "CPU"], "leave out --device"),
+        (["--subject", "numpy", "--policy", "small"], "leave out --device"),
+        (["--on", "cuda"], "they go with --subject"),
+        (["--subject", "nosuch"], "accepted are torch"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["fuzz", *options]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,105 @@
+"""The programs of a campaign on a library.
+
+A library that compiles runs several programs as one function, as a compile takes long to start.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+
+from tinyref.runtimes.identity import surroundings
+from tinyref_fuzz.campaign.cases import judged_result, tape_seed
+from tinyref_fuzz.campaign.programs import ProgramCases
+from tinyref_fuzz.campaign.results import CampaignCase
+from tinyref_fuzz.campaign.task import Setup
+from tinyref_fuzz.findings.bucket import DEATHS
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.judge.judge import guarded_verdict
+from tinyref_fuzz.programs.examine import ProgramFinding
+from tinyref_fuzz.programs.library.examine import script_of_library
+from tinyref_fuzz.programs.library.generator import generate_pure
+from tinyref_fuzz.programs.library.judge import LibraryJudge, joined
+from tinyref_fuzz.programs.steps import TensorProgram
+from tinyref_spec.kernel_case import KernelVerdict
+
+# Programs that are compiled as one function.
+BATCH = 10
+_TOGETHER = re.compile(r"only in one function of (\d+) programs: ")
+
+
+class LibraryPrograms(ProgramCases):
+    """The programs of a campaign on a library."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.judge = LibraryJudge(setup.device)
+        super().__init__(setup, self.judge)
+        self.known = [query for query in setup.known.split(",") if query]
+        self._results: dict[int, CampaignCase] = {}
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Return what the results depend on: the library and its surroundings."""
+        return {**surroundings(), "library": self.judge.library.about}
+
+    def program_at(self, number: int) -> TensorProgram:
+        """Return program `number` of the seed, in the words and types of the library."""
+        library = self.judge.library
+        tape = Tape(seed=tape_seed(self.setup.seed, number))
+        return generate_pure(tape, library.spelling, library.dtypes, self.known)
+
+    def judge_case(self, number: int) -> CampaignCase:
+        """Make and judge a program; of a library that compiles, with the programs after it."""
+        if not self.judge.library.compiles:
+            return self._judge_alone(number)
+        if number not in self._results:
+            self._results = self._judge_together(range(number, _end_of_batch(number)))
+        return self._results.pop(number)
+
+    def _judge_alone(self, number: int) -> CampaignCase:
+        return judged_result(
+            number,
+            lambda: self.program_at(number),
+            lambda program: guarded_verdict(lambda: self.judge.verdict(program)),
+        )
+
+    def _judge_together(self, numbers: range) -> dict[int, CampaignCase]:
+        """Judge programs as one function, and each half again if that does not agree."""
+        if len(numbers) == 1:
+            return {numbers[0]: self._judge_alone(numbers[0])}
+        began = time.perf_counter()
+        try:
+            together = self.judge.verdict(self._joined(numbers))
+        except Exception:  # a program that cannot be made is the finding of its number
+            together = KernelVerdict()
+        if together.judged and together.agrees:
+            seconds = round((time.perf_counter() - began) / len(numbers), 4)
+            return {number: CampaignCase(number, seconds, 1) for number in numbers}
+        middle = len(numbers) // 2
+        results = self._judge_together(numbers[:middle]) | self._judge_together(numbers[middle:])
+        if not together.agrees and all(result.verdict is None for result in results.values()):
+            detail = f"only in one function of {len(numbers)} programs: {together.detail}"
+            first = numbers[0]
+            results[first] = replace(results[first], verdict=replace(together, detail=detail))
+        return results
+
+    def _joined(self, numbers: range) -> TensorProgram:
+        return joined([self.program_at(number) for number in numbers])
+
+    def failing_program(self, number: int, verdict: KernelVerdict) -> TensorProgram:
+        """Return the program of a number, or several as one if the fault may show only there."""
+        several = _TOGETHER.match(verdict.detail)
+        if several:
+            return self._joined(range(number, number + int(several[1])))
+        if self.judge.library.compiles and verdict.symptom in DEATHS:
+            return self._joined(range(number, _end_of_batch(number)))
+        return self.program_at(number)
+
+    def script(self, finding: ProgramFinding) -> str:
+        """Return the script of a finding for the maintainers of the library."""
+        return script_of_library(self.judge, finding.program, finding.verdict)
+
+
+def _end_of_batch(number: int) -> int:
+    return (number // BATCH + 1) * BATCH
