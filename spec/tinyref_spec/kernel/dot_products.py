@@ -64,7 +64,8 @@ def _wide(values: Array, kind: Kind) -> Array:
 
 def _sums(x: Array, y: Array, kind: Kind) -> Array:
     """Return the sum of the products of each row, wrapped."""
-    return (_wide(x, kind) * _wide(y, kind)).sum(axis=1).astype(numpy_dtype(kind[2]))
+    total = (_wide(x, kind) * _wide(y, kind)).sum(axis=1)
+    return np.asarray(total, numpy_dtype(kind[2]))
 
 
 def _position(row: UOp, length: int, column: UOp | int) -> UOp:

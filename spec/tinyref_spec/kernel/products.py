@@ -96,10 +96,11 @@ def _residual(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
     added = load(3, dtype, part.reshape((rows, columns, 1)), height * width)
     value = build.add(value, build.cast(added, within))
     kernel = kernel_of(build.cast(value, dtype), rows, columns, 1)
-    wide = [values.astype(np.float64 if dtype.is_float else np.int64) for values in (a, b, c)]
-    total = wide[0].reshape(rows, inner) @ wide[1].reshape(inner, columns)
-    total += wide[2].reshape(height, width)[1 : 1 + rows, 2 : 2 + columns]
-    expected = round_to(total, dtype) if dtype.is_float else total.astype(numpy_dtype(dtype))
+    added_part = c.reshape(height, width)[1 : 1 + rows, 2 : 2 + columns]
+    # A @ B + C is one product of [A, I] and B over C.
+    first = np.hstack([a.reshape(rows, inner), np.eye(rows, dtype=a.dtype)])
+    second = np.vstack([b.reshape(inner, columns), added_part])
+    expected = _exact_product(first, second, dtype)
     return run_exact(case_id, device, kernel, [None, a, b, c], [expected])
 
 
