@@ -185,7 +185,9 @@ def _fault(item: Judgement) -> str:
         values.reshape(-1)[item.bad.reshape(-1)].astype(np.float64)
         for values in (item.actual, half_steps(), item.expected.values)
     )
-    return "noisy" if bool((4 * np.abs(actual - steps) <= np.abs(actual - owed)).all()) else ""
+    with np.errstate(all="ignore"):
+        is_near = 4 * np.abs(actual - steps) <= np.abs(actual - owed)
+    return "noisy" if is_near.all() else ""
 
 
 def _arrives_late(

@@ -107,12 +107,16 @@ def _without_offsets(loads: Callable[[UOp], list[UOp]]) -> Callable[[Program], C
     return edit
 
 
+def _has_product(value: UOp) -> bool:
+    return any(node.op is Ops.MUL and node.dtype.is_float for node in value.toposort())
+
+
 def _added_to_products(node: UOp) -> list[UOp]:
-    """Return the load that is added to a finished sum."""
+    """Return the load that is added to a finished sum of products."""
     if node.op is not Ops.ADD or not node.dtype.is_float:
         return []
     loads = [_load_of(source) for source in node.src]
-    sums = [source.op in (Ops.ADD, Ops.ASSIGN) for source in node.src]
+    sums = [source.op is Ops.ADD and _has_product(source) for source in node.src]
     pairs = zip(loads, sums[::-1], strict=True)
     return [load for load, is_sum in pairs if load is not None and is_sum]
 
