@@ -268,6 +268,11 @@ MISLEADING = {
         "sums of products are noisier than their accumulator allows",
         "has fewer bits than the row says",
     ),
+    "TruncatedBfloat16": (
+        "kernel.matmul.bfloat16.signed,kernel.matmul.bfloat16.positive,tensor.exp.bfloat16",
+        "are one unit nearer to zero than the right ones",
+        "results are truncated",
+    ),
     "RoundedTransferOffset": (
         "system.transfer.view.uint8,system.transfer.large.uint8,system.shard.ring.float32.ring:2",
         "copies between devices give other values",

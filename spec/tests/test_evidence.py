@@ -78,7 +78,7 @@ def test_bytes_of_words_and_old_contents_are_told() -> None:
     [
         ((-1, -2, -3, -4, -5, -6, -7, -16), {"few-units", "few-units-nearer"}),
         ((1, -2, 3, -4, 5, -6, 7, -8), {"few-units"}),
-        ((-1, -2, -3, -4, -5, -6, -7), set()),
+        ((-1, -2, -3, -4, -5, -6, -7), {"few-units"}),
         ((-1, -2, -3, -4, -5, -6, -7, -17), set()),
     ],
 )

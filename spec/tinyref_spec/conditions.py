@@ -54,7 +54,8 @@ _WORDS = (
     "look at how stores and fills of 1 and 2 bytes are made of words of 4: masks, addresses that "
     "are no multiple of 4, neighbours that are written in between"
 )
-# Wrong values that lost digits are this many units away at most, and this many show it.
+# Wrong values that lost digits are this many units away at most; this many on one side show that
+# they are truncated.
 FEW_UNITS = 16
 LEAST_VALUES = 8
 _ORDER = "look at how the lanes of a vector are loaded, computed and stored, and at their order"

@@ -197,7 +197,10 @@ def evidence_of(elements: Elements, specified: BoolArray | None = None) -> Evide
     with np.errstate(all="ignore"):
         for family in families:
             for name, holds in family(elements):
-                counts = int(np.count_nonzero(holds & bad)), int(np.count_nonzero(holds & good))
+                # Right values may differ as well, within a tolerance: no contrast to wrong ones.
+                is_outcome = BY_NAME[name].kind is ConditionKind.OUTCOME
+                right = 0 if is_outcome else int(np.count_nonzero(holds & good))
+                counts = int(np.count_nonzero(holds & bad)), right
                 # What not all of the wrong elements meet explains nothing, whatever else is added.
                 if counts != (0, 0) and counts[0] == found.elements[0]:
                     found.conditions[name] = counts
@@ -358,11 +361,11 @@ def _float_outcomes(elements: Elements, dtype: DType) -> Found:
     yield "negated", ((given ^ owed) == sign) & ~is_zero & ~nan_owed
     yield "truncated", one_off & nearer
     yield "one-unit", one_off
+    is_near = (distance > 0) & (distance <= FEW_UNITS)
     # Of a few wrong values chance decides on which side they are.
     if np.count_nonzero(elements.bad) >= LEAST_VALUES:
-        is_near = (distance > 0) & (distance <= FEW_UNITS)
         yield "few-units-nearer", is_near & nearer & (given & ~sign != 0)
-        yield "few-units", is_near
+    yield "few-units", is_near
 
 
 def _narrow_values(elements: Elements, dtype: DType) -> Found:

@@ -175,19 +175,22 @@ def _fault(item: Judgement) -> str:
     """Return the condition that explains a wrong output as a whole, or nothing."""
     if not item.bad.any():
         return item.problem.fault
-    if item.problem.explains_elements:
-        return item.problem.fault or "noisy"
+    actual, owed = (_at_wrong(item, values) for values in (item.actual, item.expected.values))
     half_steps = item.expected.half_steps
-    if half_steps is None:
-        return ""
-    # The sums are rounded in another order: near is a quarter of the way to what is owed.
-    actual, steps, owed = (
-        values.reshape(-1)[item.bad.reshape(-1)].astype(np.float64)
-        for values in (item.actual, half_steps(), item.expected.values)
-    )
     with np.errstate(all="ignore"):
-        is_near = 4 * np.abs(actual - steps) <= np.abs(actual - owed)
-    return "noisy" if is_near.all() else ""
+        # The device may add in another order: near is a quarter of the way to what is owed.
+        if half_steps is not None:
+            difference = np.abs(actual - _at_wrong(item, half_steps()))
+            if (4 * difference <= np.abs(actual - owed)).all():
+                return "noisy"
+        # What is truncated the conditions of elements say.
+        is_truncated = (np.abs(actual) < np.abs(owed)).all()
+    explains = item.problem.explains_elements and not is_truncated
+    return (item.problem.fault or "noisy") if explains else ""
+
+
+def _at_wrong(item: Judgement, values: Array) -> Array:
+    return values.reshape(-1)[item.bad.reshape(-1)].astype(np.float64)
 
 
 def _arrives_late(
