@@ -35,7 +35,8 @@ SIZES = (1, 2, 3, 7, 31, 33, 127, 1000)
 # Around multiples of 8, the lanes that a vector has most often.
 SCALAR_SIZES = (1, 7, 9, 15, 17, 33)
 VIEW_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtypes.bool)
-SCALAR_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float16)
+# Types whose scalars the quick profile adds.
+SCALAR_DTYPES = (*dtypes.floats, dtypes.uint8, dtypes.int16, dtypes.int32, dtypes.int64)
 
 
 def _constants(dtype: DType) -> list[ConstType]:
