@@ -155,12 +155,12 @@ def _run(device: DeviceUnderTest, experiment: Experiment, poison: int) -> list[J
 
 
 def _note_memory(
-    device: DeviceUnderTest, experiment: Experiment, poison: int, found: Sequence[Judgement]
+    device: DeviceUnderTest, experiment: Experiment, poison: int, judgements: Sequence[Judgement]
 ) -> None:
     """Note what the outputs held before the launch, and where they begin."""
     offsets = device.offsets(experiment.kernel)
     slots = [slot.number for slot in slots_of(experiment.kernel) if slot.is_written]
-    for item, slot in zip(found, slots, strict=True):
+    for item, slot in zip(judgements, slots, strict=True):
         data = experiment.inputs[slot]
         item.before = _filled(item.actual, poison) if data is None else data.reshape(-1)
         item.offset = offsets.get(slot, 0)
@@ -194,10 +194,10 @@ def _at_wrong(item: Judgement, values: Array) -> Array:
 
 
 def _arrives_late(
-    device: DeviceUnderTest, experiment: Experiment, found: Sequence[Judgement]
+    device: DeviceUnderTest, experiment: Experiment, judgements: Sequence[Judgement]
 ) -> bool:
     """Return True if outputs that hold what they held before the launch, or zeros, change later."""
-    if not any(map(_looks_early, found)):
+    if not any(map(_looks_early, judgements)):
         return False
     time.sleep(LATE_SECONDS)
     try:
@@ -207,7 +207,7 @@ def _arrives_late(
         return False
     return later is not None and any(
         not np.array_equal(to_bits(item.actual), to_bits(values))
-        for item, values in zip(found, later, strict=True)
+        for item, values in zip(judgements, later, strict=True)
     )
 
 

@@ -38,7 +38,7 @@ def _is_widened(node: UOp, *types: object) -> bool:
 
 def _saturated(node: UOp) -> tuple[UOp, ...]:
     """Saturate the sum of two products of int16."""
-    if node.op is not Ops.ADD or not all(_is_widened(each, dtypes.int16) for each in node.src):
+    if node.op is not Ops.ADD or not all(_is_widened(source, dtypes.int16) for source in node.src):
         return (node,)
     wide = build.add(*(build.cast(source, dtypes.int64) for source in node.src))
     most = int(dtypes.int32.maximum)

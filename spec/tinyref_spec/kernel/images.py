@@ -172,25 +172,25 @@ def _wide_image(width: int, case_id: str, device: DeviceUnderTest) -> Measuremen
     """
     kind = image(F32, 2, width)
     memory = UOp(Ops.DEFINE_GLOBAL, kind, (), SlotArg(1))
-    places = [(row, column) for row in range(2) for column in (0, 4095, width - 1)]
-    out = build.define_global(0, F32, 4 * len(places))
+    positions = [(row, column) for row in range(2) for column in (0, 4095, width - 1)]
+    out = build.define_global(0, F32, 4 * len(positions))
     stores = [
         build.store(
             programs.at(out, 4 * number),
             build.load(
-                build.texel(memory, *(build.const(dtypes.int32, place) for place in texel_place)),
+                build.texel(memory, *(build.const(dtypes.int32, index) for index in position)),
                 lanes=4,
             ),
         )
-        for number, texel_place in enumerate(places)
+        for number, position in enumerate(positions)
     ]
     subject = programs.program("wide", *stores)
     # Integers that float32 holds.
     data = np.arange(8 * width, dtype=np.float32)
     texels = data.reshape(2, width, 4)
-    wanted = np.concatenate([texels[row, column] for row, column in places])
+    expected = np.concatenate([texels[row, column] for row, column in positions])
     try:
-        return programs.run(case_id, device, subject, [None, data], wanted)
+        return programs.run(case_id, device, subject, [None, data], expected)
     except (UserError, DeviceError) as error:
         return refusal(None, error, (UserError, DeviceError))
 

@@ -197,17 +197,17 @@ def _straight(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
     """Outside of a loop: loads, stores of constants to the same elements, uses of the loads."""
     memories = _memories(dtype)
     cell, out, _, _ = memories
-    old = [build.load(at(cell, place)) for place in range(4)]
-    puts = [build.store(at(cell, place), build.const(dtype, place % 2)) for place in range(4)]
+    old = [build.load(at(cell, index)) for index in range(4)]
+    puts = [build.store(at(cell, index), build.const(dtype, index % 2)) for index in range(4)]
     uses = [
-        build.store(at(out, place), build.add(old[place], old[3 - place])) for place in range(4)
+        build.store(at(out, index), build.add(old[index], old[3 - index])) for index in range(4)
     ]
-    first, before, given = _inputs(dtype)
+    first, before, data = _inputs(dtype)
     changed, written = first.copy(), before.copy()
     changed[:4] = [0, 1, 0, 1]
     written[:4] = first[:4] + first[3::-1]
     subject = program("straight", *memories, *old, *puts, *uses)
-    return run_exact(case_id, device, subject, [first, before, given, PLACES], [changed, written])
+    return run_exact(case_id, device, subject, [first, before, data, PLACES], [changed, written])
 
 
 def _carried(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:

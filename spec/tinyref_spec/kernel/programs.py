@@ -269,13 +269,13 @@ def _behind_loops(depth: int, case_id: str, device: DeviceUnderTest) -> Measurem
     subject = program("behind", i, *steps, *ends, final, close(i))
     old = np.full(5, -1, np.int32)
     sums, lasts = np.arange(5, dtype=np.int32), old.copy()
-    for place in range(5):
-        numbers = np.full((), place)
+    for row in range(5):
+        numbers = np.full((), row)
         for extent in (4, 3, 2)[:depth]:
             numbers = numbers[..., None] * 7 + np.arange(extent)
         counted = numbers[numbers % 3 != 1]
-        sums[place] += counted.sum()
-        lasts[place] = counted[-1]
+        sums[row] += counted.sum()
+        lasts[row] = counted[-1]
     return run_exact(case_id, device, subject, [None, old], [sums, lasts])
 
 
@@ -292,17 +292,17 @@ def _branch_of_variable(case_id: str, device: DeviceUnderTest) -> Measurement:
     drafted = program("varied", n, total, i, value, *stores, new, close(i), final)
     subject = replace(drafted, variables=(n,))
     most, least = int(INT.maximum), int(INT.minimum)
-    given = np.array([4, -3, most, 0, -1, 5, 6, least, most - 1], np.int32)
+    values = np.array([4, -3, most, 0, -1, 5, 6, least, most - 1], np.int32)
     for extent in (9, 0, 4, 1, 8):
         old = np.arange(count + 1, dtype=np.int32) - 50
-        expected, part = old.copy(), given[:extent]
+        expected, part = old.copy(), values[:extent]
         expected[:extent] = np.where(part > 0, part * np.int32(3), old[:extent])
         expected[count] = oracles.wrap(100 + int(part.sum(dtype=np.int64)), INT)
-        found = run_exact(case_id, device, subject, [old, given], [expected], {"n": extent})
-        if not found.passed:
-            found.message = f"{extent} iterations: {found.message}"
-            return found
-    return found
+        measured = run_exact(case_id, device, subject, [old, values], [expected], {"n": extent})
+        if not measured.passed:
+            measured.message = f"{extent} iterations: {measured.message}"
+            return measured
+    return measured
 
 
 def _gated_load(case_id: str, device: DeviceUnderTest) -> Measurement:

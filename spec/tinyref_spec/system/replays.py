@@ -121,9 +121,9 @@ def _long_list(case_id: str, device: DeviceUnderTest) -> Measurement:
     """
     kernel = compile_program(device.name, _tripling(1))
     step = max(1, device.capabilities.view_alignment // INT.itemsize)
-    held = np.arange(2 * LAUNCHES * step, dtype=np.int32) * 5 + 1
-    base = Buffer(device.name, held.size, INT).copy_in(held.data)
-    results = Buffer(device.name, held.size, INT).copy_in(np.zeros_like(held).data)
+    numbers = np.arange(2 * LAUNCHES * step, dtype=np.int32) * 5 + 1
+    base = Buffer(device.name, numbers.size, INT).copy_in(numbers.data)
+    results = Buffer(device.name, numbers.size, INT).copy_in(np.zeros_like(numbers).data)
 
     def part(whole: Buffer, number: int) -> Buffer:
         return whole.view(number * step * INT.itemsize, 1, INT)
@@ -142,10 +142,10 @@ def _long_list(case_id: str, device: DeviceUnderTest) -> Measurement:
                 bound[number].rebind(1, part(base, first + number))
             for launch in launches:
                 launch()
-            found = np.frombuffer(results.copy_out(), np.int32)[: LAUNCHES * step : step]
-            wanted = held[first * step :: step][:LAUNCHES:2] * 3 + 1
-            yield f"call {call}, launches that read inputs", found[::2], wanted
-            yield f"call {call}, launches that read results", found[1::2], wanted * 3 + 1
+            outputs = np.frombuffer(results.copy_out(), np.int32)[: LAUNCHES * step : step]
+            expected = numbers[first * step :: step][:LAUNCHES:2] * 3 + 1
+            yield f"call {call}, launches that read inputs", outputs[::2], expected
+            yield f"call {call}, launches that read results", outputs[1::2], expected * 3 + 1
 
     return judge_pairs(pairs())
 
