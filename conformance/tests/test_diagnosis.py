@@ -111,6 +111,26 @@ def test_failures_of_one_form_are_one_group_where_none_of_it_passes() -> None:
     assert group.cause == "wrong values with nothing in common"
 
 
+def test_lanes_explain_nothing_in_kernels_of_groups_without_vectors() -> None:
+    """The first work-item of each group is no lane of a vector."""
+    of_lanes = evidence(3, 21, lane_0_of_8=(3, 0), zero=(3, 0))
+    lanes = "all wrong values are lane 0 of every 8 elements"
+    assert group_of(("kernel.a", of_lanes))[0].cause.startswith(lanes)
+    of_lanes.forms = {"group": (1, 0), "grid": (1, 0)}
+    (group,) = group_of(("kernel.a", of_lanes))
+    assert "lane" not in group.cause
+    assert "are zero where something else is owed" in group.cause
+    of_lanes.forms["vector"] = (1, 0)
+    assert group_of(("kernel.a", of_lanes))[0].cause.startswith(lanes)
+
+
+def test_copies_between_devices_are_measured_before_what_replays_and_sums_with_them() -> None:
+    families = [row.id.split(".")[1] for row in catalogue.all_rows() if row.level == "system"]
+    order = list(dict.fromkeys(families))
+    assert order.index("transfer") < order.index("symbolic") < order.index("jit")
+    assert order.index("transfer") < order.index("shard")
+
+
 @pytest.mark.parametrize("count", [101, 107, 96])
 def test_what_fails_after_a_hundred_launches_only_says_so(count: int) -> None:
     """The cases that a worker had before, and so --jobs, decide by how many the limit is passed."""
@@ -227,6 +247,36 @@ MISLEADING = {
         "memory.launch.float32,kernel.one_alu,isa.unary.neg.float32,kernel.elements.int32,isa.binary.add.int8",
         "all are of kernels whose buffer 1 is unaligned",
         "how the offset of each argument is passed",
+    ),
+    "EarlyReads": (
+        "kernel.store.constant.int32,kernel.one_alu.add.float32",
+        "results arrive after they are read",
+        "what a copy to the host waits for",
+    ),
+    "FirstBytes": (
+        "kernel.store.constant.int8,kernel.copy.uint8",
+        "all wrong values lie at addresses that are no multiple of 4",
+        "how stores and fills of 1 and 2 bytes are made of words",
+    ),
+    "LostOffWord": (
+        "kernel.store.constant.int8,kernel.store.constant.uint16,kernel.copy.int32",
+        "store 1 or 2 bytes from an address that is no multiple of 4 on, and none passes",
+        "how stores and fills of 1 and 2 bytes are made of words",
+    ),
+    "HalfSteps": (
+        "kernel.matmul.float16,kernel.matmul.bfloat16.exact.33x17x31",
+        "sums of products are noisier than their accumulator allows",
+        "has fewer bits than the row says",
+    ),
+    "TruncatedBfloat16": (
+        "kernel.matmul.bfloat16.signed,kernel.matmul.bfloat16.positive,tensor.exp.bfloat16",
+        "are one unit nearer to zero than the right ones",
+        "results are truncated",
+    ),
+    "RoundedTransferOffset": (
+        "system.transfer.view.uint8,system.transfer.large.uint8,system.shard.ring.float32.ring:2",
+        "copies between devices give other values",
+        "offsets, sizes and directions of copies between devices",
     ),
 }
 

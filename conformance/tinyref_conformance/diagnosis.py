@@ -93,7 +93,16 @@ class _Unit:
     def fault(self) -> str:
         return self.cases[0].fault
 
+    @property
+    def has_groups_alone(self) -> bool:
+        """Return True if its wrong kernels have groups of work-items, and no vectors."""
+        forms = {name for name, (wrong, _) in self.evidence.forms.items() if wrong}
+        return "group" in forms and "vector" not in forms
+
     def explained(self, condition: ValueCondition) -> Explained:
+        """Return how well a condition explains the unit; lanes explain none without vectors."""
+        if condition.name.startswith("lane-") and self.has_groups_alone:
+            return Explained.NOT
         return self.evidence.explains(condition.name)
 
     def advice(self, name: str, general: str) -> str:

@@ -18,9 +18,11 @@ def f32(*values: float) -> Any:
     return np.array(values, np.float32)
 
 
-def counts(actual: Any, expected: Any, *inputs: Any, poison: int | None = None) -> Evidence:
+def counts(
+    actual: Any, expected: Any, *inputs: Any, before: Any = None, offset: int = 0
+) -> Evidence:
     bad = actual.view(f"u{actual.itemsize}") != expected.view(f"u{actual.itemsize}")
-    return evidence_of(Elements(actual, expected, bad, inputs, poison))
+    return evidence_of(Elements(actual, expected, bad, inputs, before, offset))
 
 
 def explaining(found: Evidence) -> set[str]:
@@ -60,6 +62,31 @@ def test_integers_meet_what_they_should() -> None:
     assert "low-half" in truncated
     saturated = counts(np.array([127, 1], np.int8), np.array([-126, 1], np.int8))
     assert "extreme" in explaining(saturated)
+
+
+def test_bytes_of_words_and_old_contents_are_told() -> None:
+    old, right = np.zeros(9, np.uint8), np.arange(1, 10, dtype=np.uint8)
+    # The buffer begins two bytes after a multiple of 4: its elements 2 and 6 are at multiples.
+    actual = np.where(np.arange(9) % 4 == 2, right, old)
+    found = explaining(counts(actual, right, before=old, offset=2))
+    assert {"off-word", "untouched"} <= found
+    assert "off-word" not in explaining(counts(actual, right, before=old, offset=0))
+
+
+@pytest.mark.parametrize(
+    ("units", "names"),
+    [
+        ((-1, -2, -3, -4, -5, -6, -7, -16), {"few-units", "few-units-nearer"}),
+        ((1, -2, 3, -4, 5, -6, 7, -8), {"few-units"}),
+        ((-1, -2, -3, -4, -5, -6, -7), {"few-units"}),
+        ((-1, -2, -3, -4, -5, -6, -7, -17), set()),
+    ],
+)
+def test_values_that_lost_digits_are_a_few_units_away(units: Any, names: Any) -> None:
+    right = np.full(len(units), 1.5, np.float16)
+    actual = (right.view(np.uint16) + np.array(units).astype(np.uint16)).view(np.float16)
+    found = explaining(counts(actual, right))
+    assert {"few-units", "few-units-nearer"} & found == names
 
 
 def test_evidence_adds_up_and_reads_back() -> None:

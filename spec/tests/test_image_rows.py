@@ -39,7 +39,7 @@ def failures(base: str) -> set[str]:
 def test_a_device_without_images_owes_nothing_but_the_refusal(cpu: DeviceUnderTest) -> None:
     rows = [row for row in catalogue.all_rows() if row.id.startswith("kernel.image.")]
     cases = [case for row in rows for case in row.cases(Profile.FULL)]
-    assert len(cases) == 2 * len(images.FORMS) + len(images.PARTS)
+    assert len(cases) == 2 * len(images.FORMS) + len(images.PARTS) + len(images.WIDE)
     assert all(case.needs.unmet(cpu.capabilities) for case in cases)
     both = catalogue.find("kernel.program.capability.images.both_ways")
     assert both.needs.unmet(cpu.capabilities) is None

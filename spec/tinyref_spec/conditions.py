@@ -50,6 +50,14 @@ _NARROW = "look at the width of registers, intermediate values, constants and ca
 SMALL_POWERS = (12, 4)
 # Buffers of a kernel that a diagnosis tells apart.
 UNALIGNED_SLOTS = 4
+_WORDS = (
+    "look at how stores and fills of 1 and 2 bytes are made of words of 4: masks, addresses that "
+    "are no multiple of 4, neighbours that are written in between"
+)
+# Wrong values that lost digits are this many units away at most; this many on one side show that
+# they are truncated.
+FEW_UNITS = 16
+LEAST_VALUES = 8
 _ORDER = "look at how the lanes of a vector are loaded, computed and stored, and at their order"
 
 CONDITIONS: tuple[ValueCondition, ...] = (
@@ -164,6 +172,12 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         for lane in range(lanes)
     ),
     ValueCondition(
+        "off-word",
+        ConditionKind.PLACE,
+        "lie at addresses that are no multiple of 4",
+        _WORDS,
+    ),
+    ValueCondition(
         "from-there-on",
         ConditionKind.PLACE,
         "follow each other to the end of their output",
@@ -173,7 +187,8 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         "untouched",
         ConditionKind.OUTCOME,
         "were never written",
-        "work-items are missing, or a store is gated off that should not be",
+        "work-items are missing, a store is gated off that should not be, or results are read "
+        "before the launch has ended",
     ),
     ValueCondition(
         "sign-of-zero",
@@ -185,7 +200,8 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         "zero",
         ConditionKind.OUTCOME,
         "are zero where something else is owed",
-        "results are flushed or not stored, or an index leads to memory that nobody wrote",
+        "results are flushed, not stored, or read before they arrive; or an index leads to memory "
+        "that nobody wrote",
     ),
     ValueCondition(
         "nan-lost",
@@ -234,6 +250,20 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         "one rounding too few or too many: contraction (-ffp-contract), a wider type in between",
     ),
     ValueCondition(
+        "few-units-nearer",
+        ConditionKind.OUTCOME,
+        f"are up to {FEW_UNITS} units nearer to zero than the right ones",
+        "results or partial sums are truncated, or small terms are flushed: look at the mode of "
+        "rounding, accumulators and subnormals",
+    ),
+    ValueCondition(
+        "few-units",
+        ConditionKind.OUTCOME,
+        f"are up to {FEW_UNITS} units away from the right ones",
+        "intermediate values have too few bits: look at accumulators, approximated functions, and "
+        "options that let a compiler use a narrower type",
+    ),
+    ValueCondition(
         "one-below",
         ConditionKind.OUTCOME,
         "are one less than the right ones",
@@ -280,6 +310,18 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         ConditionKind.FORM,
         "are of kernels with groups of more than one work-item",
         "look at the index of a work-item in its group, and at the size of groups in a launch",
+    ),
+    ValueCondition(
+        "off-word-store",
+        ConditionKind.FORM,
+        "are of kernels that store 1 or 2 bytes from an address that is no multiple of 4 on",
+        _WORDS,
+    ),
+    ValueCondition(
+        "narrow-store",
+        ConditionKind.FORM,
+        "are of kernels that store elements of 1 or 2 bytes",
+        _WORDS,
     ),
     ValueCondition(
         "unaligned-vector",
@@ -340,6 +382,12 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         "look at the order of arguments and at which buffer a store is printed for",
     ),
     ValueCondition(
+        "late",
+        ConditionKind.FAULT,
+        "results arrive after they are read",
+        "look at what a copy to the host waits for: the end of launches, events, other queues",
+    ),
+    ValueCondition(
         "race",
         ConditionKind.FAULT,
         "work-items race",
@@ -380,6 +428,12 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         ConditionKind.FAULT,
         "the device has no room",
         "free what a launch takes (memory, events, handles) when it ends, or declare less",
+    ),
+    ValueCondition(
+        "unequal-copies",
+        ConditionKind.FAULT,
+        "copies between devices give other values",
+        "compare the copies of two devices of one kind with those to another kind",
     ),
     ValueCondition(
         "biased",

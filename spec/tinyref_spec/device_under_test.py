@@ -101,7 +101,13 @@ class _Loaded:
             slot.number: GuardedBuffer(device, slot.dtype, slot.size, slot.number in unaligned)
             for slot in self.slots
         }
-        self.forms = forms_of(kernel.program, unaligned)
+        self.offsets = {
+            slot.number: self.buffers[slot.number].middle.start
+            for slot in self.slots
+            if slot.is_written
+        }
+        off_words = [number for number, offset in self.offsets.items() if offset % 4]
+        self.forms = forms_of(kernel.program, unaligned, off_words)
 
     def launch(self, inputs: Inputs, bindings: Mapping[str, int], poison: int) -> list[Array]:
         for slot in self.slots:
@@ -116,6 +122,10 @@ class _Loaded:
             else:
                 self.buffers[slot.number].check_unchanged()
         return results
+
+    def outputs(self) -> list[Array]:
+        """Return what the written slots hold now."""
+        return [self.buffers[slot.number].read() for slot in self.slots if slot.is_written]
 
 
 def _check_data(data: Array, slot: Slot) -> Array:
@@ -262,6 +272,16 @@ class DeviceUnderTest:
     def forms(self, kernel: Runnable) -> tuple[str, ...]:
         """The forms of the kernel, of those by which reports tell failures apart."""
         return self._load(kernel).forms
+
+    def offsets(self, kernel: Runnable) -> Mapping[int, int]:
+        """Return the byte offsets of the written slots of a launched kernel in their memory."""
+        loaded = self._loaded.get(self._key(kernel))
+        return {} if loaded is None else loaded.offsets
+
+    def outputs(self, kernel: Runnable) -> list[Array] | None:
+        """Return what the written slots of a launched kernel hold now; None if it is forgotten."""
+        loaded = self._loaded.get(self._key(kernel))
+        return None if loaded is None else loaded.outputs()
 
     def program(self, kernel: Runnable) -> Program:
         """The program that is rendered for a kernel. Errors as of `compile_kernel`."""

@@ -217,10 +217,14 @@ def with_rounding(wide: Array, bound: Array, output: DType) -> Array:
 
 @dataclass(frozen=True)
 class ResultProblem:
-    """A problem of results as a whole; fault: the name of its condition."""
+    """A problem of results as a whole.
+
+    fault: the name of its condition. explains_elements: whether it explains wrong elements, too.
+    """
 
     message: str = ""
     fault: str = ""
+    explains_elements: bool = False
 
 
 NO_PROBLEM = ResultProblem()
@@ -304,8 +308,13 @@ class Products:
         if expected.wide is None:
             return NO_PROBLEM
         error = actual.astype(np.float64) - expected.wide
-        found = statistics(error, norm, expected.wide, self.length, self.accumulator, self.output)
-        return found.problem
+        found, narrow = (
+            statistics(error, norm, expected.wide, self.length, accumulator, self.output)
+            for accumulator in (self.accumulator, self.output)
+        )
+        # Errors of sums, and of products, that are rounded to the type of the results.
+        is_narrow = narrow.spread <= 2 * narrow.spread_limit
+        return dataclasses.replace(found.problem, explains_elements=is_narrow)
 
 
 Rule = Ulp | SameBits | Bounded | Products

@@ -22,7 +22,14 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 from tinyref_spec.accuracy import items_of
 from tinyref_spec.bits import Array, BoolArray, to_bits
-from tinyref_spec.conditions import BY_NAME, SMALL_POWERS, UNALIGNED_SLOTS, ConditionKind
+from tinyref_spec.conditions import (
+    BY_NAME,
+    FEW_UNITS,
+    LEAST_VALUES,
+    SMALL_POWERS,
+    UNALIGNED_SLOTS,
+    ConditionKind,
+)
 from tinyref_spec.error_rules import is_nan_bits, ulp_distance
 from tinyref_spec.reach import widen
 from tinyref_spec.samples import inf_bits
@@ -54,14 +61,16 @@ def may_be_chance(wrong: int, right_with: int, right: int) -> bool:
 class Elements:
     """One output, flat: the inputs of each element where they lie side by side with it.
 
-    bad: which elements are wrong. poison: the byte that the output held before.
+    bad: which elements are wrong. before: what the output held before the launch. offset: of
+    its first element in the allocation, in bytes.
     """
 
     actual: Array
     expected: Array
     bad: BoolArray
     inputs: tuple[Array, ...] = ()
-    poison: int | None = None
+    before: Array | None = None
+    offset: int = 0
 
     @functools.cached_property
     def floats(self) -> list[tuple[Array, DType]]:
@@ -188,7 +197,10 @@ def evidence_of(elements: Elements, specified: BoolArray | None = None) -> Evide
     with np.errstate(all="ignore"):
         for family in families:
             for name, holds in family(elements):
-                counts = int(np.count_nonzero(holds & bad)), int(np.count_nonzero(holds & good))
+                # Right values may differ as well, within a tolerance: no contrast to wrong ones.
+                is_outcome = BY_NAME[name].kind is ConditionKind.OUTCOME
+                right = 0 if is_outcome else int(np.count_nonzero(holds & good))
+                counts = int(np.count_nonzero(holds & bad)), right
                 # What not all of the wrong elements meet explains nothing, whatever else is added.
                 if counts != (0, 0) and counts[0] == found.elements[0]:
                     found.conditions[name] = counts
@@ -293,6 +305,9 @@ def _lanes(elements: Elements) -> Found:
         if places.size >= 2 * lanes:
             for lane in range(lanes):
                 yield f"lane-{lane}-of-{lanes}", places % lanes == lane
+    size = elements.expected.dtype.itemsize
+    if size < 4:
+        yield "off-word", (elements.offset + places * size) % 4 != 0
     first = int(np.argmax(elements.bad))
     if first:
         yield "from-there-on", places >= first
@@ -303,9 +318,8 @@ def _outcomes(elements: Elements) -> Found:
     actual, expected = elements.actual, elements.expected
     given, owed = to_bits(actual), to_bits(expected)
     differs = given != owed
-    if elements.poison is not None:
-        pattern = int.from_bytes(bytes([elements.poison] * given.dtype.itemsize), "little")
-        yield "untouched", differs & (given == np.array(pattern, given.dtype))
+    if elements.before is not None:
+        yield "untouched", differs & (given == to_bits(elements.before))
     dtype = from_numpy_dtype(expected.dtype)
     if dtype.is_bool:
         # There is one wrong value: how it differs says nothing.
@@ -337,7 +351,8 @@ def _float_outcomes(elements: Elements, dtype: DType) -> Found:
     is_nan, nan_owed = is_nan_bits(given, dtype), is_nan_bits(owed, dtype)
     infinite, infinity_owed = given & ~sign == inf_bits(dtype), owed & ~sign == inf_bits(dtype)
     nearer = (given & ~sign) < (owed & ~sign)
-    one_off = ulp_distance(elements.actual, elements.expected) == 1
+    distance = ulp_distance(elements.actual, elements.expected)
+    one_off = distance == 1
     yield from _narrow_values(elements, dtype)
     yield "sign-of-zero", is_zero & (given != owed)
     yield "nan-lost", ~is_nan & nan_owed
@@ -346,6 +361,11 @@ def _float_outcomes(elements: Elements, dtype: DType) -> Found:
     yield "negated", ((given ^ owed) == sign) & ~is_zero & ~nan_owed
     yield "truncated", one_off & nearer
     yield "one-unit", one_off
+    is_near = (distance > 0) & (distance <= FEW_UNITS)
+    # Of a few wrong values chance decides on which side they are.
+    if np.count_nonzero(elements.bad) >= LEAST_VALUES:
+        yield "few-units-nearer", is_near & nearer & (given & ~sign != 0)
+    yield "few-units", is_near
 
 
 def _narrow_values(elements: Elements, dtype: DType) -> Found:
@@ -381,11 +401,19 @@ def _integer_outcomes(elements: Elements) -> Found:
     yield "extreme", is_extreme & (actual != expected)
 
 
-def forms_of(program: Program, unaligned: Collection[int]) -> tuple[str, ...]:
+def forms_of(
+    program: Program, unaligned: Collection[int], off_words: Collection[int] = ()
+) -> tuple[str, ...]:
     """Return the forms of the table that a program has.
 
-    unaligned: the slots of buffers that begin where vectors are not aligned.
+    unaligned: the slots of buffers that begin where vectors are not aligned. off_words: those that
+    begin at no multiple of 4 bytes.
     """
+    narrow = {
+        parameter.slot
+        for parameter in program.parameters
+        if parameter.is_written and parameter.dtype.itemsize < 4
+    }
     ops = {node.op for node in program.uops}
     accesses = [node for node in program.uops if node.op in (Ops.LOAD, Ops.STORE)]
     has_vectors = any(node.dtype.lanes > 1 for node in program.uops)
@@ -394,6 +422,8 @@ def forms_of(program: Program, unaligned: Collection[int]) -> tuple[str, ...]:
         "barrier": Ops.BARRIER in ops,
         "shared": Ops.DEFINE_LOCAL in ops,
         "group": program.group != (1, 1, 1),
+        "off-word-store": bool(narrow.intersection(off_words)),
+        "narrow-store": bool(narrow),
         "unaligned": bool(unaligned),
         **{f"unaligned-{slot}": slot in unaligned for slot in range(UNALIGNED_SLOTS)},
         "unaligned-vector": has_vectors and bool(unaligned),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -40,6 +41,8 @@ from tinyref_spec.oracles import Expected
 
 # Values of each buffer that a failure shows.
 SHOWN_VALUES = 16
+# How long wrong results may still change that look as before the launch.
+LATE_SECONDS = 0.02
 
 
 @dataclass
@@ -68,7 +71,8 @@ class Judgement:
     verdict: Verdict
     bad: BoolArray
     problem: ResultProblem = NO_PROBLEM
-    poison: int | None = None
+    before: Array | None = None
+    offset: int = 0
 
     @property
     def compared(self) -> int:
@@ -145,9 +149,74 @@ def _run(device: DeviceUnderTest, experiment: Experiment, poison: int) -> list[J
     rows = zip(outputs, experiment.expected, experiment.rules, norms, strict=True)
     reassociates = device.capabilities.reassociates_floats
     found = [judge(*row, reassociates=reassociates) for row in rows]
-    for item in found:
-        item.poison = poison
+    if any(item.bad.any() for item in found):
+        _note_memory(device, experiment, poison, found)
     return found
+
+
+def _note_memory(
+    device: DeviceUnderTest, experiment: Experiment, poison: int, judgements: Sequence[Judgement]
+) -> None:
+    """Note what the outputs held before the launch, and where they begin."""
+    offsets = device.offsets(experiment.kernel)
+    slots = [slot.number for slot in slots_of(experiment.kernel) if slot.is_written]
+    for item, slot in zip(judgements, slots, strict=True):
+        data = experiment.inputs[slot]
+        item.before = _filled(item.actual, poison) if data is None else data.reshape(-1)
+        item.offset = offsets.get(slot, 0)
+
+
+def _filled(like: Array, byte: int) -> Array:
+    """Return an array of the same size and type, of which each byte is the same."""
+    return np.full(like.nbytes, byte, np.uint8).view(like.dtype)
+
+
+def _fault(item: Judgement) -> str:
+    """Return the condition that explains a wrong output as a whole, or nothing."""
+    if not item.bad.any():
+        return item.problem.fault
+    actual, owed = (_at_wrong(item, values) for values in (item.actual, item.expected.values))
+    half_steps = item.expected.half_steps
+    with np.errstate(all="ignore"):
+        # The device may add in another order: near is a quarter of the way to what is owed.
+        if half_steps is not None:
+            difference = np.abs(actual - _at_wrong(item, half_steps()))
+            if (4 * difference <= np.abs(actual - owed)).all():
+                return "noisy"
+        # What is truncated the conditions of elements say.
+        is_truncated = (np.abs(actual) < np.abs(owed)).all()
+    explains = item.problem.explains_elements and not is_truncated
+    return (item.problem.fault or "noisy") if explains else ""
+
+
+def _at_wrong(item: Judgement, values: Array) -> Array:
+    return values.reshape(-1)[item.bad.reshape(-1)].astype(np.float64)
+
+
+def _arrives_late(
+    device: DeviceUnderTest, experiment: Experiment, judgements: Sequence[Judgement]
+) -> bool:
+    """Return True if outputs that hold what they held before the launch, or zeros, change later."""
+    if not any(map(_looks_early, judgements)):
+        return False
+    time.sleep(LATE_SECONDS)
+    try:
+        device.backend.synchronize()
+        later = device.outputs(experiment.kernel)
+    except TinyrefError:
+        return False
+    return later is not None and any(
+        not np.array_equal(to_bits(item.actual), to_bits(values))
+        for item, values in zip(judgements, later, strict=True)
+    )
+
+
+def _looks_early(item: Judgement) -> bool:
+    """Return True if all wrong elements are zero or what they were before the launch."""
+    actual, bad = to_bits(item.actual.reshape(-1)), item.bad.reshape(-1)
+    is_zero = actual == 0
+    is_old = is_zero if item.before is None else is_zero | (actual == to_bits(item.before))
+    return bool(bad.any() and is_old[bad].all())
 
 
 def _looks_untouched(found: Judgement) -> bool:
@@ -171,7 +240,9 @@ def _measurement(
     count(result, found, inputs, device.forms(experiment.kernel))
     if failing is not None:
         result.message = _message(experiment, failing)
-        result.fault = "" if failing.bad.any() else failing.problem.fault
+        result.fault = _fault(failing)
+        if _arrives_late(device, experiment, found):
+            result.fault = "late"
         result.details = _failure(device, experiment, failing)
     elif result.compared == 0:
         result.passed = False
@@ -206,7 +277,8 @@ def count(
         size = item.bad.size
         beside = tuple(data.reshape(-1) for data in inputs if data.size == size)
         owed = item.expected.values.reshape(-1)
-        elements = Elements(item.actual.reshape(-1), owed, item.bad, beside, item.poison)
+        values = item.actual.reshape(-1), owed, item.bad, beside
+        elements = Elements(*values, item.before, item.offset)
         result.evidence.add(evidence_of(elements, item.expected.specified))
         if item.verdict.ulp is not None:
             first = beside[0] if len(beside) == len(inputs) and beside else None

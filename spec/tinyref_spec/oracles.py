@@ -28,6 +28,7 @@ class Expected:
     everywhere). alternatives: other results that are allowed element by element. observe: names
     the behaviour that a device shows where it has the choice. tolerance: a bound on
     |actual - wide| where the rule is one; wide: the results in float64 before the last rounding.
+    half_steps: computes what sums give that are rounded after each step, if the row owes more.
     """
 
     values: Array
@@ -36,6 +37,7 @@ class Expected:
     tolerance: Array | None = None
     wide: Array | None = None
     observe: Callable[[Array], str] | None = None
+    half_steps: Callable[[], Array] | None = None
 
 
 def wrap(value: int, dtype: DType) -> int:

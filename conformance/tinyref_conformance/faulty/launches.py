@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -162,8 +163,14 @@ def _without_barriers_of_large_groups(program: Program) -> Change:
     return _without(Ops.BARRIER) if math.prod(program.group) > 192 else _without()
 
 
-def _sunken_loads(program: Program) -> Change:
-    """Move a load behind a later store to its place, if its value is used after that."""
+def _sunken_loads(
+    program: Program, is_crossed: Callable[[UOp], bool] = lambda value: True
+) -> Change:
+    """Move a load behind a later store to its place, if its value is used after that.
+
+    Args:
+        is_crossed: tells from the stored value if loads move behind the store.
+    """
     sunken: dict[UOp, list[UOp]] = {}
     waiting: list[UOp] = []
     for node in program.uops:
@@ -172,7 +179,7 @@ def _sunken_loads(program: Program) -> Change:
         waiting = [load for load in waiting if load not in node.src]
         if node.op is Ops.LOAD:
             waiting.append(node)
-        elif node.op is Ops.STORE:
+        elif node.op is Ops.STORE and is_crossed(node.src[1]):
             sunken[node] = [load for load in waiting if load.src[0] is node.src[0]]
             waiting = [load for load in waiting if load.src[0] is not node.src[0]]
     moved = {load for loads in sunken.values() for load in loads}
@@ -350,6 +357,13 @@ FAULTS = (
         clause="isa.load",
         rung=Rung.LOOP,
         program=_sunken_loads,
+    ),
+    FaultyDevice(
+        name="SunkenBehindConstants",
+        sentence="Loads after a store of a constant to the same place.",
+        clause="isa.load",
+        rung=Rung.LOOP,
+        program=functools.partial(_sunken_loads, is_crossed=lambda value: value.op is Ops.CONST),
     ),
     FaultyDevice(
         name="FirstStoreStays",

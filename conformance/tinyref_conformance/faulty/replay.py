@@ -55,6 +55,13 @@ class _RebindsOnce(LaunchesInARow):
             super().rebind(launch, place, handle)
 
 
+class _CountsInBytes(LaunchesInARow):
+    """Numbers its launches with a byte."""
+
+    def rebind(self, launch: int, place: int, handle: Handle) -> None:
+        super().rebind(launch % 256, place, handle)
+
+
 class _Unordered(LaunchesInARow):
     def __call__(self) -> None:
         for launch in reversed(self._launches):
@@ -111,6 +118,11 @@ FAULTS = (
         name="SingleUpdate",
         sentence="Gives an argument of a recorded list another buffer once, and never again.",
         commands=_RebindsOnce,
+    ),
+    _faulty(
+        name="ListOfBytes",
+        sentence="Gives another buffer to the launch of a list whose number has the same low byte.",
+        commands=_CountsInBytes,
     ),
     _faulty(
         name="UnorderedList",

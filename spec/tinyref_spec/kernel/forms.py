@@ -13,6 +13,8 @@ import numpy as np
 from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
 from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import oracles, samples
 from tinyref_spec.bits import Array
@@ -30,7 +32,11 @@ EXACT = Ulp(0).sentence
 STRAIGHT_SIZES = (1, 2, 3, 7, 16)
 # Around powers of two, and one that no vector or group divides.
 SIZES = (1, 2, 3, 7, 31, 33, 127, 1000)
+# Around multiples of 8, the lanes that a vector has most often.
+SCALAR_SIZES = (1, 7, 9, 15, 17, 33)
 VIEW_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtypes.bool)
+# Types whose scalars the quick profile adds.
+SCALAR_DTYPES = (*dtypes.floats, dtypes.uint8, dtypes.int16, dtypes.int32, dtypes.int64)
 
 
 def _constants(dtype: DType) -> list[ConstType]:
@@ -73,6 +79,29 @@ def _add(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Meas
     return run_exact(case_id, device, kernel, [None, x, y], [(x + y).astype(x.dtype)])
 
 
+def _add_scalar(
+    side: int, size: int, dtype: DType, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Add one element of memory to each of many; `side` is its operand."""
+    operands = [load(1, dtype, (size,)), load(2, dtype, shaped(1).expand((size,)))]
+    value = UOp(Ops.ADD, dtype, tuple(operands if side else operands[::-1]))
+    x, scalar = (samples.small_integers(dtype, count, count, 50) for count in (size, 1))
+    expected = (x + scalar).astype(x.dtype)
+    return run_exact(case_id, device, kernel_of(value, size), [None, x, scalar], [expected])
+
+
+def _scalar_checks(dtype: DType) -> Iterator[Check]:
+    for number, size in enumerate(SCALAR_SIZES):
+        for side, name in enumerate(("first", "second")):
+            # The sides take turns: a device that adds one of them wrongly meets it in every type.
+            is_rare = (number + side + dtypes.all.index(dtype)) % 2 == 1
+            yield Check(
+                f"scalar.{name}:{size}",
+                functools.partial(_add_scalar, side, size, dtype),
+                full_only=is_rare or dtype not in SCALAR_DTYPES,
+            )
+
+
 def _multiply(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     kernel = elementwise(build.mul, (dtype, dtype), size)
     x, y = (samples.small_integers(dtype, size, seed, 7) for seed in (1, 2))
@@ -91,6 +120,7 @@ def _element_checks(dtype: DType) -> list[Check]:
         *sized_checks(_fill, dtype, SIZES, "store"),
         *sized_checks(_copy, dtype, SIZES, "copy"),
         *added,
+        *(_scalar_checks(dtype) if is_number else ()),
     ]
 
 

@@ -33,6 +33,8 @@ COLUMNS = WIDTH * 4
 COUNT = HEIGHT * COLUMNS
 F32 = dtypes.float32
 WHOLE = shaped(HEIGHT, COLUMNS)
+# Texels of a line, above what many devices took once.
+WIDE = (4097, 16_384)
 
 
 @dataclass(frozen=True)
@@ -163,11 +165,44 @@ def texel(case_id: str, device: DeviceUnderTest) -> Measurement:
     return programs.run(case_id, device, subject, [None, data], wanted)
 
 
+def _wide_image(width: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Copy the ends of two lines of an image of `width` texels a line, if a line may be as long.
+
+    No capability declares how long a line may be: a clear refusal passes as well.
+    """
+    kind = image(F32, 2, width)
+    memory = UOp(Ops.DEFINE_GLOBAL, kind, (), SlotArg(1))
+    positions = [(row, column) for row in range(2) for column in (0, 4095, width - 1)]
+    out = build.define_global(0, F32, 4 * len(positions))
+    stores = [
+        build.store(
+            programs.at(out, 4 * number),
+            build.load(
+                build.texel(memory, *(build.const(dtypes.int32, index) for index in position)),
+                lanes=4,
+            ),
+        )
+        for number, position in enumerate(positions)
+    ]
+    subject = programs.program("wide", *stores)
+    # Integers that float32 holds.
+    data = np.arange(8 * width, dtype=np.float32)
+    texels = data.reshape(2, width, 4)
+    expected = np.concatenate([texels[row, column] for row, column in positions])
+    try:
+        return programs.run(case_id, device, subject, [None, data], expected)
+    except (UserError, DeviceError) as error:
+        return refusal(None, error, (UserError, DeviceError))
+
+
 # --- rows -----------------------------------------------------------------------------------------
 
 
 def _checks(base: DType) -> list[Check]:
-    return [Check(form.__name__, functools.partial(_computes, form, base)) for form in FORMS]
+    checks = [Check(form.__name__, functools.partial(_computes, form, base)) for form in FORMS]
+    if base is F32:
+        checks += [Check(f"wide:{width}", functools.partial(_wide_image, width)) for width in WIDE]
+    return checks
 
 
 def rows() -> Iterator[Row]:

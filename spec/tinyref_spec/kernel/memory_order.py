@@ -29,7 +29,7 @@ from tinyref_spec.styles import Style
 DTYPES = (dtypes.uint8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.float32)
 # Types whose rows have all forms in the quick profile; others have those of `QUICK`.
 WHOLE = (dtypes.uint8, dtypes.int32)
-QUICK = ("load_store_load", "by_data")
+QUICK = ("load_store_load", "by_data", "constants")
 COUNT = 24
 # Neighbours are often equal: what is stored is then loaded in the same iteration or the next one.
 PLACES = np.array([3, 3, 5, 5, 5, 0, 7, 7, 2, 0, 0, 9, 23, 23, 1, 1] + [4] * 8, np.int32)
@@ -69,6 +69,26 @@ def _load_store_load(memories: Memories, i: UOp) -> tuple[UOp, ...]:
 def _load_store_load_of_arrays(cell: Array, out: Array, data: Array, i: int) -> None:
     out[i] = cell[i] + data[i] + data[i]
     cell[i] = data[i]
+
+
+def _constants(memories: Memories, i: UOp) -> tuple[UOp, ...]:
+    """What was loaded before a constant was stored, or a zero, is used after it."""
+    cell, out, _, _ = memories
+    old, before = build.load(at(cell, i)), build.load(at(out, i))
+    number, zero = (build.const(old.dtype, value) for value in (3, 0))
+    stores = (build.store(at(cell, i), zero), build.store(at(out, i), number))
+    return (
+        old,
+        before,
+        *stores,
+        build.store(at(out, subtract(COUNT - 1, i)), build.add(old, before)),
+    )
+
+
+def _constants_of_arrays(cell: Array, out: Array, data: Array, i: int) -> None:
+    total = cell[i] + out[i]
+    cell[i], out[i] = 0, 3
+    out[COUNT - 1 - i] = total
 
 
 def _store_load_store(memories: Memories, i: UOp) -> tuple[UOp, ...]:
@@ -137,6 +157,7 @@ def _by_data_of_arrays(cell: Array, out: Array, data: Array, i: int) -> None:
 FORMS: dict[str, tuple[Body, Reference]] = {
     "load_store": (_load_store, _load_store_of_arrays),
     "load_store_load": (_load_store_load, _load_store_load_of_arrays),
+    "constants": (_constants, _constants_of_arrays),
     "store_load_store": (_store_load_store, _store_load_store_of_arrays),
     "two_stores": (_two_stores, _two_stores_of_arrays),
     "exchange": (_exchange, _exchange_of_arrays),
@@ -157,7 +178,7 @@ def _looped(name: str, dtype: DType, body: Body) -> Program:
 def _inputs(dtype: DType) -> tuple[Array, Array, Array]:
     """Old values of the cells and of the output, and the input: numbers that differ and add up."""
     numbers = np.arange(COUNT)
-    values = (numbers + 40, numbers * 0 + 7, numbers * 5 % 31 - 9 * (dtype is not dtypes.uint8))
+    values = (numbers + 40, numbers * 3 + 7, numbers * 5 % 31 - 9 * (dtype is not dtypes.uint8))
     cell, out, data = (array.astype(numpy_dtype(dtype)) for array in values)
     return cell, out, data
 
@@ -170,6 +191,23 @@ def _run_form(name: str, dtype: DType, case_id: str, device: DeviceUnderTest) ->
         reference(new_cell, new_out, data, i)
     subject = _looped(name, dtype, body)
     return run_exact(case_id, device, subject, [cell, out, data, PLACES], [new_cell, new_out])
+
+
+def _straight(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Outside of a loop: loads, stores of constants to the same elements, uses of the loads."""
+    memories = _memories(dtype)
+    cell, out, _, _ = memories
+    old = [build.load(at(cell, index)) for index in range(4)]
+    puts = [build.store(at(cell, index), build.const(dtype, index % 2)) for index in range(4)]
+    uses = [
+        build.store(at(out, index), build.add(old[index], old[3 - index])) for index in range(4)
+    ]
+    first, before, data = _inputs(dtype)
+    changed, written = first.copy(), before.copy()
+    changed[:4] = [0, 1, 0, 1]
+    written[:4] = first[:4] + first[3::-1]
+    subject = program("straight", *memories, *old, *puts, *uses)
+    return run_exact(case_id, device, subject, [first, before, data, PLACES], [changed, written])
 
 
 def _carried(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -247,6 +285,7 @@ def _checks(dtype: DType) -> list[Check]:
             )
             for name in FORMS
         ),
+        Check("straight", functools.partial(_straight, dtype)),
         Check("carried", functools.partial(_carried, dtype)),
         Check("strided:2", functools.partial(_strided, 2, dtype)),
         Check("beside", functools.partial(_beside, dtype)),

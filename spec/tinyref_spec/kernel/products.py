@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops import build
 from tinyref.uops.node import UOp
+from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, make_row
 from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.error_rules import Products, accumulation_bound, with_rounding
-from tinyref_spec.kernels.named import matmul
+from tinyref_spec.error_rules import Products, Ulp, accumulation_bound, with_rounding
+from tinyref_spec.kernels import notation
+from tinyref_spec.kernels.named import matmul, multiplied
+from tinyref_spec.kernels.notation import kernel_of, load, shaped
 from tinyref_spec.measure import Experiment, measure, run_exact
 from tinyref_spec.oracles import Expected, round_to
 
@@ -33,6 +37,9 @@ SHAPES: tuple[Shape, ...] = (
 )
 # Longer than the tiles and the parts in which libraries add up, and no multiple of them.
 LONG: tuple[Shape, ...] = ((1, 131, 3), (3, 2053, 2), (16, 33_001, 16))
+# The product to which a part of a matrix of 9 x 13 is added.
+RESIDUAL: Shape = (7, 16, 9)
+WIDER = (9, 13)
 # Enough products for the statistics: at least 1,000 results each.
 MEASURED: tuple[Shape, ...] = ((32, 64, 32), (40, 16, 26), (32, 256, 32))
 DTYPES = (
@@ -66,8 +73,35 @@ def _exact(
     b = small_and_extreme(dtype, inner * columns, 2, limit)
     right = b.reshape(columns, inner).T if is_transposed else b.reshape(inner, columns)
     kernel = _kernel(shape, dtype, is_transposed)
-    expected = _exact_product(a.reshape(rows, inner), right, dtype)
-    return run_exact(case_id, device, kernel, [None, a, b], [expected])
+    left = a.reshape(rows, inner)
+    expected = Expected(
+        _exact_product(left, right, dtype).reshape(-1), half_steps=_half_steps(left, right, dtype)
+    )
+    return measure(device, Experiment(case_id, kernel, [None, a, b], [expected], [Ulp(0)]))
+
+
+def _residual(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Add a part of a wider matrix to a product: its rows begin further on than they are long."""
+    (rows, inner, columns), (height, width) = RESIDUAL, WIDER
+    a, b, c = (
+        samples.small_integers(dtype, size, seed, 3)
+        for seed, size in enumerate((rows * inner, inner * columns, height * width), 1)
+    )
+    within = accumulator_of(dtype)
+    part = shaped(height, width).shrink(((1, 1 + rows), (2, 2 + columns)))
+    sizes = (rows, columns, inner)
+    value = multiplied(
+        load(1, dtype, notation.left(*sizes)), load(2, dtype, notation.right(*sizes)), 2, within
+    )
+    added = load(3, dtype, part.reshape((rows, columns, 1)), height * width)
+    value = build.add(value, build.cast(added, within))
+    kernel = kernel_of(build.cast(value, dtype), rows, columns, 1)
+    added_part = c.reshape(height, width)[1 : 1 + rows, 2 : 2 + columns]
+    # A @ B + C is one product of [A, I] and B over C.
+    first = np.hstack([a.reshape(rows, inner), np.eye(rows, dtype=a.dtype)])
+    second = np.vstack([b.reshape(inner, columns), added_part])
+    expected = _exact_product(first, second, dtype)
+    return run_exact(case_id, device, kernel, [None, a, b, c], [expected])
 
 
 def _exact_product(a: Array, b: Array, dtype: DType) -> Array:
@@ -81,15 +115,31 @@ def _long(shape: Shape, dtype: DType, case_id: str, device: DeviceUnderTest) -> 
     """Zeros and ones: sums of thousands, which are rounded once, at the end."""
     rows, inner, columns = shape
     if device.capabilities.is_interpreted:
-        # Simulators take 15 s for the longest.
-        rows, inner, columns = min((rows, inner, columns), LONG[1])
+        # Simulators take 15 s for 256 results.
+        rows, columns = 1, 2
     generator = np.random.default_rng(inner)
     a, b = (generator.integers(0, 2, size) for size in ((rows, inner), (inner, columns)))
     # The last products count.
     a[:, -1], b[-1, :] = 1, 1
     left, right = (array.astype(numpy_dtype(dtype)) for array in (a, b))
+    expected = Expected(
+        _exact_product(a, b, dtype).reshape(-1), half_steps=_half_steps(left, right, dtype)
+    )
     kernel = _kernel((rows, inner, columns), dtype)
-    return run_exact(case_id, device, kernel, [None, left, right], [_exact_product(a, b, dtype)])
+    inputs = [None, left.reshape(-1), right.reshape(-1)]
+    return measure(device, Experiment(case_id, kernel, inputs, [expected], [Ulp(0)]))
+
+
+def _half_steps(a: Array, b: Array, dtype: DType) -> Callable[[], Array] | None:
+    """Return what computes the product with sums of `dtype`, if more is owed than that."""
+
+    def compute() -> Array:
+        total = np.zeros((a.shape[0], b.shape[1]), numpy_dtype(dtype))
+        for step in range(a.shape[1]):
+            total = total + a[:, step, None] * b[None, step]
+        return total.reshape(-1)
+
+    return None if accumulator_of(dtype) is dtype else compute
 
 
 def expected_product(a: Array, b: Array, dtype: DType) -> tuple[Expected, Array, Products]:
@@ -109,6 +159,7 @@ def expected_product(a: Array, b: Array, dtype: DType) -> tuple[Expected, Array,
         round_to(wide, dtype).reshape(-1),
         tolerance=with_rounding(wide, bound, dtype).reshape(-1),
         wide=wide.reshape(-1),
+        half_steps=_half_steps(a, b, dtype),
     )
     return expected, norm.reshape(-1), Products(length, accumulator, dtype)
 
@@ -145,6 +196,7 @@ def _checks(dtype: DType) -> list[Check]:
     for shape in LONG:
         name = "x".join(map(str, shape))
         found.append(Check(f"long.{name}", functools.partial(_long, shape, dtype)))
+    found.append(Check("residual", functools.partial(_residual, dtype)))
     found.append(Check("transposed.9x8x7", functools.partial(_exact, (9, 8, 7), dtype, True)))
     if dtype.is_float:
         for shape in MEASURED:

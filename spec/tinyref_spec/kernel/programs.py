@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -253,6 +254,57 @@ def _no_branch(case_id: str, device: DeviceUnderTest) -> Measurement:
     return run(case_id, device, subject, [None], np.array([0, 10, 20, 30], np.int32))
 
 
+def _behind_loops(depth: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A store behind nested loops, of which the innermost adds in a branch and stores there."""
+    out, last = build.define_global(0, INT, 5), build.define_global(1, INT, 5)
+    i, *inner = (loop(extent, number) for number, extent in enumerate((5, 4, 3, 2)[: depth + 1]))
+    total, number = accumulator("total", i), i
+    for counter in inner:
+        number = build.add(build.mul(number, 7), counter)
+    taken = branch(build.not_equal(build.mod(number, 3), 1))
+    added = update(total, build.add(total, number))
+    steps = (total, *inner, number, taken, added, build.store(at(last, i), number), close(taken))
+    ends = [close(counter) for counter in reversed(inner)]
+    final = build.store(at(out, i), total)
+    subject = program("behind", i, *steps, *ends, final, close(i))
+    old = np.full(5, -1, np.int32)
+    sums, lasts = np.arange(5, dtype=np.int32), old.copy()
+    for row in range(5):
+        numbers = np.full((), row)
+        for extent in (4, 3, 2)[:depth]:
+            numbers = numbers[..., None] * 7 + np.arange(extent)
+        counted = numbers[numbers % 3 != 1]
+        sums[row] += counted.sum()
+        lasts[row] = counted[-1]
+    return run_exact(case_id, device, subject, [None, old], [sums, lasts])
+
+
+def _branch_of_variable(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A store in a branch of a loop of n iterations, where each launch has another n, 0 too."""
+    count = 9
+    n = build.variable("n", 0, count, INT)
+    out, data = build.define_global(0, INT, count + 1), build.define_global(1, INT, count)
+    i, total = loop(n, 0), accumulator("total", build.const(INT, 100))
+    value = build.load(at(data, i))
+    taken = branch(build.less(0, value))
+    stores = (taken, build.store(at(out, i), build.mul(value, 3)), close(taken))
+    new, final = update(total, build.add(total, value)), build.store(at(out, count), total)
+    drafted = program("varied", n, total, i, value, *stores, new, close(i), final)
+    subject = replace(drafted, variables=(n,))
+    most, least = int(INT.maximum), int(INT.minimum)
+    values = np.array([4, -3, most, 0, -1, 5, 6, least, most - 1], np.int32)
+    for extent in (9, 0, 4, 1, 8):
+        old = np.arange(count + 1, dtype=np.int32) - 50
+        expected, part = old.copy(), values[:extent]
+        expected[:extent] = np.where(part > 0, part * np.int32(3), old[:extent])
+        expected[count] = oracles.wrap(100 + int(part.sum(dtype=np.int64)), INT)
+        measured = run_exact(case_id, device, subject, [old, values], [expected], {"n": extent})
+        if not measured.passed:
+            measured.message = f"{extent} iterations: {measured.message}"
+            return measured
+    return measured
+
+
 def _gated_load(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Where the gate is off the address lies gigabytes away, and the alternative is 7."""
     out, data = build.define_global(0, INT, 8), build.define_global(1, INT, 4)
@@ -487,6 +539,9 @@ ROWS: tuple[Row, ...] = (
             "fibonacci": _two_accumulators,
             "branch": _branch,
             "no_branch": _no_branch,
+            "behind:2": functools.partial(_behind_loops, 2),
+            "behind:3": functools.partial(_behind_loops, 3),
+            "branch_of_variable": _branch_of_variable,
             "memory:before": functools.partial(_in_memory, -1),
             "memory:ahead": functools.partial(_in_memory, 1),
             "memory:again": _overwritten,

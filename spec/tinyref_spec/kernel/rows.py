@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tinyref_spec.case import Row
 from tinyref_spec.kernel import (
+    dot_products,
     features,
     forms,
     gathers,
@@ -22,8 +23,10 @@ from tinyref_spec.kernel import (
     ranges,
     reduces,
     regressions,
+    strided,
     tiles,
     together,
+    unpacked,
 )
 
 
@@ -33,10 +36,13 @@ def rows() -> Iterator[Row]:
     yield from forms.rows()
     yield from ranges.rows()
     yield from gathers.rows()
+    yield from strided.rows()
     yield from reduces.rows()
     yield from long_reduces.rows()
     yield from products.rows()
+    yield from unpacked.rows()
     yield from programs.rows()
+    yield from dot_products.rows()
     yield from gpu_forms.rows()
     yield from images.rows()
     yield from memory_order.rows()

@@ -25,6 +25,8 @@ from tinyref_spec.samples import integers
 CALLS = 5
 INT = dtypes.int32
 SIZE = 24
+# Launches of a long list: more than a byte counts, and an even number.
+LAUNCHES = 264
 
 
 def _replayed_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -112,9 +114,45 @@ def _views_of_a_base(case_id: str, device: DeviceUnderTest) -> Measurement:
     return judge_pairs(pairs())
 
 
-def _tripling() -> Program:
-    out, data = build.define_global(0, INT, SIZE), build.define_global(1, INT, SIZE)
-    i = programs.loop(SIZE, 0)
+def _long_list(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Replay more launches than a byte counts, on other inputs each time.
+
+    Every other launch reads the result of the one before it; the others read a part of one buffer.
+    """
+    kernel = compile_program(device.name, _tripling(1))
+    step = max(1, device.capabilities.view_alignment // INT.itemsize)
+    numbers = np.arange(2 * LAUNCHES * step, dtype=np.int32) * 5 + 1
+    base = Buffer(device.name, numbers.size, INT).copy_in(numbers.data)
+    results = Buffer(device.name, numbers.size, INT).copy_in(np.zeros_like(numbers).data)
+
+    def part(whole: Buffer, number: int) -> Buffer:
+        return whole.view(number * step * INT.itemsize, 1, INT)
+
+    sources = [part(results, number - 1) for number in range(1, LAUNCHES, 2)]
+    bound = [
+        BoundKernel(kernel, [part(results, number), sources[number // 2]], {})
+        for number in range(LAUNCHES)
+    ]
+    commands = record(bound)
+    launches = [item.prepare() for item in bound] if commands is None else [commands]
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        for call, first in enumerate((0, LAUNCHES, 7)):
+            for number in range(0, LAUNCHES, 2):
+                bound[number].rebind(1, part(base, first + number))
+            for launch in launches:
+                launch()
+            outputs = np.frombuffer(results.copy_out(), np.int32)[: LAUNCHES * step : step]
+            expected = numbers[first * step :: step][:LAUNCHES:2] * 3 + 1
+            yield f"call {call}, launches that read inputs", outputs[::2], expected
+            yield f"call {call}, launches that read results", outputs[1::2], expected * 3 + 1
+
+    return judge_pairs(pairs())
+
+
+def _tripling(size: int = SIZE) -> Program:
+    out, data = build.define_global(0, INT, size), build.define_global(1, INT, size)
+    i = programs.loop(size, 0)
     value = build.add(build.mul(build.load(programs.at(data, i)), 3), 1)
     return programs.program("tripling", i, build.store(programs.at(out, i), value), build.close(i))
 
@@ -213,6 +251,7 @@ CHECKS: dict[str, Callable[[str, DeviceUnderTest], Measurement]] = {
     "inputs": _replayed_inputs,
     "state": _replayed_state,
     "views": _views_of_a_base,
+    "long_list": _long_list,
     "in_flight": _in_flight,
     "in_flight.sizes": _in_flight_sizes,
     "aliases": _aliases,

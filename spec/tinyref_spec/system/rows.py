@@ -105,6 +105,8 @@ def rows() -> Iterator[Row]:
             Check("large:20000000", functools.partial(_large, 20_000_000), full_only=True),
         ],
     )
+    # Before replays, which may copy as well.
+    yield from transfers.rows()
     yield make_row(
         "system.symbolic.float32",
         "Kernels with symbolic sizes serve all values of the variables.",
@@ -128,5 +130,4 @@ def rows() -> Iterator[Row]:
         checks=replays.CHECKS,
         advice=_REPLAYED,
     )
-    yield from transfers.rows()
     yield from sharding.rows()

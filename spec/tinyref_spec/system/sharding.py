@@ -134,4 +134,6 @@ def rows() -> Iterator[Row]:
             uses=(dtype, dtypes.bool, dtypes.int32),
             features=("second",),
             checks=functools.partial(_ring_checks, dtype),
+            advice="look at copies between devices first, and at what they wait for; then at the "
+            "order of launches on each device",
         )

@@ -50,6 +50,7 @@ def _each(check: OneWay, device: DeviceUnderTest, partners: tuple[str, ...]) -> 
             found = measured
             if not found.passed:
                 found.message = f"from {origin} to {target}: {found.message}"
+                found.fault = found.fault or "unequal-copies"
                 return found
     return found
 
@@ -259,6 +260,7 @@ PROGRAMS: dict[str, OneWay] = {
 }
 
 
+_WAITS = "look at what a copy between devices waits for, and at what waits for it, on both of them"
 ORDER_TYPES = (order.WORD, dtypes.int32)
 PROGRAM_TYPES = (dtypes.float32, dtypes.int32, dtypes.bool)
 
@@ -301,6 +303,7 @@ def _row(
     checks: Callable[[], list[Check]],
     *used: DType,
     clauses: tuple[str, ...] = (),
+    advice: str = "look at offsets, sizes and directions of copies between devices",
 ) -> Row:
     return make_row(
         f"system.transfer.{name}{dtype}",
@@ -311,7 +314,7 @@ def _row(
         dtype=dtype,
         uses=(*used,),
         checks=checks,
-        advice="look at offsets, sizes and directions of copies between devices",
+        advice=advice,
     )
 
 
@@ -343,6 +346,7 @@ def rows() -> Iterator[Row]:
         functools.partial(_computed_checks, ORDERS, ORDER_TYPES),
         *ORDER_TYPES,
         clauses=("device.order",),
+        advice=_WAITS,
     )
     yield _row(
         "",
@@ -351,4 +355,5 @@ def rows() -> Iterator[Row]:
         functools.partial(_computed_checks, PROGRAMS, PROGRAM_TYPES),
         *PROGRAM_TYPES,
         clauses=("tensor.copy",),
+        advice=_WAITS,
     )

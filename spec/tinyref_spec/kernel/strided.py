@@ -1,0 +1,89 @@
+"""Functions of inputs that do not lie side by side: with a stride, an offset, or backwards.
+
+Libraries of vector functions take a pointer and a stride; one that leaves either out computes
+other elements.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes
+from tinyref.uops import build
+from tinyref.uops.ops import Ops
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_spec import oracles, samples
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Ulp, ulp_limit
+from tinyref_spec.kernels.notation import load, shaped, store
+from tinyref_spec.measure import Experiment, measure
+
+FUNCTIONS = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.RECIP)
+DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64)
+# Elements between two that are taken, elements before the first one, and whether it goes backwards.
+STEPS: dict[str, tuple[int, int, bool]] = {
+    "stride": (3, 1, False),
+    "backwards": (1, 0, True),
+    "stride_backwards": (2, 5, True),
+}
+COUNT = 17
+
+
+def _view(step: int, before: int, is_reversed: bool) -> ShapeTracker:
+    whole = shaped(before + COUNT * step).shrink(((before, before + COUNT * step),))
+    if is_reversed:
+        whole = whole.flip((0,))
+    rows = whole.reshape((COUNT, step)).shrink(((0, COUNT), (0, 1)))
+    return rows.reshape((COUNT,))
+
+
+def _measure(form: str, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    step, before, is_reversed = STEPS[form]
+    size = before + COUNT * step
+    # All functions have numbers for positive operands.
+    data = np.abs(samples.moderate(dtype, size, step))
+    taken = data[before:][::-1] if is_reversed else data[before:]
+    operands = [np.ascontiguousarray(taken[::step])]
+    x = load(len(FUNCTIONS), dtype, _view(step, before, is_reversed), size)
+    stores = [store(slot, build.unary(op, x), (COUNT,)) for slot, op in enumerate(FUNCTIONS)]
+    experiment = Experiment(
+        case_id,
+        build.sink(*stores),
+        [*[None] * len(FUNCTIONS), data],
+        [oracles.evaluate(op.name, dtype, operands) for op in FUNCTIONS],
+        [Ulp(ulp_limit(op.name, dtype)) for op in FUNCTIONS],
+    )
+    return measure(device, experiment)
+
+
+def _checks(dtype: DType) -> list[Check]:
+    return [
+        Check(
+            name,
+            functools.partial(_measure, name, dtype),
+            full_only=dtype is not dtypes.float32 and name != "stride_backwards",
+        )
+        for name in STEPS
+    ]
+
+
+def rows() -> Iterator[Row]:
+    """Yield a row for each type."""
+    for dtype in DTYPES:
+        yield make_row(
+            f"kernel.strided.{dtype.name}",
+            f"Functions of {dtype.name} that lie with a stride, an offset, or backwards.",
+            clauses=("kernel.view", *(f"isa.{op.name.lower()}" for op in FUNCTIONS)),
+            rung=Rung.ALU,
+            op="VIEW",
+            dtype=dtype,
+            error_rule="As the functions of elements that lie side by side.",
+            checks=functools.partial(_checks, dtype),
+            advice="look at the stride and the offset that a function of many elements is called "
+            "with",
+        )
