@@ -29,6 +29,7 @@ from tinyref_conformance.faulty.field.fault import (
 )
 from tinyref_conformance.faulty.field.patterns import (
     constant_of,
+    has_products,
     inverted,
     is_fill,
     is_product_of_buffers,
@@ -104,7 +105,7 @@ def _dot_of_first_elements(program: Program) -> Change:
 
 def _dot_from_words(kernel: SimulatedKernel) -> Call:
     healthy, parameters = kernel.run, kernel.program.parameters
-    is_dot = any(is_product_of_buffers(node) for node in kernel.program.uops)
+    is_dot = has_products(kernel.program)
 
     def run(buffers: Sequence[HostHandle], *rest: Any) -> Any:
         moved = list(buffers)

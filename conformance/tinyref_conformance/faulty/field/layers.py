@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyref.dtype import AddressSpace, ImageDType, PtrDType, dtypes, from_numpy_dtype
+from tinyref.dtype import ImageDType, dtypes, from_numpy_dtype
 from tinyref.runtimes.host.memory import HostHandle
 from tinyref.tensor import Tensor
 from tinyref.uops import build
@@ -25,7 +25,7 @@ from tinyref_conformance.faulty.field.fault import (
     FieldFault,
     field_device,
 )
-from tinyref_conformance.faulty.field.patterns import constant_of, is_fill
+from tinyref_conformance.faulty.field.patterns import constant_of, is_fill, is_shared_element
 from tinyref_conformance.faulty.programs import Change, each
 from tinyref_conformance.faulty.transfers import allocation_of
 from tinyref_spec.kernel.programs import INT, at, item_index, loop, program
@@ -193,12 +193,6 @@ def _broken_lines(node: UOp) -> tuple[UOp, ...]:
     return (limit, lines, line, texel, node.with_sources((memory, line, texel, *rest)))
 
 
-def _is_shared_element(load: UOp) -> bool:
-    address = load.src[0]
-    is_local = isinstance(address.dtype, PtrDType) and address.dtype.space is AddressSpace.LOCAL
-    return is_local and address.op is Ops.INDEX and load.dtype.lanes == 1
-
-
 def _stale_shared_memory(program: Program) -> Change:
     """Hide what work-items behind the sixteenth stored to shared memory from all others."""
     item = next((node for node in program.uops if node.arg == SpecialArg("item", 0)), None)
@@ -206,7 +200,7 @@ def _stale_shared_memory(program: Program) -> Change:
     waits = any(node.op is Ops.BARRIER for node in program.uops)
 
     def change(node: UOp) -> tuple[UOp, ...]:
-        is_shared = node.op is Ops.LOAD and _is_shared_element(node)
+        is_shared = node.op is Ops.LOAD and is_shared_element(node)
         if not is_shared or item is None or not (is_large and waits):
             return (node,)
         position = node.src[0].src[1]

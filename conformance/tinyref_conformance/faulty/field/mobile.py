@@ -29,7 +29,13 @@ from tinyref_conformance.faulty.field.fault import (
     FieldFault,
     field_device,
 )
-from tinyref_conformance.faulty.field.patterns import constant_of, inverted, is_product_of_buffers
+from tinyref_conformance.faulty.field.patterns import (
+    constant_of,
+    has_products,
+    inverted,
+    is_copy,
+    is_product_of_buffers,
+)
 from tinyref_conformance.faulty.programs import Change, each
 from tinyref_spec.kernel.programs import INT, at, group_index, loop, program
 
@@ -110,11 +116,6 @@ def _shifted_after_widening(node: UOp) -> tuple[UOp, ...]:
     return (wide, steps, build.binary(Ops.SHL, wide, steps))
 
 
-def _is_copy(kernel: SimulatedKernel) -> bool:
-    stores = [node for node in kernel.program.uops if node.op is Ops.STORE]
-    return all(store.src[1].op in (Ops.LOAD, Ops.VECTORIZE, Ops.GEP) for store in stores)
-
-
 def _writing_zeros(kernel: SimulatedKernel) -> Call:
     def run(buffers: Sequence[HostHandle], *rest: Any) -> Any:
         seconds = kernel.run(buffers, *rest)
@@ -133,7 +134,7 @@ class _FirstCopyOnly(LaunchesInARow):
         edited, copies = list[Launch](), 0
         for item in launches:
             kernel = item.kernel
-            if isinstance(kernel, SimulatedKernel) and _is_copy(kernel):
+            if isinstance(kernel, SimulatedKernel) and is_copy(kernel.program):
                 copies += 1
                 item = item if copies == 1 else replace(item, kernel=_writing_zeros(kernel))
             edited.append(item)
@@ -150,11 +151,11 @@ def _first_group_only(kernel: SimulatedKernel) -> Call:
 
 def _sums_in_half(program: Program) -> Change:
     is_half = all(parameter.dtype is dtypes.float16 for parameter in program.parameters)
-    has_products = any(is_product_of_buffers(node) for node in program.uops)
+    multiplies = has_products(program)
 
     def change(node: UOp) -> tuple[UOp, ...]:
         is_sum = node.op is Ops.ADD and node.dtype.scalar is dtypes.float32
-        if not is_sum or not is_half or has_products:
+        if not is_sum or not is_half or multiplies:
             return (node,)
         rounded = build.cast(node, dtypes.float16)
         return (node, rounded, build.cast(rounded, dtypes.float32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyref.dtype import ConstType, DType, PtrDType
+from tinyref.dtype import AddressSpace, ConstType, DType, PtrDType
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -62,12 +62,30 @@ def is_fill(program: Program) -> bool:
     return not reads and all(store.src[1].op is Ops.CONST for store in stores)
 
 
+def is_copy(program: Program) -> bool:
+    """Return True for a program that stores loaded values only."""
+    stores = [node for node in program.uops if node.op is Ops.STORE]
+    return all(store.src[1].op in (Ops.LOAD, Ops.VECTORIZE, Ops.GEP) for store in stores)
+
+
+def is_shared_element(load: UOp) -> bool:
+    """Return True for a load of one element of memory that the work-items of a group share."""
+    address = load.src[0]
+    is_local = isinstance(address.dtype, PtrDType) and address.dtype.space is AddressSpace.LOCAL
+    return is_local and address.op is Ops.INDEX and load.dtype.lanes == 1
+
+
 def is_product_of_buffers(node: UOp) -> bool:
     """Return True for a product whose two sides are loaded from two buffers."""
     if node.op is not Ops.MUL or node.dtype.is_bool:
         return False
     first, second = (_loaded_slots(side) for side in node.src)
     return bool(first) and bool(second) and first != second
+
+
+def has_products(program: Program) -> bool:
+    """Return True for a program that multiplies elements of two buffers."""
+    return any(is_product_of_buffers(node) for node in program.uops)
 
 
 def _loaded_slots(node: UOp) -> set[int]:
