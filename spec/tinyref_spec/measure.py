@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyref.device import Device
 from tinyref.dtype import from_numpy_dtype
-from tinyref.errors import TinyrefError
+from tinyref.errors import TinyrefError, UserError
 from tinyref.runtimes.red_zones import POISONS, MemoryDamageError
 from tinyref.runtimes.reproducer import ReproducedLaunch, Wanted
 from tinyref.uops.program import Program
@@ -37,6 +37,7 @@ from tinyref_spec.error_rules import (
 )
 from tinyref_spec.evidence import Elements, evidence_of
 from tinyref_spec.oracles import Expected
+from tinyref_spec.tool_scripts.languages import LaunchOfProgram, script_of
 
 # Values of each buffer that a failure shows.
 SHOWN_VALUES = 16
@@ -316,9 +317,28 @@ def _describe_failure(
             unaligned=unaligned,
             before=before,
         )
+        failure.tool_script = _tool_script(device, experiment, launch, wanted)
         if item is not None and device.trace_seconds:
             failure.difference = launch.first_difference(device.trace_seconds)
     return failure
+
+
+def _tool_script(
+    device: DeviceUnderTest,
+    experiment: Experiment,
+    launch: ReproducedLaunch,
+    wanted: Sequence[Wanted],
+) -> str:
+    """Return the script without tinyref; empty where there is none, and nobody asked for one."""
+    count = len(launch.before)
+    parts = (launch.program, launch.inputs, wanted, launch.bindings, launch.unaligned, count)
+    try:
+        about = f"{experiment.case_id} of tinyref, on {device.name}"
+        return script_of(device.name, LaunchOfProgram(about, *parts), device.language)
+    except UserError:
+        if device.language:
+            raise
+        return ""
 
 
 def _earlier_launches(device: DeviceUnderTest, experiment: Experiment) -> list[MadeLaunch]:

@@ -9,11 +9,9 @@ case of the suite.
 
 from __future__ import annotations
 
-import base64
 import re
 import textwrap
-import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -30,10 +28,12 @@ from tinyref.uops.program import Program
 from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.device_under_test import MadeLaunch
 from tinyref_spec.error_rules import Rule, SameBits, Ulp
+from tinyref_spec.literal_text import array_literal, is_unknown_to_numpy, packed
 from tinyref_spec.oracles import Expected
 from tinyref_spec.subjects.name import is_subject
 
 MAX_LINES = 40
+MAX_LIBRARY_LINES = 15
 # Elements that a script looks at.
 MAX_PLACES = 16
 _LONGEST_TEXT = 14
@@ -85,29 +85,10 @@ def script(
 # Values as text
 
 
-def array_literal(values: Array) -> str:
-    """Return a Python expression of the same bits; it needs np, base64 and zlib."""
-    bits = to_bits(values).ravel()
-    name = from_numpy_dtype(values.dtype).name
-    if bits.size and (bits == bits[0]).all():
-        inner = f"np.full({bits.size}, {int(bits[0]):#x}, np.{bits.dtype})"
-    elif bits.size <= 16:
-        inner = f"np.array([{', '.join(f'{int(item):#x}' for item in bits)}], np.{bits.dtype})"
-    else:
-        inner = f"np.frombuffer({_packed(bits.tobytes())}, np.{bits.dtype})"
-    return f"{inner}.view(numpy_dtype(dtypes.{name}))"
-
-
-def _packed(data: bytes) -> str:
-    return (
-        f"zlib.decompress(base64.b85decode({base64.b85encode(zlib.compress(data, 9)).decode()!r}))"
-    )
-
-
 def _text_literal(text: str) -> str:
     if len(text.splitlines()) <= _LONGEST_TEXT and '"""' not in text and "\\" not in text:
         return f'"""{text}"""'
-    return f"{_packed(text.encode())}.decode()"
+    return f"{packed(text.encode())}.decode()"
 
 
 def _arrays_literal(arrays: Sequence[Array | None]) -> str:
@@ -221,10 +202,12 @@ def _compiled(kernel: ScriptKernel) -> list[str]:
 class Wording:
     """How a script says in the words of a library that it makes a tensor and reads one.
 
-    tensor: over `array` (an expression), `place` (a device) and `wants_gradient`. read: over
-    `actual` (an expression of a tensor). dtype: over `name` (the name of a type). layers: imports
-    for expressions that have layers. marks_inputs: whether an input whose gradient may be asked
-    for says so where only the value is asked for; it is not freed early then.
+    tensor: over `array` (an expression), `name` (its type), `place` (a device) and
+    `wants_gradient`. read: over `actual` (an expression of a tensor). dtype: over `name` (the name
+    of a type). layers: imports for expressions that have layers. marks_inputs: whether an input
+    whose gradient may be asked for says so where only the value is asked for; it is not freed
+    early then. widen: makes a tensor of a type that numpy lacks one of float32, over `actual`.
+    translate: what the library is asked, where that has other words than the rows.
     """
 
     imports: tuple[str, ...]
@@ -233,6 +216,8 @@ class Wording:
     dtype: str = "dtypes.{name}"
     layers: tuple[str, ...] = ()
     marks_inputs: bool = False
+    widen: str = "{actual}"
+    translate: Callable[[str, Question], str] = lambda expression, _: expression
 
 
 TINYREF = Wording(
@@ -262,8 +247,10 @@ def tensor_script(
 ) -> str:
     """Return a script that evaluates an expression of the inputs and says what is wrong.
 
-    place: the device as the library calls it.
+    place: the device as the library calls it. That of another library has no word of tinyref.
     """
+    if wording is not TINYREF:
+        return _library_script(question, place, expression, item, wording)
     lines = []
     if "device" in expression:
         lines.append(f"device = {place!r}")
@@ -272,7 +259,7 @@ def tensor_script(
     lines += [f"wanted = {_wanted_literal([item])}", "def value():"]
     for name, values in question.values.items():
         shaped = f"({array_literal(values)}).reshape({values.shape})"
-        wants = name in question.targets and ("g" in question.values or wording.marks_inputs)
+        wants = name in question.targets and "g" in question.values
         made = wording.tensor.format(array=shaped, place=place, wants_gradient=wants)
         lines.append(f"    {name} = {made}")
     lines += _lines_of_value(expression)
@@ -281,6 +268,52 @@ def tensor_script(
     read = wording.read.format(actual="value()")
     about = f"{question.case_id} on {place}"
     return script(about, imports, lines, f"check_values(lambda: [{read}], wanted)")
+
+
+def _library_script(
+    question: Question, place: str, expression: str, item: Wanted, wording: Wording
+) -> str:
+    """Return a script of the library and numpy alone, of `MAX_LIBRARY_LINES`."""
+    said = wording.translate(expression, question)
+    inputs = []
+    for name, values in question.values.items():
+        wide = values.astype(np.float32) if is_unknown_to_numpy(values) else values
+        shaped = f"{array_literal(wide)}.reshape({values.shape})"
+        wants = name in question.targets and ("g" in question.values or wording.marks_inputs)
+        words = {"name": from_numpy_dtype(values.dtype).name, "place": place}
+        made = wording.tensor.format(array=shaped, wants_gradient=wants, **words)
+        inputs.append(f"{name} = {made}")
+    if re.search(r"\bdevice\b", said):
+        inputs.append(f"device = {place!r}")
+    if re.search(r"\bdtype\b(?!=)", said):
+        inputs.append(f"dtype = {wording.dtype.format(name=question.dtype.name)}")
+    is_wide = is_unknown_to_numpy(item.values)
+    read = wording.read.format(actual=wording.widen.format(actual=said) if is_wide else said)
+    right = [x.astype(np.float32) if is_wide else x for x in (item.values, *item.others)]
+    good = "(got == value) | (got != got) & (value != value)"
+    lines = [f"value = {array_literal(right[0])}", *_bounds_lines(item)]
+    good += "".join(f" | (got == {array_literal(other)})" for other in right[1:])
+    good += " | (low <= got) & (got <= high)" if item.bounds is not None else ""
+    head = [f"# {question.case_id} on {place}: exit code 1 while it is wrong, 0 when it is right."]
+    imports = ["import sys", "import numpy as np", *wording.imports]
+    if "zlib." in "".join(inputs + lines):
+        imports[0] = "import base64, sys, zlib"
+    tail = [
+        f"got = np.ravel({read})[{list(item.places)}]",
+        *lines,
+        f"good = {good}",
+        "print('expected', value, 'got', got)",
+        "sys.exit(0 if good.all() else 1)",
+    ]
+    if len(head + imports + inputs + tail) > MAX_LIBRARY_LINES:
+        inputs = ["; ".join(inputs)]
+    return "\n".join([*head, *imports, *inputs, *tail, ""])
+
+
+def _bounds_lines(item: Wanted) -> list[str]:
+    if item.bounds is None:
+        return []
+    return [f"low, high = {', '.join(map(array_literal, item.bounds))}"]
 
 
 def _lines_of_value(expression: str) -> list[str]:

@@ -91,7 +91,7 @@ MODULE_KERNELS = 16
 
 # One code object of the device's code alone. Divisions and roots of float32 are correctly rounded
 # and subnormals kept by default: it is said all the same. No name depends on where a file lies.
-_OPTIONS = (
+OPTIONS = (
     "-x",
     "hip",
     "-std=c++17",
@@ -172,7 +172,7 @@ class HipCompiler:
         """The command line without files. Raises `DeviceError` where there is no compiler."""
         contraction = "off" if config.integer("STRICT_FLOAT") else "fast"
         target = f"--offload-arch={self.architecture}"
-        return (clang(), *_OPTIONS, f"-ffp-contract={contraction}", target)
+        return (clang(), *OPTIONS, f"-ffp-contract={contraction}", target)
 
     @property
     def key(self) -> str:

@@ -7,6 +7,7 @@ softmax, it does not offer: that would judge the composition here, and not the l
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import importlib.metadata
@@ -24,9 +25,10 @@ import numpy as np
 from tinyref.dtype import DType, dtype_from_name, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
-from tinyref_spec.reproducer import Wording
+from tinyref_spec.reproducer import Question, Wording
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
+from tinyref_spec.subjects.transcript import MODULE, WritingNamespace, WrittenArray, text_of
 from tinyref_spec.tensor.forms import Form
 
 # Methods of a Tensor that are a function of the standard with the same arguments.
@@ -81,6 +83,7 @@ SAME: Mapping[str, str] = {
 WIDE_SUMS = "integers are added up and multiplied in the default integer type of the standard"
 PLACES = "places are of the default index type of the standard"
 # How arrays that are not dense, not computed or not exported by DLPack give a numpy array.
+_READ = {"ndonnx": "({actual}).unwrap_numpy()", "sparse": "({actual}).todense()"}
 TO_HOST = ("todense", "compute", "unwrap_numpy")
 Key = int | slice | EllipsisType | None
 # Types that the standard does not have: a library may refuse any function of them.
@@ -514,12 +517,28 @@ class ArraySubject:
 
     @property
     def wording(self) -> Wording:
-        imports = (
-            "from tinyref_spec.subjects import opened",
-            f"subject = opened({str(self.name)!r})",
-            "Tensor = subject.maker",
+        where = "" if self.device is None else f", device={self.place!r}"
+        return Wording(
+            (f"import {self.module} as {MODULE}",),
+            f"{MODULE}.asarray({{array}}, dtype={MODULE}.{{name}}{where})",
+            _READ.get(self.module, "np.asarray({actual})"),
+            widen=f"{MODULE}.asarray({{actual}}, dtype={MODULE}.float32)",
+            translate=self._translate,
         )
-        return Wording(imports, "subject.tensor({array})", "{actual}.numpy()")
+
+    def _translate(self, expression: str, question: Question) -> str:
+        """Return the calls of the module that an expression of the rows makes."""
+        writer = copy.copy(self)
+        writer.namespace = WritingNamespace(self.namespace)
+        tensors = {name: self.tensor(array) for name, array in question.values.items()}
+        for name, tensor in tensors.items():
+            tensor.library = writer
+            tensor.array = WrittenArray(tensor.array, name)
+        known = {"Tensor": writer.maker, "dtypes": dtypes, "np": np}
+        names = {**tensors, "dtype": question.dtype, "device": self.place}
+        with np.errstate(all="ignore"):
+            result = eval(expression, known, names)
+        return text_of(result.array)
 
     @property
     def maker(self) -> _Maker:
