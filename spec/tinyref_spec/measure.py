@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyref.device import Device
 from tinyref.dtype import from_numpy_dtype
-from tinyref.errors import TinyrefError, UserError
+from tinyref.errors import TinyrefError
 from tinyref.runtimes.red_zones import POISONS, MemoryDamageError
 from tinyref.runtimes.reproducer import ReproducedLaunch, Wanted
 from tinyref.uops.program import Program
@@ -335,7 +335,7 @@ def _tool_script(
     try:
         about = f"{experiment.case_id} of tinyref, on {device.name}"
         return script_of(device.name, LaunchOfProgram(about, *parts), device.language)
-    except UserError:
+    except TinyrefError:
         if device.language:
             raise
         return ""
