@@ -1,0 +1,193 @@
+"""Scripts without tinyref: 0 on a right tool, 1 for a wrong kernel or another expected value."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtimes import fake_cuda, fake_metal
+from tinyref.cli.entry import run
+from tinyref.device import Device
+from tinyref.errors import UserError
+from tinyref.runtimes.reproducer import Wanted
+from tinyref_spec.literal_text import array_literal
+from tinyref_spec.reproducer import MAX_LIBRARY_LINES
+from tinyref_spec.tool_scripts.export import Exported, export_case
+from tinyref_spec.tool_scripts.languages import LANGUAGES
+from tinyref_spec.tool_scripts.launch import MAX_HOST_LINES, ToolLaunch, tool_script
+
+CASE = "kernel.one_alu.add.float32.size:7"
+# An addition of the kernel, by language, and what makes it another one.
+ADDITIONS = {"opencl": ("v1 + v2", "v1 - v2"), "wgsl": ("v1 + v2", "v1 - v2")}
+ADDITIONS |= {"c": ("v1 + v2", "v1 - v2"), "llvm": ("= fadd", "= fsub")}
+
+
+def run_alone(exported: Exported, folder: Path, *before: str) -> int:
+    """Return the exit code of a script where tinyref cannot be imported."""
+    assert not re.search(r"(import|from) tinyref", exported.text)
+    (folder / "tinyref.py").write_text("raise ImportError('a script needs no tinyref')\n")
+    file = folder / f"script{exported.suffix}"
+    file.write_text(exported.text)
+    command = [*before, sys.executable, str(file)]
+    if exported.suffix == ".c":
+        command = ["sh", "-c", f"gcc -w -o a.out {file} -lm && ./a.out"]
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False)
+    return done.returncode
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("language", ADDITIONS)
+def test_a_script_tells_a_wrong_tool_from_a_right_one(language: str, tmp_path: Path) -> None:
+    available = Device.availability(LANGUAGES[language].device)
+    if not available.works:
+        pytest.skip(f"{language}: {available.reason}")
+    exported = export_case(CASE, language)
+    assert run_alone(exported, tmp_path) == 0
+    changed = exported.text.replace(*ADDITIONS[language], 1)
+    assert changed != exported.text
+    assert run_alone(Exported(changed, exported.suffix), tmp_path) == 1
+    number = "0x1.6p+4" if language == "c" else "22.0"
+    changed = exported.text.replace(number, "23.0", 1)
+    assert changed != exported.text
+    assert run_alone(Exported(changed, exported.suffix), tmp_path) == 1
+
+
+def test_a_script_without_its_tool_exits_with_2(tmp_path: Path) -> None:
+    exported = export_case(CASE, "metal")
+    (tmp_path / "Metal.py").write_text("raise ImportError('not here')\n")
+    assert run_alone(exported, tmp_path) == 2
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_host_program_is_short(language: str) -> None:
+    launch = ToolLaunch("a line", "a text", "k", [np.zeros(1, np.float32)] * 3, [])
+    assert len(tool_script(language, launch).splitlines()) <= MAX_HOST_LINES
+
+
+def exit_code(text: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
+    """Return the exit code of a script in this process, where a fake driver is installed."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["script.py", "--child"])
+    with pytest.raises(SystemExit) as ended:
+        exec(compile(text, "script.py", "exec"), {"__name__": "__main__"})
+    return ended.value.code
+
+
+def both_codes(language: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Any, Any]:
+    text = export_case(CASE, language).text
+    wrong = text.replace("22.0", "23.0", 1)
+    return exit_code(text, monkeypatch, folder), exit_code(wrong, monkeypatch, folder)
+
+
+@pytest.mark.long
+def test_the_script_of_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    driver = fake_cuda.install(monkeypatch, (9, 0))
+    nvrtc = sys.modules["cuda.bindings.nvrtc"]
+    package = SimpleNamespace(driver=driver, nvrtc=nvrtc)
+    monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(bindings=package))  # type: ignore[misc]
+    monkeypatch.setitem(sys.modules, "cuda.bindings", package)  # type: ignore[misc]
+    assert both_codes("cuda", monkeypatch, tmp_path) == (0, 1)
+
+
+@pytest.mark.long
+def test_the_script_of_metal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if not Device.availability("METAL_EMU").works:
+        pytest.skip("METAL_EMU needs a compiler of C++")
+    text = export_case(CASE, "metal").text
+    fake_metal.install(monkeypatch, fake_metal.M1)
+    assert exit_code(text, monkeypatch, tmp_path) == 0
+    assert exit_code(text.replace("22.0", "23.0", 1), monkeypatch, tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([0.1, -0.0, np.inf, 3e-45], np.float32),
+        np.array([1.0, np.nan], np.float64),
+        np.array([0x7FC00001, 1], np.uint32).view(np.float32),
+        np.array([-(2**63), 2**63 - 1]),
+        np.array([True, False]),
+        np.array([2, 0], np.uint8).view(np.bool_),
+        np.full(9, 0xA5A5, np.uint16).view(np.float16),
+        np.arange(100, dtype=np.int16),
+        np.zeros(0, np.float32),
+    ],
+)
+def test_a_literal_has_the_bits_and_the_type(values: np.ndarray) -> None:
+    import base64
+    import zlib
+
+    found = eval(array_literal(values), {"np": np, "base64": base64, "zlib": zlib})
+    assert found.dtype == values.dtype
+    assert found.tobytes() == values.tobytes()
+
+
+def test_a_value_between_bounds_is_right(tmp_path: Path) -> None:
+    pytest.importorskip("llvmlite")
+    one = np.ones(1, np.float32)
+    source = "define void @k(ptr %b, ptr %v) {\n  ret void\n}\n"
+    for bounds, code in (((one * 0.5, one * 2), 0), ((one * 2, one * 3), 1)):
+        wanted = [Wanted(0, [0], one * 9, bounds=bounds)]
+        text = tool_script("llvm", ToolLaunch("bounds", source, "k", [one], wanted))
+        assert run_alone(Exported(text), tmp_path) == code
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("library", "case_id", "change"),
+    [
+        ("torch", "tensor.sum.float32.backward:0", ("torch.autograd", "2 * torch.autograd")),
+        ("torch", "tensor.softmax.bfloat16.forward:0", ("value = ", "value = 2 * ")),
+        ("numpy", "tensor.sum.float32.forward:0", ("value = ", "value = 2 * ")),
+        (
+            "array-api:array_api_strict",
+            "tensor.cumsum.int32.forward:0",
+            ("value = ", "value = 9 + "),
+        ),
+    ],
+)
+def test_a_script_of_a_library(
+    library: str, case_id: str, change: tuple[str, str], tmp_path: Path
+) -> None:
+    pytest.importorskip(library.rpartition(":")[2])
+    exported = export_case(case_id, library)
+    assert len(exported.text.splitlines()) <= MAX_LIBRARY_LINES
+    assert run_alone(exported, tmp_path) == 0
+    changed = exported.text.replace(*change)
+    if library == "torch" and case_id.endswith("backward:0"):
+        changed = exported.text.replace("value = ", "value = 2 * ")
+    assert changed != exported.text
+    assert run_alone(Exported(changed), tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    ("case_id", "name", "words"),
+    [
+        ("kernel.no_such.row", "opencl", "unknown id 'kernel.no_such.row'"),
+        (CASE, "fortran", "for: got 'fortran', accepted are opencl"),
+        (CASE, "numpy", "asks no library: accepted are cases of the level tensor"),
+        ("memory.copy.uint8.size:3", "llvm", "launches no kernel"),
+        ("tensor.sum.float32.forward:0", "llvm", "runs a Tensor function and not one kernel"),
+        ("memory.launch.float32.again", "llvm", "a script of llvm has one launch"),
+    ],
+)
+def test_what_has_no_script_is_refused(case_id: str, name: str, words: str) -> None:
+    with pytest.raises(UserError, match=re.escape(words)):
+        export_case(case_id, name)
+
+
+def test_the_command_writes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "reproduce.py"
+    assert run(["conform", "export", CASE, "--device", "CPU", "--out", str(file)]) == 0
+    assert "llvm.parse_assembly(SOURCE)" in file.read_text()
+    assert run(["conform", "export", CASE, "--for", "fortran"]) == 2
+    assert "accepted are opencl" in capsys.readouterr().err
