@@ -77,7 +77,7 @@ WORDS = {
     "naga-2": "wrong: it compiles",
     "naga-3": "automatic conversions cannot convert elements",
     "llvm-2": "Unexpected illegal type",
-    "llvm-4": "no end within 60 s",
+    "llvm-4": "timed out after 60 seconds",
     "llvm-5": "expected [-16 -16], got [-32 -32]",
 }
 

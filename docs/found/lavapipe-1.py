@@ -6,14 +6,8 @@ import sys
 import numpy as np
 
 if "--child" not in sys.argv:  # A crash and a hang are answers, too.
-    try:
-        code = subprocess.run([sys.executable, __file__, "--child"], timeout=60).returncode
-    except subprocess.TimeoutExpired:
-        code = "no end within 60 s"
-    if code not in (0, 1, 2):
-        print(f"wrong: {code}")
-    sys.exit(code if code in (0, 2) else 1)
-
+    done = subprocess.run([sys.executable, __file__, "--child"], timeout=60)
+    sys.exit({0: 0, 2: 2}.get(done.returncode, 1))
 SOURCE = r"""@group(0) @binding(0) var<storage, read_write> a: array<u32>;
 @compute @workgroup_size(1)
 fn k() {
@@ -29,44 +23,37 @@ checks = [  # An array, its elements, values that are right, the least and the l
     (0, slice(1), [np.array([1475135902], np.uint32)], None, None),
 ]
 memory = [np.concatenate([np.zeros(at, np.uint8), x.view(np.uint8)]) for at, x in arrays]
-
 try:
     import wgpu
 
-    adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if "llvmpipe" in a.summary]
+    adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if 'llvmpipe' in a.summary]
+    adapter = [a for a in adapters if a.info["backend_type"] in ("Vulkan", "Metal", "D3D12")][0]
 except Exception as error:
-    adapters = print(error)
-adapters = [a for a in adapters or () if a.info["backend_type"] in ("Vulkan", "Metal", "D3D12")]
-if not adapters:
-    print("no adapter of", "llvmpipe")
+    print("no adapter of", 'llvmpipe', error)
     sys.exit(2)
-features = {"shader-f16", "shader-int64", "shader-f64"} & set(adapters[0].features)
-limits = dict(adapters[0].limits)
-device = adapters[0].request_device_sync(required_features=list(features), required_limits=limits)
+features = [name for name in adapter.features if name in ("shader-f16", "shader-int64", "shader-f64")]
+device = adapter.request_device_sync(required_features=features, required_limits=adapter.limits)
 module = device.create_shader_module(code=SOURCE)
+usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
 entries, bound = [], []
-for number, (part, kind) in enumerate(zip(memory, ["storage"])):
+for number, (part, kind) in enumerate(zip(memory, ['storage'])):
     data = np.pad(part, (0, max(16, part.size + -part.size % 4) - part.size)).tobytes()
-    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
     buffer = device.create_buffer_with_data(data=data, usage=usage)
     entries.append({"binding": number, "visibility": 4, "buffer": {"type": kind}})
     bound.append({"binding": number, "resource": {"buffer": buffer}})
-layout = device.create_bind_group_layout(entries=entries)
-pipeline = device.create_compute_pipeline(
-    layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
-    compute={"module": module, "entry_point": "k"},
-)
+group = device.create_bind_group_layout(entries=entries)
+layout = device.create_pipeline_layout(bind_group_layouts=[group])
+stage = {"module": module, "entry_point": "k"}
 encoder = device.create_command_encoder()
 work = encoder.begin_compute_pass()
-work.set_pipeline(pipeline)
-work.set_bind_group(0, device.create_bind_group(layout=layout, entries=bound))
+work.set_pipeline(device.create_compute_pipeline(layout=layout, compute=stage))
+work.set_bind_group(0, device.create_bind_group(layout=group, entries=bound))
 work.dispatch_workgroups(*(1, 1, 1))
 work.end()
 device.queue.submit([encoder.finish()])
 for part, item in zip(memory, bound):
     data = device.queue.read_buffer(item["resource"]["buffer"])
     part[:] = np.frombuffer(data, np.uint8)[: part.size]
-
 wrong = 0
 for number, places, values, low, high in checks:
     at, array = arrays[number]
@@ -77,5 +64,4 @@ for number, places, values, low, high in checks:
         good = good | (got.view(bits) == value.view(bits)) | (got != got) & (value != value)
     print(f"array {number}: expected {values[0]}, got {got}")
     wrong += np.count_nonzero(~good)
-print("wrong" if wrong else "right")
-sys.exit(1 if wrong else 0)
+sys.exit("wrong" if wrong else print("right"))

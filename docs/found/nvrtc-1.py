@@ -6,14 +6,8 @@ import sys
 import numpy as np
 
 if "--child" not in sys.argv:  # A crash and a hang are answers, too.
-    try:
-        code = subprocess.run([sys.executable, __file__, "--child"], timeout=60).returncode
-    except subprocess.TimeoutExpired:
-        code = "no end within 60 s"
-    if code not in (0, 1, 2):
-        print(f"wrong: {code}")
-    sys.exit(code if code in (0, 2) else 1)
-
+    done = subprocess.run([sys.executable, __file__, "--child"], timeout=60)
+    sys.exit({0: 0, 2: 2}.get(done.returncode, 1))
 SOURCE = r"""typedef struct __align__(16) { int x, y, z, w, s4, s5, s6, s7; } tinyref_int32x8;
 __device__ __forceinline__ tinyref_int32x8 make_tinyref_int32x8(int x, int y, int z, int w, int s4, int s5, int s6, int s7) { tinyref_int32x8 v; v.x = x; v.y = y; v.z = z; v.w = w; v.s4 = s4; v.s5 = s5; v.s6 = s6; v.s7 = s7; return v; }
 typedef struct __align__(8) { signed char x, y, z, w, s4, s5, s6, s7; } tinyref_int8x8;
@@ -48,42 +42,28 @@ checks = [  # An array, its elements, values that are right, the least and the l
     (0, slice(1), [np.array([-25102], np.int32)], None, None),
 ]
 memory = [np.concatenate([np.zeros(at, np.uint8), x.view(np.uint8)]) for at, x in arrays]
-
-
 def call(answer):
     if int(answer[0]):
         raise RuntimeError(str(answer[0]))
-    return answer[1] if len(answer) == 2 else answer[1:]
-
+    return answer[1] if len(answer) > 1 else None
 
 try:
     import ctypes
-
     from cuda.bindings import driver, nvrtc
 
     call(driver.cuInit(0))
     device = call(driver.cuDeviceGet(0))
 except Exception as error:
-    print(error)
-    sys.exit(2)
+    sys.exit(print(error) or 2)
 call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(device))))
 names = [f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{part}" for part in ("MAJOR", "MINOR")]
-numbers = [getattr(driver.CUdevice_attribute, name) for name in names]
-target = "".join(str(call(driver.cuDeviceGetAttribute(each, device))) for each in numbers)
+target = "".join(str(call(driver.cuDeviceGetAttribute(getattr(driver.CUdevice_attribute, x), device))) for x in names)
 program = call(nvrtc.nvrtcCreateProgram(SOURCE.encode(), b"kernel.cu", 0, [], []))
-options = [
-    f"--gpu-architecture=sm_{target}".encode(),
-    *b"--std=c++17",
-    b"--ftz=false",
-    b"--prec-div=true",
-    b"--prec-sqrt=true",
-    b"--fmad=false",
-]
-call(nvrtc.nvrtcCompileProgram(program, len(options), options) + (None,))
+options = [f"--gpu-architecture=sm_{target}".encode(), *[b'--std=c++17', b'--ftz=false', b'--prec-div=true', b'--prec-sqrt=true', b'--fmad=false']]
+call(nvrtc.nvrtcCompileProgram(program, len(options), options))
 code = bytearray(call(nvrtc.nvrtcGetCUBINSize(program)))
-call(nvrtc.nvrtcGetCUBIN(program, code) + (None,))
-code = bytes(code)
-kernel = call(driver.cuModuleGetFunction(call(driver.cuModuleLoadData(code)), b"k_r_8"))
+call(nvrtc.nvrtcGetCUBIN(program, code))
+kernel = call(driver.cuModuleGetFunction(call(driver.cuModuleLoadData(bytes(code))), b"k_r_8"))
 stream = call(driver.cuStreamCreate(0))
 places = [int(call(driver.cuMemAlloc(max(part.size, 1)))) for part in memory]
 for part, place in zip(memory, places):
@@ -91,13 +71,10 @@ for part, place in zip(memory, places):
 values = [ctypes.c_uint64(place + at) for place, (at, _) in zip(places, arrays)]
 values += [ctypes.c_int32(value) for value in []]
 pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-call(
-    driver.cuLaunchKernel(kernel, *(1, 1, 1), *(1, 1, 1), 0, stream, ctypes.addressof(pointers), 0)
-)
+call(driver.cuLaunchKernel(kernel, *(1, 1, 1), *(1, 1, 1), 0, stream, ctypes.addressof(pointers), 0))
 for part, place in zip(memory, places):
     call(driver.cuMemcpyDtoHAsync(part.ctypes.data, place, part.size, stream))
 call(driver.cuStreamSynchronize(stream))
-
 wrong = 0
 for number, places, values, low, high in checks:
     at, array = arrays[number]
@@ -108,5 +85,4 @@ for number, places, values, low, high in checks:
         good = good | (got.view(bits) == value.view(bits)) | (got != got) & (value != value)
     print(f"array {number}: expected {values[0]}, got {got}")
     wrong += np.count_nonzero(~good)
-print("wrong" if wrong else "right")
-sys.exit(1 if wrong else 0)
+sys.exit("wrong" if wrong else print("right"))

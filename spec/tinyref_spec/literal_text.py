@@ -38,7 +38,9 @@ def array_literal(values: Array, is_raw: bool = False) -> str:
         return f"np.full({flat.nbytes}, {POISONS[0]:#x}, np.uint8).view({name})"
     if flat.size > _LONGEST_LIST and not is_uniform:
         return f"np.frombuffer({packed(flat.tobytes())}, {name})"
-    if not np.array_equal(to_bits(np.array(flat.tolist(), flat.dtype)), bits):
+    # Other bits of a NaN have no text.
+    said = np.array([number if number == number else np.nan for number in flat.tolist()])
+    if not np.array_equal(to_bits(said.astype(flat.dtype)), bits):
         return f"{array_literal(bits)}.view({name})"
     if is_uniform and flat.size > 1:
         return f"np.full({flat.size}, {_python_list(flat[:1])}, {name})"

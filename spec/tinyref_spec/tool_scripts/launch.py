@@ -15,7 +15,7 @@ from tinyref.runtimes.reproducer import Wanted
 from tinyref_spec.bits import Array
 from tinyref_spec.literal_text import array_literal, c_array, c_type, is_unknown_to_numpy
 
-# Lines of a host program, without the text of the kernel.
+# Lines of a host program, without the text of the kernel and its data.
 MAX_HOST_LINES = 60
 # Elements of a C array that is written out.
 _LARGEST_C_ARRAY = 4096
