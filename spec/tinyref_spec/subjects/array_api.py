@@ -414,7 +414,7 @@ class ArraySubject:
         self.place = name.place
         self.name = name
         self.module = name.array_module
-        self.namespace = importlib.import_module(self.module)
+        self.namespace: Any = importlib.import_module(self.module)
         self.device = self._device()
         self.tensor(np.zeros(1, np.float32)).numpy()
 

@@ -16,8 +16,7 @@ from tinyref.dtype import ImageDType, PtrDType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.runtimes.red_zones import POISONS
 from tinyref.runtimes.reproducer import Wanted
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import VarArg
+from tinyref.uops.payload import SlotArg, VarArg
 from tinyref.uops.program import Program, offset_name, slots_in_words
 from tinyref_spec.bits import Array
 from tinyref_spec.tool_scripts.launch import ToolLaunch, tool_script
@@ -122,7 +121,7 @@ def _tool_launch(device: str, launch: LaunchOfProgram, language: str) -> ToolLau
     sizes = {
         node.arg.slot: node.dtype.size
         for node in program.uops
-        if node.op is Ops.DEFINE_GLOBAL and isinstance(node.dtype, PtrDType)
+        if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType)
     }
     in_words = slots_in_words(program)
     offsets = {offset_name(slot) for slot in in_words}
