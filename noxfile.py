@@ -26,6 +26,7 @@ REPORT = ROOT / "report"
 CI_FILES = (
     "ci/build_commit.py",
     "ci/documentation.py",
+    "ci/english.py",
     "ci/conform_row.py",
     "ci/packages.py",
     "ci/shard.py",
@@ -70,12 +71,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format, lint, the import layers of the architecture, and the size of each room."""
+    """Check format, lint, the import layers, the size of each room, and plain English."""
     session.install("-e", ".[lint]")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("lint-imports")
     session.run("python", "ci/size.py")
+    session.run("python", "ci/english.py")
 
 
 @nox.session

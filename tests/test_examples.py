@@ -93,6 +93,16 @@ def test_a_backend_in_one_file_computes_and_conforms(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["Wasm", "WasmUnoptimised"])
+def test_a_backend_in_webassembly_computes_and_conforms(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("wasmtime", reason="wasmtime is not installed")
+    assert run_example("wasm_backend.py", tmp_path) == "30\n"
+    query = "kernel.program.gate,kernel.program.loop,isa.vector.cast.float32,isa.binary.idiv.int8"
+    words = ("-m", "tinyref", "conform", "--device", f"wasm_backend:{name}", "--query", query)
+    assert "all that was run is as expected" in run_example("", tmp_path, *words, "--jobs", "1")
+
+
+@pytest.mark.slow
 def test_a_campaign_on_a_cluster(tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
     last = run_example("campaign_on_dask.py", tmp_path).splitlines()[-1]

@@ -2,8 +2,8 @@
 
 import sys
 
-# `python -m tinyref` puts the current folder first. It has to go before anything else is imported:
-# a typing.py or random.py that happens to lie there is not Python's.
+# `python -m tinyref` puts the current folder first in the path. Remove it before other imports: a
+# file typing.py or random.py there would replace Python's.
 if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
     words = dict(zip(sys.orig_argv, sys.orig_argv[1:], strict=False))
     if words.get("-m") in ("tinyref", "tinyref.cli"):
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Context", "Device", "GlobalCounters", "Tensor", "TinyJit", "Variable", "dtypes"]
 
-# Each name is imported when it is first used: `import tinyref` and the command line stay quick.
+# Each name is imported at its first use, so `import tinyref` and the command line start quickly.
 _HOMES = {
     "Context": "tinyref.config",
     "Device": "tinyref.device",
@@ -43,9 +43,9 @@ def __getattr__(name: str) -> object:
     if home is None:
         raise AttributeError(f"module 'tinyref' has no attribute {name!r}")
     with collection_paused():
-        found = getattr(importlib.import_module(home), name)
-    globals()[name] = found
-    return found
+        value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
-"""numpy, imported when the first of its names is read and not before.
+"""A lazy numpy, imported when one of its names is first read.
 
-It takes as long to import as all of tinyref. What is loaded with `Tensor` takes `np` and `npt` from
-here, and reads none of their names while it is imported; a module that is loaded for its work on
-arrays imports numpy itself.
+Importing numpy takes as long as importing all of tinyref. Modules that `Tensor` loads take `np` and
+`npt` from here and read none of their names during import. Modules that are loaded to work on
+arrays import numpy itself.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Array: TypeAlias = "npt.NDArray[Any]"
 
 
 def _import_later(name: str) -> ModuleType:
-    """A stand-in for the module `name`, which is imported when a name of it is first read."""
+    """Return a stand-in for the module `name`, which it imports when an attribute is read."""
     module = ModuleType(name)
 
     def read(attribute: str) -> object:
         value = getattr(importlib.import_module(name), attribute)
-        # The next reading finds it in the stand-in, as fast as in the module.
+        # From now on the stand-in has the attribute: reading it is as fast as in the module.
         setattr(module, attribute, value)
         return value
 

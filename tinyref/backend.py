@@ -1,8 +1,8 @@
-"""All that a backend needs, with one import: docs/backend.md says what each name is and owes.
+"""All names that a backend needs, in one import; docs/backend.md describes each of them.
 
 A vendor's package imports this module and nothing else of tinyref. It states the version of the
-contract for which it is written: only with a new `CONTRACT` a name of `__all__` goes, or changes
-what it means.
+contract that it was written for: a name of `__all__` is removed, or changes its meaning, only with
+a new `CONTRACT`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a device declares, and its rules: checked when it is opened, before anything believes it."""
+"""Capabilities that a device declares, and the rules that they must satisfy when it is opened."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ CORE_OPS = frozenset(
         "STORE",
     )
 )
-# What a renderer may print.
+# The ops that a renderer may print.
 OP_NAMES = frozenset(op.name for op in (*ALU, Ops.LOAD, Ops.STORE))
 LANES = (1, *VECTOR_LANES)
-# What emulated types are held and computed in.
+# The dtypes in which emulated types are stored and computed.
 _WORDS = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32})
 _MADE_OF = {
-    **{each: _WORDS | {dtypes.uint8, dtypes.float32} for each in dtypes.fp8s},
+    **{dtype: _WORDS | {dtypes.uint8, dtypes.float32} for dtype in dtypes.fp8s},
     **{
-        each: _WORDS | {dtypes.uint16, dtypes.float32} for each in (dtypes.float16, dtypes.bfloat16)
+        dtype: _WORDS | {dtypes.uint16, dtypes.float32}
+        for dtype in (dtypes.float16, dtypes.bfloat16)
     },
     **dict.fromkeys((dtypes.int64, dtypes.uint64), _WORDS),
     **dict.fromkeys((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16), _WORDS),
@@ -52,9 +53,9 @@ _MADE_OF = {
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a device declares; the conformance suite probes each entry both ways.
+    """The declaration of a device; the conformance suite probes each entry both ways.
 
-    Checked when the device is opened: `DeviceError` for what cannot be.
+    It is checked when the device is opened; impossible values raise `DeviceError`.
 
     dtypes: the renderer prints them and the device computes in them.
     emulated: accepted too, because lowering rewrites them in terms of `dtypes`.
@@ -62,26 +63,26 @@ class Capabilities:
     vector_lanes: widths of vector values, loads and stores; (1,) means scalars only.
     has_grid, has_groups: launch indices; groups of work-items, with barriers.
     shared_bytes: shared memory of one group, in bytes; without groups, scratch of a work-item.
-    threads: host threads that may share a launch, as the groups of dimension 0; 1 is none.
-    machine: how fast a host computes and reads memory, by which plans without a grid are chosen.
+    threads: host threads that may share a launch: they divide the groups of dimension 0; 1: none.
+    machine: how fast a host computes and reads memory; it decides plans without a grid.
     grid_limit, group_limit: per dimension; group_size_limit: work-items of a group in all.
-    buffer_limit: most buffers that one kernel may take.
-    view_alignment: kernels take views that begin at multiples of so many bytes, a power of two,
-    and of the size of their elements; a launch on others is refused.
+    buffer_limit: largest number of buffers of one kernel.
+    view_alignment: views of kernels begin at multiples of this many bytes, a power of two, and of
+    the size of their elements; a launch on other views is refused.
     images: image types may be loaded and stored, by texels: vectors of four float32.
     matrix_tiles: the tiles that WMMA multiplies, preferred ones first (`tinyref.uops.tiles`).
-    tiles_pay: False where a tile takes longer than its products one by one, as when interpreted.
+    tiles_pay: False if a tile is slower than its products one by one, as in an interpreter.
     keeps_subnormals: False where the device flushes them to zero.
     contracts_floats: products and sums may become one operation, which rounds once.
     reassociates_floats: float arithmetic may be transformed as if it were exact and of finite
     numbers: sums in another order, (x + y) - y as x, x * 0 as 0, x / y as x * (1 / y).
     division_traps: integer division by zero or MIN/-1 must be guarded.
     slow_division: integer division by a constant is slower than a product and shifts.
-    is_single: there is one of it: the next number after the colon does not open.
-    is_interpreted: a thousand times slower than a compiler; the suite takes smaller sizes there.
-    keeps_values: False where nothing runs: kernels are scheduled and counted, and give no values.
-    stored_in_words: 8- and 16-bit types that memory holds in words of 32 bits, which alone are
-    loaded and stored. Of `emulated` 8- and 16-bit integers all are.
+    is_single: only one such device exists: the next number after the colon does not open.
+    is_interpreted: about a thousand times slower than compiled code; the suite uses small sizes.
+    keeps_values: False if nothing runs: kernels are scheduled and counted but give no values.
+    stored_in_words: 8- and 16-bit types that memory holds in words of 32 bits; only whole words
+    are loaded and stored. It must include every emulated 8- or 16-bit integer.
     """
 
     dtypes: frozenset[DType]
@@ -113,28 +114,28 @@ class Capabilities:
 
     @property
     def rounds_each_operation(self) -> bool:
-        """True where every float operation is rounded for itself, in the order of the program."""
+        """Return True if every float op is rounded separately, in the order of the program."""
         return not (self.contracts_floats or self.reassociates_floats)
 
     def supports(self, dtype: DType) -> bool:
-        """True where kernels of this scalar type run, natively or emulated."""
+        """Return True if kernels of this scalar type run, natively or emulated."""
         return dtype.scalar in self.dtypes or dtype.scalar in self.emulated
 
 
 def _fields_of(kind: str) -> list[str]:
     """Return the names of the fields with this annotation."""
-    return [each.name for each in fields(Capabilities) if each.type == kind]
+    return [field.name for field in fields(Capabilities) if field.type == kind]
 
 
 def reason_without_values(ops: Collection[str], keeps_values: bool) -> str | None:
-    """Why a device computes nothing that one could look at; None where it does."""
+    """Return why a device computes no values to compare; None if it does compute them."""
     if not keeps_values:
         return "runs nothing and keeps no values: it is for schedules and counts"
     return None if ops else "holds data but runs no kernels"
 
 
 def problem_of(declared: Capabilities) -> str | None:
-    """The first field whose value cannot be meant: its name, the value and what is accepted."""
+    """Return the first impossible field: its name, its value and what is accepted."""
     for problems in (
         _type_problems,
         _op_problems,
@@ -155,7 +156,7 @@ def _type_problems(declared: Capabilities) -> Iterator[str]:
             return
         for dtype in sorted(value, key=repr):
             if not isinstance(dtype, DType) or dtype not in dtypes.all:
-                accepted = ", ".join(each.name for each in dtypes.all)
+                accepted = ", ".join(known.name for known in dtypes.all)
                 yield f"{name} has {dtype!r}: accepted are {accepted}"
 
 
@@ -231,15 +232,15 @@ def _contradictions(declared: Capabilities) -> Iterator[str]:
     if declared.has_groups and not declared.has_grid:
         yield "has_groups is True and has_grid False: accepted are groups of a grid"
     if declared.threads > 1 and declared.has_grid:
-        yield f"threads is {declared.threads} and has_grid True: accepted is 1 beside a grid"
+        yield f"threads is {declared.threads} and has_grid True: accepted is 1 with a grid"
     for dtype in sorted(declared.emulated - declared.dtypes, key=repr):
-        held = _MADE_OF.get(dtype)
-        if held is None:
-            accepted = ", ".join(each.name for each in dtypes.all if each in _MADE_OF)
+        parts = _MADE_OF.get(dtype)
+        if parts is None:
+            accepted = ", ".join(other.name for other in dtypes.all if other in _MADE_OF)
             yield f"emulated has {dtype.name}, which no other types make: accepted are {accepted}"
-        elif not held <= declared.dtypes | declared.emulated:
+        elif not parts <= declared.dtypes | declared.emulated:
             missing = ", ".join(
-                sorted(each.name for each in held - declared.dtypes - declared.emulated)
+                sorted(part.name for part in parts - declared.dtypes - declared.emulated)
             )
             yield (
                 f"emulated has {dtype.name} and dtypes lacks {missing}: "
@@ -251,10 +252,10 @@ def _contradictions(declared: Capabilities) -> Iterator[str]:
 
 
 def _word_problems(declared: Capabilities) -> Iterator[str]:
-    """What is in words, and what must be."""
+    """Yield errors of the types in words, and of the types that must be in words."""
     for dtype in sorted(declared.stored_in_words, key=repr):
         if dtype not in STORABLE_IN_WORDS:
-            accepted = ", ".join(each.name for each in STORABLE_IN_WORDS)
+            accepted = ", ".join(word.name for word in STORABLE_IN_WORDS)
             yield f"stored_in_words has {dtype.name}: accepted are {accepted}"
         elif not declared.supports(dtype):
             yield f"stored_in_words has {dtype.name}: accepted are types in dtypes or emulated"

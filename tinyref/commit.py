@@ -1,4 +1,4 @@
-"""The commit that tinyref is of: of the checkout that it runs from, or that its wheel was built of.
+"""The commit of this tinyref: of its checkout, or of the one from which its wheel was built.
 
 Only Python's own library is imported here: the hook that builds wheels and sdists reads this file.
 """
@@ -10,29 +10,29 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-# Beside this module in a wheel and in an sdist; a checkout has none.
+# It lies next to this module in a wheel and in an sdist; a checkout has none.
 FILE_NAME = "commit.json"
 PACKAGE = Path(__file__).resolve().parent
-_SHOWN = 12
+_DIGITS = 12
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit, and whether the files differed from it."""
+    """A commit; `dirty` tells if the files differed from it."""
 
     commit: str
     dirty: bool
 
     def __str__(self) -> str:
-        return f"commit {self.commit[:_SHOWN]}{', with changes' if self.dirty else ''}"
+        return f"commit {self.commit[:_DIGITS]}{', with changes' if self.dirty else ''}"
 
     def to_json(self) -> dict[str, str | bool]:
-        """As certificates and built archives have it."""
+        """Return it in the form of certificates and built archives."""
         return {"commit": self.commit, "dirty": self.dirty}
 
 
 def commit(package: Path = PACKAGE) -> Commit | None:
-    """Of what is built, and else of the checkout; None where nothing says it."""
+    """Return the commit of the built package, else of the checkout; None if neither has one."""
     try:
         data = json.loads((package / FILE_NAME).read_text(encoding="utf-8"))
         return Commit(str(data["commit"]), data["dirty"] is True)
@@ -41,14 +41,14 @@ def commit(package: Path = PACKAGE) -> Commit | None:
 
 
 def of_checkout(package: Path) -> Commit | None:
-    """By git; None where the package is no part of a repository."""
+    """Ask git for the commit; None if the package belongs to no repository."""
     root = package.parent
-    found = _git(root, "rev-parse", "HEAD")
-    # A virtual environment inside somebody else's checkout is not ours to report.
-    if found is None or _git(root, "ls-files", "--error-unmatch", f"{package.name}/") is None:
+    head = _git(root, "rev-parse", "HEAD")
+    # A virtual environment inside somebody else's checkout does not belong to that commit.
+    if head is None or _git(root, "ls-files", "--error-unmatch", f"{package.name}/") is None:
         return None
     changes = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".")
-    return Commit(found, dirty=bool(changes))
+    return Commit(head, dirty=bool(changes))
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

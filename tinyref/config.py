@@ -16,7 +16,7 @@ from tinyref.errors import UserLookupError, UserTypeError, argument_error
 
 FlagValue = int | str
 PREFIX = "TINYREF_"
-# What DUMP can print the IR after, in order.
+# The stages after which DUMP can print the IR, in order.
 DUMP_STAGES = (
     "graph",
     "schedule",
@@ -34,16 +34,16 @@ T = TypeVar("T")
 
 
 class Effect(Enum):
-    """What a flag changes of results where it is not at its default, in words."""
+    """The effect of a flag on results when it is not at its default, in words for users."""
 
     NUMBERS = "changes numbers"
     CHECKS = "leaves out checks"
     NONE = "changes no result"
-    OUTPUT = "changes what is printed or kept"
+    OUTPUT = "changes what is printed or stored"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """The end of an error for a name that is none of `names`: the one that is meant, and all."""
+    """Return the end of an error about an unknown name: the closest of `names`, then all."""
     known = list(names)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     meant = f"did you mean {close[0]}? " if close else ""
@@ -51,9 +51,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def dumped_stages(value: str) -> list[str]:
-    """The stages that DUMP names, as `after:STAGE` or STAGE among commas; `*` is all of them.
+    """Return the stages that DUMP names, as `after:STAGE` or STAGE; `*` means every stage.
 
-    Raises `UserError` for a name that no stage has.
+    Commas separate several. Raises `UserError` for the name of no stage.
     """
     parts = [part.strip() for part in value.split(",")]
     names = [part.removeprefix("after:") for part in parts if part]
@@ -65,12 +65,12 @@ def dumped_stages(value: str) -> list[str]:
     return names
 
 
-# How emulated GPUs take the groups of a launch and the work-items of a group.
+# The orders in which emulated GPUs run the groups of a launch and the work-items of a group.
 ORDERS = ("forward", "reverse", "both")
 
 
 def work_item_order(text: str) -> str:
-    """The order that `text` names. Raises `UserError` for another text."""
+    """Return `text` if it names an order. Raises `UserError` otherwise."""
     if text not in ORDERS:
         raise UserLookupError(f"flag EMU_ORDER: got {text!r}: {nearest(text, ORDERS)}")
     return text
@@ -78,9 +78,9 @@ def work_item_order(text: str) -> str:
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag: its type is the type of its default; `accepted` says so in an error.
+    """One flag. Its default decides its type; `accepted` describes its values for an error.
 
-    check: raises `UserError` for a text that means nothing.
+    check: raises `UserError` for a text that the flag does not accept.
     """
 
     name: str
@@ -92,16 +92,17 @@ class Flag:
 
     @functools.cached_property
     def variable(self) -> object:
-        """Its variable of the environment, as `os.environ` keeps the names."""
+        """Return its environment variable, encoded as the keys of `os.environ` are."""
         return os.environ.encodekey(f"{PREFIX}{self.name}")
 
     @property
     def effect(self) -> Effect:
-        """With `NUMBERS` or `CHECKS`, a run does not show that a device conforms."""
+        """Return its effect. A run with `NUMBERS` or `CHECKS` does not prove conformance."""
         return _EFFECTS.get(self.name, Effect.NONE)
 
     @property
     def accepted(self) -> str:
+        """Return the values that the flag accepts, in words."""
         if isinstance(self.default, str):
             return "a text"
         if self.minimum is None:
@@ -111,7 +112,7 @@ class Flag:
         return f"an integer from {self.minimum} to {self.maximum}"
 
     def parse(self, value: object) -> FlagValue:
-        """`value` as this flag's type. Raises `UserError` naming the flag and what it accepts."""
+        """Convert `value` to this flag's type. Raises `UserError` if it is not accepted."""
         if isinstance(self.default, str):
             if isinstance(value, str):
                 if self.check is not None:
@@ -152,58 +153,65 @@ FLAGS: dict[str, Flag] = {
             "PROFILE", "", "a file for a trace of schedules, compiles, copies, kernels (Perfetto)"
         ),
         Flag("VERIFY", 1, "verify graphs at every border between dialects", 0, 1),
-        Flag("CHECK_BOUNDS", 0, "prove that what a kernel touches lies within its buffers", 0, 1),
-        Flag("SHUFFLE_RULES", 0, "a seed: try rewrite rules in another order; read at start", 0),
-        Flag("STRICT_FLOAT", 1, "every float op rounds to its dtype, nothing is contracted", 0, 1),
+        Flag("CHECK_BOUNDS", 0, "prove that every access of a kernel is inside its buffers", 0, 1),
+        Flag("SHUFFLE_RULES", 0, "seed of another order of rewrite rules; read at start", 0),
+        Flag("STRICT_FLOAT", 1, "round every float op to its dtype; contract nothing", 0, 1),
         Flag("TRANSCENDENTAL", 0, "1 decomposes EXP2, LOG2, SIN and POW on every device", 0, 1),
-        Flag("NOOPT", 0, "compile kernels plainly: no optimisation is applied", 0, 1),
+        Flag("NOOPT", 0, "compile kernels without optimisations", 0, 1),
         Flag(
             "BISECT",
             -1,
-            "take only this many optional steps in the compile of each kernel; -1 is all",
+            "number of optional steps in the compile of a kernel; -1: all of them",
             -1,
         ),
         Flag(
-            "WINO", 0, "conv2d of floats by 3 x 3 kernels without strides: Winograd filtering", 0, 1
+            "WINO", 0, "use Winograd filtering for float conv2d by 3 x 3 kernels, no stride", 0, 1
         ),
         Flag("TC", 1, "matrix tiles: 0 none, 1 instructions, 2 their shape, 3 local memory", 0, 3),
         Flag("TC_LEVEL", 0, "for tiles: 0 plain loads, 1 any operands, 2 padded axes too", 0, 2),
         Flag("IMAGE", 0, "matmul and conv2d read images, on devices that declare them", 0, 1),
         Flag("RING", 1, "all-reduce in a ring: 0 never, 1 for large tensors, 2 always", 0, 2),
-        Flag("BEAM", 0, "search optimisations by timing, keeping so many plans; 0: none", 0, 64),
-        Flag("BEAM_SECONDS", 10, "seconds that a candidate may take to compile and run", 1),
-        Flag("MEMORY_PLAN", 1, "intermediate results share memory when not in use together", 0, 1),
-        Flag("JIT", 1, "TinyJit replays; 0 runs its functions plainly, 2 launches singly", 0, 2),
+        Flag("BEAM", 0, "search optimisations by timing; width of the beam, 0: off", 0, 64),
+        Flag(
+            "BEAM_SECONDS",
+            10,
+            "limit for a candidate of the search to compile and run, in seconds",
+            1,
+        ),
+        Flag("MEMORY_PLAN", 1, "intermediate results share memory if not used together", 0, 1),
+        Flag("JIT", 1, "TinyJit replays; 0: runs functions normally, 2: single launches", 0, 2),
         Flag("CACHE", 1, "keep compiled programs on disk", 0, 1),
-        Flag("CACHE_DIR", "", "where compiled programs are kept; empty is the user's cache folder"),
-        Flag("CPU_LEVEL", 1, "how hard LLVM optimises for CPU and GPU_EMU: 1 is quick", 0, 3),
+        Flag("CACHE_DIR", "", "folder of compiled programs; empty: the user's cache folder"),
+        Flag("CPU_LEVEL", 1, "optimisation level of LLVM for CPU and GPU_EMU; 1: quick", 0, 3),
         Flag(
             "EMU_ORDER",
             "both",
-            "work-items of emulated GPUs: forward, reverse, or both",
+            "order of work-items on emulated GPUs: forward, reverse, both",
             check=work_item_order,
         ),
         Flag("EMU_CHECK", 0, "emulated GPUs look for races and out-of-bounds accesses", 0, 1),
-        Flag("THREADS", 0, "host threads that may share a launch; 0 is as many as cores", 0, 1024),
+        Flag("THREADS", 0, "host threads that may share a launch; 0: one a core", 0, 1024),
         Flag(
             "MACHINE",
             1,
-            "plans for the host as `bench --machine` measured it; 0: a fixed one",
+            "plan for the host that `bench --machine` measured; 0: a fixed one",
             0,
             1,
         ),
-        Flag("CC", "", "the C compiler of the CLANG device; empty takes CC, gcc, clang or tcc"),
+        Flag("CC", "", "C compiler of the CLANG device; empty: CC, gcc, clang or tcc"),
         Flag("SANITIZE", 1, "the PYTHON device checks bounds, races, uninitialised reads", 0, 1),
-        Flag("POISON", 0, "the byte that new memory of a device holds; 0: what is there", 0, 255),
-        Flag("OPEN_SECONDS", 60, "seconds in which a command's process must open a device", 1),
+        Flag("POISON", 0, "byte to fill new device memory with; 0: do not fill", 0, 255),
+        Flag(
+            "OPEN_SECONDS", 60, "seconds that a process of a command may take to open a device", 1
+        ),
         Flag("TRACEBACK", 0, "show Python tracebacks of errors in the command line", 0, 1),
     )
 }
 
 _EFFECTS: dict[str, Effect] = {
-    # How a result rounds, or in what order its terms are summed.
+    # They change how a result rounds, or the order in which its terms are summed.
     **dict.fromkeys(("STRICT_FLOAT", "TRANSCENDENTAL", "WINO", "RING"), Effect.NUMBERS),
-    # Which kernels a device is given: others than those that the tables mean.
+    # They give a device other kernels than the rows of the specification ask for.
     **dict.fromkeys(("NOOPT", "BISECT", "TC", "TC_LEVEL", "IMAGE", "BEAM"), Effect.NUMBERS),
     **dict.fromkeys(("VERIFY", "JIT", "SANITIZE", "EMU_ORDER"), Effect.CHECKS),
     **dict.fromkeys(("DEBUG", "DUMP", "PROFILE", "TRACEBACK", "CACHE", "CACHE_DIR"), Effect.OUTPUT),
@@ -212,34 +220,34 @@ _EFFECTS: dict[str, Effect] = {
 
 
 class Setting(Generic[T]):
-    """A value that blocks set: they nest, and each thread is in blocks of its own.
+    """A value that `with` blocks set. Blocks nest, and each thread has its own.
 
-    get: the value of the innermost block. set: another one, to the end of that block.
+    get: returns the value of the innermost block. set: replaces it until that block ends.
     """
 
     def __init__(self, name: str, default: T) -> None:
         self._value: ContextVar[T] = ContextVar(name, default=default)
         self._outer: ContextVar[tuple[T, ...]] = ContextVar(f"{name}_outer", default=())
-        # Asked for with every op: no call stands between.
+        # Every op reads it, so no call of ours is in between.
         self.get: Callable[[], T] = self._value.get
         self.set: Callable[[T], object] = self._value.set
 
     def enter(self, value: T) -> None:
-        """A block begins."""
+        """Begin a block."""
         self._outer.set((*self._outer.get(), self._value.get()))
         self._value.set(value)
 
     def leave(self) -> None:
-        """The innermost block ends."""
+        """End the innermost block."""
         *outer, last = self._outer.get()
         self._outer.set(tuple(outer))
         self._value.set(last)
 
 
 class Switch:
-    """True or False, for the process and, in blocks that nest as those of `Setting`, for a block.
+    """True or False for the whole process; a block can set another value, as with `Setting`.
 
-    enter, leave: a block begins, with a value, and ends.
+    enter: begins a block with a value. leave: ends it.
     """
 
     def __init__(self, name: str, default: bool) -> None:
@@ -249,12 +257,12 @@ class Switch:
         self.leave = self._within.leave
 
     def get(self) -> bool:
-        """Return the value of the innermost block; outside of blocks the one of the process."""
+        """Return the value of the innermost block, or of the process outside of blocks."""
         within = self._within.get()
         return self._everywhere if within is None else within
 
     def set(self, value: bool) -> None:
-        """Give another value: to the process, or within a block to the end of that block."""
+        """Set the value for the process or, inside a block, until that block ends."""
         if self._within.get() is None:
             self._everywhere = value
         else:
@@ -265,19 +273,19 @@ _overrides: Setting[dict[str, FlagValue] | None] = Setting("tinyref_flags", None
 
 
 def _flag(name: str) -> Flag:
-    found = FLAGS.get(name)
-    if found is None:
+    flag = FLAGS.get(name)
+    if flag is None:
         raise UserLookupError(f"flag: unknown flag {name!r}: {nearest(name, FLAGS)}")
-    return found
+    return flag
 
 
 _is_checked = False
 
 
 def check_environment() -> None:
-    """Raises `UserError` for a variable of the environment that is named as a flag and is none.
+    """Check every environment variable that begins with the prefix of flags.
 
-    And for a flag with a value that it does not accept.
+    Raises `UserError` if it names no flag, or if the flag does not accept its value.
     """
     for variable in sorted(os.environ):
         name = variable.removeprefix(PREFIX)
@@ -290,7 +298,7 @@ def check_environment() -> None:
 
 
 def get(name: str) -> FlagValue:
-    """The value of flag `name` now: of the innermost `Context`, else environment, else default."""
+    """Return the value of a flag: of the innermost `Context`, the environment, or its default."""
     global _is_checked  # noqa: PLW0603  the environment of a process is read once
     flag = _flag(name)
     if not _is_checked:
@@ -299,7 +307,8 @@ def get(name: str) -> FlagValue:
     overrides = _overrides.get()
     if overrides is not None and name in overrides:
         return overrides[name]
-    # Most are not set. The mapping says so with exceptions, which take as long as all of the rest.
+    # Most flags are not set. `os.environ` would raise and catch an exception for each, which takes
+    # as long as the rest of this function.
     variables = getattr(os.environ, "_data", None)
     if variables is not None and flag.variable not in variables:
         return flag.default
@@ -308,7 +317,7 @@ def get(name: str) -> FlagValue:
 
 
 def integer(name: str) -> int:
-    """The value of an integer flag."""
+    """Return the value of an integer flag."""
     value = get(name)
     if not isinstance(value, int):
         raise UserTypeError(f"flag {name}: is {_flag(name).accepted}, not an integer")
@@ -316,12 +325,12 @@ def integer(name: str) -> int:
 
 
 def text(name: str) -> str:
-    """The value of a text flag."""
+    """Return the value of a text flag."""
     return str(get(name))
 
 
 class Context(contextlib.ContextDecorator):
-    """Sets flags within a `with` block or a decorated function: `with Context(DEBUG=2): ...`.
+    """A `with` block or decorator in which flags have other values: `with Context(DEBUG=2): ...`.
 
     Raises `UserError` for an unknown flag or a value it does not accept.
 
@@ -344,7 +353,7 @@ class Context(contextlib.ContextDecorator):
 
 
 def describe() -> Iterator[tuple[Flag, FlagValue, str]]:
-    """Every flag with its value now and where that comes from: default, environment, context."""
+    """Yield every flag, its current value, and its origin: default, environment or context."""
     overrides = _overrides.get() or {}
     for name, flag in FLAGS.items():
         in_environment = f"TINYREF_{name}" in os.environ
@@ -353,5 +362,5 @@ def describe() -> Iterator[tuple[Flag, FlagValue, str]]:
 
 
 def changed_flags() -> dict[str, FlagValue]:
-    """The flags whose value now is not their default, with that value."""
+    """Return the flags whose current value is not their default, with that value."""
     return {flag.name: value for flag, value, _ in describe() if value != flag.default}

@@ -1,8 +1,8 @@
 """The contract of a device: what a backend must provide, as protocols and one class to subclass.
 
-Order: launches, copies and frees of one device have the effect of happening one after the other, in
-the order in which they are called. How much of that happens later than the call is the backend's
-own affair; docs/backend.md says what each member owes.
+Order: launches, copies and frees of one device take effect one after the other, in the order of
+their calls. The backend decides how much of that happens after a call returns; docs/backend.md says
+what each member must do.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from tinyref.capabilities import Capabilities
 from tinyref.errors import DeviceError, UserError
 from tinyref.uops.program import Program
 
-# The newest version of what this module says of a backend, and the oldest that is still served.
+# The newest version of the contract in this module, and the oldest that is still supported.
 CONTRACT = 1
 OLDEST_CONTRACT = 1
 
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether a backend works on this machine; `reason` says what is missing, or what was found."""
+    """Tells if a backend works on this machine; `reason` says what is missing or what is there."""
 
     works: bool
     reason: str = ""
 
 
-Handle = Any  # A backend's own name for a piece of its memory.
+Handle = Any  # A backend's own identifier for a piece of its memory.
 
 
 class Renderer(Protocol):
     """Prints a program as the source text of one target language."""
 
     def render(self, program: Program) -> str:
-        """The source of one kernel; its entry point is `program.name`, or that of `entry_name`."""
+        """Return the source of one kernel, with the entry point `entry_name` or `program.name`."""
         ...
 
 
 @runtime_checkable
 class NamingRenderer(Renderer, Protocol):
-    """A renderer whose kernels are called otherwise than their programs: a prefix, as a rule."""
+    """A renderer that names entry points differently from programs, usually with a prefix."""
 
     def entry_name(self, program: Program) -> str:
-        """The entry point in the text of `program`: what `Backend.load` is given."""
+        """Return the entry point in the text of `program`; `Backend.load` gets it."""
         ...
 
 
 def entry_point(renderer: Renderer, program: Program) -> str:
-    """The name under which `Backend.load` finds the kernel in what was compiled."""
+    """Return the name of the kernel in the compiled binary, for `Backend.load`."""
     return renderer.entry_name(program) if isinstance(renderer, NamingRenderer) else program.name
 
 
@@ -60,26 +60,26 @@ class Compiler(Protocol):
 
     @property
     def key(self) -> str:
-        """Target, flags and versions: all that decides the output besides the source."""
+        """Return target, flags and versions: everything but the source that decides the output."""
         ...
 
     def compile(self, source: str) -> bytes:
-        """Raises `DeviceError` with the compiler's own words and the source."""
+        """Compile one source. Raises `DeviceError` with the compiler's message and the source."""
         ...
 
 
 @runtime_checkable
 class BatchCompiler(Compiler, Protocol):
-    """A `Compiler` that takes many sources at once: a backend may offer it where each call costs.
+    """A `Compiler` that takes several sources at once, for backends on which each call is slow.
 
-    The harness then gives it the kernels of the cases that come next.
+    The harness then passes it the kernels of the next cases together.
     """
 
     def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
-        """For each source, in their order, what `compile` gives of it or the error it raises.
+        """Return for each source, in order, the result of `compile` or the error that it raises.
 
-        Entry points of two sources may have the same name. Raises `DeviceError` where nothing is
-        known of any single source: each is then compiled alone.
+        Entry points of two sources may have the same name. Raises `DeviceError` if the results of
+        single sources are unknown; each source is then compiled alone.
         """
         ...
 
@@ -88,29 +88,30 @@ class Allocator(Protocol):
     """Memory of one device. Sizes and offsets are in bytes."""
 
     def allocate(self, nbytes: int) -> Handle:
-        """Memory with no defined content. Raises `DeviceError` where there is not so much."""
+        """Return memory with undefined content. Raises `DeviceError` if there is not enough."""
         ...
 
     def free(self, handle: Handle) -> None:
-        """Gives memory back, once: launches and copies called before it still find it there."""
+        """Free memory, once. Launches and copies called before must still be able to use it."""
         ...
 
     def view(self, handle: Handle, offset: int, nbytes: int) -> Handle:
-        """A handle to a part of `handle`; freeing it is not needed.
+        """Return a handle to a part of `handle`, which needs no `free`.
 
-        `offset` is a multiple of the size of the elements that kernels reach through it, no more.
+        `offset` is a multiple of the size of the elements that kernels access through the view;
+        it is aligned no further.
         """
         ...
 
     def copy_in(self, handle: Handle, source: memoryview) -> None:
-        """Host to device; `source` is a contiguous byte view no larger than the piece.
+        """Copy from host to device; `source` is a contiguous byte view no larger than the piece.
 
-        Launches called before it see the old bytes. `source` may change once the call is back.
+        Launches called before see the old bytes. `source` may change after the call returns.
         """
         ...
 
     def copy_out(self, destination: memoryview, handle: Handle) -> None:
-        """Device to host, after all launches called before it; returns once the bytes are there."""
+        """Copy from device to host after all earlier launches; return when the bytes are there."""
         ...
 
 
@@ -125,27 +126,27 @@ class Launchable(Protocol):
         variables: Sequence[int] = (),
         wait: bool = False,
     ) -> float | None:
-        """Launches `grid` groups of `group` work-items, after all that was called before.
+        """Launch `grid` groups of `group` work-items, after everything that was called before.
 
-        It may return before the launch is done. With `wait` it returns when it is done, and gives
-        the seconds that it took, on the device where it can measure them: finite and positive.
+        It may return before the launch is done. With `wait` it returns when the launch is done,
+        with its time in seconds: finite, positive, and measured on the device if possible.
         """
         ...
 
 
 class PreparedLaunch(Protocol):
-    """A launch with its arguments bound, to be repeated: a call costs as little as may be."""
+    """A launch with its arguments bound, for repetition: a call costs as little as possible."""
 
     def __call__(self) -> None:
-        """Launches the kernel on what is bound now."""
+        """Launch the kernel on the buffers that are bound now."""
         ...
 
     def rebind(self, place: int, handle: Handle) -> None:
-        """From now on the buffer at `place` is `handle`."""
+        """Bind `handle` as the buffer number `place` for all later calls."""
         ...
 
     def vary(self, grid: tuple[int, int, int], variables: Sequence[int]) -> None:
-        """From now on the launch has another grid and other values of the variables."""
+        """Set the grid and the values of the variables for all later calls."""
         ...
 
 
@@ -161,28 +162,28 @@ class Launch:
 
 
 class CommandList(Protocol):
-    """Launches of one device that are launched by one call, as often as wanted.
+    """Launches of one device that one call launches, any number of times.
 
-    A call sees the arguments that are bound as it is made; what is bound later changes nothing of
-    it, though its launches are not done yet. Launches are counted from 0.
+    A call uses the arguments bound when it is made; binding others later does not change it, even
+    if its launches are not done yet. Launches are numbered from 0.
     """
 
     def __call__(self) -> None:
-        """Launches all in their order, after all that was called before."""
+        """Launch all in their order, after everything that was called before."""
         ...
 
     def rebind(self, launch: int, place: int, handle: Handle) -> None:
-        """From the next call on the buffer at `place` of a launch is `handle`."""
+        """Bind `handle` as the buffer number `place` of a launch, from the next call on."""
         ...
 
     def vary(self, launch: int, grid: tuple[int, int, int], variables: Sequence[int]) -> None:
-        """From the next call on a launch has another grid and other values of the variables."""
+        """Set the grid and the values of the variables of a launch, from the next call on."""
         ...
 
 
 @runtime_checkable
 class PreparableKernel(Protocol):
-    """A loaded kernel that binds arguments itself: a backend may offer it, and replays are quicker.
+    """A loaded kernel that binds arguments itself: an optional member, which speeds up replays.
 
     `tinyref.runtimes.kernel` prepares the kernels of all other backends.
     """
@@ -198,9 +199,9 @@ class PreparableKernel(Protocol):
 
 @dataclass(frozen=True)
 class CompileTarget:
-    """A device that need not be there: what it would declare, and what compiles for it.
+    """A target to compile for without its device: its capabilities and its compiler.
 
-    name: of the architecture, as its compiler is given it.
+    name: of the architecture, as its compiler expects it.
     """
 
     name: str
@@ -212,17 +213,16 @@ class CompileTarget:
 class Backend(ABC):
     """One device: subclass it, set the members, and declare it under `tinyref.backends`.
 
-    `index` is the number after the colon in "CUDA:1".
-    runs_kernels: False where the device only holds data: parts of its memory are tensors at once.
-    takes_path: what follows the colon is the path of a file, as in "DISK:/tmp/weights".
-    survives_fork: True where a forked child may go on with a device that its parent opened; drivers
-    with threads or contexts do not. The fuzzer reduces crashes faster there.
-    environment: the variables, besides our flags, that decide which device or compiler it takes;
-    reports have their values, and a result is not gone on with under others.
-    contract: the version of this contract for which it is written: `CONTRACT` as it was then. A
-    class that states none is of version 1, the first. It does not open under a version of tinyref
-    that does not serve it.
-    compile_targets: architectures for which it compiles without a device: `compile_target`.
+    index: the number after the colon in "CUDA:1".
+    runs_kernels: False if the device only holds data; parts of its memory are tensors at once.
+    takes_path: the path of a file follows the colon, as in "DISK:/tmp/weights".
+    survives_fork: True if a forked child may use a device that its parent opened. Drivers with
+    threads or contexts do not allow it. The fuzzer reduces crashes faster with it.
+    environment: the variables, in addition to our flags, that choose its device or compiler.
+    Reports contain their values, and a run with other values is not resumed.
+    contract: the version of this contract that it was written for: the value of `CONTRACT` then.
+    The default is 1, the first. A version that tinyref does not support does not open.
+    compile_targets: architectures for which `compile_target` compiles without a device.
     """
 
     contract: int = 1
@@ -238,20 +238,20 @@ class Backend(ABC):
 
     @classmethod
     def opened(cls, suffix: str) -> Backend:
-        """The device for what follows the colon of its name; "" where nothing does."""
+        """Open the device for the part of its name after the colon, or "" if there is none."""
         return cls(int(suffix or 0))
 
     @classmethod
     @abstractmethod
     def availability(cls) -> Availability:
-        """Whether the device works here; must not raise and must be quick."""
+        """Return whether the device works here; must be quick and must not raise."""
 
     @classmethod
     def compile_target(cls, name: str) -> CompileTarget:
-        """What compiles for the architecture `name`, on a machine that has none of it.
+        """Return the compiler and the capabilities of architecture `name`, without its device.
 
-        Raises `UserError` for another name than one of `compile_targets`, `DeviceError` where the
-        compiler is missing.
+        Raises `UserError` if `name` is not in `compile_targets`, `DeviceError` if the compiler is
+        missing.
         """
         raise UserError(
             f"compile: got {name!r}: {cls.title} compiles for no device that is not there"
@@ -263,7 +263,7 @@ class Backend(ABC):
 
     @functools.cached_property
     def _has_words(self) -> bool:
-        """Whether kernels reach memory by words: every allocation asks, and the answer stays."""
+        """Return True if kernels access memory by words; cached, as every allocation asks."""
         return bool(self.capabilities.stored_in_words)
 
     @property
@@ -280,27 +280,27 @@ class Backend(ABC):
 
     @abstractmethod
     def load(self, entry: str, binary: bytes) -> Launchable:
-        """Loads a compiled program whose entry point is `entry`. Raises `DeviceError`."""
+        """Load a compiled program whose entry point is `entry`. Raises `DeviceError`."""
 
     def interpret(self, program: Program) -> Launchable | None:
-        """The kernel of a device that runs programs as they are; None where they are compiled."""
+        """Return a kernel that interprets `program`, or None if programs are compiled."""
         return None
 
     def record(self, launches: Sequence[Launch]) -> CommandList | None:
-        """Launches of this device as a list that one call launches; None where it has no such.
+        """Record launches of this device as a list for one call; None if it has no such lists.
 
-        Replays of captured functions take it for each run of two and more kernels. Nothing is
-        launched yet. Raises `DeviceError` for what the device cannot record.
+        Replays of captured functions use it for every run of two or more kernels. Recording
+        launches nothing. Raises `DeviceError` for what the device cannot record.
         """
         return None
 
     def synchronize(self) -> None:
-        """Returns when all work given to the device so far is done: there is nothing to wait for.
+        """Return when all work submitted to the device so far is done.
 
         The default is for devices whose launches are done when they return.
         """
         return
 
     def versions(self) -> dict[str, str]:
-        """Names and versions of device, driver and libraries, for reports and cache keys."""
+        """Return names and versions of device, driver and libraries, for reports and cache keys."""
         return {}

@@ -40,7 +40,7 @@ ENTRY_POINT_GROUP = "tinyref.backends"
 
 
 class DeviceRegistry:
-    """Finds backends by name and keeps one open instance per canonical name.
+    """A registry that locates backends by name and has one open instance per canonical name.
 
     Examples:
         >>> from tinyref import Device
@@ -53,31 +53,31 @@ class DeviceRegistry:
         self.renew_lock()
 
     def renew_lock(self) -> None:
-        """For a forked child: a thread that held it is not there to release it."""
+        """Replace the lock in a forked child: a thread that held it cannot release it there."""
         self._opening = threading.RLock()
 
     @functools.cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:
-        # With it come the email package and sockets: not before a device is asked for.
+        # Imports the email package and sockets, so only when a device is asked for.
         import importlib.metadata
 
-        found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
-        return {entry.name.upper(): entry for entry in found}
+        entry_points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+        return {entry.name.upper(): entry for entry in entry_points}
 
     def names(self) -> list[str]:
-        """Every declared backend, whether or not it works here."""
+        """Return the names of all declared backends, also of those that do not work here."""
         return sorted(self._entry_points)
 
     @property
     def default(self) -> str:
-        """The canonical name of the default device (the DEVICE flag)."""
+        """Return the canonical name of the default device (the DEVICE flag)."""
         return self.canonical(config.text("DEVICE"))
 
-    # Programs of this family know it by this name.
+    # Programs written for tinygrad use this name.
     DEFAULT = default
 
     def canonical(self, name: str | None) -> str:
-        """`name` in its one spelling: upper case, without ":0"; None is the default device.
+        """Return the canonical form of `name`: upper case, without ":0"; None is the default.
 
         Raises `UserError` for a name that no backend declares.
         """
@@ -91,19 +91,19 @@ class DeviceRegistry:
         return f"{name.partition(':')[0].upper()}:{os.path.abspath(path)}"
 
     def asks_package(self, name: str) -> bool:
-        """Whether `canonical` imports the package of a vendor, to know if `name` ends in a path."""
+        """Return True if `canonical` must import a vendor's package to see if `name` has a path."""
         head, _, tail = name.partition(":")
-        found = self._entry_points.get(head.upper())
+        entry = self._entry_points.get(head.upper())
         is_path = bool(tail) and not tail.isdigit()
-        return found is not None and is_path and not is_ours(found.value)
+        return entry is not None and is_path and not is_ours(entry.value)
 
     def is_ours(self, canonical: str) -> bool:
-        """Whether the backend is one of tinyref's own packages; it is not imported for that."""
+        """Return True if the backend belongs to tinyref's own packages, without importing it."""
         declared = self._entry_points.get(canonical.partition(":")[0])
         return is_ours(canonical if declared is None else declared.value)
 
     def _path(self, name: str) -> str | None:
-        """The path in the name of a device that takes one; None for all other names."""
+        """Return the path in the name of a device that takes one; None for all other names."""
         head, _, tail = name.partition(":")
         if not tail or tail.isdigit() or head.upper() not in self._entry_points:
             return None
@@ -124,7 +124,7 @@ class DeviceRegistry:
         head, colon, tail = base.partition(":")
         if colon and not tail and self._takes_path(head.upper()):
             raise UserLookupError(
-                f"device: {name!r}: the path is empty: accepted is that of a file, as in "
+                f"device: {name!r}: the path is empty: accepted is the path of a file, as in "
                 f"{head.upper()}:/tmp/weights"
             )
         if colon and head.upper() in self._entry_points:
@@ -137,34 +137,34 @@ class DeviceRegistry:
         return f"{base}:{index}" if index else base
 
     def backend_class(self, name: str) -> type[Backend]:
-        """The class that declares `name`, without opening it.
+        """Return the class that declares `name`, without opening it.
 
-        Raises `UserError` for an unknown name, `DeviceError` if its package does not import, or is
-        written for a version of the contract that is not served.
+        Raises `UserError` for an unknown name. Raises `DeviceError` if its package does not import
+        or needs a version of the contract that is not supported.
         """
         base, _ = self._parts(self.canonical(name))
         try:
-            found = _import_class(base) if ":" in base else self._entry_points[base].load()
+            result = _import_class(base) if ":" in base else self._entry_points[base].load()
         except (ImportError, AttributeError) as error:
             raise DeviceError(base, f"its package does not import: {error}") from error
         except (Exception, SystemExit) as error:  # a package may do anything while it is imported
             raise DeviceError(
                 base, f"its package does not import: {describe_error(error)}"
             ) from error
-        if not (isinstance(found, type) and issubclass(found, Backend)):
+        if not (isinstance(result, type) and issubclass(result, Backend)):
             raise UserTypeError(
-                f"device: {base} names {found!r}, accepted is a subclass of Backend"
+                f"device: {base} names {result!r}, accepted is a subclass of Backend"
             )
-        _check_contract(base, found)
-        return found
+        _check_contract(base, result)
+        return result
 
     def availability(self, name: str) -> Availability:
-        """Whether `name` works here; an error on the way is the reason why not."""
+        """Return whether `name` works here; an error while asking becomes the reason."""
         try:
-            found = self.backend_class(name).availability()
-            if isinstance(found, Availability):
-                return found
-            return Availability(False, f"availability() gives no Availability, but {found!r}")
+            result = self.backend_class(name).availability()
+            if isinstance(result, Availability):
+                return result
+            return Availability(False, f"availability() gives no Availability, but {result!r}")
         except TinyrefError as error:
             return Availability(False, str(error))
         except (Exception, SystemExit) as error:  # a backend asks drivers, which may fail so
@@ -172,26 +172,26 @@ class DeviceRegistry:
 
     def __getitem__(self, name: str | None) -> Backend:
         canonical = self.canonical(name)
-        found = self._open.get(canonical)
-        return self._opened(canonical) if found is None else found
+        backend = self._open.get(canonical)
+        return self._opened(canonical) if backend is None else backend
 
     def _opened(self, canonical: str) -> Backend:
         with self._opening:
-            # Another thread may have been the first.
-            found = self._open.get(canonical)
-            if found is not None:
-                return found
+            # Another thread may have opened it first.
+            backend = self._open.get(canonical)
+            if backend is not None:
+                return backend
             backend_class = self.backend_class(canonical)
             available = self.availability(canonical)
             if not available.works:
                 raise DeviceError(canonical, f"is not available here: {available.reason}")
-            found = _open_backend(backend_class, canonical, self._parts(canonical)[1])
-            _check_declaration(canonical, found)
-            self._open[canonical] = found
-            return found
+            backend = _open_backend(backend_class, canonical, self._parts(canonical)[1])
+            _check_declaration(canonical, backend)
+            self._open[canonical] = backend
+            return backend
 
     def _parts(self, canonical: str) -> tuple[str, str]:
-        """The declared name and what follows its colon: a number, a path, or ""."""
+        """Return the declared name and the part after the colon: a number, a path, or ""."""
         path = self._path(canonical)
         if path is not None:
             return canonical.partition(":")[0], path
@@ -199,18 +199,18 @@ class DeviceRegistry:
         return base, str(index) if index else ""
 
     def runs_kernels(self, name: str) -> bool:
-        """False where `name` only holds data. It is not opened for that."""
-        # Asked of every view that is built: the device that is open already is found at once.
-        found = self._open.get(name)
-        return (self.backend_class(name) if found is None else found).runs_kernels
+        """Return False if `name` only holds data. This does not open the device."""
+        # Every view that is built asks this, so look among the open devices first.
+        backend = self._open.get(name)
+        return (self.backend_class(name) if backend is None else backend).runs_kernels
 
     def opened(self) -> Iterator[tuple[str, Backend]]:
-        """The devices that are open now."""
+        """Yield the names and backends of the devices that are open now."""
         yield from self._open.items()
 
 
 def _check_contract(name: str, backend: type[Backend]) -> None:
-    """Raises `DeviceError` for a backend that is written for more, or for less, than is here."""
+    """Raise `DeviceError` if the version of the contract of a backend is not supported."""
     stated = backend.contract
     if isinstance(stated, int) and OLDEST_CONTRACT <= stated <= CONTRACT:
         return
@@ -224,7 +224,7 @@ def _check_contract(name: str, backend: type[Backend]) -> None:
 
 
 def _check_declaration(name: str, backend: Backend) -> None:
-    """Raises `DeviceError` naming the field of the capabilities that cannot be meant."""
+    """Raise `DeviceError` with the first field of the capabilities that is impossible."""
     declared = backend.capabilities
     if not isinstance(declared, Capabilities):
         raise DeviceError(name, f"capabilities is {declared!r}: accepted is a Capabilities")
@@ -232,27 +232,27 @@ def _check_declaration(name: str, backend: Backend) -> None:
     if problem is None and declared.ops and not backend.runs_kernels:
         problem = "ops is not empty and runs_kernels is False: accepted is an empty frozenset"
     if problem is not None:
-        raise DeviceError(name, f"declares what cannot be: capabilities.{problem}")
+        raise DeviceError(name, f"declares the impossible: capabilities.{problem}")
 
 
-def _is_backend(found: Any, suffix: str) -> bool:
-    return isinstance(found, Backend)
+def _is_backend(value: Any, suffix: str) -> bool:
+    return isinstance(value, Backend)
 
 
 _OPENED = Member("opened", "a Backend", _is_backend)
 
 
 def _open_backend(backend_class: type[Backend], canonical: str, suffix: str) -> Backend:
-    """An open backend; one of a vendor stands behind a guard."""
+    """Return an open backend, behind a guard if it belongs to a vendor."""
     if is_ours(backend_class.__module__):
         return backend_class.opened(suffix)
-    found = Guard(canonical, backend_class).ask(_OPENED, backend_class.opened, "", suffix)
-    guarded: Backend = guarded_backend(canonical, found, Capabilities)
+    opened = Guard(canonical, backend_class).ask(_OPENED, backend_class.opened, "", suffix)
+    guarded: Backend = guarded_backend(canonical, opened, Capabilities)
     return guarded
 
 
 def _split(name: str) -> tuple[str, int]:
-    """("CUDA", 1) for "cuda:1"; ("module:Class", 0) for a class named by its path."""
+    """Split "cuda:1" into ("CUDA", 1), and the path of a class into ("module:Class", 0)."""
     head, colon, tail = name.rpartition(":")
     if not colon:
         return name.upper(), 0
@@ -267,7 +267,7 @@ def _import_class(path: str) -> object:
 
 
 def is_ours(module: str) -> bool:
-    """Whether a module is of tinyref's own packages: what it raises is no vendor's error."""
+    """Return True if `module` belongs to tinyref: its errors are then not a vendor's."""
     return module.partition(".")[0] in OWN_PACKAGES
 
 
@@ -280,7 +280,7 @@ if hasattr(os, "register_at_fork"):
 class Buffer:
     """`size` elements of `dtype` on `device`; allocated on first use, freed when unreachable.
 
-    A buffer with a `base` is a part of it that starts `offset` bytes in.
+    A buffer with a `base` is a part of that buffer and starts `offset` bytes into it.
     """
 
     device: str
@@ -300,11 +300,11 @@ class Buffer:
 
     @property
     def handle(self) -> Handle:
-        """The backend's handle; allocates on first use."""
+        """Return the backend's handle; allocates memory on first use."""
         return self.allocate()._handle
 
     def allocate(self) -> Buffer:
-        """Makes sure that there is memory behind this buffer, and returns the buffer."""
+        """Allocate the memory of this buffer if it has none, and return the buffer."""
         if self._handle is not None:
             return self
         backend = Device[self.device]
@@ -312,7 +312,7 @@ class Buffer:
         if self.base is not None:
             self._handle = allocator.view(self.base.handle, self.offset, self.nbytes)
             return self
-        # Words reach beyond the last element, wherever in a word the first one is.
+        # Kernels access whole words, so the last one may reach beyond the last element.
         slack = 3 + -(self.nbytes + 3) % 4 if backend._has_words else 0
         self._handle = allocator.allocate(self.nbytes + slack)
         poison = config.integer("POISON")
@@ -325,9 +325,9 @@ class Buffer:
         return self
 
     def view(self, offset: int, size: int, dtype: DType) -> Buffer:
-        """A buffer over `size` elements of `dtype` that start `offset` bytes in.
+        """Return a buffer over `size` elements of `dtype` that start `offset` bytes in.
 
-        Raises `UserError` when they reach past the end.
+        Raises `UserError` if they reach past the end.
         """
         if offset < 0 or offset + size * dtype.itemsize > self.nbytes:
             raise UserError(
@@ -338,7 +338,7 @@ class Buffer:
         return Buffer(self.device, size, dtype, base, self.offset + offset)
 
     def copy_in(self, source: memoryview) -> Buffer:
-        """Fills the buffer from host bytes of exactly its size, and returns the buffer."""
+        """Fill the buffer from host bytes of exactly its size, and return the buffer."""
         data = source.cast("B") if source.nbytes else source
         if data.nbytes != self.nbytes:
             raise UserError(f"copy_in: got {data.nbytes} bytes, the buffer has {self.nbytes}")
@@ -348,9 +348,9 @@ class Buffer:
         return self
 
     def update(self, source: memoryview) -> Buffer:
-        """As `copy_in`, into memory that is there and that others may read.
+        """Fill the buffer as `copy_in` does, but into existing memory that others may read.
 
-        Where the allocator has a method `update` it says what stays of that: the rest of a file.
+        The allocator may have a method `update` that preserves the rest, for example of a file.
         """
         allocator = Device[self.device].allocator
         update = getattr(allocator, "update", None)
@@ -362,10 +362,10 @@ class Buffer:
         return self
 
     def copy_from(self, source: Buffer) -> Buffer:
-        """Fills the buffer with the bytes of another that has as many, and returns the buffer.
+        """Fill the buffer with the bytes of another of the same size, and return the buffer.
 
-        Between devices of one backend by the allocator's method `transfer`, if it has one, else by
-        the host. Raises `UserError` for another number of bytes.
+        Two devices of one backend use the allocator's method `transfer`, if it has one; otherwise
+        the bytes go through the host. Raises `UserError` if the sizes differ.
         """
         target, origin = Device[self.device], Device[source.device]
         transfer = getattr(target.allocator, "transfer", None)
@@ -377,14 +377,14 @@ class Buffer:
         return self
 
     def _bytes_alone(self) -> Handle:
-        """A handle of the buffer's bytes: memory of words is larger, a view of it is not."""
+        """Return a handle of exactly the buffer's bytes, without the slack of memory in words."""
         backend = Device[self.device]
         if self.base is not None or not backend._has_words:
             return self.handle
         return backend.allocator.view(self.handle, 0, self.nbytes)
 
     def copy_out(self) -> bytearray:
-        """The buffer's bytes on the host, once all earlier work on it is done."""
+        """Return the buffer's bytes on the host, after all earlier work on it is done."""
         data = bytearray(self.nbytes)
         if self.nbytes:
             Device[self.device].allocator.copy_out(memoryview(data), self.handle)
@@ -392,23 +392,23 @@ class Buffer:
         return data
 
     def as_bytes(self) -> memoryview:
-        """The buffer's bytes on the host, to be read at once.
+        """Return the buffer's bytes on the host, to be read at once.
 
-        Where the allocator has a method `in_place` they are not copied for that: its handles are
-        bytes of the host that no kernel writes, as those of a file.
+        If the allocator has a method `in_place` they are not copied: its handles are then bytes of
+        the host that no kernel writes, such as a file.
         """
         in_place = getattr(Device[self.device].allocator, "in_place", None)
         if in_place is None or not self.nbytes:
             return memoryview(self.copy_out())
-        found: memoryview = in_place(self.handle)
-        return found
+        data: memoryview = in_place(self.handle)
+        return data
 
 
 class _MemoryInUse:
-    """Bytes allocated now on each device, and the most there ever were.
+    """Counts the bytes allocated on each device: the number now and the largest ever.
 
     copied: the bytes of the largest copy to or from each device.
-    unfreed: what went wrong as memory was freed, which no caller could get.
+    unfreed: errors while memory was freed, which reach no caller.
     """
 
     def __init__(self) -> None:
@@ -419,8 +419,8 @@ class _MemoryInUse:
         self.renew_lock()
 
     def renew_lock(self) -> None:
-        """For a forked child: a thread that held it is not there to release it."""
-        # Reentrant, for a collection in its midst may free memory.
+        """Replace the lock in a forked child: a thread that held it cannot release it there."""
+        # Reentrant: a garbage collection inside the lock may free memory.
         self._lock = threading.RLock()
 
     def add(self, device: str, nbytes: int) -> None:
@@ -443,17 +443,17 @@ def _release(allocator: Allocator, handle: Handle, device: str, nbytes: int) -> 
     try:
         allocator.free(handle)
     except TinyrefError as error:
-        # Nobody is there to catch it: what frees memory is the end of an object.
+        # No caller can catch it: memory is freed when an object is destroyed.
         memory.unfreed.append(f"memory is not freed: {error}")
         warnings.warn(memory.unfreed[-1], stacklevel=2)
 
 
-# What is copied to a device and back to see whether it answers.
+# The bytes that are copied to a device and back to test if it answers.
 _PATTERN = bytes(range(64))
 
 
 class Health:
-    """A device that answers now, or never did; what is lost later is opened anew elsewhere.
+    """Tells if a device that answered at first has stopped; callers then open it again elsewhere.
 
     A device that copies wrongly from the beginning is broken, not lost.
     """
@@ -463,7 +463,7 @@ class Health:
         self._answered = not _problem_of_copies(device)
 
     def problem_since(self) -> str:
-        """Return why a copy to the device and back fails that was right before; else empty."""
+        """Return why a copy to the device and back fails although it worked before, or ""."""
         return _problem_of_copies(self.device) if self._answered else ""
 
 

@@ -17,7 +17,7 @@ ConstType = bool | int | float
 
 
 class Kind(Enum):
-    """The family of a scalar type: decides which semantics and rules apply to it."""
+    """The family of a scalar type. It decides which semantics and rules apply."""
 
     VOID = "void"
     BOOL = "bool"
@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 class AddressSpace(Enum):
-    """Where a pointer points: device memory, memory shared by a group, or one work-item's own."""
+    """The memory of a pointer: of the device, of a group (shared), or of one work-item."""
 
     GLOBAL = "global"
     LOCAL = "local"
@@ -37,11 +37,12 @@ class AddressSpace(Enum):
 class DType:
     """A scalar type, or a vector of `lanes` scalars.
 
-    `itemsize` is in bytes and counts all lanes; `priority` orders the promotion lattice;
-    `exponent_bits` and `mantissa_bits` (stored bits, without the implicit one) are 0 for integers.
-    `is_int` is true for signed and unsigned integers, `index` included, false for bool. `bits` is
-    the width of one scalar, 1 for bool; `minimum` and `maximum` are MIN and MAX for integers, False
-    and True for bool, infinities for floats.
+    itemsize: in bytes, of all lanes together.
+    priority: orders the promotion lattice.
+    exponent_bits, mantissa_bits: stored bits, without the implicit one; 0 for integers.
+    is_int: true for signed and unsigned integers and `index`, false for bool.
+    bits: the width of one scalar; 1 for bool.
+    minimum, maximum: the limits of integers, False and True for bool, infinities for floats.
     """
 
     __slots__ = (
@@ -82,7 +83,7 @@ class DType:
         self.mantissa_bits = mantissa_bits
         self.lanes = lanes
         self.scalar: DType = self if scalar is None else scalar
-        # Asked of every node many times over, so they are not worked out anew.
+        # Computed once: every node reads them many times.
         self.is_float = kind is Kind.FLOAT
         self.is_int = kind in (Kind.SIGNED, Kind.UNSIGNED)
         self.is_unsigned = kind is Kind.UNSIGNED
@@ -97,7 +98,7 @@ class DType:
         return dtype_from_name, (self.name,)
 
     def vec(self, lanes: int) -> DType:
-        """The vector of `lanes` (1, 2, 4, 8, 16) of this scalar type."""
+        """Return the vector of `lanes` (1, 2, 4, 8, 16) of this scalar type."""
         return _vector(self, lanes)
 
     def _limits(self) -> tuple[ConstType, ConstType]:
@@ -113,7 +114,7 @@ class DType:
 class PtrDType(DType):
     """A pointer to `size` elements of `base` in one address space; prints as `float32*8@global`.
 
-    value: the type that loads give and stores take, which is `base` but for images.
+    value: the type of loads and stores: `base`, except for images.
     """
 
     __slots__ = ("base", "size", "space", "value")
@@ -131,7 +132,7 @@ class PtrDType(DType):
 class ImageDType(PtrDType):
     """A 2-D image of `shape` (height, width) texels of four `base` lanes each, in device memory.
 
-    Its elements, row by row, are float32 to kernels: a load of float16 texels widens them, a store
+    Kernels see its elements, row by row, as float32: a load of float16 texels widens them, a store
     rounds to nearest even. A program reads and writes whole texels, by row and column.
     """
 
@@ -146,7 +147,7 @@ class ImageDType(PtrDType):
 
 
 VECTOR_LANES = (2, 4, 8, 16)
-# Lanes of a texel.
+# Number of lanes of a texel.
 TEXEL = 4
 
 
@@ -171,8 +172,8 @@ def _vector(scalar: DType, lanes: int) -> DType:
 
 
 def pointer(base: DType, size: int, space: AddressSpace = AddressSpace.GLOBAL) -> PtrDType:
-    """The interned pointer type to `size` elements of `base` in `space`."""
-    # The cache tells a default from a given argument, so it sits below the default.
+    """Return the interned pointer type to `size` elements of `base` in `space`."""
+    # A cache distinguishes a default from the same value passed, so only `_pointer` has one.
     return _pointer(base, size, space)
 
 
@@ -183,7 +184,7 @@ def _pointer(base: DType, size: int, space: AddressSpace) -> PtrDType:
 
 @functools.cache
 def image(base: DType, height: int, width: int) -> ImageDType:
-    """The interned image type of `height` x `width` texels; `base` is float16 or float32."""
+    """Return the interned image type of `height` x `width` texels of float16 or float32."""
     if base not in (dtypes.float16, dtypes.float32):
         raise UserTypeError(f"image: texels are float16 or float32, got {base.name}")
     return ImageDType(base, (height, width))
@@ -254,7 +255,7 @@ DTypeLike = DType | str
 
 
 def to_dtype(value: object, argument: str = "dtype") -> DType:
-    """The scalar type for a `DType` or a name such as "float32" or "half".
+    """Return the scalar type for a `DType` or a name such as "float32" or "half".
 
     Raises `UserError` naming `argument` when it is neither.
     """
@@ -262,9 +263,9 @@ def to_dtype(value: object, argument: str = "dtype") -> DType:
         return value
     if isinstance(value, str):
         name = value.lower().removeprefix("dtypes.")
-        found = SCALARS.get(name) or ALIASES.get(name)
-        if found is not None:
-            return found
+        dtype = SCALARS.get(name) or ALIASES.get(name)
+        if dtype is not None:
+            return dtype
     accepted = ", ".join(dtype.name for dtype in dtypes.all)
     message = f"{argument}: unknown dtype {value!r}: accepted are {accepted}"
     raise UserLookupError(message) if isinstance(value, str) else UserTypeError(message)
@@ -272,7 +273,7 @@ def to_dtype(value: object, argument: str = "dtype") -> DType:
 
 @functools.cache
 def dtype_from_name(name: str) -> DType:
-    """The type whose `name` this is: scalars, vectors, pointers, images. Raises `UserError`."""
+    """Return the scalar, vector, pointer or image of this name. Raises `UserError`."""
     if name in SCALARS:
         return SCALARS[name]
     try:
@@ -312,18 +313,21 @@ def _from_numpy_dtypes() -> dict[np.dtype[np.generic], DType]:
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
-    """The numpy type of one scalar of `dtype`; `index` is int64, ml_dtypes has bfloat16 and fp8."""
+    """Return the numpy type of one scalar of `dtype`: int64 for `index`, else of the same name.
+
+    bfloat16 and fp8 are types of ml_dtypes.
+    """
     return _numpy_dtypes()[dtype.scalar]
 
 
 def from_numpy_dtype(dtype: npt.DTypeLike) -> DType:
-    """The tinyref type of a numpy type in native byte order. Raises `UserError` for any other."""
+    """Return the type of a numpy type in native byte order. Raises `UserError` for others."""
     known = _from_numpy_dtypes()
-    found = known.get(np.dtype(dtype))
-    if found is None:
+    result = known.get(np.dtype(dtype))
+    if result is None:
         accepted = ", ".join(map(str, known))
         raise UserTypeError(f"dtype: numpy type {np.dtype(dtype)} is not supported: use {accepted}")
-    return found
+    return result
 
 
 # The direct parents of each type in the promotion lattice; semantics.md draws the same picture.
@@ -354,7 +358,7 @@ def _ancestors(dtype: DType) -> Iterator[DType]:
 
 @functools.cache
 def promote(*operands: DType) -> DType:
-    """The least type above all `operands` in the promotion lattice."""
+    """Return the least type above all `operands` in the promotion lattice."""
     common = set(_ancestors(operands[0]))
     for operand in operands[1:]:
         common &= set(_ancestors(operand))
@@ -362,7 +366,7 @@ def promote(*operands: DType) -> DType:
 
 
 def sum_dtype(dtype: DType) -> DType:
-    """The type in which a sum accumulates: at least int32, uint32 or float32 by kind."""
+    """Return the type in which a sum accumulates: at least int32, uint32 or float32 by kind."""
     if dtype.is_unsigned:
         return promote(dtype, dtypes.uint32)
     if dtype.is_int or dtype.is_bool:
@@ -371,7 +375,7 @@ def sum_dtype(dtype: DType) -> DType:
 
 
 def as_const(value: ConstType, dtype: DType) -> ConstType:
-    """`value` as a constant of `dtype`: integers wrap, floats round, bool is `value != 0`.
+    """Convert `value` to a constant of `dtype`: integers wrap, floats round, bool is `value != 0`.
 
     A NaN or an infinity has no integer value: raises `UserError`.
     """
@@ -387,7 +391,7 @@ def as_const(value: ConstType, dtype: DType) -> ConstType:
 
 
 def round_float(value: ConstType, dtype: DType) -> float:
-    """`value` rounded once, to nearest even, into the float type `dtype`; overflow gives inf."""
+    """Round `value` once, to nearest even, into the float type `dtype`; overflow gives inf."""
     if isinstance(value, int) and dtype is not dtypes.float64:
         value = _round_to_odd(value)
     try:
@@ -398,22 +402,22 @@ def round_float(value: ConstType, dtype: DType) -> float:
 
 
 def _round_to_odd(value: int) -> int:
-    """`value` cut to 53 bits with every lost bit folded into the last one.
+    """Cut `value` to 53 bits and fold every lost bit into the last one.
 
-    A later rounding to a narrower type then sees that the value was not a tie (Boldo and
-    Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+    A later rounding to a narrower type then sees that the value was not a tie. Source: Boldo and
+    Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
     """
     lost = abs(value).bit_length() - 53
     if lost <= 0:
         return value
-    kept = abs(value) >> lost
-    sticky = (kept << lost) != abs(value)
-    rounded = (kept | sticky) << lost
+    high = abs(value) >> lost
+    sticky = (high << lost) != abs(value)
+    rounded = (high | sticky) << lost
     return rounded if value > 0 else -rounded
 
 
 def narrow_float64(values: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[np.generic]:
-    """float64 `values` rounded once, to nearest even, into the float type `dtype`, any shape.
+    """Round float64 `values` of any shape once, to nearest even, into the float type `dtype`.
 
     Overflow gives infinity; fp8e4m3 has none and gives NaN. ml_dtypes narrows through float32,
     which rounds twice, so the types below float32 go through a float32 that is rounded to odd.
@@ -432,14 +436,14 @@ def narrow_float64(values: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray
 
 
 def float_bits_apart(first: Array, second: Array) -> Array:
-    """Return how many values lie from one float to the other, as float64, element by element.
+    """Return the number of values from one float to the other, as float64, element by element.
 
-    first, second: bits as unsigned integers of one size. +0 and -0 are one value. NaN is taken for
-    the number that its bits would be: who calls this decides about NaN.
+    first, second: bits as unsigned integers of one size. +0 and -0 are one value. A NaN counts as
+    the number that its bits would be, so the caller must handle NaN.
     """
     sign = np.array(1 << (8 * first.dtype.itemsize - 1), first.dtype)
     here, there = first & ~sign, second & ~sign
-    # Subtract before the cast: a float64 does not hold all the bits of another.
+    # Subtract before the cast: float64 does not hold every 64-bit integer.
     apart = np.maximum(here, there) - np.minimum(here, there)
     distance: Array = np.where((first ^ second) & sign != 0, here + there, apart)
     return distance.astype(np.float64)

@@ -1,7 +1,7 @@
 """The three kinds of error that tinyref raises on purpose; anything else is an internal bug.
 
-A `UserError` is also of the class that Python itself raises there, so that programs which catch the
-usual classes work: a `ValueError`, and one of the four below where another class says more.
+A `UserError` also belongs to the class that Python raises in the same situation, so callers may
+catch the usual classes. It is a `ValueError`; four subclasses add a more specific class.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import traceback
 from types import UnionType
 from typing import Any
 
-# Control characters but for tabs and newlines, and halves of surrogate pairs, which no file takes.
+# Control characters except tab and newline, and lone surrogates, which no file accepts.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _LAST_FRAMES = 3
 
@@ -19,9 +19,9 @@ _LAST_FRAMES = 3
 class TinyrefError(Exception):
     """Base of every deliberate error, so that the command line can print it on one line.
 
-    Its text is one that a terminal can take, whatever names and messages of others are in it.
-    fault: the kind of wrong behaviour, such as "race", where the error knows it. member: of the
-    vendor's backend that raised it, such as "launch"; empty where none did.
+    Its text is safe for a terminal, whatever foreign names and messages it contains.
+    fault: the kind of wrong behaviour, such as "race", if it is known.
+    member: the member of a vendor's backend that raised it, such as "launch", or empty.
     """
 
     fault = ""
@@ -32,11 +32,11 @@ class TinyrefError(Exception):
 
 
 class UserError(TinyrefError, ValueError):
-    """The caller asked for the impossible: names the argument, the value and what is accepted."""
+    """A wrong request of the caller: names the argument, the value and what is accepted."""
 
 
 class UserTypeError(UserError, TypeError):
-    """An argument or its elements are of a type that the function does not accept."""
+    """An argument, or an element of it, has a type that the function does not accept."""
 
 
 class UserIndexError(UserError, IndexError):
@@ -44,22 +44,24 @@ class UserIndexError(UserError, IndexError):
 
 
 class UserLookupError(UserError, LookupError):
-    """A name that nothing has: of a device, a dtype, a flag."""
+    """A name that nothing has, for example of a device, a dtype or a flag."""
 
 
 class UserStateError(UserError, RuntimeError):
-    """The call is right and comes at the wrong time: too early, too late, or within another."""
+    """A correct call at the wrong time: too early, too late, or inside another call."""
 
 
 def argument_error(value: object, accepted: type | UnionType, message: str) -> UserError:
-    """The error for an argument: for a wrong value, or for one that is not of an accepted type."""
+    """Return the error for an argument: a type error if its type is not accepted."""
     return UserError(message) if isinstance(value, accepted) else UserTypeError(message)
 
 
 class VerifyError(TinyrefError):
     """A graph breaks a labelled rule of its dialect.
 
-    `rule` is the label (`ast.store.2`), `where` the node as text, `expected` and `got` the facts.
+    rule: the label of the rule (`ast.store.2`).
+    where: the node as text.
+    expected, got: the facts.
     """
 
     def __init__(self, rule: str, where: str, expected: str, got: str) -> None:
@@ -74,7 +76,7 @@ class VerifyError(TinyrefError):
 
 
 class DeviceError(TinyrefError):
-    """A compiler, driver or device failed: carries the device's own words and the source text."""
+    """A compiler, driver or device failed. It carries the device's message and the source text."""
 
     def __init__(self, device: str, message: str, source: str = "") -> None:
         self.device = device
@@ -93,7 +95,7 @@ class OrderError(DeviceError):
 
 
 class BackendError(DeviceError):
-    """A member of a vendor's backend raised what it should not, or gave what no caller can use."""
+    """A member of a vendor's backend raised an unexpected error or returned an unusable value."""
 
     def __init__(self, device: str, member: str, message: str, source: str = "") -> None:
         self.member = member
@@ -104,24 +106,24 @@ class BackendError(DeviceError):
 
 
 def vendors_error(error: BaseException | None) -> BackendError | None:
-    """The error of a vendor's backend that is behind another one, if there is one."""
+    """Return the error of a vendor's backend that caused this one, if there is one."""
     while error is not None and not isinstance(error, BackendError):
         error = error.__cause__
     return error
 
 
 def printable(text: str) -> str:
-    """`text` as a terminal and a file can take it: what they cannot is written as an escape."""
-    return _UNPRINTABLE.sub(lambda found: ascii(found.group())[1:-1], text)
+    """Return `text` with every character escaped that a terminal or a file cannot take."""
+    return _UNPRINTABLE.sub(lambda match: ascii(match.group())[1:-1], text)
 
 
 def printable_json(text: str) -> str:
-    """The same of a text that may hold JSON, which reads the escapes as what they stand for."""
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    """Escape `text` as `printable` does, but so that JSON reads the original characters back."""
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def describe_error(error: BaseException) -> str:
-    """The class of any error and its words, which may be those that it fails to find."""
+    """Return the class and the message of any error, even if its `str()` raises."""
     try:
         words = str(error)
     except Exception as second:
@@ -130,14 +132,14 @@ def describe_error(error: BaseException) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """What an error says, in a message of another one: its class too, if nobody raised it here."""
+    """Return the message of an error, to quote in another one; unplanned ones with their class."""
     if isinstance(error, TinyrefError):
         return str(error)
     return describe_error(error).removesuffix(": ")
 
 
 def explain_error(error: BaseException) -> str:
-    """The error in words; one without, or that nobody raised on purpose, with its last frames."""
+    """Return the message of an error, with its last frames if it is empty or unplanned."""
     if isinstance(error, TinyrefError) and str(error).strip():
         return printable(str(error))
     frames = "".join(traceback.format_tb(error.__traceback__)[-_LAST_FRAMES:])
@@ -145,6 +147,6 @@ def explain_error(error: BaseException) -> str:
 
 
 def is_misnamed(error: BaseException) -> bool:
-    """Whether a device did not open because no backend is found by its name."""
+    """Return True if a device did not open because no backend has its name."""
     is_missing = isinstance(error.__cause__, ImportError | AttributeError)
     return isinstance(error, UserError) or (isinstance(error, DeviceError) and is_missing)

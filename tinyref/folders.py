@@ -1,4 +1,4 @@
-"""Folders that long runs write to: their names, and before the run whether they can be written."""
+"""Folders for the output of long runs: their names, and a check before the run that they work."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MIN_FREE_BYTES = 16 << 20
 
 
 def file_name(text: str) -> str:
-    """`text` with a hyphen for whatever is neither a letter nor a digit, to name a folder by."""
+    """Return `text` with a hyphen for every character that is no letter or digit."""
     return "".join(letter if letter.isalnum() else "-" for letter in text)
 
 
 def prepare_folder(folder: Path, name: str) -> None:
-    """Makes the folder and proves that it can be written.
+    """Create the folder and prove that it can be written.
 
-    Raises `UserError` naming what it is for, the folder, and what is wrong with it.
+    Raises `UserError` with the purpose of the folder, its path and the problem.
     """
-    # Runs that share a folder may look at the same time.
+    # Runs that share a folder may probe it at the same time.
     probe = folder / f".probe-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,17 +41,17 @@ def prepare_folder(folder: Path, name: str) -> None:
 
 
 class RemovedError(UserError):
-    """The file that a run writes to was removed or moved, which ends the run."""
+    """An error that ends a run: the file that it writes to was removed or moved."""
 
     def __init__(self, name: str, path: Path) -> None:
         super().__init__(
-            f"{name}: {path} was removed or moved during the run, which ends: what was done is in "
-            "it, if it was moved"
+            f"{name}: {path} was removed or moved during the run, which ends; "
+            "if it was moved, it contains what was done until then"
         )
 
 
 def is_removed(path: Path, before: os.stat_result) -> bool:
-    """Return True if the file at `path` is not the one of `before` any more."""
+    """Return True if the file at `path` is no longer the one that `before` describes."""
     try:
         return not os.path.samestat(os.stat(path), before)
     except OSError:
@@ -59,21 +59,23 @@ def is_removed(path: Path, before: os.stat_result) -> bool:
 
 
 def set_aside(files: Sequence[Path]) -> list[Path]:
-    """Renames the files that are there, all alike, to names that are free, and returns these.
+    """Rename the files that exist to free names, and return these.
 
-    They are NAME.previous.EXT, or with a number where a file of that name exists. Raises
-    `UserError` naming a file that cannot be renamed.
+    The names are NAME.previous.EXT, or with one number for all if any such file exists. Raises
+    `UserError` for a file that cannot be renamed.
     """
-    there = [file for file in files if os.path.lexists(file)]
+    existing = [file for file in files if os.path.lexists(file)]
     for number in itertools.count():
         targets = [
-            file.with_name(f"{file.stem}.previous{number or ''}{file.suffix}") for file in there
+            file.with_name(f"{file.stem}.previous{number or ''}{file.suffix}") for file in existing
         ]
         if not any(os.path.lexists(target) for target in targets):
             break
-    for file, target in zip(there, targets, strict=True):
+    for file, target in zip(existing, targets, strict=True):
         try:
             file.replace(target)
         except OSError as error:
-            raise UserError(f"folder: cannot keep {file} as {target}: {error.strerror}") from error
+            raise UserError(
+                f"folder: cannot rename {file} to {target}: {error.strerror}"
+            ) from error
     return targets

@@ -1,6 +1,6 @@
-"""What others wrote: JSON and TOML read in bounded work, and members of the types that they have.
+"""Read foreign JSON, TOML and dataclasses in bounded time, with a check of every type.
 
-All raise `ValueError`, in words that a terminal can take.
+All functions raise `ValueError` with a message that is safe for a terminal.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from tinyref.errors import printable
 
 T = TypeVar("T")
 
-# Values within values: what we write has ten.
+# Levels of nested values; files of ours have ten.
 MAX_NESTED = 64
 MAX_TOML = 2**22
-# A dotted key of n names costs the library n * n steps.
+# tomllib takes n * n steps for a dotted key of n names.
 LONGEST_TOML_LINE = 2**12
 
 Check = Callable[[object], bool]
 
 
 def unique_members(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these members, for `object_pairs_hook` of the json module.
+    """Return an object with these members, as `object_pairs_hook` of the json module.
 
-    Raises `ValueError` for a name that is there twice: of two readers each may take another one.
+    Raises `ValueError` if a name occurs twice: two readers could choose different values.
     """
     members: dict[str, Any] = {}
     for name, value in pairs:
@@ -41,21 +41,21 @@ def unique_members(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def json_value(text: object) -> Any:
-    """Return the value that a JSON text holds; no object in it has a member twice."""
+    """Return the value of a JSON text; no object in it may have a member twice."""
     if not isinstance(text, str | bytes):
         raise ValueError(f"a {type(text).__name__}, expected is text")
     try:
-        found = json.loads(text, object_pairs_hook=unique_members)
+        value = json.loads(text, object_pairs_hook=unique_members)
     except (ValueError, RecursionError) as error:
         raise ValueError(_reason(error)) from None
-    check(found)
-    return found
+    check(value)
+    return value
 
 
 def text_of_file(path: Path, most: int) -> str:
-    """The text in a file of at most `most` bytes, which may be a pipe or a device.
+    """Return the text of a file of at most `most` bytes, which may be a pipe or a device.
 
-    Raises `OSError` where it cannot be read.
+    Raises `OSError` if it cannot be read.
     """
     with path.open("rb") as file:
         data = file.read(most + 1)
@@ -65,17 +65,17 @@ def text_of_file(path: Path, most: int) -> str:
 
 
 def toml_table(text: str) -> dict[str, Any]:
-    """The table that a TOML text holds."""
+    """Return the table of a TOML text."""
     if len(text) > MAX_TOML:
         raise ValueError(f"{len(text)} characters, accepted are up to {MAX_TOML}")
     if max(map(len, text.splitlines()), default=0) > LONGEST_TOML_LINE:
         raise ValueError(f"a line of more than {LONGEST_TOML_LINE} characters")
     try:
-        found = tomllib.loads(text)
+        table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(_reason(error)) from None
-    check(found)
-    return found
+    check(table)
+    return table
 
 
 def _reason(error: Exception) -> str:
@@ -85,7 +85,7 @@ def _reason(error: Exception) -> str:
 
 
 def check(value: object) -> None:
-    """Raises `ValueError` for what nests more than `MAX_NESTED` deep, and for huge integers."""
+    """Raise `ValueError` for more than `MAX_NESTED` levels or an integer of more than 64 bits."""
     level = [value]
     for _ in range(MAX_NESTED + 1):
         if any(isinstance(item, int) and abs(item) >= 2**64 for item in level):
@@ -101,32 +101,32 @@ def check(value: object) -> None:
 
 
 def dataclass_from(kind: type[T], members: object) -> T:
-    """The dataclass `kind` of `members`, each of its declared type; lists become tuples.
+    """Build the dataclass `kind` of `members` and check their types; lists become tuples.
 
-    Members of other types than texts, numbers, bools, enums, and tuples and mappings of those, are
-    taken as they are.
+    It checks texts, numbers, bools, enums, and tuples and mappings of them; members of other types
+    are used unchecked.
     """
     if not isinstance(members, Mapping):
         raise ValueError(f"a {type(members).__name__}, expected is an object")
-    # mypy takes the hash of a class for that of its instances.
+    # mypy confuses the hash of a class with the hash of its instances.
     checks = _checks(kind)  # type: ignore[arg-type]
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in members.items():
         if name not in checks:
-            raise ValueError(printable(f"there is no member {str(name)[:80]!r}"))
+            raise ValueError(printable(f"unknown member {str(name)[:80]!r}"))
         fits, is_tuple = checks[name]
         if not fits(value):
             raise ValueError(f"{name} is a {type(value).__name__}")
-        found[name] = tuple(value) if is_tuple else value
+        values[name] = tuple(value) if is_tuple else value
     try:
-        return kind(**found)
+        return kind(**values)
     except TypeError as error:
         raise ValueError(str(error)) from None
 
 
 @functools.cache
 def _checks(kind: type) -> dict[str, tuple[Check, bool]]:
-    """Of each member: what says whether a value is of its type, and whether that is a tuple."""
+    """Return for each member the check of its type, and True if that type is a tuple."""
     hints = typing.get_type_hints(kind)
     return {
         name: (_check_of(hint), typing.get_origin(hint) is tuple) for name, hint in hints.items()
@@ -134,7 +134,7 @@ def _checks(kind: type) -> dict[str, tuple[Check, bool]]:
 
 
 def _check_of(hint: Any) -> Check:
-    """What says whether a value is of a declared type; made once, as a report has many members."""
+    """Return the check of a declared type, made once because reports have many members."""
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         options = [_check_of(option) for option in typing.get_args(hint)]
@@ -146,7 +146,7 @@ def _check_of(hint: Any) -> Check:
         is_mapping = issubclass(origin, Mapping)
         return lambda value: not is_mapping or isinstance(value, Mapping)
     if hint is float or hint is int:
-        # A bool is an int to Python alone.
+        # bool is a subclass of int only in Python.
         accepted = (int, float) if hint is float else (int,)
         return lambda value: isinstance(value, accepted) and not isinstance(value, bool)
     if not isinstance(hint, type):

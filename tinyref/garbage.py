@@ -1,4 +1,4 @@
-"""The collector of reference cycles, put off while many objects are made that are in hardly any."""
+"""Pausing the collector of reference cycles while many objects are made that are in few cycles."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def collection_paused() -> Iterator[None]:
-    """In the block nothing is searched for reference cycles; counts of references still free.
+    """Search for no reference cycles inside the block; reference counts still free memory.
 
-    For work that makes thousands of objects and few cycles, such as a compile: each search would
-    look at all of them, and now and then at everything that the process has, almost in vain.
+    Use it for work that makes thousands of objects and few cycles, such as a compile. A search
+    would visit all of them, and sometimes every object of the process, almost in vain.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,7 +1,7 @@
-"""Backends of vendors behind a guard: what a member raises or returns wrongly is named as theirs.
+"""Guards around vendors' backends: an error or a wrong result names the member at fault.
 
-`Device[...]` puts each backend that is not of tinyref itself behind a guard. Errors that a member
-raises on purpose, `DeviceError` and `UserError`, pass.
+`Device[...]` puts every backend outside tinyref behind a guard. `DeviceError` and `UserError`,
+which a member raises on purpose, pass.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ _TEXT = "str, of what UTF-8 has"
 
 @dataclass(frozen=True)
 class Member:
-    """One member of a vendor's object: what it must give, and what an error says of it.
+    """The description of one member of a vendor's object: what it must return.
 
-    label: its name in an error. accepted: what it must give, in words, or a function of the
-    arguments that says so. is_right: tells if what it gives is that. members: those of what it
-    gives, which is guarded too. names: "kernel" or "source" if the first argument is one, to be
-    named in an error. is_value: it is read, not called. is_optional: a vendor may leave it out.
-    unguards: the vendor gets its own objects as arguments: it knows more of them than a guard does.
+    label: its name in an error.
+    accepted: what it must return, in words, or a function of the arguments that returns this.
+    is_right: checks what it returns.
+    members: the members of what it returns, which is guarded too.
+    names: "kernel" or "source" if errors name the first argument as one.
+    is_value: it is read, not called.
+    is_optional: a vendor may leave it out.
+    unguards: it gets the vendor's own objects as arguments, without their guards.
     """
 
     label: str
     accepted: str | Callable[..., str] = ""
-    is_right: IsRight = lambda found, *arguments: True
+    is_right: IsRight = lambda value, *arguments: True
     members: Mapping[str, Member] | None = None
     names: str = ""
     is_value: bool = False
@@ -43,12 +46,12 @@ class Member:
 
 
 class Guard:
-    """Asks members of one backend. Raises `BackendError` for what is the backend's fault."""
+    """Calls members of one backend. Raises `BackendError` for what is the backend's fault."""
 
     def __init__(self, device: str, backend: type) -> None:
         self.device = device
         path = f"{backend.__module__}:{backend.__qualname__}"
-        # One that is named by its path is named already.
+        # A device that is named by its path needs no second mention.
         self._backend = "" if device.startswith(path) else f"{path}, "
 
     def ask(
@@ -59,10 +62,10 @@ class Guard:
         *arguments: Any,
         **named: Any,
     ) -> Any:
-        """Return what the member gives for these arguments; kernel: named in an error."""
-        own = [_unguarded(each) for each in arguments] if member.unguards else arguments
+        """Call a member with these arguments; kernel: its name in an error."""
+        own = [_unguarded(value) for value in arguments] if member.unguards else arguments
         try:
-            found = function(*own, **named)
+            result = function(*own, **named)
         except (DeviceError, UserError) as error:
             error.member = error.member or member.label
             raise
@@ -72,12 +75,12 @@ class Guard:
             words = f"raises {describe_error(error)}\n{_frames(error)}".rstrip()
             source = arguments[0] if member.names == "source" else ""
             raise self._error(member, words, kernel, source) from error
-        if member.is_right(found, *arguments):
-            return found
+        if member.is_right(result, *arguments):
+            return result
         accepted = (
             member.accepted if isinstance(member.accepted, str) else member.accepted(*arguments)
         )
-        raise self._error(member, f"gives {_repr_of(found)}, accepted is {accepted}", kernel)
+        raise self._error(member, f"gives {_repr_of(result)}, accepted is {accepted}", kernel)
 
     def _error(self, member: Member, words: str, kernel: str, source: str = "") -> BackendError:
         of = f" of {kernel}" if kernel else ""
@@ -86,9 +89,9 @@ class Guard:
 
 
 class Guarded:
-    """Stands for an object of a vendor; attributes other than its `members` are the object's own.
+    """Wraps an object of a vendor; attributes other than its `members` are the object's own.
 
-    kernel: the one that the object is of, to be named in an error.
+    kernel: the name in an error of the kernel that the object belongs to.
     """
 
     _own = frozenset({"_guard", "_guarded", "_inner", "_members", "_kernel"})
@@ -103,7 +106,7 @@ class Guarded:
         self._guarded: dict[str, Guarded] = {}
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # what asks with isinstance means the object
+    def __class__(self) -> type:  # isinstance shall see the object's own class
         return type(self._inner)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -119,8 +122,8 @@ class Guarded:
         if member.members is not None or member.names:
             return functools.partial(self._ask, member, function)
         method = functools.partial(self._guard.ask, member, function, self._kernel)
-        # The next reading finds it without this function: replays ask often. It does not hold on
-        # to the guard, so that what a launch holds is freed with the launch.
+        # From now on the attribute exists: replays read it often. It does not refer to this
+        # object, so that everything that a launch holds is freed with the launch.
         vars(self)[name] = method
         return method
 
@@ -133,12 +136,12 @@ class Guarded:
         kernel = self._kernel
         if member.names == "kernel":
             kernel = getattr(arguments[0], "name", arguments[0])
-        found = self._guard.ask(member, function, kernel, *arguments, **named)
-        if member.members is None or found is None:
-            return found
+        result = self._guard.ask(member, function, kernel, *arguments, **named)
+        if member.members is None or result is None:
+            return result
         guarded = self._guarded.get(member.label)
-        if guarded is None or guarded._inner is not found or guarded._kernel != kernel:
-            guarded = Guarded(self._guard, found, member.members, kernel)
+        if guarded is None or guarded._inner is not result or guarded._kernel != kernel:
+            guarded = Guarded(self._guard, result, member.members, kernel)
             if member.is_value:
                 self._guarded[member.label] = guarded
         return guarded
@@ -147,8 +150,8 @@ class Guarded:
 def guarded_backend(device: str, inner: Any, capabilities_class: type) -> Any:
     """Return a vendor's backend behind a guard; its capabilities must be `capabilities_class`."""
 
-    def are_capabilities(found: Any) -> bool:
-        return isinstance(found, capabilities_class)
+    def are_capabilities(value: Any) -> bool:
+        return isinstance(value, capabilities_class)
 
     members = {
         **_BACKEND,
@@ -158,64 +161,64 @@ def guarded_backend(device: str, inner: Any, capabilities_class: type) -> Any:
 
 
 def _call(inner: Any, name: str, *arguments: Any, **named: Any) -> Any:
-    """Call a method that is looked up here: to lack it is the vendor's error too."""
+    """Look a method up and call it: if it is missing, that is the vendor's error too."""
     return getattr(inner, name)(*arguments, **named)
 
 
-def _unguarded(found: Any) -> Any:
+def _unguarded(value: Any) -> Any:
     """Return the vendor's own object, or launches of its own kernels."""
-    if issubclass(type(found), Guarded):
-        return found._inner
-    if isinstance(found, Sequence):
-        return [replace(launch, kernel=_unguarded(launch.kernel)) for launch in found]
-    return found
+    if issubclass(type(value), Guarded):
+        return value._inner
+    if isinstance(value, Sequence):
+        return [replace(launch, kernel=_unguarded(launch.kernel)) for launch in value]
+    return value
 
 
-def _is_something(found: Any, *_: Any) -> bool:
-    return found is not None
+def _is_something(value: Any, *_: Any) -> bool:
+    return value is not None
 
 
-def _is_callable(found: Any, *_: Any) -> bool:
-    return callable(found)
+def _is_callable(value: Any, *_: Any) -> bool:
+    return callable(value)
 
 
-def _is_callable_or_none(found: Any, *_: Any) -> bool:
-    return found is None or callable(found)
+def _is_callable_or_none(value: Any, *_: Any) -> bool:
+    return value is None or callable(value)
 
 
-def _is_bytes(found: Any, *_: Any) -> bool:
-    return isinstance(found, bytes)
+def _is_bytes(value: Any, *_: Any) -> bool:
+    return isinstance(value, bytes)
 
 
-def _is_text(found: Any) -> bool:
-    return isinstance(found, str)
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
-def _is_writable_text(found: Any, *_: Any) -> bool:
-    """Whether it is a text without halves of surrogate pairs, which no file takes."""
-    if not _is_text(found):
+def _is_writable_text(value: Any, *_: Any) -> bool:
+    """Return True for a text without lone surrogates, which no file accepts."""
+    if not _is_text(value):
         return False
     try:
-        str.encode(found)
+        str.encode(value)
     except UnicodeEncodeError:
         return False
     return True
 
 
-def _are_texts(found: Any, *_: Any) -> bool:
-    return isinstance(found, dict) and all(
-        _is_text(key) and _is_text(value) for key, value in found.items()
+def _are_texts(value: Any, *_: Any) -> bool:
+    return isinstance(value, dict) and all(
+        _is_text(key) and _is_text(value) for key, value in value.items()
     )
 
 
-def _are_compiled(found: Any, sources: Sequence[str]) -> bool:
-    if not isinstance(found, Sequence) or len(found) != len(sources):
+def _are_compiled(value: Any, sources: Sequence[str]) -> bool:
+    if not isinstance(value, Sequence) or len(value) != len(sources):
         return False
-    return all(isinstance(result, bytes | DeviceError) for result in found)
+    return all(isinstance(result, bytes | DeviceError) for result in value)
 
 
-def _are_seconds(found: Any, *_: Any) -> bool:
-    return found is None or (isinstance(found, numbers.Real) and not isinstance(found, bool))
+def _are_seconds(value: Any, *_: Any) -> bool:
+    return value is None or (isinstance(value, numbers.Real) and not isinstance(value, bool))
 
 
 _HANDLE = "a handle, which is not None"
@@ -273,16 +276,16 @@ _BACKEND = {
 }
 
 
-def _repr_of(found: Any) -> str:
-    """A value of a vendor, which may fail to show itself."""
+def _repr_of(value: Any) -> str:
+    """Return the start of a value's repr, even if that raises."""
     try:
-        return printable(repr(found))[:100]
+        return printable(repr(value))[:100]
     except Exception:
-        return f"something of type {type(found).__name__}"
+        return f"something of type {type(value).__name__}"
 
 
 def _frames(error: BaseException) -> str:
-    """The vendor's own part of the traceback."""
+    """Return the vendor's own part of the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename != _OWN_FILE]
     return printable("".join(traceback.format_list(own)))

@@ -1,7 +1,7 @@
-"""How fast a host computes and reads memory: by it the heuristics for loops estimate times.
+"""Speed of a host's computation and memory, from which the loop heuristics estimate times.
 
-`tinyref bench --machine` measures the host and keeps its description in the cache folder; until
-then, and with the flag MACHINE=0, it is taken for `FIXED`.
+`tinyref bench --machine` measures the host and stores its description in the cache folder. Before
+that, and with the flag MACHINE=0, the description is `FIXED`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from tinyref.foreign import dataclass_from
 
-# A memory that is read at less than this part of the rate of the fastest is no small cache.
+# A memory slower than this fraction of the fastest does not count as a small cache.
 _SLOWER = 0.85
 
 
 @dataclass(frozen=True)
 class MemoryLevel:
-    """What `size` bytes that are used again and again are read at, in bytes a nanosecond."""
+    """A memory of `size` bytes and the rate at which reading it again and again proceeds."""
 
     size: int
     bytes_per_ns: float
@@ -28,11 +28,12 @@ class MemoryLevel:
 
 @dataclass(frozen=True)
 class Machine:
-    """One thread of a host, and what it takes to wake others.
+    """One thread of a host, and the time to wake other threads.
 
-    origin: "fixed", or of what and when it was measured. operations_per_ns: elementary operations
-    on elements of float32, as vectors, in a nanosecond. levels: the memory, small caches first;
-    what is larger than the last is read as that. thread_ns: nanoseconds until threads are awake.
+    origin: "fixed", or what was measured and when.
+    operations_per_ns: elementary float32 operations, in vectors, per nanosecond.
+    levels: the memory, small caches first; larger data are read at the rate of the last.
+    thread_ns: nanoseconds until threads are awake.
     """
 
     origin: str
@@ -41,48 +42,48 @@ class Machine:
     thread_ns: float
 
     def bytes_per_ns(self, size: int) -> float:
-        """The rate at which `size` bytes are read that do not fit in a smaller memory."""
+        """Return the rate for `size` bytes: of the smallest memory that they fit in."""
         fitting = (level for level in self.levels if size <= level.size)
         return next(fitting, self.levels[-1]).bytes_per_ns
 
     def nanoseconds(self, operations: float, size: int = 0) -> float:
-        """An estimate of the time of so many operations that touch `size` bytes, each once."""
+        """Estimate the time of this many operations that access `size` bytes once."""
         return operations / self.operations_per_ns + size / self.bytes_per_ns(size)
 
     @property
     def small_cache(self) -> int:
-        """The bytes of the largest memory that is about as fast as the smallest."""
+        """Return the bytes of the largest memory that is about as fast as the smallest."""
         fastest = self.levels[0].bytes_per_ns
-        found = self.levels[0].size
+        size = self.levels[0].size
         for level in self.levels:
             if level.bytes_per_ns < _SLOWER * fastest:
                 break
-            found = level.size
-        return found
+            size = level.size
+        return size
 
     def to_json(self) -> dict[str, Any]:
-        """In a form that sorts and compares."""
-        found = dataclasses.asdict(self)
-        return found | {"levels": list(found["levels"])}
+        """Return it as JSON, in a form that sorts and compares."""
+        members = dataclasses.asdict(self)
+        return members | {"levels": list(members["levels"])}
 
     @classmethod
     def from_json(cls, data: object) -> Machine:
-        """The machine again. Raises `ValueError` for what is none."""
+        """Read the output of `to_json`. Raises `ValueError` if it is not valid."""
         if not isinstance(data, Mapping):
             raise ValueError(f"a {type(data).__name__}, expected is an object")
         levels = data.get("levels")
         if not isinstance(levels, list):
-            raise ValueError("levels is no list")
+            raise ValueError("levels is not a list")
         read = [dataclass_from(MemoryLevel, level) for level in levels]
-        found = dataclass_from(cls, {**data, "levels": read})
-        problem = problem_of(found)
+        machine = dataclass_from(cls, {**data, "levels": read})
+        problem = problem_of(machine)
         if problem is not None:
             raise ValueError(problem)
-        return found
+        return machine
 
 
 def problem_of(machine: Machine) -> str | None:
-    """What cannot be meant: the member, its value and what is accepted; None where nothing is."""
+    """Return the first invalid member: its name, value and what is accepted; None if all fit."""
     if not machine.levels:
         return "levels is empty: accepted is at least one"
     numbers = {

@@ -1,9 +1,9 @@
-"""What a device says of itself, asked in a process of its own, which it may end, hang or confuse.
+"""Ask a device for its declaration in a separate process, which it may end, hang or confuse.
 
     python -m tinyref.probe
 
-imports a backend, opens it, and says what it declares. A library user's `Device[...]` needs none of
-that; the commands do.
+imports a backend, opens it, and returns its declaration. The commands use it; `Device[...]` of the
+library opens devices in its own process.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from tinyref.workers.service import Answer, Send, Service, serve
 
 @dataclass(frozen=True)
 class Probed:
-    """What became of asking one device.
+    """The result of probing one device.
 
-    reason: why it does not work, or what it found. capabilities: None where it did not open.
+    reason: why it does not work, or what it reports about itself.
+    capabilities: None if it did not open.
     is_misnamed: no backend has this name.
     """
 
@@ -40,7 +41,7 @@ class Probed:
 
 
 def probe(names: Sequence[str]) -> list[Probed]:
-    """What each of these devices says; one that dies or hangs costs itself alone."""
+    """Probe these devices; one that dies or hangs does not affect the others."""
     limits = Limits(config.integer("OPEN_SECONDS"), awaited="answer")
     environment = {**os.environ, **reproduce.settings()}
     with Service("tinyref.probe", {}, environment) as service:
@@ -53,7 +54,7 @@ def _probe(service: Service, name: str, limits: Limits) -> Probed:
     if not isinstance(answer, Death):
         return Probed(**answer)
     if not is_fresh:
-        # Perhaps it pays for one that was asked before.
+        # An earlier device may have broken this process.
         return _probe(service, name, limits)
     return Probed(name, False, f"while it was opened: {answer.detail}")
 
@@ -70,7 +71,7 @@ def _open_service(configuration: Message, send: Send) -> tuple[object, Answer]:
 
 
 def main() -> None:
-    """Answers for one name after another."""
+    """Answer requests, one device after another."""
     serve(_open_service)
 
 
@@ -89,13 +90,13 @@ def _describe_device(name: str) -> Probed:
         declared = describe_capabilities(backend.capabilities)
         versions = {printable(k): printable(v) for k, v in backend.versions().items()}
     except BaseException as error:
-        # Available by its own word, and yet it does not open: the word counts for nothing.
+        # It claims to be available but does not open; the error counts.
         return Probed(name, False, explain_error(error), title)
     return Probed(name, True, reason, title, versions, declared)
 
 
 def describe_capabilities(capabilities: Capabilities) -> dict[str, Any]:
-    """What a device declares, as JSON for people."""
+    """Return the capabilities of a device as readable JSON."""
     return {
         "dtypes": [d.name for d in dtypes.all if d in capabilities.dtypes],
         "emulated": [d.name for d in dtypes.all if d in capabilities.emulated],

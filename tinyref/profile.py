@@ -1,4 +1,4 @@
-"""What this process did and when, as a trace that Perfetto and chrome://tracing open.
+"""A trace of what this process did and when, which Perfetto and chrome://tracing open.
 
 TINYREF_PROFILE=trace.json writes it when the process ends: schedules, compiles, copies and kernels,
 a track for each thread of the host and one for each device. The format is that of Chrome ("Trace
@@ -22,12 +22,12 @@ from tinyref import config
 from tinyref.errors import printable
 
 HOST = "host"
-# Events beyond that are counted and left out: a viewer holds no more.
+# Further events are only counted: viewers cannot hold more.
 MAX_EVENTS = 1_000_000
 
 
 class Trace:
-    """The events of one process; `path` may hold {pid}, which becomes its number."""
+    """The events of one process; {pid} in `path` is replaced by the number of the process."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path.replace("{pid}", str(os.getpid())))
@@ -40,7 +40,7 @@ class Trace:
     def add(
         self, track: str, kind: str, name: str, end: float, seconds: float, **facts: Any
     ) -> None:
-        """An event that ended at `end` of time.perf_counter, after so many seconds."""
+        """Add an event that ended at `end` of time.perf_counter and took `seconds`."""
         with self._lock:
             if len(self._events) >= MAX_EVENTS:
                 self.left_out += 1
@@ -58,7 +58,7 @@ class Trace:
         return self._tracks.setdefault(track, len(self._tracks) + 1)
 
     def to_json(self) -> dict[str, Any]:
-        """The contents of the file: the tracks by their names, and the events."""
+        """Return the content of the file: the names of the tracks, and the events."""
         named = [("process_name", 0, "tinyref")]
         named += [("thread_name", number, track) for track, number in self._tracks.items()]
         metadata = [
@@ -72,11 +72,11 @@ class Trace:
         }
 
     def write(self) -> None:
-        """Writes the file anew; what cannot be written is said, and ends no program."""
+        """Rewrite the file; if that fails, print the error and go on."""
         try:
             self.path.write_text(json.dumps(self.to_json()), encoding="utf-8")
         except (OSError, ValueError) as error:
-            # A path that no file can have is a ValueError.
+            # An invalid path raises ValueError.
             reason = error.strerror if isinstance(error, OSError) else error
             words = printable(f"tinyref: PROFILE: cannot write {self.path}: {reason}")
             print(words, file=sys.stderr)  # noqa: T201  the program has ended
@@ -86,7 +86,7 @@ _traces: dict[str, Trace] = {}
 
 
 def active_trace() -> Trace | None:
-    """The trace that the flag PROFILE asks for; None where it asks for none."""
+    """Return the trace that the flag PROFILE asks for; None if it is empty."""
     path = config.text("PROFILE")
     if not path:
         return None
@@ -94,21 +94,21 @@ def active_trace() -> Trace | None:
         if not _traces:
             atexit.register(write_traces)
             if hasattr(os, "register_at_fork"):
-                # What a child does is not what its parent did.
+                # A child starts without the events of its parent.
                 os.register_at_fork(after_in_child=_traces.clear)
         _traces[path] = Trace(path)
     return _traces[path]
 
 
 def write_traces() -> None:
-    """Writes the traces of this process as they are now."""
+    """Write the traces of this process as they are now."""
     for trace in _traces.values():
         trace.write()
 
 
 @contextlib.contextmanager
 def span(kind: str, name: str, **facts: Any) -> Iterator[None]:
-    """Notes the time of the block on the track of its thread, also where it ends in an error."""
+    """Record the time of the block on the track of its thread, also if it ends in an error."""
     trace = active_trace()
     if trace is None:
         yield
@@ -122,6 +122,6 @@ def span(kind: str, name: str, **facts: Any) -> Iterator[None]:
 
 
 def _own_track() -> str:
-    """Events of one track lie within each other, and those of two threads may not."""
+    """Return the track of this thread: events of one track must nest, so threads share none."""
     thread = threading.current_thread()
     return HOST if thread is threading.main_thread() else f"{HOST}, {thread.name}"

@@ -1,4 +1,4 @@
-"""Flags and environment in commands and scripts, so that what is run again runs as before."""
+"""Flags and environment in commands and scripts, so that a second run has the same settings."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from tinyref.config import FLAGS, Effect, FlagValue, changed_flags
 
 
 def settings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Variables that set the flags as they are now, and `environment`, by name."""
+    """Return variables that set the flags to their current values, and `environment`."""
     return settings_of(changed_flags(), environment)
 
 
 def settings_of(
     flags: Mapping[str, FlagValue], environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Variables that set these flags, and `environment`, by name."""
+    """Return variables that set these flags, and `environment`, by name."""
     return {**{f"TINYREF_{name}": str(flags[name]) for name in flags}, **(environment or {})}
 
 
 def command(words: Sequence[str], settings: Mapping[str, str]) -> str:
-    """A line for a shell that sets `settings` for one command."""
+    """Return a shell command that runs `words` with `settings`."""
     return " ".join([*filter(None, [assignments(settings)]), shlex.join(words)])
 
 
 def assignments(settings: Mapping[str, str]) -> str:
-    """`settings` as a shell takes them before a command."""
+    """Return `settings` as a shell expects them before a command."""
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in settings.items())
 
 
 def script(text: str, settings: Mapping[str, str]) -> str:
-    """Return a Python script that sets `settings` after the comments that it begins with.
+    """Return a Python script that sets `settings` after its first comments.
 
-    Flags that decide no result are left out; what names a folder of this machine is a comment.
+    Flags that cannot change results are left out. Paths of this machine become comments.
     """
     deciding = {name: value for name, value in settings.items() if _decides_results(name)}
     local = [name for name, value in deciding.items() if value != without_local_folders(value)]
@@ -49,8 +49,8 @@ def script(text: str, settings: Mapping[str, str]) -> str:
     if portable:
         added += ["import os\n", f"os.environ.update({portable!r})\n"]
     lines = text.splitlines(keepends=True)
-    place = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return "".join([*lines[:place], *added, *lines[place:]])
+    start = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return "".join([*lines[:start], *added, *lines[start:]])
 
 
 def _decides_results(variable: str) -> bool:
@@ -59,18 +59,18 @@ def _decides_results(variable: str) -> bool:
 
 
 def without_local_folders(text: str) -> str:
-    """Return a text that names no working, temporary or home folder of this machine."""
+    """Replace the working, temporary and home folder of this machine in a text."""
     folders = {os.path.expanduser("~"): "~", tempfile.gettempdir(): "<temporary folder>"}
     with contextlib.suppress(OSError):
         folders[os.getcwd()] = "."
-    # The longest first: one may lie in another.
+    # The longest first: one folder may contain another.
     for folder in sorted(set(folders) - {"/", "~"}, key=len, reverse=True):
         text = re.sub(rf"(?<![\w./]){re.escape(folder)}(?![\w.-])", folders[folder], text)
     return text
 
 
 def reasons(flags: Mapping[str, FlagValue]) -> list[str]:
-    """Why a run with these flags does not show that a device conforms; empty where it does."""
+    """Return why a run with these flags does not prove conformance; empty if it does."""
     return [
         f"TINYREF_{name}={value} {FLAGS[name].effect.value}"
         for name, value in flags.items()

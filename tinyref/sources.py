@@ -1,4 +1,4 @@
-"""Hashes of source files, by which a result says of what code it is; and docstrings in them."""
+"""Hashes of source files, which tell a result's code, and docstrings read from source files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-# Of a larger file, such as a library that a package brings, size and time must do.
+# For a larger file, such as a library in a package, the hash uses size and time instead.
 LARGEST_FILE = 4 << 20
-# What decides how a backend computes; logs and caches that it may write beside do not.
+# Files that decide how a backend computes; logs and caches in the same folders do not.
 _PYTHON = {".py", ".pyx", ".pxd"}
 _BINARIES = {".so", ".pyd", ".dylib", ".dll", ".spv", ".bc", ".bin", ".bit"}
 _C = {".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".in"}
@@ -27,14 +27,14 @@ SUFFIXES = frozenset(
     _PYTHON | _BINARIES | _C | _KERNELS | _OTHER_LANGUAGES | _SETTINGS | _TEMPLATES
 )
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
-# Hashed by themselves, and not all of their modules are loaded each time.
+# These have hashes of their own, and not all of their modules are loaded every time.
 _OWN = frozenset({"tinyref", "tinyref_spec", "tinyref_fuzz", "tinyref_conformance", "__main__"})
 
 
 def docstring(owner: Any) -> str:
-    """Return its own docstring, read from its file where `python -OO` dropped it; else "".
+    """Return the docstring of `owner`, from its file if `python -OO` dropped it; else "".
 
-    owner: a function, a class, or a partial application that was given a docstring.
+    owner: a function, a class, or a partial application with its own docstring.
     """
     words = vars(owner).get("__doc__") if isinstance(owner, functools.partial) else owner.__doc__
     if words is None and sys.flags.optimize > 1:
@@ -50,30 +50,29 @@ def docstring(owner: Any) -> str:
 
 
 def source_hash(cls: type) -> str:
-    """A digest of the code that `cls` comes from, installed or not; empty where there is no file.
+    """Return a digest of the code of `cls`, installed or not; empty if there is no file.
 
-    That is every file of its package with one of `SUFFIXES` and, outside of the folders of
-    installed packages, every module that this process has loaded from the folder where the package
-    or the module lies.
+    It covers every file of its package with one of `SUFFIXES`. If the package is not installed, it
+    also covers every module that this process loaded from the folder of the package or module.
     """
     file = _file_of(cls.__module__)
     if file is None:
         return ""
-    found = {file}
+    files = {file}
     folder = file.parent
     for name in _packages_of(cls.__module__):
         init = _file_of(name)
         if init is not None:
-            found |= set(_files_below(init.parent))
+            files |= set(_files_below(init.parent))
         folder = folder.parent
     if not _is_installed(file):
-        found |= {path for path in _loaded_below(folder) if not _is_installed(path)}
-    return _digest(found, folder)
+        files |= {path for path in _loaded_below(folder) if not _is_installed(path)}
+    return _digest(files, folder)
 
 
 @functools.cache
 def package_hash(package: str) -> str:
-    """A digest of the Python files of an imported package, as they are at the first call."""
+    """Return a digest of the Python files of an imported package, as they are at the first call."""
     file = _file_of(package)
     return "" if file is None else _digest(file.parent.rglob("*.py"), file.parent)
 
@@ -85,12 +84,12 @@ def _file_of(module: str) -> Path | None:
 
 @functools.cache
 def _resolved(path: str) -> Path:
-    """Where a module is: of thousands that are loaded, each is looked up for every hash."""
+    """Resolve the path of a module; cached, as every hash asks for thousands of modules."""
     return Path(path).resolve()
 
 
 def _packages_of(module: str) -> Iterator[str]:
-    """The packages around a module, the innermost first; a package is around itself."""
+    """Yield the packages that contain a module, innermost first; a package contains itself."""
     name = module if hasattr(sys.modules[module], "__path__") else module.rpartition(".")[0]
     while name:
         yield name

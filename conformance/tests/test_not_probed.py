@@ -8,7 +8,7 @@ import pytest
 from reports_of import report_of
 
 from tinyref.uops import build
-from tinyref_conformance.not_probed import not_probed, number
+from tinyref_conformance.not_probed import field_faults, not_probed, number
 from tinyref_conformance.reports.html import html
 from tinyref_conformance.reports.markdown import markdown
 from tinyref_conformance.statuses import Status
@@ -96,6 +96,18 @@ def test_what_was_tried_stands_beside_what_is_declared() -> None:
     assert "most groups along one dimension" not in shown
     types = ("all but bool, float16, float32", "4 types", True)
     assert shown["types in kernels with a barrier"] == types
+
+
+def test_field_faults_that_the_suite_does_not_detect_are_counted_by_kind() -> None:
+    verdicts = {
+        "A": {"kind": "copies", "now": {"by": "fuzz"}},
+        "B": {"kind": "copies", "now": {"by": "none"}},
+        "C": {"kind": "limits", "now": {"by": "none"}},
+        "D": {"kind": "limits", "now": {"by": "suite"}},
+    }
+    line = field_faults(verdicts)
+    assert (line.tried, line.declared) == ("1; missed: copies (2), limits (1)", "4 known")
+    assert line.is_less
 
 
 def test_a_run_without_kernels_has_no_such_section() -> None:

@@ -252,8 +252,9 @@ def test_a_broken_run_says_rung_cause_advice_and_an_example() -> None:
         "  every operation         2 cases  "
         "all wrong values have NaN as an operand or result: isa.mul.float…",
         "  every operation          1 case  the case does not end: isa.sin.float32",
-        "  what to do: look at comparisons (ordered or unordered), MAX, and options that assume no "
-        "NaN",
+        "  what to do: look at rounding; look at comparisons (ordered or unordered), MAX, and "
+        "options that",
+        "    assume no NaN",
         "Fail: isa.mul.float32.0: element 0: expected 1, got 2",
         "  tinyref conform --query isa.mul.float32.0",
     ]

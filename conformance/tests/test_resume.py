@@ -155,7 +155,7 @@ def test_a_resume_of_nothing_is_refused(fake: Any) -> None:
     fake.folder.mkdir(exist_ok=True)
     (fake.folder / CaseJournal.NAME).write_text("this is no journal\n")
     for resume in (True, False):
-        with pytest.raises(UserError, match="is damaged, or no journal: file is not a database"):
+        with pytest.raises(UserError, match="is damaged or not a journal: file is not a database"):
             fake.run(resume=resume)
 
 

@@ -97,8 +97,11 @@ class _Unit:
         return self.evidence.explains(condition.name)
 
     def advice(self, name: str, general: str) -> str:
-        """Return what the row says to a condition or fault, else what is said in general."""
-        return self.row.advice.get(name) or general or self.row.advice.get("", "")
+        """Return the row's advice on a condition, else its advice on any failure and `general`."""
+        own = self.row.advice
+        if own.get(name):
+            return own[name]
+        return "; ".join(filter(None, (own.get(""), general)))
 
 
 def diagnose(rows: Iterable[RowResult], failing: Iterable[CaseResult]) -> list[Group]:

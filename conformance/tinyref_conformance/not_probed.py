@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinyref_conformance.statuses import MEASURED
@@ -12,6 +16,8 @@ from tinyref_spec.reach import BARRIER_TYPE, EXTENTS, widen
 if TYPE_CHECKING:
     from tinyref_conformance.report import Report
 
+# The verdicts of suite and fuzzer on the field faults, written by `ci/field_faults.py`.
+VERDICTS_FILE = Path(__file__).parent / "faulty" / "field" / "verdicts.json"
 UNITS = ("", "Ki", "Mi", "Gi", "Ti")
 
 
@@ -33,7 +39,31 @@ def not_probed(report: Report) -> list[Tried]:
         widen(reach, row.evidence.reach)
     if not capabilities or not reach:
         return []
-    return [*_sizes(reach, capabilities), *_types(report, reach, capabilities), _longest(report)]
+    return [
+        *_sizes(reach, capabilities),
+        *_types(report, reach, capabilities),
+        _longest(report),
+        field_faults(_verdicts()),
+    ]
+
+
+@functools.cache
+def _verdicts() -> dict[str, Any]:
+    """Return the verdicts on field faults: each form of a report needs them."""
+    verdicts: dict[str, Any] = json.loads(VERDICTS_FILE.read_text(encoding="utf-8"))
+    return verdicts
+
+
+def field_faults(verdicts: Mapping[str, Any]) -> Tried:
+    """Return the line about faults of real accelerators: how many the quick suite detects.
+
+    verdicts: for each fault its "kind" and the present verdict, as in `faulty/field/verdicts.json`.
+    """
+    missed = [fault["kind"] for fault in verdicts.values() if fault["now"]["by"] != "suite"]
+    kinds = ", ".join(f"{kind} ({count})" for kind, count in Counter(missed).most_common())
+    words = f"{len(verdicts) - len(missed)}" + (f"; missed: {kinds}" if missed else "")
+    title = "field faults that the quick suite detects"
+    return Tried(title, words, f"{len(verdicts)} known", bool(missed))
 
 
 def _sizes(reach: dict[str, int], capabilities: dict[str, Any]) -> Iterator[Tried]:

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref_fuzz.generate import data
 from tinyref_fuzz.generate.data import Content, edge_values
 from tinyref_fuzz.generate.values import full_range
-from tinyref_spec.kernel_case import Mode
+from tinyref_fuzz.judge.judge import judge
+from tinyref_spec.kernel_case import KernelCase, Mode
+from tinyref_spec.kernels.named import elementwise
+from tinyref_spec.samples import edges
 
 FLOATS = (*dtypes.fp8s, *dtypes.floats)
 
@@ -64,6 +69,20 @@ def test_edges_hold_limits_of_narrower_types_and_payloads_of_nans():
     floats = edge_values(dtypes.float32)
     assert {0x7FFFFFFF, 0xFFFFFFFF} <= set(floats.view(np.uint32).tolist())
     assert set(np.array([1e20, 1e30, -5000, 1e-8], np.float32)) <= set(floats)
+
+
+def test_edge_floats_find_a_nan_that_is_rounded_to_zero(monkeypatch):
+    def finds() -> bool:
+        cast = elementwise(lambda x: build.cast(x, dtypes.bfloat16), (dtypes.float32,), 300)
+        types = (dtypes.bfloat16, dtypes.float32)
+        buffers = tuple(contents(Mode.EDGE, dtype, 300, 5) for dtype in types)
+        case = KernelCase(cast, buffers, mode=Mode.EDGE)
+        return not judge(case, "tinyref_conformance.faulty:RoundedNan", thorough=False).agrees
+
+    assert finds()
+    # Any bits seldom have a carry out of the significand of a NaN.
+    monkeypatch.setattr(data, "edge_values", edges)
+    assert not finds()
 
 
 @pytest.mark.parametrize("dtype", dtypes.ints, ids=lambda dtype: dtype.name)

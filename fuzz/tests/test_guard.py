@@ -43,7 +43,7 @@ def test_a_slot_that_keeps_elements_is_poison_too_and_read_back_as_given():
     assert memory.stray() == ""
     assert memory.results()[0].tolist() == [7, 1, 7, 3]
     memory.arrays()[0][3] = 3
-    assert memory.stray() == "slot 0: element 3 is written, which the kernel leaves alone"
+    assert memory.stray() == "output b0: element 3 is written, which must stay as it is"
 
 
 # --- what changes ---------------------------------------------------------------------------------
@@ -52,11 +52,11 @@ def test_a_slot_that_keeps_elements_is_poison_too_and_read_back_as_given():
 @pytest.mark.parametrize(
     ("slot", "distance", "words"),
     [
-        (0, -1, "the byte 1 before slot 0 changed from 0x5a to 0x5b"),
-        (0, -200, "the byte 200 before slot 0 changed from 0x5a to 0x5b"),
-        (0, 16, "before slot 1 changed from 0x5a to 0x5b"),
-        (1, 16, "the byte 1 after slot 1 changed from 0x5a to 0x5b"),
-        (1, 4, "element 1 of slot 1, only read, changed from 0x0b to 0x0c"),
+        (0, -1, "the byte 1 before b0 changed from 0x5a to 0x5b"),
+        (0, -200, "the byte 200 before b0 changed from 0x5a to 0x5b"),
+        (0, 16, "before b1 changed from 0x5a to 0x5b"),
+        (1, 16, "the byte 1 after b1 changed from 0x5a to 0x5b"),
+        (1, 4, "element 1 of input b1 changed from 0x0b to 0x0c"),
     ],
 )
 def test_each_byte_that_must_stay_is_watched(memory, slot, distance, words):

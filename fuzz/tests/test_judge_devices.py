@@ -19,6 +19,7 @@ from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.judge import trial as judging
 from tinyref_fuzz.judge.judge import judge
+from tinyref_fuzz.reduce import reduce_case
 from tinyref_spec.kernel_case import KernelCase, Pair, Symptom
 from tinyref_spec.kernels.named import elementwise
 
@@ -124,6 +125,24 @@ class Tired(Wrong):
     kernel = _Tired
 
 
+class _FirstInputs(Kernel):
+    """Reads in each launch what the last buffer held in the first one."""
+
+    first = b""
+
+    def __call__(self, buffers, *given, **named):
+        now = bytes(buffers[-1])
+        self.first = self.first or now
+        buffers[-1][:] = np.frombuffer(self.first, np.uint8)
+        super().__call__(buffers, *given, **named)
+        buffers[-1][:] = np.frombuffer(now, np.uint8)
+        return 0.0
+
+
+class FirstInputs(Wrong):
+    kernel = _FirstInputs
+
+
 class NegativeZeroLost(Wrong):
     def load(self, entry, binary):
         kernel = super().load(entry, binary)
@@ -159,12 +178,31 @@ DEVICES = [
     (Scribbling, "multiply-add-int32", Symptom.RED_ZONE),
     (Tired, "multiply-add-int32", Symptom.UNSTABLE),
     (Unaligned, "multiply-add-int32", Symptom.UNSTABLE),
+    (FirstInputs, "multiply-add-int32", Symptom.UNSTABLE),
 ]
 
 
 @pytest.mark.parametrize(("backend", "name", "symptom"), DEVICES)
 def test_a_wrong_device(backend, name, symptom):
     assert found(case_of(name), f"{__name__}:{backend.__name__}") == (Pair.DEVICE, symptom)
+
+
+def test_a_kernel_that_keeps_its_first_data_is_wrong_in_its_second_launch():
+    device = f"{__name__}:FirstInputs"
+    assert judge(ELEMENTWISE, device, thorough=False).agrees
+    verdict = judge(ELEMENTWISE, device, thorough=True)
+    assert verdict.detail.endswith(", in launch 2 of 3, the first has other data")
+    reduced = reduce_case(ELEMENTWISE, verdict, device, 60.0)
+    assert (reduced.verdict.symptom, reduced.nodes) == (Symptom.UNSTABLE, 2)
+
+
+def test_a_fault_of_each_launch_is_reduced_to_one(monkeypatch):
+    """All checks launch often, but what shows in one launch is said of that."""
+    monkeypatch.setattr(judging, "THOROUGH_SHARE", 1)
+    case, device = case_of("divide-remainder-int32"), f"{__name__}:FloorDividing"
+    verdict = judge(case, device)
+    assert verdict.symptom is Symptom.VALUE
+    assert "launch" not in verdict.detail
 
 
 def test_the_sign_of_a_zero_counts_between_interpreter_and_device():

@@ -312,7 +312,7 @@ def test_differences_name_slot_element_and_values():
     oracle = oracle_for(KernelCase(ast, (empty, empty, x)))
     assert oracle.slots == (0, 1)
     found = oracle.difference(1, np.array([7, 8], np.int32))
-    assert found == "slot 1: element 0 of 2 is 7, the reference gives 1 (2 elements differ)"
+    assert found == "output b1: element 0 of 2 is 7, the reference gives 1 (2 elements differ)"
     assert oracle.difference(1, x, np.array([1, 2], np.int32)) == ""
     assert oracle.difference(0, np.zeros(3, np.int32)) == "3 elements instead of 2"
 

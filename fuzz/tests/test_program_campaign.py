@@ -106,7 +106,7 @@ def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "programs"),
-    [("OffByOneTail", 1), ("SwappedItemIndices", 3), ("WrongGroupIndex", 4), ("StaleOutput", 6)],
+    [("OffByOneTail", 1), ("SwappedItemIndices", 3), ("WrongGroupIndex", 4), ("StaleOutput", 8)],
 )
 def test_a_wrong_device_is_found_by_its_first_programs(name, programs):
     """Interpreters, and a GPU: SwappedItemIndices."""

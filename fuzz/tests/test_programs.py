@@ -15,16 +15,19 @@ from tinyref_fuzz.programs import oracle, script
 from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
 from tinyref_fuzz.programs.examine import script_of
 from tinyref_fuzz.programs.generator import generate
-from tinyref_fuzz.programs.judge import ProgramJudge, difference
+from tinyref_fuzz.programs.judge import ProgramJudge, difference, wanted_reads
 from tinyref_fuzz.programs.oracle import evaluate
+from tinyref_fuzz.programs.reduce import reduce_program
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, ProgramOutcome, Way, run
 from tinyref_fuzz.programs.script import Places, script_lines
 from tinyref_fuzz.programs.steps import (
+    WRITES,
     ProgramStep,
     TensorProgram,
     program_from_json,
     program_to_json,
 )
+from tinyref_spec.kernel_case import KernelVerdict, Pair, Symptom
 
 PLACES = Places.of("PYTHON")
 
@@ -324,6 +327,33 @@ def test_state_is_changed_shown_and_given_up_between_calls():
     assert between >= {"assign", "setitem", "iadd", "index", "clone", "drop", "read", "realize"}
     assert functions >= {1, 2}
     assert replays >= 10
+
+
+def test_replays_get_parts_of_tensors_that_are_written():
+    counts = {"part": 0, "empty": 0, "long": 0}
+    for seed in range(150):
+        steps = generate(Tape(seed=seed), 3).steps
+        made = {number: step for step in steps for number in step.targets}
+        given = [number for step in steps if step.op == "call" for number in step.args[1:]]
+        parts = {made[number].args[0] for number in given if made[number].op == "shrink"}
+        counts["part"] += any(step.op in WRITES and step.args[0] in parts for step in steps)
+        counts["empty"] += any(step.op == "bind" and step.values[3] == 0 for step in steps)
+        counts["long"] += any(step.op == "arange" and step.values[1] > 200 for step in steps)
+    assert min(counts.values()) >= 5, counts
+
+
+def test_long_ranges_become_short():
+    def judged(program: TensorProgram) -> KernelVerdict:
+        is_wrong = any(step.op == "flip" for step in program.steps) and wanted_reads(program)
+        return KernelVerdict(Pair.PLAIN, Symptom.VALUE, "flip") if is_wrong else KernelVerdict()
+
+    long = (
+        ProgramStep("arange", (), (1,), (0, 256, 0)),
+        ProgramStep("reshape", (1,), (2,), ((16, 16),)),
+    )
+    program = TensorProgram((*long, ProgramStep("flip", (2,), (3,), ((1,),)), read(3)))
+    reduced, _ = reduce_program(program, judged(program), judged, 60.0)
+    assert [array.size for array in wanted_reads(reduced)] == [4]
 
 
 # --- refusals ------------------------------------------------------------------------------------

@@ -175,10 +175,12 @@ def test_the_lines_for_the_terminal_are_whole():
 
 def test_the_kernel_is_not_cut_and_data_are_inputs():
     case = large_case()
-    lines = terminal_lines(case, KernelVerdict(Pair.DEVICE, Symptom.VALUE, "slot 1: wrong", 0))
+    lines = terminal_lines(case, KernelVerdict(Pair.DEVICE, Symptom.VALUE, "output b1: wrong", 0))
     assert max(map(len, lines)) <= 97
     text = " ".join(line.strip() for line in lines)
-    assert ": b1: wrong; all stages of the reference agree, the device differs kernel" in text
+    assert (
+        ": output b1: wrong; all stages of the reference agree, the device differs kernel" in text
+    )
     # Both outputs are stored, last of all.
     assert "b0:float32(4, 1) = ADD(" in text
     assert "b1:int32(4, 6) = v" in text
@@ -192,7 +194,7 @@ def test_of_a_kernel_that_is_too_long_the_output_that_differs_is_shown():
         value = build.binary(Ops.XOR, value, number + 1)
     short = store(2, build.add(load(1, dtypes.int32, (2,)), 5), (2,))
     ast = build.sink(store(0, value, (2,)), short)
-    verdict = KernelVerdict(Pair.DEVICE, Symptom.VALUE, "slot 2: element 0 of 2 is 1", 0)
+    verdict = KernelVerdict(Pair.DEVICE, Symptom.VALUE, "output b2: element 0 of 2 is 1", 0)
     assert failing_kernel_line(ast, verdict) == (
         "b2:int32(2,) = ADD(b1:int32(2,), int32 5); and 1 other outputs"
     )

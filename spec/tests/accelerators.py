@@ -10,7 +10,7 @@ import functools
 
 from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import DType, dtypes
-from tinyref.runtimes.python import TextBackend
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
 
 ALL = frozenset(dtypes.all)
 WORDS = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32})
@@ -107,6 +107,10 @@ class Scalars(Accelerator):
 
     vector_lanes = (1,)
     has_grid = False
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        assert b"Special" not in binary, f"{entry} has a launch index"
+        return super().load(entry, binary)
 
 
 class EverythingEmulated(Accelerator):

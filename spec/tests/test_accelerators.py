@@ -44,6 +44,13 @@ def test_rows_of_tensors_pass(number: int, every: int) -> None:
     assert unexpected(NAMES[number], tensor_cases(number % every, every)) == {}
 
 
+@pytest.mark.long
+def test_a_device_without_grid_and_threads_gets_no_launch_index() -> None:
+    cases = list(catalogue.cases(Profile.QUICK, "memory.order.copy_out*,kernel.program.loop"))
+    assert len(cases) > 3
+    assert unexpected("Scalars", cases) == {}
+
+
 def test_a_case_that_fails_is_seen() -> None:
     (case,) = (case for case in tensor_cases() if case.id == "tensor.sort.float64.forward:0")
     assert unexpected("NoInt64", [case]) == {}

@@ -68,13 +68,13 @@ def test_a_description_reads_back() -> None:
         ({"thread_ns": "soon"}, "thread_ns is a str"),
         ({"thread_ns": True}, "thread_ns is a bool"),
         ({"levels": []}, "levels is empty"),
-        ({"levels": {}}, "levels is no list"),
+        ({"levels": {}}, "levels is not a list"),
         ({"levels": [7]}, "a int, expected is an object"),
         ({"levels": [{"size": 8}]}, "bytes_per_ns"),
         ({"levels": [{"size": 8, "bytes_per_ns": 0.0}]}, "bytes_per_ns of 8 bytes is 0.0"),
         ({"levels": [{"size": 0, "bytes_per_ns": 1.0}]}, "the sizes of levels are [0]"),
         ({"levels": [{"size": 8, "bytes_per_ns": 1.0}] * 2}, "the sizes of levels are [8, 8]"),
-        ({"colour": "red"}, "there is no member 'colour'"),
+        ({"colour": "red"}, "unknown member 'colour'"),
     ],
 )
 def test_what_is_no_description_is_refused(changes: dict[str, Any], words: str) -> None:
@@ -99,7 +99,7 @@ MEASURED = Machine("of a test", 2.5, (MemoryLevel(4096, 10.0), MemoryLevel(8192,
 def test_the_host_is_what_was_measured_of_it(tmp_path: Path) -> None:
     with Context(CACHE_DIR=str(tmp_path)):
         assert description.host_machine() is FIXED
-        path = description.keep_machine(MEASURED)
+        path = description.store_machine(MEASURED)
         assert path.parent == tmp_path
         assert [each.name for each in tmp_path.iterdir()] == [path.name]
         assert description.host_machine() == MEASURED
@@ -117,7 +117,7 @@ def test_the_host_is_what_was_measured_of_it(tmp_path: Path) -> None:
         (b"\xc3(", "decode"),
         (b"[" * 100_000, "more than 65536 bytes"),
         (b"[" * 10_000, "nested too deeply"),
-        (b"[]", "no object"),
+        (b"[]", "not an object"),
         (b"{}", "schema and version are (None, None)"),
         (b'{"schema": "tinyref.machine", "version": 2}', "('tinyref.machine', 2), accepted are"),
         (b'{"schema": "tinyref.machine", "version": 1}', "a NoneType, expected is an object"),
@@ -129,7 +129,7 @@ def test_a_file_that_holds_no_description_is_said_and_not_used(
 ) -> None:
     path = tmp_path / "machine.json"
     path.write_bytes(text)
-    assert description.kept_machine(path) is FIXED
+    assert description.stored_machine(path) is FIXED
     said = capsys.readouterr().err
     assert words in said
     assert str(path) in said
@@ -137,7 +137,7 @@ def test_a_file_that_holds_no_description_is_said_and_not_used(
 
 
 def test_a_folder_in_its_place_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert description.kept_machine(tmp_path) is FIXED
+    assert description.stored_machine(tmp_path) is FIXED
     assert "Is a directory" in capsys.readouterr().err
 
 
@@ -147,4 +147,4 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         Context(CACHE_DIR=str(tmp_path / "file")),
         pytest.raises(UserError, match="machine: cannot write"),
     ):
-        description.keep_machine(MEASURED)
+        description.store_machine(MEASURED)

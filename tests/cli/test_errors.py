@@ -28,7 +28,7 @@ COMMAND = [sys.executable, "-m", "tinyref.cli"]
         (["conform", "--device", "tinyref.device:Buffer"], "accepted is a subclass of Backend"),
         (["conform", "--device", "NPY"], "NPY holds data but runs no kernels"),
         (["conform", "--device", "DISK:/tmp/file"], "DISK:/tmp/file holds data but runs no"),
-        (["conform", "--device", "DISK:"], "the path is empty: accepted is that of a file"),
+        (["conform", "--device", "DISK:"], "the path is empty: accepted is the path of a file"),
         (["conform", "--profile", "huge"], "profile: got 'huge', accepted are quick, full"),
         (["conform", "--query", "isa.nothing"], "no case of profile quick matches 'isa.nothing'"),
         (["conform", "--shard", "5/4"], "shard: got '5/4', accepted is i/n"),

@@ -168,7 +168,7 @@ def test_an_empty_sequence() -> None:
         ),
         (
             "%0 = VIEW int32 () View{shape=(3,) strides=(1,) offset=0 mask=((0, 4),)}",
-            "text line 1: view: mask ((0, 4),) leaves (3,)",
+            "text line 1: view: mask ((0, 4),) is not inside shape (3,)",
         ),
         (
             "%0 = VIEW int32 () View{shape=(3,) strides=(1,) offset=0 mask=none} "

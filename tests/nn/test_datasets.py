@@ -55,8 +55,8 @@ def test_mnist(folder):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no idx file"),
-        (b"\x01\x00\x08\x01", "no idx file"),
+        (b"", "not an idx file"),
+        (b"\x01\x00\x08\x01", "not an idx file"),
         (idx(np.zeros((2, 3), np.uint8)), "2 axes, accepted are bytes"),
         (bytes([0, 0, 13, 1, 0, 0, 0, 0]), "type 0x0d and 1 axes"),
         (bytes([0, 0, 8, 1, 0, 0]), "truncated: 6 bytes"),
@@ -65,7 +65,7 @@ def test_mnist(folder):
         (bytes([0, 0, 8, 1]) + struct.pack(">I", 2**32 - 1), r"needs 4294967295"),
         (gzip.compress(idx(np.zeros(50, np.uint8)), mtime=0)[:20], "broken gzip data"),
         (b"\x1f\x8b" + bytes(20), "broken gzip data"),
-        (gzip.compress(b"hello", mtime=0), "no idx file"),
+        (gzip.compress(b"hello", mtime=0), "not an idx file"),
     ],
 )
 def test_broken_idx_files(tmp_path, data, reason):
@@ -134,8 +134,8 @@ def test_cifar100(tmp_path):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "0 bytes are no records of 3074"),
-        (bytes(3073), "3073 bytes are no records"),
+        (b"", "0 bytes are not whole records of 3074"),
+        (bytes(3073), "3073 bytes are not whole records"),
         (b"\x14\x00" + bytes(3072), "a label is 20, accepted are 0 to 19"),
         (b"\x00\x64" + bytes(3072), "a label is 100, accepted are 0 to 99"),
     ],

@@ -110,7 +110,7 @@ def test_types_that_the_package_does_not_compute_are_refused(kind, name):
 
 
 def test_counts_and_bytes_that_do_not_fit():
-    with pytest.raises(UserError, match="33 elements are no whole blocks of 32"):
+    with pytest.raises(UserError, match="33 elements do not fill blocks of 32"):
         ggml_data_to_tensor(Tensor(bytes(100)), 33, 2)
     with pytest.raises(UserError, match="64 elements need 36 bytes, there are 35"):
         ggml_data_to_tensor(Tensor(bytes(35)), 64, 2)
@@ -210,13 +210,13 @@ def nested(depth: int) -> bytes:
 
 
 BROKEN = {
-    "nothing": (b"", "4 bytes wanted"),
-    "another file": (b"GGML" + bytes(40), "no GGUF file"),
+    "nothing": (b"", "4 bytes are needed"),
+    "another file": (b"GGML" + bytes(40), "not a GGUF file"),
     "version 1": (file_of(version=1), "version 1, accepted are 2 and 3"),
     "big endian": (file_of(version=3 << 24), "version 50331648, accepted are 2 and 3 in little"),
-    "more entries than bytes": (file_of(entries=2**63), "0 are left|bytes wanted"),
-    "more tensors than bytes": (file_of(tensors=2**63), "bytes wanted"),
-    "a long key": (file_of(struct.pack("<Q", 2**62), 1), "4611686018427387904 bytes wanted"),
+    "more entries than bytes": (file_of(entries=2**63), "0 are left|bytes are needed"),
+    "more tensors than bytes": (file_of(tensors=2**63), "bytes are needed"),
+    "a long key": (file_of(struct.pack("<Q", 2**62), 1), "4611686018427387904 bytes are needed"),
     "a key twice": (file_of(entry("a", 0, b"1") * 2, 2), "the key 'a' is there twice"),
     "a type unknown": (file_of(entry("a", 13, b"1"), 1), "metadata of type 13"),
     "a text of no utf-8": (
@@ -226,7 +226,7 @@ BROKEN = {
     "a bool of 2": (file_of(entry("a", 7, b"\2"), 1), "neither 0 nor 1"),
     "an array of too much": (
         file_of(entry("a", 9, struct.pack("<IQ", 0, 2**60)), 1),
-        "bytes wanted",
+        "bytes are needed",
     ),
     "an array of too many texts": (
         file_of(entry("a", 9, struct.pack("<IQ", 8, 2**60)), 1),
@@ -235,11 +235,11 @@ BROKEN = {
     "arrays too deep": (file_of(entry("a", 9, nested(9)), 1), "more than 8 deep"),
     "an alignment of 3": (
         file_of(entry("general.alignment", 4, struct.pack("<I", 3)), 1),
-        "general.alignment is no power of two",
+        "general.alignment is not a power of two",
     ),
     "an alignment of a text": (
         file_of(entry("general.alignment", 8, text("32")), 1),
-        "general.alignment is no power of two",
+        "general.alignment is not a power of two",
     ),
     "five axes": (file_of(infos=info(shape=(1,) * 5), tensors=1), "has 5 axes, accepted are"),
     "a tensor twice": (
@@ -264,7 +264,7 @@ BROKEN = {
     ),
     "half a block": (
         file_of(infos=info(shape=(31,), kind=2), tensors=1, data=bytes(999)),
-        "no whole blocks of 32",
+        "do not fill blocks of 32",
     ),
 }
 

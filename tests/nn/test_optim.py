@@ -127,8 +127,7 @@ WRONG = {
     "no_tensor": (lambda: optim.SGD([1.0]), "params: number 0 is a float"),
     "computed": (
         lambda: optim.SGD([Tensor([1.0]), Tensor.zeros(1, requires_grad=True).contiguous()]),
-        "params: number 1 is computed from others, so no gradient is kept for it: "
-        "accepted are leaves",
+        "params: number 1 is computed from others, so it gets no gradient: accepted are leaves",
     ),
     "rate": (lambda: optim.Adam([Tensor([1.0])], -1), "lr: got -1"),
     "beta": (lambda: optim.Adam([Tensor([1.0])], b1=1.0), "b1: got 1.0, accepted are 0 to below 1"),

@@ -157,10 +157,10 @@ def entry(dtype: str = "U8", shape: object = (4,), offsets: object = (0, 4)) -> 
 
 
 BROKEN = {
-    "no bytes": (b"", "8 bytes wanted, 0 are left"),
-    "a short length": (b"\x01\x02", "8 bytes wanted"),
+    "no bytes": (b"", "8 bytes are needed, 0 are left"),
+    "a short length": (b"\x01\x02", "8 bytes are needed"),
     "a header beyond the limit": (encoded({}, length=100_000_001), "accepted are up to 100000000"),
-    "a header beyond the file": (encoded({}, length=100), "100 bytes wanted, 2 are left"),
+    "a header beyond the file": (encoded({}, length=100), "100 bytes are needed, 2 are left"),
     "a list": (encoded([]), "does not start with"),
     "space before": (encoded(b" {}"), "does not start with"),
     "no json": (encoded(b"{]"), "Expecting"),
@@ -169,29 +169,29 @@ BROKEN = {
     "half a character": (encoded(b'{"\\ud800": {}}'), "surrogates"),
     "deep": (encoded(b'{"a":' * 100_000), "nested too deeply"),
     "a long number": (encoded(b'{"a":' + b"1" * 5000 + b"}"), "Exceeds the limit"),
-    "NaN": (encoded(b'{"a":NaN}'), "NaN is no number of a header"),
+    "NaN": (encoded(b'{"a":NaN}'), "NaN is not a number of a header"),
     "a key twice": (
         encoded(b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}}'),
         "the member 'a' is there twice",
     ),
     "a member twice": (encoded(b'{"a":{"dtype":"U8","dtype":"U8"}}'), "the member 'dtype'"),
-    "no object": (encoded({"a": 3}), "'a' is no object"),
+    "no object": (encoded({"a": 3}), "'a' is not an object"),
     "no dtype": (encoded({"a": {"shape": [], "data_offsets": [0, 0]}}), "'a' has no dtype"),
     "no shape": (encoded({"a": {"dtype": "U8", "data_offsets": [0, 0]}}), "'a' has no shape"),
     "no offsets": (encoded({"a": {"dtype": "U8", "shape": []}}), "'a' has no data_offsets"),
     "a dtype unknown": (encoded({"a": entry("C64")}, bytes(4)), "dtype 'C64', accepted are BOOL"),
     "a dtype of no text": (encoded({"a": {**entry(), "dtype": [1]}}, bytes(4)), "has dtype"),
-    "a negative size": (encoded({"a": entry(shape=[-2, -2])}, bytes(4)), "no list of up to"),
-    "a size of no number": (encoded({"a": entry(shape=["4"])}, bytes(4)), "no list of up to"),
-    "a size true": (encoded({"a": entry(shape=[True])}, bytes(4)), "no list of up to"),
-    "a size of a float": (encoded({"a": entry(shape=[4.0])}, bytes(4)), "4.0 is no number"),
-    "too many axes": (encoded({"a": entry(shape=[1] * 65)}, bytes(4)), "no list of up to 64"),
+    "a negative size": (encoded({"a": entry(shape=[-2, -2])}, bytes(4)), "not a list of up to"),
+    "a size of no number": (encoded({"a": entry(shape=["4"])}, bytes(4)), "not a list of up to"),
+    "a size true": (encoded({"a": entry(shape=[True])}, bytes(4)), "not a list of up to"),
+    "a size of a float": (encoded({"a": entry(shape=[4.0])}, bytes(4)), "4.0 is not a number"),
+    "too many axes": (encoded({"a": entry(shape=[1] * 65)}, bytes(4)), "not a list of up to 64"),
     "sizes that overflow": (
         encoded({"a": entry(shape=[2**32, 2**32])}, bytes(4)),
         "has 4 bytes, its shape and dtype need 18446744073709551616",
     ),
-    "three offsets": (encoded({"a": entry(offsets=[0, 2, 4])}, bytes(4)), "no begin and end"),
-    "offsets turned around": (encoded({"a": entry(offsets=[4, 0])}, bytes(4)), "no begin and end"),
+    "three offsets": (encoded({"a": entry(offsets=[0, 2, 4])}, bytes(4)), "not begin and end"),
+    "offsets turned around": (encoded({"a": entry(offsets=[4, 0])}, bytes(4)), "not begin and end"),
     "too few bytes for the shape": (encoded({"a": entry(shape=[5])}, bytes(4)), "need 5"),
     "beyond the file": (encoded({"a": entry()}, bytes(3)), "4 bytes, the file has 3"),
     "bytes left": (encoded({"a": entry()}, bytes(5)), "4 bytes, the file has 5"),
@@ -204,8 +204,8 @@ BROKEN = {
         encoded({"a": entry(), "b": entry(offsets=[2, 6])}, bytes(6)),
         "'b' starts at 2, the bytes before end at 4: overlap",
     ),
-    "metadata of no object": (encoded({"__metadata__": []}), "__metadata__ is no object"),
-    "metadata of no text": (encoded({"__metadata__": {"a": 1}}), "'a' is no text"),
+    "metadata of no object": (encoded({"__metadata__": []}), "__metadata__ is not an object"),
+    "metadata of no text": (encoded({"__metadata__": {"a": 1}}), "'a' is not a text"),
 }
 # What the library lets pass, and the format's own page does not, or what means nothing to us.
 LENIENT = {"a key twice", "a size true", "too many axes", "space before"}
@@ -245,11 +245,11 @@ def test_bytes_that_are_no_bool_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("tensors", "metadata", "reason"),
     [
-        ({"__metadata__": Tensor([1])}, None, "is no name of a tensor"),
-        ({3: Tensor([1])}, None, "is no name of a tensor"),
+        ({"__metadata__": Tensor([1])}, None, "is not a name of a tensor"),
+        ({3: Tensor([1])}, None, "is not a name of a tensor"),
         ({"a": [1]}, None, "'a' is a list, accepted are Tensors"),
         ({"a": Tensor([1])}, {"b": 1}, "accepted are texts by texts"),
-        ({"\ud800": Tensor([1])}, None, "is no Unicode"),
+        ({"\ud800": Tensor([1])}, None, "is not Unicode"),
     ],
 )
 def test_what_the_format_cannot_hold_is_refused(tensors, metadata, reason, tmp_path):

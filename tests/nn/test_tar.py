@@ -76,10 +76,10 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
         (member("/folder", tarfile.DIRTYPE), "leads outside"),
         (member("../link", tarfile.SYMTYPE, "a.txt"), "leads outside"),
         (member("/link", tarfile.LNKTYPE, "a.txt"), "leads outside"),
-        (member("device", tarfile.CHRTYPE), "is no regular file"),
-        (member("disk", tarfile.BLKTYPE), "is no regular file"),
-        (member("pipe", tarfile.FIFOTYPE), "is no regular file"),
-        (member("unknown", b"Z"), "is no regular file"),
+        (member("device", tarfile.CHRTYPE), "is not a regular file"),
+        (member("disk", tarfile.BLKTYPE), "is not a regular file"),
+        (member("pipe", tarfile.FIFOTYPE), "is not a regular file"),
+        (member("unknown", b"Z"), "is not a regular file"),
         (member("a.txt"), "two files have the path 'a.txt'"),
     ],
 )
@@ -126,8 +126,8 @@ def header(size: bytes, name: bytes = b"name", kind: bytes = b"0") -> bytes:
 
 
 BROKEN = {
-    "nothing": (b"", "empty|no tar"),
-    "no archive": (b"hello" * 300, "invalid|no tar|broken|bad"),
+    "nothing": (b"", "empty|not a tar"),
+    "no archive": (b"hello" * 300, "invalid|not a tar|broken|bad"),
     "compressed": (b"\x1f\x8b\x08" + bytes(2000), "tar_extract"),
     "cut in a file": (archive({"a": bytes(5000)})[:2000], "ends at byte|unexpected end"),
     "cut in a header": (archive({"a": b"1", "b": b"2"})[:1800], "truncated|broken|unexpected"),

@@ -131,7 +131,7 @@ def test_a_model_and_an_optimiser(written):
 def test_tensors_that_are_negated_by_a_bit_are_refused(written):
     negated = torch._neg_view(torch.tensor([1.0, 2.0]))
     assert negated.is_neg()
-    with pytest.raises(UserError, match=r"the bit neg, .* save what its resolve_neg"):
+    with pytest.raises(UserError, match=r"the bit neg, .* save the result of resolve_neg"):
         torch_load(written({"negated": negated}))
     resolved = torch_load(written({"resolved": negated.resolve_neg()}))["resolved"]
     assert resolved.tolist() == [-1.0, -2.0]
@@ -259,8 +259,8 @@ PICKLES = {
     "a call of a list with a tuple": (b"])R.", "the pickle calls a list"),
     "a call of a type": (b"ctorch\nFloatStorage\n)R.", "the pickle calls FloatStorage"),
     "a call without a tuple": (b"ccollections\nOrderedDict\n]R.", "without a tuple"),
-    "an empty stack": (b".", "takes what it did not put there"),
-    "a memo that is not there": (b"h\x05.", "takes what it did not put there"),
+    "an empty stack": (b".", "takes an object that it did not put there"),
+    "a memo that is not there": (b"h\x05.", "takes an object that it did not put there"),
     "a mark for an object": (b"(.", "takes a mark"),
     "an old instance": (b"(iposix\nsystem\n.", "has INST"),
     "an old object": (b"(c__builtin__\nset\no.", "has OBJ"),
@@ -271,20 +271,20 @@ PICKLES = {
     "an append to a dictionary": (b"}K\x01a.", "appends to a dict"),
     "a tuple for a key": (b"}K\x01\x85K\x01s.", "has a tuple for a key"),
     "a key that doubles": (b"}K\x01" + b"2\x86" * 200 + b"K\x01s.", "has a tuple for a key"),
-    "a name that doubles": (b"K\x01" + b"2\x86" * 200 + b"2\x93.", "a global that is no name"),
-    "a list that holds itself": (b"]2a.", "a container that holds itself"),
+    "a name that doubles": (b"K\x01" + b"2\x86" * 200 + b"2\x93.", "a global that is not a name"),
+    "a list that holds itself": (b"]2a.", "a container that contains itself"),
     "a long text that is not there": (b"\x8d" + struct.pack("<Q", 2**60) + b"x.", "only 2 remain"),
     "a text longer than the file": (b"X" + struct.pack("<I", 2**30) + b"x.", "expected|bytes in"),
     "a number of a million digits": (b"I" + b"1" * 10**6 + b"\n.", "Exceeds the limit"),
-    "a memo far away": (b"]r\xff\xff\xff\x7f0j\xff\xff\xff\x7e.", "takes what"),
-    "another object": (b"(K\x01tQ.", "no storage"),
-    "a negative size": (tensor_pickle(size=(-4,)), "a size that is no number"),
-    "a size of a text": (tensor_pickle(size=("4",)), "a size that is no number"),
-    "a size of a float": (tensor_pickle(size=(4.0,)), "a size that is no number"),
-    "a size of a bool": (tensor_pickle(size=(True,)), "a size that is no number"),
-    "no sizes": (tensor_pickle(size=4), "no tuple of up to"),
-    "too many axes": (tensor_pickle(size=(1,) * 65, stride=(1,) * 65), "no tuple of up to 64"),
-    "a negative stride": (tensor_pickle(stride=(-1,), offset=3), "a size that is no number"),
+    "a memo far away": (b"]r\xff\xff\xff\x7f0j\xff\xff\xff\x7e.", "takes an object"),
+    "another object": (b"(K\x01tQ.", "not a storage"),
+    "a negative size": (tensor_pickle(size=(-4,)), "a size that is not a number"),
+    "a size of a text": (tensor_pickle(size=("4",)), "a size that is not a number"),
+    "a size of a float": (tensor_pickle(size=(4.0,)), "a size that is not a number"),
+    "a size of a bool": (tensor_pickle(size=(True,)), "a size that is not a number"),
+    "no sizes": (tensor_pickle(size=4), "not a tuple of up to"),
+    "too many axes": (tensor_pickle(size=(1,) * 65, stride=(1,) * 65), "not a tuple of up to 64"),
+    "a negative stride": (tensor_pickle(stride=(-1,), offset=3), "a size that is not a number"),
     "fewer strides": (tensor_pickle(stride=()), "with strides"),
     "beyond the storage": (tensor_pickle(size=(5,)), "ends at element 4 of 4"),
     "an offset beyond the storage": (tensor_pickle(size=(0,), offset=5), "starts at 5 of 4"),
@@ -294,7 +294,7 @@ PICKLES = {
     "a larger storage": (tensor_pickle(count=5), "storage 0 has 16 bytes, 20 are needed"),
     "a storage that is not there": (tensor_pickle(key="1"), "has no storage 1"),
     "a storage elsewhere": (tensor_pickle(key="../0"), r"has no storage \.\./0"),
-    "a key of no text": (tensor_pickle(key=0), "whose key is no text"),
+    "a key of no text": (tensor_pickle(key=0), "whose key is not a text"),
     "a storage without a type": (tensor_pickle(kind="float32"), "has no element type"),
     "a storage of bytes": (tensor_pickle(kind="UntypedStorage"), "without a typed storage"),
 }
@@ -367,7 +367,7 @@ def test_entries_that_overlap_are_refused():
 
 def test_other_files_are_refused():
     for data in (b"", b"hello", pickle.dumps({"a": 1}), pickle.dumps(Call(os.system, "false"))):
-        with pytest.raises(UserError, match="torch_load: no checkpoint"):
+        with pytest.raises(UserError, match="torch_load: not a checkpoint"):
             load(data)
 
 

@@ -33,8 +33,8 @@ from tinyref.runtimes.cache import (
     cache_folder,
     cache_key,
     cached_binary,
-    compile_anew,
     compile_together,
+    recompile,
 )
 
 
@@ -66,7 +66,7 @@ def toy(compiler: Any) -> Any:
 
 def compile_cached(compiler: UpperCompiler, source: str) -> bytes:
     found = cached_binary(toy(compiler), source)
-    return compile_anew(toy(compiler), source) if found is None else found
+    return recompile(toy(compiler), source) if found is None else found
 
 
 def test_the_second_compilation_is_a_fetch(tmp_path: Path) -> None:
@@ -454,7 +454,7 @@ def test_without_a_cache_each_result_is_given_once() -> None:
 @pytest.mark.usefixtures("together")
 def test_what_the_disk_has_is_not_compiled_together() -> None:
     backend = toy(UpperCompiler())
-    compile_anew(backend, "a")
+    recompile(backend, "a")
     assert compile_together(backend, ["a", "b"]) == 1
     assert backend.compiler.calls == [["a"], ["b"]]
 
@@ -467,7 +467,7 @@ def test_a_binary_that_is_its_source_says_nothing_of_what_is_compiled() -> None:
             return source.encode()
 
     backend = toy(Same())
-    compile_anew(backend, "a")
+    recompile(backend, "a")
     assert compile_together(backend, ["a", "b"]) == 2
     assert backend.compiler.calls == [["a"], ["a", "b"]]
 
@@ -479,7 +479,7 @@ def test_a_source_that_does_not_compile_has_its_own_error_when_it_is_asked_for()
     assert cached_binary(backend, "b") == b"B"
     assert cached_binary(backend, "an error") is None
     with pytest.raises(DeviceError, match="syntax error"):
-        compile_anew(backend, "an error")
+        recompile(backend, "an error")
 
 
 @pytest.mark.usefixtures("together")

@@ -60,7 +60,7 @@ def test_without_a_compiler_the_reason_says_what_to_install(
     available = backend.availability()
     assert not available.works
     assert available.reason == (
-        "no C compiler found: install one of gcc, clang, tcc or name one by CC"
+        "no C compiler is installed: install one of gcc, clang, tcc or name one by CC"
     )
     with pytest.raises(DeviceError, match="install one of gcc, clang, tcc"):
         toolchain()
@@ -69,7 +69,7 @@ def test_without_a_compiler_the_reason_says_what_to_install(
 def test_a_compiler_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with Context(CC="no-such-compiler"):
         reason = ClangBackend.availability().reason
-    assert reason == "flag CC names the compiler 'no-such-compiler', which is not found"
+    assert reason == "flag CC names the compiler 'no-such-compiler', which is not installed"
     monkeypatch.setenv("CC", "neither-this")
     assert "CC names the compiler 'neither-this'" in ClangBackend.availability().reason
 

@@ -226,7 +226,9 @@ def test_what_is_missing_is_said_in_one_line(
     assert CudaBackend.availability().reason == "the driver finds no NVIDIA GPU"
     driver = fake((9, 0))
     monkeypatch.setattr(driver, "version", 12040)
-    with pytest.raises(DeviceError, match=r"the driver serves CUDA 12\.4 and the compiler is of"):
+    with pytest.raises(
+        DeviceError, match=r"the driver supports CUDA 12\.4, but the compiler is of"
+    ):
         CudaBackend()
     fake((6, 1))
     with pytest.raises(DeviceError, match=r"compute capability 6\.1\): accepted are 7\.5 and"):
@@ -282,7 +284,9 @@ def test_a_library_that_is_not_there_is_no_crash(
     monkeypatch.setattr(FakeDriver, "cuInit", staticmethod(missing))
     fake((9, 0))
     found = CudaBackend.availability()
-    assert found.reason.startswith("no NVIDIA driver (libcuda) is found: install that of the GPU")
+    assert found.reason.startswith(
+        "no NVIDIA driver (libcuda) is installed: install the GPU's driver"
+    )
     assert not PROCESS.is_started
 
 
@@ -323,7 +327,7 @@ def test_a_sticky_error_loses_the_device_and_frees_nothing_more(fake: Any) -> No
     driver.fails["cuStreamSynchronize"] = "ILLEGAL_ADDRESS"
     with pytest.raises(DeviceError, match="a launch failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
         kernel([part, part], (4, 1, 1), (1, 1, 1), [1], wait=True)
-    lost = "the device is lost to this process since a kernel failed .* open it in another one"
+    lost = "the device is lost to this process because a kernel failed .* open it in another one"
     with pytest.raises(DeviceError, match=lost):
         backend.synchronize()
     with pytest.raises(DeviceError, match=lost):
@@ -359,7 +363,7 @@ def test_a_lost_device_is_found_out_so_that_another_process_opens_it(
     driver.fails["cuStreamSynchronize"] = "LAUNCH_FAILED"
     with pytest.raises(DeviceError, match="a launch failed: CUDA_ERROR_LAUNCH_FAILED"):
         Device["CUDA"].synchronize()
-    assert "CUDA: the device is lost to this process since a kernel failed" in (
+    assert "CUDA: the device is lost to this process because a kernel failed" in (
         health.problem_since()
     )
 

@@ -43,7 +43,7 @@ def test_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> bytes:
         raise AssertionError("something is compiled")
 
-    monkeypatch.setattr(kernels, "compile_anew", fail)
+    monkeypatch.setattr(kernels, "recompile", fail)
     with Context(CACHE=0), pytest.raises(AssertionError, match="something is compiled"):
         compile_ast("CPU", copied(dtypes.float32, shaped(19)))
     kernel = compile_ast("NULL", copied(dtypes.float32, shaped(16)))

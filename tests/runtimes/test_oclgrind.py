@@ -81,7 +81,7 @@ def test_a_simulator_that_fell_silent_is_believed_no_more() -> None:
     said = simulate(WELL, many, WELL, OCLGRIND_MAX_ERRORS="2")
     assert said[0] == "well True"
     assert said[1].startswith("Invalid write of size 4")
-    assert said[2].startswith("after 2 messages it says no more")
+    assert said[2].startswith("after 2 messages it reports no more")
 
 
 def test_a_process_that_looked_for_drivers_without_it_says_so() -> None:

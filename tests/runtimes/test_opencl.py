@@ -139,7 +139,7 @@ def test_without_a_driver_the_reason_says_what_to_install(tmp_path: Any) -> None
     script = "from tinyref.device import Device; print(Device.availability('OPENCL'))"
     said = python(script, OCL_ICD_VENDORS=str(tmp_path))
     assert "works=False" in said
-    assert "no OpenCL driver (ICD) is found" in said
+    assert "no OpenCL driver (ICD) is installed" in said
     assert "pocl-opencl-icd" in said
     assert str(tmp_path) in said
 

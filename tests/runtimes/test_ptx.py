@@ -75,7 +75,7 @@ def test_a_missing_ptxas_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda_compilers.ptxas.cache_clear()
     monkeypatch.setattr(importlib, "import_module", missing)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(DeviceError, match=r"ptxas is not found: pip install '\.\[cuda\]'"):
+    with pytest.raises(DeviceError, match=r"ptxas is not installed: pip install '\.\[cuda\]'"):
         PtxBackend.compile_target("sm_90")
 
 

@@ -87,7 +87,7 @@ REFUSED = {
 @pytest.mark.parametrize("write", WRITES)
 def test_one_element_at_several_places_is_refused(view, write):
     base = in_memory()
-    with pytest.raises(UserError, match=r"expand.*several times: clone\(\)"):
+    with pytest.raises(UserError, match=r"expand.*repeats elements.*clone\(\)"):
         WRITES[write](REFUSED[view](base))
     assert base.tolist() == list(range(12))
 
@@ -346,7 +346,7 @@ def test_a_result_stays_what_its_views_were_taken_from_when_a_write_is_refused()
     x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     result = x @ x
     row = result[0]
-    with pytest.raises(UserError, match="this detached tensor shows elements of one"):
+    with pytest.raises(UserError, match="this detached tensor is a view of a tensor"):
         row.detach().assign(0.0)
     row.assign([0.0, 0.0])
     assert result.tolist() == [[0.0, 0.0], [15.0, 22.0]]

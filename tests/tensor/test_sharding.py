@@ -363,5 +363,5 @@ def test_a_capture_knows_the_layout_of_its_arguments() -> None:
         assert np.array_equal(total.numpy(), (INTEGERS + number).sum(0))
         assert layout(product) == ShardArg(NAMES[:2], 0, (4, 3))
     for other in (Tensor(INTEGERS).shard(TWO), Tensor(INTEGERS), Tensor(INTEGERS).shard(FOUR, 0)):
-        with pytest.raises(UserError, match="captured was"):
+        with pytest.raises(UserError, match="the captured call had"):
             step(other)

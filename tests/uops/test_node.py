@@ -277,4 +277,4 @@ def test_sizes_need_the_algebra():
     program = "from tinyref.uops.build import const, dtypes\nconst(dtypes.index, 1) + 1\n"
     command = [sys.executable, "-c", program]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert "sizes are computed with once tinyref.algebra is there" in ran.stderr
+    assert "arithmetic of sizes needs tinyref.algebra" in ran.stderr

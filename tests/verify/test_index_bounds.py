@@ -12,7 +12,7 @@ from tinyref.uops import build
 from tinyref.uops.node import substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
-from tinyref.verify.index_bounds import Found, check_index_bounds
+from tinyref.verify.index_bounds import BoundsOutcome, check_index_bounds
 from tinyref_spec.kernels.named import copied, padded_sum
 from tinyref_spec.kernels.notation import shaped
 
@@ -41,7 +41,7 @@ def picture(row, column, gate=None):
 
 
 def counts(root):
-    return {found: count for found, count in check_index_bounds(root).items() if count}
+    return {outcome: count for outcome, count in check_index_bounds(root).items() if count}
 
 
 def shifted(by):
@@ -49,16 +49,22 @@ def shifted(by):
 
 
 INSIDE = [
-    (kernel(flat), {Found.RANGES: 2}),
-    (kernel(shifted(-2), build.at_least(flat, 2)), {Found.RANGES: 1, Found.GATE: 1}),
-    (kernel(shifted(3), build.less(flat, 21)), {Found.RANGES: 1, Found.GATE: 1}),
-    (kernel(build.mul(a, 4), lanes=4), {Found.RANGES: 2}),
-    (kernel(build.counter(n, 2, AxisKind.LOOP)), {Found.RANGES: 2}),
-    (picture(a, b), {Found.RANGES: 3}),
-    (picture(build.add(a, -1), b, build.at_least(a, 1)), {Found.RANGES: 2, Found.GATE: 1}),
+    (kernel(flat), {BoundsOutcome.RANGES: 2}),
+    (
+        kernel(shifted(-2), build.at_least(flat, 2)),
+        {BoundsOutcome.RANGES: 1, BoundsOutcome.GATE: 1},
+    ),
+    (kernel(shifted(3), build.less(flat, 21)), {BoundsOutcome.RANGES: 1, BoundsOutcome.GATE: 1}),
+    (kernel(build.mul(a, 4), lanes=4), {BoundsOutcome.RANGES: 2}),
+    (kernel(build.counter(n, 2, AxisKind.LOOP)), {BoundsOutcome.RANGES: 2}),
+    (picture(a, b), {BoundsOutcome.RANGES: 3}),
+    (
+        picture(build.add(a, -1), b, build.at_least(a, 1)),
+        {BoundsOutcome.RANGES: 2, BoundsOutcome.GATE: 1},
+    ),
     (
         kernel(shifted(1), build.not_equal(flat, build.const(index, 23))),
-        {Found.RANGES: 1, Found.VALUES: 1},
+        {BoundsOutcome.RANGES: 1, BoundsOutcome.VALUES: 1},
     ),
 ]
 OUTSIDE = [
@@ -91,7 +97,7 @@ def test_stores_and_scratch_memory_are_checked():
     scratch = build.define_local("scratch", f32, 4)
     value = build.const(f32, 1.0)
     fits = build.sink(build.store(build.index(scratch, b), value))
-    assert counts(fits) == {Found.RANGES: 1}
+    assert counts(fits) == {BoundsOutcome.RANGES: 1}
     with pytest.raises(VerifyError, match="position 4 for RANGE 0 = 4"):
         check_index_bounds(build.sink(build.store(build.index(scratch, a), value)))
 
@@ -99,7 +105,7 @@ def test_stores_and_scratch_memory_are_checked():
 def test_what_is_not_proved_is_counted():
     """A position that is read from memory, and one of too many values, hide no error."""
     read = build.cast(build.load(build.index(memory, a)), index)
-    assert counts(kernel(read))[Found.DATA] == 1
+    assert counts(kernel(read))[BoundsOutcome.DATA] == 1
     wide = [build.counter(4096, number, AxisKind.LOOP) for number in (2, 3)]
     product = build.mul(*wide)
     gate = build.less(build.mod(product, 4096), 1)
@@ -109,7 +115,7 @@ def test_what_is_not_proved_is_counted():
     with pytest.raises(VerifyError, match="position") as caught:
         check_index_bounds(build.sink(build.store(build.index(memory, product), load_)))
     assert "RANGE 2 = " in str(caught.value)
-    assert counts(root)[Found.SAMPLED] == 1
+    assert counts(root)[BoundsOutcome.SAMPLED] == 1
 
 
 KERNELS = {

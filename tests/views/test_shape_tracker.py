@@ -196,9 +196,9 @@ def test_wrong_views_are_refused() -> None:
         ShapeTracker((View.contiguous((3,)), View((3,), (1,), -1)))
     with pytest.raises(UserError, match="reaches elements 0 to 5"):
         shape(2).followed_by(shape(6))
-    with pytest.raises(UserError, match=r"mask \(\(2, 1\),\) leaves|mask"):
+    with pytest.raises(UserError, match=r"mask \(\(-1, 2\),\) is not inside"):
         View((3,), (1,), 0, ((-1, 2),))
-    with pytest.raises(UserError, match=r"view: mask \(\(0, 4\),\) leaves \(3,\)"):
+    with pytest.raises(UserError, match=r"view: mask \(\(0, 4\),\) is not inside shape \(3,\)"):
         View((3,), (1,), 0, ((0, 4),))
     with pytest.raises(UserError, match="1 sizes against 2 bounds"):
         View((3,), (1,), 0, ((0, 2), (0, 2)))

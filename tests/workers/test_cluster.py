@@ -165,7 +165,7 @@ def test_a_scheduler_that_begins_afresh_ends_the_run(scheduler: Any) -> None:
     assert there.events(0.1) == []
     with distributed.Client(scheduler.scheduler_address, set_as_default=False) as other:
         other.restart(wait_for_workers=False)
-    with pytest.raises(HarnessError, match="forgot what it was given: did its scheduler restart"):
+    with pytest.raises(HarnessError, match="forgot its tasks: did its scheduler restart"):
         listen(there)
     there.close()
 

@@ -131,7 +131,7 @@ def test_what_is_not_a_whole_journal_of_ours_is_refused(tmp_path: Path, how: str
             connection.execute(statement)
     message = {
         "truncated": "damaged",
-        "garbage": "damaged, or no journal: file is not a database",
+        "garbage": "damaged or not a journal: file is not a database",
         "foreign": "is not of a walk: choose another --folder, or move it away",
         "newer": "is of version 99, this tinyref reads 1",
         "lacking": "it lacks tables",

@@ -1,6 +1,6 @@
-"""The value of an expression: of sizes and positions as Python integers, of others on arrays.
+"""Values of expressions: sizes and positions as Python integers, other expressions on arrays.
 
-Both take what an op means from `semantics`. The references of the spec and of the fuzzer's oracles
+Both use the op semantics of `semantics`. The references of the spec and the oracles of the fuzzer
 have evaluators of their own.
 """
 
@@ -22,10 +22,10 @@ from tinyref.uops.program import Program
 
 
 def value_of(expression: sint, bindings: Mapping[str, int]) -> int:
-    """The value of a size or position for the given values of its variables.
+    """Return the value of a size or position for these values of its variables.
 
-    `index` arithmetic is exact, integers of other types wrap. Raises `UserError` for a variable
-    without a value, one out of its bounds, or a node that is no integer arithmetic.
+    `index` arithmetic is exact; integers of other types wrap. Raises `UserError` for a variable
+    without a value or out of its bounds, or a node that is no integer arithmetic.
     """
     if isinstance(expression, int):
         return expression
@@ -52,7 +52,7 @@ def _integer(node: UOp, operands: Sequence[int], bindings: Mapping[str, int]) ->
 
 
 def bound_value(variable: VarArg, bindings: Mapping[str, int], argument: str = "bindings") -> int:
-    """The value given for a variable. Raises `UserError` for none, no integer, or a wrong one."""
+    """Return the value of a variable. Raises `UserError` unless it is an integer in bounds."""
     name, accepted = variable.name, f"{variable.minimum} to {variable.maximum}"
     value = bindings.get(name)
     if value is None:
@@ -69,16 +69,16 @@ def bound_value(variable: VarArg, bindings: Mapping[str, int], argument: str = "
 
 
 def launch_grid(program: Program, bindings: Mapping[str, int]) -> tuple[int, int, int]:
-    """The groups of a launch for the given values of the variables; errors as of `value_of`."""
+    """Return the groups of a launch for these values of the variables; errors: see `value_of`."""
     x, y, z = (value_of(extent, bindings) for extent in program.grid)
     return x, y, z
 
 
 def evaluate_expression(root: UOp, leaves: Mapping[UOp, Array]) -> Array:
-    """The value of `root`, an expression of ALU ops over constants and the nodes in `leaves`.
+    """Return the value of `root`, an expression of ALU ops over constants and `leaves`.
 
-    Leaves are arrays of the numpy type of their node, of broadcastable shapes; the result has the
-    type of `root`. Raises `UserError` for a node that is neither an ALU op nor given.
+    Leaves are arrays of the numpy type of their node, of broadcastable shapes. The result has the
+    type of `root`. Raises `UserError` for a node that is neither an ALU op nor in `leaves`.
     """
     values: dict[UOp, Array] = dict(leaves)
     with np.errstate(all="ignore"):
@@ -92,5 +92,5 @@ def evaluate_expression(root: UOp, leaves: Mapping[UOp, Array]) -> Array:
                 kernel = semantics.kernel_for(node.op, node.dtype, types)
                 values[node] = kernel(*[values[source] for source in node.src])
             else:
-                raise UserError(f"evaluate: no value is given for {node!r}")
+                raise UserError(f"evaluate: {node!r} has no value: give it among the leaves")
     return np.asarray(values[root])

@@ -1,8 +1,9 @@
-"""LinearForm forms: an integer node as a sum of multiples of terms, plus a constant.
+"""Linear forms: an integer node as a sum of multiples of terms, plus a constant.
 
-`modular` reads a node as a sum in the ring of its type, where everything wraps: it may be rebuilt
-in any order. `exact` reads it as a sum of mathematical integers: it goes only through operations
-that value ranges show not to wrap (`index` never does), so that it may be divided and compared.
+`modular` reads a node as a sum in the ring of its type, where everything wraps, so the sum may be
+rebuilt in any order. `exact` reads a node as a sum of mathematical integers, so the sum may be
+divided and compared. It reads only through operations whose value ranges prove that they do not
+wrap; `index` never wraps.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from tinyref.uops.node import UOp, order_key
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
 
-# A longer sum is a term of its own: normal forms of every prefix of a sum cost its length squared.
+# A longer sum counts as one term: normal forms of all prefixes of a sum cost its length squared.
 MAX_TERMS = 64
-# What may be a sum; a product is the multiple of one where it is by a constant.
+# The ops that may be read as a sum; a product only if one factor is a constant.
 _SUMS = frozenset({Ops.ADD, Ops.SUB, Ops.NEG, Ops.MUL})
 # Nodes and their factors.
 Pieces = list[tuple[UOp, int]]
@@ -35,7 +36,7 @@ class LinearForm:
 
     @property
     def range(self) -> Range:
-        """The least and largest value, taking the terms as independent of each other."""
+        """Return the least and largest value, as if the terms were independent of each other."""
         low = high = self.constant
         for term, coefficient in self.terms.items():
             ends = [end * coefficient for end in bounds(term)]
@@ -44,7 +45,10 @@ class LinearForm:
         return low, high
 
     def split(self, divisor: int) -> tuple[LinearForm, LinearForm]:
-        """Quotient and rest: divisor * quotient + rest, with 0 <= constant of rest < divisor."""
+        """Return (quotient, rest) with self == divisor * quotient + rest.
+
+        The constant of the rest is from 0 to divisor - 1.
+        """
         quotient = {
             term: coefficient // divisor
             for term, coefficient in self.terms.items()
@@ -55,7 +59,7 @@ class LinearForm:
         return LinearForm(quotient, shift), LinearForm(rest, remaining)
 
     def plus(self, other: LinearForm, times: int = 1) -> LinearForm:
-        """self + times * other."""
+        """Return self + times * other."""
         total = dict(self.terms)
         for term, coefficient in other.terms.items():
             value = total.get(term, 0) + times * coefficient
@@ -66,7 +70,7 @@ class LinearForm:
         return LinearForm(total, self.constant + times * other.constant)
 
     def fits(self, dtype: DType) -> bool:
-        """True where `dtype` holds every value of the sum."""
+        """Return True if `dtype` can represent every value of the sum."""
         if dtype.scalar is dtypes.index:
             return True
         low, high = self.range
@@ -75,17 +79,17 @@ class LinearForm:
 
 
 def constant_of(node: UOp) -> int | None:
-    """The value of an integer or bool CONST, None for any other node."""
+    """Return the value of an integer or bool CONST, None for any other node."""
     if node.op is Ops.CONST and isinstance(node.arg, ConstArg) and not node.dtype.is_float:
         return int(node.arg.value)
     return None
 
 
 def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> LinearForm:
-    """The sum, read through the ADD, SUB, NEG and MUL by a constant that `opens` admits.
+    """Return the sum, read through ADD, SUB, NEG and MUL by a constant that `opens` admits.
 
-    It is put together from those of its parts, which keep theirs under `name`: the rules ask for
-    the sum of a part before that of the whole.
+    The sum is composed from the sums of its parts, which are stored as the fact `name` of the
+    parts: rules need the sum of a part before the sum of the whole.
     """
 
     def opened(part: UOp) -> Pieces | None:
@@ -109,19 +113,19 @@ def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> LinearForm:
 
 
 def _known(node: UOp, name: str) -> LinearForm:
-    """The sum that is kept with a node; without one it is a constant, or its own only term.
+    """Return the sum stored with a node; without one the node is a constant, or its only term.
 
-    As such it is not kept: that were a cycle.
+    A sum of only the node itself is not stored, because that would be a reference cycle.
     """
-    kept: LinearForm | None = node.facts.get(name)
-    if kept is not None:
-        return kept
+    stored: LinearForm | None = node.facts.get(name)
+    if stored is not None:
+        return stored
     value = constant_of(node)
     return LinearForm({node: 1}, 0) if value is None else LinearForm({}, value)
 
 
 def _together(pieces: Pieces, name: str) -> LinearForm | None:
-    """The sum of multiples of parts, whose sums are kept as `name`; None if it is too long."""
+    """Add multiples of parts, whose sums are stored as `name`; None if the sum is too long."""
     total = LinearForm({}, 0)
     for piece, factor in pieces:
         total = total.plus(_known(piece, name), factor)
@@ -129,7 +133,7 @@ def _together(pieces: Pieces, name: str) -> LinearForm | None:
 
 
 def _pieces(node: UOp) -> Pieces | None:
-    """The node as multiples of its sources; None for a term of its own."""
+    """Return the node as multiples of its sources; None if it is a single term."""
     if node.op is Ops.ADD:
         return [(node.src[0], 1), (node.src[1], 1)]
     if node.op is Ops.SUB:
@@ -143,7 +147,7 @@ def _pieces(node: UOp) -> Pieces | None:
 
 
 def _opens_in_ring(node: UOp) -> bool:
-    # Only index multiplications spread over sums: elsewhere that would cost work on the device.
+    # Only index multiplications distribute over sums; other types would cost work on the device.
     return node.op is not Ops.MUL or node.dtype.scalar is dtypes.index or node.src[0].op != Ops.ADD
 
 
@@ -161,19 +165,19 @@ def _does_not_wrap(node: UOp) -> bool:
 
 
 def modular(node: UOp) -> LinearForm:
-    """The integer `node` as a sum in the ring of its type."""
+    """Return the integer `node` as a sum in the ring of its type."""
     return _sum(node, "linear.modular", _opens_in_ring)
 
 
 def exact(node: UOp) -> LinearForm:
-    """The integer `node` as a sum of mathematical integers."""
+    """Return the integer `node` as a sum of mathematical integers."""
     return _sum(node, "linear.exact", _does_not_wrap)
 
 
 def to_node(dtype: DType, linear: LinearForm) -> UOp:
-    """The node of a sum in normal form: terms in their order, each times its factor, constant last.
+    """Return the node of a sum in normal form: ordered terms times factors, then the constant.
 
-    Coefficients wrap into `dtype`, so a sum that is right modulo its width is rebuilt right.
+    Coefficients wrap into `dtype`, so a sum that is correct modulo its width gives a correct node.
     """
     total: UOp | None = None
     for term in sorted(linear.terms, key=order_key):

@@ -1,4 +1,4 @@
-"""Named rules: a pattern of nodes, a function that builds the replacement, and their domain.
+"""Named rules: a pattern of nodes, a function that builds the replacement, and a domain.
 
 A pattern is a small tree: `match(Ops.SUB, any_node("x"), any_node("x"))` is x - x. A name that
 occurs twice must match the same node twice.
@@ -21,42 +21,42 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
 
 DTypePredicate = Callable[[DType], bool]
-# Nodes by the names under which a pattern captures them.
+# Captured nodes by the names in the pattern.
 Captures = dict[str, UOp]
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a node must look like.
+    """A condition on a node and its sources."""
 
-    ops: the ops it may have, None for any. sources: one pattern per source, None for any sources.
-    each: what every source must match.
-    any_order: the two sources may be swapped, of the root of a rule. name: the capture. value: what
-    a CONST must hold; a Python int matches integer and bool constants, a float matches float
-    constants by sign too. when: what the type of the node must fulfil.
-    """
-
+    # The ops of the node; None for any.
     ops: frozenset[Ops] | None = None
+    # One pattern per source; None for any sources.
     sources: tuple[Pattern, ...] | None = None
+    # True if the two sources may be swapped; only for the root of a rule.
     any_order: bool = False
+    # The name of the capture.
     name: str | None = None
+    # The value of a CONST: an int for integers and bools; a float, with its sign, for floats.
     value: ConstType | None = None
+    # A predicate on the type of the node.
     when: DTypePredicate | None = None
-    each: Pattern | None = None
+    # The pattern that every source must match.
+    every: Pattern | None = None
 
     def named(self, name: str) -> Pattern:
-        """The same pattern, capturing the node as `name`."""
+        """Return the same pattern that captures the node as `name`."""
         return replace(self, name=name)
 
     def captures(self) -> Iterator[str]:
-        """The names under which it captures nodes."""
+        """Yield the names of all captures."""
         if self.name is not None:
             yield self.name
         for source in self.sources or ():
             yield from source.captures()
 
     def commutes(self) -> bool:
-        """Whether the sources of a node in it may be swapped."""
+        """Return True if the sources of a node in the pattern may be swapped."""
         return self.any_order or any(source.commutes() for source in self.sources or ())
 
     def __str__(self) -> str:
@@ -76,42 +76,42 @@ def _ops(op: Ops | Iterable[Ops]) -> frozenset[Ops]:
 
 
 def any_node(name: str, when: DTypePredicate | None = None) -> Pattern:
-    """Any node, captured as `name`."""
+    """Match any node, captured as `name`."""
     return Pattern(name=name, when=when)
 
 
 def is_const(name: str) -> Pattern:
-    """Any CONST, captured as `name`."""
+    """Match any CONST, captured as `name`."""
     return Pattern(ops=frozenset({Ops.CONST}), name=name)
 
 
 def constant(value: ConstType) -> Pattern:
-    """The CONST of that value: an int for integers and bools, a float, by sign, for floats."""
+    """Match the CONST of this value: an int for integers and bools; a float, with its sign."""
     return Pattern(ops=frozenset({Ops.CONST}), value=value)
 
 
-def match(op: Ops | Iterable[Ops], *sources: Pattern, each: Pattern | None = None) -> Pattern:
-    """A node of `op` (or one of several) whose sources match in order; no patterns: any sources."""
-    return Pattern(_ops(op), sources or None, each=each)
+def match(op: Ops | Iterable[Ops], *sources: Pattern, every: Pattern | None = None) -> Pattern:
+    """Match a node of `op` (or one of several), and its sources in order if patterns follow."""
+    return Pattern(_ops(op), sources or None, every=every)
 
 
 def commute(op: Ops | Iterable[Ops], left: Pattern, right: Pattern) -> Pattern:
-    """A node of two sources that match in either order."""
+    """Match a node of two sources in either order."""
     return Pattern(_ops(op), (left, right), any_order=True)
 
 
 def may_match(pattern: Pattern, ops: tuple[Ops, ...]) -> bool:
-    """Return True if sources of these `ops` are what `pattern` asks for: it looks no further."""
-    wanted = pattern.sources
-    if wanted is None:
-        return pattern.each is None or _have_ops((pattern.each,) * len(ops), ops)
-    if len(ops) != len(wanted):
+    """Return True if `pattern` admits sources of these `ops`; nothing else is checked."""
+    sources = pattern.sources
+    if sources is None:
+        return pattern.every is None or _have_ops((pattern.every,) * len(ops), ops)
+    if len(ops) != len(sources):
         return False
-    return _have_ops(wanted, ops) or (pattern.any_order and _have_ops(wanted, ops[::-1]))
+    return _have_ops(sources, ops) or (pattern.any_order and _have_ops(sources, ops[::-1]))
 
 
-def _have_ops(wanted: Sequence[Pattern], ops: Sequence[Ops]) -> bool:
-    pairs = zip(wanted, ops, strict=True)
+def _have_ops(patterns: Sequence[Pattern], ops: Sequence[Ops]) -> bool:
+    pairs = zip(patterns, ops, strict=True)
     return all(pattern.ops is None or op in pattern.ops for pattern, op in pairs)
 
 
@@ -124,9 +124,9 @@ def matches(pattern: Pattern, node: UOp) -> Iterator[Captures]:
 
 
 def _matches_node(pattern: Pattern, node: UOp, src: Sequence[UOp], captures: Captures) -> bool:
-    """Whether `node` is as `pattern` says, with its sources as `src`; adds what is captured.
+    """Return True if `node` matches `pattern` with sources `src`, and add its captures.
 
-    A name that is captured already must be the same node.
+    If a name has a capture already, it must be the same node.
     """
     if pattern.ops is not None and node.op not in pattern.ops:
         return False
@@ -136,19 +136,19 @@ def _matches_node(pattern: Pattern, node: UOp, src: Sequence[UOp], captures: Cap
         return False
     if pattern.name is not None and captures.setdefault(pattern.name, node) is not node:
         return False
-    wanted = pattern.sources
-    if wanted is None:
-        wanted = () if pattern.each is None else (pattern.each,) * len(src)
-    elif len(src) != len(wanted):
+    patterns = pattern.sources
+    if patterns is None:
+        patterns = () if pattern.every is None else (pattern.every,) * len(src)
+    elif len(src) != len(patterns):
         return False
-    for inner, source in zip(wanted, src, strict=False):
+    for inner, source in zip(patterns, src, strict=False):
         if not _matches_node(inner, source, source.src, captures):
             return False
     return True
 
 
 def _has_value(node: UOp, value: ConstType) -> bool:
-    """Whether a CONST holds `value`: a float by sign, an int for integers and bools."""
+    """Return True if a CONST has `value`: a float with its sign, an int for integers and bools."""
     held = node.arg.value if isinstance(node.arg, ConstArg) else None
     if held is None or held != value or isinstance(held, float) is not isinstance(value, float):
         return False
@@ -156,7 +156,7 @@ def _has_value(node: UOp, value: ConstType) -> bool:
 
 
 class Keeps(Enum):
-    """What every float rule leaves bit for bit as it was."""
+    """Properties of floats that rules preserve bit for bit."""
 
     __hash__ = object.__hash__
 
@@ -167,46 +167,44 @@ class Keeps(Enum):
 
 
 def integer(dtype: DType) -> bool:
-    """Fixed-width integers and `index`: rules hold under wrapping."""
+    """Admit fixed-width integers and `index`: rules hold under wrapping."""
     return dtype.is_int
 
 
 def index(dtype: DType) -> bool:
-    """The `index` type alone: rules may assume that nothing overflows."""
+    """Admit the `index` type alone: rules may assume that nothing overflows."""
     return dtype.scalar is dtypes.index
 
 
 def boolean(dtype: DType) -> bool:
-    """The bool type."""
+    """Admit bool."""
     return dtype.is_bool
 
 
 def integer_or_bool(dtype: DType) -> bool:
-    """Integers, `index` and bool."""
+    """Admit integers, `index` and bool."""
     return dtype.is_int or dtype.is_bool
 
 
 def floating(dtype: DType) -> bool:
-    """The float types that have arithmetic."""
+    """Admit the float types that have arithmetic."""
     return dtype.scalar in dtypes.floats
 
 
 def anything(dtype: DType) -> bool:
-    """Every type."""
+    """Admit every type."""
     return True
 
 
 @dataclass(frozen=True)
 class Domain:
-    """Where a rule holds.
+    """The domain in which a rule holds."""
 
-    family: the file it stands in. dtypes: what the type of the root must fulfil; its name is part
-    of the documentation. needs_bounds: the rule looks at value ranges and fires only where they
-    show that it holds.
-    """
-
+    # The name of the file of the rule.
     family: str
+    # A predicate on the type of the root; its name is part of the documentation.
     dtypes: DTypePredicate
+    # True if the rule uses value ranges and fires only if they prove that it holds.
     needs_bounds: bool = False
 
 
@@ -216,10 +214,10 @@ INTEGER_OPS = frozenset({Ops.IDIV, Ops.MOD, Ops.SHL, Ops.SHR})
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """One rewrite: where `pattern` matches, `function` gives the replacement or None.
+    """One rewrite: where `pattern` matches, `function` returns the replacement or None.
 
-    `equation` is the docstring of the function: what equals what, and why. `parameters` are the
-    captures that it takes.
+    `equation` is the docstring of the function: an equation and its reason. `parameters` are the
+    captures that the function takes.
     """
 
     name: str
@@ -230,9 +228,9 @@ class Rule:
     equation: str
 
     def apply(self, node: UOp) -> UOp | None:
-        """The replacement of `node`, which has an op of the root and a type of the domain.
+        """Return the replacement of `node`, which has an op of the root and a type of the domain.
 
-        Where the pattern matches in several ways, the first that the function accepts counts.
+        If the pattern matches in several ways, the first one that the function accepts counts.
         """
         for captures in matches(self.pattern, node):
             captures["node"] = node
@@ -242,7 +240,7 @@ class Rule:
         return None
 
     def __call__(self, node: UOp) -> UOp | None:
-        """The replacement of `node`, or None where the rule does not apply."""
+        """Return the replacement of `node`, or None if the rule does not apply."""
         if node.op not in (self.pattern.ops or ()) or not self.domain.dtypes(node.dtype):
             return None
         return self.apply(node)
@@ -255,12 +253,11 @@ def rule(
     when: DTypePredicate | None = None,
     needs_bounds: bool = False,
 ) -> Callable[[Callable[..., UOp | None]], Rule]:
-    """Makes a `Rule` of a function whose parameters are captures of `pattern`.
+    """Make a `Rule` of a function whose parameters are captures of `pattern`.
 
-    A parameter `node` takes the whole match. `when` is what the type of the root must fulfil;
-    without it that may be all that its ops have. Raises
-    `UserError` for a rule without an equation, with a root of any op, or with a parameter that the
-    pattern does not capture.
+    A parameter `node` takes the whole match. `when` is a predicate on the type of the root; by
+    default every type of its ops is admitted. Raises `UserError` for a rule without an equation,
+    with a root of any op, or with a parameter that the pattern does not capture.
     """
 
     def decorate(function: Callable[..., UOp | None]) -> Rule:
@@ -273,7 +270,7 @@ def rule(
             raise UserError(f"rule {name}: only the root of the pattern may commute")
         family = function.__module__.rpartition(".")[2]
         parameters = tuple(inspect.signature(function).parameters)
-        unknown = [each for each in parameters if each not in {"node", *pattern.captures()}]
+        unknown = [name for name in parameters if name not in {"node", *pattern.captures()}]
         if unknown:
             raise UserError(f"rule {name}: the pattern does not capture {unknown[0]!r}")
         types = when or (integer if pattern.ops <= INTEGER_OPS else anything)
@@ -284,8 +281,8 @@ def rule(
 
 
 def rules_of(*modules: ModuleType) -> list[Rule]:
-    """Every rule that the modules define, by name."""
-    found = [
+    """Return every rule that the modules define, in the order of their names."""
+    rules = [
         value for module in modules for value in vars(module).values() if isinstance(value, Rule)
     ]
-    return sorted(found, key=lambda each: each.name)
+    return sorted(rules, key=lambda rule: rule.name)

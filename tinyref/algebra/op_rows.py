@@ -1,7 +1,7 @@
-"""The rows of the op table: what each op is, its types, payload, semantics, range and clause.
+"""The rows of the op table: the types, payload, semantics, range and clause of each op.
 
-semantics.md is the prose of it. The verifiers of the dialects, constant folding, the evaluators,
-the interpreter and the clauses of the spec all read these rows.
+semantics.md describes them in prose. The verifiers of the dialects, constant folding, the
+evaluators, the interpreter and the clauses of the spec all read these rows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _arithmetic(
     exact: Exact | None = None,
     values: RangeRule = bounds.full,
 ) -> None:
-    """Declares an op that gives one element for one element of each source, in every dialect."""
+    """Declare an op that computes one element from one element of each source."""
     count = 2 if op in BINARY else 3 if op in TERNARY else 1
     clause = f"isa.{op.value.lower()}"
     shape = (op, (count, count), typing, NoneType)
@@ -61,7 +61,7 @@ def _op(
     dialects: frozenset[Dialect] = _LINEAR,
     values: RangeRule = bounds.full,
 ) -> None:
-    """Declares an op of structure or memory."""
+    """Declare an op of structure or memory."""
     count = (arity, arity) if isinstance(arity, int) else arity
     OP_TABLE[op] = OpSpec(op, count, typing, payload, sentence, clause, dialects, values)
 
@@ -75,7 +75,7 @@ def _tensor(
     typing: Typing = types.value_like_first,
     values: RangeRule = bounds.first,
 ) -> None:
-    """Declares an op of tensor graphs; most give elements of their source."""
+    """Declare an op of tensor graphs; most return elements of their source."""
     clause = f"tensor.{op.value.lower()}"
     _op(op, clause, arity, typing, sentence, payload=payload, dialects=_TENSOR, values=values)
 
@@ -162,7 +162,7 @@ _arithmetic(
 _arithmetic(
     Ops.MOD,
     types.integers,
-    "What IDIV leaves, with the sign of x; by 0 unspecified.",
+    "The remainder of IDIV, with the sign of x; by 0 unspecified.",
     semantics.signed_or_unsigned(semantics.remainder, semantics.unsigned_remainder),
     exact=semantics.truncating_remainder,
     values=bounds.remainder,
@@ -388,7 +388,7 @@ _op(
     "isa.load",
     (1, 3),
     types.load,
-    "What the address holds; the alternative, with no access, where the gate is false.",
+    "The value at the address; where the gate is false, the alternative without an access.",
     payload=payload.MemoryVersionArg | None,
     dialects=_AST | _LINEAR,
 )
@@ -457,7 +457,7 @@ _op(
     "kernel.vector",
     (1, None),
     types.takes_lanes,
-    "Some lanes of a vector; before expansion also the one that the ranges after it count to.",
+    "Some lanes of a vector; before expansion also the lane that the ranges after it select.",
     payload=payload.GepArg,
     values=bounds.first,
 )
@@ -474,7 +474,7 @@ _op(
     "kernel.after",
     (1, None),
     types.like_first,
-    "Its first source, once the others are done.",
+    "The first source, after the other sources are done.",
     dialects=_INDEXED,
     values=bounds.first,
 )
@@ -490,7 +490,7 @@ _op(
     "kernel.if",
     (1, None),
     types.branch,
-    "What follows happens where the condition holds.",
+    "The block that follows runs where the condition is true.",
     dialects=_PROGRAM,
 )
 _op(Ops.ENDIF, "kernel.if", 1, types.closes(Ops.IF), "The end of an IF.", dialects=_PROGRAM)

@@ -1,6 +1,6 @@
-"""What an op is, the table of all ops, and the typing rules of its rows, which are in `op_rows.py`.
+"""The type of a row of the op table, the table, and typing rules; `op_rows.py` has the rows.
 
-A typing rule says what the types of a node and of its sources must be.
+A typing rule checks the types of a node and of its sources.
 """
 
 from __future__ import annotations
@@ -20,46 +20,47 @@ from tinyref.uops.tiles import Operand
 
 Arity = tuple[int, int | None]
 PayloadType = type | UnionType
-# None where the node is well typed, else one sentence that says what is wrong.
+# Returns None if the node is well typed, else the problem as one sentence.
 Typing = Callable[[UOp], str | None]
 
 # Arrays of the source types in, an array of the result type out, shapes broadcast.
 Kernel = Callable[..., Array]
 # Chooses the kernel of an op for a scalar result type and scalar source types.
 Semantics = Callable[[DType, Sequence[DType]], Kernel]
-# The op on Python's integers, of any size, before the result wraps into its type.
+# The op on Python integers of any size, before the result wraps into its type.
 Exact = Callable[..., int]
 
 Range = tuple[int, int]
-# The node and the ranges of its sources (None for a float or a pointer) give the node's range.
+# Computes the range of a node from the ranges of its sources (None for a float or a pointer).
 RangeRule = Callable[[UOp, Sequence[Range | None]], Range | None]
 
 
 @dataclass(frozen=True)
 class OpSpec:
-    """What one op is.
-
-    arity: least and most number of sources, None for no limit. typing: the problem of a node that
-    has the right number of sources, or None. payload: the type of `arg`, NoneType for no payload.
-    clause: label in the spec. dialects: where the op may stand. sentence: the semantics in words.
-    semantics: chooses the numpy function of an arithmetic op; None for structure and memory.
-    exact: the function of integers of any size, of an op that has integers.
-    value_range: range of the node from those of its sources.
-    """
+    """The row of one op."""
 
     op: Ops
+    # Least and largest number of sources; None for no limit.
     arity: Arity
+    # Returns the problem of a node with the right number of sources, or None.
     typing: Typing
+    # The type of `arg`; NoneType for no payload.
     payload: PayloadType
+    # The semantics in words.
     sentence: str
+    # The label in the spec.
     clause: str
+    # The dialects that have the op.
     dialects: frozenset[Dialect]
+    # Computes the range of a node from the ranges of its sources.
     value_range: RangeRule
+    # Chooses the numpy function of an arithmetic op; None for structure and memory.
     semantics: Semantics | None = None
+    # The function on integers of any size, for an op that has integers.
     exact: Exact | None = None
 
     def check(self, node: UOp) -> str | None:
-        """The problem of `node` as one sentence (arity, payload, then types), or None."""
+        """Return the problem of `node` as one sentence (arity, payload, then types), or None."""
         least, most = self.arity
         count = len(node.src)
         if count < least or (most is not None and count > most):
@@ -75,7 +76,7 @@ class OpSpec:
         return f"{self.op.name} needs a payload {accepted}, got {got}"
 
 
-# Filled by `op_rows.py`, which is imported with the package, for its rules look ops up here.
+# `op_rows.py` fills the table. The package imports it, because its rules look ops up here.
 OP_TABLE: dict[Ops, OpSpec] = {}
 
 
@@ -96,7 +97,7 @@ def _wrong_type(node: UOp, dtype: DType, accepted: str) -> str:
 
 
 def _same(accepts: Callable[[DType], bool], accepted: str) -> Typing:
-    """Result and sources have one type, which `accepts` admits."""
+    """Check that result and sources have one type, which `accepts` admits."""
 
     def typing(node: UOp) -> str | None:
         if not accepts(node.dtype):
@@ -110,7 +111,7 @@ def _same(accepts: Callable[[DType], bool], accepted: str) -> Typing:
 
 
 def compare(node: UOp) -> str | None:
-    """CMPLT and CMPNE: two of one ordered type give bool."""
+    """CMPLT and CMPNE: two values of one ordered type give bool."""
     left, right = node.src
     if not _is_number_or_bool(left.dtype):
         return _wrong_type(node, left.dtype, "numbers and bool")
@@ -158,7 +159,7 @@ def convert(node: UOp) -> str | None:
 
 
 def reinterpret(node: UOp) -> str | None:
-    """BITCAST: sizes are equal, and the bits must mean something in the result."""
+    """BITCAST: sizes are equal, and all bits are legal in the result type."""
     problem = convert(node)
     if problem is not None:
         return problem
@@ -173,17 +174,17 @@ def reinterpret(node: UOp) -> str | None:
 
 
 def void(node: UOp) -> str | None:
-    """The node gives no value."""
+    """Check that the node has no value."""
     return None if node.dtype is dtypes.void else _wrong_type(node, node.dtype, "void")
 
 
 def value(node: UOp) -> str | None:
-    """The node gives a scalar or a vector."""
+    """Check that the value of the node is a scalar or a vector."""
     return None if _is_value(node.dtype) else _wrong_type(node, node.dtype, "values")
 
 
 def like_first(node: UOp) -> str | None:
-    """The node has the type of its first source."""
+    """Check that the node has the type of its first source."""
     first = node.src[0].dtype
     if first is not node.dtype:
         return f"{node.op.name} has the type of its source, {first.name}, not {node.dtype.name}"
@@ -191,7 +192,7 @@ def like_first(node: UOp) -> str | None:
 
 
 def value_like_first(node: UOp) -> str | None:
-    """The node gives a value of the type of its first source."""
+    """Check that the node has a value of the type of its first source."""
     return value(node) or like_first(node)
 
 
@@ -213,14 +214,14 @@ def constant(node: UOp) -> str | None:
 
 
 def scalar_integer(node: UOp) -> str | None:
-    """The node gives one integer."""
+    """Check that the value of the node is one integer."""
     if not node.dtype.is_int or node.dtype.lanes != 1:
         return _wrong_type(node, node.dtype, "one integer")
     return None
 
 
 def numbering(node: UOp) -> str | None:
-    """IOTA: int32, the type of positions that every device has, or int64 where it needs more."""
+    """IOTA: int32, the type of positions on every device, or int64 if positions need it."""
     if node.dtype not in (dtypes.int32, dtypes.int64):
         return _wrong_type(node, node.dtype, "int32 or int64")
     return _positions(node, node.src)
@@ -270,7 +271,7 @@ def reduce(node: UOp) -> str | None:
 
 
 def pointer_to(space: AddressSpace) -> Typing:
-    """The node is a pointer into `space`."""
+    """Check that the node is a pointer into `space`."""
 
     def typing(node: UOp) -> str | None:
         if isinstance(node.dtype, PtrDType) and node.dtype.space is space:
@@ -315,7 +316,7 @@ def _element_problem(node: UOp, address: DType, value: DType) -> str | None:
 
 
 def load(node: UOp) -> str | None:
-    """LOAD: an address, and with a gate the alternative too."""
+    """LOAD: an address, or an address, an alternative and a gate."""
     problem = _element_problem(node, node.src[0].dtype, node.dtype)
     if problem is not None or len(node.src) == 1:
         return problem
@@ -328,7 +329,7 @@ def load(node: UOp) -> str | None:
 
 
 def store(node: UOp) -> str | None:
-    """STORE: an address, a value of its element type, maybe a gate, and then maybe a mask."""
+    """STORE: an address, a value of its element type, maybe a gate, and after it maybe a mask."""
     problem = void(node) or _element_problem(node, node.src[0].dtype, node.src[1].dtype)
     if problem is not None or len(node.src) == 2:
         return problem
@@ -348,7 +349,7 @@ def update(node: UOp) -> str | None:
 
 
 def vectorize(node: UOp) -> str | None:
-    """VECTORIZE: as many scalars as the node has lanes."""
+    """VECTORIZE: one scalar for each lane of the node."""
     if node.dtype.lanes != len(node.src):
         return f"VECTORIZE of {node.dtype.lanes} lanes has {len(node.src)} sources"
     for source in node.src:
@@ -358,10 +359,10 @@ def vectorize(node: UOp) -> str | None:
 
 
 def takes_lanes(node: UOp) -> str | None:
-    """GEP: lanes that the source has; ranges that follow count which of them is taken."""
+    """GEP: lanes of the source; if ranges follow, their counters select one of the lanes."""
     source = node.src[0].dtype
     ranges = node.src[1:]
-    if any(each.op is not Ops.RANGE for each in ranges):
+    if any(counter.op is not Ops.RANGE for counter in ranges):
         return "GEP takes a vector, then RANGEs"
     if not isinstance(node.arg, payload.GepArg) or not node.arg.lanes:
         return "GEP takes at least one lane"
@@ -376,7 +377,7 @@ def takes_lanes(node: UOp) -> str | None:
 
 
 def tile(node: UOp) -> str | None:
-    """WMMA: the fragments that one thread holds of A, B and C, and of D, which is like C."""
+    """WMMA: the fragments of A, B and C in one thread; the result D has the type of C."""
     if not isinstance(node.arg, payload.TileArg):
         return "WMMA needs a tile"
     declared = node.arg.tile
@@ -389,14 +390,14 @@ def tile(node: UOp) -> str | None:
 
 
 def branch(node: UOp) -> str | None:
-    """IF: one bool, then what must come before."""
+    """IF: one bool, then nodes that must come before."""
     if node.src[0].dtype is not dtypes.bool:
         return f"IF has a condition of {node.src[0].dtype.name}, not bool"
     return void(node)
 
 
 def closes(opener: Ops) -> Typing:
-    """The node closes a block that `opener` opened."""
+    """Check that the node closes a block that `opener` opened."""
 
     def typing(node: UOp) -> str | None:
         if node.src[0].op is not opener:

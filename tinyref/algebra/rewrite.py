@@ -1,9 +1,9 @@
 """The rewriting engine, its listeners, and the optional steps of a compile.
 
-A set of rules is applied bottom-up until none of them fires any more. Listeners get each stage of
-the compiler and each rule that fires. A step is a rule that fires, an optimisation of a plan, or a
-pass that only improves a kernel: steps are counted, so that a limit can leave out all later ones,
-as the opt-bisect-limit of LLVM does. Mandatory lowerings are not counted: they always happen.
+A set of rules is applied bottom-up until none of them fires. Listeners are called for each stage of
+the compiler and for each rule that fires. A step is a rule that fires, an optimisation of a plan,
+or a pass that only improves a kernel. Steps are counted, so that a limit can skip all later ones,
+like the opt-bisect-limit of LLVM. Mandatory lowerings are not counted: they always happen.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tinyref.uops.ops import Ops
 class OptionalStep:
     """One optional step: its kind ("rule", "opt" or "pass") and its name.
 
-    A rule also has the node that it matched, and what it made of the node.
+    A rule also has the node that it matched, and its replacement.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class OptionalStep:
 
 @dataclass
 class Steps:
-    """The steps of one compile, which stops to take any after `limit` of them."""
+    """The steps of one compile; after `limit` steps no more are taken."""
 
     limit: int | None = None
     taken: list[OptionalStep] = field(default_factory=list)
@@ -59,17 +59,18 @@ class Steps:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# The name of the rule, the node that it matched, what it made of it.
+# Arguments: the name of the rule, the node that it matched, the replacement.
 RuleListener = Callable[[str, UOp, UOp], None]
-# The name of the stage, the graph before it, what it gave: a graph, at last a program's nodes.
+# Arguments: the name of the stage, the graph before it, its result: a graph, or a program's nodes.
 StageListener = Callable[[str, UOp, UOp | tuple[UOp, ...]], None]
 
 
 @dataclass(frozen=True)
 class Listeners:
-    """What is called at each stage and at each firing.
+    """Callbacks for each stage and each firing.
 
-    afresh: rules fire again for what was rewritten before. steps: counts and limits optional steps.
+    afresh: rules fire again for nodes that were rewritten before. steps: counts and limits optional
+    steps.
     """
 
     stages: tuple[StageListener, ...] = ()
@@ -83,7 +84,7 @@ _active: ContextVar[Listeners] = ContextVar("tinyref_listeners", default=_NOBODY
 
 
 def listeners() -> Listeners:
-    """The active listeners of this thread."""
+    """Return the active listeners of this thread."""
     return _active.get()
 
 
@@ -95,11 +96,11 @@ def listening(
     afresh: bool = False,
     steps: Steps | None = None,
 ) -> Iterator[None]:
-    """Calls the listeners in the block, besides those around it, in this thread.
+    """Call these listeners in the block, after the active ones, in this thread.
 
-    A listener may raise: so it ends what it listens to. With `afresh` rewriting neither takes
-    results that nodes have kept nor keeps any, so that every firing is reported: slower. `steps`
-    counts the optional steps, and decides whether each is taken; it implies `afresh`.
+    A listener may raise to end the rewrite. With `afresh` rewriting neither uses nor stores results
+    with nodes, so that every firing is reported; this is slower. `steps` counts the optional steps
+    and decides if each is taken; it implies `afresh`.
     """
     outer = _active.get()
     inner = Listeners(
@@ -116,13 +117,13 @@ def listening(
 
 
 def takes_step(kind: str, name: str) -> bool:
-    """Return True if an optional step may be taken now; it is counted then."""
+    """Return True if an optional step may be taken now, and count it."""
     steps = _active.get().steps
     return steps is None or steps.take(OptionalStep(kind, name))
 
 
 def uncached(function: Callable[P, T]) -> Callable[P, T]:
-    """A function with an `lru_cache` that rewrites: without its cache where steps are counted."""
+    """Return a cached function that rewrites without its `lru_cache` if steps are counted."""
     if _active.get().steps is None:
         return function
     bare: Callable[P, T] = inspect.unwrap(function)
@@ -131,7 +132,7 @@ def uncached(function: Callable[P, T]) -> Callable[P, T]:
 
 @contextlib.contextmanager
 def counting_rules() -> Iterator[Counter[str]]:
-    """How often each rule fires in the block; not again for what was rewritten before."""
+    """Count how often each rule fires in the block, except for nodes rewritten before."""
     fired: Counter[str] = Counter()
 
     def count(name: str, node: UOp, result: UOp) -> None:
@@ -141,48 +142,49 @@ def counting_rules() -> Iterator[Counter[str]]:
         yield fired
 
 
-# A rewrite may take this many firings, and this many more for each node of the graph it began with.
+# A rewrite may take this many firings, and this many more for each node of the initial graph.
 FREE_FIRINGS = 20_000
 FIRINGS_PER_NODE = 200
 
 
 class RuleSet:
-    """Rules by the op of their root. The order in which they are given does not matter.
+    """Rules by the op of their root. The order of `rules` does not matter.
 
-    Rules of one op are tried in the order of their names, or with the flag SHUFFLE_RULES, which is
-    read here, in an order drawn from that seed. Results are kept with the nodes, so a node that was
-    rewritten by this set before costs nothing. Raises `UserError` where two rules have one name.
+    Rules of one op are tried in the order of their names. With the flag SHUFFLE_RULES, which is
+    read here, they are tried in an order drawn from this seed. Results are stored with the nodes,
+    so a node that this set has rewritten before costs nothing. Raises `UserError` if two rules have
+    the same name.
     """
 
     def __init__(self, rules: Iterable[Rule], name: str = "rules") -> None:
         self.name = name
-        self.rules = tuple(sorted(rules, key=lambda each: each.name))
+        self.rules = tuple(sorted(rules, key=lambda rule: rule.name))
         self.seed = config.integer("SHUFFLE_RULES")
-        names = [each.name for each in self.rules]
+        names = [rule.name for rule in self.rules]
         if len(set(names)) != len(names):
             twice = sorted(name for name, count in Counter(names).items() if count > 1)
             raise UserError(f"rule set {name}: two rules are named {', '.join(twice)}")
-        self._roots = frozenset(op for each in self.rules for op in each.pattern.ops or ())
+        self._roots = frozenset(op for rule in self.rules for op in rule.pattern.ops or ())
         self._by_ops: dict[tuple[object, ...], list[Rule]] = {}
 
     def candidates(self, node: UOp) -> Sequence[Rule]:
-        """Return the rules that the ops of `node` and its sources admit, as they are tried."""
+        """Return the rules that the ops of `node` and its sources admit, in the order of trial."""
         if node.op not in self._roots:
             return ()
         ops = tuple([source.op for source in node.src])
         key = (node.op, node.dtype, ops)
-        found = self._by_ops.get(key)
-        if found is None:
-            rules = self._tried(node.op, node.dtype)
-            found = self._by_ops[key] = [each for each in rules if may_match(each.pattern, ops)]
-        return found
+        admitted = self._by_ops.get(key)
+        if admitted is None:
+            rules = self._rules_for(node.op, node.dtype)
+            admitted = self._by_ops[key] = [rule for rule in rules if may_match(rule.pattern, ops)]
+        return admitted
 
-    def _tried(self, op: Ops, dtype: DType) -> list[Rule]:
-        """The rules for a root of that op and type, in their order."""
+    def _rules_for(self, op: Ops, dtype: DType) -> list[Rule]:
+        """Return the rules for a root of this op and type, in the order of trial."""
         rules = [
-            each
-            for each in self.rules
-            if op in (each.pattern.ops or ()) and each.domain.dtypes(dtype)
+            rule
+            for rule in self.rules
+            if op in (rule.pattern.ops or ()) and rule.domain.dtypes(dtype)
         ]
         if self.seed:
             order = random.Random(f"{self.seed} {op.name} {dtype.name}")
@@ -190,21 +192,21 @@ class RuleSet:
         return rules
 
     def fire(self, node: UOp) -> tuple[str, UOp] | None:
-        """The first rule that applies to `node` alone, with its replacement; None where none does.
+        """Return the first rule that applies to `node` alone, and its replacement; else None.
 
-        Raises `VerifyError` rewrite.type where a rule changes the type of a node.
+        Raises `VerifyError` rewrite.type if a rule changes the type of a node.
         """
-        for each in self.candidates(node):
-            result = each.apply(node)
+        for rule in self.candidates(node):
+            result = rule.apply(node)
             if result is not None:
                 if result.dtype is not node.dtype:
                     raise VerifyError(
                         "rewrite.type",
-                        f"rule {each.name} on {node!r}",
+                        f"rule {rule.name} on {node!r}",
                         node.dtype.name,
                         result.dtype.name,
                     )
-                return each.name, result
+                return rule.name, result
         return None
 
 
@@ -216,9 +218,9 @@ class _Rewrite:
         self.rules = rules
         self.listeners = active.rules
         self.steps = active.steps
-        self.is_kept = not active.afresh
+        self.is_stored = not active.afresh
         self.done: dict[UOp, UOp] = {}
-        # Nodes whose replacement is being rewritten, in the order in which that began.
+        # Nodes whose replacement is being rewritten, in the order of their firings.
         self.waiting: dict[UOp, str] = {}
         self.fired = 0
         self.limit = FREE_FIRINGS
@@ -227,7 +229,7 @@ class _Rewrite:
     def run(self) -> UOp:
         done = self.done
         waiting = self.waiting
-        # A node to rewrite, or a node together with the replacement whose normal form it takes.
+        # A node to rewrite, or a node and the replacement whose normal form it takes.
         stack: list[tuple[UOp, UOp | None]] = [(self.root, None)]
         while stack:
             node, replacement = stack.pop()
@@ -248,21 +250,21 @@ class _Rewrite:
         return done[self.root]
 
     def recall(self, node: UOp) -> bool:
-        """Takes the result that an earlier run has kept with the node."""
-        if not self.is_kept or self.rules not in node.facts:
+        """Take the result that an earlier run has stored with the node, if there is one."""
+        if not self.is_stored or self.rules not in node.facts:
             return False
-        kept = node.facts[self.rules]
-        self.done[node] = node if kept is None else kept
+        stored = node.facts[self.rules]
+        self.done[node] = node if stored is None else stored
         return True
 
     def finish(self, node: UOp, result: UOp) -> None:
         self.done[node] = result
-        if self.is_kept:
-            # A node that kept itself would be a reference cycle.
+        if self.is_stored:
+            # A node that stores itself would be a reference cycle.
             node.facts[self.rules] = None if result is node else result
 
     def visit(self, node: UOp, stack: list[tuple[UOp, UOp | None]]) -> None:
-        """Rewrites a node whose sources are done; leaves on the stack what remains to be done."""
+        """Rewrite a node whose sources are done; push the remaining work on the stack."""
         done = self.done
         src = tuple([done[source] for source in node.src])
         rebuilt = node if src == node.src else node.with_sources(src)
@@ -287,7 +289,7 @@ class _Rewrite:
         stack.append((result, None))
 
     def may_take(self, name: str, result: UOp, node: UOp) -> bool:
-        """Return whether the limit of a bisection leaves room for this firing."""
+        """Return True if the limit of a bisection admits this firing."""
         return self.steps is None or self.steps.take(OptionalStep("rule", name, node, result))
 
     def count(self, name: str, node: UOp, result: UOp) -> None:
@@ -323,16 +325,16 @@ def _print_firing(name: str, node: UOp, result: UOp) -> None:
 
 
 def rewrite(root: UOp, rules: RuleSet) -> UOp:
-    """`root` with `rules` applied to every node, sources first, until none applies any more.
+    """Apply `rules` to every node of `root`, sources first, until none of them applies.
 
-    Listeners are called at every firing; with DEBUG=6 firings are printed to stderr. Graphs may be
-    of any depth. Raises `VerifyError` rewrite.loop, naming the rules, where a node turns into
-    itself or rules fire without end, and rewrite.type where a rule changes a type.
+    Listeners are called at every firing; with DEBUG=6 firings are printed to stderr. Graphs may
+    have any depth. Raises `VerifyError` rewrite.loop, with the names of the rules, if a node turns
+    into itself or rules fire without end. Raises rewrite.type if a rule changes a type.
     """
     active = listeners()
     if not active.afresh and rules in root.facts:
-        kept: UOp | None = root.facts[rules]
-        return root if kept is None else kept
+        stored: UOp | None = root.facts[rules]
+        return root if stored is None else stored
     if config.integer("DEBUG") >= 6:
         active = replace(active, rules=(*active.rules, _print_firing), afresh=True)
     return _Rewrite(root, rules, active).run()

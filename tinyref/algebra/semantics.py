@@ -1,9 +1,9 @@
 """The scalar semantics of every arithmetic op, vectorised over numpy arrays.
 
-Constant folding, the interpreter and the references of the conformance suite all call these. Each
-op rounds once into its own dtype; integers wrap. Where the semantics leave a value unspecified
-(division by zero, a shift by the width or more, a float out of an integer's range) the value here
-is defined, the same on every machine, and raises no warning.
+Constant folding, the evaluator and the interpreter call these functions. Each op rounds once to its
+own dtype; integers wrap. The semantics leave some values unspecified: division by zero, a shift by
+the width or more, a float out of an integer's range. The values here are defined even so, are the
+same on every machine, and raise no warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SMALL_FLOATS = frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16})
 
 
 def truncating_division(x: int, y: int) -> int:
-    """The quotient of Python integers towards zero; by zero it is 0."""
+    """Return the quotient of Python integers, truncated towards zero; x / 0 is 0."""
     if y == 0:
         return 0
     quotient = abs(x) // abs(y)
@@ -37,46 +37,46 @@ def truncating_division(x: int, y: int) -> int:
 
 
 def truncating_remainder(x: int, y: int) -> int:
-    """What `truncating_division` leaves, with the sign of `x`; by zero it is 0."""
+    """Return the remainder of `truncating_division`, with the sign of `x`; for y = 0 it is 0."""
     return 0 if y == 0 else x - y * truncating_division(x, y)
 
 
 def exact_shift_left(x: int, count: int) -> int:
-    """x * 2**count; 0 for a count that no type has, which would make a number of any length."""
+    """Return x * 2**count; 0 for a count that no type has, which could make a huge number."""
     return x << count if 0 <= count < 64 else 0
 
 
 def exact_shift_right(x: int, count: int) -> int:
-    """x / 2**count, rounded down; 0 for a negative count."""
+    """Return x / 2**count, rounded down; 0 for a negative count."""
     return x >> count if count >= 0 else 0
 
 
 def divide(x: Array, y: Array) -> Array:
-    """Quotient towards zero; by zero it is 0, and MIN / -1 is MIN."""
+    """Return the quotient, truncated towards zero; x / 0 is 0, and MIN / -1 is MIN."""
     floor = np.floor_divide(x, y)
     remainder = x - floor * y
-    # A floored quotient is one too low where it is negative and inexact.
+    # A floored quotient is one too low if it is negative and inexact.
     quotient: Array = floor + ((floor < 0) & (remainder != 0))
     return quotient
 
 
 def remainder(x: Array, y: Array) -> Array:
-    """Remainder with the sign of `x`; by zero it is 0."""
+    """Return the remainder with the sign of `x`; for y = 0 it is 0."""
     if np.ndim(y) != 0 or y <= 0:
         return np.fmod(x, y)
-    # numpy divides by one positive number ten times faster than by an array of them.
+    # numpy divides by one positive number ten times faster than by an array.
     floored = x - np.floor_divide(x, y) * y
     remainder: Array = floored - ((x < 0) & (floored != 0)) * y
     return remainder
 
 
 def unsigned_divide(x: Array, y: Array) -> Array:
-    """Quotient of unsigned integers; by zero it is 0."""
+    """Return the quotient of unsigned integers; x / 0 is 0."""
     return np.floor_divide(x, y)
 
 
 def unsigned_remainder(x: Array, y: Array) -> Array:
-    """Remainder of unsigned integers; by zero it is 0."""
+    """Return the remainder of unsigned integers; for y = 0 it is 0."""
     if np.ndim(y) != 0 or y == 0:
         return np.fmod(x, y)
     remainder: Array = x - np.floor_divide(x, y) * y
@@ -84,7 +84,7 @@ def unsigned_remainder(x: Array, y: Array) -> Array:
 
 
 def multiply_accumulate(x: Array, y: Array, z: Array) -> Array:
-    """x * y + z, rounded after each of the two operations."""
+    """Return x * y + z, rounded after each of the two operations."""
     total: Array = x * y + z
     return total
 
@@ -94,7 +94,7 @@ THREEFRY_PARITY = 0x1BD11BDA
 
 
 def threefry(counter: Array, key: Array) -> Array:
-    """Threefry-2x32 with 20 rounds on uint64 arrays; the low 32 bits are the first word.
+    """Compute Threefry-2x32 with 20 rounds on uint64 arrays; the low 32 bits are the first word.
 
     Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
     """
@@ -115,29 +115,29 @@ def threefry(counter: Array, key: Array) -> Array:
 
 
 def same(kernel: Kernel) -> Semantics:
-    """Semantics that are one function for every dtype."""
+    """Return semantics that are one function for every dtype."""
     return lambda dtype, sources: kernel
 
 
 def numpy_function(name: str) -> Semantics:
-    """Semantics that are the numpy function of this name for every dtype."""
-    # By name: the table of ops is there before numpy is.
+    """Return semantics that are the numpy function of this name for every dtype."""
+    # The function is looked up late, because the op table is filled before numpy is imported.
     return lambda dtype, sources: getattr(np, name)
 
 
 def signed_or_unsigned(signed: Kernel, unsigned: Kernel) -> Semantics:
-    """Two functions: for signed and for unsigned integers."""
+    """Return semantics that are one function for signed integers, and one for unsigned ones."""
     return lambda dtype, sources: unsigned if dtype.is_unsigned else signed
 
 
 def reciprocal(dtype: DType, sources: Sequence[DType]) -> Kernel:
-    """1 / x."""
+    """Return the kernel of 1 / x."""
     one = np.ones((), numpy_dtype(dtype))
     return lambda x: np.divide(one, x)
 
 
 def narrow(dtype: DType) -> Callable[[Array], Array]:
-    """The function that rounds float64 arrays once into the float type `dtype`."""
+    """Return the function that rounds float64 arrays once to the float type `dtype`."""
     target = numpy_dtype(dtype)
     if dtype is dtypes.float64:
         return lambda values: values
@@ -147,7 +147,10 @@ def narrow(dtype: DType) -> Callable[[Array], Array]:
 
 
 def through_float64(name: str) -> Semantics:
-    """numpy functions that IEEE does not round for us: computed in float64, rounded once."""
+    """Return semantics of a numpy function that is computed in float64 and rounded once.
+
+    IEEE 754 does not require that these functions are correctly rounded.
+    """
 
     def kernel_for(dtype: DType, sources: Sequence[DType]) -> Kernel:
         function: Kernel = getattr(np, name)
@@ -160,7 +163,10 @@ def through_float64(name: str) -> Semantics:
 
 
 def shift(name: str) -> Semantics:
-    """numpy gives 0 (or -1 for a negative value shifted right) for a count outside the width."""
+    """Return semantics of a numpy shift by a count of any type.
+
+    For a count outside the width, numpy returns 0, or -1 for a negative value shifted right.
+    """
 
     def kernel_for(dtype: DType, sources: Sequence[DType]) -> Kernel:
         function: Kernel = getattr(np, name)
@@ -173,15 +179,15 @@ def shift(name: str) -> Semantics:
 
 
 def _round_to_odd_float64(values: Array) -> npt.NDArray[np.float64]:
-    """64-bit integers as float64, with what the 53 bits lose folded into the last bit.
+    """Round 64-bit integers to float64; any bit lost by the 53 bits sets the last bit.
 
-    A rounding of the result to a narrower float is then the rounding of the integer itself.
+    If the result is rounded to a narrower float, it is the integer itself correctly rounded.
     """
     negative = values < 0
     magnitude = np.where(
         negative, np.uint64(0) - values.astype(np.uint64), values.astype(np.uint64)
     )
-    # Clearing the low 11 bits always leaves at most 53, and only matters above 2**53.
+    # Clearing the low 11 bits leaves at most 53 bits, and is needed only above 2**53.
     lost = np.uint64((1 << 11) - 1)
     sticky = ((magnitude & lost) != 0).astype(np.uint64) << np.uint64(11)
     odd = np.where(magnitude >> np.uint64(53) != 0, (magnitude & ~lost) | sticky, magnitude)
@@ -200,7 +206,7 @@ def _int_to_float(source: DType, dtype: DType) -> Kernel:
 
 
 def _float_to_int(source: DType, dtype: DType) -> Kernel:
-    """Truncates; a NaN gives 0 and what is out of range gives the nearest integer."""
+    """Return the kernel that truncates; NaN becomes 0, values out of range saturate."""
     target = numpy_dtype(dtype)
     low = int(dtype.minimum)
     high = int(dtype.maximum)
@@ -214,7 +220,7 @@ def _float_to_int(source: DType, dtype: DType) -> Kernel:
             return np.where(wide != wide, np.float64(0), inside).astype(target)
 
         return saturate
-    # The largest 64-bit integer is no float64: 2.0**63 or 2.0**64 is the first one out of range.
+    # The largest 64-bit integer is no float64; 2.0**63 or 2.0**64 is the first float out of range.
     beyond = np.float64(high + 1)
 
     def saturate_wide(x: Array) -> Array:
@@ -233,12 +239,12 @@ def _float_to_float(source: DType, dtype: DType) -> Kernel:
         return lambda x: x.astype(target)
     if source is dtypes.float64:
         return narrow(dtype)
-    # Every other source is exact in float32, and float32 narrows in one rounding.
+    # Every other source type is exact in float32, and float32 narrows in one rounding.
     return lambda x: x.astype(np.float32).astype(target)
 
 
 def cast(dtype: DType, sources: Sequence[DType]) -> Kernel:
-    """The conversion of one type to another."""
+    """Return the kernel that converts one type to another."""
     source = sources[0]
     target = numpy_dtype(dtype)
     if source is dtype:
@@ -256,7 +262,7 @@ def cast(dtype: DType, sources: Sequence[DType]) -> Kernel:
 
 
 def bitcast(dtype: DType, sources: Sequence[DType]) -> Kernel:
-    """The same bits as another type."""
+    """Return the kernel that reads the bits as another type."""
     target = numpy_dtype(dtype)
     return lambda x: x.view(target)
 
@@ -270,10 +276,10 @@ def _kernel(op: Ops, dtype: DType, sources: tuple[DType, ...]) -> Kernel:
 
 
 def kernel_for(op: Ops, dtype: DType, source_dtypes: Sequence[DType] | None = None) -> Kernel:
-    """The numpy function of `op`, resolved once: operand arrays in, result array out.
+    """Return the numpy function of `op`, resolved once: operand arrays in, result array out.
 
-    `dtype` is the result type and `source_dtypes` those of the operands; without them the operands
-    are taken to be of `dtype`, which is wrong for CAST, BITCAST and shifts by another type.
+    `dtype` is the result type, and `source_dtypes` are the types of the operands. By default the
+    operands have the type `dtype`, which is wrong for CAST, BITCAST and shifts by another type.
     Operands are arrays of `numpy_dtype(source)` of broadcastable shapes. The function does not
     silence numpy's floating-point warnings: call it under `np.errstate(all="ignore")`.
     Raises `UserError` for an op without scalar semantics.
@@ -291,9 +297,9 @@ def apply(
     operands: Sequence[Array],
     source_dtypes: Sequence[DType] | None = None,
 ) -> Array:
-    """The value of `op` on numpy `operands`: an array of `dtype`, of their broadcast shape.
+    """Return the value of `op` on numpy `operands`: an array of `dtype`, of their broadcast shape.
 
-    Never warns. Source types are read off the operands when they are not given.
+    The call never warns. Source types default to the types of the operands.
     Raises `UserError` for an op without scalar semantics.
     """
     if source_dtypes is None:
@@ -308,9 +314,9 @@ def fold(
     values: Sequence[ConstType],
     source_dtypes: Sequence[DType] | None = None,
 ) -> ConstType:
-    """The value of `op` on Python constants, as a constant of `dtype`.
+    """Return the value of `op` on Python constants, as a constant of `dtype`.
 
-    `source_dtypes` may be left out where all sources have the type of the result.
+    `source_dtypes` may be left out if all sources have the type of the result.
     """
     sources = [dtype] * len(values) if source_dtypes is None else source_dtypes
     operands = [
@@ -323,7 +329,7 @@ def fold(
 
 
 def reduce_identity(op: Ops, dtype: DType) -> ConstType:
-    """The value of an empty reduction: 0 for ADD, 1 for MUL, the smallest value for MAX.
+    """Return the value of an empty reduction: 0 for ADD, 1 for MUL, the smallest value for MAX.
 
     Raises `UserError` for an op that does not reduce.
     """

@@ -1,6 +1,6 @@
 """Shape and device of a node, in the dialects whose nodes have them.
 
-In a kernel AST shapes are the sizes of its axes, 1 where a value does not vary.
+In a kernel AST, a shape has the sizes of the axes, or 1 on axes along which a value does not vary.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Shape = tuple[sint, ...]
 
 @node_fact
 def shape_of(node: UOp) -> Shape:
-    """The shape of `node`; () for constants, variables and nodes that have none.
+    """Return the shape of `node`; () for constants, variables and nodes without a shape.
 
     Sizes are ints or `index` nodes in normal form, so equal shapes compare equal.
     """
@@ -52,7 +52,7 @@ def shape_of(node: UOp) -> Shape:
     if isinstance(argument, ShardArg) and argument.axis is not None:
         shape = shape_of(node.src[0])
         return (*shape[: argument.axis], sum(argument.sizes), *shape[argument.axis + 1 :])
-    # A constant in a kernel has no shape and takes that of its neighbours.
+    # A constant in a kernel has no shape and takes the shape of other operands.
     return next((shape for shape in map(shape_of, node.src) if shape), ())
 
 
@@ -65,37 +65,37 @@ def _shape_of_bounds(op: Ops, shape: Shape, argument: BoundsArg) -> Shape:
 
 @node_fact
 def device_of(node: UOp) -> str | None:
-    """The canonical name of the device that `node` lives on, the first of several.
+    """Return the canonical name of the device of `node`, or of the first of several.
 
-    None for constants alone.
+    Return None for a graph of constants.
     """
     if isinstance(node.arg, BufferArg | CopyArg):
         return node.arg.device
     if isinstance(node.arg, ShardArg):
         return node.arg.devices[0]
-    return next((found for found in map(device_of, node.src) if found is not None), None)
+    return next((device for device in map(device_of, node.src) if device is not None), None)
 
 
 def is_one(size: sint) -> bool:
-    """True for the known size 1."""
+    """Return True for the number 1, and False for symbolic sizes."""
     return size == 1
 
 
 def positions_of(view: UOp) -> tuple[UOp, ...]:
-    """The values that give the positions on the last axes of a VIEW, VALID or IOTA."""
+    """Return the values that are the positions on the last axes of a VIEW, VALID or IOTA."""
     return view.src[1:] if view.op is Ops.VIEW else view.src
 
 
 @node_fact
 def kernel_shape(node: UOp) -> Shape:
-    """The shape of an AST node, sizes broadcast; () for what takes any shape."""
+    """Return the broadcast shape of an AST node; () if it fits any shape."""
     if isinstance(node.arg, ViewArg):
-        shown = node.arg.tracker.shape
+        full = node.arg.tracker.shape
         positions = positions_of(node)
         if not positions:
-            return shown
+            return full
         shapes = [shape for shape in map(kernel_shape, positions) if shape]
-        return _broadcast([shown[: len(shown) - len(positions)], *shapes])
+        return _broadcast([full[: len(full) - len(positions)], *shapes])
     if node.op is Ops.LOAD:
         return kernel_shape(node.src[0])
     shapes = [shape for shape in map(kernel_shape, node.src) if shape]
@@ -121,18 +121,21 @@ def _broadcast(shapes: Sequence[Shape]) -> Shape:
 
 
 def output_shape(ast: UOp) -> Shape:
-    """The shape that all outputs of the kernel `ast` have or broadcast to; () without outputs."""
+    """Return the broadcast shape of all outputs of the kernel `ast`; () without outputs."""
     return common_shape(ast.src)
 
 
 def common_shape(stores: Sequence[UOp]) -> Shape:
-    """The shape that the outputs of these STOREs have or broadcast to; () without any."""
+    """Return the broadcast shape of the outputs of these STOREs; () without any."""
     shapes = [kernel_shape(store.src[0]) for store in stores]
     return _broadcast(shapes) if shapes else ()
 
 
 def check_repeated_axes(stores: Sequence[UOp], shape: Shape) -> None:
-    """An output of size 1 is written in the first iteration along an axis: there must be one."""
+    """Raise `UserError` if an axis may be empty on which an output has size 1.
+
+    The first iteration along the axis writes such an output, so there must be one.
+    """
     for store in stores:
         for axis, (size, common) in enumerate(zip(kernel_shape(store.src[0]), shape, strict=True)):
             if isinstance(size, int) and isinstance(common, UOp) and bounds(common)[0] < 1:
@@ -143,12 +146,12 @@ def check_repeated_axes(stores: Sequence[UOp], shape: Shape) -> None:
 
 
 def reduced_axes(node: UOp) -> tuple[int, ...]:
-    """The axes of a REDUCE of a kernel AST; () of any other node."""
+    """Return the axes of a REDUCE of a kernel AST; () for any other node."""
     return node.arg.axes if isinstance(node.arg, ReduceArg) else ()
 
 
 def reduced_sizes(node: UOp) -> Shape:
-    """The sizes of the axes that a REDUCE of a kernel AST goes over."""
+    """Return the sizes of the axes that a REDUCE of a kernel AST reduces."""
     shape = kernel_shape(node.src[0])
     axes = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
     return tuple(shape[axis] for axis in axes)

@@ -1,7 +1,7 @@
-"""Simplification of expressions to a fixed point of all rules, also under given conditions.
+"""Simplification of expressions to a fixed point of all rules, also under conditions.
 
-The rules bring in no op that a device may lack: a simplified expression of core ops (see
-semantics.md) consists of core ops.
+The rules add no op that a device may lack: a simplified expression of core ops (see semantics.md)
+consists of core ops.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ ALL_RULES = RuleSet(
     rules_of(boolean, casts, comparison, division, floats, folding, integer, select), "simplify"
 )
 
-# Each round carries what one condition says on to the terms of the others.
+# Each round narrows the terms of a condition by the ranges that other conditions imply.
 NARROWING_ROUNDS = 3
 
 
 def simplify(node: UOp) -> UOp:
-    """The simplest known node with the value of `node`, by every rule; kept with the node."""
+    """Return the simplest known node with the value of `node`; the result is stored with it."""
     return rewrite(node, ALL_RULES)
 
 
 def simplify_with(node: UOp, conditions: Iterable[UOp]) -> UOp:
-    """A node with the value of `node` wherever all the bool `conditions` hold, as simple as known.
+    """Return the simplest known node with the value of `node` where all `conditions` are true.
 
-    Elsewhere its value may differ: it is meant for what stands behind a gate. Conditions that
-    contradict each other allow any value.
+    Elsewhere the value may differ: this is for values behind a gate. If the conditions contradict
+    each other, any value is correct.
     """
     root = simplify(node)
     facts = _facts(conditions)
     root = simplify(substitute(root, _truths(facts)))
-    constraints = [found for fact in facts for found in _constraints(fact)]
+    constraints = [constraint for fact in facts for constraint in _constraints(fact)]
     ranges = _narrow(constraints)
     if ranges is None:
         return root
@@ -62,18 +62,18 @@ def simplify_with(node: UOp, conditions: Iterable[UOp]) -> UOp:
 
 
 def _facts(conditions: Iterable[UOp]) -> list[UOp]:
-    """The parts of the conjunction of `conditions`, without constants."""
-    found: dict[UOp, None] = {}
+    """Return the parts of the conjunction of `conditions`, without constants."""
+    facts: dict[UOp, None] = {}
     for condition in conditions:
         simple = simplify(condition)
         for part in boolean.parts_of(Ops.AND, simple) or [simple]:
             if part.op is not Ops.CONST and part.dtype.lanes == 1:
-                found[part] = None
-    return list(found)
+                facts[part] = None
+    return list(facts)
 
 
 def _truths(facts: Sequence[UOp]) -> dict[UOp, UOp]:
-    """The facts themselves as constants: p is True, and where not p holds p is False."""
+    """Map the facts to constants: p is True; if the fact is not p, p is False."""
     known = {}
     for fact in facts:
         inner = boolean.operand_of_not(fact)
@@ -84,7 +84,7 @@ def _truths(facts: Sequence[UOp]) -> dict[UOp, UOp]:
 
 
 def _constraints(fact: UOp) -> list[LinearForm]:
-    """Exact sums that are at most 0 where the bool `fact` holds."""
+    """Return exact sums that are at most 0 if the bool `fact` is true."""
     inner = boolean.operand_of_not(fact)
     comparison_node = fact if inner is None else inner
     if comparison_node.op not in (Ops.CMPLT, Ops.CMPNE):
@@ -100,7 +100,7 @@ def _constraints(fact: UOp) -> list[LinearForm]:
 
 
 def _narrow(constraints: Sequence[LinearForm]) -> dict[UOp, Range] | None:
-    """The range of each term under all constraints, where narrower; None if they contradict."""
+    """Return the range of each term that the constraints narrow; None if they contradict."""
     natural = {term: bounds(term) for constraint in constraints for term in constraint.terms}
     ranges = dict(natural)
     for _ in range(NARROWING_ROUNDS):
@@ -127,7 +127,7 @@ def _stand_in(number: int, like: UOp, span: Range) -> UOp:
 
 
 def _stand_ins(ranges: dict[UOp, Range]) -> dict[UOp, UOp]:
-    """A variable of the narrower range for each term, or the constant if that is all it holds."""
+    """Return a variable of the narrower range for each term, or a constant for a single value."""
     return {
         term: (
             build.const(term.dtype, span[0])
@@ -144,23 +144,23 @@ def _back(leaves: dict[UOp, UOp]) -> dict[UOp, UOp]:
 
 
 def _through(node: UOp, there: dict[UOp, UOp], back: dict[UOp, UOp]) -> UOp:
-    """`node` simplified with the replacements `there`, which `back` undoes; or as it was."""
+    """Simplify `node` with the replacements `there`, which `back` undoes, if this shrinks it."""
     if not there:
         return node
-    found = simplify(substitute(simplify(substitute(node, there)), back))
-    return found if _size(found) < _size(node) else node
+    result = simplify(substitute(simplify(substitute(node, there)), back))
+    return result if _size(result) < _size(node) else node
 
 
 def _size(node: UOp) -> int:
-    return sum(each.op is not Ops.CONST for each in toposort((node,)))
+    return sum(part.op is not Ops.CONST for part in toposort((node,)))
 
 
 def _through_sum(
     node: UOp, constraint: LinearForm, constraints: Sequence[LinearForm], leaves: dict[UOp, UOp]
 ) -> UOp:
-    """`node` simplified with the whole sum of `constraint` as one variable of its narrow range.
+    """Simplify `node` with the whole sum of `constraint` as one variable of its narrow range.
 
-    A term of coefficient 1 or -1 is written as that variable minus the other terms.
+    A term of coefficient 1 or -1 is replaced by this variable minus the other terms.
     """
     key = next((term for term, k in constraint.terms.items() if abs(k) == 1), None)
     if key is None or key.dtype.lanes != 1:
@@ -178,7 +178,7 @@ def _through_sum(
 
 
 def _range_of_sum(total: LinearForm, constraints: Sequence[LinearForm]) -> Range:
-    """The range of `total`, without its constant: from its terms and from like constraints."""
+    """Return the range of `total` without its constant, from its terms and equal constraints."""
     low, high = total.range
     negative = LinearForm({}, 0).plus(total, -1)
     for constraint in constraints:

@@ -1,7 +1,7 @@
-"""What + - * // and % of sizes compute, how sizes read, and what movements ask of their variables.
+"""Sizes: the operators + - * // and %, their text, and the constraints of movements on variables.
 
-A slice `x[:n]` of 8 elements, where n goes from 1 to 10, is possible for n up to 8. That is looked
-at where it is built, with the value that n is bound to, and again whenever a replay binds another.
+A slice `x[:n]` of 8 elements, where n goes from 1 to 10, is legal for n up to 8. This is checked
+when the slice is built, for the bound value of n, and again when a replay binds another value.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tinyref.uops.payload import BoundsArg, ConstArg, ShapeArg, VarArg
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """`low` is at most `high`; `what` says what asks for it.
+    """The condition that `low` is at most `high`; `what` names the operation that needs it.
 
-    is_of_range: kernels would leave their buffers without it.
+    is_of_range: True if kernels would leave their buffers without it.
     """
 
     low: sint
@@ -48,33 +48,33 @@ class Constraint:
 
     @property
     def margin(self) -> Extent:
-        """What must not be negative."""
+        """Return the difference that must not be negative."""
         return lift(self.high) - lift(self.low)
 
     def check(self, values: Mapping[str, int]) -> None:
-        """Raises `UserError` where the values of the variables break it."""
+        """Raise `UserError` if the values of the variables break the condition."""
         if _value(self.low, values) > _value(self.high, values):
             raise UserError(f"{self.what}: {self.describe(values)}")
 
     def describe(self, values: Mapping[str, int]) -> str:
-        """What is wrong: each variable with its value, and what is accepted."""
+        """Return the values of the variables and the accepted values, for an error."""
         names = sorted({variable.name for variable in _variables((self.low, self.high))})
-        given = " and ".join(
+        values_text = " and ".join(
             f"{name} is {values[name]}" if name in values else f"{name} has no value"
             for name in names
         )
-        given += ": " if names else ""
+        values_text += ": " if names else ""
         accepted = accepted_values(self)
         if accepted is None:
-            return f"{given}accepted is {describe(self.low)} <= {describe(self.high)}"
+            return f"{values_text}accepted is {describe(self.low)} <= {describe(self.high)}"
         name, low, high = accepted
         if low > high:
-            return f"{given}no value of {name} is accepted"
-        return f"{given}accepted is {name} from {low} to {high}"
+            return f"{values_text}no value of {name} is accepted"
+        return f"{values_text}accepted is {name} from {low} to {high}"
 
 
 def _value(size: sint, values: Mapping[str, int]) -> int:
-    """The value of a size for these values of the variables, whatever they are bound to."""
+    """Return the value of a size for these values of the variables; bound values are ignored."""
     if isinstance(size, int):
         return size
     bound = {part: part.src[0] for part in size.toposort() if part.op is Ops.BIND}
@@ -87,18 +87,18 @@ def _variables(sizes: Iterable[sint]) -> Iterator[VarArg]:
 
 
 def bindings_of(sizes: Iterable[sint]) -> dict[str, int]:
-    """The values that the variables of `sizes` are bound to, by name."""
-    found: dict[str, int] = {}
+    """Return the bound values of the variables of `sizes`, by name."""
+    bindings: dict[str, int] = {}
     for node in toposort(size for size in sizes if isinstance(size, UOp)):
         if node.op is Ops.BIND:
             variable, value = (source.arg for source in node.src)
             if isinstance(variable, VarArg) and isinstance(value, ConstArg):
-                found[variable.name] = int(value.value)
-    return found
+                bindings[variable.name] = int(value.value)
+    return bindings
 
 
 def current_value(size: sint) -> int | None:
-    """The value of a size whose variables are all bound; None for others."""
+    """Return the value of a size whose variables are all bound; None for others."""
     if isinstance(size, int):
         return size
     values = bindings_of([size])
@@ -108,7 +108,7 @@ def current_value(size: sint) -> int | None:
 
 
 def holds(left: Extent, right: Extent) -> bool:
-    """Whether `left <= right`: for all values of the variables, or for those bound now."""
+    """Return True if `left <= right` for all values of the variables, or for the bound values."""
     if at_most(left, right):
         return True
     margin = current_value(lower(right - left))
@@ -116,7 +116,7 @@ def holds(left: Extent, right: Extent) -> bool:
 
 
 def accepted_values(constraint: Constraint) -> tuple[str, int, int] | None:
-    """The name of the only variable, and from where to where it may be; None if not as simple."""
+    """Return name, least and largest accepted value of the only variable; None if not so simple."""
     margin = constraint.margin
     if isinstance(margin, int) or len(margin.terms) > 2:
         return None
@@ -136,7 +136,7 @@ def accepted_values(constraint: Constraint) -> tuple[str, int, int] | None:
 
 
 def limits(factor: int, rest: int) -> tuple[int | None, int | None]:
-    """From where, or to where, `factor * x + rest` is not negative."""
+    """Return the least or the largest x for which `factor * x + rest` is not negative."""
     if factor > 0:
         return -(rest // factor), None
     return None, rest // -factor
@@ -147,25 +147,25 @@ def limits(factor: int, rest: int) -> tuple[int | None, int | None]:
 
 @node_fact
 def constraints_of(node: UOp) -> tuple[Constraint, ...]:
-    """What a movement, or a range, asks of the values of its variables."""
+    """Return the constraints of a movement or an IOTA on the values of its variables."""
     argument = node.arg
     if isinstance(argument, ShapeArg):
-        asked = _of_shape(node, argument.shape)
+        constraints = _of_shape(node, argument.shape)
     elif isinstance(argument, BoundsArg):
-        asked = _of_bounds(node.op, argument.bounds, shape_of(node.src[0]))
+        constraints = _of_bounds(node.op, argument.bounds, shape_of(node.src[0]))
     else:
         return ()
-    return tuple(found for found in asked if lowest(found.margin) < 0)
+    return tuple(constraint for constraint in constraints if lowest(constraint.margin) < 0)
 
 
 def is_certain(node: UOp) -> bool:
-    """Whether a movement is possible for all values of its variables."""
+    """Return True if a movement is legal for all values of its variables."""
     return not constraints_of(node)
 
 
 def _of_shape(node: UOp, shape: Sequence[sint]) -> Iterator[Constraint]:
     have = shape_of(node.src[0]) if node.src else ()
-    # As nearly all shapes are, which every graph that is built asks for.
+    # Nearly all shapes are integers, and every new graph comes here, so they return first.
     if all(isinstance(size, int) for size in (*have, *shape)):
         return
     name = node.op.name.lower()
@@ -196,7 +196,7 @@ def _of_bounds(
 
 
 def divisions(sizes: Iterable[sint], what: str) -> Iterator[Constraint]:
-    """What the divisions in `sizes` ask for: a divisor from 1, of what is not negative."""
+    """Yield the constraints of the divisions in `sizes`: dividend from 0, divisor from 1 up."""
     for node in toposort(size for size in sizes if isinstance(size, UOp)):
         if node.op in (Ops.IDIV, Ops.MOD):
             for low, operand in zip((0, 1), node.src, strict=True):
@@ -209,7 +209,7 @@ def _as_size(node: UOp) -> sint:
 
 
 def require(constraints: Iterable[Constraint], error: type[UserError] = UserError) -> None:
-    """Raises `UserError`, or `error`, for the first that does not hold with the values bound."""
+    """Raise `UserError`, or `error`, for the first constraint that the bound values break."""
     for constraint in constraints:
         if not holds(lift(constraint.low), lift(constraint.high)):
             values = bindings_of((constraint.low, constraint.high))
@@ -217,10 +217,11 @@ def require(constraints: Iterable[Constraint], error: type[UserError] = UserErro
 
 
 def arithmetic(sign: str, left: object, right: object) -> sint:
-    """`left sign right` of sizes, for one of + - * // %; the last two round down.
+    """Return `left sign right` of sizes, for one of + - * // %; the last two round down.
 
-    Raises `UserError` for what is no size, and for a division by what is below 1, or of what is
-    negative, except where it leaves no remainder: with the values bound now, or for some value.
+    Raises `UserError` for operands that are no sizes, for a divisor below 1, and for a negative
+    dividend that leaves a remainder. Bound variables count with their values, others with every
+    value.
     """
     first, second = (lift(as_size(operand, f"size {sign}")) for operand in (left, right))
     if sign == "+":
@@ -233,7 +234,7 @@ def arithmetic(sign: str, left: object, right: object) -> sint:
 
 
 def _divide_if_possible(sign: str, first: Extent, second: Extent) -> sint:
-    """A division, also one that is only possible for the values that variables are bound to."""
+    """Divide, even if the division is legal only for the bound values of variables."""
     try:
         if lowest(second) >= 1:
             quotient, rest = split(first, second)
@@ -241,9 +242,9 @@ def _divide_if_possible(sign: str, first: Extent, second: Extent) -> sint:
     except Undecided:
         pass
     sources = (as_node(lower(first)), as_node(lower(second)))
-    found = UOp(Ops.IDIV if sign == "//" else Ops.MOD, dtypes.index, sources)
-    require(divisions([found], "size"))
-    return normalise(found)
+    node = UOp(Ops.IDIV if sign == "//" else Ops.MOD, dtypes.index, sources)
+    require(divisions([node], "size"))
+    return normalise(node)
 
 
 _OPS_OF_SIZES = ALU | {Ops.CONST, Ops.DEFINE_VAR, Ops.BIND}

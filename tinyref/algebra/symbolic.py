@@ -1,8 +1,8 @@
 """Sizes that may be symbolic: polynomials over `index` atoms, with one normal form for each value.
 
 Shapes compare by structure, so 4*n and n*4 must be one node. `lift` reads an `int` or an `index`
-node as an integer or a `Polynomial`, ordinary operators compute, and `lower` gives the sole node of
-the result. What is no sum or product (IDIV, MOD, MAX, a variable, ...) is an atom.
+node as an integer or a `Polynomial`, ordinary operators compute, and `lower` returns the unique
+node of the result. Any node except a sum or product is an atom (IDIV, MOD, MAX, a variable, ...).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LARGEST = 1 << 63
 _MAX_MAXIMA = 4
 
 
-class Undecided(Exception):  # noqa: N818  it is an answer, not a failure
+class Undecided(Exception):  # noqa: N818  it is an answer, not an error
     """A question about symbolic sizes whose answer depends on the values of the variables."""
 
 
 class Polynomial:
-    """A sum of integer multiples of products of atoms; never a mere constant."""
+    """A sum of integer multiples of products of atoms; never only a constant."""
 
     __slots__ = ("_hash", "terms")
 
@@ -89,12 +89,12 @@ def _terms(value: Extent) -> dict[Monomial, int]:
 
 
 def _polynomial(terms: dict[Monomial, int]) -> Extent:
-    kept = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient}
-    if not kept:
+    nonzero = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient}
+    if not nonzero:
         return 0
-    if len(kept) == 1 and () in kept:
-        return kept[()]
-    return Polynomial(kept)
+    if len(nonzero) == 1 and () in nonzero:
+        return nonzero[()]
+    return Polynomial(nonzero)
 
 
 def _product(left: Monomial, right: Monomial) -> Monomial:
@@ -132,12 +132,12 @@ def _lift_unchecked(node: UOp) -> Extent:
 
 
 def lift(value: sint) -> Extent:
-    """`value` as an integer or a polynomial."""
+    """Return `value` as an integer or a polynomial."""
     return value if isinstance(value, int) else _lift(value)
 
 
 def as_node(value: sint) -> UOp:
-    """`value` as an `index` node."""
+    """Return `value` as an `index` node."""
     return value if isinstance(value, UOp) else const(dtypes.index, value)
 
 
@@ -147,7 +147,7 @@ def _monomial_order(item: tuple[Monomial, int]) -> tuple[int, tuple[OrderKey, ..
 
 
 def lower(value: Extent) -> sint:
-    """`value` as an `int`, or as the sole node in normal form that stands for it."""
+    """Return `value` as an `int`, or as its unique node in normal form."""
     if isinstance(value, int):
         return value
     total: UOp | None = None
@@ -167,12 +167,12 @@ def _multiply(left: UOp, right: UOp) -> UOp:
 
 
 def normalise(value: sint) -> sint:
-    """`value` in normal form: a constant node becomes an `int`."""
+    """Return `value` in normal form: a constant node becomes an `int`."""
     return value if type(value) is int else lower(lift(value))
 
 
 def as_size(value: object, argument: str) -> sint:
-    """`value` as a size: an `int`, or an `index` node in normal form. Raises `UserError`."""
+    """Return `value` as a size: an `int`, or an `index` node in normal form. Raises `UserError`."""
     if type(value) is int:
         return value
     if isinstance(value, UOp):
@@ -192,7 +192,7 @@ def as_size(value: object, argument: str) -> sint:
 
 
 def product(values: Iterable[sint]) -> sint:
-    """The product of sizes; 1 for none."""
+    """Return the product of sizes; 1 for none."""
     total: Extent = 1
     for value in values:
         total = total * lift(value)
@@ -204,7 +204,7 @@ def product(values: Iterable[sint]) -> sint:
 
 @node_fact
 def atom_bounds(node: UOp) -> tuple[int, int]:
-    """The inclusive range of an `index` node that is no sum and no product."""
+    """Return the inclusive range of an `index` node that is no sum and no product."""
     if isinstance(node.arg, VarArg):
         return node.arg.minimum, node.arg.maximum
     return bounds(node)
@@ -212,29 +212,29 @@ def atom_bounds(node: UOp) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=4096)
 def _lowest(value: Polynomial) -> int:
-    found = _lowest_in_box(value)
+    low = _lowest_in_box(value)
     maximum = next((m[0] for m in value.terms if len(m) == 1 and m[0].op is Ops.MAX), None)
     if maximum is None or _count_maxima(value) > _MAX_MAXIMA:
-        return found
-    # A maximum is one of its operands, and at least each of them.
+        return low
+    # A maximum is equal to one of its operands, and at least each of them.
     coefficient = value.terms[(maximum,)]
     rest = value - Polynomial({(maximum,): coefficient})
     if any(maximum in monomial for monomial in _terms(rest)):
-        return found
+        return low
     ends = [lowest(rest + _lift(operand) * coefficient) for operand in maximum.src]
-    return max(found, max(ends) if coefficient > 0 else min(ends))
+    return max(low, max(ends) if coefficient > 0 else min(ends))
 
 
 def _count_maxima(value: Polynomial) -> int:
-    """How many maxima are in it, also within others: each doubles the work to look into them."""
+    """Count the maxima in `value`, also nested ones: each doubles the work of `_lowest`."""
     atoms = {atom for monomial in value.terms for atom in monomial}
     return sum(node.op is Ops.MAX for node in toposort(sorted(atoms, key=order_key)))
 
 
 def _lowest_in_box(value: Polynomial) -> int:
     atoms = sorted({atom for monomial in value.terms for atom in monomial}, key=order_key)
-    # Each atom is measured from its minimum or back from its maximum: some choice makes most
-    # terms positive, and those are then at least 0. More than four atoms keep to the minimum.
+    # Each atom is measured from its minimum up or from its maximum down. Some choice makes most
+    # terms positive, so that they are at least 0. From the fifth atom on only the minimum is tried.
     choices = [(False, True) if i < 4 else (False,) for i in range(len(atoms))]
     return max(_lowest_from(value, atoms, ends) for ends in itertools.product(*choices))
 
@@ -266,22 +266,22 @@ def _lowest_from(value: Polynomial, atoms: list[UOp], from_maximum: tuple[bool, 
 
 
 def lowest(value: Extent) -> int:
-    """A bound from below; exact for linear sums of independent atoms."""
+    """Return a lower bound, which is exact for linear sums of independent atoms."""
     return value if isinstance(value, int) else _lowest(value)
 
 
 def highest(value: Extent) -> int:
-    """A bound from above; exact for linear sums of independent atoms."""
+    """Return an upper bound, which is exact for linear sums of independent atoms."""
     return value if isinstance(value, int) else -lowest(-value)
 
 
 def at_most(left: Extent, right: Extent) -> bool:
-    """Whether `left <= right` for all values of the variables, as far as it can be proved."""
+    """Return True if `left <= right` can be proved for all values of the variables."""
     return lowest(right - left) >= 0
 
 
 def is_known(left: Extent, right: Extent) -> bool | None:
-    """Whether `left <= right`: True or False for all values of the variables, else None."""
+    """Return the truth of `left <= right` if proved for all values of variables, else None."""
     if at_most(left, right):
         return True
     if at_most(right + 1, left):
@@ -290,7 +290,7 @@ def is_known(left: Extent, right: Extent) -> bool | None:
 
 
 def largest(left: Extent, right: Extent) -> Extent:
-    """The larger of two: one of them where that is certain, else a MAX."""
+    """Return the larger of two: one of them if this is certain, else a MAX."""
     if at_most(left, right):
         return right
     if at_most(right, left):
@@ -300,7 +300,7 @@ def largest(left: Extent, right: Extent) -> Extent:
 
 
 def smallest(left: Extent, right: Extent) -> Extent:
-    """The smaller of two: one of them where that is certain, else made of a MAX."""
+    """Return the smaller of two: one of them if this is certain, else an expression with a MAX."""
     return -largest(-left, -right)
 
 
@@ -308,9 +308,9 @@ def smallest(left: Extent, right: Extent) -> Extent:
 
 
 def split(value: Extent, divisor: Extent) -> tuple[Extent, Extent]:
-    """Quotient and remainder, rounded down, of a division by a positive `divisor`.
+    """Return quotient (rounded down) and remainder of a division by a positive `divisor`.
 
-    Raises `Undecided` where the remainder might be negative.
+    Raises `Undecided` if the remainder may be negative.
     """
     if isinstance(value, int) and isinstance(divisor, int):
         return divmod(value, divisor)
@@ -327,11 +327,11 @@ def split(value: Extent, divisor: Extent) -> tuple[Extent, Extent]:
 
 
 def _long_division(value: Extent, divisor: Extent) -> tuple[Extent, Extent]:
-    """Some q and r with value == q * divisor + r, r without terms that the divisor's lead fits."""
+    """Return q and r with value == q * divisor + r; the divisor's lead divides no term of r."""
     lead, amount = min(_terms(divisor).items(), key=_monomial_order)
     quotient: Extent = 0
     rest = value
-    # Every step removes one term of highest degree; the bound only guards against a cycle.
+    # Every step removes one term of the highest degree; the limit only prevents an endless loop.
     for _ in range(64):
         for monomial, coefficient in sorted(_terms(rest).items(), key=_monomial_order):
             share = coefficient // amount
@@ -359,7 +359,7 @@ def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
 
 
 def variables_of(values: Iterable[sint]) -> Iterator[UOp]:
-    """The DEFINE_VARs in the given sizes, each once, in order of appearance."""
+    """Return the DEFINE_VARs in these sizes, each once, in order of appearance."""
     roots = [value for value in values if isinstance(value, UOp)]
     return (node for node in toposort(roots) if node.op is Ops.DEFINE_VAR)
 
@@ -370,7 +370,7 @@ _LONGEST_TEXT = 200
 
 
 def describe(value: sint) -> str:
-    """A size as a reader of an error message wants it: `4`, `n`, `n*4+1`, `max(n, 3)`."""
+    """Return the text of a size for error messages: `4`, `n`, `n*4+1`, `max(n, 3)`."""
     return str(value) if isinstance(value, int) else _describe(value)
 
 
@@ -394,6 +394,6 @@ def _describe(node: UOp) -> str:
 
 
 def describe_shape(shape: Iterable[sint]) -> str:
-    """A shape as a tuple: `(3, n*4)`, `(3,)`, `()`."""
+    """Return the text of a shape as a tuple: `(3, n*4)`, `(3,)`, `()`."""
     parts = [describe(size) for size in shape]
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"

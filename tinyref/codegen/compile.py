@@ -155,9 +155,9 @@ class _Pipeline:
             # Hardly any process asks for it, and all would wait for the import.
             from tinyref.verify.index_bounds import check_index_bounds
 
-            for found, count in check_index_bounds(root).items():
-                if count and not found.is_proved:
-                    sys.stderr.write(f"bounds {self.name}: {count} accesses {found.value}\n")
+            for outcome, count in check_index_bounds(root).items():
+                if count and not outcome.is_proved:
+                    sys.stderr.write(f"bounds {self.name}: {count} accesses {outcome.value}\n")
 
 
 def kernel_name(ast: UOp) -> str:

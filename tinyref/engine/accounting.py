@@ -1,4 +1,4 @@
-"""How much work kernels are, and what the engine has done since the last reset."""
+"""Estimates of the work of kernels, and counters of what the engine has done since a reset."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from tinyref.uops.payload import ReduceArg, ViewArg
 
 
 class _GlobalCounters:
-    """Totals over all devices; `mem_used` is what is allocated now, the others only grow.
+    """Totals over all devices; `mem_used` is the memory allocated now, the others only grow.
 
-    kernel_count: kernels launched. global_ops: arithmetic operations, as the kernels' ASTs count
-    them. global_mem: bytes that kernels load and store at least once. time_sum_s: seconds in
-    kernels that were timed (DEBUG of 2 and more).
+    kernel_count: kernels launched.
+    global_ops: arithmetic operations, counted in the ASTs of the kernels.
+    global_mem: bytes that kernels load and store at least once.
+    time_sum_s: seconds in kernels that were timed (DEBUG of 2 and more).
 
     Examples:
         >>> from tinyref import GlobalCounters
@@ -33,7 +34,7 @@ class _GlobalCounters:
         self.reset()
 
     def reset(self) -> None:
-        """Sets all totals to zero."""
+        """Set all totals to zero."""
         self.kernel_count = 0
         self.global_ops = 0
         self.global_mem = 0
@@ -41,7 +42,7 @@ class _GlobalCounters:
 
     @property
     def mem_used(self) -> int:
-        """Bytes allocated now on all devices."""
+        """Return the bytes allocated now on all devices."""
         return sum(memory.now.values())
 
     def __repr__(self) -> str:
@@ -57,11 +58,11 @@ GlobalCounters = _GlobalCounters()
 
 @dataclass(frozen=True)
 class Estimate:
-    """`operations`: one for each ALU op on each element, and one for each element of a reduce.
+    """The work of a kernel.
 
-    `nbytes`: the elements that each view can reach, once, for loads and for stores. Of a load at
-    places that are computed, as many elements as there are places: a reduce that only chooses
-    them is none.
+    operations: one for each ALU op on each element, and one for each element of a reduce.
+    nbytes: the elements that each view can reach, once, for loads and for stores. A load at
+    computed indices counts one element an index; a reduce that only selects them counts none.
     """
 
     operations: sint
@@ -72,14 +73,14 @@ _known: WeakKeyDictionary[UOp, Estimate] = WeakKeyDictionary()
 
 
 def estimate(ast: UOp) -> Estimate:
-    """The work of a kernel AST; symbolic where its sizes are.
+    """Return the work of a kernel AST; symbolic if its sizes are.
 
-    Kept for the whole kernel only: shared nodes count once, so it is no sum over the sources.
+    Cached for whole kernels only: shared nodes count once, so it is not a sum over the sources.
     """
-    found = _known.get(ast)
-    if found is None:
-        found = _known[ast] = _estimate_ast(ast)
-    return found
+    result = _known.get(ast)
+    if result is None:
+        result = _known[ast] = _estimate_ast(ast)
+    return result
 
 
 def _estimate_ast(ast: UOp) -> Estimate:
@@ -91,17 +92,17 @@ def _estimate_ast(ast: UOp) -> Estimate:
         elif isinstance(node.arg, ReduceArg):
             operations = operations + lift(product(kernel_shape(node.src[0])))
         elif node.op is Ops.LOAD and positions_of(node.src[0]):
-            nbytes = nbytes + lift(_bytes_at_chosen_places(node))
+            nbytes = nbytes + lift(_bytes_at_computed_indices(node))
         elif node.op in (Ops.LOAD, Ops.STORE):
             nbytes = nbytes + _touched_bytes(node)
     return Estimate(lower(operations), lower(nbytes))
 
 
-def _bytes_at_chosen_places(load: UOp) -> sint:
-    """The bytes of a LOAD at places that values give: no more than its view can reach."""
+def _bytes_at_computed_indices(load: UOp) -> sint:
+    """Return the bytes of a LOAD at computed indices: no more than its view can reach."""
     reached = _touched_bytes(load)
-    places = lower(lift(product(kernel_shape(load))) * load.dtype.itemsize)
-    return min(places, reached) if isinstance(places, int) else places
+    nbytes = lower(lift(product(kernel_shape(load))) * load.dtype.itemsize)
+    return min(nbytes, reached) if isinstance(nbytes, int) else nbytes
 
 
 def _touched_bytes(node: UOp) -> int:

@@ -1,7 +1,7 @@
-"""Recording the kernels and copies that the engine runs, and replaying them on other memory.
+"""Capture: record the kernels and copies that the engine runs, replay them on other memory.
 
-A `Recorder` keeps no intermediate result alive: a BUFFER whose node is gone when the function has
-returned belongs to the capture alone, and gets a place in the arena of the `Replay`.
+A `Recorder` holds no intermediate result. A BUFFER whose node is gone when the function returns
+belongs to the capture alone; the `Replay` puts it into its arena.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Bindings = Mapping[str, int]
 
 
 class RecordedBuffer:
-    """A BUFFER that a capture has met; in a pickle it is its device, size and type.
+    """A BUFFER that a capture uses; a pickle contains its device, size and type.
 
-    memory: what it stands for now; None until a replay gives it memory.
-    existed: its contents were there before the first step that touches it.
+    memory: its memory now; None until a replay gives it some.
+    existed: it had contents before the first step that uses it.
     """
 
     def __init__(self, node: UOp, existed: bool) -> None:
@@ -61,16 +61,16 @@ class RecordedBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """Return the bytes of all elements."""
         return self.argument.size * self.dtype.itemsize
 
     @property
     def is_temporary(self) -> bool:
-        """True where only the steps themselves can look at it."""
+        """Return True if only the steps themselves can read it."""
         return not self.existed and self.node() is None
 
     def allocated(self) -> Buffer:
-        """Return its memory, fresh for a temporary."""
+        """Return its memory, which is new for a temporary."""
         if self.memory is None:
             node = self.node()
             fresh = Buffer(self.argument.device, self.argument.size, self.dtype)
@@ -79,14 +79,14 @@ class RecordedBuffer:
 
 
 def _gone() -> None:
-    """The reference to a node that another process had."""
+    """Stand for the reference to a node of another process."""
 
 
 @dataclass(frozen=True)
 class RecordedStep:
-    """A kernel of a capture, or where that is None a copy of a whole BUFFER to another.
+    """A kernel of a capture or, if `kernel` is None, a copy of a whole BUFFER to another.
 
-    buffers: what is written first, and of a kernel in the order of its parameters.
+    buffers: first the written ones; a kernel's are in the order of its parameters.
     """
 
     buffers: tuple[RecordedBuffer, ...]
@@ -103,7 +103,7 @@ class RecordedStep:
         return _restored_step, (self.buffers, self.written, dict(self.bindings), *texts)
 
     def run_aloud(self, buffers: Sequence[Buffer], bindings: Bindings) -> None:
-        """Run it for itself, so that it can be timed and reported."""
+        """Run it alone, so that it can be timed and reported."""
         if self.kernel is None or self.ast is None:
             copy_buffer(*buffers)
             if config.integer("DEBUG"):
@@ -131,9 +131,9 @@ def _restored_step(
 
 @dataclass
 class Recorder:
-    """The steps that ran while it was active, and the BUFFERs that they touch, by number.
+    """The steps that ran while it was active, and the BUFFERs that they use, by number.
 
-    constraints: what the graphs that they compute ask of the values of variables.
+    constraints: conditions of the computed graphs on the values of variables.
     """
 
     steps: list[RecordedStep] = field(default_factory=list)
@@ -152,7 +152,7 @@ class Recorder:
         return {buffer for step in self.steps for buffer in step.written}
 
     def makes(self, number: int) -> bool:
-        """Return True if the steps fill BUFFER `number`, which held nothing before."""
+        """Return True if the steps fill BUFFER `number`, which was empty before."""
         buffer = self.buffers.get(number)
         return buffer is not None and not buffer.existed and buffer in self.written()
 
@@ -168,13 +168,13 @@ _active: ContextVar[Recorder | None] = ContextVar("tinyref_capture", default=Non
 
 
 def active_recorder() -> Recorder | None:
-    """Return the recorder that notes what runs now, if any."""
+    """Return the recorder that is active now, if any."""
     return _active.get()
 
 
 @contextlib.contextmanager
 def recording(recorder: Recorder | None) -> Iterator[None]:
-    """Note all that the engine runs within the block, in this thread; nothing with None."""
+    """Record everything that the engine runs within the block, in this thread; None disables it."""
     token = _active.set(recorder)
     try:
         yield
@@ -183,7 +183,7 @@ def recording(recorder: Recorder | None) -> Iterator[None]:
 
 
 def forbid_while_capturing(what: str) -> None:
-    """Raise `UserError` during a capture: `what` says what a replay could not repeat."""
+    """Raise `UserError` during a capture; `what` is the action that a replay cannot repeat."""
     if _active.get() is not None:
         raise UserStateError(
             f"TinyJit: {what} within the function: a replay runs no Python and would give the old "
@@ -194,9 +194,9 @@ def forbid_while_capturing(what: str) -> None:
 class Replay:
     """The steps of a capture, ready to run again on other inputs.
 
-    exchanged: BUFFERs that get other memory for each run, inputs and outputs. varying: if given,
-    those whose contents differ in each run. Steps that depend on none of them, and write nothing
-    that is exchanged, run now and never again.
+    exchanged: inputs and outputs, which get other memory for each run.
+    varying: BUFFERs whose contents differ in each run, or None if not known. Steps that do not
+    depend on them and write nothing exchanged run once, now.
     """
 
     def __init__(
@@ -226,8 +226,8 @@ class Replay:
         self._bound = [_bound(step) for step in self.steps]
         self._uses: dict[RecordedBuffer, list[tuple[BoundKernel | _Copy, int]]] = {}
         for step, bound in zip(self.steps, self._bound, strict=True):
-            for place, buffer in enumerate(step.buffers):
-                self._uses.setdefault(buffer, []).append((bound, place))
+            for position, buffer in enumerate(step.buffers):
+                self._uses.setdefault(buffer, []).append((bound, position))
         kernels = [step.ast for step in self.steps if step.ast is not None]
         self.kernels = len(kernels)
         amounts = list(map(estimate, kernels))
@@ -236,7 +236,7 @@ class Replay:
         self._launches = _launches(self._bound)
 
     def _plan_memory(self) -> int:
-        """Give the intermediate results their places in one arena for each device; its bytes."""
+        """Put the intermediate results into one arena for each device; return its bytes."""
         if not config.integer("MEMORY_PLAN"):
             return 0
         used = spans(step.buffers for step in self.steps)
@@ -258,21 +258,21 @@ class Replay:
     def bind(self, exchanged: Mapping[RecordedBuffer, Buffer], bindings: Bindings) -> None:
         """Give the exchanged BUFFERs other memory, and variables other values.
 
-        Raises `UserError` for memory that a kernel does not take, `DeviceError` where there is
-        none.
+        Raises `UserError` for memory that a kernel does not accept, `DeviceError` if there is no
+        memory.
         """
         for recorded, memory in exchanged.items():
             if recorded.memory is not memory:
-                # Until all uses have it none counts as bound: one may be refused.
+                # It counts as bound only when all uses have it: one may refuse it.
                 recorded.memory = None
-                for bound, place in self._uses.get(recorded, ()):
-                    bound.rebind(place, memory)
+                for bound, position in self._uses.get(recorded, ()):
+                    bound.rebind(position, memory)
                 recorded.memory = memory
         if any(self.bindings.get(name) != value for name, value in bindings.items()):
             self._vary(bindings)
 
     def run(self) -> None:
-        """Run all steps with what `bind` gave. Raises `DeviceError` as a launch does."""
+        """Run all steps with the values of `bind`. Raises `DeviceError` as a launch does."""
         if is_told():
             for step, bound in zip(self.steps, self._bound, strict=True):
                 step.run_aloud(bound.buffers, self.bindings)
@@ -288,7 +288,7 @@ class Replay:
 
     @property
     def is_one_call(self) -> bool:
-        """True if an interrupt comes before or after all kernels, and never between two."""
+        """Return True if an interrupt can only come before or after all kernels."""
         launches = self._launches
         return len(launches) == 1 and getattr(launches[0], "is_one_call", False) and not is_told()
 
@@ -301,16 +301,16 @@ class Replay:
 
     def _vary(self, bindings: Bindings) -> None:
         values = {**self.bindings, **bindings}
-        # Until all kernels have them none counts as bound: one may be refused.
+        # They count as bound only when all kernels have them: one may refuse them.
         for name in bindings:
             self.bindings.pop(name, None)
-        is_other = False
+        is_changed = False
         for bound in self._bound:
             if isinstance(bound, BoundKernel) and bound.has_variables:
                 was_empty = bound.is_empty
                 bound.vary(values)
-                is_other |= bound.is_empty != was_empty
-        if is_other:
+                is_changed |= bound.is_empty != was_empty
+        if is_changed:
             self._launches = _launches(self._bound)
         self.bindings.update(values)
 
@@ -318,9 +318,9 @@ class Replay:
 def _partition(
     steps: Sequence[RecordedStep], varying: set[RecordedBuffer]
 ) -> tuple[list[RecordedStep], list[RecordedStep]]:
-    """Return the steps that have variables or touch BUFFERs in `varying`, and all others.
+    """Split the steps into those with variables or BUFFERs in `varying`, and all others.
 
-    What those steps write varies, too.
+    The BUFFERs that those steps write vary too.
     """
     while True:
         again = [step for step in steps if step.bindings or not varying.isdisjoint(step.buffers)]
@@ -340,8 +340,8 @@ class _Copy:
     def __call__(self) -> None:
         copy_buffer(*self.buffers)
 
-    def rebind(self, place: int, buffer: Buffer) -> None:
-        self.buffers[place] = buffer
+    def rebind(self, position: int, buffer: Buffer) -> None:
+        self.buffers[position] = buffer
 
 
 def _bound(step: RecordedStep) -> BoundKernel | _Copy:
@@ -354,7 +354,7 @@ def _bound(step: RecordedStep) -> BoundKernel | _Copy:
 def _launches(steps: Sequence[BoundKernel | _Copy]) -> list[Callable[[], None]]:
     """Return the calls of a run: copies, and between them the kernels of each device, in order.
 
-    Copies alone order the devices among each other.
+    Only copies order the devices relative to each other.
     """
     calls: list[Callable[[], None]] = []
     waiting: dict[str, list[BoundKernel]] = {}
@@ -372,7 +372,7 @@ def _launches(steps: Sequence[BoundKernel | _Copy]) -> list[Callable[[], None]]:
 
 
 def _together(kernels: Sequence[BoundKernel]) -> Sequence[Callable[[], None]]:
-    """Return the calls that launch kernels of one device: one where it records launches."""
+    """Return the calls that launch kernels of one device: one call if it records launches."""
     commands = record(kernels) if config.integer("JIT") == 1 else None
     return [bound.prepare() for bound in kernels] if commands is None else [commands]
 

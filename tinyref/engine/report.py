@@ -1,4 +1,4 @@
-"""Telling what the engine does: to counters, DEBUG, traces and watchers."""
+"""Reports of what the engine does: to counters, DEBUG, traces and watchers."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from tinyref.uops.payload import ViewArg
 
 
 class Watcher(Protocol):
-    """Told in the order of events; while one watches, each kernel is waited for and timed."""
+    """Observer of the engine, called in the order of events; it makes kernels wait and be timed."""
 
     def scheduled(self, outputs: Sequence[tuple[UOp, Place]], planned: Schedule) -> None:
-        """What will run for `outputs`, before it does; `planned` is emptied as it runs."""
+        """Called before `outputs` are computed; `planned` is emptied while it runs."""
         ...
 
     def ran(
         self, ast: UOp, kernel: Kernel, bindings: Mapping[str, int], seconds: float | None
     ) -> None:
-        """A kernel ran, of the last schedule or of a captured function."""
+        """Called after a kernel, of the last schedule or of a captured function, ran."""
         ...
 
     def copied(self, target: Buffer, source: Buffer, seconds: float) -> None:
-        """A copy was made, as `ran` says."""
+        """Called after a copy, in the same way."""
         ...
 
 
@@ -51,13 +51,13 @@ _watcher: ContextVar[Watcher | None] = ContextVar("tinyref_watcher", default=Non
 
 
 def active_watcher() -> Watcher | None:
-    """Who watches this thread now."""
+    """Return the watcher of this thread, if any."""
     return _watcher.get()
 
 
 @contextlib.contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
-    """Tells `watcher` all that the engine does within the block, in this thread."""
+    """Report everything that the engine does in this block and thread to `watcher`."""
     token = _watcher.set(watcher)
     try:
         yield
@@ -66,12 +66,12 @@ def watching(watcher: Watcher) -> Iterator[None]:
 
 
 def is_timed() -> bool:
-    """Whether kernels are waited for, so that the time they take is known."""
+    """Return True if the engine waits for kernels to measure their time."""
     return config.integer("DEBUG") >= 2 or _is_observed()
 
 
 def is_told() -> bool:
-    """Whether each kernel is reported, by DEBUG, in a trace or to a watcher."""
+    """Return True if each kernel is reported, by DEBUG, in a trace or to a watcher."""
     return config.integer("DEBUG") >= 1 or _is_observed()
 
 
@@ -86,9 +86,9 @@ def report_kernel(
     seconds: float | None,
     names: Sequence[str] = (),
 ) -> None:
-    """Adds a kernel that ran to the totals, and prints about it as much as DEBUG says.
+    """Add a kernel that ran to the totals, and print as much about it as DEBUG asks for.
 
-    `names` are the user's functions that it computes.
+    names: the user's functions that it computes.
     """
     amount = estimate(ast)
     operations = value_of(amount.operations, bindings)
@@ -116,7 +116,7 @@ def report_kernel(
 
 
 def copy_buffer(target: Buffer, source: Buffer) -> None:
-    """Copy all bytes of `source` to `target`, which has as many. Errors name the copy."""
+    """Copy all bytes of `source` to `target` of the same size. Errors name the copy."""
     what = f"copy of {source.nbytes} bytes from {source.device}"
     start = time.perf_counter()
     try:
@@ -137,7 +137,7 @@ def copy_buffer(target: Buffer, source: Buffer) -> None:
 
 @dataclass(frozen=True)
 class Work:
-    """What one launch of a kernel came to; `seconds` is None where it was not waited for."""
+    """The work of one launch of a kernel; `seconds` is None if it was not timed."""
 
     operations: int
     nbytes: int
@@ -145,12 +145,12 @@ class Work:
 
     @property
     def gflops(self) -> float:
-        """10^9 operations a second."""
+        """Return 10^9 operations a second."""
         return self.operations / self.seconds / 1e9 if self.seconds else 0.0
 
     @property
     def gbytes(self) -> float:
-        """10^9 bytes a second, of those that the kernel reads and writes."""
+        """Return 10^9 bytes a second that the kernel reads and writes."""
         return self.nbytes / self.seconds / 1e9 if self.seconds else 0.0
 
 
@@ -165,13 +165,13 @@ def _trace_kernel(kernel: Kernel, work: Work, names: Sequence[str]) -> None:
     trace.add(kernel.device, "kernel", kernel.name, time.perf_counter(), work.seconds, **facts)
 
 
-# A line for a kernel is as wide as a terminal shows.
+# The line of a kernel fits in a terminal of this width.
 LINE_WIDTH = 100
 _NAME_WIDTH = 20
 
 
 def kernel_line(ast: UOp, kernel: Kernel, work: Work, names: Sequence[str]) -> str:
-    """One line of at most `LINE_WIDTH` characters; what it computes is cut where it is too long."""
+    """Return one line of at most `LINE_WIDTH` characters; a long description is cut."""
     views = [node.arg for node in ast.toposort() if isinstance(node.arg, ViewArg)]
     shapes = dict.fromkeys(describe_shape(view.tracker.shape) for view in views)
     computes = " ".join((", ".join(names), *shapes)).strip()
@@ -189,15 +189,15 @@ def _cut(text: str, width: int) -> str:
 
 
 def report(line: str) -> None:
-    """Prints a line that DEBUG asks for."""
+    """Print a line that DEBUG asks for."""
     print(line, file=sys.stderr)  # noqa: T201  DEBUG asks for it
 
 
 def chosen_opts(device: str, ast: UOp) -> tuple[Opt, ...] | None:
-    """What a schedule compiles `ast` with: `best_opts` if BEAM is set and NOOPT is not.
+    """Return the Opts of `ast` in a schedule: `best_opts` if BEAM is set and NOOPT is not.
 
-    None leaves the choice to `plan_for`, as for a device that runs no kernels, or where they take
-    no time. Raises `UserError` as `Plan.of` does.
+    None leaves the choice to `plan_for`, also on devices that run no kernels or take no time.
+    Raises `UserError` as `Plan.of` does.
     """
     if config.integer("BEAM") <= 0 or config.integer("NOOPT"):
         return None

@@ -1,4 +1,4 @@
-"""Runs schedules: allocates outputs, compiles kernels, launches them, counts."""
+"""Running schedules: allocate outputs, compile kernels, launch them, count."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from tinyref.uops.payload import BufferArg
 
 
 class InterruptsHeld:
-    """Within the block an interrupt waits for its end: `with InterruptsHeld(): ...`.
+    """A block that delays an interrupt until its end: `with InterruptsHeld(): ...`.
 
-    For what assigns in place: nobody knows how far a launch ran that was cut off. The second
-    interrupt does not wait. In other threads than the main one there are none; a handler that a
-    program has set for itself is left alone.
+    It protects assignments in place: after an interrupted launch the contents are unknown. A
+    second interrupt is not delayed. Only the main thread gets interrupts; a handler that the
+    program has set itself stays active.
     """
 
     def __enter__(self) -> None:
@@ -57,7 +57,7 @@ class InterruptsHeld:
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         if self._is_pending:
-            # It may come where the block is entered or left, and `__exit__` is not reached.
+            # It may arrive while the block is entered or left, when `__exit__` is not called.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.default_int_handler(number, frame)
         self._is_pending = True
@@ -74,18 +74,19 @@ def realize(
     live: Iterable[tuple[UOp, Place]] = (),
     held: Iterable[UOp] | None = None,
 ) -> dict[UOp, UOp]:
-    """Compute `outputs`, each a node and the device it goes to, and return where they are now.
+    """Compute `outputs`, each a node and its target device, and return where the results are.
 
-    `live` are all other graphs that may be computed later: those that read contents which an
-    ASSIGN in the outputs overwrites are computed first, as if each line had run at once. The
-    result maps each computed node to a view of a BUFFER (see `lazy.graph.backing`): the outputs,
-    what was taken from `live`, and every ASSIGN, CONTIGUOUS and COPY on the way, of which those in
-    no graph of `held` are left out (None: in any case they are there). A constant maps to itself.
-    Rewrite each graph that holds one of these, or an ASSIGN in it would run twice.
+    `live` are all other graphs that may be computed later. Those that read contents which an
+    ASSIGN in the outputs overwrites are computed first, as if every line had run at once.
 
-    Raises `UserError` for graphs that no order of kernels computes or that the device refuses, and
-    `DeviceError`, naming the kernel, when compiling fails, both before anything has run; and
-    `DeviceError` when allocating, launching or copying fails.
+    The result maps each computed node to a view of a BUFFER (see `lazy.graph.backing`): outputs,
+    nodes of `live`, and every ASSIGN, CONTIGUOUS and COPY on the way. With `held`, it omits those
+    of them that are in none of its graphs. A constant maps to itself. Rewrite each graph that
+    contains one of these nodes: otherwise an ASSIGN in it would run twice.
+
+    Raises `UserError` for graphs that no order of kernels computes or that the device refuses.
+    Raises `DeviceError` with the kernel if compiling fails. Nothing has run after these errors.
+    Raises `DeviceError` too if allocating, launching or copying fails.
     """
     schedule_run = ScheduleRun(outputs, live, held)
     schedule_run.compile()
@@ -94,9 +95,10 @@ def realize(
 
 
 class ScheduleRun:
-    """A schedule and how far it has run; an intermediate buffer dies after its last user.
+    """A schedule and its progress; an intermediate buffer is freed after its last user.
 
-    results: as `realize` returns them. assigns: an item overwrites a BUFFER.
+    results: as `realize` returns them.
+    assigns: True if an item overwrites a BUFFER.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class ScheduleRun:
             watcher.scheduled(outputs, planned)
         self.results = planned.results
         self.assigns = any(_assigned_by(item) for item in planned.items)
-        # The ASSIGNs that have run, and those of the item at work.
+        # The ASSIGNs that have run, and those of the current item.
         self._completed: list[UOp] = []
         self._begun: list[UOp] = []
         self._planned = planned
@@ -150,7 +152,7 @@ class ScheduleRun:
             _report_item(item, kernel, buffers, bindings, seconds)
 
     def failed(self) -> list[UOp]:
-        """Return the nodes of the item which failed, and those that need its results."""
+        """Return the nodes of the item that failed, and those that need its results."""
         items = list(self._waiting)[0 if self._is_compiled else len(self._kernels) :]
         written: set[UOp] = set()
         nodes: list[UOp] = []
@@ -161,11 +163,11 @@ class ScheduleRun:
         return nodes
 
     def remains(self, why: str) -> dict[UOp, UOp]:
-        """Return what becomes of nodes where the run broke off, to rewrite all graphs by.
+        """Return what becomes of nodes after an error, to rewrite all graphs.
 
-        An ASSIGN that has run is its result, and must not run again. What a BUFFER held before is
-        lost, the results of earlier ASSIGNs to it included, and what it holds is lost while an
-        ASSIGN to it was running.
+        An ASSIGN that has run becomes its result and must not run again. The former contents of
+        its BUFFER are lost, also the results of earlier ASSIGNs to it. If an ASSIGN was running,
+        the contents of its BUFFER are lost.
         """
         if not self._waiting:
             return self.results
@@ -173,9 +175,9 @@ class ScheduleRun:
         assigned = (*self._completed, *self._begun)
         lost = {buffer: lost_buffer_like(buffer, text) for buffer in map(assigned_buffer, assigned)}
         last = {assigned_buffer(node): node for node in assigned}
-        stands = set(last.values()).difference(self._begun)
+        valid = set(last.values()).difference(self._begun)
         results = {
-            node: self.results[node] if node in stands else substitute(self.results[node], lost)
+            node: self.results[node] if node in valid else substitute(self.results[node], lost)
             for node in assigned
         }
         return {**lost, **results}
@@ -186,12 +188,12 @@ def _assigned_by(item: Item) -> list[UOp]:
 
 
 def _share_memory(planned: Schedule) -> None:
-    """Gives the intermediate buffers of a schedule their places in one arena for each device."""
+    """Put the intermediate buffers of a schedule into one arena for each device."""
     by_device: dict[str, dict[UOp, Lifetime]] = {}
     for node, lifetime in temporaries(planned.items, planned.results).items():
         if not isinstance(node.arg, BufferArg) or has_memory(node):
             continue
-        # Each copy to a file is that file.
+        # Buffers of files stay: every copy to a file is that file.
         if Device.runs_kernels(node.arg.device):
             by_device.setdefault(node.arg.device, {})[node] = lifetime
     for device, lifetimes in by_device.items():
@@ -214,7 +216,7 @@ def _compile_item(item: Item) -> Kernel | None:
 
 
 def _allocate(item: Item, kernel: Kernel | None) -> list[Buffer]:
-    """The memory that an item touches, what it writes first; a copy allocates for itself."""
+    """Return the memory of an item, written buffers first; copies allocate their own."""
     if kernel is None:
         return [buffer_of(node) for node in buffers_of(item)]
     try:
@@ -242,7 +244,7 @@ def _run_kernel(
 
 
 def _error_of(kernel: Kernel, error: DeviceError | MemoryError) -> DeviceError:
-    """The same error, which says of what kernel it is."""
+    """Return the same error, with the name of the kernel."""
     if isinstance(error, DeviceError):
         message = f"kernel {kernel.name}: {error.message}"
         return DeviceError(error.device, message, error.source or kernel.source)
@@ -265,6 +267,6 @@ def _report_item(
 
 
 def synchronize() -> None:
-    """Returns when every open device has finished its work."""
+    """Return when every open device has finished its work."""
     for _, backend in Device.opened():
         backend.synchronize()

@@ -1,14 +1,14 @@
-"""Beam search: plans timed on the real device, the best ones kept and optimised further.
+"""Beam search: time plans on the real device, and optimise the best of them further.
 
-Every candidate is compiled and run in a process of its own kind, so that one that crashes or hangs
-costs only itself. What was measured is kept in the cache of compiled programs: a search that was
-interrupted goes on where it was, and one that was finished costs one look. Kernels that are not
-compiled for a schedule (conformance, fuzzing, `compile_ast` without `opts`) are never searched.
+Every candidate is compiled and run in a separate process, so a crash or hang costs only itself.
+Measurements are stored in the cache of compiled programs: an interrupted search continues, and a
+finished one costs one lookup. Only kernels of schedules are searched: not those of conformance,
+fuzzing, or `compile_ast` without `opts`.
 
     python -m tinyref.engine.search
 
-is that process: it receives the kernel, then one list of optimisations at a time, and answers each
-with the seconds of the kernel or with what went wrong. It ends when its parent is gone.
+is that process. It receives the kernel, then one list of optimisations at a time, and answers each
+with the seconds of the kernel or with an error. It ends when its parent is gone.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ from tinyref.uops.payload import SlotArg, VarArg
 from tinyref.workers.processes import Death, Limits, Message, WorkerProcess
 from tinyref.workers.service import Answer, OpeningError, Send, Service, leave_device, serve
 
-# Entries of another layout are not read.
+# Entries with another layout are ignored.
 SCHEMA = 2
-# A round that makes the best plan faster by less than this part is the last one.
+# The search ends after a round that makes the best plan faster by less than this part.
 LEAST_GAIN = 0.01
 MAX_ROUNDS = 16
 # Flags that change how fast a kernel runs, besides those in the compiler's key.
 FLAGS = ("STRICT_FLOAT", "TRANSCENDENTAL", "THREADS", "TC", "TC_LEVEL")
-# How often the plan that was found and that of the heuristics are timed again, in turns.
+# Number of turns in which the best plan of the search and the heuristic plan are timed again.
 FINAL_TURNS = 3
-# Results of this process, for caches that cannot be used; the oldest go when there are more.
-KEPT_RESULTS = 2048
+# Results in this process, for when the cache cannot be used; the oldest are dropped.
+MAX_RESULTS = 2048
 
-# A candidate is launched until it has run so often or so long; the fastest launch counts.
+# A candidate is launched this many times or for this long; the fastest launch counts.
 LAUNCHES = 10
 LAUNCH_SECONDS = 0.2
-# What the process does for itself: it times, it neither searches nor prints, and the programs of
-# hundreds of candidates must not push those in use out of the cache.
+# Flags of the process that times: it neither searches nor prints, and the programs of hundreds of
+# candidates must not push programs in use out of the cache.
 OWN_FLAGS = {"BEAM": "0", "CACHE": "0", "DEBUG": "0", "DUMP": ""}
 
-_results: Recent[tuple[Opt, ...]] = Recent(KEPT_RESULTS)
+_results: Recent[tuple[Opt, ...]] = Recent(MAX_RESULTS)
 
-# Seconds that the kernel takes with these optimisations; None where it cannot be measured.
+# Returns the seconds of the kernel with these optimisations; None if it cannot be measured.
 Measure = Callable[[tuple[Opt, ...]], float | None]
 
 
@@ -77,43 +77,43 @@ class Timed:
 
 
 def best_opts(device: str, ast: UOp) -> tuple[Opt, ...]:
-    """The optimisations for the kernel `ast` on `device` that a search with width BEAM found.
+    """Return the optimisations for the kernel `ast` on `device` from a search with width BEAM.
 
-    Those of the heuristics where nothing was found that is faster, and, with a warning, where
-    nothing could be timed. With DEBUG >= 1 a search says what it found. Raises `UserError` as
+    If the search finds nothing faster, they are those of the heuristics; if nothing could be timed
+    too, with a warning. With DEBUG >= 1 a search prints its result. Raises `UserError` as
     `Plan.of` does.
     """
     memory = _Memory(device, ast)
-    known = _results.get(memory.place)
+    known = _results.get(memory.memory_key)
     if known is not None:
         return known
     capabilities = Device[device].capabilities
     plain = Plan.of(ast, capabilities)
-    found = memory.result(plain)
-    if found is None:
+    opts = memory.result(plain)
+    if opts is None:
         chosen = plan_for(ast, capabilities)
         try:
-            found = _search_plans(device, ast, (plain, chosen), memory)
+            opts = _search_plans(device, ast, (plain, chosen), memory)
         except DeviceError as error:
             warnings.warn(f"the heuristics choose, not a search: {error}", stacklevel=2)
-            found = None
-        if found is None:
-            # Not kept on disk: another process may be luckier, or give candidates more time.
-            return _results.put(memory.place, chosen.opts)
-        memory.keep_result(found)
-    return _results.put(memory.place, found)
+            opts = None
+        if opts is None:
+            # Not stored on disk: another process may succeed, or give candidates more time.
+            return _results.put(memory.memory_key, chosen.opts)
+        memory.keep_result(opts)
+    return _results.put(memory.memory_key, opts)
 
 
 def _search_plans(
     device: str, ast: UOp, starts: tuple[Plan, Plan], memory: _Memory
 ) -> tuple[Opt, ...] | None:
-    """Searches from the plain plan and that of the heuristics; None where nothing runs in time."""
+    """Search from the plain and the heuristic plan; None if nothing runs in time."""
     _, chosen = starts
     begin = time.monotonic()
     with closing(Worker(device, ast, memory.limit)) as worker:
         measure = _Counted(worker.seconds)
-        found = search(starts, memory.width, memory.remember(measure))
-        best = chosen if found is None else _duel(chosen, found.plan, worker.seconds)
+        result = search(starts, memory.width, memory.remember(measure))
+        best = chosen if result is None else _duel(chosen, result.plan, worker.seconds)
     if config.integer("DEBUG") >= 1:
         sys.stderr.write(
             f"search {kernel_name(ast)} on {device}: {measure.count} plans timed, "
@@ -121,19 +121,19 @@ def _search_plans(
             f"{opts_text(best.opts) or 'no optimisation'}"
             f"{', as the heuristics' if best.opts == chosen.opts else ''}\n"
         )
-    return None if found is None else best.opts
+    return None if result is None else best.opts
 
 
-def _duel(chosen: Plan, found: Plan, measure: Measure) -> Plan:
-    """The faster of the two, timed anew: the least of many times may be luck."""
-    if identity(chosen) == identity(found):
+def _duel(chosen: Plan, fastest: Plan, measure: Measure) -> Plan:
+    """Return the faster of the two, timed again: the least of many times may be luck."""
+    if identity(chosen) == identity(fastest):
         return chosen
     ours: list[float | None] = []
     theirs: list[float | None] = []
     for _ in range(FINAL_TURNS):
         ours.append(measure(chosen.opts))
-        theirs.append(measure(found.opts))
-    return found if _least(theirs) < _least(ours) else chosen
+        theirs.append(measure(fastest.opts))
+    return fastest if _least(theirs) < _least(ours) else chosen
 
 
 def _least(times: list[float | None]) -> float:
@@ -141,15 +141,15 @@ def _least(times: list[float | None]) -> float:
 
 
 def forget_searches() -> None:
-    """Drops what searches have found in this process; the cache on disk keeps it."""
+    """Drop the results of searches in this process; the cache on disk still has them."""
     _results.clear()
 
 
 def search(starts: Iterable[Plan], width: int, measure: Measure) -> Timed | None:
-    """The fastest plan that is reached from `starts`; None where none could be measured.
+    """Return the fastest plan reached from `starts`; None if none could be measured.
 
     In every round each of the best `width` plans is optimised in every legal way; the search ends
-    when a round gains nothing. Raises `UserError` for a width below 1.
+    after a round without gain. Raises `UserError` for a width below 1.
     """
     if width < 1:
         raise UserError(f"search: a beam of {width} plans: accepted are at least 1")
@@ -159,35 +159,35 @@ def search(starts: Iterable[Plan], width: int, measure: Measure) -> Timed | None
         if not beam:
             return None
         reached = (plan for timed in beam for plan in actions(timed.plan))
-        found = sorted((*beam, *_measure_plans(reached, measure, seen)), key=_by_time)
-        gain = beam[0].seconds - found[0].seconds
+        ranking = sorted((*beam, *_measure_plans(reached, measure, seen)), key=_by_time)
+        gain = beam[0].seconds - ranking[0].seconds
         is_over = gain < LEAST_GAIN * beam[0].seconds
-        beam = found[:width]
+        beam = ranking[:width]
         if is_over:
             break
     return beam[0] if beam else None
 
 
 def _by_time(timed: Timed) -> tuple[float, int]:
-    # Of equally fast plans the one that is easier to read.
+    # Of equally fast plans, prefer the one that is easier to read.
     return timed.seconds, len(timed.plan.opts)
 
 
 def _measure_plans(plans: Iterable[Plan], measure: Measure, seen: set[object]) -> list[Timed]:
-    """Those of `plans` that are new and run, fastest first."""
-    found = []
+    """Measure those of `plans` that are new; return the ones that run, fastest first."""
+    timed = []
     for plan in plans:
         if identity(plan) in seen:
             continue
         seen.add(identity(plan))
         seconds = measure(plan.opts)
         if seconds is not None:
-            found.append(Timed(seconds, plan))
-    return sorted(found, key=_by_time)
+            timed.append(Timed(seconds, plan))
+    return sorted(timed, key=_by_time)
 
 
 class _Counted:
-    """A measure that counts how often it was asked, and how often in vain."""
+    """A measure that counts its calls and its failures."""
 
     def __init__(self, measure: Measure) -> None:
         self.measure = measure
@@ -202,7 +202,7 @@ class _Counted:
 
 
 class _Memory:
-    """What the cache knows of the searches for one kernel on one device and its versions."""
+    """The cache of the searches for one kernel on one device and its versions."""
 
     def __init__(self, device: str, ast: UOp) -> None:
         backend = Device[device]
@@ -212,8 +212,8 @@ class _Memory:
         self.is_used = config.integer("CACHE") != 0
         self.ast = ast
         self.facts = (backend.title, backend.compiler.key, flags)
-        # What finds a result in this process.
-        self.place = (Device.canonical(device), *self.facts, self.width, self.limit, ast)
+        # The key of a result in this process.
+        self.memory_key = (Device.canonical(device), *self.facts, self.width, self.limit, ast)
         self.versions = backend.versions
 
     @functools.cached_property
@@ -225,9 +225,9 @@ class _Memory:
         return "search " + hashlib.sha256(text.encode()).hexdigest()
 
     def _read(self, key: str) -> Mapping[str, object]:
-        found = default_cache().get(key) if self.is_used else None
+        data = default_cache().get(key) if self.is_used else None
         try:
-            value = json.loads(found) if found is not None else {}
+            value = json.loads(data) if data is not None else {}
         except ValueError:
             return {}
         return value if isinstance(value, dict) else {}
@@ -237,7 +237,7 @@ class _Memory:
             default_cache().put(key, json.dumps(value).encode())
 
     def result(self, plain: Plan) -> tuple[Opt, ...] | None:
-        """What an earlier search of this width has found, if it is still legal."""
+        """Return the result of an earlier search of this width, if it is still legal."""
         text = self._read(self._key("result", self.width)).get("opts")
         if not isinstance(text, str):
             return None
@@ -247,26 +247,26 @@ class _Memory:
             return None
 
     def keep_result(self, opts: tuple[Opt, ...]) -> None:
-        """Keeps what a search has found."""
+        """Store the result of a search."""
         self._write(self._key("result", self.width), {"opts": opts_text(opts)})
 
     def remember(self, measure: Measure) -> Measure:
-        """`measure`, asked only for what no search has measured before."""
+        """Return `measure` with a cache: it is called only for plans never measured before."""
 
         def seconds(opts: tuple[Opt, ...]) -> float | None:
             key = self._key("seconds", opts_text(opts))
             entry = self._read(key)
-            found = entry.get("seconds")
-            if isinstance(found, int | float) and found >= 0:
-                return float(found)
+            measured = entry.get("seconds")
+            if isinstance(measured, int | float) and measured >= 0:
+                return float(measured)
             failed_within = entry.get("failed_within")
             if isinstance(failed_within, int | float) and failed_within >= self.limit:
                 return None
-            measured = measure(opts)
-            # More time might be enough for it.
+            result = measure(opts)
+            # It might succeed with more time.
             failed = {"failed_within": self.limit}
-            self._write(key, failed if measured is None else {"seconds": measured})
-            return measured
+            self._write(key, failed if result is None else {"seconds": result})
+            return result
 
         return seconds
 
@@ -277,7 +277,7 @@ class _Memory:
 class Worker:
     """Times candidates of one kernel; a process that dies or hangs is replaced by the next.
 
-    `seconds_limit` is what a candidate may take, compilation included.
+    seconds_limit: the limit for a candidate, compilation included.
     """
 
     def __init__(self, device: str, ast: UOp, seconds_limit: float) -> None:
@@ -288,13 +288,13 @@ class Worker:
 
     @property
     def process(self) -> WorkerProcess | None:
-        """The process that is there now."""
+        """Return the current process, if any."""
         return self._service.process if self._service is not None else None
 
     def seconds(self, opts: tuple[Opt, ...]) -> float | None:
-        """The seconds of one launch; None for a candidate that fails, crashes or hangs.
+        """Return the seconds of one launch; None for a candidate that fails, crashes or hangs.
 
-        Raises `DeviceError` when no process can be started or the device does not open in it.
+        Raises `DeviceError` if no process starts or the device does not open in it.
         """
         self.start()
         assert self._service is not None, "the process is started"
@@ -303,13 +303,13 @@ class Worker:
         return float(seconds) if isinstance(seconds, int | float) else None
 
     def close(self) -> None:
-        """Ends the process, with all that it started; the next candidate starts another."""
+        """End the process and all that it started; the next candidate starts another."""
         if self._service is not None:
             self._service.close()
             self._service = None
 
     def start(self) -> WorkerProcess:
-        """A process in which the device is open. Raises `DeviceError` where there is none."""
+        """Return a process with an open device. Raises `DeviceError` if there is none."""
         flags = {flag.name: str(value) for flag, value, _ in config.describe()} | OWN_FLAGS
         own = {f"TINYREF_{name}": value for name, value in flags.items()}
         try:
@@ -330,7 +330,7 @@ class Worker:
 
 
 class _Bench:
-    """One kernel, its buffers, and how long it takes with given optimisations."""
+    """One kernel and its buffers, to time it with any optimisations."""
 
     def __init__(self, device: str, ast: UOp) -> None:
         self.device = device
@@ -347,12 +347,12 @@ class _Bench:
                 for parameter in program.parameters
             }
             self._fill(set(self.buffers))
-        # What the last candidate has changed could be slower to compute with: subnormal floats.
+        # Contents changed by the last candidate could compute slower: subnormal floats.
         self._fill({p.slot for p in program.parameters if p.is_read and p.is_written})
         return _fastest(kernel, list(self.buffers.values()))
 
     def _fill(self, slots: set[int]) -> None:
-        """Puts 1, 2 and 3 into the buffers of these slots, as values of the kernel's own types."""
+        """Fill the buffers of these slots with 1, 2 and 3 in the kernel's own types."""
         for node in self.ast.toposort():
             if not isinstance(node.arg, SlotArg) or not isinstance(node.dtype, PtrDType):
                 continue
@@ -362,7 +362,7 @@ class _Bench:
 
 
 def _pattern(dtype: DType, nbytes: int) -> bytes:
-    """`nbytes` bytes of values that every type has, and whose sums of products stay normal."""
+    """Return bytes of values that every type has and whose sums of products stay normal."""
     values = np.random.default_rng(0).integers(1, 4, 4093).astype(numpy_dtype(dtype)).tobytes()
     return (values * (nbytes // len(values) + 1))[:nbytes]
 
@@ -378,7 +378,7 @@ def _fastest(kernel: Kernel, buffers: list[Buffer]) -> float:
 
 
 def main() -> None:
-    """Answers requests until there are no more."""
+    """Answer requests until there are no more."""
     serve(_open_service)
 
 
@@ -395,8 +395,8 @@ def _open_service(configuration: Message, send: Send) -> tuple[object, Answer]:
         try:
             return {"seconds": bench.seconds(opts)}
         except Exception as error:
-            # A driver may raise anything; the next candidate is not to pay for it, nor for a device
-            # that answers nothing but errors since.
+            # A driver may raise anything. It must not affect the next candidate, and a device that
+            # has failed since answers with nothing but errors.
             if health.problem_since():
                 leave_device()
             return {"error": describe_error(error)}
@@ -407,7 +407,7 @@ def _open_service(configuration: Message, send: Send) -> tuple[object, Answer]:
 
 
 def _end_after(limit: float) -> None:
-    """Has the system end this process in twice `limit` seconds; 0 takes it back.
+    """Let the system end this process in twice `limit` seconds; 0 cancels it.
 
     A candidate that hangs in a driver would otherwise outlive a parent that was killed.
     """

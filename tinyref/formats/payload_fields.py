@@ -1,7 +1,7 @@
-"""The members of every payload as plain values: what the text of graphs is made of.
+"""The members of every payload as plain values, from which the text of graphs is made.
 
-A plain value is None, a bool, int, float, str, `Word` (a str that stands without quotes), a node,
-or a tuple of plain values.
+A plain value is None, a bool, int, float, str, `Word` (a str without quotes), a node, or a tuple of
+plain values.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Word(str):
 
 @dataclass(frozen=True)
 class MemberKind:
-    """How one member is written and read; `read` gets the plain value and where it stands."""
+    """How to write and read one member; `read` gets the plain value and its position."""
 
     accepted: str
     write: Callable[[Any], object]
@@ -54,7 +54,7 @@ class MemberKind:
 
 
 def refuse(where: str, accepted: str, got: object) -> UserError:
-    """The error for a value that is not `accepted`."""
+    """Return the error for a value that is not `accepted`."""
     text = got.op.name if isinstance(got, UOp) else repr(got)
     return UserError(f"{where}: expected {accepted}, got {text[:80]}")
 
@@ -63,7 +63,7 @@ def _read_integer(value: object, where: str) -> int:
     if type(value) is not int:
         raise refuse(where, "an integer", value)
     if abs(value) >= INT_LIMIT:
-        raise UserError(f"{where}: expected an integer below 2**64, got one of many digits")
+        raise UserError(f"{where}: expected an integer below 2**64, got one with more digits")
     return value
 
 
@@ -96,7 +96,7 @@ def _read_op(value: object, where: str) -> Ops:
 
 
 def read_dtype(value: object, where: str) -> DType:
-    """The dtype with the name `value`. Raises `UserError` beginning with `where`."""
+    """Return the dtype with the name `value`. Raises `UserError` beginning with `where`."""
     # A pointer to a pointer could be read, but there is no such type.
     if isinstance(value, str) and len(value) <= LONGEST_NAME and value.count("*") <= 1:
         try:
@@ -109,7 +109,7 @@ def read_dtype(value: object, where: str) -> DType:
 
 
 def tuple_of(kind: MemberKind, count: int | None = None) -> MemberKind:
-    """A tuple of members, of `count` of them if that is given."""
+    """Return the kind of a tuple of members, of exactly `count` of them if it is not None."""
     accepted = f"a list of {kind.accepted}" if count is None else f"{count} times {kind.accepted}"
 
     def read(value: object, where: str) -> tuple[Any, ...]:
@@ -149,7 +149,7 @@ def _read_bit(value: object, where: str) -> Bit:
 
 
 def _member_of(members: type[Enum], accepted: str) -> MemberKind:
-    """A member of an enumeration, as a word."""
+    """Return the kind of a member of an enumeration, written as a word."""
 
     def read(value: object, where: str) -> Enum:
         try:
@@ -168,7 +168,7 @@ DTYPE = MemberKind("a dtype", lambda value: Word(value.name), read_dtype)
 _BIT = MemberKind("a bit", Word, _read_bit)
 _THREAD_BITS = tuple_of(_optional(_BIT))
 _REGISTER_BITS = tuple_of(_BIT)
-# How a member of each type is written, but for tuples and what may be None.
+# How to write a member of each type, except tuples and members that may be None.
 _KINDS: dict[object, MemberKind] = {
     bool: MemberKind("true or false", lambda value: value, _read_flag),
     int: INTEGER,
@@ -185,7 +185,7 @@ Fields = tuple[tuple[str, MemberKind], ...]
 
 
 def _kind_of(hint: object) -> MemberKind:
-    """How a member with this annotation is written and read."""
+    """Return how to write and read a member with this annotation."""
     if hint in _KINDS:
         return _KINDS[hint]
     parts = get_args(hint)
@@ -198,7 +198,7 @@ def _kind_of(hint: object) -> MemberKind:
 
 
 def fields_of(owner: type, names: Iterable[str] = ()) -> Fields:
-    """The members of a class, as it annotates them: all of them, or those of `names`."""
+    """Return the annotated members of a class: all of them, or those named in `names`."""
     hints = get_type_hints(owner, localns={"UOp": UOp})
     return tuple((name, _kind_of(hints[name])) for name in names or hints)
 
@@ -218,7 +218,7 @@ Group = dict[str, object]
 
 
 def write_payload(payload: Payload) -> tuple[str, list[Group]]:
-    """The tag and the members of `payload`, which is not None."""
+    """Return the tag and the members of `payload`, which is not None."""
     tag = type(payload).__name__.removesuffix("Arg")
     if isinstance(payload, payloads.ViewArg):
         return tag, [_write(view, _VIEW_FIELDS) for view in tracker_of(payload).views]
@@ -232,14 +232,14 @@ def _write(value: object, fields: Fields) -> Group:
 
 
 def read_payload(tag: object, groups: list[Group], where: str) -> Payload:
-    """The payload with the given tag and members. Raises `UserError` beginning with `where`."""
+    """Build the payload with this tag and these members. Raises `UserError` with `where`."""
     kind = _CLASSES.get(tag) if isinstance(tag, str) else None
     if kind is None:
         raise refuse(where, f"a payload, one of {', '.join(_CLASSES)}", tag)
     try:
         if kind is payloads.ViewArg:
             members = [_read(group, _VIEW_FIELDS, where) for group in groups]
-            return payloads.ViewArg(ShapeTracker(tuple(View(**each) for each in members)))
+            return payloads.ViewArg(ShapeTracker(tuple(View(**group) for group in members)))
         if len(groups) != 1:
             raise UserError(f"{where}: expected one group of members, got {len(groups)}")
         if kind is payloads.TileArg:
@@ -258,7 +258,7 @@ def _read(group: Group, fields: Fields, where: str) -> dict[str, Any]:
 
 
 def payload_nodes(payload: Payload) -> Iterator[UOp]:
-    """The nodes inside a payload: the symbolic sizes of shapes, bounds and views."""
+    """Yield the nodes inside a payload: the symbolic sizes of shapes, bounds and views."""
     if isinstance(payload, payloads.ShapeArg):
         sizes: list[int | UOp] = list(payload.shape)
     elif isinstance(payload, payloads.BoundsArg):
@@ -273,7 +273,7 @@ def payload_nodes(payload: Payload) -> Iterator[UOp]:
 
 
 def toposort_with_payloads(roots: tuple[UOp, ...]) -> list[UOp]:
-    """Every node reachable through sources and payloads, those before their users, each once."""
+    """Return all nodes reachable through sources and payloads once, before their users."""
     return toposort(roots, _needs)
 
 
@@ -284,7 +284,7 @@ def _needs(node: UOp) -> Iterator[UOp]:
 
 
 def float_text(value: float) -> str:
-    """A float as text that reads back to the same bits: `1.5`, `-0.0`, `inf`, `nan:7ff8...1`."""
+    """Write a float so that it reads back to the same bits: `1.5`, `inf`, `nan:7ff8...1`."""
     if not math.isnan(value):
         return repr(value)
     bits = int(struct.unpack("<Q", struct.pack("<d", value))[0])
@@ -292,7 +292,7 @@ def float_text(value: float) -> str:
 
 
 def float_from_text(text: str) -> float | None:
-    """The float that `float_text` wrote; None if it wrote no such text."""
+    """Read the float that `float_text` wrote; None for any other text."""
     if text == "nan":
         return _nan(_CANONICAL_NAN)
     try:
@@ -315,12 +315,12 @@ _DEEPEST = 8
 
 
 def tile_to_json(tile: MatrixTile) -> dict[str, Any]:
-    """A matrix tile as a dict for `json.dumps`."""
+    """Return a matrix tile as a dict for `json.dumps`."""
     return {name: _listed(value) for name, value in _write(tile, _TILE_FIELDS).items()}
 
 
 def tile_from_json(data: object) -> MatrixTile:
-    """The tile that `tile_to_json` wrote. Raises `UserError` for other data."""
+    """Read the tile that `tile_to_json` wrote. Raises `UserError` for other data."""
     if not isinstance(data, Mapping):
         raise refuse("tile", "an object", data)
     group = {str(name): _tupled(value, 0) for name, value in data.items()}

@@ -49,16 +49,16 @@ SEQUENCE = "program"
 
 
 def to_text(root: UOp | Sequence[UOp]) -> str:
-    """`root` and all it needs, or the nodes of a sequence in their order; ends with a newline."""
+    """Write `root` and its inputs, or the nodes of a sequence in order; ends with a newline."""
     if isinstance(root, UOp):
         return "".join(line + "\n" for line in _graph_lines(root))
     return "".join(line + "\n" for line in sequence_lines(root, {}))
 
 
 def from_text(text: str) -> UOp | tuple[UOp, ...]:
-    """The root of a graph, or the nodes of a sequence, as written by `to_text`.
+    """Read the root of a graph, or the nodes of a sequence, as written by `to_text`.
 
-    Raises `UserError` that names the line, what was expected there and what was found.
+    Raises `UserError` with the line, what was expected there, and what is there.
     """
     reader = TextReader(text)
     if reader.peek() == SEQUENCE:
@@ -74,7 +74,7 @@ def from_text(text: str) -> UOp | tuple[UOp, ...]:
 
 
 def node_text(node: UOp) -> str:
-    """One node for a message, with the ops of its sources instead of their numbers."""
+    """Return one node for a message, with the ops of its sources instead of their numbers."""
     sources = ", ".join(source.op.name for source in node.src)
     names = {need: need.op.name for need in payload_nodes(node.arg)}
     return f"{node.op.name} {node.dtype.name} ({sources}){_payload_text(node.arg, names)}"
@@ -98,7 +98,7 @@ def _graph_lines(root: UOp) -> Iterator[str]:
 
 
 def sequence_lines(nodes: Sequence[UOp], names: Names, extra: Sequence[UOp] = ()) -> Iterator[str]:
-    """The lines of a sequence; `names` fills up. `extra` are nodes to name beside it."""
+    """Yield the lines of a sequence and of the nodes `extra`; fills `names`."""
     yield SEQUENCE
     helpers = 0
     members = set(nodes)
@@ -121,9 +121,9 @@ def sequence_lines(nodes: Sequence[UOp], names: Names, extra: Sequence[UOp] = ()
 
 
 def _nodes_to_name(node: UOp, names: Names, members: set[UOp]) -> list[UOp]:
-    """What `node` needs and no line has named yet, sources first.
+    """Return the nodes that `node` needs and that have no name yet, sources first.
 
-    In a program in legal order these are only nodes inside payloads.
+    A program in legal order has such nodes only inside payloads.
     """
     needs = (*payload_nodes(node.arg), *node.src) if node.arg is not None else node.src
     if all(need in names for need in needs):
@@ -146,12 +146,12 @@ def _group_text(group: Group, names: Names) -> str:
 
 
 def members_text(group: Group, names: Names) -> str:
-    """Members as `name=value name=value`."""
+    """Return members as `name=value name=value`."""
     return " ".join(f"{name}={plain_text(value, names)}" for name, value in group.items())
 
 
 def plain_text(value: object, names: Names) -> str:
-    """A plain value; nodes go by their names."""
+    """Return a plain value as text; nodes appear with their names."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -167,7 +167,7 @@ def plain_text(value: object, names: Names) -> str:
     if isinstance(value, tuple):
         parts = [plain_text(item, names) for item in value]
         return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
-    raise TypeError(f"text: no plain value: {value!r}")
+    raise TypeError(f"text: not a plain value: {value!r}")
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -187,14 +187,14 @@ _DEEPEST = 8
 
 
 class TextReader:
-    """Reads lines one after another; knows which name is which node."""
+    """Reads lines one after another and records the node of each name."""
 
     def __init__(self, text: str) -> None:
         self.lines: list[tuple[int, str]] = []
         for number, line in enumerate(text.splitlines(), start=1):
             if "#" in line:
-                found = _COMMENT.match(line)
-                line = found[1] if found is not None else line
+                match = _COMMENT.match(line)
+                line = match[1] if match is not None else line
             line = line.strip()
             if line:
                 self.lines.append((number, line))
@@ -203,33 +203,33 @@ class TextReader:
         self._dtypes: dict[str, DType] = {}
 
     def peek(self) -> str | None:
-        """The next line, or None after the last."""
+        """Return the next line, or None after the last."""
         return self.lines[self.position][1] if self.position < len(self.lines) else None
 
     @property
     def where(self) -> str:
-        """The place of the next line, for errors."""
+        """Return the position of the next line, for errors."""
         if self.position < len(self.lines):
             return f"text line {self.lines[self.position][0]}"
         return "text: at the end"
 
     def advance(self) -> None:
-        """Goes on to the line after."""
+        """Go to the next line."""
         self.position += 1
 
     def end(self) -> None:
-        """Raises `UserError` if a line is left."""
+        """Raise `UserError` if a line is left."""
         line = self.peek()
         if line is not None:
             raise self.error("a node `%0 = OP dtype (sources) payload`", line)
 
     def error(self, expected: str, got: str) -> UserError:
-        """The error for the line at hand."""
+        """Return the error for the current line."""
         return UserError(f"{self.where}: expected {expected}, got {got[:80]!r}")
 
     def nodes(self) -> list[UOp]:
-        """The nodes of all `%` lines up to the first line that is no node."""
-        found: list[UOp] = []
+        """Read the nodes of all `%` lines up to the first line that is not a node."""
+        result: list[UOp] = []
         while (line := self.peek()) is not None and line[0] in "%$":
             match = _NODE.fullmatch(line)
             if match is None:
@@ -240,9 +240,9 @@ class TextReader:
             node = self._node(op, dtype, sources, payload)
             self.named[name] = node
             if name[0] == "%":
-                found.append(node)
+                result.append(node)
             self.advance()
-        return found
+        return result
 
     def _node(self, op_name: str, dtype_name: str, sources: str, payload: str) -> UOp:
         op = Ops.__members__.get(op_name)
@@ -258,11 +258,11 @@ class TextReader:
         return UOp(op, dtype, src, arg or self._payload(payload))
 
     def node(self, name: str) -> UOp:
-        """The node of an earlier line."""
-        found = self.named.get(name)
-        if found is None:
+        """Return the node of an earlier line."""
+        node = self.named.get(name)
+        if node is None:
             raise self.error("the name of an earlier line, such as %0", name)
-        return found
+        return node
 
     def _constant(self, text: str) -> ConstArg | None:
         value = self._word(text)
@@ -290,7 +290,7 @@ class TextReader:
         return group
 
     def members(self, tokens: list[tuple[str, str]]) -> Group:
-        """Members `name=value` up to a brace or the end; `tokens` are in reverse order."""
+        """Read members `name=value` up to a brace or the end; `tokens` are reversed."""
         group: Group = {}
         while tokens and tokens[-1][0] == "word":
             name = tokens.pop()[1]
@@ -301,9 +301,9 @@ class TextReader:
         return group
 
     def _take(self, tokens: list[tuple[str, str]], text: str) -> None:
-        found = tokens.pop()[1] if tokens else "the end of the line"
-        if found != text:
-            raise self.error(f"`{text}`", found)
+        token = tokens.pop()[1] if tokens else "the end of the line"
+        if token != text:
+            raise self.error(f"`{text}`", token)
 
     def _value(self, tokens: list[tuple[str, str]], depth: int) -> object:
         if not tokens:
@@ -345,16 +345,16 @@ class TextReader:
         return Word(text) if number is None else number
 
     def tokens(self, text: str) -> list[tuple[str, str]]:
-        """The tokens of `text` as (kind, text)."""
-        found: list[tuple[str, str]] = []
+        """Return the tokens of `text` as (kind, text)."""
+        result: list[tuple[str, str]] = []
         position = 0
         while position < len(text):
             match = _TOKEN.match(text, position)
             if match is None or match.lastgroup is None:
                 raise self.error("a payload `Tag{member=value}`", text[position:])
-            found.append((match.lastgroup, match[match.lastgroup]))
+            result.append((match.lastgroup, match[match.lastgroup]))
             position = match.end()
-        return found
+        return result
 
 
 # --- programs as text ---------------------------------------------------------------------------
@@ -368,7 +368,7 @@ _LAUNCH = "launch "
 
 
 def _launch_nodes(program: Program) -> tuple[UOp, ...]:
-    """Return the nodes of a program that are not among its own: variables and symbolic extents."""
+    """Return the nodes that a launch needs in addition: variables and symbolic extents."""
     return (*program.variables, *(size for size in program.grid if isinstance(size, UOp)))
 
 
@@ -381,7 +381,7 @@ def _read_parameter(members: Mapping[str, object], where: str) -> Parameter:
 
 
 def program_to_text(program: Program) -> str:
-    """A program, its arguments and its launch as text; `program_from_text` reads it back."""
+    """Write a program, its arguments and its launch; `program_from_text` reads it back."""
     names: Names = {}
     lines = [_KERNEL + members_text({"name": program.name}, names)]
     lines += sequence_lines(program.uops, names, _launch_nodes(program))
@@ -393,9 +393,9 @@ def program_to_text(program: Program) -> str:
 
 
 def program_from_text(text: str) -> Program:
-    """The program that `program_to_text` wrote.
+    """Read the program that `program_to_text` wrote.
 
-    Raises `UserError` that names the line, what was expected there and what was found.
+    Raises `UserError` with the line, what was expected there, and what is there.
     """
     reader = TextReader(text)
     name = NAME.read(_member_line(reader, _KERNEL, ("name",))["name"], "kernel name")
@@ -412,7 +412,7 @@ def program_from_text(text: str) -> Program:
     launch = _member_line(reader, _LAUNCH, ("variables", "grid", "group"))
     reader.end()
     variables = launch["variables"]
-    if not isinstance(variables, tuple) or not all(isinstance(each, UOp) for each in variables):
+    if not isinstance(variables, tuple) or not all(isinstance(node, UOp) for node in variables):
         raise refuse(where, "variables as a list of nodes", variables)
     return Program(
         name,
@@ -440,25 +440,25 @@ def _member_line(reader: TextReader, start: str, names: tuple[str, ...]) -> Grou
 
 
 def wants_dump(stage: str) -> bool:
-    """Whether DUMP asks for `stage`: it names it as `after:STAGE`, among commas, or is `after:*`.
+    """Return True if DUMP asks for `stage`, by `after:STAGE` in a list or by `after:*`.
 
-    Raises `UserError` for a name that no stage has.
+    Raises `UserError` for the name of no stage.
     """
-    wanted = config.text("DUMP")
-    if not wanted:
+    flag = config.text("DUMP")
+    if not flag:
         return False
-    names = config.dumped_stages(wanted)
+    names = config.dumped_stages(flag)
     return "*" in names or stage in names
 
 
 def dumping(title: str) -> tuple[StageListener, ...]:
-    """The listener that prints each stage for which DUMP asks; none without the flag."""
+    """Return the listener that prints each stage named in DUMP; none without the flag."""
     if not config.text("DUMP"):
         return ()
     return (lambda stage, before, after: dump_after(stage, title, after),)
 
 
 def dump_after(stage: str, title: str, value: UOp | Sequence[UOp]) -> None:
-    """Prints `value` on standard error if DUMP asks for `stage`, under a comment that names it."""
+    """Print `value` on standard error if DUMP asks for `stage`, under a comment with its name."""
     if wants_dump(stage):
         sys.stderr.write(f"# after {stage}: {title}\n{to_text(value)}")

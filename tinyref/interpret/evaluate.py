@@ -1,14 +1,14 @@
-"""The AST evaluator: what a kernel AST means, without lowering it.
+"""The AST evaluator: computes a kernel AST without lowering it.
 
-Views become numpy index arrays and reduces become numpy reductions in a wide accumulator; the
-semantics of every op come from the op table. It shares nothing with views as they are lowered,
-rewriting and linearising, so that a disagreement with the interpreter blames one of those.
+Views become numpy index arrays, and reduces become numpy reductions in a wide accumulator. The op
+table gives the semantics of every op. The evaluator shares no code with the lowering of views, with
+rewriting and with linearising. If it disagrees with the interpreter, one of these is wrong.
 
-A view is read by its definition alone: position p is element `offset + sum(p * strides)`, where p
-lies within the mask; of several views the element of one, row-major, is the position in the one
-before. Sizes are computed by Python's integers. Nothing is shared with `index_and_valid`, which is
-what the compiler lowers, nor with `numpy_indices` and `algebra.evaluate`: an oracle that read views
-as the compiler does would be wrong wherever the compiler is.
+The evaluator reads a view by its definition alone: position p is element
+`offset + sum(p * strides)`, if p lies within the mask. In a chain of views, the element of one view
+is a row-major position of the view before it. Python integers compute the sizes. No code is shared
+with `index_and_valid`, which the compiler lowers, nor with `numpy_indices` and `algebra.evaluate`.
+An oracle that read views as the compiler does would repeat its errors.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ def evaluate(
     buffers: Mapping[int, Array],
     bindings: Mapping[str, int] | None = None,
 ) -> dict[int, Array]:
-    """The contents of every written buffer after the kernel `ast` ran: new flat arrays by slot.
+    """Run the kernel `ast`; return the new contents of every written buffer, flat arrays by slot.
 
-    `buffers` are flat arrays by slot, outputs too (what a store does not cover stays); all loads
-    see the contents before the kernel. A reduce of float16, bfloat16 or float32 accumulates in
-    float64, one of float64 in long double, and is rounded once. Raises `UserError` for a node that
-    is no part of a kernel AST, a missing buffer or variable, or a view that leaves its buffer.
+    `buffers` are flat arrays by slot, including outputs: elements that no STORE writes stay the
+    same. All loads read the contents before the kernel. A reduce of float16, bfloat16 or float32
+    accumulates in float64, a reduce of float64 in long double; the result is rounded once. Raises
+    `UserError` for a node that is not legal in a kernel AST, a missing buffer or variable, or a
+    view that leaves its buffer.
     """
     evaluator = _Evaluator(buffers, bindings or {})
     with np.errstate(all="ignore"):
@@ -61,7 +62,7 @@ class _Evaluator:
         self.written: dict[int, Array] = {}
 
     def visit(self, node: UOp) -> None:
-        """Computes one node whose sources are computed."""
+        """Compute one node whose sources are computed."""
         if node.op in (Ops.SINK, Ops.DEFINE_GLOBAL, Ops.VIEW):
             return
         if node.op is Ops.STORE:
@@ -91,12 +92,12 @@ class _Evaluator:
 
     def _positions(self, view: UOp) -> tuple[Array, Array]:
         if not isinstance(view.arg, ViewArg):
-            raise UserError(f"evaluate: {view.op.name} does not carry a view")
-        places = [self.values[position] for position in positions_of(view)]
-        return view_elements(tracker_of(view), self.bindings, places)
+            raise UserError(f"evaluate: {view.op.name} does not have a view")
+        computed = [self.values[position] for position in positions_of(view)]
+        return view_elements(tracker_of(view), self.bindings, computed)
 
-    def _shown(self, view: UOp) -> tuple[int, Array, Array, Array]:
-        """The slot, its buffer, the elements that a view shows of it, and where it shows some."""
+    def _elements(self, view: UOp) -> tuple[int, Array, Array, Array]:
+        """Return slot, buffer, elements at the valid positions, and the mask of valid positions."""
         arg = view.src[0].arg if view.src else None
         if not isinstance(arg, SlotArg):
             raise UserError("evaluate: a LOAD or STORE goes to a VIEW of a DEFINE_GLOBAL")
@@ -104,31 +105,31 @@ class _Evaluator:
             raise UserError(f"evaluate: no buffer for slot {arg.slot}")
         buffer = self.buffers[arg.slot]
         positions, valid = self._positions(view)
-        shown = positions[valid]
-        if shown.size and (shown.min() < 0 or shown.max() >= buffer.size):
+        elements = positions[valid]
+        if elements.size and (elements.min() < 0 or elements.max() >= buffer.size):
             raise UserError(
-                f"evaluate: a view of slot {arg.slot} reaches from {shown.min()} to "
-                f"{shown.max()}, the buffer has {buffer.size} elements"
+                f"evaluate: a view of slot {arg.slot} reaches from {elements.min()} to "
+                f"{elements.max()}, the buffer has {buffer.size} elements"
             )
-        return arg.slot, buffer, shown, valid
+        return arg.slot, buffer, elements, valid
 
     def _load(self, node: UOp) -> Array:
-        _, buffer, shown, valid = self._shown(node.src[0])
+        _, buffer, elements, valid = self._elements(node.src[0])
         value = np.zeros(valid.shape, numpy_dtype(node.dtype))
-        value[valid] = buffer[shown]
-        # Any byte but 0 is true: numpy leaves a bool as it is.
+        value[valid] = buffer[elements]
+        # Any byte except 0 is true, but numpy would keep the byte.
         return value.view(np.uint8) != 0 if node.dtype.is_bool else value
 
     def _store(self, node: UOp) -> None:
-        slot, buffer, shown, valid = self._shown(node.src[0])
+        slot, buffer, elements, valid = self._elements(node.src[0])
         if slot not in self.written:
             self.written[slot] = buffer.copy()
         full = np.broadcast_to(self.values[node.src[1]], valid.shape)
-        self.written[slot][shown] = full[valid]
+        self.written[slot][elements] = full[valid]
 
 
 def _reduce(node: UOp, value: Array, arg: ReduceArg) -> Array:
-    """`value` reduced over the axes, which stay as size 1, in an accumulator that loses nothing."""
+    """Reduce `value` over the axes, which stay as size 1, in a wide accumulator."""
     if arg.axes and max(arg.axes) >= value.ndim:
         raise UserError(f"evaluate: REDUCE over axes {arg.axes} of a value with {value.ndim} axes")
     dtype = node.dtype
@@ -174,7 +175,7 @@ _EXACT: dict[Ops, Callable[..., int]] = {
 
 
 def size_value(size: sint, bindings: Bindings) -> int:
-    """The value of a size. Raises `UserError` for a variable without value, or another node."""
+    """Return the value of a size. Raises `UserError` for an unbound variable, or another node."""
     if isinstance(size, int):
         return size
     values: dict[UOp, int] = {}
@@ -191,27 +192,27 @@ def size_value(size: sint, bindings: Bindings) -> int:
 
 
 def view_elements(
-    tracker: ShapeTracker, bindings: Bindings, places: Sequence[Array] = ()
+    tracker: ShapeTracker, bindings: Bindings, computed: Sequence[Array] = ()
 ) -> tuple[Array, Array]:
-    """The element (0 where there is none) at each position, and whether there is one.
+    """Return the element (0 where there is none) and the validity of each position.
 
-    places: positions along the last axes, where they are computed: integer arrays that broadcast
-    with the positions along the others; out of an axis there is no element. Both results have the
-    shape that all broadcast to. Raises `UserError` as `size_value` does.
+    computed: positions along the last axes that are values of the kernel: integer arrays that
+    broadcast with the positions along the other axes. Positions outside an axis have no element.
+    Both results have the shape that all broadcast to. Raises the errors of `size_value`.
     """
     shape = [size_value(size, bindings) for size in tracker.shape]
-    own = shape[: len(shape) - len(places)]
-    at = [*np.ix_(*map(np.arange, own)), *(np.asarray(place, np.int64) for place in places)]
-    full = np.broadcast_shapes(tuple(own), *(place.shape for place in places))
+    own = shape[: len(shape) - len(computed)]
+    at = [*np.ix_(*map(np.arange, own)), *(np.asarray(array, np.int64) for array in computed)]
+    full = np.broadcast_shapes(tuple(own), *(array.shape for array in computed))
     valid = np.array(True)
     for number in range(len(own), len(shape)):
-        is_there = (at[number] >= 0) & (at[number] < shape[number])
-        at[number] = np.where(is_there, at[number], 0)
-        valid = valid & is_there
+        is_inside = (at[number] >= 0) & (at[number] < shape[number])
+        at[number] = np.where(is_inside, at[number], 0)
+        valid = valid & is_inside
     for depth in reversed(range(len(tracker.views))):
         view = tracker.views[depth]
-        element, is_shown = _element(view, at, bindings)
-        valid = valid & is_shown
+        element, is_admitted = _element(view, at, bindings)
+        valid = valid & is_admitted
         element = np.where(valid, element, 0)
         if depth:
             at = _digits(element, tracker.views[depth - 1], bindings)
@@ -219,23 +220,23 @@ def view_elements(
 
 
 def _element(view: View, at: Sequence[Array], bindings: Bindings) -> tuple[Array, Array]:
-    """The element of one view at these positions, and whether its mask shows it."""
+    """Return the element of one view at these positions, and True where its mask admits it."""
     element = np.array(size_value(view.offset, bindings), np.int64)
-    is_shown = np.array(True)
-    for axis, place in enumerate(at):
-        element = element + place * size_value(view.strides[axis], bindings)
+    is_admitted = np.array(True)
+    for axis, position in enumerate(at):
+        element = element + position * size_value(view.strides[axis], bindings)
         if view.mask is not None:
             begin, end = (size_value(bound, bindings) for bound in view.mask[axis])
-            is_shown = is_shown & (place >= begin) & (place < end)
-    return element, is_shown
+            is_admitted = is_admitted & (position >= begin) & (position < end)
+    return element, is_admitted
 
 
 def _digits(element: Array, view: View, bindings: Bindings) -> list[Array]:
-    """The position along each axis of `view` of a row-major number."""
-    found: list[Array] = []
+    """Split a row-major number into a position along each axis of `view`."""
+    digits: list[Array] = []
     for size in reversed(view.shape):
-        # Of an axis of no positions nothing is shown.
+        # An axis of size 0 has no valid position; 1 avoids a division by zero.
         extent = max(size_value(size, bindings), 1)
-        found.append(element % extent)
+        digits.append(element % extent)
         element = element // extent
-    return found[::-1]
+    return digits[::-1]

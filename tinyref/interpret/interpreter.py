@@ -1,4 +1,4 @@
-"""Launching a program: memories, variables, and the grid in chunks that fit in memory."""
+"""Launch of a program: memories, variables, and the grid in chunks that fit in memory."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SpecialArg
 from tinyref.uops.program import WORD, Program, elements_in, offset_name, slots_in_words
 
-# Work-items that run at a time: enough to hide Python's overhead, few enough for the cache.
+# Work-items that run together: enough to hide Python's overhead, few enough for the cache.
 CHUNK = 1 << 15
-# Backward, a launch takes about so many parts.
+# The approximate number of parts of a launch that runs backward.
 PARTS = 4
 
 _translations: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
 
 
 class Interpreter:
-    """A program that was translated once and can run often.
+    """A program that is translated once and can run many times.
 
-    overrides: per op, a function of the result type, the operands and their types that replaces
-    the op table's semantics. hooks: see `Hooks`. Both simulate broken devices.
+    overrides: functions that replace the semantics of an op. Their arguments are the result type,
+    the operands and the operands' types. hooks: see `Hooks`. Both simulate broken devices.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Interpreter:
         self.hooks = hooks or Hooks()
         self.translation = _translate(program, overrides)
         self._in_words = slots_in_words(program)
-        # Buffers begin with a word, unless a launch says otherwise.
+        # Buffers begin at a word, unless the bindings of a launch have another offset.
         self._offsets = {offset_name(slot): 0 for slot in self._in_words}
 
     def run(
@@ -67,12 +67,11 @@ class Interpreter:
         sanitize: bool = True,
         backward: bool = False,
     ) -> None:
-        """Runs the program on `buffers`: flat arrays by slot, changed in place.
+        """Run the program on `buffers`: flat arrays by slot, changed in place.
 
-        grid and group default to the program's own. `backward` runs groups and work-items from
-        the last to the first, and few groups at a time, which gives the same. Raises
-        `SanitizerError` for what no device may be trusted with, `UserError` for wrong buffers or
-        bindings.
+        grid and group default to the program's own. `backward` runs groups and work-items from the
+        last to the first, and few groups together; the result is the same. Raises `SanitizerError`
+        for undefined behaviour, `UserError` for wrong buffers or bindings.
         """
         bindings = {**self._offsets, **(bindings or {})}
         grid = launch_grid(self.program, bindings) if grid is None else grid
@@ -90,19 +89,19 @@ class Interpreter:
     def _words_of(
         self, buffers: Sequence[npt.NDArray[Any]]
     ) -> tuple[list[npt.NDArray[Any]], dict[int, npt.NDArray[np.uint32]]]:
-        """The buffers, with a copy in whole words of each that is too short for its words."""
+        """Return the buffers as words, and padded copies of buffers that end inside a word."""
         by_slot, copies = list(buffers), {}
         for plan in self.translation.memories:
             if plan.slot not in self._in_words or plan.slot >= len(buffers):
                 continue
-            held = np.ascontiguousarray(buffers[plan.slot]).view(np.uint8)
+            raw = np.ascontiguousarray(buffers[plan.slot]).view(np.uint8)
             needed = plan.size * WORD.itemsize
-            if held.size < needed:
+            if raw.size < needed:
                 copies[plan.slot] = np.zeros(plan.size, np.uint32)
-                copies[plan.slot].view(np.uint8)[: held.size] = held
+                copies[plan.slot].view(np.uint8)[: raw.size] = raw
                 by_slot[plan.slot] = copies[plan.slot]
             else:
-                by_slot[plan.slot] = held[: held.size - held.size % WORD.itemsize].view(np.uint32)
+                by_slot[plan.slot] = raw[: raw.size - raw.size % WORD.itemsize].view(np.uint32)
         return by_slot, copies
 
     def _run(
@@ -133,7 +132,7 @@ class Interpreter:
         try:
             self._launch(machine, arrays, bindings)
         except (OrderMattersError, SanitizerError) as reason:
-            # A fault may come of running iterations at once: only one by one decides.
+            # Running iterations together may cause a fault, so a run one by one decides.
             for number, array in before.items():
                 arrays[number][:] = array
             if isinstance(reason, OrderMattersError):
@@ -145,7 +144,7 @@ class Interpreter:
         self._launch(machine, arrays, bindings)
 
     def _may_widen(self, machine: LaneMachine) -> bool:
-        # A barrier would order the iterations of one thread, but not those of another.
+        # A barrier would order the iterations of one thread, but not of another one.
         orders_all = machine.is_alone or not self.translation.has_barriers
         return self.translation.may_widen and orders_all
 
@@ -158,8 +157,8 @@ class Interpreter:
         globals_ = {number: self._global(machine, number, arrays[number]) for number in arrays}
         values = list(self.translation.initial)
         values[MACHINE] = machine
-        for place, node in self.translation.variables:
-            values[place] = np.full((), value_of(node, bindings), numpy_dtype(node.dtype))
+        for register, node in self.translation.variables:
+            values[register] = np.full((), value_of(node, bindings), numpy_dtype(node.dtype))
         with np.errstate(all="ignore"):
             for start, extent in _boxes(machine):
                 machine.enter(start, extent)
@@ -173,19 +172,19 @@ class Interpreter:
             globals_[number] if number in globals_ else self._local(machine, number)
             for number in range(len(translation.memories))
         ]
-        for place, node in translation.specials:
+        for register, node in translation.specials:
             if not isinstance(node.arg, SpecialArg):
                 raise UserError("interpreter: a SPECIAL without scope and dimension")
             launch_index = machine.specials[node.arg.scope, node.arg.dim]
             if self.hooks.special is not None:
                 launch_index = self.hooks.special(node.arg.scope, node.arg.dim, launch_index)
-            values[place] = launch_index.astype(numpy_dtype(node.dtype))
+            values[register] = launch_index.astype(numpy_dtype(node.dtype))
         for step in translation.steps:
             step(values)
 
     def _arrays(self, buffers: Sequence[npt.NDArray[Any]]) -> dict[int, npt.NDArray[Any]]:
-        """The array of each global memory, by the memory's number."""
-        found = {}
+        """Return the array of each global memory, by the memory's number."""
+        arrays = {}
         for number, plan in enumerate(self.translation.memories):
             if plan.is_local:
                 continue
@@ -194,21 +193,21 @@ class Interpreter:
             array = buffers[plan.slot]
             expected = numpy_dtype(plan.dtype)
             if array.dtype != expected and elements_in(from_numpy_dtype(array.dtype), plan.dtype):
-                # A type that the program computes on as integers.
+                # The program stores this type as integers.
                 array = array.view(expected)
             if array.ndim != 1 or array.dtype != expected or array.size < plan.size:
                 raise UserError(
                     f"buffers: slot {plan.slot} is {array.dtype}{list(array.shape)}, "
                     f"accepted is one axis of at least {plan.size} {expected}"
                 )
-            found[number] = array
-        return found
+            arrays[number] = array
+        return arrays
 
     def _global(self, machine: LaneMachine, number: int, array: npt.NDArray[Any]) -> LaneMemory:
         plan = self.translation.memories[number]
         memory = LaneMemory(plan.name, array, plan.size, is_local=False, texels=plan.texels)
         checks_races = machine.sanitize and not machine.is_alone
-        # What is written by masks is atomic, so nothing races.
+        # Stores with a bit mask are atomic, so they never race.
         if plan.is_written and not plan.is_atomic and (machine.may_widen or checks_races):
             memory.shadow = self._shadow(machine, plan.size)
         return memory
@@ -216,7 +215,7 @@ class Interpreter:
     def _local(self, machine: LaneMachine, number: int) -> LaneMemory:
         plan = self.translation.memories[number]
         size = plan.size * machine.local_groups
-        # Without the sanitizer a device gives whatever was there; a fixed value repeats.
+        # A device would return what was there before; zeros make runs without sanitizer repeatable.
         memory = LaneMemory(plan.name, np.zeros(size, numpy_dtype(plan.dtype)), plan.size, True)
         if machine.may_widen:
             return memory.private(machine)
@@ -235,20 +234,20 @@ class Interpreter:
 def _translate(program: Program, overrides: Mapping[Ops, Override] | None) -> Translation:
     if overrides:
         return Translation(program.uops, overrides)
-    found = _translations.get(program)
-    if found is None:
-        found = Translation(program.uops)
-        _translations[program] = found
-    return found
+    translation = _translations.get(program)
+    if translation is None:
+        translation = Translation(program.uops)
+        _translations[program] = translation
+    return translation
 
 
 def forget_translations() -> None:
-    """Drops what was translated, and what launches have shown of it: whether it may be widened."""
+    """Drop all translations, and what launches found out about them: if they may be widened."""
     _translations.clear()
 
 
 def _boxes(machine: LaneMachine) -> Iterable[tuple[Extents, Extents]]:
-    """The boxes of groups that run one after the other."""
+    """Return the boxes of groups that run one after the other."""
     if not machine.backward["group"]:
         return _chunks(machine.grid, machine.group, CHUNK)
     items = math.prod(machine.grid) * machine.group_size
@@ -256,7 +255,7 @@ def _boxes(machine: LaneMachine) -> Iterable[tuple[Extents, Extents]]:
 
 
 def _chunks(grid: Extents, group: Extents, chunk: int) -> Iterator[tuple[Extents, Extents]]:
-    """Boxes of groups, first group and extents, of about `chunk` work-items each."""
+    """Yield boxes of groups (first group, extents) of about `chunk` work-items."""
     room = max(1, chunk // (group[0] * group[1] * group[2]))
     step = []
     for extent in grid:
@@ -280,5 +279,5 @@ def run_program(
     overrides: Mapping[Ops, Override] | None = None,
     hooks: Hooks | None = None,
 ) -> None:
-    """Runs `program` on `buffers`, flat arrays by slot, changed in place; see `Interpreter`."""
+    """Run `program` on `buffers`, flat arrays by slot, changed in place; see `Interpreter`."""
     Interpreter(program, overrides, hooks).run(buffers, bindings, grid, group, sanitize)

@@ -1,4 +1,4 @@
-"""The state of a run: lanes, masks, barriers, memories with their checks, and what these report."""
+"""The state of a run: lanes, masks, barriers, memories with their checks, and the faults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tinyref.uops.tiles import MatrixTile
 
 
 class Fault(Enum):
-    """The kinds of wrong behaviour that the interpreter finds in a program."""
+    """Kinds of wrong behaviour that the interpreter detects in a program."""
 
     BOUNDS = "out of bounds"
     ALIGNMENT = "unaligned vector"
@@ -31,14 +31,14 @@ class Fault(Enum):
 
 
 class OrderMattersError(Exception):
-    """Iterations of a loop that ran at once meet in memory: the launch starts again one by one."""
+    """Error for loop iterations that ran together and share memory: they then run one by one."""
 
 
 class SanitizerError(DeviceError):
-    """A program did what no device may be trusted with.
+    """Error for a program whose behaviour is undefined on devices.
 
-    `kind` says what, `node` is the offending node as text, `memory` the buffer's name, `position`
-    the element, `work_item` the launch indices of who did it (or the first of them).
+    `kind` is the fault, `node` the node as text, `memory` the name of the buffer, `position` the
+    element, and `work_item` the launch indices of the (first) work-item.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ Shape = tuple[int, ...]
 
 
 def common_shape(first: Shape, second: Shape) -> Shape:
-    """The shape to which arrays of these two shapes broadcast. Raises `ValueError` for none."""
+    """Return the shape to which both shapes broadcast. Raises `ValueError` if there is none."""
     return first if first == second else np.broadcast_shapes(first, second)
 
 
 def broadcast_to(array: npt.NDArray[Any], shape: Shape) -> npt.NDArray[Any]:
-    """`array` broadcast to `shape`, itself where it has that already; not to be written to."""
+    """Broadcast `array` to `shape`; the result is read-only, or `array` itself."""
     return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
@@ -83,17 +83,18 @@ Extents = tuple[int, int, int]
 # Rows and columns of texels.
 Texels = tuple[Array, Array]
 
-# So many work-items, each a group of its own, are threads, of which each has long loops.
+# Up to this number of groups of one work-item are threads, which have long loops.
 MAX_THREADS = 64
 
 
 @dataclass(frozen=True)
 class Access:
-    """One LOAD or STORE of all lanes, as hooks see it.
+    """One LOAD or STORE of all lanes, as hooks get it.
 
-    `memory` is "slot 0" or a local array's name; `index` the elements (for a vector, of its first
-    lane), `gate` the lanes that take part (None is all of them), `value` what was loaded or is to
-    be stored. Arrays broadcast against each other; vectors have their lanes as the last axis.
+    `memory` is "slot 0" or the name of a local array. `index` has the elements (for a vector, of
+    its first lane), `gate` the lanes that take part (None is all of them). `value` is the loaded
+    value or the value to store. Arrays broadcast against each other; the last axis of a vector is
+    its lanes.
     """
 
     node: UOp
@@ -108,12 +109,12 @@ class Access:
 class Hooks:
     """Ways to break the interpreter on purpose, for simulated devices.
 
-    load: sees what was loaded and returns what the program gets. store: returns the access that
-    is carried out, or None to write nothing; it may drop the gate. loop: the number of iterations
-    that a RANGE of the given extent takes. grid: the groups launched for the given grid. tile: sees
-    the result of a WMMA as [subgroup, thread, register] and returns what threads get. special: the
-    scope ("group" or "item"), dimension and values of a launch index; returns what programs get.
-    Elements outside a memory are dropped when the sanitizer is off.
+    load: gets what was loaded and returns what the program gets. store: returns the access to
+    carry out, or None to write nothing; it may drop the gate. loop: returns the number of
+    iterations of a RANGE of this extent. grid: returns the groups to launch for this grid. tile:
+    gets the result of a WMMA as [subgroup, thread, register] and returns what threads get. special:
+    gets the scope ("group" or "item"), dimension and values of a launch index, and returns what
+    programs get. Without the sanitizer, elements outside a memory are dropped.
     """
 
     load: Callable[[Access], Array] | None = None
@@ -125,11 +126,11 @@ class Hooks:
 
 
 class LaneMachine:
-    """The lanes that run now: a box of groups, each with all its work-items.
+    """The lanes that run now: a box of groups with all their work-items.
 
-    Lanes are the axes of arrays, one axis per launch index with more than one value: a scalar
-    value has the shape () where all lanes agree, else one that broadcasts to `lanes`.
-    `items` numbers the work-items from 1 over the whole launch, group by group.
+    Lanes are the axes of arrays, one axis per launch index with more than one value. A scalar has
+    the shape () if all lanes agree, else a shape that broadcasts to `lanes`. `items` numbers the
+    work-items from 1 over the whole launch, group by group.
     """
 
     def __init__(
@@ -147,13 +148,14 @@ class LaneMachine:
         self.is_alone = grid == (1, 1, 1) and self.group_size == 1
         self.sanitize = sanitize
         self.hooks = hooks
-        # Which indices run from the last to the first: the work-items that hold a matrix tile
-        # together are known by their order.
+        # The indices that run from the last to the first. The order of work-items matters if they
+        # hold a matrix tile together.
         self.backward = {"group": backward, "item": backward and not has_tiles}
-        # In a launch of few threads, iterations of loops may be lanes; `span` counts their numbers.
+        # In a launch of few threads, iterations of loops may be lanes; `span` is the next free
+        # number of a work-item.
         self.may_widen = self.group_size == 1 and math.prod(grid) <= MAX_THREADS
         self.span = math.prod(grid)
-        # How many loops there are around, and how many have begun or ended within so many.
+        # The number of loops around, and for each depth how many loops have begun or ended in it.
         self.depth = 0
         self.boundaries: dict[int, int] = {}
         self.mask: Array | None = None
@@ -165,21 +167,21 @@ class LaneMachine:
         self.memories: list[LaneMemory] = []
 
     def enter(self, start: Extents, extent: Extents) -> None:
-        """Makes the groups from `start` on, `extent` of them per dimension, the lanes."""
+        """Make `extent` groups per dimension, from `start` on, the lanes."""
         self.mask = None
         self.epoch = 0
         # The x index runs fastest, in memory as on devices, so it is the last axis.
         axes = [("group", dim, start[dim], extent[dim]) for dim in (2, 1, 0)]
         axes += [("item", dim, 0, self.group[dim]) for dim in (2, 1, 0)]
-        kept = [axis for axis in axes if axis[3] > 1]
-        self.lanes = tuple(count for _, _, _, count in kept)
+        varying = [axis for axis in axes if axis[3] > 1]
+        self.lanes = tuple(count for _, _, _, count in varying)
         self.specials = {}
         for axis in axes:
             scope, dim, first, count = axis
-            # An index of one value is the same in all lanes.
-            shape = [count if each is axis else 1 for each in kept] if axis in kept else []
+            # An index with a single value is the same in all lanes.
+            shape = [count if other is axis else 1 for other in varying] if axis in varying else []
             numbers = np.arange(first, first + count, dtype=np.int64)
-            # Where lanes meet in one element, numpy lets the last of them win.
+            # If several lanes write one element, the last of them wins in numpy.
             if self.backward[scope]:
                 numbers = numbers[::-1]
             self.specials[scope, dim] = numbers.reshape(shape)
@@ -194,11 +196,11 @@ class LaneMachine:
 
     @property
     def local_groups(self) -> int:
-        """How many groups run now."""
+        """Return how many groups run now."""
         return int(self.local_group.max(initial=0)) + 1
 
     def active(self, gate: Array | None) -> Array | None:
-        """The lanes that take part in an access with `gate`; None is all, False is none."""
+        """Return the lanes that take part in an access with `gate`; None is all, False is none."""
         if self.mask is not None:
             gate = self.mask if gate is None else np.logical_and(gate, self.mask)
         if gate is None or np.logical_and.reduce(gate, axis=None):
@@ -206,7 +208,7 @@ class LaneMachine:
         return gate
 
     def barrier(self, node: UOp) -> None:
-        """Starts a new epoch for the groups that arrive. Raises if only part of one does."""
+        """Start a new epoch for the groups that arrive. Raises if only part of a group arrives."""
         if self.mask is None:
             self.epoch = self.epoch + 1
             return
@@ -222,38 +224,39 @@ class LaneMachine:
         self.epoch = self.epoch + mask.astype(np.int64)
 
     def pass_boundary(self) -> None:
-        """A loop begins or ends: within one iteration of the loop around it, what was is over.
+        """Begin or end a loop: later accesses of the same outer iteration are ordered after it.
 
-        Between threads nothing ever is.
+        Accesses of different threads are never ordered.
         """
         if self.depth == 0 and self.is_alone:
             self.epoch = self.epoch + 1
         self.boundaries[self.depth] = self.boundaries.get(self.depth, 0) + 1
 
     def privatise(self, numbers: Sequence[int]) -> None:
-        """Gives every lane a copy, with nothing in it, of the memories of these numbers."""
+        """Give every lane an uninitialised copy of the memories with these numbers."""
         if self.may_widen:
             for number in numbers:
                 self.memories[number] = self.memories[number].private(self)
 
     def epoch_of(self, chosen: Array | None, shape: tuple[int, ...]) -> Array | int:
-        """The epoch of each lane of `shape`, flat; only of the `chosen` ones when given."""
+        """Return the epoch of each lane of `shape`, flat, or only of the `chosen` lanes."""
         if isinstance(self.epoch, int):
             return self.epoch
         epoch = broadcast_to(self.epoch, shape)
         return epoch.reshape(-1) if chosen is None else epoch[chosen]
 
     def first_of(self, chosen: Array, positions: Array) -> tuple[int, str]:
-        """The position in the first of the `chosen` lanes, and the name of its work-item."""
+        """Return the position in the first of the `chosen` lanes, and its work-item's name."""
         shape = np.broadcast_shapes(self.lanes, chosen.shape)
         first = int(np.flatnonzero(np.broadcast_to(chosen, shape))[0])
         position, item = (
-            int(np.broadcast_to(each, shape).reshape(-1)[first]) for each in (positions, self.items)
+            int(np.broadcast_to(array, shape).reshape(-1)[first])
+            for array in (positions, self.items)
         )
         return position, self.name_item(item)
 
     def name_item(self, item: int) -> str:
-        """The launch indices of a work-item by its number."""
+        """Return the launch indices of a work-item by its number."""
         if self.may_widen:
             # Higher numbers are iterations of loops.
             item = (item - 1) % math.prod(self.grid) + 1
@@ -268,16 +271,16 @@ def _unravel(number: int, extents: Extents) -> Extents:
 
 
 def as_truth(value: Array) -> Array:
-    """Bools as memory holds them, as 0 and 1: any byte but 0 is true, and numpy keeps it."""
+    """Return bools from memory as 0 and 1: any byte except 0 is true, but numpy keeps the byte."""
     return np.asarray(np.asarray(value).view(np.uint8) != 0)
 
 
 class LaneMemory:
-    """A buffer, or an array that each group has for itself, with the checks on its accesses.
+    """A buffer, or an array with a copy per group, and the checks on its accesses.
 
-    `array` is flat; a local array holds one stretch of `size` elements per running group.
-    texels: the rows and columns of an image, which is accessed by pairs of these. copy: the stretch
-    of each iteration of the loops around, `depth` of them, where each of these has one for itself.
+    `array` is flat; a local array has one segment of `size` elements per running group. texels:
+    the rows and columns of an image, whose accesses have a row and a column. copy: the segment of
+    each iteration of the `depth` loops around, if each iteration has its own.
     """
 
     def __init__(
@@ -299,18 +302,18 @@ class LaneMemory:
         self.depth = 0
 
     def private(self, machine: LaneMachine) -> LaneMemory:
-        """A copy for each lane that runs now. What is read must be written before, in that lane."""
+        """Return a copy for each lane that runs now; a lane must write elements before it reads."""
         copies = math.prod(machine.lanes)
         size = copies * self.size
-        found = LaneMemory(self.name, np.zeros(size, self.array.dtype), self.size, is_local=True)
-        found.copy = np.arange(copies).reshape(machine.lanes)
-        found.depth = machine.depth
-        found.is_set = np.zeros(size, np.bool_)
-        found.shadow = Shadow.of_iterations(size)
-        return found
+        memory = LaneMemory(self.name, np.zeros(size, self.array.dtype), self.size, is_local=True)
+        memory.copy = np.arange(copies).reshape(machine.lanes)
+        memory.depth = machine.depth
+        memory.is_set = np.zeros(size, np.bool_)
+        memory.shadow = Shadow.of_iterations(size)
+        return memory
 
-    def _stretch(self, machine: LaneMachine) -> Array:
-        """Which stretch of a local array each lane has."""
+    def _segment(self, machine: LaneMachine) -> Array:
+        """Return the number of the segment of a local array that each lane has."""
         return machine.local_group if self.copy is None else self.copy
 
     def load(
@@ -322,9 +325,9 @@ class LaneMemory:
         alternative: Array,
         width: int,
     ) -> Array:
-        """The elements at `position`, or `alternative` in lanes that gate or mask hold off.
+        """Load the elements at `position`, or `alternative` in lanes that gate or mask disable.
 
-        A `width` above 1 gives vectors of that many neighbours, as a new last axis.
+        A `width` above 1 loads vectors of this many neighbours, as a new last axis.
         """
         active = machine.active(gate)
         if active is not None and not active.any():
@@ -332,7 +335,7 @@ class LaneMemory:
         index = self._elements(machine, node, position, active)
         if active is not None:
             index = np.where(active, index, 0)
-        flat = self._place(machine, node, index, active, width)
+        flat = self._checked_elements(machine, node, index, active, width)
         value: Array = self.array.take(flat)
         if self.texels is not None:
             value = value.astype(np.float32)
@@ -345,36 +348,36 @@ class LaneMemory:
     def _elements(
         self, machine: LaneMachine, node: UOp, position: Array | Texels, gate: Array | None
     ) -> Array:
-        """The number of the first element of each texel, given by rows and columns.
+        """Return the number of the first element of each texel from its row and column.
 
-        Without the sanitizer a texel outside of the image gets a number outside. The positions in
-        memories that are no images are such numbers.
+        Without the sanitizer a texel outside the image gets a number outside. In memories that are
+        no images, positions are element numbers already.
         """
         if not isinstance(position, tuple):
             return position
         rows, columns = self.texels or (0, 0)
         active = machine.active(gate)
-        places = [np.asarray(each, np.int64) for each in position]
+        pair = [np.asarray(index, np.int64) for index in position]
         inside: Array = np.ones((), np.bool_)
-        for name, place, count in zip(("row", "column"), places, (rows, columns), strict=True):
-            within = (place >= 0) & (place < count)
+        for name, index, count in zip(("row", "column"), pair, (rows, columns), strict=True):
+            within = (index >= 0) & (index < count)
             outside = ~within if active is None else ~within & active
             if machine.sanitize and outside.any():
-                self._report_texel(machine, node, name, place, count, outside)
+                self._report_texel(machine, node, name, index, count, outside)
             inside = inside & within
-        number = (places[0] * columns + places[1]) * TEXEL
+        number = (pair[0] * columns + pair[1]) * TEXEL
         return np.where(inside, number, -TEXEL)
 
-    # What is done without the sanitizer
+    # Accesses without the sanitizer
 
     def _clipped(self, index: Array, width: int) -> Array:
-        """Loads outside of the memory, which nothing reports, are of its ends."""
+        """Move loads outside the memory to its ends, as nothing reports them."""
         return np.clip(index, 0, max(self.size - width, 0))
 
     def _inside_alone(
         self, index: Array, active: Array | None, width: int
     ) -> tuple[Array, Array | None]:
-        """Stores outside of the memory, which nothing reports, write nothing."""
+        """Disable stores outside the memory, as nothing reports them."""
         inside = (index >= 0) & (index <= self.size - width)
         if inside.all():
             return index, active
@@ -386,24 +389,24 @@ class LaneMemory:
         machine: LaneMachine,
         node: UOp,
         name: str,
-        place: Array,
+        index: Array,
         count: int,
         outside: Array,
     ) -> None:
-        position, who = machine.first_of(outside, place)
+        position, who = machine.first_of(outside, index)
         message = f"{node.op.name} of {name} {position} of {self.name}, which has {count}"
         raise SanitizerError(Fault.BOUNDS, node_text(node), message, self.name, position, who)
 
-    def _place(
+    def _checked_elements(
         self, machine: LaneMachine, node: UOp, index: Array, active: Array | None, width: int
     ) -> Array:
-        """Where a load takes its elements in `array`, after all checks."""
+        """Check a load; return its elements in `array`."""
         if not machine.sanitize:
             index = self._clipped(index, width)
         elif not self._is_inside(index, width):
             self._report_outside(machine, node, index, active, width)
         if self.is_local:
-            index = index + self._stretch(machine) * self.size
+            index = index + self._segment(machine) * self.size
         if width > 1:
             index = index[..., None] + np.arange(width)
         if self.shadow is not None or self.is_set is not None:
@@ -411,7 +414,7 @@ class LaneMemory:
         return index
 
     def _is_inside(self, index: Array, width: int) -> bool:
-        # As unsigned numbers the negative ones are the largest: one comparison finds both ends.
+        # As unsigned integers negative numbers are the largest, so one comparison checks both ends.
         unsigned = index.view(f"u{index.dtype.itemsize}")
         if unsigned.ndim == 0:
             highest = int(unsigned)
@@ -434,7 +437,7 @@ class LaneMemory:
         if active is not None:
             outside = outside & active
             if not outside.any():
-                # Lanes that are held off point at element 0, which need not exist.
+                # Disabled lanes point at element 0, which need not exist.
                 return
         position, who = machine.first_of(outside, index)
         reach = (
@@ -448,7 +451,7 @@ class LaneMemory:
     def _note_read(
         self, machine: LaneMachine, node: UOp, flat: Array, active: Array | None, width: int
     ) -> None:
-        """Checks a read of the elements `flat` (with a last axis for vectors) of `array`."""
+        """Check a read of the elements `flat` (with a last axis for vectors) of `array`."""
         items, epoch, elements = self._lanes_of(machine, flat, active, width)
         if self.is_set is not None:
             unset = ~self.is_set[elements]
@@ -470,7 +473,7 @@ class LaneMemory:
     def _lanes_of(
         self, machine: LaneMachine, flat: Array, active: Array | None, width: int
     ) -> tuple[Array, Array | int, Array]:
-        """Work-item, epoch and element of every single access, as flat arrays."""
+        """Return work-item, epoch and element of every single access, as flat arrays."""
         lanes = flat.shape if width == 1 else flat.shape[:-1]
         shape = common_shape(machine.lanes, lanes)
         items = broadcast_to(machine.items, shape)
@@ -530,9 +533,9 @@ class LaneMemory:
         width: int,
         bits: Array | None = None,
     ) -> None:
-        """Writes `value` at `position` in the lanes that neither gate nor mask holds off.
+        """Write `value` at `position` in the lanes that neither gate nor mask disables.
 
-        bits: those that are written, where not all are; lanes may share a word.
+        bits: the bits to write, if not all; lanes may share a word.
         """
         index = self._elements(machine, node, position, gate)
         if machine.hooks.store is not None:
@@ -550,7 +553,7 @@ class LaneMemory:
         elif not self._is_inside(index, width):
             self._report_outside(machine, node, index, active, width)
         if self.is_local:
-            index = index + self._stretch(machine) * self.size
+            index = index + self._segment(machine) * self.size
         if width > 1:
             index = index[..., None] + np.arange(width)
         self._write(machine, node, index, value, active, width, bits)

@@ -1,14 +1,14 @@
-"""Loops of the interpreter: one iteration at a time, or many at once as one more axis of lanes.
+"""Loops of the interpreter: one iteration at a time, or many together as one more axis of lanes.
 
-Iterations that do not depend on each other run at once: all of them where the loop holds no
-accumulator from outside, else what is accumulated, and then the accumulator takes the values one
-after the other, in order. What a program computes is the same either way. Iterations that meet in
-memory do depend on each other; that shows when they touch one element, as a race does, and then
-the launch starts again one by one.
+Iterations that do not depend on each other run together. If the loop updates an accumulator from
+outside, only the accumulated values are computed together, and the accumulator then takes them in
+order. A program computes the same in both ways. Iterations that share memory do depend on each
+other. If two of them access the same element, the check of races detects it, and the launch starts
+again with one iteration at a time.
 
-An array that is used in one loop only, as scratch space of each iteration, is no such meeting:
-every iteration gets a copy of its own (array privatisation: Tu and Padua 1993). It must have been
-written in the same iteration where it is read, which shows as well.
+An array may be used in one loop only, as scratch space of each iteration. Then every iteration gets
+a copy of its own (array privatisation: Tu and Padua 1993). An iteration must write an element
+before it reads it, which is checked too.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Step = Callable[[Values], None]
 
 MACHINE = 0
 
-# Lanes that run at a time, iterations included.
+# The largest number of lanes that run together, including iterations.
 WIDTH = 1 << 13
-# Elements of scratch arrays that all iterations at a time may hold together.
+# The largest number of scratch elements of all iterations that run together.
 SCRATCH = 1 << 20
-# Below this many iterations at a time it is not worth the trouble.
+# With fewer iterations together, one at a time is as fast.
 FEWEST = 8
 
-# numpy applies these strictly in order, rounding at each step.
+# numpy applies these functions strictly in order, with rounding at each step.
 _IN_ORDER = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}
 _NUMPY_TYPES = frozenset(
     {dtypes.bool, *dtypes.ints, dtypes.float16, dtypes.float32, dtypes.float64}
@@ -48,7 +48,7 @@ _NUMPY_TYPES = frozenset(
 
 @dataclass
 class Block:
-    """The body of a RANGE or IF while it is translated: every node in it, and its own steps."""
+    """The body of a RANGE or IF during translation: every node in it, and its own steps."""
 
     opener: UOp | None
     nodes: list[UOp] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Fold:
-    """An accumulator of a loop whose iterations can be computed at once: acc = op(acc, value)."""
+    """Update acc = op(acc, value) in a loop whose values can be computed together."""
 
     update: UOp
     combined: UOp
@@ -66,10 +66,10 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class PlacedFold:
-    """A fold with the places of its accumulator and value, and the semantics of its op.
+class BoundFold:
+    """A fold with the registers of its accumulator and value, and the semantics of its op.
 
-    `ufunc` is the numpy function that does the same in order, where there is one.
+    `ufunc` is the numpy function that does the same in order, if there is one.
     """
 
     accumulator: int
@@ -81,30 +81,30 @@ class PlacedFold:
 
     @property
     def own_axes(self) -> int:
-        """The axes of a value after those of the lanes: one for a vector."""
+        """Return the number of axes of a value after the axes of the lanes: one for a vector."""
         return int(self.dtype.lanes > 1)
 
 
 def in_order(op: Ops, dtype: DType) -> np.ufunc | None:
-    """The numpy function that accumulates by `op` in `dtype` step by step, if it has one."""
+    """Return the numpy function that accumulates by `op` in `dtype` step by step, or None."""
     return _IN_ORDER.get(op) if dtype.scalar in _NUMPY_TYPES else None
 
 
 def is_independent(block: Block) -> bool:
-    """Whether no iteration hands a value to the next but through memory."""
+    """Return True if no iteration passes a value to the next one, except through memory."""
     return not _carried(block) and all(node.op is not Ops.BARRIER for node in block.nodes)
 
 
 def _carried(block: Block) -> list[UOp]:
-    """The updates of accumulators from outside, which an iteration hands to the next."""
+    """Return the updates of accumulators from outside, which an iteration passes to the next."""
     inside = set(block.nodes)
     return [node for node in block.nodes if node.op is Ops.UPDATE_ACC and node.src[0] not in inside]
 
 
 def folds_of(block: Block) -> list[Fold] | None:
-    """The accumulators of a loop whose iterations depend on each other through these folds alone.
+    """Return the folds of a loop if its iterations depend on each other only through them.
 
-    None where there is another dependence, or a store or barrier, whose order matters.
+    Return None if there is another dependence, or a store or barrier, whose order matters.
     """
     users: dict[UOp, list[UOp]] = {}
     for node in block.nodes:
@@ -140,7 +140,7 @@ def _iterations(machine: LaneMachine, limit: Array) -> int:
 
 
 def nested(inner: Step) -> Step:
-    """A loop whose place in the order of accesses is kept: what is before it, in it, after it."""
+    """Order the accesses before a loop, in it and after it."""
 
     def step(values: Values) -> None:
         machine: LaneMachine = values[MACHINE]
@@ -159,7 +159,7 @@ def nested(inner: Step) -> Step:
 def one_by_one(
     counter: int, bound: int, dtype: np.dtype[Any], body: Sequence[Step], scratch: Sequence[int]
 ) -> Step:
-    """A loop that runs one iteration at a time; lanes whose bound is reached are masked.
+    """Run a loop one iteration at a time; mask the lanes that have reached their bound.
 
     scratch: the numbers of the memories that are used in this loop only; it is filled later.
     """
@@ -186,9 +186,9 @@ def one_by_one(
 def _blocks(
     iterations: int, lanes: tuple[int, ...], dtype: np.dtype[Any], scratch: int = 0
 ) -> Sequence[Array]:
-    """The counter of all iterations, in blocks with an axis for them before those of `lanes`.
+    """Return the counter of all iterations in blocks, as a new axis before the axes of `lanes`.
 
-    scratch: the elements that every iteration of every lane has for itself.
+    scratch: the number of private elements of every iteration in every lane.
     """
     most = min(WIDTH, SCRATCH // scratch) if scratch else WIDTH
     width = max(1, most // max(1, math.prod(lanes)))
@@ -207,10 +207,10 @@ def all_at_once(
     scratch: Sequence[int],
     otherwise: Step,
 ) -> Step:
-    """A loop of independent iterations, each a lane with a number of its own, where possible.
+    """Run independent iterations of a loop together if possible: each is a lane with its number.
 
-    It is on a launch of few threads, whose other lanes are all iterations of loops. scratch: as of
-    `one_by_one`.
+    This is possible in a launch of few threads, whose other lanes are all iterations of loops.
+    scratch: see `one_by_one`.
     """
 
     def step(values: Values) -> None:
@@ -240,10 +240,10 @@ def folded(
     bound: int,
     dtype: np.dtype[Any],
     body: Sequence[Step],
-    folds: Sequence[PlacedFold],
+    folds: Sequence[BoundFold],
     otherwise: Step,
 ) -> Step:
-    """A loop that computes the values of many iterations at once and accumulates them in order."""
+    """Compute the values of many iterations of a loop together, and accumulate them in order."""
 
     def step(values: Values) -> None:
         machine: LaneMachine = values[MACHINE]
@@ -270,21 +270,20 @@ def folded(
         if mask is not None:
             for fold, start in zip(folds, before, strict=True):
                 chosen = mask[..., None] if fold.own_axes else mask
-                kept = np.where(chosen, values[fold.accumulator], start)
-                values[fold.accumulator] = kept
+                values[fold.accumulator] = np.where(chosen, values[fold.accumulator], start)
 
     return step
 
 
 def _with_iterations(value: Array, rank: int) -> Array:
-    """`value` with an axis for the iterations before its `rank` other ones, of 1 if constant."""
+    """Give `value` an axis for the iterations before its `rank` other ones; size 1 if constant."""
     value = np.asarray(value)
     missing = rank + 1 - value.ndim
     return value if missing <= 0 else value.reshape((1,) * missing + value.shape)
 
 
-def _accumulate(fold: PlacedFold, start: Array, value: Array, iterations: int) -> Array:
-    """What `fold` makes of `start` and the values of all iterations, in their order."""
+def _accumulate(fold: BoundFold, start: Array, value: Array, iterations: int) -> Array:
+    """Accumulate the values of all iterations, in their order, from `start` on."""
     if fold.ufunc is not None:
         dtype = numpy_dtype(fold.dtype.scalar)
         shape = common_shape(np.shape(start), value.shape[1:])
@@ -298,7 +297,7 @@ def _accumulate(fold: PlacedFold, start: Array, value: Array, iterations: int) -
 
 
 def branch(condition: int, body: Sequence[Step]) -> Step:
-    """An IF: its body runs under a mask, or not at all."""
+    """Run the body of an IF under a mask, or not at all."""
 
     def step(values: Values) -> None:
         machine: LaneMachine = values[MACHINE]

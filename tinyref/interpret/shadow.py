@@ -1,9 +1,9 @@
-"""Who touched which element since the last barrier: how the sanitizer finds races.
+"""Shadow memory: the accesses to each element since the last barrier, from which races are found.
 
-Two different work-items race when they touch one element, at least one of them writes, and no
-barrier of their group lies between. A barrier orders the items of one group only, so items of
-different groups race wherever in the launch they meet. Writing the same value is a race as well:
-no memory model here promises anything for it.
+Two different work-items race if they access one element, at least one of them writes, and no
+barrier of their group is between. A barrier orders the items of one group only, so accesses of
+different groups race anywhere in a launch. Two writes of the same value are a race as well: the
+memory models of devices do not define their result.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
-# What a race report needs: a mask over the accesses, and who each of them met.
+# A function that reports races: a mask over the accesses, and the other work-item of each access.
 Report = Callable[[npt.NDArray[np.bool_], Ints], None]
 
 NOBODY = 0
-# Readers are kept as a work-item (1 and up), as several of one group (-1 - group), or as this.
+# Readers are stored as a work-item (1 and up), as several of one group (-1 - group), or as this.
 MANY_GROUPS = np.iinfo(np.int64).min
-# Work-items of a group that has all of them.
+# The group size if all work-items are one group.
 ALL = np.iinfo(np.int64).max
 
 
@@ -28,7 +28,7 @@ class Shadow:
     """The last writer and the readers of every element of one memory.
 
     Work-items are numbered from 1 over the whole launch, group by group. `epochs` is False for a
-    program without barriers, where time does not matter.
+    program without barriers, where the order of accesses does not matter.
     """
 
     def __init__(self, size: int, group_size: int, epochs: bool) -> None:
@@ -40,10 +40,10 @@ class Shadow:
 
     @classmethod
     def of_iterations(cls, size: int) -> Shadow:
-        """Where iterations of loops are the work-items.
+        """Return a shadow whose work-items are iterations of loops.
 
-        They are like items of one group that no barrier separates, but for the beginning and the
-        end of a loop.
+        They are like items of one group. Only the beginning and the end of a loop separate them,
+        as barriers do.
         """
         return cls(size, ALL, True)
 
@@ -51,7 +51,7 @@ class Shadow:
         return (items - 1) // self.group_size
 
     def _group_of_readers(self, who: Ints) -> Ints:
-        """Their group; of `MANY_GROUPS` a number that no group has."""
+        """Return the group of readers; for `MANY_GROUPS` a number that no group has."""
         return np.where(who > 0, self._group_of(who), -1 - who)
 
     def _report_conflicts(
@@ -63,10 +63,10 @@ class Shadow:
         epoch: Ints | int,
         report: Report,
     ) -> None:
-        """Reports where `past` touched an element before `items` do, and no barrier lies between.
+        """Report accesses of `items` to elements that `past` accessed before, without a barrier.
 
-        past: of each access, who it meets. past_epoch: of each element, when that was; None where
-        there are no barriers.
+        past: the earlier work-item for each access. past_epoch: the epoch of the earlier access to
+        each element; None if there are no barriers.
         """
         conflict = (past != NOBODY) & (past != items)
         if past_epoch is not None and conflict.any():
@@ -76,7 +76,7 @@ class Shadow:
             report(conflict, past)
 
     def read(self, index: Ints, items: Ints, epoch: Ints | int, report: Report) -> None:
-        """Notes that `items` read the elements `index` (flat arrays), and reports races."""
+        """Record that `items` read the elements `index` (flat arrays), and report races."""
         writer = self.writer.take(index)
         self._report_conflicts(writer, self.writer_epoch, index, items, epoch, report)
         self._note_readers(index, items, epoch)
@@ -90,19 +90,19 @@ class Shadow:
         if self.reader_epoch is not None:
             self.reader_epoch[index] = epoch
         self.reader[index] = after
-        # Several items of this very access may share an element: only one of them was kept.
-        kept = self.reader.take(index)
-        lost = kept != after
+        # Several items of this access may share an element; the array then holds only one of them.
+        stored = self.reader.take(index)
+        lost = stored != after
         if lost.any():
             group = self._group_of(items[lost])
-            same_group = self._group_of_readers(kept[lost]) == group
+            same_group = self._group_of_readers(stored[lost]) == group
             shared = np.where(same_group, -1 - group, MANY_GROUPS)
             np.minimum.at(self.reader, index[lost], shared)
 
     def _joined(self, before: Ints, index: Ints, items: Ints, epoch: Ints | int) -> Ints:
-        """The readers of each element, `before` and now."""
+        """Return the readers of each element: `before` joined with `items`."""
         replaces = (before == NOBODY) | (before == items)
-        # Most elements have no other readers, or more than one group can add to.
+        # Most elements have no other readers, or readers of many groups already.
         if (replaces | (before == MANY_GROUPS)).all():
             return np.where(replaces, items, MANY_GROUPS)
         group = self._group_of(items)
@@ -112,7 +112,7 @@ class Shadow:
         return np.where(replaces, items, np.where(is_own_group, -1 - group, MANY_GROUPS))
 
     def write(self, index: Ints, items: Ints, epoch: Ints | int, report: Report) -> None:
-        """Notes that `items` write the elements `index` (flat arrays), and reports races."""
+        """Record that `items` write the elements `index` (flat arrays), and report races."""
         writer = self.writer.take(index)
         self._report_conflicts(writer, self.writer_epoch, index, items, epoch, report)
         if self.reader is not None:
@@ -121,7 +121,7 @@ class Shadow:
         if self.writer_epoch is not None:
             self.writer_epoch[index] = epoch
         self.writer[index] = items
-        kept = self.writer.take(index)
-        twice = kept != items
+        stored = self.writer.take(index)
+        twice = stored != items
         if twice.any():
-            report(twice, kept)
+            report(twice, stored)

@@ -1,7 +1,7 @@
-"""A program as a tree of steps: done once, run for every chunk of every launch.
+"""Translation of a program to a tree of steps: done once, run for every chunk of every launch.
 
-Each node has a place in a list of values; a step reads the places of its sources and writes its
-own. Place 0 holds the machine.
+Each node has a register, which is an index into a list of values. A step reads the registers of
+its sources and writes its own. Register 0 holds the machine.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Override = Callable[[DType, Sequence[Array], Sequence[DType]], Array]
 
 
 class MemoryPlan:
-    """A memory that the program names: where it comes from and whether it is written.
+    """A memory of a program: its slot or name, its type and size.
 
-    is_atomic: whether it is written by masks.
+    is_written: True if a STORE writes it. is_atomic: True if a STORE writes only some bits of it.
     """
 
     def __init__(self, node: UOp, is_written: bool, is_atomic: bool) -> None:
@@ -56,10 +56,10 @@ class MemoryPlan:
 
 
 class Translation:
-    """The steps of a program, with what a run must provide.
+    """The steps of a program, with the values that a run must provide.
 
-    `initial` is the list of values at the start: constants are in it already. `variables` and
-    `specials` give the places of launch-time values.
+    `initial` is the list of values at the start, which has the constants. `variables` and
+    `specials` have the registers of values that a launch sets.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Translation:
     ) -> None:
         self.overrides = overrides or {}
         self.initial: list[Any] = [None]
-        self.places: dict[UOp, int] = {}
+        self.registers: dict[UOp, int] = {}
         self.variables: list[tuple[int, UOp]] = []
         self.specials: list[tuple[int, UOp]] = []
         self.memories: list[MemoryPlan] = []
@@ -78,11 +78,11 @@ class Translation:
         stores = [node for node in uops if node.op is Ops.STORE]
         self._written = {_buffer_of(store.src[0]) for store in stores}
         self._atomic = {_buffer_of(store.src[0]) for store in stores if len(store.src) == 4}
-        # Whether iterations of a loop may run as lanes; cleared once they depend on memory.
+        # True while iterations of a loop may run as lanes: until they depend on memory.
         self.may_widen = not self._atomic
         self._blocks = [Block(None)]
-        # Of each local memory the loops around all of its accesses, and of each loop those that are
-        # used in its iterations only.
+        # For each local memory the loops around all of its accesses, and for each loop the memories
+        # that only its iterations use.
         self._loops_around: dict[int, list[UOp]] = {}
         self._scratch: dict[UOp, list[int]] = {}
         for node in uops:
@@ -108,16 +108,16 @@ class Translation:
         self._blocks[-1].steps.append((node, step))
 
     def _new(self, node: UOp, initial: Any = None) -> int:
-        place = len(self.initial)
+        register = len(self.initial)
         self.initial.append(initial)
-        self.places[node] = place
-        return place
+        self.registers[node] = register
+        return register
 
-    def _place(self, node: UOp) -> int:
-        found = self.places.get(node)
-        if found is None:
+    def _register(self, node: UOp) -> int:
+        register = self.registers.get(node)
+        if register is None:
             raise UserError(f"interpreter: {node_text(node)} is used before it is computed")
-        return found
+        return register
 
     # Constants, launch values, memories
 
@@ -138,13 +138,13 @@ class Translation:
 
     def _memory_behind(self, address: UOp) -> int:
         buffer = _buffer_of(address)
-        found = self.memory_of.get(buffer)
-        if found is None:
+        number = self.memory_of.get(buffer)
+        if number is None:
             raise UserError(f"interpreter: {node_text(buffer)} is used before it is computed")
-        return found
+        return number
 
     def _accessed(self, address: UOp) -> int:
-        """The memory behind an address; of a local one it is noted where it is used."""
+        """Return the memory of an address; for a local one, record the loops around its use."""
         number = self._memory_behind(address)
         if not self.memories[number].is_local:
             return number
@@ -156,13 +156,13 @@ class Translation:
         return number
 
     def _index(self, node: UOp) -> None:
-        # An address is a memory, which is known now, and a position, which is the value.
+        # An address is a memory, which is known now, and a position, which is computed later.
         if not isinstance(node.dtype, ImageDType):
-            self.places[node] = self._place(node.src[1])
+            self.registers[node] = self._register(node.src[1])
             return
         if len(node.src) != 3:
             raise UserError(f"interpreter: {node_text(node)} of an image needs row and column")
-        row, column = (self._place(source) for source in node.src[1:])
+        row, column = (self._register(source) for source in node.src[1:])
         out = self._new(node)
 
         def step(values: list[Any]) -> None:
@@ -182,20 +182,20 @@ class Translation:
 
     def _alu(self, node: UOp) -> Step:
         kernel = self._kernel(node)
-        places = [self._place(source) for source in node.src]
+        registers = [self._register(source) for source in node.src]
         out = self._new(node)
-        if len(places) == 1:
-            return _unary(kernel, out, places[0])
-        if len(places) == 2:
-            return _binary(kernel, out, places[0], places[1])
-        return _ternary(kernel, out, *places)
+        if len(registers) == 1:
+            return _unary(kernel, out, registers[0])
+        if len(registers) == 2:
+            return _binary(kernel, out, registers[0], registers[1])
+        return _ternary(kernel, out, *registers)
 
     def _vectorize(self, node: UOp) -> None:
-        places = [self._place(source) for source in node.src]
+        registers = [self._register(source) for source in node.src]
         out = self._new(node)
 
         def step(values: list[Any]) -> None:
-            lanes = np.broadcast_arrays(*[values[place] for place in places])
+            lanes = np.broadcast_arrays(*[values[register] for register in registers])
             values[out] = np.stack(lanes, axis=-1)
 
         self._emit(node, step)
@@ -203,7 +203,7 @@ class Translation:
     def _gep(self, node: UOp) -> None:
         if not isinstance(node.arg, GepArg):
             raise UserError("interpreter: a GEP without lanes")
-        source = self._place(node.src[0])
+        source = self._register(node.src[0])
         out = self._new(node)
         lanes = list(node.arg.lanes)
         chosen: Any = lanes[0] if len(lanes) == 1 else lanes
@@ -211,7 +211,7 @@ class Translation:
 
         def step(values: list[Any]) -> None:
             vector = values[source]
-            # The last axis of a scalar holds work-items, not lanes of a vector.
+            # The last axis of a scalar is work-items, not the lanes of a vector.
             values[out] = (np.asarray(vector)[..., None] if is_scalar else vector)[..., chosen]
 
         self._emit(node, step)
@@ -220,7 +220,7 @@ class Translation:
         if not isinstance(node.arg, TileArg):
             raise UserError("interpreter: a WMMA without a tile")
         tile = node.arg.tile
-        left, right, start = (self._place(source) for source in node.src)
+        left, right, start = (self._register(source) for source in node.src)
         out = self._new(node)
 
         def step(values: list[Any]) -> None:
@@ -234,20 +234,20 @@ class Translation:
     def _load(self, node: UOp) -> None:
         memory_id = self._accessed(node.src[0])
         width = node.dtype.lanes
-        position = self._place(node.src[0])
+        position = self._register(node.src[0])
         zero = _constant(0, node.dtype)
         alternative = gate = None
         if len(node.src) == 3:
-            alternative = self._place(node.src[1])
-            gate = self._place(node.src[2])
+            alternative = self._register(node.src[1])
+            gate = self._register(node.src[2])
         out = self._new(node)
 
         def step(values: list[Any]) -> None:
             machine = values[MACHINE]
             other = zero if alternative is None else values[alternative]
-            held = None if gate is None else values[gate]
+            enabled = None if gate is None else values[gate]
             values[out] = machine.memories[memory_id].load(
-                machine, node, values[position], held, other, width
+                machine, node, values[position], enabled, other, width
             )
 
         self._emit(node, step)
@@ -255,23 +255,23 @@ class Translation:
     def _store(self, node: UOp) -> None:
         memory_id = self._accessed(node.src[0])
         width = node.src[1].dtype.lanes
-        position = self._place(node.src[0])
-        value = self._place(node.src[1])
-        gate = self._place(node.src[2]) if len(node.src) > 2 else None
-        mask = self._place(node.src[3]) if len(node.src) == 4 else None
+        position = self._register(node.src[0])
+        value = self._register(node.src[1])
+        gate = self._register(node.src[2]) if len(node.src) > 2 else None
+        mask = self._register(node.src[3]) if len(node.src) == 4 else None
 
         def step(values: list[Any]) -> None:
             machine = values[MACHINE]
-            held = None if gate is None else values[gate]
+            enabled = None if gate is None else values[gate]
             bits = None if mask is None else values[mask]
             machine.memories[memory_id].store(
-                machine, node, values[position], values[value], held, width, bits
+                machine, node, values[position], values[value], enabled, width, bits
             )
 
         self._emit(node, step)
 
     def _define_acc(self, node: UOp) -> None:
-        start = self._place(node.src[0])
+        start = self._register(node.src[0])
         out = self._new(node)
 
         def step(values: list[Any]) -> None:
@@ -280,9 +280,9 @@ class Translation:
         self._emit(node, step)
 
     def _update_acc(self, node: UOp) -> None:
-        accumulator = self._place(node.src[0])
-        value = self._place(node.src[1])
-        self.places[node] = accumulator
+        accumulator = self._register(node.src[0])
+        value = self._register(node.src[1])
+        self.registers[node] = accumulator
         is_vector = node.dtype.lanes > 1
 
         def step(values: list[Any]) -> None:
@@ -302,7 +302,7 @@ class Translation:
     # Blocks
 
     def _open(self, node: UOp) -> None:
-        self._place(node.src[0])
+        self._register(node.src[0])
         if node.op is Ops.RANGE:
             self._new(node)
         self._blocks.append(Block(node))
@@ -315,12 +315,12 @@ class Translation:
         self._blocks[-1].nodes += block.nodes
         if opener.op is Ops.IF:
             body = [step for _, step in block.steps]
-            self._emit(opener, loops.branch(self._place(opener.src[0]), body))
+            self._emit(opener, loops.branch(self._register(opener.src[0]), body))
         else:
             self._emit(opener, self._loop(opener, block))
 
     def _loop(self, opener: UOp, block: Block) -> Step:
-        head = self._place(opener), self._place(opener.src[0]), numpy_dtype(opener.dtype)
+        head = self._register(opener), self._register(opener.src[0]), numpy_dtype(opener.dtype)
         body = [step for _, step in block.steps]
         scratch = self._scratch.setdefault(opener, [])
         step = loops.one_by_one(*head, body, scratch)
@@ -331,14 +331,14 @@ class Translation:
             return loops.nested(step)
         left_out = {node for fold in folds for node in (fold.combined, fold.update)}
         rest = [inner for node, inner in block.steps if node not in left_out]
-        placed = [self._placed(fold) for fold in folds]
-        return loops.nested(loops.folded(*head, rest, placed, step))
+        bound_folds = [self._bound_fold(fold) for fold in folds]
+        return loops.nested(loops.folded(*head, rest, bound_folds, step))
 
-    def _placed(self, fold: loops.Fold) -> loops.PlacedFold:
+    def _bound_fold(self, fold: loops.Fold) -> loops.BoundFold:
         op, dtype = fold.combined.op, fold.combined.dtype
-        return loops.PlacedFold(
-            self._place(fold.update),
-            self._place(fold.value),
+        return loops.BoundFold(
+            self._register(fold.update),
+            self._register(fold.value),
             self._kernel(fold.combined),
             None if op in self.overrides else loops.in_order(op, dtype),
             dtype,
@@ -350,7 +350,7 @@ class Translation:
 
 
 def _constant(value: Any, dtype: DType) -> Array:
-    """A constant: of a vector in every lane."""
+    """Return a constant; a vector has it in every lane."""
     shape = () if dtype.lanes == 1 else (dtype.lanes,)
     return np.full(shape, value, numpy_dtype(dtype))
 

@@ -1,8 +1,8 @@
-"""WMMA of the interpreter: fragments of all lanes in, matrices multiplied, fragments out.
+"""WMMA of the interpreter: gathers fragments of all lanes, multiplies matrices, returns fragments.
 
-The work-items of a group, in launch order (dimension 0 fastest), are cut into subgroups of as many
-as the tile has threads. All subgroups of all groups that run now are multiplied at once; they are
-the last axis of every matrix here.
+The work-items of a group, in launch order (dimension 0 fastest), are divided into subgroups. A
+subgroup has the number of threads of the tile. The products of all subgroups of all groups that run
+now are computed together; the subgroups are the last axis of every matrix here.
 """
 
 from __future__ import annotations
@@ -21,44 +21,47 @@ from tinyref.uops.node import UOp
 from tinyref.uops.tiles import InputRounding, MatrixTile, Operand
 
 Array = npt.NDArray[Any]
-Places = npt.NDArray[np.intp]
+Indices = npt.NDArray[np.intp]
 
 
 @functools.lru_cache(maxsize=512)
-def holders(tile: MatrixTile, operand: Operand) -> Places:
-    """Where each element is held: [copy, row, column] -> thread * registers + register."""
+def holders(tile: MatrixTile, operand: Operand) -> Indices:
+    """Return the holder of each element: [copy, row, column] -> thread * registers + register."""
     layout = tile.layout(operand)
     rows, columns = tile.shape(operand)
-    found: list[list[int]] = [[] for _ in range(rows * columns)]
-    for place in range(layout.threads * layout.registers):
-        row, column = tile.element(operand, *divmod(place, layout.registers))
-        found[row * columns + column].append(place)
-    return np.array(found, dtype=np.intp).T.reshape(layout.copies, rows, columns)
+    by_element: list[list[int]] = [[] for _ in range(rows * columns)]
+    for number in range(layout.threads * layout.registers):
+        row, column = tile.element(operand, *divmod(number, layout.registers))
+        by_element[row * columns + column].append(number)
+    return np.array(by_element, dtype=np.intp).T.reshape(layout.copies, rows, columns)
 
 
 @functools.lru_cache(maxsize=512)
-def elements(tile: MatrixTile) -> Places:
-    """What each register of D gets: thread * registers + register -> row * columns + column."""
+def elements(tile: MatrixTile) -> Indices:
+    """Return the element of each register of D.
+
+    The index is thread * registers + register, the value is row * columns + column.
+    """
     layout = tile.c
     columns = tile.shape(Operand.C)[1]
-    found = []
-    for place in range(layout.threads * layout.registers):
-        row, column = tile.element(Operand.C, *divmod(place, layout.registers))
-        found.append(row * columns + column)
-    return np.array(found, dtype=np.intp)
+    numbers = []
+    for number in range(layout.threads * layout.registers):
+        row, column = tile.element(Operand.C, *divmod(number, layout.registers))
+        numbers.append(row * columns + column)
+    return np.array(numbers, dtype=np.intp)
 
 
 def round_to_tf32(values: Array) -> Array:
-    """float32 rounded to 10 mantissa bits, to nearest, ties away from zero; NaN and inf stay."""
+    """Round float32 to 10 mantissa bits, to nearest, ties away from zero; NaN and inf stay."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(values), rounded.view(np.float32), values)
 
 
 def multiply(tile: MatrixTile, a: Array, b: Array, c: Array) -> Array:
-    """A * B + C of matrices whose axes after the first two are alike.
+    """Return A * B + C for matrices with the same axes after the first two.
 
-    Products and sums are in the type of C, each rounded, k from 0 up, on top of C.
+    Products are added to C in the type of C, k from 0 up, each product and each sum rounded.
     """
     if tile.rounds_in is InputRounding.TF32:
         a, b = round_to_tf32(a), round_to_tf32(b)
@@ -70,10 +73,10 @@ def multiply(tile: MatrixTile, a: Array, b: Array, c: Array) -> Array:
 
 
 def wmma(machine: LaneMachine, node: UOp, tile: MatrixTile, a: Array, b: Array, c: Array) -> Array:
-    """The fragments of D, from those of A, B and C, for all lanes that run now.
+    """Compute the fragments of D from the fragments of A, B and C, for all lanes that run now.
 
-    Raises `SanitizerError` where a group is no whole number of subgroups; with the sanitizer also
-    where only part of a subgroup arrives, and if threads that hold the same element differ in it.
+    Raises `SanitizerError` if a group is no whole number of subgroups. The sanitizer also checks
+    that whole subgroups arrive, and that threads agree in the elements that they all hold.
     """
     if machine.group_size % tile.threads:
         raise SanitizerError(
@@ -98,7 +101,7 @@ def wmma(machine: LaneMachine, node: UOp, tile: MatrixTile, a: Array, b: Array, 
 
 
 def _arriving(machine: LaneMachine, node: UOp, tile: MatrixTile) -> Array:
-    """Which subgroups arrive, under a mask. Raises if part of one does, with the sanitizer."""
+    """Return the subgroups that arrive under a mask; the sanitizer reports part of a subgroup."""
     mask = np.broadcast_to(machine.mask, machine.lanes).reshape(-1, tile.threads)  # type: ignore[arg-type]
     arriving = np.asarray(mask.any(axis=1))
     missing = arriving[:, None] & ~mask
@@ -125,7 +128,7 @@ def _gather(
     value: Array,
     arriving: Array | None,
 ) -> Array:
-    """The matrix [row, column, subgroup] of an operand."""
+    """Return the matrix [row, column, subgroup] of an operand."""
     layout = tile.layout(operand)
     registers = layout.registers
     lanes = (*machine.lanes, registers) if registers > 1 else machine.lanes
@@ -145,14 +148,14 @@ def _check_copies(
     copies: Array,
     arriving: Array | None,
 ) -> None:
-    # NaNs agree with themselves: bits are compared.
+    # Bits are compared, so a NaN equals itself.
     bits = copies.view(f"u{copies.dtype.itemsize}")
     differs = (bits[1:] != bits[:1]) if arriving is None else (bits[1:] != bits[:1]) & arriving
     if not differs.any():
         return
     copy, row, column, subgroup = (int(x[0]) for x in np.nonzero(differs))
-    place = int(holders(tile, operand)[copy + 1, row, column])
-    thread = place // tile.layout(operand).registers
+    number = int(holders(tile, operand)[copy + 1, row, column])
+    thread = number // tile.layout(operand).registers
     raise SanitizerError(
         Fault.TILE,
         node_text(node),

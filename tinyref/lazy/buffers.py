@@ -1,8 +1,8 @@
-"""Memory behind BUFFER nodes, and views of it on devices that hold data and run no kernels.
+"""Memory of BUFFER nodes, and views of it on devices that hold data and run no kernels.
 
-The memory of a node is freed when the node dies. A device that only holds data cannot gather
-elements. So what is next to each other becomes a BUFFER of its own, over the same memory and
-without a copy; a COPY to another device then moves just that part.
+The memory of a node is freed when the node is freed. A device that only holds data cannot gather
+elements. So a contiguous part of a buffer becomes a BUFFER of its own, over the same memory and
+without a copy. A COPY to another device then moves only that part.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 def new_buffer_node(device: str, size: int, dtype: DType) -> UOp:
-    """A fresh BUFFER of `size` elements on `device`; nothing is allocated yet.
+    """Return a new BUFFER of `size` elements on `device`; its memory is not yet allocated.
 
     Raises `UserError` for a negative size or an unknown device.
     """
@@ -42,7 +42,7 @@ def new_buffer_node(device: str, size: int, dtype: DType) -> UOp:
 
 
 def new_buffer_like(argument: BufferArg, dtype: DType) -> tuple[UOp, Buffer]:
-    """A fresh BUFFER like another one, and its memory, not yet allocated."""
+    """Return a new BUFFER like another one, and its memory, which is not yet allocated."""
     fresh = BufferArg(argument.device, argument.size, next(_numbers))
     node = UOp(Ops.BUFFER, dtype, (), fresh)
     memory = _memory[node] = Buffer(fresh.device, fresh.size, dtype)
@@ -50,24 +50,24 @@ def new_buffer_like(argument: BufferArg, dtype: DType) -> tuple[UOp, Buffer]:
 
 
 def buffer_of(node: UOp) -> Buffer:
-    """The memory of a BUFFER node: always the same object while the node lives.
+    """Return the memory of a BUFFER node: always the same object while the node is alive.
 
-    It is allocated when its handle is first asked for. Raises `UserError` for any other node.
+    The memory is allocated at the first use of its handle. Raises `UserError` for any other node.
     """
     if node.op is not Ops.BUFFER or not isinstance(node.arg, BufferArg):
         raise UserTypeError(
             f"buffer_of: got {node.op.name}, accepted is a BUFFER: realise it first"
         )
-    found = _memory.get(node)
-    if found is None:
+    memory = _memory.get(node)
+    if memory is None:
         # Another thread may be the first.
         fresh = Buffer(node.arg.device, node.arg.size, node.dtype)
-        found = _memory.setdefault(node, fresh)
-    return found
+        memory = _memory.setdefault(node, fresh)
+    return memory
 
 
 def set_buffer(node: UOp, memory: Buffer) -> None:
-    """Puts existing memory behind a BUFFER node. Raises `UserError` where the two do not match."""
+    """Give a BUFFER node existing memory. Raises `UserError` if the two do not match."""
     argument = node.arg
     if node.op is not Ops.BUFFER or not isinstance(argument, BufferArg):
         raise UserTypeError(f"set_buffer: got {node.op.name}, accepted is a BUFFER")
@@ -80,15 +80,15 @@ def set_buffer(node: UOp, memory: Buffer) -> None:
 
 @dataclass(eq=False)
 class LostBuffer(Buffer):
-    """Memory whose contents nobody has any more: it is refused to whoever asks for it.
+    """Memory whose contents are lost; every use raises an error.
 
-    why: what became of the elements, in words that go on from them.
+    why: the reason, as the end of a sentence that begins with "they" for the elements.
     """
 
     why: str = ""
 
     def allocate(self) -> NoReturn:
-        """Raises `UserStateError`."""
+        """Raise `UserStateError`."""
         raise UserStateError(
             f"tensor: {self.size} elements of {self.dtype.name} on {self.device} are lost: they "
             f"{self.why}: give the tensor new ones with assign()"
@@ -96,7 +96,7 @@ class LostBuffer(Buffer):
 
 
 def lost_buffer_like(node: UOp, why: str) -> UOp:
-    """A fresh BUFFER that stands for the contents of another, which are lost: see `LostBuffer`."""
+    """Return a new BUFFER in place of another one whose contents are lost: see `LostBuffer`."""
     assert isinstance(node.arg, BufferArg), "a BUFFER has a size"
     lost, memory = new_buffer_like(node.arg, node.dtype)
     _memory[lost] = LostBuffer(memory.device, memory.size, memory.dtype, why=why)
@@ -111,23 +111,23 @@ def lost_graph_like(root: UOp, why: str) -> UOp:
 
 
 def refuse_lost(roots: Iterable[UOp]) -> None:
-    """Raises `UserStateError` for graphs that need contents which are lost."""
+    """Raise `UserStateError` for graphs that need lost contents."""
     for node in toposort(roots) if _lost else ():
         if node in _lost:
             buffer_of(node).allocate()
 
 
 def assigned_buffer(node: UOp) -> UOp:
-    """The BUFFER that an ASSIGN writes, or that a view of one shows."""
-    found = node if node.op is Ops.BUFFER else shown_buffer(node)
-    if found is None:
-        raise TypeError(f"{node.op.name} shows no buffer")
-    return found
+    """Return the BUFFER that an ASSIGN writes, or that a view reads."""
+    buffer = node if node.op is Ops.BUFFER else shown_buffer(node)
+    if buffer is None:
+        raise TypeError(f"{node.op.name} is no view of a buffer")
+    return buffer
 
 
 @node_fact
 def shown_buffer(node: UOp) -> UOp | None:
-    """The BUFFER below views and ASSIGNs; None for a BUFFER, which would keep itself alive."""
+    """Return the BUFFER below views and ASSIGNs; None for a BUFFER: it would keep itself alive."""
     if node.op is not Ops.ASSIGN and node.op not in MOVEMENT:
         return None
     below = node.src[0]
@@ -135,27 +135,27 @@ def shown_buffer(node: UOp) -> UOp | None:
 
 
 def is_lost(node: UOp) -> bool:
-    """Whether a node cannot be computed, as it needs contents that are lost."""
+    """Return True if a node cannot be computed because it needs lost contents."""
     return node in lost_below([node])
 
 
 def lost_below(roots: Iterable[UOp]) -> set[UOp]:
-    """Those nodes of graphs that cannot be computed, as they need contents that are lost."""
-    found: set[UOp] = set()
-    # There are hardly ever any.
+    """Return the nodes of graphs that cannot be computed because they need lost contents."""
+    lost: set[UOp] = set()
+    # Lost buffers are rare, so the graph is searched only if there is one.
     for node in toposort(roots) if _lost else ():
-        if node in _lost or not found.isdisjoint(node.src):
-            found.add(node)
-    return found
+        if node in _lost or not lost.isdisjoint(node.src):
+            lost.add(node)
+    return lost
 
 
 def has_memory(node: UOp) -> bool:
-    """Whether a BUFFER node has been given memory: whether `buffer_of` was asked for it before."""
+    """Return True if a BUFFER node has memory: if `buffer_of` or `set_buffer` was called for it."""
     return node in _memory
 
 
 def live_buffers() -> Sequence[UOp]:
-    """The BUFFER nodes that have memory now, oldest first."""
+    """Return the BUFFER nodes that have memory now, oldest first."""
     return sorted(_memory, key=_number)
 
 
@@ -170,22 +170,22 @@ _PLACING = MOVEMENT | {Ops.DETACH}
 
 
 def only_holds_data(node: UOp) -> bool:
-    """True where `node` lives on a device that runs no kernels."""
+    """Return True if `node` is on a device that runs no kernels."""
     device = device_of(node)
     return isinstance(device, str) and not Device.runs_kernels(device)
 
 
 def stored_buffer(node: UOp) -> UOp | None:
-    """The BUFFER whose elements, in order, are those of `node`, if its device runs no kernels."""
+    """Return the BUFFER with the elements of `node` in order, if its device runs no kernels."""
     while node.op is Ops.RESHAPE:
         node = node.src[0]
     return node if node.op is Ops.BUFFER and only_holds_data(node) else None
 
 
 def part_of(buffer: UOp, offset: int, size: int, dtype: DType) -> UOp:
-    """A BUFFER over `size` elements of `dtype` that start `offset` bytes into `buffer`.
+    """Return a BUFFER over `size` elements of `dtype` that start `offset` bytes into `buffer`.
 
-    Raises `UserError` where they are not all inside.
+    Raises `UserError` if they are not all inside.
     """
     memory = buffer_of(buffer).view(offset, size, dtype)
     part = new_buffer_node(memory.device, size, dtype)
@@ -196,9 +196,9 @@ def part_of(buffer: UOp, offset: int, size: int, dtype: DType) -> UOp:
 def stored_window(
     node: UOp, bounds: Sequence[tuple[sint, sint]]
 ) -> tuple[UOp, tuple[sint, ...], tuple[tuple[sint, sint], ...]] | None:
-    """A smaller BUFFER that holds the window `bounds` of `node`: its shape, the window in it.
+    """Return a smaller BUFFER that holds the window `bounds` of `node`, its shape and new bounds.
 
-    None where `node` is no stored BUFFER, or no smaller range of it holds the window.
+    Return None if `node` is no stored BUFFER, or if no smaller range of it holds the window.
     """
     buffer = stored_buffer(node)
     shape = shape_of(node)
@@ -206,22 +206,22 @@ def stored_window(
         return None
     sizes = [size for size in shape if isinstance(size, int)]
     pairs = [(a, b) for a, b in bounds if isinstance(a, int) and isinstance(b, int)]
-    # Up to the first axis that keeps more than one element, a window is one range of memory.
+    # Up to the first axis with more than one element, a window is one range of memory.
     axis = next((axis for axis, (a, b) in enumerate(pairs) if b - a > 1), len(pairs) - 1)
     offset = sum(pairs[k][0] * math.prod(sizes[k + 1 :]) for k in range(axis + 1))
-    kept = [b - a for a, b in pairs[: axis + 1]] + sizes[axis + 1 :]
-    count = math.prod(kept)
+    part_shape = [b - a for a, b in pairs[: axis + 1]] + sizes[axis + 1 :]
+    count = math.prod(part_shape)
     if count == math.prod(sizes):
         return None
     part = part_of(buffer, offset * node.dtype.itemsize, count, node.dtype)
-    rest = tuple((0, size) for size in kept[: axis + 1]) + tuple(pairs[axis + 1 :])
-    return part, tuple(kept), rest
+    window = tuple((0, size) for size in part_shape[: axis + 1]) + tuple(pairs[axis + 1 :])
+    return part, tuple(part_shape), window
 
 
 def overwrite(node: UOp, elements: Array, name: str) -> None:
-    """Writes `elements`, of the shape and dtype of `node`, to the memory that it is a view of.
+    """Write `elements`, of the shape and dtype of `node`, to the memory that it is a view of.
 
-    Raises `UserError` for other nodes, and for a view that shows one element at several places.
+    Raises `UserError` for other nodes, and for a view that has one element at several positions.
     """
     buffer = stored_buffer(node)
     if buffer is not None:
@@ -236,21 +236,21 @@ def overwrite(node: UOp, elements: Array, name: str) -> None:
     if buffer is None or not all(isinstance(size, int) for size in shape_of(base)):
         raise UserError(
             f"{name}: the target goes through {base.op.name}: accepted are a tensor on "
-            f"{device_of(node)} and what only moves its elements"
+            f"{device_of(node)} and views that only move its elements"
         )
     tracker = ShapeTracker.from_shape(shape_of(base))
     for step in (step for step in reversed(steps) if step.op is not Ops.DETACH):
         tracker = apply_movement(tracker, step.op, step.arg)
-    places, is_held = tracker.numpy_indices(bindings_of(shape_of(node)))
-    if not is_held.all() or np.unique(places).size != places.size:
+    indices, is_valid = tracker.numpy_indices(bindings_of(shape_of(node)))
+    if not is_valid.all() or np.unique(indices).size != indices.size:
         raise UserError(
-            f"{name}: the target of shape {describe_shape(shape_of(node))} shows padding, or one "
-            f"element of {device_of(node)} at several places: accepted is each element once"
+            f"{name}: the target of shape {describe_shape(shape_of(node))} has padding, or one "
+            f"element of {device_of(node)} at several positions: accepted is each element once"
         )
     memory = buffer_of(buffer)
-    held = np.frombuffer(memory.copy_out(), elements.dtype)
-    held[places] = elements
-    memory.update(_bytes_of(held))
+    contents = np.frombuffer(memory.copy_out(), elements.dtype)
+    contents[indices] = elements
+    memory.update(_bytes_of(contents))
 
 
 def _bytes_of(elements: Array) -> memoryview:
@@ -258,9 +258,9 @@ def _bytes_of(elements: Array) -> memoryview:
 
 
 def stored_bits(node: UOp, dtype: DType) -> tuple[UOp, tuple[sint, ...]] | None:
-    """The BUFFER of `node` read as `dtype`, and its shape: the last axis shrinks or grows.
+    """Return the BUFFER of `node` read as `dtype`, and its shape: the last axis changes its size.
 
-    None where `node` is no stored BUFFER. Raises `UserError` where the last axis does not divide.
+    Return None if `node` is no stored BUFFER. Raises `UserError` if the last axis does not divide.
     """
     buffer = stored_buffer(node)
     if buffer is None:

@@ -1,4 +1,4 @@
-"""Constants of the tensor graph: which nodes hold one value, and what ops make of them."""
+"""Constants of the tensor graph: nodes with one value for all elements, and folding of ops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinyref.uops.payload import ConstArg, ShapeArg
 
 
 def full(shape: Sequence[sint], value: ConstType, dtype: DType) -> UOp:
-    """A constant of `shape`: CONST, reshaped to ones and expanded; () is the CONST alone."""
+    """Return a constant of `shape`: CONST, reshaped to ones and expanded; () is the CONST alone."""
     node = build.const(dtype, value)
     if not shape:
         return node
@@ -31,27 +31,27 @@ def full(shape: Sequence[sint], value: ConstType, dtype: DType) -> UOp:
 def _uniform(node: UOp) -> ConstArg | None:
     if node.op is Ops.CONST and isinstance(node.arg, ConstArg):
         return node.arg
-    # Padding adds zeros; the builders make a constant of a padded zero themselves.
+    # Padding adds zeros. The builders themselves fold a padded zero to a constant.
     if node.op in MOVEMENT and node.op is not Ops.PAD and is_certain(node):
         return _uniform(node.src[0])
     return None
 
 
 def shows_constant(node: UOp) -> bool:
-    """Whether `node` is a constant, moved and padded with zeros: nothing of it is computed."""
+    """Return True if `node` is only a constant that is moved and padded with zeros."""
     while node.op in MOVEMENT and is_certain(node):
         node = node.src[0]
     return node.op is Ops.CONST
 
 
 def uniform_value(node: UOp) -> ConstType | None:
-    """The value that every element of `node` has, where the graph says it; else None."""
-    found = _uniform(node)
-    return None if found is None else found.value
+    """Return the one value of all elements of `node`, if the graph determines it; else None."""
+    uniform = _uniform(node)
+    return None if uniform is None else uniform.value
 
 
 def fold_alu(op: Ops, dtype: DType, sources: Sequence[UOp]) -> ConstType | None:
-    """The one value of `op` over constant sources, by the semantics in the op table; else None."""
+    """Return the one value of `op` over constant sources by the op table's semantics; else None."""
     values = [uniform_value(source) for source in sources]
     known = [value for value in values if value is not None]
     if len(known) < len(values):
@@ -60,9 +60,9 @@ def fold_alu(op: Ops, dtype: DType, sources: Sequence[UOp]) -> ConstType | None:
 
 
 def absorbing_value(op: Ops, src: Sequence[UOp]) -> ConstType | None:
-    """The one value of `op` where an operand decides it, whatever the other one is; else None.
+    """Return the one value of `op` if a single operand determines it; else None.
 
-    Each case is exact for NaN and infinities: 0 times a float is not among them.
+    Each case is exact for NaN and infinities, so 0 times a float is not among them.
     """
     if len(src) != 2:
         return None
@@ -85,13 +85,12 @@ def absorbing_value(op: Ops, src: Sequence[UOp]) -> ConstType | None:
 
 
 def is_value(node: UOp, value: ConstType) -> bool:
-    """True where every element of `node` is `value`, the sign of a zero included."""
-    found = _uniform(node)
-    return found is not None and found == ConstArg(as_const(value, node.dtype))
+    """Return True if every element of `node` is `value`, including the sign of a zero."""
+    return _uniform(node) == ConstArg(as_const(value, node.dtype))
 
 
 def same_as_operand(op: Ops, src: tuple[UOp, ...]) -> UOp | None:
-    """The operand that `op` gives back unchanged (x * 1, x + 0, ...), or None.
+    """Return the operand that `op` does not change (x * 1, x + 0, ...), or None.
 
     Each case is exact for NaN, infinities and signed zeros: adding +0.0 to a float is not among
     them, because -0.0 + 0.0 is 0.0.
@@ -133,10 +132,11 @@ def _is_right_neutral(op: Ops, y: UOp) -> bool:
 
 
 def fold_reduce(op: Ops, value: ConstType, count: int, dtype: DType) -> ConstType | None:
-    """The reduction of `count` equal values, or None where rounding would show.
+    """Return the reduction of `count` equal values, or None if it may be rounded.
 
-    Integers wrap, so theirs is always exact. A float sum is exact while `count` times the value
-    fits the mantissa, because then every partial sum does; a product only for powers of 0 and 1.
+    Integers wrap, so their result is always exact. A float sum is exact while `count` times the
+    value fits the mantissa, because then every partial sum fits. A float product is exact only for
+    powers of 0 and 1.
     """
     if count == 0:
         return semantics.reduce_identity(op, dtype)

@@ -1,8 +1,8 @@
 """Builders of the tensor graph: each checks its arguments, folds constants and drops no-ops.
 
-The nodes they return are immutable and shared; nothing is computed before `engine.realize`.
-Movement of a constant stays a constant, so a constant of any shape is a CONST, a RESHAPE of it to
-ones, and an EXPAND of that.
+The nodes that they return are immutable and shared; nothing is computed before `engine.realize`.
+A moved constant stays a constant. So a constant of any shape is a CONST, a RESHAPE of it to ones,
+and an EXPAND of the result.
 """
 
 from __future__ import annotations
@@ -58,22 +58,22 @@ Bounds = Sequence[tuple[sint, sint]]
 
 
 def constant(value: ConstType, dtype: DType) -> UOp:
-    """`value` in `dtype`, of shape (): integers wrap, floats round. Raises `UserError`."""
+    """Return `value` in `dtype` with shape (): integers wrap, floats round. Raises `UserError`."""
     if dtype not in dtypes.all and dtype is not dtypes.index:
         raise UserTypeError(f"constant: {dtype.name} has no constants: use a scalar type")
     return build.const(dtype, value)
 
 
 def full_like(x: UOp, value: ConstType) -> UOp:
-    """A constant of the shape and dtype of `x`."""
+    """Return a constant of the shape and dtype of `x`."""
     return full(shape_of(x), value, x.dtype)
 
 
 def iota(size: sint) -> UOp:
-    """The numbers 0, 1, 2 ... `size` - 1: of shape (size,), without memory or device.
+    """Return the numbers 0, 1, 2 ... `size` - 1, of shape (size,), without memory or device.
 
-    They are int32, or int64 for more elements. Raises `UserError` for a negative size, or one that
-    may be more than int64 can number.
+    They are int32, or int64 for more elements. Raises `UserError` for a negative size, or a size
+    that may exceed the largest int64.
     """
     sizes = as_shape((size,), "iota")
     dtype = counting_dtype(sizes[0])
@@ -83,7 +83,7 @@ def iota(size: sint) -> UOp:
 
 
 def counting_dtype(size: sint) -> DType:
-    """Return the type that numbers `size` elements: int32, or int64 where that is not enough."""
+    """Return the type that numbers `size` elements: int32, or int64 if int32 is not enough."""
     most = largest_size((size,))
     if most > dtypes.int64.maximum:
         raise UserError(
@@ -94,7 +94,7 @@ def counting_dtype(size: sint) -> DType:
 
 
 def bind(variable: UOp, value: int) -> UOp:
-    """A symbolic variable with its value for this run: usable as a size and as a scalar.
+    """Return a symbolic variable with its value for this run, to be used as a size or a scalar.
 
     Raises `UserError` for a value outside the variable's bounds.
     """
@@ -108,7 +108,7 @@ def bind(variable: UOp, value: int) -> UOp:
 
 
 def new_buffer(device: str, shape: Sequence[sint], dtype: DType) -> UOp:
-    """A fresh, unwritten buffer of `shape`: BUFFER under a RESHAPE, memory not yet allocated.
+    """Return a new buffer of `shape`: a BUFFER under a RESHAPE, with memory not yet allocated.
 
     A symbolic shape gets memory for its largest size, and uses the first part of it.
     """
@@ -120,10 +120,10 @@ def new_buffer(device: str, shape: Sequence[sint], dtype: DType) -> UOp:
 
 
 def alu(op: Ops, *sources: UOp) -> UOp:
-    """An operation on each element of sources of one shape; a source of shape () is expanded.
+    """Apply an operation to each element of sources of one shape; a scalar source is expanded.
 
-    Raises `UserError` for shapes, dtypes or devices that do not fit. CAST and BITCAST, which need a
-    target, have builders of their own.
+    Raises `UserError` for shapes, dtypes or devices that do not fit. CAST and BITCAST need a target
+    type, so they have builders of their own.
     """
     if op not in ALU or op in (Ops.CAST, Ops.BITCAST):
         raise UserError(f"alu: {op.name} is not an operation on elements")
@@ -145,12 +145,12 @@ def alu(op: Ops, *sources: UOp) -> UOp:
 
 
 def where(condition: UOp, if_true: UOp, if_false: UOp) -> UOp:
-    """`if_true` where `condition` holds, else `if_false`; all of one shape."""
+    """Return `if_true` where `condition` is true, else `if_false`; all have one shape."""
     return alu(Ops.WHERE, condition, if_true, if_false)
 
 
 def spread(x: UOp, shape: Sequence[sint]) -> UOp:
-    """A node of shape () in every place of `shape`."""
+    """Repeat a node of shape () at every position of `shape`."""
     return expand(reshape(x, (1,) * len(shape)), shape)
 
 
@@ -158,11 +158,11 @@ def _common_shape(op: Ops, sources: tuple[UOp, ...]) -> tuple[sint, ...]:
     if not sources:
         raise UserError(f"{op.name}: got no operands")
     shapes = [shape_of(source) for source in sources]
-    shape = next((found for found in shapes if found != ()), ())
-    for found in shapes:
-        if found not in (shape, ()):
+    shape = next((other for other in shapes if other != ()), ())
+    for other in shapes:
+        if other not in (shape, ()):
             raise UserError(
-                f"{op.name}: shapes {describe_shape(shape)} and {describe_shape(found)} differ: "
+                f"{op.name}: shapes {describe_shape(shape)} and {describe_shape(other)} differ: "
                 "expand one of them first"
             )
     return shape
@@ -175,23 +175,23 @@ def _result_dtype(op: Ops, src: tuple[UOp, ...]) -> DType:
 
 
 def _check_types(node: UOp) -> None:
-    """Raises `UserError` with the op table's own sentence."""
+    """Raise `UserError` with the message of the op table."""
     problem = OP_TABLE[node.op].check(node)
     if problem is not None:
         raise UserTypeError(problem)
 
 
 def cast(x: UOp, dtype: DType) -> UOp:
-    """The values of `x` in `dtype`."""
+    """Convert the values of `x` to `dtype`."""
     if x.dtype is dtype:
         return x
     return _cast(Ops.CAST, x, dtype)
 
 
 def bitcast(x: UOp, dtype: DType) -> UOp:
-    """The bits of `x` read as `dtype`. Raises `UserError` unless the sizes are equal.
+    """Read the bits of `x` as `dtype`. Raises `UserError` unless the sizes are equal.
 
-    Where the device only holds data they may differ: the last axis shrinks or grows.
+    If the device only holds data, the sizes may differ: the last axis changes its size.
     """
     if x.dtype is dtype:
         return x
@@ -223,9 +223,10 @@ def _cast(op: Ops, x: UOp, dtype: DType) -> UOp:
 
 
 def _fold_movement(node: UOp) -> UOp:
-    """A movement of a constant, or one that leaves no elements, is a constant itself.
+    """Replace a movement of a constant, or one that leaves no elements, by a constant.
 
-    Not where it is only possible for some values of its variables, which are to be looked at again.
+    A movement that is legal only for some values of its variables stays, so that it can be checked
+    again for other values.
     """
     if not is_certain(node):
         return node
@@ -237,9 +238,10 @@ def _fold_movement(node: UOp) -> UOp:
 
 
 def _uncertain(node: UOp) -> UOp | None:
-    """`node` where its sizes are only possible for some values of their variables, bound to one.
+    """Return `node` if its sizes are legal only for some values of variables, else None.
 
-    It stays as it is, so that they can be looked at again. Raises `UserError` for other values.
+    Such a node stays unchanged, so that its sizes can be checked again for other values. Raises
+    `UserError` if they are illegal for the bound values.
     """
     if is_certain(node):
         return None
@@ -248,13 +250,13 @@ def _uncertain(node: UOp) -> UOp | None:
 
 
 def reshape(x: UOp, shape: Sequence[sint]) -> UOp:
-    """The elements of `x`, in order, in another shape. Raises `UserError` if sizes differ."""
+    """Give the elements of `x`, in order, another shape. Raises `UserError` if sizes differ."""
     sizes = as_shape(shape, "reshape")
     have = shape_of(x)
     if sizes == have:
         return x
-    count, wanted = lift(product(have)), lift(product(sizes))
-    if not (holds(count, wanted) and holds(wanted, count)):
+    count, new_count = lift(product(have)), lift(product(sizes))
+    if not (holds(count, new_count) and holds(new_count, count)):
         raise UserError(
             f"reshape: {describe_shape(have)} has {describe(product(have))} elements, "
             f"{describe_shape(sizes)} has {describe(product(sizes))}: they must be equal"
@@ -265,7 +267,7 @@ def reshape(x: UOp, shape: Sequence[sint]) -> UOp:
 
 
 def permute(x: UOp, order: Sequence[int]) -> UOp:
-    """Axis i of the result is axis `order[i]` of `x`."""
+    """Make axis `order[i]` of `x` axis i of the result."""
     shape = shape_of(x)
     axes = tuple(check_axis(axis, len(shape), "permute") for axis in order)
     if sorted(axes) != list(range(len(shape))):
@@ -284,7 +286,7 @@ def permute(x: UOp, order: Sequence[int]) -> UOp:
 
 
 def expand(x: UOp, shape: Sequence[sint]) -> UOp:
-    """`x` with axes of size 1 repeated. Raises `UserError` for any other change of size."""
+    """Repeat axes of size 1. Raises `UserError` for any other change of size."""
     sizes = as_shape(shape, "expand")
     have = shape_of(x)
     if len(sizes) != len(have):
@@ -306,7 +308,7 @@ def expand(x: UOp, shape: Sequence[sint]) -> UOp:
 
 
 def pad(x: UOp, bounds: Bounds) -> UOp:
-    """`x` with (before, after) zeros added per axis."""
+    """Add (before, after) zeros to each axis of `x`."""
     pairs = _pairs("pad", x, bounds)
     shape = shape_of(x)
     for axis, (before, after) in enumerate(pairs):
@@ -337,7 +339,7 @@ def pad(x: UOp, bounds: Bounds) -> UOp:
 
 
 def shrink(x: UOp, bounds: Bounds) -> UOp:
-    """The elements from `begin` to before `end` of each axis, as (begin, end) per axis."""
+    """Take the elements from `begin` to `end` of each axis, end excluded."""
     pairs = _pairs("shrink", x, bounds)
     shape = shape_of(x)
     for axis, (size, (begin, end)) in enumerate(zip(shape, pairs, strict=True)):
@@ -358,8 +360,8 @@ def shrink(x: UOp, bounds: Bounds) -> UOp:
         return full(sizes, 0 if value is None else value, x.dtype)
     stored = stored_window(x, pairs)
     if stored is not None:
-        part, kept, rest = stored
-        return shrink(reshape(part, kept), rest)
+        part, part_shape, rest = stored
+        return shrink(reshape(part, part_shape), rest)
     if x.op is Ops.PAD and isinstance(x.arg, BoundsArg) and is_certain(x):
         unpadded = _without_padding(x.src[0], x.arg.bounds, pairs)
         if unpadded is not None:
@@ -374,7 +376,7 @@ def shrink(x: UOp, bounds: Bounds) -> UOp:
 
 
 def _without_padding(x: UOp, padding: Bounds, bounds: Bounds) -> UOp | None:
-    """What `bounds` keep of padded `x`, where that is padding alone or has none; else None."""
+    """Shrink padded `x` to `bounds`, if the result is padding alone or has none; else None."""
     inside = []
     for size, (before, _), (begin, end) in zip(shape_of(x), padding, bounds, strict=True):
         first, last = lift(begin) - lift(before), lift(end) - lift(before)
@@ -388,12 +390,12 @@ def _without_padding(x: UOp, padding: Bounds, bounds: Bounds) -> UOp | None:
 
 
 def flip(x: UOp, axes: Sequence[int]) -> UOp:
-    """`x` with the given axes reversed."""
+    """Reverse these axes of `x`."""
     shape = shape_of(x)
-    wanted = {check_axis(axis, len(shape), "flip") for axis in axes}
-    if len(wanted) != len(axes):
+    numbers = {check_axis(axis, len(shape), "flip") for axis in axes}
+    if len(numbers) != len(axes):
         raise UserError(f"flip: axes {tuple(axes)} name one twice")
-    reversed_axes = tuple(sorted(axis for axis in wanted if shape[axis] != 1))
+    reversed_axes = tuple(sorted(axis for axis in numbers if shape[axis] != 1))
     if not reversed_axes or uniform_value(x) is not None:
         return x
     if x.op is Ops.FLIP and isinstance(x.arg, FlipArg):
@@ -421,24 +423,24 @@ def _pairs(name: str, x: UOp, bounds: Bounds) -> tuple[tuple[sint, sint], ...]:
 
 
 def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
-    """`x` summed (ADD), multiplied (MUL) or maximised (MAX) over `axes`, which stay as size 1.
+    """Reduce `x` by ADD, MUL or MAX over `axes`, which stay as size 1.
 
-    The result keeps the dtype of `x`; nothing to reduce gives the identity of `op`.
+    The result has the dtype of `x`; a reduction of no elements is the identity of `op`.
     """
     if op not in REDUCING:
         accepted = ", ".join(sorted(known.name for known in REDUCING))
         raise UserError(f"reduce: {op.name} does not reduce: accepted are {accepted}")
     shape = shape_of(x)
-    wanted = sorted({check_axis(axis, len(shape), "reduce") for axis in axes})
-    if len(wanted) != len(axes):
+    numbers = sorted({check_axis(axis, len(shape), "reduce") for axis in axes})
+    if len(numbers) != len(axes):
         raise UserError(f"reduce: axes {tuple(axes)} name one twice")
-    kept = tuple(1 if axis in wanted else size for axis, size in enumerate(shape))
-    node = UOp(Ops.REDUCE, x.dtype, (x,), ReduceArg(op, tuple(wanted)))
+    reduced = tuple(1 if axis in numbers else size for axis, size in enumerate(shape))
+    node = UOp(Ops.REDUCE, x.dtype, (x,), ReduceArg(op, tuple(numbers)))
     _check_types(node)
-    folded = _fold_reduce(op, x, wanted, kept)
+    folded = _fold_reduce(op, x, numbers, reduced)
     if folded is not None:
         return folded
-    remaining = tuple(axis for axis in wanted if shape[axis] != 1)
+    remaining = tuple(axis for axis in numbers if shape[axis] != 1)
     if not remaining:
         return x
     if x.op is Ops.REDUCE and isinstance(x.arg, ReduceArg) and x.arg.op is op:
@@ -447,9 +449,9 @@ def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
     return UOp(Ops.REDUCE, x.dtype, (x,), ReduceArg(op, remaining))
 
 
-def _fold_reduce(op: Ops, x: UOp, axes: list[int], kept: tuple[sint, ...]) -> UOp | None:
-    if is_empty(kept):
-        return full(kept, 0, x.dtype)
+def _fold_reduce(op: Ops, x: UOp, axes: list[int], reduced: tuple[sint, ...]) -> UOp | None:
+    if is_empty(reduced):
+        return full(reduced, 0, x.dtype)
     shape = shape_of(x)
     count = product(shape[axis] for axis in axes)
     value = uniform_value(x)
@@ -458,16 +460,16 @@ def _fold_reduce(op: Ops, x: UOp, axes: list[int], kept: tuple[sint, ...]) -> UO
     if value is None or not isinstance(count, int):
         return None
     result = fold_reduce(op, as_const(value, x.dtype), count, x.dtype)
-    return None if result is None else full(kept, result, x.dtype)
+    return None if result is None else full(reduced, result, x.dtype)
 
 
 # --- placement ----------------------------------------------------------------------------------
 
 
 def copy(x: UOp, device: str) -> UOp:
-    """`x` on another device; constants live on every device, and views are made after the copy.
+    """Copy `x` to another device; constants are on every device, and views follow the copy.
 
-    A device that only holds data gets all elements in order, a constant's too.
+    A device that only holds data gets all elements in order, also for a constant.
     """
     target = Device.canonical(device)
     source = device_of(x)
@@ -490,7 +492,7 @@ def copy(x: UOp, device: str) -> UOp:
 
 
 def _held_copy(x: UOp, target: str) -> UOp:
-    """`x` in memory that only holds data: computed elsewhere before."""
+    """Copy `x` to a device that only holds data; another device computes it first."""
     if only_holds_data(x) and backing(x) is None:
         x = copy(x, Device.default)
     if device_of(x) is None:
@@ -499,14 +501,14 @@ def _held_copy(x: UOp, target: str) -> UOp:
 
 
 def contiguous(x: UOp) -> UOp:
-    """`x` with memory of its own, in order; a buffer already has that."""
+    """Give `x` memory of its own, in row-major order; a buffer has this already."""
     if is_contiguous(x):
         return x
     return UOp(Ops.CONTIGUOUS, x.dtype, (x,))
 
 
 def is_contiguous(x: UOp) -> bool:
-    """True where `x` is, up to its shape, a node that has memory of its own once realised."""
+    """Return True if `x` is a node, maybe reshaped, that has memory of its own once realised."""
     if backing(x) is not None:
         return True
     while x.op is Ops.RESHAPE:
@@ -515,10 +517,10 @@ def is_contiguous(x: UOp) -> bool:
 
 
 def backing(x: UOp) -> UOp | None:
-    """The BUFFER whose first elements, in order, are those of `x`; None if `x` is no such view.
+    """Return the BUFFER whose first elements, in order, are the elements of `x`; else None.
 
-    This is the form of every realised node: a BUFFER, reshaped, and before that cut down to the
-    part in use where the shape is symbolic; detached it is the same.
+    Every realised node has this form: a BUFFER, shrunk to the used part if the shape is symbolic,
+    and then reshaped. It may also be detached.
     """
     while x.op is Ops.DETACH or (x.op is Ops.RESHAPE and (is_certain(x) or _keeps_count(x))):
         x = x.src[0]
@@ -535,7 +537,7 @@ def _keeps_count(reshaped: UOp) -> bool:
 
 
 def window(buffer: UOp, shape: Sequence[sint]) -> UOp:
-    """The first elements of a BUFFER seen as `shape`: what `backing` takes apart."""
+    """Return the first elements of a BUFFER as `shape`; `backing` is the inverse."""
     used = product(shape)
     if used != shape_of(buffer)[0]:
         buffer = UOp(Ops.SHRINK, buffer.dtype, (buffer,), BoundsArg(((0, used),)))
@@ -543,15 +545,15 @@ def window(buffer: UOp, shape: Sequence[sint]) -> UOp:
 
 
 def detach(x: UOp) -> UOp:
-    """`x`, through which no gradient flows."""
+    """Return `x` as a node through which no gradient flows."""
     return x if x.op is Ops.DETACH else UOp(Ops.DETACH, x.dtype, (x,))
 
 
 def assign(target: UOp, value: UOp) -> UOp:
-    """`target`, a view of a buffer, after `value` was written to it.
+    """Write `value` to `target`, a view of a buffer; return the target after the write.
 
-    Shapes and dtypes must be equal. Raises `UserError` where the target is no buffer, or a view
-    that repeats or pads one.
+    Shapes and dtypes must be equal. Raises `UserError` if the target is no buffer, or a view that
+    repeats or pads one.
     """
     base = target
     while base.op in MOVEMENT:
@@ -560,7 +562,7 @@ def assign(target: UOp, value: UOp) -> UOp:
                 f"assign: the target goes through {base.op.name}: assign to a buffer itself"
             )
         base = base.src[0]
-    # What an ASSIGN wrote to was looked at when that was made.
+    # The target of an ASSIGN was checked when that ASSIGN was built.
     if base.op not in (Ops.BUFFER, Ops.ASSIGN):
         raise UserError(f"assign: the target is a {base.op.name}, accepted is a buffer: realise it")
     shape = shape_of(target)

@@ -1,9 +1,9 @@
-"""Builds the tensor graph of an operation, also of tensors that lie on several devices.
+"""Builders of the tensor graph of an operation, also for tensors on several devices.
 
-A tensor on several devices is a MULTI of one part per device (`lazy.shards`). What an operation
-makes of it is again a MULTI, of what the operation makes of the parts: one rule per op says of
-which parts, and what has to be moved before. Every operation has the semantics that it has on one
-device; where the parts cannot give it by themselves, each device gets the whole first.
+A tensor on several devices is a MULTI of one part per device (`lazy.shards`). The result of an
+operation is again a MULTI of one result per device. One rule per op says which parts the operation
+takes, and what is copied before. An operation has the same semantics as on one device. If the parts
+alone are not enough, each device gets the whole tensor first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tinyref.uops.payload import (
 
 
 def build(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
-    """The node of the tensor graph for `op`; `dtype` is the target of a cast.
+    """Return the node of the tensor graph for `op`; `dtype` is the target of a cast.
 
     Raises `UserError` for sources on different devices.
     """
@@ -58,14 +58,14 @@ def build(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) ->
     if op in ALU:
         return _elements(op, dtype, sources)
     if layout_of(sources[0]).axis is None and op not in (Ops.COPY, Ops.CONTIGUOUS):
-        return _each(sources[0], op, arg)
+        return _on_parts(sources[0], op, arg)
     return RULES[op](sources[0], arg)
 
 
 def assign(target: UOp, value: UOp) -> UOp:
-    """`target`, a view of a buffer or of one on each device, after `value` was written to it.
+    """Write `value` to `target`, a view of a buffer or of one on each device; return the target.
 
-    Raises as `graph.assign` does, and where one of the two lies on several devices alone.
+    Raises the errors of `graph.assign`, and `UserError` if the target alone is on one device.
     """
     if target.op is not Ops.MULTI and value.op is not Ops.MULTI:
         return graph.assign(target, value)
@@ -76,7 +76,7 @@ def assign(target: UOp, value: UOp) -> UOp:
     layout = layout_of(target)
     parts = parts_in(value, layout)
     if value.op is Ops.MULTI and value.arg != layout:
-        # Moved parts stand at other places than those that they may be computed from.
+        # A moved part may be computed from elements of the target at other positions.
         parts = tuple(map(graph.contiguous, parts))
     pairs = zip(target.src, parts, strict=True)
     written = [part if is_empty(shape_of(part)) else graph.assign(part, new) for part, new in pairs]
@@ -84,9 +84,9 @@ def assign(target: UOp, value: UOp) -> UOp:
 
 
 def bound(part: UOp, device: str) -> UOp:
-    """`part` in memory on `device`, where nothing in it says on which device it is computed.
+    """Give `part` memory on `device` if nothing in its graph names a device.
 
-    Two devices would share the node of such a part otherwise, but not its memory.
+    Otherwise two devices would share the node of such a part, but they cannot share its memory.
     """
     if device_of(part) is not None or is_empty(shape_of(part)):
         return part
@@ -94,7 +94,7 @@ def bound(part: UOp, device: str) -> UOp:
 
 
 def _plain(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
-    """The node on one device."""
+    """Build the node on one device."""
     node = build_node(op, arg, dtype, sources)
     if node is None:
         raise TypeError(f"{op.name} has no builder")
@@ -102,23 +102,24 @@ def _plain(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -
 
 
 def _elements(op: Ops, dtype: DType | None, sources: Sequence[UOp]) -> UOp:
-    """Each device computes its elements; of a whole it takes the part that it needs.
+    """Compute on each device its own elements; from a whole operand it takes the part it needs.
 
-    Operands in another layout than the common one (see `common_layout`) are moved to it.
+    Operands whose layout is not the common one (see `common_layout`) are moved to it.
     """
     layout = common_layout(op.name, sources)
     parts = [parts_in(source, layout) for source in sources]
-    return join_parts(layout, [_plain(op, None, dtype, each) for each in zip(*parts, strict=True)])
+    rows = zip(*parts, strict=True)
+    return join_parts(layout, [_plain(op, None, dtype, operands) for operands in rows])
 
 
-# --- one rule per op: for parts of a whole; of a whole on each device most ops take each alone ----
+# --- one rule per op, for a tensor in parts; for a replicated tensor few ops need their rule ------
 
 Rule = Callable[[UOp, Payload], UOp]
 RULES: dict[Ops, Rule] = {}
 
 
 def rule(op: Ops) -> Callable[[Rule], Rule]:
-    """Enters the decorated function into the table as the rule of `op`, for a MULTI."""
+    """Register the decorated function as the rule of `op` for a MULTI."""
 
     def enter(function: Rule) -> Rule:
         RULES[op] = function
@@ -127,26 +128,26 @@ def rule(op: Ops) -> Callable[[Rule], Rule]:
     return enter
 
 
-def _each(node: UOp, op: Ops, arg: Payload) -> UOp:
-    """The same operation on every part."""
+def _on_parts(node: UOp, op: Ops, arg: Payload) -> UOp:
+    """Apply the same operation to every part."""
     return join_parts(layout_of(node), [_plain(op, arg, None, (part,)) for part in node.src])
 
 
 def _layout_and_axis(node: UOp) -> tuple[ShardArg, int]:
-    """How a MULTI of parts lies on its devices, and along which axis."""
+    """Return the layout of a MULTI of parts, and its axis."""
     layout = layout_of(node)
     assert layout.axis is not None, "each device has a part"
     return layout, layout.axis
 
 
 def _on_wholes(node: UOp, op: Ops, arg: Payload) -> UOp:
-    """The operation on each device, which gets the whole first."""
-    return _each(replicate(node, layout_of(node).devices), op, arg)
+    """Apply the operation on each device to the whole tensor, which is copied there first."""
+    return _on_parts(replicate(node, layout_of(node).devices), op, arg)
 
 
 @rule(Ops.COPY)
 def copy(node: UOp, arg: Payload) -> UOp:
-    """The parts come together on one device."""
+    """Gather the parts on one device."""
     assert isinstance(arg, CopyArg), "COPY carries its device"
     if Device.runs_kernels(arg.device):
         return gather_to(node, arg.device)
@@ -155,13 +156,13 @@ def copy(node: UOp, arg: Payload) -> UOp:
 
 @rule(Ops.DETACH)
 def detach(node: UOp, arg: Payload) -> UOp:
-    """Each part."""
-    return _each(node, Ops.DETACH, arg)
+    """Detach each part."""
+    return _on_parts(node, Ops.DETACH, arg)
 
 
 @rule(Ops.CONTIGUOUS)
 def contiguous(node: UOp, arg: Payload) -> UOp:
-    """Each part, on its device."""
+    """Give each part memory on its device."""
     layout = layout_of(node)
     parts = zip(node.src, layout.devices, strict=True)
     return join_parts(layout, [graph.contiguous(bound(part, device)) for part, device in parts])
@@ -169,13 +170,13 @@ def contiguous(node: UOp, arg: Payload) -> UOp:
 
 @rule(Ops.RESHAPE)
 def reshape(node: UOp, arg: Payload) -> UOp:
-    """Each part, where an axis of the new shape is cut at the same elements."""
+    """Reshape each part, if an axis of the new shape is cut at the same elements."""
     assert isinstance(arg, ShapeArg), "RESHAPE carries its shape"
     layout, axis = _layout_and_axis(node)
-    found = _axis_cut_alike(shape_of(node), axis, layout.sizes, arg.shape)
-    if found is None or sum(found[1]) != arg.shape[found[0]]:
+    cut = _axis_cut_alike(shape_of(node), axis, layout.sizes, arg.shape)
+    if cut is None or sum(cut[1]) != arg.shape[cut[0]]:
         return _on_wholes(node, Ops.RESHAPE, arg)
-    new, sizes = found
+    new, sizes = cut
     shapes = [shape_with_size(arg.shape, new, size) for size in sizes]
     parts = [graph.reshape(part, shape) for part, shape in zip(node.src, shapes, strict=True)]
     return join_parts(ShardArg(layout.devices, new, sizes), parts)
@@ -184,7 +185,7 @@ def reshape(node: UOp, arg: Payload) -> UOp:
 def _axis_cut_alike(
     have: tuple[sint, ...], axis: int, sizes: tuple[int, ...], want: tuple[sint, ...]
 ) -> tuple[int, tuple[int, ...]] | None:
-    """The axis of `want`, and its sizes, that has the parts of `have` along `axis`, if any does."""
+    """Return the axis of `want` that has the same parts as `axis` of `have`, and their sizes."""
     before, after = product(have[:axis]), product(have[axis + 1 :])
     for new in range(len(want)):
         if product(want[:new]) != before:
@@ -202,7 +203,7 @@ def _axis_cut_alike(
 
 @rule(Ops.PERMUTE)
 def permute(node: UOp, arg: Payload) -> UOp:
-    """Each part; the axis along which they lie is another."""
+    """Permute each part; the axis of the layout moves with it."""
     assert isinstance(arg, PermuteArg), "PERMUTE carries its order"
     layout, axis = _layout_and_axis(node)
     moved = ShardArg(layout.devices, arg.order.index(axis), layout.sizes)
@@ -211,7 +212,7 @@ def permute(node: UOp, arg: Payload) -> UOp:
 
 @rule(Ops.EXPAND)
 def expand(node: UOp, arg: Payload) -> UOp:
-    """Each part; an axis along which they lie is not repeated, but its one element wholly given."""
+    """Expand each part; if the axis of the layout itself is repeated, expand the whole."""
     assert isinstance(arg, ShapeArg), "EXPAND carries its shape"
     layout, axis = _layout_and_axis(node)
     if shape_of(node)[axis] != arg.shape[axis]:
@@ -223,7 +224,7 @@ def expand(node: UOp, arg: Payload) -> UOp:
 
 @rule(Ops.PAD)
 def pad(node: UOp, arg: Payload) -> UOp:
-    """Each part; along their axis the first one grows before, the last one after."""
+    """Pad each part; along the axis of the layout pad only the first and the last part."""
     assert isinstance(arg, BoundsArg), "PAD carries its amounts"
     layout, axis = _layout_and_axis(node)
     before, after = arg.bounds[axis]
@@ -231,7 +232,7 @@ def pad(node: UOp, arg: Payload) -> UOp:
         return _on_wholes(node, Ops.PAD, arg)
     last = len(layout.sizes) - 1
     amounts = [
-        (before if place == 0 else 0, after if place == last else 0) for place in range(last + 1)
+        (before if number == 0 else 0, after if number == last else 0) for number in range(last + 1)
     ]
     sizes = [size + sum(both) for size, both in zip(layout.sizes, amounts, strict=True)]
     grown = [
@@ -243,25 +244,25 @@ def pad(node: UOp, arg: Payload) -> UOp:
 
 @rule(Ops.SHRINK)
 def shrink(node: UOp, arg: Payload) -> UOp:
-    """Each part; along their axis each device keeps what it has of what is kept, maybe nothing."""
+    """Shrink each part; along the axis of the layout a part may become empty."""
     assert isinstance(arg, BoundsArg), "SHRINK carries its bounds"
     layout, axis = _layout_and_axis(node)
     begin, end = arg.bounds[axis]
     if not isinstance(begin, int) or not isinstance(end, int):
         return _on_wholes(node, Ops.SHRINK, arg)
-    kept = []
+    shrunk = []
     for part, (low, high) in zip(node.src, spans(layout), strict=True):
         first = min(max(begin - low, 0), high - low)
         last = max(min(end - low, high - low), first)
         bounds = (*arg.bounds[:axis], (first, last), *arg.bounds[axis + 1 :])
-        kept.append((graph.shrink(part, bounds), last - first))
-    sizes = tuple(size for _, size in kept)
-    return join_parts(ShardArg(layout.devices, axis, sizes), [part for part, _ in kept])
+        shrunk.append((graph.shrink(part, bounds), last - first))
+    sizes = tuple(size for _, size in shrunk)
+    return join_parts(ShardArg(layout.devices, axis, sizes), [part for part, _ in shrunk])
 
 
 @rule(Ops.FLIP)
 def flip(node: UOp, arg: Payload) -> UOp:
-    """Each part; along their axis the parts change places as well."""
+    """Flip each part; along the axis of the layout also reverse the order of the parts."""
     assert isinstance(arg, FlipArg), "FLIP carries its axes"
     layout, axis = _layout_and_axis(node)
     flipped = [graph.flip(part, arg.axes) for part in node.src]
@@ -276,21 +277,21 @@ def flip(node: UOp, arg: Payload) -> UOp:
 
 @rule(Ops.REDUCE)
 def reduce(node: UOp, arg: Payload) -> UOp:
-    """Each part; over the axis along which they lie, the parts' results are combined everywhere."""
+    """Reduce each part; over the axis of the layout, combine the results on all devices."""
     assert isinstance(arg, ReduceArg), "REDUCE carries its op and axes"
     layout, axis = _layout_and_axis(node)
     if axis not in arg.axes:
-        return _each(node, Ops.REDUCE, arg)
-    filled = [place for place, size in enumerate(layout.sizes) if size]
+        return _on_parts(node, Ops.REDUCE, arg)
+    filled = [number for number, size in enumerate(layout.sizes) if size]
     if not filled:
         return _on_wholes(node, Ops.REDUCE, arg)
-    results = [graph.reduce(arg.op, node.src[place], arg.axes) for place in filled]
-    found = _combine_parts(arg.op, results, [layout.devices[place] for place in filled])
-    # A device that had no elements gets the result of another.
-    here = dict(zip(filled, found, strict=True))
+    results = [graph.reduce(arg.op, node.src[number], arg.axes) for number in filled]
+    combined = _combine_parts(arg.op, results, [layout.devices[number] for number in filled])
+    # A device without elements gets the result of another one.
+    local = dict(zip(filled, combined, strict=True))
     everywhere = [
-        here[place] if place in here else graph.copy(found[0], device)
-        for place, device in enumerate(layout.devices)
+        local[number] if number in local else graph.copy(combined[0], device)
+        for number, device in enumerate(layout.devices)
     ]
     return join_parts(ShardArg(layout.devices), everywhere)
 
@@ -307,15 +308,15 @@ def _combine_parts(op: Ops, parts: list[UOp], devices: list[str]) -> list[UOp]:
 # --- all-reduce -----------------------------------------------------------------------------------
 
 
-# From so many elements on, the flag RING at 1 takes the ring.
+# With the flag RING at 1, the ring is used from this number of elements on.
 LONG = 1 << 18
-# With two devices the ring has nothing to save.
+# With two devices the ring saves nothing.
 FEWEST = 3
 
 
 def all_reduce(op: Ops, parts: Sequence[UOp], devices: Sequence[str]) -> list[UOp]:
-    """`parts`, the i-th on `devices[i]`, combined by ADD, MUL or MAX: the result on each device."""
-    # Stored, so that all devices combine the same bits, whatever a part is fused with.
+    """Combine `parts`, the i-th on `devices[i]`, by ADD, MUL or MAX; return a result per device."""
+    # The parts are stored, so that all devices combine the same bits, whatever they are fused with.
     parts = [graph.contiguous(part) for part in parts]
     return (_ring if _takes_ring(parts[0], len(devices)) else _naive)(op, parts, devices)
 
@@ -341,41 +342,41 @@ def _naive(op: Ops, parts: Sequence[UOp], devices: Sequence[str]) -> list[UOp]:
 def _ring(op: Ops, parts: Sequence[UOp], devices: Sequence[str]) -> list[UOp]:
     shape = shape_of(parts[0])
     size = product(shape)
-    assert isinstance(size, int), "a symbolic size does not come here"
+    assert isinstance(size, int), "the ring is not used for symbolic sizes"
     flat = [graph.reshape(part, (size,)) for part in parts]
     chunks: list[list[UOp]] = [[] for _ in devices]
     begin = 0
     for number, length in enumerate(even_sizes(size, len(devices))):
         shares = [part_of(part, 0, begin, begin + length) for part in flat]
         begin += length
-        for place, chunk in enumerate(_once_around(op, shares, devices, number)):
-            chunks[place].append(chunk)
+        for position, chunk in enumerate(_once_around(op, shares, devices, number)):
+            chunks[position].append(chunk)
     return [graph.reshape(concatenate_parts(pieces, 0), shape) for pieces in chunks]
 
 
 def _once_around(op: Ops, shares: Sequence[UOp], devices: Sequence[str], start: int) -> list[UOp]:
-    """One chunk, combined on its way from device `start`, then passed on to all."""
+    """Combine one chunk on its way around from device `start`, then pass the result to all."""
     count = len(devices)
     chunk = shares[start]
     for step in range(1, count):
-        place = (start + step) % count
-        chunk = graph.alu(op, graph.copy(chunk, devices[place]), shares[place])
+        number = (start + step) % count
+        chunk = graph.alu(op, graph.copy(chunk, devices[number]), shares[number])
     # The device before the first one has the result.
     last = (start - 1) % count
-    found = {last: graph.contiguous(chunk)}
+    results = {last: graph.contiguous(chunk)}
     for step in range(1, count):
-        place = (last + step) % count
-        found[place] = graph.copy(found[(place - 1) % count], devices[place])
-    return [found[place] for place in range(count)]
+        number = (last + step) % count
+        results[number] = graph.copy(results[(number - 1) % count], devices[number])
+    return [results[number] for number in range(count)]
 
 
 # --- one node by its op and payload ---------------------------------------------------------------
 
 
 def build_node(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp | None:
-    """The node for `op`, folded as its builder does; None for an op that has no builder here.
+    """Build the node for `op`, with folding; None for an op that has no builder here.
 
-    dtype: the target of a cast. Raises `UserError` as the builders do.
+    dtype: the target of a cast. Raises the errors of the builders.
     """
     if op in CASTS and dtype is not None:
         make = graph.cast if op is Ops.CAST else graph.bitcast

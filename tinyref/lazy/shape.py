@@ -1,4 +1,4 @@
-"""Facts of tensor-graph nodes: shape, device, and the function of the user that made them."""
+"""Facts of tensor-graph nodes: shape, device, and the user's function that made them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tinyref.algebra.symbolic import as_size, describe, describe_shape, highest,
 from tinyref.errors import UserError, UserIndexError
 from tinyref.uops.node import UOp, sint
 
-# Defined elsewhere, and part of this module for its users.
+# Defined elsewhere; users import these names from here.
 __all__ = ["describe", "describe_shape", "device_of", "product", "shape_of"]
 
 
 def check_one_device(name: str, sources: Iterable[UOp]) -> None:
-    """Raises `UserError` where two sources of one operation live on different devices."""
+    """Raise `UserError` if two sources of one operation are on different devices."""
     first: str | None = None
     for source in sources:
         device = device_of(source)
@@ -27,9 +27,9 @@ def check_one_device(name: str, sources: Iterable[UOp]) -> None:
 
 
 def as_shape(shape: Sequence[object], argument: str) -> tuple[sint, ...]:
-    """`shape` as sizes in normal form. Raises `UserError` for what is no size, or negative.
+    """Return `shape` as sizes in normal form. Raises `UserError` unless they are sizes from 0 up.
 
-    A symbolic size is not negative with the values that its variables are bound to.
+    A symbolic size is checked for the values that its variables are bound to.
     """
     sizes = tuple(as_size(size, argument) for size in shape)
     for size in sizes:
@@ -42,7 +42,7 @@ def as_shape(shape: Sequence[object], argument: str) -> tuple[sint, ...]:
 
 
 def check_axis(axis: object, rank: int, name: str) -> int:
-    """`axis` as an int from 0 to `rank` - 1. Raises `UserError` naming the accepted ones."""
+    """Return `axis`, an int from 0 to `rank` - 1. Raises `UserError` for anything else."""
     if type(axis) is not int or not 0 <= axis < rank:
         accepted = f"0 to {rank - 1}" if rank else "none: the tensor has no axes"
         raise UserIndexError(f"{name}: axis {axis!r} does not exist: accepted are {accepted}")
@@ -50,12 +50,12 @@ def check_axis(axis: object, rank: int, name: str) -> int:
 
 
 def is_empty(shape: Iterable[sint]) -> bool:
-    """True where a size is certainly zero."""
+    """Return True if a size is certainly zero."""
     return any(size == 0 for size in shape if isinstance(size, int))
 
 
 def largest_size(shape: Iterable[sint]) -> int:
-    """The most elements that a shape can have, for any values of its variables."""
+    """Return the largest number of elements of a shape over all values of its variables."""
     return highest(lift(product(shape)))
 
 
@@ -67,41 +67,41 @@ _LINE = "the user's line"
 
 
 def name_of(node: UOp) -> str:
-    """The name of the function that made `node`; empty where that is not known."""
-    found: str = node.facts.get(_NAME, "")
-    return found
+    """Return the name of the function that made `node`; empty if it is not known."""
+    name: str = node.facts.get(_NAME, "")
+    return name
 
 
 def give_name(node: UOp, name: str) -> None:
-    """Names `node`, unless it has a name, or no sources: then it belongs to all who use it."""
+    """Name `node`, unless it has a name, or no sources: then all functions share it."""
     if name and may_be_named(node):
         node.facts.setdefault(_NAME, name)
 
 
 def leave_unnamed(node: UOp) -> None:
-    """From now on `node` has the name that it has, be it none."""
+    """Fix the name of `node`: a node without a name stays without one."""
     node.facts.setdefault(_NAME, "")
 
 
 def may_be_named(node: UOp) -> bool:
-    """Whether `give_name` names it."""
+    """Return True if `give_name` would name the node."""
     return bool(node.src) and _NAME not in node.facts
 
 
 def line_of(node: UOp) -> str:
-    """The file and line that called that function; empty where lines are not noted."""
-    found: str = node.facts.get(_LINE, "")
-    return found
+    """Return the file and line that called the function; empty if lines are not recorded."""
+    line: str = node.facts.get(_LINE, "")
+    return line
 
 
 def give_line(node: UOp, line: str) -> None:
-    """Notes the line of a node that has a name."""
+    """Record the line of a node that has a name."""
     if name_of(node):
         node.facts.setdefault(_LINE, line)
 
 
 def keep_name(old: UOp, new: UOp) -> None:
-    """Names `new`, which takes the place of `old`, like it."""
+    """Give `new`, which replaces `old`, the name and the line of `old`."""
     if old is not new:
         give_name(new, name_of(old))
         if line := line_of(old):

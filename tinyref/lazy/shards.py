@@ -1,7 +1,7 @@
-"""Where a tensor lies on several devices: its layout, its parts, and moving it to another layout.
+"""Tensors on several devices: layouts, parts, and moves to another layout.
 
-A tensor on several devices is one MULTI node, always the root of its graph: its sources are the
-parts that lie on each device. `lazy.multi` builds what operations make of it from these parts.
+A tensor on several devices is one MULTI node, which is always the root of its graph. Its sources
+are the parts on each device. `lazy.multi` builds operations from these parts.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, PermuteArg, ShardArg
 
-# Where a tensor lies: on one device, or on several.
+# The devices of a tensor: one name, or several.
 Place = str | tuple[str, ...]
 
 
 def canonical_place(device: object) -> Place:
-    """The name of one device, None for the default one, or those of several, in their one spelling.
+    """Return the canonical name of a device (None is the default one), or of several devices.
 
-    Raises `UserError` for names that no backend declares, for none and for one named twice.
+    Raises `UserError` for names that no backend declares, for no name, and for one named twice.
     """
     if not isinstance(device, tuple | list):
         return Device.canonical(device)  # type: ignore[arg-type]  # it refuses what is no name
@@ -34,51 +34,51 @@ def canonical_place(device: object) -> Place:
 
 
 def canonical_devices(devices: Sequence[object]) -> tuple[str, ...]:
-    """The names of several devices in their one spelling. Raises `UserError`."""
+    """Return the canonical names of several devices. Raises `UserError`."""
     for device in devices:
         if not isinstance(device, str):
             raise UserTypeError(f"devices: got {device!r}, accepted are names such as 'CPU:1'")
     names = tuple(Device.canonical(str(device)) for device in devices)
     if not names:
         raise UserError("devices: got none, accepted are one name or more")
-    for place, name in enumerate(names):
-        if name in names[:place]:
+    for number, name in enumerate(names):
+        if name in names[:number]:
             raise UserError(f"devices: {name} is named twice: each device holds one part")
     return names
 
 
 def layout_of(node: UOp) -> ShardArg:
-    """How a MULTI lies on its devices."""
-    assert isinstance(node.arg, ShardArg), "a MULTI says where its sources lie"
+    """Return the layout of a MULTI."""
+    assert isinstance(node.arg, ShardArg), "a MULTI has a layout"
     return node.arg
 
 
 def spans(layout: ShardArg) -> list[tuple[int, int]]:
-    """Where each part begins and ends along the axis of a layout that has one."""
+    """Return (begin, end) of each part along the axis of a layout that has one."""
     ends = list(itertools.accumulate(layout.sizes))
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
 def even_sizes(size: int, count: int) -> tuple[int, ...]:
-    """`size` in `count` parts that differ by at most one, the larger ones first."""
+    """Split `size` into `count` parts that differ by at most one, the larger ones first."""
     whole, rest = divmod(size, count)
     return tuple(whole + (number < rest) for number in range(count))
 
 
 def join_parts(layout: ShardArg, parts: Sequence[UOp]) -> UOp:
-    """The MULTI of `parts`, one per device of `layout`."""
+    """Return the MULTI of `parts`, one per device of `layout`."""
     return UOp(Ops.MULTI, parts[0].dtype, tuple(parts), layout)
 
 
 def shape_with_size(shape: Sequence[sint], axis: int, size: sint) -> tuple[sint, ...]:
-    """`shape` with another size of one axis."""
+    """Return `shape` with another size of one axis."""
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
 def part_of(node: UOp, axis: int, begin: int, end: int) -> UOp:
-    """The elements from `begin` to before `end` of one axis.
+    """Take the elements from `begin` to `end` of one axis, end excluded.
 
-    A repeated axis is repeated less often; that is easier to fuse than a part of all repetitions.
+    A repeated axis is repeated less often: this fuses better than a part of all repetitions.
     """
     shape = shape_of(node)
     if (begin, end) == (0, shape[axis]):
@@ -94,7 +94,7 @@ def part_of(node: UOp, axis: int, begin: int, end: int) -> UOp:
 
 
 def concatenate_parts(parts: Sequence[UOp], axis: int) -> UOp:
-    """`parts`, all on one device, end to end along `axis`: the very bits, of any dtype."""
+    """Concatenate `parts`, all on one device, along `axis`; their bits stay the same."""
     filled = [part for part in parts if shape_of(part)[axis] != 0]
     if len(filled) <= 1:
         return (filled or parts)[0]
@@ -132,12 +132,12 @@ def _along(rank: int, axis: int, before: int, after: int) -> list[tuple[sint, si
 
 
 def replicate(node: UOp, devices: tuple[str, ...]) -> UOp:
-    """The whole of `node` on each device."""
+    """Copy the whole of `node` to each device."""
     return place_in_layout(node, ShardArg(devices))
 
 
 def place_in_layout(node: UOp, layout: ShardArg) -> UOp:
-    """`node`, wherever it lies, in `layout`; only what a device does not have is copied to it."""
+    """Move `node` to `layout`; a device gets copies only of elements that it does not have."""
     if node.op is Ops.MULTI and node.arg == layout:
         return node
     if layout.axis is None:
@@ -147,7 +147,7 @@ def place_in_layout(node: UOp, layout: ShardArg) -> UOp:
 
 
 def gather_to(node: UOp, device: str) -> UOp:
-    """The whole of `node` on one device."""
+    """Copy the whole of `node` to one device."""
     if node.op is not Ops.MULTI:
         return graph.copy(node, device)
     layout = layout_of(node)
@@ -157,7 +157,7 @@ def gather_to(node: UOp, device: str) -> UOp:
 
 
 def _piece(node: UOp, device: str, axis: int, begin: int, end: int) -> UOp:
-    """A part of `node` on one device."""
+    """Copy a part of `node` to one device."""
     if node.op is not Ops.MULTI:
         return graph.copy(part_of(node, axis, begin, end), device)
     layout = layout_of(node)
@@ -175,16 +175,16 @@ def _piece(node: UOp, device: str, axis: int, begin: int, end: int) -> UOp:
 
 
 def _nearest(node: UOp, device: str) -> UOp:
-    """The source of a replicated MULTI that is on `device`, or any."""
+    """Return the source of a replicated MULTI that is on `device`, or any source."""
     devices = layout_of(node).devices
     return node.src[devices.index(device) if device in devices else 0]
 
 
 def common_layout(name: str, sources: Sequence[UOp]) -> ShardArg:
-    """The layout in which an operation on elements of `sources` runs.
+    """Return the layout in which an operation on elements of `sources` runs.
 
-    That is the first layout with an axis; where the axis is the same but the sizes differ, in even
-    parts. Raises `UserError` for sources on different devices.
+    This is the first layout with an axis. If all have this axis but different sizes, the layout
+    has even parts. Raises `UserError` for sources on different devices.
     """
     layouts = [layout_of(source) for source in sources if source.op is Ops.MULTI]
     devices = layouts[0].devices
@@ -200,23 +200,23 @@ def common_layout(name: str, sources: Sequence[UOp]) -> ShardArg:
 
 
 def check_devices(name: str, source: UOp, devices: tuple[str, ...]) -> None:
-    """Raises `UserError` unless `source` lies on `devices`, or is made of constants alone."""
-    found: Place | None
-    found = layout_of(source).devices if source.op is Ops.MULTI else device_of(source)
-    if found not in (devices, None):
+    """Raise `UserError` unless `source` is on `devices`, or consists of constants alone."""
+    actual: Place | None
+    actual = layout_of(source).devices if source.op is Ops.MULTI else device_of(source)
+    if actual not in (devices, None):
         raise UserError(
             f"{name.lower()}: tensors are on {describe_place(devices)} and "
-            f"{describe_place(found or '')}: bring them together with .to(device)"
+            f"{describe_place(actual or '')}: bring them together with .to(device)"
         )
 
 
 def describe_place(place: Place) -> str:
-    """A device, or several, for a message."""
+    """Return the text of a device, or of several, for a message."""
     return place if isinstance(place, str) else f"({', '.join(place)})"
 
 
 def parts_in(node: UOp, layout: ShardArg) -> tuple[UOp, ...]:
-    """What each device of `layout` has to have of `node`; a scalar is the whole everywhere."""
+    """Return the parts of `node` in `layout`; every device has the whole of a scalar."""
     if node.op is Ops.MULTI and node.arg == layout:
         return node.src
     if not shape_of(node):
@@ -225,26 +225,26 @@ def parts_in(node: UOp, layout: ShardArg) -> tuple[UOp, ...]:
 
 
 def first_device(place: Place) -> str:
-    """The one device of a place, or the first of several."""
+    """Return the only device, or the first of several."""
     return place if isinstance(place, str) else place[0]
 
 
 def new_buffer(place: Place, shape: Sequence[sint], dtype: DType) -> UOp:
-    """Fresh, unwritten memory of `shape`, on each device where there are several."""
+    """Return new, unwritten memory of `shape`, on each device if there are several."""
     if isinstance(place, str):
         return graph.new_buffer(place, shape, dtype)
     return join_parts(ShardArg(place), [graph.new_buffer(device, shape, dtype) for device in place])
 
 
 def on_place(node: UOp, place: Place) -> UOp:
-    """`node` in the form that tensors on `place` have: a MULTI where that is several devices."""
+    """Return `node` in the form of tensors on `place`: a MULTI if these are several devices."""
     if isinstance(place, str) or node.op is Ops.MULTI:
         return node
     return replicate(node, place)
 
 
 def describe_layout(node: UOp, place: Place) -> str:
-    """Where a tensor lies, and along which axis in parts of which sizes."""
+    """Return the text of the devices of a tensor, and the axis and sizes of its parts."""
     layout = node.arg
     if not isinstance(layout, ShardArg) or layout.axis is None:
         return describe_place(place)

@@ -1,7 +1,7 @@
-"""Layers, and with `nn.optim`, `nn.state` and `nn.datasets` what one trains them with.
+"""Layers, and the tools to train them: `nn.optim`, `nn.state` and `nn.datasets`.
 
-A layer is any object that has tensors: `nn.state.get_parameters` finds them. Calling it computes
-its output from its input.
+A layer is any object that has tensors: `nn.state.get_parameters` finds them. A call computes
+the output from the input.
 """
 
 from tinyref.nn import datasets, optim, state

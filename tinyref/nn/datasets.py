@@ -1,4 +1,4 @@
-"""Data sets in the files that their authors publish, given by path: nothing is downloaded."""
+"""Data sets, read from the files that their authors publish. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tinyref.tensor import Tensor
 Bytes = npt.NDArray[np.uint8]
 PathLike = str | os.PathLike[str]
 
-# The third byte of an idx file says what its elements are; images and labels are bytes.
+# The third byte of an idx file is the type of its elements. Images and labels are bytes.
 IDX_BYTES = 0x08
-# More than any data set of images: what unpacks to more is no data set.
+# The limit of the unpacked size: larger than any data set of images.
 MAX_BYTES = 4 * 2**30
 PIECE_BYTES = 2**20
 
@@ -29,14 +29,14 @@ CIFAR_IMAGE = (3, 32, 32)
 
 
 def mnist(directory: PathLike) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Images and labels to train with, then those to test with, of MNIST or a set of its kind.
+    """Return training images and labels, then test images and labels, of MNIST or a similar set.
 
     Images are uint8 (count, 1, height, width), labels int32 (count,). The directory has the four
     idx files, packed by gzip (.gz) or not: train-images-idx3-ubyte, train-labels-idx1-ubyte,
     t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte. Raises `UserError` for files that are no
-    idx files or do not belong together, `DeviceError` for those that cannot be read.
+    idx files or do not belong together, and `DeviceError` for files that cannot be read.
     """
-    found: list[Tensor] = []
+    parts: list[Tensor] = []
     for part in ("train", "t10k"):
         images = read_idx(_idx_file(directory, f"{part}-images-idx3-ubyte"), 3)
         labels = read_idx(_idx_file(directory, f"{part}-labels-idx1-ubyte"), 1)
@@ -44,13 +44,13 @@ def mnist(directory: PathLike) -> tuple[Tensor, Tensor, Tensor, Tensor]:
             raise UserError(
                 f"mnist: {part}: {len(images)} images and {len(labels)} labels: they must be equal"
             )
-        found += [Tensor(images[:, None]), Tensor(labels.astype(np.int32))]
-    train_images, train_labels, test_images, test_labels = found
+        parts += [Tensor(images[:, None]), Tensor(labels.astype(np.int32))]
+    train_images, train_labels, test_images, test_labels = parts
     return train_images, train_labels, test_images, test_labels
 
 
 def _idx_file(directory: PathLike, name: str) -> Path:
-    """The file of that name, packed or not; some archives write a dot for the second dash."""
+    """Return the file of this name, packed or not. In some archives the second dash is a dot."""
     folder = Path(as_path(directory, "mnist"))
     names = (name, f"{name}.gz", name.replace("-idx", ".idx"))
     for candidate in names:
@@ -60,14 +60,15 @@ def _idx_file(directory: PathLike, name: str) -> Path:
 
 
 def read_idx(path: PathLike, axes: int) -> Bytes:
-    """The array in an idx file of bytes, which must have so many axes.
+    """Return the array in an idx file of bytes, which must have this number of axes.
 
     http://yann.lecun.com/exdb/mnist describes the format: two zeros, the type, the number of axes,
-    the size of each as four bytes, the highest first, and the elements. Raises as `mnist` does.
+    the size of each axis as four bytes (the highest first), and the elements. Raises the same
+    errors as `mnist`.
     """
     data = _contents(Path(as_path(path, "idx")))
     if len(data) < 4 or data[:2] != b"\0\0":
-        raise UserError(f"{path}: no idx file")
+        raise UserError(f"{path}: not an idx file")
     if data[2] != IDX_BYTES or data[3] != axes:
         raise UserError(
             f"{path}: elements of type {data[2]:#04x} and {data[3]} axes, accepted are bytes "
@@ -76,7 +77,7 @@ def read_idx(path: PathLike, axes: int) -> Bytes:
     start = 4 + 4 * axes
     if len(data) < start:
         raise UserError(f"{path}: truncated: {len(data)} bytes")
-    shape = tuple(int.from_bytes(data[place : place + 4], "big") for place in range(4, start, 4))
+    shape = tuple(int.from_bytes(data[begin : begin + 4], "big") for begin in range(4, start, 4))
     if len(data) - start != math.prod(shape):
         raise UserError(
             f"{path}: {len(data) - start} elements, its shape {shape} needs {math.prod(shape)}"
@@ -84,12 +85,12 @@ def read_idx(path: PathLike, axes: int) -> Bytes:
     try:
         return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
     except ValueError as error:
-        # There may be no image, and each of them larger than any memory.
+        # With zero images, the size of one image may still exceed any memory.
         raise UserError(f"{path}: shape {shape}: {error}") from None
 
 
 def _contents(path: Path) -> bytes:
-    """The bytes of a file, unpacked where it starts as gzip does."""
+    """Return the bytes of a file, unpacked if it is in gzip format."""
     if file_size(str(path)) > MAX_BYTES:
         raise UserError(f"{path}: more than {MAX_BYTES} bytes")
     try:
@@ -109,9 +110,9 @@ def _contents(path: Path) -> bytes:
 
 
 def _unpacked(file: gzip.GzipFile) -> bytes:
-    """What the file holds, of more than `MAX_BYTES` the begin.
+    """Return the unpacked bytes, cut off soon after `MAX_BYTES`.
 
-    A read of so many bytes takes memory for all of them, however few come.
+    It reads in pieces: one read of the maximum size would allocate all of that memory.
     """
     data = bytearray()
     while len(data) <= MAX_BYTES and (piece := file.read(PIECE_BYTES)):
@@ -120,11 +121,11 @@ def _unpacked(file: gzip.GzipFile) -> bytes:
 
 
 def cifar10(path: PathLike) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Images and labels of CIFAR-10 to train with, then those to test with.
+    """Return training images and labels, then test images and labels, of CIFAR-10.
 
-    Images are uint8 (count, 3, 32, 32), labels int32 (count,). The directory `path` is that of the
-    binary version: data_batch_1.bin to data_batch_5.bin and test_batch.bin. Raises `UserError` for
-    files that are not of this kind, `DeviceError` for those that cannot be read.
+    Images are uint8 (count, 3, 32, 32), labels int32 (count,). The directory `path` has the binary
+    version: data_batch_1.bin to data_batch_5.bin and test_batch.bin. Raises `UserError` for files
+    in another format, and `DeviceError` for files that cannot be read.
     """
     names = [f"data_batch_{number}.bin" for number in range(1, 6)]
     images, labels = _cifar(path, names, (10,))
@@ -133,7 +134,7 @@ def cifar10(path: PathLike) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def cifar100(path: PathLike, coarse: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As `cifar10`, of CIFAR-100: train.bin and test.bin, with the fine labels or the `coarse`."""
+    """Return CIFAR-100 (train.bin and test.bin) as `cifar10` does, with fine or `coarse` labels."""
     images, labels = _cifar(path, ["train.bin"], (20, 100))
     test_images, test_labels = _cifar(path, ["test.bin"], (20, 100))
     chosen = 0 if coarse else 1
@@ -143,7 +144,7 @@ def cifar100(path: PathLike, coarse: bool = False) -> tuple[Tensor, Tensor, Tens
 def _cifar(
     path: PathLike, names: list[str], classes: tuple[int, ...]
 ) -> tuple[Tensor, list[Tensor]]:
-    """The images of binary files and, for each kind of label, the labels.
+    """Return the images of binary files, and the labels of each kind.
 
     A record is a byte for each label, then the image: all red, all green, all blue bytes.
     """
@@ -156,14 +157,14 @@ def _cifar(
             raise UserError(f"cifar: {path} has no {name}: accepted is the binary version")
         data = _contents(file)
         if not data or len(data) % length:
-            raise UserError(f"{file}: {len(data)} bytes are no records of {length}")
+            raise UserError(f"{file}: {len(data)} bytes are not whole records of {length}")
         parts.append(np.frombuffer(data, np.uint8).reshape(-1, length))
     records = np.concatenate(parts)
     labels: list[Tensor] = []
-    for place, count in enumerate(classes):
-        found = records[:, place]
-        if found.max() >= count:
-            raise UserError(f"{path}: a label is {found.max()}, accepted are 0 to {count - 1}")
-        labels.append(Tensor(found.astype(np.int32)))
+    for column, count in enumerate(classes):
+        values = records[:, column]
+        if values.max() >= count:
+            raise UserError(f"{path}: a label is {values.max()}, accepted are 0 to {count - 1}")
+        labels.append(Tensor(values.astype(np.int32)))
     images = np.ascontiguousarray(records[:, len(classes) :]).reshape(-1, *CIFAR_IMAGE)
     return Tensor(images), labels

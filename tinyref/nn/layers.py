@@ -1,4 +1,4 @@
-"""Layers that multiply by a matrix, pick rows of one, slide kernels, or carry a state."""
+"""Layers: linear layers, embeddings, convolutions and recurrent cells."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MISSING = object()
 
 
 def check_input(x: object, name: str) -> None:
-    """Raises `UserError` for what is no tensor."""
+    """Raise `UserTypeError` for an input that is no tensor."""
     if not isinstance(x, Tensor):
         raise UserTypeError(f"{name}: input is a {type(x).__name__}, accepted is a Tensor")
 
 
 class Layer:
-    """`repr` shows a call that makes a layer like it: an argument is the attribute of its name."""
+    """Base of layers. `repr` is a call that creates such a layer, with attributes as arguments."""
 
     def __repr__(self) -> str:
-        shown: list[str] = []
+        arguments: list[str] = []
         for name, parameter in inspect.signature(type(self)).parameters.items():
             default, value = parameter.default, getattr(self, name, _MISSING)
             if isinstance(default, bool) and (value is None or isinstance(value, Tensor)):
@@ -31,15 +31,15 @@ class Layer:
             if value is _MISSING or value == default:
                 continue
             is_required = default is inspect.Parameter.empty
-            shown.append(f"{value!r}" if is_required else f"{name}={value!r}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+            arguments.append(f"{value!r}" if is_required else f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
 
 # --- matrices and tables --------------------------------------------------------------------------
 
 
 class Linear(Layer):
-    """x @ weight.T + bias over the last axis.
+    """A linear layer: x @ weight.T + bias over the last axis.
 
     Shapes: input (..., in_features), output (..., out_features), weight (out_features,
     in_features), bias (out_features,). Both start uniform within 1 / sqrt(in_features).
@@ -68,11 +68,11 @@ class Linear(Layer):
 
 
 class Embedding(Layer):
-    """Rows of a table by their numbers: each of `vocab_size` has a vector of `embed_size`.
+    """A table with one row of `embed_size` elements for each of `vocab_size` numbers.
 
     Shapes: input (...) of an integer type, output (..., embed_size). The table starts as
-    `Tensor.glorot_uniform`. A number outside 0 to vocab_size - 1 gives what indexing by a tensor
-    gives. Only the rows that are asked for are read.
+    `Tensor.glorot_uniform`. The result for a number outside 0 to vocab_size - 1 is the same as for
+    indexing by a tensor. Only the selected rows are read.
 
     Examples:
         >>> layer = nn.Embedding(vocab_size=10, embed_size=4)
@@ -89,8 +89,8 @@ class Embedding(Layer):
         if not isinstance(idx, Tensor) or not idx.dtype.is_int:
             got = idx.dtype.name if isinstance(idx, Tensor) else type(idx).__name__
             raise UserTypeError(f"Embedding: got {got}: accepted is a Tensor of an integer type")
-        found: Tensor = self.weight[idx]
-        return found
+        rows: Tensor = self.weight[idx]
+        return rows
 
 
 # --- convolutions ---------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ Sizes = int | tuple[int, ...]
 
 
 def _kernel(kernel_size: Sizes, name: str) -> tuple[int, ...]:
-    """One size for each spatial axis; a single number is a square of two."""
+    """Return one size for each spatial axis. A single number means two equal sizes."""
     several = tuple(kernel_size) if isinstance(kernel_size, tuple | list) else None
     sizes = (kernel_size, kernel_size) if several is None else several
     if not 1 <= len(sizes) <= 3:
@@ -111,7 +111,7 @@ def _kernel(kernel_size: Sizes, name: str) -> tuple[int, ...]:
 def _padding(
     padding: Sizes | str, kernel: tuple[int, ...], stride: Sizes, dilation: Sizes, name: str
 ) -> Sizes:
-    """`padding` in numbers: "valid" is none, "same" keeps the sizes of a stride of 1."""
+    """Return `padding` as numbers: "valid" is no padding, "same" preserves sizes (stride 1)."""
     if not isinstance(padding, str):
         return padding
     if padding == "valid":
@@ -123,7 +123,7 @@ def _padding(
         raise UserError(f"{name}: padding 'same' with stride {stride!r}: accepted is a stride of 1")
     spread = (dilation,) * len(kernel) if isinstance(dilation, int) else tuple(dilation)
     margins: list[int] = []
-    # From the last axis backwards, as `Tensor.conv2d` takes them; an odd one goes after.
+    # In the order of `Tensor.conv2d`, from the last axis. An odd total has one more at the end.
     for size, step in zip(reversed(kernel), reversed(spread), strict=True):
         total = step * (size - 1)
         margins += [total // 2, total - total // 2]
@@ -142,7 +142,7 @@ def _groups(groups: int, inputs: int, outputs: int, name: str) -> int:
 def _parameters(
     shape: tuple[int, ...], fan: int, outputs: int, bias: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias, uniform within 1 / sqrt(inputs of one output)."""
+    """Return weight and bias, uniform within 1 / sqrt(inputs of one output)."""
     limit = 1 / math.sqrt(fan)
     weight = Tensor.uniform(*shape, low=-limit, high=limit, requires_grad=True)
     if not bias:
@@ -151,11 +151,11 @@ def _parameters(
 
 
 class Conv2d(Layer):
-    """The cross-correlation with learned kernels over as many axes as `kernel_size` has sizes.
+    """Cross-correlation with learned kernels, over one axis for each size in `kernel_size`.
 
     Shapes: input (batch, in_channels, *sizes), weight (out_channels, in_channels / groups,
     *kernel), bias (out_channels,). `padding` is a number, one for each axis, two for each axis
-    from the last backwards, "same" or "valid". Weights start uniform within
+    starting at the last axis, "same" or "valid". Weights start uniform within
     1 / sqrt(in_channels / groups * kernel elements). See `Tensor.conv2d`.
 
     Examples:
@@ -203,7 +203,7 @@ def Conv1d(  # noqa: N802  a layer, and named like one
     groups: int = 1,
     bias: bool = True,
 ) -> Conv2d:
-    """A `Conv2d` over one axis: input (batch, in_channels, size).
+    """Return a `Conv2d` over one axis, for inputs (batch, in_channels, size).
 
     Examples:
         >>> nn.Conv1d(3, 8, kernel_size=3)(Tensor.zeros(1, 3, 10)).shape
@@ -273,7 +273,7 @@ def ConvTranspose1d(  # noqa: N802  a layer, and named like one
     groups: int = 1,
     bias: bool = True,
 ) -> ConvTranspose2d:
-    """A `ConvTranspose2d` over one axis: input (batch, in_channels, size).
+    """Return a `ConvTranspose2d` over one axis, for inputs (batch, in_channels, size).
 
     Examples:
         >>> nn.ConvTranspose1d(3, 8, kernel_size=2, stride=2)(Tensor.zeros(1, 3, 5)).shape
@@ -298,11 +298,11 @@ def ConvTranspose1d(  # noqa: N802  a layer, and named like one
 class LSTMCell(Layer):
     """One step of a long short-term memory: (x, (h, c)) gives the next (h, c).
 
-    The gates lie one after the other in axis 0 of the weights: input, forget, cell, output.
-    Shapes: x (batch, input_size), h and c (batch, hidden_size), weight_ih (4 hidden_size,
-    input_size), weight_hh (4 hidden_size, hidden_size), biases (4 hidden_size,). A state of None is
-    zeros. Weights start uniform within 1 / sqrt(hidden_size), biases at 0. Source: Hochreiter and
-    Schmidhuber, "Long Short-Term Memory", 1997, with the forget gate of Gers et al., 2000.
+    The gates are in order on axis 0 of the weights: input, forget, cell, output. Shapes: x (batch,
+    input_size), h and c (batch, hidden_size), weight_ih (4 hidden_size, input_size), weight_hh
+    (4 hidden_size, hidden_size), biases (4 hidden_size,). A state of None means zeros. Weights
+    start uniform within 1 / sqrt(hidden_size), biases at 0. Source: Hochreiter and Schmidhuber,
+    "Long Short-Term Memory", 1997, with the forget gate of Gers et al., 2000.
 
     Examples:
         >>> hidden, cell = nn.LSTMCell(2, 3)(Tensor([[1.0, 2.0]]))

@@ -1,4 +1,4 @@
-"""Layers that shift and scale their input to mean 0 and variance 1 over some of its axes."""
+"""Normalisation layers: shift and scale the input to mean 0 and variance 1 over some axes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tinyref.tensor.literals import weak_number
 from tinyref.tensor.reduction import count_along
 
 
-def _affine(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor | None]:
-    """Weights of one and biases of zero, in memory of their own, or None for both."""
-    if not wanted:
+def _affine(shape: tuple[int, ...], is_affine: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Return weights of one and biases of zero in their own memory; None for both if unused."""
+    if not is_affine:
         return None, None
     weight = Tensor.ones(*shape).contiguous().requires_grad_()
     bias = Tensor.zeros(*shape).contiguous().requires_grad_()
@@ -33,16 +33,17 @@ def _wide(x: Tensor) -> Tensor:
     return x if x.dtype is dtypes.float64 else x.float()
 
 
-# Statistics that nothing reads would wait as a graph of all updates, with all inputs in memory.
+# Statistics are computed after this many updates. Otherwise a graph of all updates would grow, with
+# all inputs in memory.
 UPDATES_AT_ONCE = 16
 
 
 class BatchNorm(Layer):
-    """Normalises each channel (axis 1) over the batch and all other axes.
+    """Normalisation of each channel (axis 1) over the batch and all other axes.
 
-    While `Tensor.training`, or without running statistics, by those of the batch (its biased
-    variance), which also move the running ones: r = (1 - momentum) r + momentum s, where the
-    variance s is the unbiased one. Else by the running ones. Shapes: input (batch, sz, ...).
+    In training, or without running statistics, it uses mean and biased variance of the batch. In
+    training it also updates the running statistics: r = (1 - momentum) r + momentum s, where s has
+    the unbiased variance. Otherwise it uses the running statistics. Shapes: input (batch, sz, ...).
     Source: Ioffe and Szegedy, "Batch Normalization", 2015.
 
     Examples:
@@ -76,9 +77,9 @@ class BatchNorm(Layer):
             self.running_var = Tensor.ones(self.sz).contiguous().requires_grad_(False)
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each channel that `x` is normalised by: (sz,) both.
+        """Return the mean and variance of each channel for normalising `x`, both of shape (sz,).
 
-        Those of a batch are in at least float32: the squares of float16 end at a distance of 256.
+        Statistics of a batch are at least float32: in float16, the square of 256 overflows.
         """
         if self.track_running_stats and not x.training:
             return self.running_mean, self.running_var
@@ -97,9 +98,9 @@ class BatchNorm(Layer):
 
     def _track(self, x: Tensor, mean: Tensor, variance: Tensor) -> None:
         unbiased = variance * self._bessel_factor(x)
-        kept = 1 - self.momentum
-        moved_mean = self.running_mean * kept + mean * self.momentum
-        moved_variance = self.running_var * kept + unbiased * self.momentum
+        share = 1 - self.momentum
+        moved_mean = self.running_mean * share + mean * self.momentum
+        moved_variance = self.running_var * share + unbiased * self.momentum
         self.running_mean.assign(moved_mean.cast(self.running_mean.dtype))
         self.running_var.assign(moved_variance.cast(self.running_var.dtype))
         self.num_batches_tracked.assign(self.num_batches_tracked + 1)
@@ -111,7 +112,7 @@ class BatchNorm(Layer):
         return tuple(axis for axis in range(x.ndim) if axis != 1)
 
     def _bessel_factor(self, x: Tensor) -> Tensor | float:
-        """n / (n - 1) for the n elements of a channel, which makes their variance unbiased."""
+        """Return n / (n - 1) for n elements of a channel: this factor makes a variance unbiased."""
         axes = self._reduced_axes(x)
         count = product(x.shape[axis] for axis in axes)
         if isinstance(count, int):
@@ -125,7 +126,7 @@ BatchNorm3d = BatchNorm
 
 
 class GroupNorm(Layer):
-    """Normalises each sample over groups of channels (axis 1) and all axes after it.
+    """Normalisation of each sample over groups of channels (axis 1) and all axes after it.
 
     Shapes: input (batch, num_channels, ...), weight and bias (num_channels,). Source: Wu and He,
     "Group Normalization", 2018.
@@ -158,7 +159,7 @@ class GroupNorm(Layer):
 
 
 class InstanceNorm(GroupNorm):
-    """Normalises each channel of each sample over the axes after it: groups of one channel.
+    """Normalisation of each channel of each sample: a `GroupNorm` with groups of one channel.
 
     Source: Ulyanov, Vedaldi and Lempitsky, "Instance Normalization", 2016.
 
@@ -173,9 +174,9 @@ class InstanceNorm(GroupNorm):
 
 
 class LayerNorm(Layer):
-    """Normalises over the last axes, whose sizes are `normalized_shape`.
+    """Normalisation over the last axes, which have the sizes `normalized_shape`.
 
-    Weight and bias have that shape. Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
+    Weight and bias have this shape. Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
 
     Examples:
         >>> nn.LayerNorm(2, eps=0.0)(Tensor([[1.0, 3.0]])).tolist()
@@ -232,10 +233,11 @@ class LayerNorm2d(LayerNorm):
 
 
 class RMSNorm(Layer):
-    """x / sqrt(mean(x^2) + eps) over the last axis, of size `dim`, times a learned weight.
+    """RMS normalisation: x / sqrt(mean(x^2) + eps) over the last axis, times a learned weight.
 
-    Computed in at least float32 and rounded to the type of `x` before the weight. Source: Zhang
-    and Sennrich, "Root Mean Square Layer Normalization", 2019.
+    The last axis has size `dim`. It is computed in at least float32, and rounded to the type of `x`
+    before multiplying by the weight. Source: Zhang and Sennrich, "Root Mean Square Layer
+    Normalization", 2019.
 
     Examples:
         >>> nn.RMSNorm(2, eps=0.0)(Tensor([[3.0, 3.0]])).tolist()

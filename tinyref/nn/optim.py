@@ -1,4 +1,4 @@
-"""Optimisers: each `step` writes new elements into the parameters, by their gradients."""
+"""Optimisers: each `step` updates the parameters by their gradients."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ __all__ = ["LAMB", "LARS", "SGD", "Adam", "AdamW", "Optimizer", "OptimizerGroup"
 
 
 def _trainable(params: Iterable[Tensor]) -> list[Tensor]:
-    """The tensors among `params` that may have a gradient, each once, and from now on do.
+    """Return the trainable tensors among `params`, each once, and set their `requires_grad`.
 
-    Those of an integer type, or with requires_grad=False, are state of a model, no parameters.
+    Tensors of an integer type or with requires_grad=False are state of a model, and no parameters.
     """
     if isinstance(params, Tensor) or not isinstance(params, Iterable):
         name = type(params).__name__
         raise UserTypeError(
             f"params: got a {name}, accepted is a list of Tensors: see get_parameters"
         )
-    found: dict[int, Tensor] = {}
+    trainable: dict[int, Tensor] = {}
     for number, tensor in enumerate(params):
         if not isinstance(tensor, Tensor):
             name = type(tensor).__name__
             raise UserTypeError(f"params: number {number} is a {name}, accepted are Tensors")
         if value_of(tensor).requires_grad and value_of(tensor).record is not None:
             raise UserError(
-                f"params: number {number} is computed from others, so no gradient is kept for it: "
-                f"accepted are leaves, as tensor.detach().requires_grad_() is one"
+                f"params: number {number} is computed from others, so it gets no gradient: "
+                f"accepted are leaves, such as tensor.detach().requires_grad_()"
             )
         if tensor.dtype.is_float and not value_of(tensor).is_frozen:
-            found[id(tensor)] = tensor
-    for tensor in found.values():
+            trainable[id(tensor)] = tensor
+    for tensor in trainable.values():
         if not tensor.requires_grad:
             tensor.requires_grad_()
-    return list(found.values())
+    return list(trainable.values())
 
 
 def _check_rate(value: float, name: str, below: float | None = None) -> float:
-    """A finite number of 0 and more, and under `below`. Raises `UserError`."""
+    """Return `value` as a float. Raises `UserError` unless it is at least 0, and below `below`."""
     limit = float("inf") if below is None else below
     number = weak_number(value)
     if number is None or isinstance(number, bool) or not 0 <= number < limit:
@@ -53,12 +53,13 @@ def _check_rate(value: float, name: str, below: float | None = None) -> float:
 
 
 class Optimizer(ABC):
-    """What all optimisers share: the parameters, the rate, and the writing of a step.
+    """Base of all optimisers: parameters, learning rate, and the update in a step.
 
-    params: tensors of a model; those that are no parameters (see `_trainable`) are left alone.
-    lr: the learning rate, kept as a tensor of shape (1,), so that a schedule can assign to it, a
-    captured step too; of float32, or float64 where a parameter is. Raises `UserError` where there
-    is nothing to train.
+    params: the tensors of a model. Tensors of an integer type or with requires_grad=False are left
+        alone.
+    lr: the learning rate. It becomes a tensor of shape (1,), to which a schedule can assign, also
+        for a captured step. Its type is float32, or float64 if a parameter has that type.
+    Raises `UserError` if no tensor can be trained.
 
     Examples:
         >>> weight = Tensor([1.0], requires_grad=True)
@@ -80,17 +81,17 @@ class Optimizer(ABC):
         self.lr = Tensor(rate, dtype=self._rate_dtype).to(self.device).requires_grad_(False)
 
     def zero_grad(self) -> None:
-        """Forgets the gradients of all parameters."""
+        """Delete the gradients of all parameters."""
         for param in self.params:
             param.grad = None
 
     def step(self) -> None:
-        """Moves every parameter that has a gradient, now. Raises `UserError` where none has."""
+        """Update every parameter that has a gradient, now. Raises `UserError` if none has one."""
         changed = self.schedule_step()
         changed[0].realize(*changed[1:])
 
     def schedule_step(self) -> list[Tensor]:
-        """As `step`, but computed later: gives the tensors to realise."""
+        """Do the same as `step`, but compute later. Return the tensors to realise."""
         moving = [number for number, param in enumerate(self.params) if param.grad is not None]
         if not moving:
             raise UserStateError("step: no parameter has a gradient: call backward() first")
@@ -107,23 +108,26 @@ class Optimizer(ABC):
         return changed
 
     def _advance(self, moving: list[int]) -> list[Tensor]:
-        """What changes once in a step, in which the parameters with the numbers `moving` do."""
+        """Update the state that a step changes once. `moving` are the numbers of its parameters.
+
+        Return the tensors that changed.
+        """
         return []
 
     @abstractmethod
     def _step_of(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The new elements of parameter `number`, and the state that was assigned to for it."""
+        """Return the new elements of parameter `number`, and its state after assignments."""
 
     def _rate(self, like: Tensor) -> Tensor:
         return self.lr.to(like.device).cast(like.dtype)
 
     def _state(self) -> list[Tensor]:
-        """Zeros for every parameter, in at least float32."""
+        """Return zeros for every parameter, in at least float32."""
         return [_zeros(param) for param in self.params]
 
 
 def _wide(tensor: Tensor) -> Tensor:
-    """In at least float32: 16-bit parameters are updated there and rounded once."""
+    """Convert to at least float32: 16-bit parameters are updated there and rounded once."""
     return tensor if tensor.dtype is dtypes.float64 else tensor.float()
 
 
@@ -136,10 +140,10 @@ def _norm(tensor: Tensor) -> Tensor:
 
 
 class LARS(Optimizer):
-    """Gradient descent with momentum, where each parameter's rate follows its own norm.
+    """Gradient descent with momentum, with a rate for each parameter that follows its norm.
 
-    The trust ratio is tcoef |w| / (|g| + weight_decay |w|), 1 where a norm is 0 or `tcoef` is 0.
-    `classic`: the velocity holds steps (gradient times rate) instead of gradients. Source: You,
+    The trust ratio is tcoef |w| / (|g| + weight_decay |w|). It is 1 if a norm or `tcoef` is 0. With
+    `classic`, the velocity is a sum of steps (gradient times rate), else of gradients. Source: You,
     Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", 2017.
 
     Examples:
@@ -192,9 +196,9 @@ class LARS(Optimizer):
 
 
 class SGD(LARS):
-    """Gradient descent, with momentum (Polyak, 1964; Nesterov, 1983) if that is above 0.
+    """Gradient descent, with momentum (Polyak, 1964; Nesterov, 1983) if it is above 0.
 
-    `weight_decay` adds that much of the parameter to its gradient.
+    `weight_decay` times the parameter is added to its gradient.
 
     Examples:
         >>> weight = Tensor([1.0], requires_grad=True)
@@ -219,9 +223,9 @@ class SGD(LARS):
 
 
 class LAMB(Optimizer):
-    """Adam's step, scaled for each parameter by |w| / |step|; with `adam` it is not scaled.
+    """Adam's step, scaled for each parameter by |w| / |step|. With `adam` it is not scaled.
 
-    The decay of weights is decoupled: added to the step, not to the gradient. Sources: You et al.,
+    Weight decay is decoupled: it is added to the step, not to the gradient. Sources: You et al.,
     "Large Batch Optimization for Deep Learning", 2019; Kingma and Ba, "Adam", 2014; Loshchilov and
     Hutter, "Decoupled Weight Decay Regularization", 2017.
 
@@ -247,15 +251,14 @@ class LAMB(Optimizer):
         self.eps = _check_rate(eps, "eps")
         self.weight_decay = _check_rate(weight_decay, "weight_decay")
         self.adam = adam
-        # What an average of ones would be after the t steps of each parameter, 1 - b^t: the
-        # averages are divided by it. Averaged like them, because 1 - b^t in float32 would lose the
-        # digits that matter.
-        self.b1_sum = self._nothing()
-        self.b2_sum = self._nothing()
+        # The average of ones after the t steps of each parameter, 1 - b^t. The other averages are
+        # divided by it. It is averaged too, as 1 - b^t in float32 would lose significant digits.
+        self.b1_sum = self._zero_sums()
+        self.b2_sum = self._zero_sums()
         self.m = self._state()
         self.v = self._state()
 
-    def _nothing(self) -> Tensor:
+    def _zero_sums(self) -> Tensor:
         zeros = [0.0] * len(self.params)
         return Tensor(zeros, dtype=self._rate_dtype).to(self.device).requires_grad_(False)
 
@@ -290,7 +293,7 @@ class LAMB(Optimizer):
 
 
 class AdamW(LAMB):
-    """Adam with decoupled decay of weights (Loshchilov and Hutter, 2017).
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2017).
 
     Examples:
         >>> weight = Tensor([1.0], requires_grad=True)
@@ -315,7 +318,7 @@ class AdamW(LAMB):
 
 
 class Adam(LAMB):
-    """Adam (Kingma and Ba, 2014), without decay of weights.
+    """Adam (Kingma and Ba, 2014), without weight decay.
 
     Examples:
         >>> weight = Tensor([1.0], requires_grad=True)
@@ -339,7 +342,7 @@ class Adam(LAMB):
 
 
 class OptimizerGroup(Optimizer):
-    """Several optimisers as one: each moves its own parameters, in one step.
+    """Several optimisers as one. Each updates its own parameters in one step.
 
     Examples:
         >>> first, second = (Tensor([1.0], requires_grad=True) for _ in range(2))
@@ -365,7 +368,7 @@ class OptimizerGroup(Optimizer):
         return self.optimizers[number]
 
     def schedule_step(self) -> list[Tensor]:
-        """As `step`, but computed later. Raises `UserError` where no parameter has a gradient."""
+        """Do the same as `step`, but compute later. Raises `UserError` without any gradient."""
         changed: list[Tensor] = []
         for optimiser in self.optimizers:
             if any(param.grad is not None for param in optimiser.params):
@@ -375,4 +378,4 @@ class OptimizerGroup(Optimizer):
         return changed
 
     def _step_of(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        raise TypeError("a group moves nothing itself")
+        raise TypeError("a group updates no parameter itself")

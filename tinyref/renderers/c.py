@@ -1,14 +1,14 @@
 """Programs as C source for a host: `void k_name(void **buffers, const int *variables)`.
 
-The last of the `variables` is the group that this call computes: the launch index, 0 for a program
-without one.
+The last of the `variables` is the group that this call computes: the launch index, or 0 for a
+program without one.
 
-Plain C99 (and `_Float16` where the device declares it), read alike by gcc, clang and tcc; vectors,
-where it declares them, are those of gcc and clang (`vector_size`; a bool is a byte there). Every
-node is a statement of its own whose type is the type of the node, so each operation rounds and
-wraps there. Nothing that C leaves undefined can be reached: integer arithmetic is done unsigned,
-shift counts are masked, conversions out of range saturate, special floats are made of their bits.
-Division by zero and MIN/-1 trap: the backends declare `division_traps`, decomposition guards them.
+The text is C99 (with `_Float16` if the device declares it) and means the same to gcc, clang and
+tcc. Vectors, if declared, are those of gcc and clang (`vector_size`; a bool is a byte there). Every
+node is a separate statement with the type of the node, so each operation rounds and wraps there. No
+undefined behaviour can be reached: integer arithmetic is unsigned, shift counts are masked,
+conversions out of range saturate, special floats are made from their bits. Division by zero and
+MIN/-1 trap: the backends declare `division_traps`, and decomposition guards them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tinyref.uops.ops import Ops
 
 C_OPS = C_STYLE_OPS
 
-# A cache line, and the widest vector register of today's hosts.
+# The size of a cache line, and of the widest vector register of today's hosts.
 _SCRATCH_ALIGNMENT = 64
 
 
 class CRenderer(CStyleRenderer):
-    """Prints programs as C for the compilers of this host."""
+    """Renders programs as C for the compilers of this host."""
 
     type_names: ClassVar[Mapping[DType, str]] = {
         **C_TYPE_NAMES,
@@ -39,7 +39,7 @@ class CRenderer(CStyleRenderer):
     launch_indices = {("group", 0): "variables[{last}]"}
 
     def vector_type(self, dtype: DType) -> str:
-        """One of the typedefs before the kernel."""
+        """Return the name of a typedef before the kernel."""
         return dtype.name
 
     def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
@@ -49,7 +49,7 @@ class CRenderer(CStyleRenderer):
         return f"{vector}[{number}]"
 
     def bitcast(self, value: str, source: DType, target: DType) -> str:
-        """By a union, which C99 allows (6.5.2.3, note 82 of its technical corrigendum 3)."""
+        """Use a union, which C99 allows (6.5.2.3, note 82 of its technical corrigendum 3)."""
         have, want = self.type(source), self.type(target)
         name = f"{target.name}_of_{source.name}_bits"
         self.helpers[name] = (
@@ -62,14 +62,14 @@ class CRenderer(CStyleRenderer):
         return f"{name}({value})"
 
     def call(self, op: Ops, operands: Sequence[str], dtype: DType) -> str:
-        """A function of the C library, declared."""
+        """Declare and call a function of the C library."""
         kind = self.type_names[dtype]
         name = self.functions[op] + ("f" if dtype is dtypes.float32 else "")
         self.helpers[name] = f"{kind} {name}({', '.join([kind] * len(operands))});"
         return f"{name}({', '.join(operands)})"
 
     def declare_local(self, kind: str, name: str, size: int) -> None:
-        """Scratch memory of this call; the attribute is one that gcc, clang and tcc know."""
+        """Declare scratch memory of this call, with an attribute that gcc, clang and tcc know."""
         self.declare(f"{kind} {name}[{size}] __attribute__((aligned({_SCRATCH_ALIGNMENT})));")
 
     def vector_load(self, name: str, memory: str, position: str, dtype: DType) -> str:
@@ -86,7 +86,7 @@ class CRenderer(CStyleRenderer):
         return f"__atomic_load_n(&{element}, __ATOMIC_RELAXED)"
 
     def masked_store(self, element: str, bits: str, mask: str) -> str:
-        """By what gcc and clang have for it; tcc has not."""
+        """Use the built-in of gcc and clang; tcc has none."""
         return (
             f"__atomic_fetch_and(&{element}, ~{mask}, __ATOMIC_RELAXED); "
             f"__atomic_fetch_or(&{element}, {bits}, __ATOMIC_RELAXED);"
@@ -112,13 +112,13 @@ class CRenderer(CStyleRenderer):
         self.declare(self.declare_value(self.type(dtype), name, f"variables[{position}]"))
 
     def launch_index(self, scope: str, dimension: int) -> str:
-        """The group that this call computes comes after the other variables."""
+        """Pass the group that this call computes after the other variables."""
         return super().launch_index(scope, dimension).format(last=len(self.program.variables))
 
-    # Vectors as a whole, where C has an operator for them
+    # Whole vectors, if C has an operator for them
 
     def vector_operation(self, node: UOp, operands: Sequence[str]) -> str | None:
-        """float16 is left to single lanes: not every compiler rounds each operation of a vector."""
+        """Compute float16 lane by lane: some compilers do not round each vector operation."""
         operation = self._whole_vectors.get(node.op)
         parts = (node, *node.src)
         if operation is None or any(part.dtype.scalar is dtypes.float16 for part in parts):
@@ -126,11 +126,11 @@ class CRenderer(CStyleRenderer):
         return operation(self, node, operands)
 
     def _flags(self, mask: str, dtype: DType) -> str:
-        """A vector of bools, 0 or 1, from the mask of a comparison, whose lanes are 0 or -1."""
+        """Make a vector of bools, 0 or 1, from the mask of a comparison, with lanes 0 or -1."""
         return f"__builtin_convertvector({mask}, {self.type(dtype)}) & 1"
 
     def _choose(self, mask: str, chosen: str, other: str, dtype: DType) -> str:
-        """By a mask of 0 or -1 in lanes as wide as those of `dtype`: C has no ?: for vectors."""
+        """Select with a mask of 0 or -1 in lanes as wide as `dtype`: C has no ?: for vectors."""
         word = self.type(_signed_like(dtype))
         text = f"(({mask}) & ({word}){chosen}) | (~({mask}) & ({word}){other})"
         return f"({self.type(dtype)})({text})"
@@ -148,7 +148,7 @@ class CRenderer(CStyleRenderer):
 
     def _shift_lanes(self, node: UOp, operands: Sequence[str]) -> str:
         left, count = operands
-        # The count has the type of what it shifts; to the left that is unsigned.
+        # The count has the type of the shifted value; for shifts to the left that is unsigned.
         dtype = _unsigned_like(node.dtype) if node.op is Ops.SHL else node.dtype
         kind = self.type(dtype)
         mask = self.literal(node.dtype.bits - 1, node.src[1].dtype)
@@ -203,15 +203,15 @@ C_DTYPES = frozenset(CRenderer.type_names)
 
 
 def _unsigned_like(dtype: DType) -> DType:
-    """The vector of unsigned integers of the same shape and width."""
+    """Return the vector of unsigned integers of the same shape and width."""
     return _integers(dtype, dtypes.unsigned_ints)
 
 
 def _signed_like(dtype: DType) -> DType:
-    """The vector of signed integers of the same shape and width: what a comparison gives."""
+    """Return the vector of signed integers of the same shape, the type of a comparison."""
     return _integers(dtype, dtypes.signed_ints)
 
 
 def _integers(dtype: DType, among: Sequence[DType]) -> DType:
-    (found,) = [one for one in among if one.itemsize == dtype.scalar.itemsize]
-    return found.vec(dtype.lanes)
+    (match,) = [one for one in among if one.itemsize == dtype.scalar.itemsize]
+    return match.vec(dtype.lanes)

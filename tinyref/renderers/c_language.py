@@ -1,4 +1,4 @@
-"""What a language like C says its own way: the words and forms that `CStyleRenderer` prints."""
+"""The parts that each C-like language defines: words and forms that `CStyleRenderer` prints."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FUNCTIONS = {
     Ops.SIN: "sin",
     Ops.POW: "pow",
 }
-# The words of C and C++ for numbers, and those of languages that have a word for each type.
+# Number types of C and C++, and of languages with one word for each type.
 C_TYPE_NAMES: Mapping[DType, str] = {
     dtypes.int8: "signed char",
     dtypes.uint8: "unsigned char",
@@ -88,11 +88,11 @@ SHORT_SUFFIXES: Mapping[DType, str] = {
     dtypes.float32: "f",
 }
 
-# Unsigned arithmetic wraps where signed arithmetic would be undefined.
+# Unsigned arithmetic wraps; signed overflow is undefined.
 WRAPPING = frozenset({Ops.ADD, Ops.SUB, Ops.MUL})
 
-# What functions of matrix tiles are called, before the name of the tile. An emulator defines
-# EMULATED, and these functions itself: a device has an instruction for each.
+# The prefix of functions of matrix tiles, followed by the name of the tile. An emulator defines
+# EMULATED and these functions; a real device has an instruction for each.
 TILE_PREFIX = "tinyref_wmma_"
 EMULATED = "TINYREF_EMULATED"
 
@@ -100,7 +100,7 @@ C_STYLE_OPS = frozenset(op.name for op in ALU - {Ops.THREEFRY, Ops.MULACC}) | {"
 
 
 def launch_table(group: str, item: str) -> Mapping[tuple[str, int], str]:
-    """Launch indices of three dimensions: {dim} is the number of one, {axis} its letter."""
+    """Return launch indices of three dimensions from texts with {dim} (number), {axis} (letter)."""
     return {
         (scope, dim): text.format(dim=dim, axis="xyz"[dim])
         for scope, text in (("group", group), ("item", item))
@@ -109,7 +109,7 @@ def launch_table(group: str, item: str) -> Mapping[tuple[str, int], str]:
 
 
 class CStyleLanguage:
-    """The members that a language may change, with what C says; `CStyleRenderer` documents them."""
+    """The members that a language may override, with C's values; see `CStyleRenderer`."""
 
     language: ClassVar[str] = "C"
     kernel_prefix: ClassVar[str] = "k_"
@@ -145,15 +145,15 @@ class CStyleLanguage:
         self.vector_lanes = (1,) if capabilities is None else capabilities.vector_lanes
         self.ops = C_STYLE_OPS if capabilities is None else capabilities.ops
         tiles = () if capabilities is None else capabilities.matrix_tiles
-        # Vectors of other widths than those that are declared: the device has registers for them.
+        # Fragments may have other widths than the declared ones: the device has registers for them.
         self.fragments = frozenset(tile.fragment(operand) for tile in tiles for operand in Operand)
 
     def entry_name(self, program: Program) -> str:
-        """What the kernel is called in the text. Raises `UserError` for what is no identifier."""
+        """Return the kernel's name in the text. Raises `UserError` if it is no identifier."""
         return self.kernel_prefix + checked_name(program.name, f"a {self.language}")
 
     def begin(self, program: Program) -> None:
-        """Begin the text of `program`: set the state that methods change while it is made."""
+        """Begin the text of `program`: reset the state that methods change."""
         self.program = program
         self.types: set[DType] = set()
         self.helpers: dict[str, str] = {}
@@ -165,29 +165,29 @@ class CStyleLanguage:
         self._depth = 1
         self._counter = 0
 
-    # What methods of a language may use
+    # For methods of a language
 
     def line(self, text: str) -> None:
-        """Adds a line to the body."""
+        """Add a line to the body."""
         self._lines.append("  " * self._depth + text)
 
     def declare(self, text: str) -> None:
-        """Adds a line at the top of the body, for what all of it sees."""
+        """Add a line at the top of the body, visible in all of it."""
         self._declared.append(f"  {text}")
 
     def fresh(self, prefix: str) -> str:
-        """A name that nothing else has."""
+        """Return a unique name."""
         self._counter += 1
         return f"{prefix}{self._counter}"
 
     def define(self, dtype: DType, text: str, prefix: str = "v") -> str:
-        """Adds a value that is named, and gives its name."""
+        """Add a named value and return its name."""
         name = self.fresh(prefix)
         self.line(self.declare_value(self.type(dtype), name, text))
         return name
 
     def type(self, dtype: DType) -> str:
-        """The name of a type. Raises `UserError` for one that the device does not declare."""
+        """Return the name of a type. Raises `UserError` if the device does not declare it."""
         has_lanes = dtype.lanes in (1, *self.vector_lanes) or dtype in self.fragments
         if dtype.scalar not in self.accepted or not has_lanes:
             accepted = ", ".join(sorted(known.name for known in self.accepted))
@@ -199,26 +199,26 @@ class CStyleLanguage:
         return self.type_names[dtype] if dtype.lanes == 1 else self.vector_type(dtype)
 
     def memory_type(self, dtype: DType) -> str:
-        """The type of an element in memory: a bool takes a byte, of which any but 0 is true."""
+        """Return the type of an element in memory: a bool is a byte; any value but 0 is true."""
         return self.type(dtypes.uint8 if dtype.is_bool else dtype.scalar)
 
     # Expressions
 
     def vector_type(self, dtype: DType) -> str:
-        """The name of a vector; there are no vectors of bools in many a language."""
+        """Return the name of a vector; many languages have no vectors of bools."""
         scalar = dtypes.uint8 if dtype.scalar.is_bool else dtype.scalar
         return f"{self.type_names[scalar]}{dtype.lanes}"
 
     def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
-        """A vector of the given lanes."""
+        """Return a vector with these lanes."""
         return f"({self.type(dtype)})({', '.join(lanes)})"
 
     def lane(self, vector: str, number: int) -> str:
-        """One lane of a vector that has a name."""
+        """Return one lane of a named vector."""
         return f"{vector}.s{number:x}"
 
     def literal(self, value: ConstType, dtype: DType) -> str:
-        """A constant of exactly the type `dtype`; a vector has it in each lane."""
+        """Return a constant of exactly the type `dtype`; a vector has it in each lane."""
         if dtype.lanes > 1:
             return self.make_vector(dtype, [self.literal(value, dtype.scalar)] * dtype.lanes)
         self.type(dtype)
@@ -238,12 +238,12 @@ class CStyleLanguage:
         if suffix is None:
             return f"({self.cast(str(value), dtypes.int32, dtype)})"
         if value == dtype.minimum and value < 0:
-            # There are no negative literals: the digits of the least value alone do not fit.
+            # A negative number is a negated literal, and the literal of the least one is too large.
             return f"({value + 1}{suffix} - 1{suffix})"
         return f"({value}{suffix})" if value < 0 else f"{value}{suffix}"
 
     def decimal(self, number: float, dtype: DType) -> str:
-        """The shortest decimal that reads back as the same finite float."""
+        """Return the shortest decimal that reads back as the same finite float."""
         digits = repr(number) if dtype is dtypes.float64 else str(np.float32(number))
         if "." not in digits and "e" not in digits:
             digits += ".0"
@@ -251,52 +251,52 @@ class CStyleLanguage:
         return f"({text})" if number < 0 else text
 
     def special_float(self, number: float, dtype: DType) -> str:
-        """Negative zero, an infinity or NaN, by its bits."""
+        """Return negative zero, an infinity or NaN, from its bits."""
         is_single = dtype is dtypes.float32
         layout, bits = ("<f", dtypes.uint32) if is_single else ("<d", dtypes.uint64)
         pattern = int.from_bytes(struct.pack(layout, number), "little")
         return self.bitcast(f"{pattern:#x}{self.suffixes[bits]}", bits, dtype)
 
     def cast(self, value: str, source: DType, target: DType) -> str:
-        """A conversion whose result `target` can hold, integers by their low bits."""
+        """Convert to a type that can hold the result; integers use their low bits."""
         return f"({self.type(target)}){value}"
 
     def saturating_cast(self, value: str, source: DType, target: DType) -> str:
-        """A float as an integer: what is too large becomes the nearest one, NaN becomes 0."""
+        """Convert a float to an integer: clamp values out of range; NaN becomes 0."""
         low, high = int(target.minimum), int(target.maximum)
         least, limit = (self.decimal(float(end), source) for end in (low, high + 1))
         negative = self.less(value, self.decimal(0.0, source), source)
         outside = self.select(negative, self.literal(low, target), self.literal(0, target))
         inside = self.cast(value, source, target)
         below = self.select(self.less(least, value, source), inside, f"({outside})")
-        # The greatest float below the limit is inside; only NaN is neither below it nor above.
+        # The largest float below the limit is inside; only NaN is neither below nor above it.
         is_large = f"{value} >= {limit}"
         return self.select(is_large, self.literal(high, target), f"({below})")
 
     def bitcast(self, value: str, source: DType, target: DType) -> str:
-        """The same bits as another type of the same size, of which at least one is a float."""
+        """Reinterpret the bits as another type of equal size; at least one is a float."""
         raise UserError(f"BITCAST: {self.language} has none of {source.name} to {target.name}")
 
     def select(self, condition: str, chosen: str, other: str) -> str:
-        """`chosen` where the condition holds, else `other`."""
+        """Return `chosen` if the condition holds, else `other`."""
         return f"{condition} ? {chosen} : {other}"
 
     def not_equal(self, left: str, right: str, dtype: DType) -> str:
-        """True for NaN, whatever it is compared with."""
+        """Compare; the result must be true if an operand is NaN."""
         return f"{left} {self.infix[Ops.CMPNE]} {right}"
 
     def less(self, left: str, right: str, dtype: DType) -> str:
-        """False for NaN."""
+        """Compare; the result must be false if an operand is NaN."""
         return f"{left} {self.infix[Ops.CMPLT]} {right}"
 
     def negate(self, value: str, dtype: DType) -> str:
-        """The sign bit of a float turned; the negative of an integer, wrapped."""
+        """Flip the sign bit of a float; negate an integer with wraparound."""
         if dtype.is_float:
             return f"-{value}"
         return self.binary(Ops.SUB, self.literal(0, dtype), value, dtype)
 
     def binary(self, op: Ops, left: str, right: str, dtype: DType) -> str:
-        """An operator of `infix` whose result has the type of its operands."""
+        """Apply an operator of `infix` whose result has the type of its operands."""
         symbol = self.infix[op]
         if not dtype.is_int:
             return f"{left} {symbol} {right}"
@@ -309,7 +309,7 @@ class CStyleLanguage:
         return self.cast(f"({text})", dtypes.int32, dtype) if is_narrow else text
 
     def shift(self, op: Ops, left: str, count: str, dtype: DType) -> str:
-        """A shift by as many bits as the low bits of `count` say; to the right with the sign."""
+        """Shift by the low bits of `count`; shifts to the right extend the sign."""
         masked = f"({count} & {dtype.bits - 1})"
         word = _word_type(dtype) if op is Ops.SHL else dtype
         if word is not dtype:
@@ -318,40 +318,40 @@ class CStyleLanguage:
         return self.cast(f"({text})", word, dtype) if dtype is not word or dtype.bits < 32 else text
 
     def call(self, op: Ops, operands: Sequence[str], dtype: DType) -> str:
-        """A function of floats."""
+        """Call a function of floats."""
         return f"{self.functions[op]}({', '.join(operands)})"
 
     def index(self, memory: str, position: str) -> str:
-        """An element of a buffer or of an array, to be read or assigned to."""
+        """Return an element of a buffer or array, to read or to assign to."""
         return f"{memory}[{position}]"
 
     def read(self, element: str, dtype: DType) -> str:
-        """The value of an element of memory."""
+        """Return the value of an element of memory."""
         return f"{element} != 0" if dtype.is_bool else element
 
     def read_atomic(self, element: str) -> str:
-        """The value of a word of one of the memories that `masked_store` writes: `self.atomic`."""
+        """Return a word of a memory that `masked_store` writes, one of `self.atomic`."""
         return element
 
     def write(self, value: str, dtype: DType) -> str:
-        """A value as an element of memory."""
+        """Convert a value to an element of memory."""
         return value
 
     def texel(self, image: str, row: str, column: str) -> str:
-        """Reads four float32 of an image. A language without images refuses them."""
+        """Read four float32 of an image. A language without images refuses this."""
         raise UserError(f"LOAD: {self.language} has no images here: accepted are buffers")
 
     def vector_operation(self, node: UOp, operands: Sequence[str]) -> str | None:
-        """An operation on whole vectors; None where it is done lane by lane."""
+        """Apply an operation to whole vectors; None to apply it lane by lane."""
         if node.op not in self.vector_infix or not node.dtype.is_float:
             return None
         left, right = operands
         return f"{left} {self.infix[node.op]} {right}"
 
     def tile_function(self, tile: MatrixTile, name: str) -> str:
-        """The definition of the function `name` of fragments A, B and C that gives that of D.
+        """Define the function `name`, which computes fragment D from fragments A, B and C.
 
-        A language without matrix tiles refuses them.
+        A language without matrix tiles refuses this.
         """
         raise UserError(
             f"WMMA: {self.language} has no tile {tile.name} here: accepted are products and sums"
@@ -360,31 +360,31 @@ class CStyleLanguage:
     # Statements
 
     def declare_value(self, kind: str, name: str, text: str) -> str:
-        """Names a value that does not change."""
+        """Declare a value that does not change."""
         return f"{kind} {name} = {text};"
 
     def declare_variable(self, kind: str, name: str, text: str | None) -> str:
-        """Names a value that is assigned to later, also without a first value."""
+        """Declare a variable that is assigned to later, with or without a first value."""
         return f"{kind} {name};" if text is None else f"{kind} {name} = {text};"
 
     def assign(self, target: str, value: str) -> str:
-        """Gives a variable or an element of memory another value."""
+        """Assign a value to a variable or an element of memory."""
         return f"{target} = {value};"
 
     def open_loop(self, kind: str, name: str, bound: str) -> str:
-        """Begins a loop from 0 to `bound`, exclusive; `}` ends it."""
+        """Begin a loop from 0 to `bound`, exclusive; `}` ends it."""
         return f"for ({kind} {name} = 0; {name} < {bound}; {name}++) {{"
 
     def open_branch(self, condition: str) -> str:
-        """Begins what is done only where the condition holds; `}` ends it."""
+        """Begin a block that runs only if the condition holds; `}` ends it."""
         return f"if ({condition}) {{"
 
     def declare_local(self, kind: str, name: str, size: int) -> None:
-        """Shared memory of a group, or scratch memory of a work-item where there are no groups."""
+        """Declare shared memory of a group, or scratch memory of a work-item without groups."""
         self.declare(f"{self.shared_space}{kind} {name}[{size}];")
 
     def vector_load(self, name: str, memory: str, position: str, dtype: DType) -> str:
-        """Assigns neighbours in memory, of which only the elements are certainly aligned."""
+        """Load neighbours in memory; only the alignment of the elements is certain."""
         lanes = [
             self.read(self.index(memory, _plus(position, lane)), dtype.scalar)
             for lane in range(dtype.lanes)
@@ -392,7 +392,7 @@ class CStyleLanguage:
         return self.assign(name, self.make_vector(dtype, lanes))
 
     def vector_store(self, value: str, memory: str, position: str, dtype: DType) -> str:
-        """Writes a vector with a name to neighbours in memory, aligned as elements are."""
+        """Store a named vector to neighbours in memory, aligned as elements are."""
         return " ".join(
             self.assign(
                 self.index(memory, _plus(position, lane)),
@@ -402,38 +402,38 @@ class CStyleLanguage:
         )
 
     def masked_store(self, element: str, bits: str, mask: str) -> str:
-        """Replaces the bits of `mask` in a word, with no other bit ever changed.
+        """Replace the bits of `mask` in a word without ever changing other bits.
 
-        Other work-items write those at the same time: two atomic operations, and then or, do it.
+        Other work-items may write those bits at the same time, so use two atomics: and, then or.
         """
         raise UserError(f"STORE: {self.language} here replaces no bits of a word by a mask")
 
     def store_texel(self, image: str, row: str, column: str, value: str) -> str:
-        """Writes four float32 to an image. A language without images refuses them."""
+        """Write four float32 to an image. A language without images refuses this."""
         raise UserError(f"STORE: {self.language} has no images here: accepted are buffers")
 
     # The frame
 
     def prologue(self) -> list[str]:
-        """The lines before helpers and kernel; `self.types` are the types that are used."""
+        """Return the lines before helpers and kernel; `self.types` are the types in use."""
         return list(self.header)
 
     def buffer_parameter(self, position: int, name: str, element: DType) -> str:
-        """The parameter of a buffer; there is one for each, also for those that are not used."""
+        """Return the parameter of a buffer; unused buffers have one too."""
         return f"{self.global_space}{self.memory_type(element)} *{name}"
 
     def image_parameter(self, position: int, name: str, image: ImageDType) -> str:
-        """The parameter of an image. A language without images refuses it."""
+        """Return the parameter of an image. A language without images refuses this."""
         raise UserError(
             f"DEFINE_GLOBAL: {image.name} is an image: accepted are buffers in {self.language}"
         )
 
     def variable_parameter(self, position: int, name: str, dtype: DType) -> str:
-        """The parameter of a variable of 32 bits; they come after the buffers."""
+        """Return the parameter of a 32-bit variable; variables follow the buffers."""
         return f"{self.type(dtype)} {name}"
 
     def launch_index(self, scope: str, dimension: int) -> str:
-        """The index of the "group" in the grid or of the work-"item" in its group."""
+        """Return the index of the "group" in the grid, or of the work-"item" in its group."""
         text = self.launch_indices.get((scope, dimension))
         if text is None:
             known = ", ".join(f"{where} {number}" for where, number in self.launch_indices)
@@ -444,21 +444,21 @@ class CStyleLanguage:
         return text
 
     def function_head(self, entry: str, parameters: Sequence[str]) -> list[str]:
-        """The lines that begin the kernel, the last one with its `{`."""
+        """Return the lines that begin the kernel, the last one with its `{`."""
         words = [self.kernel_keywords, entry]
         if self.has_launch_bounds:
             words.insert(1, f"__launch_bounds__({math.prod(self.program.group)})")
         return [f"{' '.join(words)}({', '.join(parameters)}) {{"]
 
     def source_lines(self) -> list[str]:
-        """All lines, once the body is made."""
+        """Return all lines, after the body is made."""
         entry = self.entry_name(self.program)
         head = self.function_head(entry, self.parameters())
         helpers = [self.helpers[name] for name in sorted(self.helpers)]
         return [*self.prologue(), *helpers, *head, *self._declared, *self._lines, "}"]
 
     def parameters(self) -> list[str]:
-        """Every buffer by slot, then every variable."""
+        """Return the parameter of every buffer by slot, then of every variable."""
         buffers = [
             self._images.get(parameter.slot)
             or self.buffer_parameter(
@@ -480,14 +480,14 @@ class CStyleLanguage:
         return f"var_{spoken if is_identifier(spoken) else position}"
 
     def bind_buffer(self, position: int, name: str, element: DType) -> None:
-        """Makes `name` known in the body, where that of the parameter is another or none."""
+        """Define `name` in the body if the parameter has another name, or none."""
 
     def bind_variable(self, position: int, name: str, dtype: DType) -> None:
-        """The same for a variable."""
+        """Define the name of a variable in the same way."""
 
 
 def _word_type(dtype: DType) -> DType:
-    """The unsigned type in which an integer type computes: C widens what is below 32 bits."""
+    """Return the unsigned type of integer arithmetic: C widens integers below 32 bits."""
     return dtypes.uint64 if dtype.bits == 64 else dtypes.uint32
 
 

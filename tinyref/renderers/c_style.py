@@ -1,4 +1,4 @@
-"""The base of every renderer whose language is like C: a language is a table and a few methods."""
+"""The base of renderers for C-like languages: a language is a table and a few methods."""
 
 from __future__ import annotations
 
@@ -26,56 +26,55 @@ from tinyref.uops.program import Program
 
 
 class CStyleRenderer(CStyleLanguage):
-    """Prints programs in a language that is like C. Subclass it, fill the table, override methods.
+    """Renders programs in a C-like language. Subclass it, fill the table, override methods.
 
-    A program is a list of nodes in a legal order. The base walks it and makes a statement of each
-    node that computes something, `float v7 = v5 * v6;`, so that every operation rounds and wraps
-    in its own type. What a language spells its own way is a member of `CStyleLanguage`, which is C:
+    A program is a list of nodes in a legal order. The base makes a statement of each node that
+    computes something, such as `float v7 = v5 * v6;`, so every operation rounds and wraps in its
+    own type. The parts that languages define differently are members of `CStyleLanguage`, with the
+    values of C:
 
-    1. the **table**, class attributes that most languages only have to fill in;
-    2. **expressions**, methods that are given operands as texts (names or literals, in parentheses
-       where they need them) and give the text of the result;
-    3. **statements**, methods that give one line, with its `;`;
-    4. the **frame**, methods that print what stands around the body.
+    1. the **table**: class attributes, which are enough for most languages;
+    2. **expressions**: methods that take operands as texts (names or literals, in parentheses if
+       needed) and return the text of the result;
+    3. **statements**: methods that return one line, with its `;`;
+    4. the **frame**: methods that print the text around the body.
 
-    A renderer is made with the capabilities of its device, and refuses (`UserError`) what they do
-    not declare: types, widths of vectors, ops. Without capabilities it takes all scalar types of
-    its table. Nothing is refused here that the compiler would not have refused before; this is the
-    last line.
+    A renderer is made with the capabilities of its device, and refuses (`UserError`) types, vector
+    widths and ops that they do not declare. Without capabilities it accepts all scalar types of its
+    table. The compiler has refused such programs before; this check is the last one.
 
-    `render` works on a copy of the renderer, so threads may share one. While a text is made,
-    methods may use `self.program`, and put beside the kernel what it needs:
-    `self.helpers[name] = text` is printed once before the kernel, `self.line(text)` is a line of
-    the body at the place that is printed now, `self.declare(text)` a line at its top.
+    `render` works on a copy of the renderer, so threads may share one. Inside it, methods may use
+    `self.program` and print more: `self.helpers[name] = text` is printed once before the kernel,
+    `self.line(text)` is the next line of the body, `self.declare(text)` a line at its top.
 
-    **Names.** Kernels get `kernel_prefix`: one named `rotate` is no built-in. `entry_name(program)`
-    says what the kernel is called in the text, and `Backend.load` gets it. Values are v1, v2 ...,
-    loop counters i3, accumulators acc4, memory of a group local5, launch indices group_0 and
+    **Names.** `kernel_prefix` precedes kernel names: one named `rotate` is then not a built-in.
+    `entry_name(program)` returns the name in the text, which `Backend.load` gets. Values are v1, v2
+    ..., loop counters i3, accumulators acc4, shared memory local5, launch indices group_0 and
     item_0, buffers data0 by their slots, variables var_NAME.
 
     **The table**
 
-    language: what errors call the language.
-    type_names: the scalar types, those of `Capabilities.dtypes` at least.
-    suffixes: of literals, by type; a type without one has its literals cast.
+    language: the name of the language in errors.
+    type_names: the scalar types, at least those of `Capabilities.dtypes`.
+    suffixes: of literals, by type; literals of a type without one are cast.
     bool_literals: false and true.
     infix, functions: operators between operands, functions of floats.
-    half_functions: whether `functions` take float16 and bfloat16; else they go through float32.
-    signed_wraps: whether signed integers wrap around; else they are computed as unsigned ones.
-    select_is_lazy: whether `select` evaluates only the side that it chooses, so that a gated load
-    is one; else it is a branch.
-    vector_infix: the operators that take whole vectors of floats.
-    has_launch_bounds: kernels say how many work-items a group has, as CUDA C++ does.
-    kernel_keywords, global_space, shared_space: what stands before a kernel, a pointer to device
-    memory, an array of a group's shared memory.
+    half_functions: `functions` accept float16 and bfloat16; otherwise they go through float32.
+    signed_wraps: signed integers wrap around; otherwise they are computed as unsigned ones.
+    select_is_lazy: `select` evaluates only the chosen side, so a gated load uses it; otherwise a
+    gated load is a branch.
+    vector_infix: the operators that accept whole vectors of floats.
+    has_launch_bounds: kernels declare the number of work-items of a group, as in CUDA C++.
+    kernel_keywords, global_space, shared_space: the words before a kernel, before a pointer to
+    device memory, and before a shared array of a group.
     launch_indices: the index of a group or of a work-item, by (scope, dimension), as
-    `("group", 0): "get_group_id(0)"`; what is not in it is refused.
+    `("group", 0): "get_group_id(0)"`; other indices are refused.
     barrier_text: the statement with which the work-items of a group wait for each other.
-    header: lines that every text begins with.
+    header: the first lines of every text.
     """
 
     def render(self, program: Program) -> str:
-        """The source of one kernel. Raises `UserError` for a node that the language cannot say."""
+        """Return the source of one kernel. Raises `UserError` if the language lacks a node."""
         text = copy.copy(self)
         text.begin(program)
         for node in program.uops:
@@ -95,9 +94,9 @@ class CStyleRenderer(CStyleLanguage):
         return [self._value(source) for source in node.src]
 
     def _lane(self, node: UOp, number: int) -> str:
-        """One lane of `node`; a scalar is the same in every lane, a constant is written as one."""
+        """Return one lane of `node`: of a scalar its value, of a constant a literal."""
         if node.op is Ops.CONST:
-            # A lane of a vector of constants is not for every compiler a constant: naga, of WGSL.
+            # Some compilers, such as naga for WGSL, take no lane of a constant vector as constant.
             return self.literal(payload_of(node, ConstArg).value, node.dtype.scalar)
         name = self._value(node)
         return name if node.dtype.lanes == 1 else self.lane(name, number)
@@ -209,23 +208,23 @@ class CStyleRenderer(CStyleLanguage):
 
     def _load_statement(self, node: UOp, name: str) -> str:
         address = node.src[0]
-        place = self._values(address)
+        indices = self._values(address)
         if isinstance(address.src[0].dtype, ImageDType):
-            return self.assign(name, self.texel(place[0], place[1], place[2]))
+            return self.assign(name, self.texel(indices[0], indices[1], indices[2]))
         if node.dtype.lanes == 1:
             return self.assign(name, self._read(address, node.dtype))
-        return self.vector_load(name, place[0], place[1], node.dtype)
+        return self.vector_load(name, indices[0], indices[1], node.dtype)
 
     def _store(self, node: UOp) -> None:
         address, value = node.src[0], self._value(node.src[1])
         dtype = node.src[1].dtype
-        place = self._values(address)
+        indices = self._values(address)
         if dtype.lanes > 1 and node.src[1].op is Ops.CONST:
             value = self.define(dtype, value)
         if isinstance(address.src[0].dtype, ImageDType):
-            statement = self.store_texel(place[0], place[1], place[2], value)
+            statement = self.store_texel(indices[0], indices[1], indices[2], value)
         elif dtype.lanes > 1:
-            statement = self.vector_store(value, place[0], place[1], dtype)
+            statement = self.vector_store(value, indices[0], indices[1], dtype)
         elif len(node.src) == 4:
             statement = self.masked_store(self._value(address), value, self._value(node.src[3]))
         else:
@@ -234,7 +233,7 @@ class CStyleRenderer(CStyleLanguage):
         self._guarded(self._value(node.src[2]) if is_gated else None, statement)
 
     def _guarded(self, gate: str | None, statement: str) -> None:
-        """A statement that a closed gate skips."""
+        """Return a statement that a closed gate skips."""
         if gate is None:
             self.line(statement)
         else:
@@ -258,7 +257,7 @@ class CStyleRenderer(CStyleLanguage):
         tile = payload_of(node, TileArg).tile
         name = f"{TILE_PREFIX}{tile.name}"
         self.helpers[name] = f"#ifndef {EMULATED}\n{self.tile_function(tile, name)}\n#endif"
-        # A macro takes no literal of several lanes: its commas would part arguments.
+        # A macro accepts no literal of several lanes: its commas would separate arguments.
         fragments = [
             self.define(source.dtype, self._value(source))
             if source.op is Ops.CONST
@@ -280,7 +279,7 @@ class CStyleRenderer(CStyleLanguage):
         return self._join(node.dtype, lanes)
 
     def _one_lane(self, node: UOp, operands: Sequence[str]) -> str:
-        """What one lane of `node` computes of the operands."""
+        """Return the result of `node` for one lane of the operands."""
         have, want = node.src[0].dtype.scalar, node.dtype.scalar
         first, last = operands[0], operands[-1]
         match node.op:

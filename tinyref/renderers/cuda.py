@@ -1,19 +1,18 @@
 """Programs as CUDA C++, for NVRTC or nvcc.
 
 Buffers are pointers to their first element, in the order of the program's parameters; the variables
-follow as `int`. Floats are strict whatever the flags of the compiler are: `__fmul_rn` and its kin,
-and `__hmul_rn` for float16 and bfloat16, round once, to nearest even, and are never contracted to a
-fused multiply-add (CUDA C++ Programming Guide, "Intrinsic Functions"; CUDA Math API, "Half
-Precision Arithmetic Functions"). Only `-ftz=true` must not be given.
+follow as `int`. Floats are strict for all options of the compiler except `-ftz=true`. `__fmul_rn`
+and similar, and `__hmul_rn` for float16 and bfloat16, round once, to nearest even, and are never
+contracted (CUDA C++ Programming Guide, "Intrinsic Functions"; CUDA Math API, "Half Precision
+Arithmetic Functions").
 
-Vectors that CUDA has no name for are structures, defined in the text. Where a device declares an
-alignment of views, vectors are loaded and stored as wide as that, by 16 bytes at most.
+Vectors without a name in CUDA are structures, defined in the text. If a device declares an
+alignment of views, vectors are loaded and stored with that width, by at most 16 bytes.
 
-Matrix tiles are functions: `mma.sync` on fragments packed into 32-bit registers. A fragment is a
-vector whose lanes are the elements that a thread holds, in the order in which the PTX ISA numbers
-them (a0, a1 ...): two 16-bit or four 8-bit elements, lowest first, are one register ("Warp-level
-matrix multiply-accumulate", the fragments of mma.m16n8k16 and its kin). So the bytes of a vector
-are its registers.
+Matrix tiles are functions: `mma.sync` on fragments packed into 32-bit registers. The lanes of a
+fragment are the elements that a thread holds, in the order of the PTX ISA (a0, a1 ...). Two 16-bit
+or four 8-bit elements, lowest first, are one register ("Warp-level matrix multiply-accumulate", the
+fragments of mma.m16n8k16 and similar). So the bytes of a vector are its registers.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from tinyref.renderers.ptx_instructions import mma_instruction
 from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import MatrixTile, Operand
 
-# The functions of the library are off by a few units; decompositions are the same bits everywhere.
+# Functions of the library are off by a few units; decompositions have the same bits everywhere.
 CUDA_OPS = C_STYLE_OPS - ELEMENTARY_OPS
-# The widest access to memory, in bytes: CUDA C++ Programming Guide, "Device Memory Accesses".
+# Bytes of the widest memory access: CUDA C++ Programming Guide, "Device Memory Accesses".
 MAX_ACCESS_BYTES = 16
 
 _STRUCTURE = "tinyref_"
-# Of float32; with a d for the f of float64.
+# For float32; for float64, d replaces the f.
 _ROUNDED = {
     Ops.ADD: "__fadd_rn",
     Ops.SUB: "__fsub_rn",
@@ -45,11 +44,11 @@ _ROUNDED = {
     Ops.FDIV: "__fdiv_rn",
     Ops.SQRT: "__fsqrt_rn",
 }
-# Of float16 and bfloat16, which have no division that rounds once.
+# For float16 and bfloat16, which lack a division that rounds once.
 _HALF_FUNCTIONS = {Ops.ADD: "__hadd", Ops.SUB: "__hsub", Ops.MUL: "__hmul"}
 _BYTES = (dtypes.int8, dtypes.uint8)
-# NVRTC takes a byte that is computed for a byte of a word that was loaded (nvrtc-1 to nvrtc-3 of
-# docs/found.md). It does not look through this, which is no instruction.
+# NVRTC confuses a computed byte with a byte of a loaded word (nvrtc-1 to nvrtc-3 of docs/found.md).
+# This hides the value from it, without an instruction.
 _WIDENED = "tinyref_widened"
 _WIDENED_TEXT = f"""__device__ __forceinline__ int {_WIDENED}(int byte) {{
   asm("" : "+r"(byte));
@@ -58,7 +57,7 @@ _WIDENED_TEXT = f"""__device__ __forceinline__ int {_WIDENED}(int byte) {{
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _HALF_HEADERS = {dtypes.float16: "cuda_fp16.h", dtypes.bfloat16: "cuda_bf16.h"}
 _WIDEN = {dtypes.float16: "__half2float", dtypes.bfloat16: "__bfloat162float"}
-# From types that float32 does not hold; from all others through float32, which is exact then.
+# From types that float32 cannot hold; all others go through float32, which is then exact.
 _NARROW = {
     (dtypes.float32, dtypes.float16): "__float2half_rn",
     (dtypes.float64, dtypes.float16): "__double2half",
@@ -79,7 +78,7 @@ _WORD = ("unsigned int", "r")
 
 
 class CudaRenderer(CStyleRenderer):
-    """Prints programs as CUDA C++."""
+    """Renders programs as CUDA C++."""
 
     language = "CUDA C++"
     type_names: ClassVar[Mapping[DType, str]] = {
@@ -97,7 +96,7 @@ class CudaRenderer(CStyleRenderer):
 
     def __init__(self, capabilities: Capabilities | None = None) -> None:
         super().__init__(capabilities)
-        # Elements alone are certainly aligned where nothing is declared.
+        # If nothing is declared, only elements are certainly aligned.
         self.alignment = 1 if capabilities is None else capabilities.view_alignment
 
     # Types
@@ -116,15 +115,17 @@ class CudaRenderer(CStyleRenderer):
 
     def prologue(self) -> list[str]:
         scalars = {dtype.scalar for dtype in self.types}
-        includes = [f"#include <{_HALF_HEADERS[each]}>" for each in _HALVES if each in scalars]
+        includes = [
+            f"#include <{_HALF_HEADERS[scalar]}>" for scalar in _HALVES if scalar in scalars
+        ]
         vectors = sorted(
-            (each for each in self.types if each.lanes > 1), key=lambda each: each.name
+            (vector for vector in self.types if vector.lanes > 1), key=lambda vector: vector.name
         )
-        structures = [each for each in vectors if self.type(each).startswith(_STRUCTURE)]
+        structures = [vector for vector in vectors if self.type(vector).startswith(_STRUCTURE)]
         return [*super().prologue(), *includes, *map(self._structure, structures)]
 
     def _structure(self, dtype: DType) -> str:
-        """A vector as a structure, and the function that makes one of its lanes."""
+        """Define a vector as a structure, with a function that makes one from its lanes."""
         name, element = self.type(dtype), self.memory_type(dtype)
         lanes = list(map(_lane_name, range(dtype.lanes)))
         parameters = ", ".join(f"{element} {lane}" for lane in lanes)
@@ -152,18 +153,18 @@ class CudaRenderer(CStyleRenderer):
         self.type(target)
         narrow = _NARROW.get((source, target))
         if narrow is None:
-            # A large integer overflows float16 whichever way it was rounded before.
+            # A large integer overflows float16, however it was rounded before.
             narrow = _NARROW[dtypes.float32, target]
             value = self.cast(value, source, dtypes.float32)
         return f"{narrow}({value})"
 
     def _widened(self, byte: str) -> str:
-        """A byte as an int of which the compiler knows nothing."""
+        """Return a byte as an int whose value the compiler cannot know."""
         self.helpers[_WIDENED] = _WIDENED_TEXT
         return f"{_WIDENED}({byte})"
 
     def bitcast(self, value: str, source: DType, target: DType) -> str:
-        """By intrinsics between a float and an integer of one sign; another is cast."""
+        """Convert with an intrinsic between a float and an integer; cast other signs first."""
         if source in _HALVES:
             bits = f"{_HALF_BITS[source][0]}({value})"
             convert = self.cast if target.is_int else self.bitcast
@@ -181,7 +182,7 @@ class CudaRenderer(CStyleRenderer):
         return f"__hlt({left}, {right})" if dtype in _HALVES else super().less(left, right, dtype)
 
     def not_equal(self, left: str, right: str, dtype: DType) -> str:
-        """By the unordered comparison of halves, which is true with a NaN."""
+        """Use the unordered comparison of halves, which is true for a NaN."""
         if dtype in _HALVES:
             return f"__hneu({left}, {right})"
         return super().not_equal(left, right, dtype)
@@ -199,17 +200,17 @@ class CudaRenderer(CStyleRenderer):
         if dtype.is_float and is_strict:
             return f"{_rounded(op, dtype)}({left}, {right})"
         if dtype in _BYTES and op not in WRAPPING:
-            # What wraps is cast. Of others one operand is enough for arithmetic of 32 bits, and a
-            # constant, which is on the right, stays one.
+            # Types that wrap are cast. Otherwise one operand is enough for 32-bit arithmetic, and a
+            # constant, which is on the right, stays a constant.
             left = self._widened(left)
         return super().binary(op, left, right, dtype)
 
     def _half_binary(self, op: Ops, left: str, right: str, dtype: DType, is_strict: bool) -> str:
-        """A quotient is rounded twice: float32 has the bits for which that is exact."""
+        """Divide in float32 and round again: float32 has enough bits for that to be exact."""
         function = _HALF_FUNCTIONS.get(op)
         if function is not None:
             return f"{function}{'_rn' if is_strict else ''}({left}, {right})"
-        wide = [self.cast(each, dtype, dtypes.float32) for each in (left, right)]
+        wide = [self.cast(side, dtype, dtypes.float32) for side in (left, right)]
         return self.cast(f"{_ROUNDED[op]}({', '.join(wide)})", dtypes.float32, dtype)
 
     def call(self, op: Ops, operands: Sequence[str], dtype: DType) -> str:
@@ -244,7 +245,7 @@ class CudaRenderer(CStyleRenderer):
         self.declare(f"{self.shared_space}{alignment}{kind} {name}[{size}];")
 
     def vector_load(self, name: str, memory: str, position: str, dtype: DType) -> str:
-        # Of a bool any byte but 0 is true: lanes are looked at one by one.
+        # A bool is true for any byte but 0, so lanes are tested one by one.
         if dtype.scalar.is_bool or not self._is_aligned(dtype):
             return super().vector_load(name, memory, position, dtype)
         return self.assign(name, f"*(const {self.type(dtype)} *)&{self.index(memory, position)}")
@@ -268,7 +269,7 @@ def _rounded(op: Ops, dtype: DType) -> str:
 
 
 def _inputs(tile: MatrixTile, operand: Operand) -> Iterator[str]:
-    """The registers of A or B; those of a tile that rounds its inputs are rounded first."""
+    """Yield the registers of A or B; if the tile rounds its inputs, they are rounded first."""
     name = operand.value.lower()
     kind, _ = _register(tile, operand)
     if tile.rounds_in is None:
@@ -276,29 +277,29 @@ def _inputs(tile: MatrixTile, operand: Operand) -> Iterator[str]:
         return
     count = _register_count(tile, operand)
     yield f"  {kind} r{name}[{count}];"
-    for place in range(count):
+    for number in range(count):
         convert = f"cvt.rna.{tile.rounds_in.value}.f32 %0, %1;"
-        element = f"((const float *)&{name})[{place}]"
-        yield f'  asm("{convert}" : "=r"(r{name}[{place}]) : "f"({element}));'
+        element = f"((const float *)&{name})[{number}]"
+        yield f'  asm("{convert}" : "=r"(r{name}[{number}]) : "f"({element}));'
 
 
 def _register(tile: MatrixTile, operand: Operand) -> tuple[str, str]:
-    """The type of a register of a fragment in C++, and its letter; rounded floats are bits."""
+    """Return the C++ type of a fragment's register and its letter; rounded floats are bits."""
     if tile.rounds_in is not None and operand is not Operand.C:
         return _WORD
     return _REGISTERS.get(tile.dtype(operand), _WORD)
 
 
 def _register_count(tile: MatrixTile, operand: Operand) -> int:
-    """How many registers a fragment takes."""
+    """Return the number of registers of a fragment."""
     return tile.fragment(operand).itemsize // max(tile.dtype(operand).itemsize, 4)
 
 
 def _numbered(start: int, count: int) -> str:
-    """The operands of an instruction, a register each: "{%0, %1}"."""
+    """Return the operands of an instruction, one register each: "{%0, %1}"."""
     return f"{{{', '.join(f'%{number}' for number in range(start, start + count))}}}"
 
 
 def _operands(letter: str, name: str, count: int, access: str = "") -> str:
-    """The constraints of registers: `"r"(ra[0]), "r"(ra[1])`."""
-    return ", ".join(f'"{access}{letter}"({name}[{place}])' for place in range(count))
+    """Return the constraints of registers: `"r"(ra[0]), "r"(ra[1])`."""
+    return ", ".join(f'"{access}{letter}"({name}[{number}])' for number in range(count))

@@ -1,14 +1,14 @@
-"""Programs as HIP C++ that clang compiles for a GPU of AMD without a header of ROCm.
+"""Programs as HIP C++, compiled by clang for an AMD GPU without the headers of ROCm.
 
-What HIP's headers are for is said by attributes and built-in functions of clang ("HIP Support" and
-"AMDGPU Support" in the manuals of clang and LLVM), in macros that an emulator leaves out. Buffers
-are pointers to their first element, in the order of the program's parameters; the variables follow.
+Attributes and built-in functions of clang replace HIP's headers ("HIP Support" and "AMDGPU Support"
+in the manuals of clang and LLVM); an emulator omits these macros. Buffers are pointers to their
+first element, in the order of the program's parameters; the variables follow.
 
 Floats are strict under the options of `tinyref.runtimes.hip_compiler`. float16 is a type of the
-language, whose quotients LLVM approximates: they are made of those of float32, which have more than
-twice its digits, so that rounding once more is exact. bfloat16 is held as its bits and computed in
-float32 for the same reason: no instruction of these devices but their tiles takes it, and what
-clang makes of `__bf16` differs by version.
+language, but LLVM approximates its quotients, so they are computed in float32. That has more than
+twice the digits, so the second rounding is exact. bfloat16 is stored as its bits and computed in
+float32 for the same reason: only the tiles of these devices support it, and clang's `__bf16`
+differs by version.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tinyref.uops.tiles import MatrixTile, Operand
 
 _FLOAT = dtypes.float32
 
-# The functions of the library are off by a few units; decompositions are the same bits everywhere.
+# Functions of the library are off by a few units; decompositions have the same bits everywhere.
 HIP_OPS = C_STYLE_OPS - ELEMENTARY_OPS
 
 _TYPES: Mapping[DType, str] = {
@@ -42,22 +42,22 @@ _WORDS = (
     '#define TINYREF_OPAQUE(value) __asm__("" : "+v"(value))',
 )
 
-# Memory of the device counts, too: work-items of a group may pass each other what it holds.
+# Includes device memory: work-items of a group may pass each other its content.
 _BARRIER = (
     '__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"); __builtin_amdgcn_s_barrier(); '
     '__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");'
 )
 
-# In an order in which each comes after those that it calls, which is that of their names.
+# In the order of their names, in which each function follows those that it calls.
 _HELPERS = {
-    # LLVM would make it a quotient of float16 again, were it not hidden.
+    # LLVM would turn it back into a float16 quotient if it could see it.
     "divide_halves": """static __device__ inline _Float16 divide_halves(_Float16 x, _Float16 y) {
   float quotient = (float)x / (float)y;
   TINYREF_OPAQUE(quotient);
   return (_Float16)quotient;
 }""",
-    # Rounded to odd on the way, so that rounding once more is right (Boldo and Melquiond, "When
-    # double rounding is odd", 2005): of what is not exact, the digit that would be even is wrong.
+    # Rounded to odd first, so that the second rounding is right (Boldo and Melquiond, "When double
+    # rounding is odd", 2005): an inexact result with an even last digit is changed.
     "double_to_odd": """static __device__ inline float double_to_odd(double value) {
   float nearest = (float)value;
   unsigned int bits = __builtin_bit_cast(unsigned int, nearest);
@@ -66,13 +66,13 @@ _HELPERS = {
   if ((back < 0.0 ? -back : back) > (value < 0.0 ? -value : value)) bits -= 1u;
   return __builtin_bit_cast(float, bits | 1u);
 }""",
-    # What double has no digits for is the last bit of an odd number, too.
+    # Bits that double cannot hold also go into the last bit of an odd number.
     "long_to_odd": """static __device__ inline float long_to_odd(long long value) {
   long long high = value >> 16;
   if (high >= -0x1000000000ll && high < 0x1000000000ll) return double_to_odd((double)value);
   return double_to_odd((double)(high | ((value & 0xffff) != 0)) * 65536.0);
 }""",
-    # To nearest, ties to even; a NaN stays one.
+    # To nearest, ties to even; a NaN stays a NaN.
     "narrow_to_bfloat16": """
 static __device__ inline unsigned short narrow_to_bfloat16(float value) {
   unsigned int bits = __builtin_bit_cast(unsigned int, value);
@@ -91,7 +91,7 @@ _CALLS = {
     "long_to_odd": ("double_to_odd",),
     "unsigned_to_odd": ("double_to_odd", "long_to_odd"),
 }
-# Numbers that float32 does not hold exactly, and what makes float32 of them.
+# Types whose values float32 cannot hold exactly, and the functions that make float32 of them.
 _TO_ODD = {
     dtypes.int32: "double_to_odd",
     dtypes.uint32: "double_to_odd",
@@ -113,7 +113,7 @@ def _wmma(types: str, suffix: str = "") -> str:
 
 
 def _wmma_of_bytes(words: int, suffix: str = "") -> str:
-    """Both are signed; nothing is clamped."""
+    """Return the body for tiles of signed bytes, without clamping."""
     return (
         f"typedef int words __attribute__((ext_vector_type({words}))); "
         f"return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32{suffix}("
@@ -122,11 +122,11 @@ def _wmma_of_bytes(words: int, suffix: str = "") -> str:
 
 
 def _mfma(types: str) -> str:
-    """Without a broadcast or a permutation of blocks."""
+    """Return the body for MFMA tiles, without a broadcast or a permutation of blocks."""
     return f"return __builtin_amdgcn_mfma_{types}(a, b, c, 0, 0, 0);"
 
 
-# A float16 result of RDNA3 stands in the low halves of registers.
+# A float16 result of RDNA3 is in the low halves of registers.
 _TILE_BODIES = {
     "rdna3_m16n16k16_float16_float32": _wmma("f32_16x16x16_f16"),
     "rdna3_m16n16k16_float16_float16": _RDNA3_HALVES,
@@ -142,7 +142,7 @@ _TILE_BODIES = {
 
 
 class HipRenderer(CStyleRenderer):
-    """Prints programs as HIP C++."""
+    """Renders programs as HIP C++."""
 
     language = "HIP C++"
     type_names: ClassVar[Mapping[DType, str]] = _TYPES
@@ -160,7 +160,7 @@ class HipRenderer(CStyleRenderer):
     barrier_text = _BARRIER
 
     def vector_type(self, dtype: DType) -> str:
-        """A typedef before the kernel, after one word of its lanes: float_v4."""
+        """Return the name of a typedef before the kernel: a word for its lanes, as in float_v4."""
         return f"{VECTOR_WORDS[dtype.scalar]}_v{dtype.lanes}"
 
     def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
@@ -168,7 +168,7 @@ class HipRenderer(CStyleRenderer):
 
     def cast(self, value: str, source: DType, target: DType) -> str:
         if target is dtypes.bfloat16:
-            # All others are converted to the float that it takes, which holds them.
+            # All others are converted to its float type, which can hold them.
             wide = _TO_ODD.get(source)
             number = self._helper(wide, value) if wide else value
             return self._helper("narrow_to_bfloat16", number)
@@ -228,7 +228,7 @@ class HipRenderer(CStyleRenderer):
         return f"{name}({', '.join(operands)})"
 
     def _wide(self, dtype: DType, *operands: str) -> list[str]:
-        """Operands in the type in which they are computed."""
+        """Convert operands to the type in which they are computed."""
         if dtype is not dtypes.bfloat16:
             return list(operands)
         return [self._helper("widen_bfloat16", operand) for operand in operands]

@@ -1,15 +1,16 @@
 """Programs as LLVM IR text for a host: `void @name(ptr buffers, ptr variables)`.
 
-`variables` are int32 values, of which the last is the group that this call computes: the launch
-index, 0 for a program without one.
+`variables` are int32 values. The last one is the group that this call computes: the launch index,
+or 0 for a program without one.
 
-Strict by construction: LLVM may neither contract nor re-associate; every operation rounds in its
-own type. Only where the flag STRICT_FLOAT is 0 may a product and a sum be one operation (the
-fast-math flag `contract`); no other such flag is ever printed. Nothing that LLVM calls undefined or
-poison can be reached: shift counts are masked, conversions out of range saturate, a gated-off
-access is branched around, `nsw` stands only where the bounds of both sides prove it. Buffers may
-overlap (an assignment in place), so none is `noalias`. Division by zero and MIN/-1 trap on some
-hosts: the backends declare `division_traps`, and decomposition guards them.
+Floats are strict by construction: LLVM may neither contract nor reassociate, and every operation
+rounds in its own type. Only if the flag STRICT_FLOAT is 0 may a product and a sum be one operation
+(the fast-math flag `contract`); no other such flag is ever printed.
+
+Nothing that LLVM calls undefined or poison can be reached. Shift counts are masked, conversions out
+of range saturate, gated-off accesses are skipped by branches, and `nsw` is printed only if bounds
+prove it. Buffers may overlap (an assignment in place), so none is `noalias`. Division by zero and
+MIN/-1 trap on some hosts: the backends declare `division_traps`, and decomposition guards them.
 """
 
 from __future__ import annotations
@@ -73,17 +74,17 @@ _LIBRARY_NAMES = frozenset(
 )
 _INTRINSICS = {Ops.SQRT: "sqrt", Ops.TRUNC: "trunc"}
 
-# Operations on floats that may become parts of one: a product and the sum that it goes into.
+# Operations on floats that may be contracted: a product and the sum that uses it.
 _CONTRACTED = frozenset({Ops.ADD, Ops.SUB, Ops.MUL})
 
-# A cache line, and the widest vector register of today's hosts.
+# The size of a cache line, and of the widest vector register of today's hosts.
 _SCRATCH_ALIGNMENT = 64
 
 LLVM_OPS = frozenset(op.name for op in ALU - {Ops.THREEFRY, Ops.MULACC}) | {"LOAD", "STORE"}
 
 
 class LlvmRenderer:
-    """Prints programs as LLVM IR; raises `UserError` for a node that it cannot print."""
+    """Renders programs as LLVM IR; raises `UserError` for a node that it cannot print."""
 
     def render(self, program: Program) -> str:
         return LlvmFunction(program).text()
@@ -91,7 +92,7 @@ class LlvmRenderer:
 
 @functools.cache
 def value_type(dtype: DType) -> str:
-    """The LLVM type of a value in a register. Raises `UserError` for a type without one."""
+    """Return the LLVM type of a value in a register. Raises `UserError` if there is none."""
     scalar = _SCALARS.get(dtype.scalar)
     if scalar is None:
         accepted = ", ".join(sorted(known.name for known in _SCALARS))
@@ -101,12 +102,12 @@ def value_type(dtype: DType) -> str:
 
 @functools.cache
 def memory_type(dtype: DType) -> str:
-    """The LLVM type of a value in memory: a bool takes a byte there."""
+    """Return the LLVM type of a value in memory: a bool is a byte there."""
     return value_type(dtypes.uint8.vec(dtype.lanes) if dtype.is_bool else dtype)
 
 
 def literal(value: ConstType, dtype: DType) -> str:
-    """A constant as LLVM reads it: floats by their bits, so that NaN and -0.0 arrive whole."""
+    """Return a constant for LLVM: floats by their bits, which preserves NaN and -0.0."""
     if dtype.is_bool:
         scalar = "true" if value else "false"
     elif dtype.is_float:
@@ -120,14 +121,14 @@ def literal(value: ConstType, dtype: DType) -> str:
 
 
 def _suffix(dtype: DType) -> str:
-    """How an intrinsic's name spells a type: f32, v4f64, i8."""
+    """Return a type's name in the name of an intrinsic: f32, v4f64, i8."""
     letter = "f" if dtype.is_float else "i"
     scalar = f"{letter}{dtype.bits}"
     return scalar if dtype.lanes == 1 else f"v{dtype.lanes}{scalar}"
 
 
 def _cannot_wrap(node: UOp) -> bool:
-    """Whether sum, difference or product of signed integers stay in their type: index arithmetic.
+    """Return True if index arithmetic on signed integers cannot overflow.
 
     LLVM widens such an index to 64 bits once, outside of the loop, not at every access.
     """
@@ -145,9 +146,9 @@ def _cannot_wrap(node: UOp) -> bool:
 
 
 def _constant_offset(position: UOp) -> int | None:
-    """What an address adds to one before it that is in bounds if it is; None if there is none.
+    """Return an address's offset from an earlier one, in bounds if that is; None if unknown.
 
-    So LLVM need not take apart the index of each element of an unrolled loop.
+    LLVM then need not analyse the index of each element of an unrolled loop.
     """
     if position.op is not Ops.ADD or not _cannot_wrap(position):
         return None
@@ -163,23 +164,23 @@ def _constant_offset(position: UOp) -> int | None:
 class LlvmFunction:
     """The text of one function while its nodes are printed in order.
 
-    allocations, entry: what its first block does, before the nodes. Subclasses for other machines
-    have another frame around the nodes, and other `printers` of some of them.
+    allocations, entry: code of its first block, before the nodes. Subclasses for other machines
+    have another frame around the nodes, and other `printers` for some of them.
     """
 
-    # Whether an address may be computed that no load takes.
+    # True if the address of a gated-off load may be computed.
     selects_addresses = True
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        # Constants that are in memory, by their text.
+        # Constants in memory, by their text.
         self.constant_places: dict[str, str] = {}
         self.allocations: list[str] = []
         self.entry: list[str] = []
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self.names: dict[UOp, str] = {}
-        # Pointers that several addresses are offsets from, by scope: loops and conditions.
+        # Pointers that are bases of several addresses, by scope: loops and conditions.
         self.pointers: ChainMap[tuple[UOp, UOp], str] = ChainMap()
         self.block = "start"
         self.counter = 0
@@ -198,7 +199,7 @@ class LlvmFunction:
         return "\n".join([*self.definition(entry), *sorted(self.declarations), *likely, ""])
 
     def definition(self, entry: str) -> list[str]:
-        """The function `entry` around the nodes that were printed."""
+        """Return the function `entry` around the printed nodes."""
         return [
             f'define void @"{entry}"(ptr %buffers, ptr %variables) nounwind {{',
             "entry:",
@@ -218,7 +219,7 @@ class LlvmFunction:
         return f"%{prefix}{self.counter}"
 
     def emit(self, text: str, prefix: str = "v") -> str:
-        """Adds `%name = text` and returns %name."""
+        """Add `%name = text` and return %name."""
         name = self.fresh(prefix)
         self.lines.append(f"  {name} = {text}")
         return name
@@ -228,7 +229,7 @@ class LlvmFunction:
         self.block = label
 
     def value(self, node: UOp) -> str:
-        """The operand for `node`; an accumulator is read where it is used."""
+        """Return the operand for `node`; an accumulator is read where it is used."""
         name = name_of_value(self.names, node)
         if node.op is Ops.DEFINE_ACC or node.op is Ops.UPDATE_ACC:
             return self.emit(f"load {value_type(node.dtype)}, ptr {name}")
@@ -251,7 +252,7 @@ class LlvmFunction:
             self.names[node] = name
 
     def print_branch(self, branch: Branch) -> None:
-        """Selects of whose last operands nothing is computed unless some lane takes it."""
+        """Print selects whose last operands are computed only if some lane takes them."""
         condition = branch.condition
         everywhere = self.value(condition)
         if condition.dtype.lanes > 1:
@@ -332,7 +333,7 @@ class LlvmFunction:
         return name
 
     def open_range(self, node: UOp) -> str:
-        """The head of a loop; one that certainly has a first iteration tests only at its end."""
+        """Print the head of a loop; if a first iteration is certain, test only at the end."""
         name = self.fresh("i")
         kind = value_type(node.dtype)
         bound = self.value(node.src[0])
@@ -364,7 +365,7 @@ class LlvmFunction:
         label = name[1:]
         self.lines.append(f"  br label %{label}.latch")
         self.start_block(f"{label}.latch")
-        # The counter is below its bound: one more fits in its type.
+        # The counter is below its bound, so adding one does not overflow.
         self.lines.append(f"  {name}.next = add nuw nsw {kind} {name}, 1")
         if runs_at_least_once(opened):
             self.lines += [
@@ -400,22 +401,22 @@ class LlvmFunction:
         return self.emit(f"getelementptr inbounds {element}, ptr {first}, {kind} {offset}", "at")
 
     def pointer(self, element: str, buffer: UOp, position: UOp) -> str:
-        """The address of an element, once for all that are at constant distances from it."""
+        """Return the address of an element; addresses at constant distances share a base."""
         key = (buffer, position)
-        found = self.pointers.get(key)
-        if found is None:
-            place = f"ptr {self.value(buffer)}, {self.typed(position)}"
-            found = self.emit(f"getelementptr inbounds {element}, {place}", "at")
-            self.pointers[key] = found
-        return found
+        pointer = self.pointers.get(key)
+        if pointer is None:
+            operands = f"ptr {self.value(buffer)}, {self.typed(position)}"
+            pointer = self.emit(f"getelementptr inbounds {element}, {operands}", "at")
+            self.pointers[key] = pointer
+        return pointer
 
     def load(self, node: UOp) -> str:
         if len(node.src) == 1:
             return self.read(node)
         alternative, gate = self.value(node.src[1]), self.value(node.src[2])
         if self.selects_addresses and node.src[1].op is Ops.CONST and not node.dtype.is_bool:
-            place = self.place_of(node.src[1])
-            at = self.emit(f"select i1 {gate}, ptr {self.address(node)}, ptr {place}", "at")
+            fallback = self.place_of(node.src[1])
+            at = self.emit(f"select i1 {gate}, ptr {self.address(node)}, ptr {fallback}", "at")
             return self.read_at(node, at)
         label = self.fresh("load")[1:]
         before = self.block
@@ -428,8 +429,9 @@ class LlvmFunction:
         return self.emit(f"phi {kind} [ {value}, %{label}.do ], [ {alternative}, %{before} ]")
 
     def place_of(self, constant: UOp) -> str:
-        """Memory that holds a constant: a load that is gated off reads it there, and no branch
-        stands between the loads of a window.
+        """Return memory with a constant's value, which a gated-off load reads instead of branching.
+
+        The loads of a window then have no branch between them.
         """
         text = self.typed(constant)
         if text not in self.constant_places:
@@ -443,7 +445,7 @@ class LlvmFunction:
 
     def read_at(self, node: UOp, at: str) -> str:
         kind = memory_type(node.dtype)
-        # Buffers may start anywhere in another: only the alignment of an element is certain.
+        # Buffers may overlap at any element: only the alignment of an element is certain.
         align = node.dtype.scalar.itemsize
         value = self.emit(f"load {kind}, ptr {at}, align {align}")
         if node.dtype.is_bool:
@@ -473,7 +475,7 @@ class LlvmFunction:
         self.lines.append(f"  store {kind} {text}, ptr {self.address(node)}, align {align}")
 
     def address(self, node: UOp) -> str:
-        """Where a LOAD or STORE that happens finds its first element."""
+        """Return the address of the first element of a LOAD or STORE that is executed."""
         return self.value(node.src[0])
 
     def vectorize(self, node: UOp) -> str:
@@ -486,7 +488,7 @@ class LlvmFunction:
         return result
 
     def splat(self, source: UOp, lanes: int) -> str:
-        """A scalar in every lane, in the form that LLVM knows as a broadcast."""
+        """Return a scalar in every lane, in the form that LLVM recognises as a broadcast."""
         kind = value_type(source.dtype.vec(lanes))
         first = self.emit(f"insertelement {kind} poison, {self.typed(source)}, i32 0")
         mask = f"<{lanes} x i32> zeroinitializer"
@@ -508,7 +510,7 @@ class LlvmFunction:
     # Arithmetic
 
     def instruction(self, node: UOp) -> str:
-        """One instruction, chosen by op and kind of the operands."""
+        """Print one instruction, chosen by op and kind of the operands."""
         left, right = node.src
         opcode = _INSTRUCTIONS[node.op][_KINDS.index(left.dtype.kind)]
         if not opcode:
@@ -522,7 +524,7 @@ class LlvmFunction:
     def shift(self, node: UOp) -> str:
         left, count = node.src
         kind = value_type(left.dtype)
-        # LLVM calls a count of the width or more poison: any value will do, but not that.
+        # In LLVM a count of the width or more gives poison; any other value is acceptable.
         mask = literal(left.dtype.bits - 1, count.dtype)
         masked = self.emit(f"and {self.typed(count)}, {mask}")
         masked = self.resize(masked, count.dtype, left.dtype)
@@ -530,7 +532,7 @@ class LlvmFunction:
         return self.emit(f"{opcode} {kind} {self.value(left)}, {masked}")
 
     def resize(self, value: str, source: DType, target: DType) -> str:
-        """An integer of another width; a signed source keeps its sign."""
+        """Convert to an integer of another width; a signed source is sign-extended."""
         if source.bits == target.bits:
             return value
         widen = "sext" if source.kind is Kind.SIGNED else "zext"
@@ -567,7 +569,7 @@ class LlvmFunction:
         return self.emit(f"call {kind} @{name}({self.typed(source)})")
 
     def library(self, node: UOp) -> str:
-        """A call of the C library for every lane."""
+        """Call a function of the C library for every lane."""
         scalar = node.dtype.scalar
         kind = value_type(scalar)
         name = LIBRARY[node.op] + ("f" if scalar is dtypes.float32 else "")
@@ -585,7 +587,7 @@ class LlvmFunction:
 
     def call_library(self, name: str, kind: str, arguments: list[str]) -> str:
         joined = ", ".join(f"{kind} {argument}" for argument in arguments)
-        # nobuiltin: LLVM must not fold or replace the call by one that rounds otherwise.
+        # nobuiltin: LLVM must not fold the call, or replace it by one that rounds differently.
         return self.emit(f"call {kind} @{name}({joined}) nobuiltin")
 
     def where(self, node: UOp) -> str:
@@ -613,7 +615,7 @@ class LlvmFunction:
         return self.emit(f"{opcode} {self.typed(source)} to {value_type(want)}")
 
     def saturate(self, source: UOp, want: DType) -> str:
-        """Float to integer: the plain instruction would be poison out of range."""
+        """Convert a float to an integer: the plain instruction gives poison out of range."""
         if want.lanes > 1:
             return self.saturate_lanes(source, want)
         letter = "s" if want.kind is Kind.SIGNED else "u"
@@ -623,14 +625,14 @@ class LlvmFunction:
         return self.emit(f"call {kind} @{name}({self.typed(source)})")
 
     def saturate_lanes(self, source: UOp, want: DType) -> str:
-        """The same for vectors by selects: the intrinsic takes the lanes one by one."""
+        """Convert vectors with selects: the intrinsic processes lanes one by one."""
         have, kind = source.dtype, value_type(want)
         floats, flags = value_type(have), value_type(dtypes.bool.vec(want.lanes))
         text = self.value(source)
         low, high = int(want.minimum), int(want.maximum)
         opcode = "fptosi" if want.kind is Kind.SIGNED else "fptoui"
         inside = self.emit(f"{opcode} {floats} {text} to {kind}")
-        # Out of range that is poison, which a select may only pass over once it is frozen.
+        # Out of range this is poison, which a select may discard only after a freeze.
         result = self.emit(f"freeze {kind} {inside}")
         for condition, otherwise in (
             (f"olt {floats} {text}, {literal(float(high + 1), have)}", high),
@@ -645,11 +647,11 @@ class LlvmFunction:
     def bitcast(self, node: UOp) -> str:
         source = node.src[0]
         have, want = source.dtype, node.dtype
-        held, wanted = memory_type(have), memory_type(want)
+        held, expected = memory_type(have), memory_type(want)
         value = self.value(source)
         if have.is_bool and not want.is_bool:
             value = self.emit(f"zext {value_type(have)} {value} to {held}")
-        return value if held == wanted else self.emit(f"bitcast {held} {value} to {wanted}")
+        return value if held == expected else self.emit(f"bitcast {held} {value} to {expected}")
 
     printers: ClassVar[Mapping[Ops, Callable[[Any, UOp], str | None]]] = {
         Ops.CONST: constant,

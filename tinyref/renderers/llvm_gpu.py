@@ -1,14 +1,13 @@
 """Programs as LLVM IR of an emulated GPU: `void @name(ptr launch)` runs one group of work-items.
 
-`launch` is a record of 64-bit words, `Field`, that the launcher fills and the function reads. Of a
-program without barriers the function is a loop over the work-items, in either order. Of one with
-barriers each work-item is a coroutine (LLVM, "Coroutines in LLVM", switched-resume lowering) that
-suspends where it waits for the others; `tinyref_run_items` starts and resumes them in turn.
+`launch` is a record of 64-bit words, `Field`, that the launcher fills and the function reads. For a
+program without barriers, the function is a loop over the work-items, in either order. For a program
+with barriers, each work-item is a coroutine (LLVM, "Coroutines in LLVM", switched-resume lowering)
+that suspends while it waits for the others; `tinyref_run_items` starts and resumes them in turn.
 
-Shared memory is given by the launcher, each array followed by guard bytes, which must not change.
-With `checked`, every access calls `tinyref_touch` first, which finds what is out of bounds,
-uninitialised shared memory and races. `@"name.info"` is a JSON text that says what the launcher
-must know: `Info`.
+The launcher provides shared memory: each array is followed by guard bytes, which must not change.
+With `checked`, every access first calls `tinyref_touch`, which detects accesses out of bounds,
+uninitialised shared memory and races. `@"name.info"` is a JSON text for the launcher: `Info`.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from tinyref.uops.tiles import InputRounding, MatrixTile, Operand
 RUN_ITEMS = "tinyref_run_items"
 TOUCH = "tinyref_touch"
 
-# Shared arrays begin at multiples of this, as wide as the widest vector.
+# Shared arrays begin at multiples of this, the size of the widest vector.
 ALIGNMENT = 128
 
 
 class Field(IntEnum):
-    """The words of a launch record; those that end in _X have _Y and _Z behind them."""
+    """The words of a launch record; each _X is followed by its _Y and _Z."""
 
     BUFFERS = 0  # Address of the buffers' addresses, and of the variables: int32.
     VARIABLES = auto()
@@ -62,19 +61,19 @@ class Field(IntEnum):
     IS_REVERSE = auto()  # 1: groups and work-items from the last to the first.
     ITEM = auto()  # The number of the work-item that runs, 0 and up.
     BARRIER = auto()  # The barrier at which it waits, from 1; 0: it is done. A tile: -1 and down.
-    EPOCH = auto()  # How many barriers the group has passed.
+    EPOCH = auto()  # Number of barriers that the group has passed.
     EXCHANGE = auto()  # Address of the memory in which work-items meet for a tile.
     FRAMES = auto()  # Address of the frames of the coroutines, and the bytes of each.
     FRAME_BYTES = auto()
-    SHARED_BYTES = auto()  # Of all arrays and guards, and what they hold before a group runs.
+    SHARED_BYTES = auto()  # Bytes of arrays and guards; POISON is their content before a group.
     POISON = auto()
-    GUARDS = auto()  # Address of pairs of offsets into the shared memory, and how many.
+    GUARDS = auto()  # Address of pairs of offsets into the shared memory, and their number.
     GUARD_COUNT = auto()
     MEMORIES = auto()  # Address of a record of three words for each memory: its cells of four
     # words, cells of an element, elements. The cells of shared memory, and their bytes:
     SHARED_CELLS = auto()
     SHARED_CELL_BYTES = auto()
-    FAULT = auto()  # The first fault: its kind, and what says where it was.
+    FAULT = auto()  # The first fault: its kind, then its location.
     FAULT_PLACE = auto()
     FAULT_POSITION = auto()
     FAULT_ITEM = auto()
@@ -83,7 +82,7 @@ class Field(IntEnum):
 
 
 class FaultCode(IntEnum):
-    """What the word FAULT holds; 0 is none."""
+    """The values of the word FAULT; 0 means none."""
 
     BOUNDS = 1
     ALIGNMENT = auto()
@@ -106,11 +105,11 @@ class MemoryInfo:
 
 @dataclass(frozen=True)
 class Info:
-    """What a launcher must know of a compiled program: parameters first, in their order.
+    """Facts of a compiled program for its launcher; `memories` begins with the parameters.
 
-    accesses: the loads and stores that are checked, as text; none where nothing is checked.
-    barriers, tiles: how many there are; where there are some, work-items are coroutines.
-    exchange_bytes: memory behind the shared arrays, in which work-items meet for a tile.
+    accesses: the checked loads and stores, as text; empty without checks.
+    barriers, tiles: their numbers; if either is above 0, work-items are coroutines.
+    exchange_bytes: memory behind the shared arrays for the operands of tiles.
     """
 
     memories: tuple[MemoryInfo, ...]
@@ -125,16 +124,16 @@ class Info:
 
     @staticmethod
     def of(text: str) -> Info:
-        """The one that a compiled program carries."""
+        """Read the facts that a compiled program contains."""
         data = json.loads(text)
-        data["memories"] = tuple(MemoryInfo(**each) for each in data["memories"])
+        data["memories"] = tuple(MemoryInfo(**memory) for memory in data["memories"])
         return Info(**{**data, "accesses": tuple(data["accesses"])})
 
 
 class LlvmGpuRenderer(LlvmRenderer):
-    """Prints programs with groups, barriers and shared memory as LLVM IR for the host.
+    """Renders programs with groups, barriers and shared memory as LLVM IR for the host.
 
-    llvm_version: the major version that will read the text. checked: every access is.
+    llvm_version: the major version that will read the text. checked: check every access.
     """
 
     def __init__(self, llvm_version: int, checked: bool = False) -> None:
@@ -146,24 +145,24 @@ class LlvmGpuRenderer(LlvmRenderer):
 
 
 def field(name: Field, register: str) -> str:
-    """An instruction that makes `register` the address of a word of `%launch`."""
+    """Return an instruction that sets `register` to the address of a word of `%launch`."""
     return f"  {register} = getelementptr i64, ptr %launch, i64 {int(name)}"
 
 
 def read_field(name: Field, register: str, kind: str = "i64") -> list[str]:
-    """Instructions that make `register` the value of a word of `%launch`."""
+    """Return instructions that set `register` to the value of a word of `%launch`."""
     return [field(name, f"{register}.at"), f"  {register} = load {kind}, ptr {register}.at"]
 
 
 def guard_bytes(nbytes: int) -> int:
-    """As many as the array has: one that is half as long as it should be is found for certain."""
+    """Return as many guard bytes as the array has: one that is too short by half is detected."""
     return max(ALIGNMENT, nbytes + -nbytes % ALIGNMENT)
 
 
 class GpuFunction(LlvmFunction):
     """One group of work-items: the nodes are printed once, in a loop or as a coroutine."""
 
-    # An address is checked where it is computed.
+    # Checks are made where an address is computed.
     selects_addresses = False
 
     def __init__(self, program: Program, llvm_version: int, checked: bool) -> None:
@@ -171,7 +170,7 @@ class GpuFunction(LlvmFunction):
         self.llvm_version = llvm_version
         self.checked = checked
         self.memories = [_parameter_info(program, slot) for slot in range(len(program.parameters))]
-        self.places: dict[UOp, int] = {}
+        self.memory_numbers: dict[UOp, int] = {}
         self.shared_bytes = 0
         self.accesses: list[str] = []
         self.barriers = 0
@@ -197,7 +196,7 @@ class GpuFunction(LlvmFunction):
     # The frame around the nodes
 
     def arguments(self) -> list[str]:
-        """What the first block reads from the launch record, before what the nodes add."""
+        """Return the instructions that read the launch record in the first block."""
         lines = [
             *read_field(Field.BUFFERS, "%buffers", "ptr"),
             *read_field(Field.VARIABLES, "%variables", "ptr"),
@@ -209,7 +208,7 @@ class GpuFunction(LlvmFunction):
         return lines
 
     def loop(self, entry: str) -> list[str]:
-        """All work-items one after the other, from the first to the last or the other way."""
+        """Print a loop over all work-items, from the first to the last or in reverse."""
         head = [
             f'define void @"{entry}"(ptr %launch) nounwind {{',
             "entry:",
@@ -241,7 +240,7 @@ class GpuFunction(LlvmFunction):
         return [*head, *start, *self.lines, "  br label %next0", *tail, "done:", "  ret void", "}"]
 
     def coroutine(self, entry: str) -> list[str]:
-        """A work-item; asked without memory for its frame, it only says how much it needs."""
+        """Print a work-item; without memory for its frame it only returns the size of one."""
         void = self.llvm_version >= 22
         end = "call void @llvm.coro.end" if void else "%ended = call i1 @llvm.coro.end"
         self.declarations |= {
@@ -292,7 +291,7 @@ class GpuFunction(LlvmFunction):
         ]
 
     def item_number(self) -> list[str]:
-        """Instructions that make %number the place of the work-item in its group."""
+        """Return instructions that compute %number, the number of the work-item in its group."""
         items = self.program.group
         return [
             f"  %number2 = mul i32 %item2, {items[1]}",
@@ -308,9 +307,9 @@ class GpuFunction(LlvmFunction):
         self.barriers += 1
         self.wait(self.barriers)
 
-    def wait(self, place: int) -> None:
-        """Suspends until all work-items of the group have come to `place`."""
-        self.lines.append(f"  store i64 {place}, ptr %barrier.at")
+    def wait(self, barrier: int) -> None:
+        """Suspend until all work-items of the group have reached `barrier`."""
+        self.lines.append(f"  store i64 {barrier}, ptr %barrier.at")
         answer = self.emit("call i8 @llvm.coro.suspend(token none, i1 false)", "resumed")
         label = f"{answer[1:]}.go"
         self.lines.append(
@@ -328,23 +327,23 @@ class GpuFunction(LlvmFunction):
         return self.emit(f"sext i32 {name} to {value_type(node.dtype)}", special.scope)
 
     def global_memory(self, node: UOp) -> str:
-        self.places[node] = parameter_position(self.program, node)
+        self.memory_numbers[node] = parameter_position(self.program, node)
         return self.define_global(node)
 
     def shared_memory(self, node: UOp) -> str:
         name = self.fresh("local")
         element = element_of(node)
         size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
-        self.places[node] = len(self.memories)
-        shown = payload_of(node, LocalArg).name
-        self.memories.append(MemoryInfo(shown, size, element.itemsize, True, self.shared_bytes))
+        self.memory_numbers[node] = len(self.memories)
+        label = payload_of(node, LocalArg).name
+        self.memories.append(MemoryInfo(label, size, element.itemsize, True, self.shared_bytes))
         self.entry.append(f"  {name} = getelementptr i8, ptr %shared, i64 {self.shared_bytes}")
         whole = size * element.itemsize
         self.shared_bytes += whole + -whole % ALIGNMENT + guard_bytes(whole)
         return name
 
     def texel(self, node: UOp) -> str:
-        """The address of an element, or of the texel in a row and a column of an image."""
+        """Return the address of an element, or of the texel in a row and column of an image."""
         if not isinstance(node.dtype, ImageDType):
             return self.index(node)
         kind = f"[{TEXEL} x {_texel_lane(node.dtype)}]"
@@ -358,7 +357,7 @@ class GpuFunction(LlvmFunction):
         return self.element_number(row, columns, column)
 
     def wide(self, node: UOp) -> str:
-        """An index as i64."""
+        """Return an index as i64."""
         if value_type(node.dtype) == "i64":
             return self.value(node)
         return self.emit(f"sext {self.typed(node)} to i64")
@@ -379,7 +378,7 @@ class GpuFunction(LlvmFunction):
         self.lines.append(f"  store <{TEXEL} x half> {halves}, ptr {self.address(node)}, align 2")
 
     def matrix_tile(self, node: UOp) -> str:
-        """Work-items put A and B where all see them, and each computes the elements it holds."""
+        """Share A and B among the work-items; each computes the elements that it holds."""
         tile = payload_of(node, TileArg).tile
         if not self.tiles:
             self.entry += [*read_field(Field.EXCHANGE, "%exchange", "ptr"), *self.item_number()]
@@ -411,12 +410,12 @@ class GpuFunction(LlvmFunction):
             if tile.rounds_in is InputRounding.TF32:
                 element = self.tf32(element)
             row, column = self.coordinates(tile, operand, thread, register)
-            place = self.element_number(row, columns, column)
-            at = self.emit(f"getelementptr {kind}, ptr {matrix}, i64 {place}")
+            number = self.element_number(row, columns, column)
+            at = self.emit(f"getelementptr {kind}, ptr {matrix}, i64 {number}")
             self.lines.append(f"  store {kind} {element}, ptr {at}")
 
     def product(self, tile: MatrixTile, c: UOp, thread: str, matrices: tuple[str, str]) -> str:
-        """The fragment of A * B + C of a thread: k from 0 up, every step rounded."""
+        """Return a thread's fragment of A * B + C: k from 0 up, with each step rounded."""
         wide = value_type(tile.dtype_out)
         add, mul = ("fadd", "fmul") if tile.dtype_out.is_float else ("add", "mul")
         result = "poison"
@@ -438,10 +437,10 @@ class GpuFunction(LlvmFunction):
     def wide_element(
         self, tile: MatrixTile, matrix: str, row: str, columns: int, column: str
     ) -> str:
-        """An element of A or B in the type of C."""
+        """Return an element of A or B in the type of C."""
         narrow, wide = memory_type(tile.dtype_in), value_type(tile.dtype_out)
-        place = self.element_number(row, columns, column)
-        at = self.emit(f"getelementptr {narrow}, ptr {matrix}, i64 {place}")
+        number = self.element_number(row, columns, column)
+        at = self.emit(f"getelementptr {narrow}, ptr {matrix}, i64 {number}")
         value = self.emit(f"load {narrow}, ptr {at}")
         if narrow == wide:
             return value
@@ -454,19 +453,19 @@ class GpuFunction(LlvmFunction):
     def coordinates(
         self, tile: MatrixTile, operand: Operand, thread: str, register: int
     ) -> tuple[str, str]:
-        """Row and column of the element that `register` of `thread` holds."""
+        """Return row and column of the element that `register` of `thread` holds."""
         layout = tile.layout(operand)
-        found = []
+        coordinates = []
         for axis in operand.axes:
             total = str(layout.coordinate(axis, 0, register))
-            for place, bit in enumerate(layout.thread_bits):
+            for position, bit in enumerate(layout.thread_bits):
                 if bit is None or bit.axis != axis:
                     continue
-                shifted = self.emit(f"lshr i64 {thread}, {place}")
+                shifted = self.emit(f"lshr i64 {thread}, {position}")
                 part = self.emit(f"mul i64 {self.emit(f'and i64 {shifted}, 1')}, {bit.weight}")
                 total = self.emit(f"add i64 {total}, {part}")
-            found.append(total)
-        return found[0], found[1]
+            coordinates.append(total)
+        return coordinates[0], coordinates[1]
 
     def lane(self, value: UOp, register: int) -> str:
         if value.dtype.lanes == 1:
@@ -474,7 +473,7 @@ class GpuFunction(LlvmFunction):
         return self.emit(f"extractelement {self.typed(value)}, i32 {register}")
 
     def tf32(self, value: str) -> str:
-        """float32 to 10 bits of mantissa, to nearest, ties away from zero; NaN and inf stay."""
+        """Round float32 to 10 bits of mantissa, ties away from zero; NaN and inf stay."""
         bits = self.emit(f"bitcast float {value} to i32")
         up = self.emit(f"add i32 {bits}, {0x1000}")
         cut = self.emit(f"and i32 {up}, {-0x2000}")
@@ -484,7 +483,7 @@ class GpuFunction(LlvmFunction):
         return self.emit(f"bitcast i32 {chosen} to float")
 
     def address(self, node: UOp) -> str:
-        """With checks, that of the first element where the access is out of bounds."""
+        """Return the address of an access; with checks, a safe one if it is out of bounds."""
         if not self.checked:
             return super().address(node)
         index = node.src[0]
@@ -493,11 +492,11 @@ class GpuFunction(LlvmFunction):
         dtype = node.src[1].dtype if node.op is Ops.STORE else node.dtype
         lanes = 1 if is_image else dtype.lanes
         position = self.texel_number(index) if is_image else self.wide(index.src[1])
-        place = self.places[memory]
-        self.accesses.append(f"{self.memories[place].name} at {node_text(node)}")
+        number = self.memory_numbers[memory]
+        self.accesses.append(f"{self.memories[number].name} at {node_text(node)}")
         self.declarations.add(f"declare i64 @{TOUCH}(ptr, i64, i64, i64, i64, i64) nounwind")
         what = f"i64 {lanes}, i64 {int(node.op is Ops.STORE)}, i64 {len(self.accesses) - 1}"
-        safe = self.emit(f"call i64 @{TOUCH}(ptr %launch, i64 {place}, i64 {position}, {what})")
+        safe = self.emit(f"call i64 @{TOUCH}(ptr %launch, i64 {number}, i64 {position}, {what})")
         element = f"[{TEXEL} x {_texel_lane(index.dtype)}]" if is_image else ""
         element = element or memory_type(element_of(memory))
         pointer = name_of_value(self.names, memory)
@@ -515,7 +514,7 @@ class GpuFunction(LlvmFunction):
 
 
 def _parameter_info(program: Program, position: int) -> MemoryInfo:
-    """What is known of a parameter: the elements are those that kernels count, such as texels."""
+    """Describe a parameter; its elements are those that kernels count, such as texels."""
     parameter = program.parameters[position]
     is_image = any(
         node.op is Ops.DEFINE_GLOBAL
@@ -523,9 +522,9 @@ def _parameter_info(program: Program, position: int) -> MemoryInfo:
         and payload_of(node, SlotArg).slot == parameter.slot
         for node in program.uops
     )
-    each = TEXEL if is_image else 1
-    name, itemsize = f"data{parameter.slot}", each * parameter.dtype.itemsize
-    return MemoryInfo(name, parameter.size // each, itemsize, parameter.is_written)
+    lanes = TEXEL if is_image else 1
+    name, itemsize = f"data{parameter.slot}", lanes * parameter.dtype.itemsize
+    return MemoryInfo(name, parameter.size // lanes, itemsize, parameter.is_written)
 
 
 def _texel_lane(memory: DType) -> str:

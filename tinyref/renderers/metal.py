@@ -1,12 +1,12 @@
 """Programs as MSL, the Metal Shading Language: Apple's specification of that name, 3.1 and later.
 
 A kernel takes its buffers as `device` pointers, then each variable as a reference to `constant`
-memory, all by their number; a command encoder has 31 of these (Metal feature set tables).
+memory, all by number; a command encoder has 31 of these (Metal feature set tables).
 
-Floats are strict where they are compiled in safe mode: `/` and `precise::sqrt` are correctly
-rounded then (section 8.4, table 8.1), and only there NaN and infinities are kept (8.1). Safe mode
-contracts within a statement (1.6.3), which the pragma turns off. What no option asks for is that
-subnormal float32 are kept: an implementation may flush them to zero (8.1). MSL has no float64.
+Floats are strict if compiled in safe mode. Only then `/` and `precise::sqrt` are correctly rounded
+(section 8.4, table 8.1), and NaN and infinities are preserved (8.1). Safe mode contracts within a
+statement (1.6.3), which the pragma turns off. No option preserves subnormal float32: an
+implementation may flush them to zero (8.1). MSL has no float64.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import MatrixTile, Operand
 
-# The functions of the library are off by a few units; decompositions are the same bits everywhere.
+# Functions of the library are off by a few units; decompositions have the same bits everywhere.
 METAL_OPS = C_STYLE_OPS - ELEMENTARY_OPS
 # Entries of the table of buffers of a compute command encoder.
 MAX_ARGUMENTS = 31
-# Of these; the others are left for variables.
+# Entries for buffers; the others are left for variables.
 MAX_BUFFERS = 23
 
 _STRICT = ("#pragma METAL fp math_mode(safe)", "#pragma METAL fp contract(off)")
 
 
 class MetalRenderer(CStyleRenderer):
-    """Prints programs as MSL."""
+    """Renders programs as MSL."""
 
     language = "MSL"
     type_names: ClassVar[Mapping[DType, str]] = {
@@ -59,7 +59,7 @@ class MetalRenderer(CStyleRenderer):
         return f"{vector}.{'xyzw'[number]}"
 
     def cast(self, value: str, source: DType, target: DType) -> str:
-        """Between the two small floats by float32, which has all numbers of both."""
+        """Convert between the two small floats by float32, which has all numbers of both."""
         if {source, target} == {dtypes.float16, dtypes.bfloat16}:
             value = f"(float){value}"
         return super().cast(value, source, target)
@@ -76,12 +76,12 @@ class MetalRenderer(CStyleRenderer):
         return self.assign(self._packed(memory, position, dtype), value)
 
     def _packed(self, memory: str, position: str, dtype: DType) -> str:
-        """Neighbours in memory: packed vectors are aligned as their elements are (2.2.3)."""
+        """Access neighbours in memory: packed vectors are aligned as their elements (2.2.3)."""
         space = self.shared_space if memory.startswith("local") else self.global_space
         return f"*({space}packed_{self.type(dtype)} *)({memory} + {position})"
 
     def tile_function(self, tile: MatrixTile, name: str) -> str:
-        """By the elements of the matrices that the thread holds (6.7)."""
+        """Use the elements of the matrices that the thread holds (6.7)."""
         a, b, c = (self.type(tile.fragment(operand)) for operand in Operand)
         fragments = ((a, "a", tile.dtype_in), (b, "b", tile.dtype_in), (c, "c", tile.dtype_out))
         lines = [f"{c} {name}({a} a, {b} b, {c} c) {{"]
@@ -115,7 +115,7 @@ class MetalRenderer(CStyleRenderer):
         return f"constant {self.type(dtype)} &{name} [[buffer({number})]]"
 
     def function_head(self, entry: str, parameters: Sequence[str]) -> list[str]:
-        """Raises `UserError` for more arguments than an encoder has numbers for."""
+        """Raise `UserError` for more arguments than an encoder has numbers for."""
         if len(parameters) > MAX_ARGUMENTS:
             raise UserError(
                 f"program: {self.program.name} has {len(parameters)} buffers and variables: "

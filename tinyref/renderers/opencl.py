@@ -1,11 +1,11 @@
 """Programs as OpenCL C 1.2 and later.
 
 For each buffer a kernel takes its memory object and the byte at which the view begins (sub-buffers
-may begin at few bytes only: OpenCL 1.2, 5.2.1), for each image an image2d_t, then the variables.
-What images there are is said in the first lines, for the runtime that makes them.
+begin only at some bytes: OpenCL 1.2, 5.2.1), for each image an image2d_t, then the variables. The
+first lines describe the images, for the runtime that makes them.
 
-Floats are strict: nothing is contracted, and where `/` and `sqrt` of float32 may be off by a few
-units (OpenCL 1.2, 7.4), they are computed as float64 and rounded once more, which is exact.
+Floats are strict: nothing is contracted. If `/` and `sqrt` of float32 may be off by a few units
+(OpenCL 1.2, 7.4), they are computed as float64 and rounded again, which is exact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg
 
-# The functions of drivers differ by a few units, decompositions are the same bits everywhere.
+# Functions of drivers differ by a few units; decompositions have the same bits everywhere.
 OPENCL_OPS = C_STYLE_OPS - ELEMENTARY_OPS
 
 _DIVISIONS = frozenset({Ops.FDIV, Ops.RECIP, Ops.SQRT})
@@ -46,13 +46,13 @@ class ImageParameter:
 
     @property
     def line(self) -> str:
-        """The comment that says so, at the top of a text."""
+        """Return the comment that describes it, at the top of a text."""
         access = "write" if self.is_written else "read"
         return f"{_IMAGE}{self.position} {access} {self.texel} {self.height} {self.width}"
 
 
 def images_in(source: str) -> Iterator[ImageParameter]:
-    """The images that the first lines of a text describe."""
+    """Return the images that the first lines of a text describe."""
     for line in source.splitlines():
         if not line.startswith(_IMAGE):
             return
@@ -61,9 +61,9 @@ def images_in(source: str) -> Iterator[ImageParameter]:
 
 
 class OpenCLRenderer(CStyleRenderer):
-    """Prints programs as OpenCL C.
+    """Renders programs as OpenCL C.
 
-    exact_division: the device rounds `/` and `sqrt` of float32 correctly, as the options ask it to.
+    exact_division: the device rounds `/` and `sqrt` of float32 correctly, by the build options.
     """
 
     language = "OpenCL C"

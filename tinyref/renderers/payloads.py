@@ -1,4 +1,4 @@
-"""What the renderers read off a node or a program, checked."""
+"""Checked access to the data that renderers need of a node or a program."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tinyref.uops.program import WORD, Parameter, Program, slots_in_words, word_
 
 T = TypeVar("T")
 
-# Compilers call these of their own accord: no kernel may stand in for them.
+# Compilers call these functions implicitly, so no kernel may have their names.
 MEMORY_FUNCTIONS = frozenset({"memcpy", "memmove", "memset", "memcmp"})
 LONGEST_NAME = 255
 
 
 def is_identifier(name: str) -> bool:
-    """Whether `name` is one in C: letters, digits and _ of ASCII, no digit first."""
+    """Return True for a C identifier: ASCII letters, digits and _, no digit first."""
     return name.isascii() and name.isidentifier()
 
 
 def entry_name(name: str, taken: Collection[str], language: str) -> str:
-    """The name of a kernel's function, as it is.
+    """Return the name of a kernel's function, unchanged.
 
-    Raises `UserError` for one that `language` cannot have, or that is among the `taken`.
+    Raises `UserError` if `language` does not allow it or it is among the `taken` names.
     """
     checked_name(name, language)
-    # What begins with _ belongs to compilers and C libraries.
+    # Names that begin with _ belong to compilers and C libraries.
     if name.startswith("_") or name in taken or name in MEMORY_FUNCTIONS:
         raise UserError(
             f"program: {name!r} cannot be the name of {language} function: it has a meaning there"
@@ -39,25 +39,25 @@ def entry_name(name: str, taken: Collection[str], language: str) -> str:
 
 
 def checked_name(name: str, language: str) -> str:
-    """A name that is an identifier of at most `LONGEST_NAME` characters; else `UserError`."""
+    """Return an identifier of at most `LONGEST_NAME` characters. Raises `UserError` otherwise."""
     if not is_identifier(name) or len(name) > LONGEST_NAME:
-        shown = name if len(name) <= LONGEST_NAME else f"{name[:20]}..."
+        text = name if len(name) <= LONGEST_NAME else f"{name[:20]}..."
         raise UserError(
-            f"program: {shown!r} cannot be the name of {language} function: accepted are up to "
+            f"program: {text!r} cannot be the name of {language} function: accepted are up to "
             f"{LONGEST_NAME} letters, digits and _ of ASCII, no digit first"
         )
     return name
 
 
 def payload_of(node: UOp, kind: type[T]) -> T:
-    """The payload of `node`. Raises `UserError` when it is not a `kind`."""
+    """Return the payload of `node`. Raises `UserError` if it is not a `kind`."""
     if not isinstance(node.arg, kind):
         raise UserError(f"{node.op.name}: needs a payload {kind.__name__}, got {node.arg!r}")
     return node.arg
 
 
 def element_of(node: UOp) -> DType:
-    """The type of the elements that `node` points to. Raises `UserError` for no pointer."""
+    """Return the type of the elements that `node` points to. Raises `UserError` for no pointer."""
     if not isinstance(node.dtype, PtrDType):
         raise UserError(f"{node.op.name}: {node.dtype.name} is not a pointer")
     if isinstance(node.dtype, ImageDType):
@@ -66,10 +66,10 @@ def element_of(node: UOp) -> DType:
 
 
 def parameter_position(program: Program, node: UOp) -> int:
-    """Where the buffer of the DEFINE_GLOBAL `node` stands among the arguments of a launch.
+    """Return the position of a DEFINE_GLOBAL's buffer among the arguments of a launch.
 
-    Raises `UserError` unless the program has a parameter that is as large: a launch checks buffers
-    against parameters alone.
+    Raises `UserError` unless the program has a parameter as large: a launch checks buffers only
+    against parameters.
     """
     slot = payload_of(node, SlotArg).slot
     known = [parameter.slot for parameter in program.parameters]
@@ -86,27 +86,27 @@ def _check_size(program: Program, parameter: Parameter, node: UOp) -> None:
     if not isinstance(node.dtype, PtrDType):
         raise UserError(f"{node.op.name}: {node.dtype.name} is not a pointer")
     needed = node.dtype.base.itemsize * node.dtype.size
-    given = parameter.dtype.itemsize * parameter.size
+    available = parameter.dtype.itemsize * parameter.size
     if parameter.slot in slots_in_words(program):
-        given = WORD.itemsize * word_count(parameter.dtype, parameter.size, is_shifted=True)
-    if given < needed:
+        available = WORD.itemsize * word_count(parameter.dtype, parameter.size, is_shifted=True)
+    if available < needed:
         raise UserError(
-            f"DEFINE_GLOBAL of slot {parameter.slot}: has {needed} bytes, its parameter {given}"
+            f"DEFINE_GLOBAL of slot {parameter.slot}: has {needed} bytes, its parameter {available}"
         )
 
 
 def variable_position(program: Program, node: UOp) -> int:
-    """Where `node` stands among the variables of a launch; raises `UserError` if it does not."""
+    """Return the position of `node` among a launch's variables. Raises `UserError` if missing."""
     if node not in program.variables:
         raise UserError(f"DEFINE_VAR: the program does not list {node.arg} as a variable")
     return program.variables.index(node)
 
 
 def group_position(program: Program, node: UOp) -> int:
-    """Where the launch index of the SPECIAL `node` stands among the variables: after all others.
+    """Return the position of a SPECIAL's launch index among the variables: after all others.
 
-    Raises `UserError` for a launch index that a host has not: it calls a kernel once for every
-    group of dimension 0, and a group is one work-item.
+    Raises `UserError` for a launch index that a host lacks: it calls a kernel once for every group
+    of dimension 0, and a group is one work-item.
     """
     special = payload_of(node, SpecialArg)
     if special.scope != "group" or special.dim != 0:
@@ -118,12 +118,12 @@ def group_position(program: Program, node: UOp) -> int:
 
 
 def runs_at_least_once(opened: UOp) -> bool:
-    """Whether the loop of a RANGE certainly runs at least once."""
+    """Return True if the loop of a RANGE certainly runs at least once."""
     return bounds(opened.src[0])[0] > 0
 
 
 def name_of_value(names: Mapping[UOp, T], node: UOp) -> T:
-    """What a source calls `node`. Raises `UserError` for a program that uses it too early."""
+    """Return the name of `node` in a source. Raises `UserError` if a program uses it too early."""
     name = names.get(node)
     if name is None:
         raise UserError(f"{node.op.name}: is used before it is computed, or gives no value")

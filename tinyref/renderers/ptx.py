@@ -37,9 +37,9 @@ from tinyref.uops.payload import ConstArg, GepArg, SlotArg, SpecialArg, TileArg
 from tinyref.uops.program import Program
 
 KERNEL_PREFIX = "k_"
-# That of CUDA 13.0, the oldest whose ptxas is taken: it has every architecture from sm_75 on.
+# The version of CUDA 13.0, the oldest accepted ptxas: it has every architecture from sm_75 on.
 _VERSION = "9.0"
-# The most that one access moves, and the most registers.
+# The most bytes that one access moves, and the most registers.
 MAX_ACCESS_BYTES = 16
 _MAX_ACCESS_LANES = 4
 _SHARED = AddressSpace.LOCAL
@@ -47,10 +47,10 @@ _SPECIAL_REGISTERS = {"group": "ctaid", "item": "tid"}
 
 
 class PtxRenderer:
-    """Prints programs as PTX for one architecture; raises `UserError` for what it cannot print.
+    """Renders programs as PTX for one architecture; raises `UserError` if it cannot.
 
-    architecture: the compute capability, 75 for 7.5. Buffers are parameters of 64 bits, in the
-    order of the program's parameters; the variables follow, of 32 bits.
+    architecture: the compute capability, 75 for 7.5. Buffers are 64-bit parameters, in the order of
+    the program's parameters; the 32-bit variables follow.
     """
 
     def __init__(self, architecture: int) -> None:
@@ -60,16 +60,16 @@ class PtxRenderer:
         return PtxFunction(program, self.architecture).text()
 
     def entry_name(self, program: Program) -> str:
-        """What the kernel is called in the text: names of instructions are no names of kernels."""
+        """Return the kernel's name in the text; the prefix avoids the names of instructions."""
         return KERNEL_PREFIX + checked_name(program.name, "a PTX")
 
 
 class PtxFunction(Emitter):
     """The text of one kernel while its nodes are printed in order.
 
-    values: the registers of each node, one for each lane; of memory and addresses, that of the
-    address. All registers are of the whole kernel, constants and launch indices are set at its
-    entry: so no block lacks them.
+    values: the registers of each node, one for each lane; for memory and addresses, the register
+    of the address. All registers belong to the whole kernel. Constants and launch indices are set
+    at its entry, so every block has them.
     """
 
     def __init__(self, program: Program, architecture: int) -> None:
@@ -97,12 +97,12 @@ class PtxFunction(Emitter):
         return "\n".join([*head, "{", *body, "}", ""])
 
     def parameters(self) -> list[str]:
-        """Every buffer by slot, then every variable."""
+        """Return the parameter of every buffer by slot, then of every variable."""
         slots = (parameter.slot for parameter in self.program.parameters)
-        places = range(len(self.program.variables))
+        positions = range(len(self.program.variables))
         return [
             *(f"{INDENT}.param .u64 data{slot}" for slot in slots),
-            *(f"{INDENT}.param .s32 variable{place}" for place in places),
+            *(f"{INDENT}.param .s32 variable{position}" for position in positions),
         ]
 
     def print_node(self, node: UOp) -> None:
@@ -114,20 +114,20 @@ class PtxFunction(Emitter):
             self.values[node] = values
 
     def registers(self, node: UOp) -> Sequence[str]:
-        """The registers of a value, one for each lane."""
+        """Return the registers of a value, one for each lane."""
         return name_of_value(self.values, node)
 
     def register(self, node: UOp) -> str:
-        """The register of a scalar, or of an address."""
+        """Return the register of a scalar, or of an address."""
         return self.registers(node)[0]
 
     def fixed(self, node: UOp) -> Sequence[str]:
-        """Registers with what `node` is now: those of an accumulator change later."""
-        found = self.registers(node)
+        """Return registers with the current value of `node`: an accumulator's change later."""
+        current = self.registers(node)
         if node.op not in (Ops.DEFINE_ACC, Ops.UPDATE_ACC):
-            return found
+            return current
         dtype = node.dtype.scalar
-        return [self.emit(f"mov.{bits_word(dtype)}", dtype, each) for each in found]
+        return [self.emit(f"mov.{bits_word(dtype)}", dtype, register) for register in current]
 
     # Definitions
 
@@ -144,8 +144,8 @@ class PtxFunction(Emitter):
         return [self.at_entry("cvta.to.global.u64", 64, generic)]
 
     def define_var(self, node: UOp) -> Sequence[str]:
-        place = variable_position(self.program, node)
-        value = self.at_entry("ld.param.s32", 32, f"[variable{place}]")
+        position = variable_position(self.program, node)
+        value = self.at_entry("ld.param.s32", 32, f"[variable{position}]")
         return [self._from_32_bits(value, "s", node.dtype)]
 
     def special(self, node: UOp) -> Sequence[str]:
@@ -168,14 +168,14 @@ class PtxFunction(Emitter):
     # Accumulators, loops, branches
 
     def define_acc(self, node: UOp) -> Sequence[str]:
-        found = [self.fresh(width(node.dtype.scalar)) for _ in range(node.dtype.lanes)]
-        self._assign(found, node.src[0])
-        return found
+        registers = [self.fresh(width(node.dtype.scalar)) for _ in range(node.dtype.lanes)]
+        self._assign(registers, node.src[0])
+        return registers
 
     def update_acc(self, node: UOp) -> Sequence[str]:
-        found = self.registers(node.src[0])
-        self._assign(found, node.src[1])
-        return found
+        registers = self.registers(node.src[0])
+        self._assign(registers, node.src[1])
+        return registers
 
     def _assign(self, targets: Sequence[str], value: UOp) -> None:
         for target, source in zip(targets, self.registers(value), strict=True):
@@ -186,7 +186,7 @@ class PtxFunction(Emitter):
         return self._labels[node]
 
     def open_range(self, node: UOp) -> Sequence[str]:
-        """The head of a loop, which tests at its end; one that may run no times also before it."""
+        """Print the head of a loop. It tests at its end, and at its head if it may run no times."""
         label = self._label(node, "loop")
         counter = self.fresh(width(node.dtype))
         self.copy(counter, "0", node.dtype)
@@ -204,7 +204,7 @@ class PtxFunction(Emitter):
             self.lines.append(f"end_{label}:")
 
     def _branch(self, label: str, compare: str, counter: str, opened: UOp) -> None:
-        """Goes to `label` where the counter of a loop compares so with its extent."""
+        """Branch to `label` if the comparison of a loop's counter with its extent is true."""
         word, extent = type_word(opened.dtype), self.register(opened.src[0])
         more = self.emit(f"setp.{compare}.{word}", dtypes.bool, counter, extent)
         self.line(f"@{more} bra {label}")
@@ -222,26 +222,26 @@ class PtxFunction(Emitter):
 
     def index(self, node: UOp) -> Sequence[str]:
         memory, position = node.src
-        base, place = self.register(memory), self.register(position)
+        base, index = self.register(memory), self.register(position)
         size = element_of(node).itemsize
         if isinstance(memory.dtype, PtrDType) and memory.dtype.space is _SHARED:
             # Addresses in shared memory have 32 bits.
-            low = self.resized(place, position.dtype, dtypes.int32)
+            low = self.resized(index, position.dtype, dtypes.int32)
             return [self.emit_bits("mad.lo.s32", 32, low, str(size), base)]
         opcode = "mad.wide.s32" if width(position.dtype) == 32 else "mad.lo.s64"
-        return [self.emit_bits(opcode, 64, place, str(size), base)]
+        return [self.emit_bits(opcode, 64, index, str(size), base)]
 
     def load(self, node: UOp) -> Sequence[str]:
-        """Behind a closed gate the instruction is not done: the registers keep the alternative."""
+        """Load a value; a closed gate skips the load, and registers hold the alternative."""
         address, *gated = node.src
         held = _held(node.dtype.scalar)
         word, count = _words(held, node.dtype.lanes)
-        found = [self.fresh(width(word)) for _ in range(count)]
+        registers = [self.fresh(width(word)) for _ in range(count)]
         if gated:
-            for register, value in zip(found, self._as_words(gated[0], word), strict=True):
+            for register, value in zip(registers, self._as_words(gated[0], word), strict=True):
                 self.copy(register, value, word)
-        self._access("ld", address, word, found, gated[1:])
-        lanes = found if word is held else self.unpacked(found, held)
+        self._access("ld", address, word, registers, gated[1:])
+        lanes = registers if word is held else self.unpacked(registers, held)
         return [self.reinterpreted(lane, held, node.dtype.scalar) for lane in lanes]
 
     def store(self, node: UOp) -> None:
@@ -252,7 +252,7 @@ class PtxFunction(Emitter):
         self._access("st", address, word, self._as_words(value, word), gate)
 
     def _as_words(self, value: UOp, word: DType) -> Sequence[str]:
-        """The registers that move `value` between memory and registers."""
+        """Return the registers that move `value` between memory and registers."""
         dtype = value.dtype.scalar
         held = _held(dtype)
         lanes = [self.reinterpreted(lane, dtype, held) for lane in self.registers(value)]
@@ -261,10 +261,10 @@ class PtxFunction(Emitter):
     def _access(
         self, name: str, address: UOp, word: DType, registers: Sequence[str], gate: Sequence[UOp]
     ) -> None:
-        """Loads to, or stores, registers of type `word`, as many at once as there may be.
+        """Load to, or store, registers of type `word`, as many at once as possible.
 
-        An access needs an address that is a multiple of its bytes; those of vectors are, because
-        views and shared memory begin at multiples of the largest one.
+        The address of an access must be a multiple of its bytes. Vectors satisfy this, because
+        views and shared memory begin at multiples of the largest access.
         """
         guard = f"@{self.register(gate[0])} " if gate else ""
         is_shared = isinstance(address.dtype, PtrDType) and address.dtype.space is _SHARED
@@ -275,8 +275,8 @@ class PtxFunction(Emitter):
             moved = registers[first : first + count]
             operand = braced(moved) if count > 1 else moved[0]
             offset = f"+{first * word.itemsize}" if first else ""
-            place = f"[{self.register(address)}{offset}]"
-            ordered = (operand, place) if name == "ld" else (place, operand)
+            location = f"[{self.register(address)}{offset}]"
+            ordered = (operand, location) if name == "ld" else (location, operand)
             self.line(f"{guard}{opcode} {', '.join(ordered)}")
 
     # Lanes
@@ -285,10 +285,10 @@ class PtxFunction(Emitter):
         return [self.fixed(source)[0] for source in node.src]
 
     def gep(self, node: UOp) -> Sequence[str]:
-        found = self.fixed(node.src[0])
+        values = self.fixed(node.src[0])
         lanes = payload_of(node, GepArg).lanes
-        # A scalar is the same in every lane.
-        return [found[lane if len(found) > 1 else 0] for lane in lanes]
+        # A scalar has the same value in every lane.
+        return [values[lane if len(values) > 1 else 0] for lane in lanes]
 
     def matrix_tile(self, node: UOp) -> Sequence[str]:
         a, b, c = (self.registers(source) for source in node.src)
@@ -314,7 +314,8 @@ class PtxFunction(Emitter):
     def shift(self, node: UOp) -> Sequence[str]:
         value, count = node.src
         counts = [
-            self.resized(each, count.dtype.scalar, dtypes.uint32) for each in self.registers(count)
+            self.resized(register, count.dtype.scalar, dtypes.uint32)
+            for register in self.registers(count)
         ]
         dtype = value.dtype.scalar
         lanes = zip(self.registers(value), counts, strict=True)
@@ -325,10 +326,10 @@ class PtxFunction(Emitter):
         values = self.registers(node.src[0])
         if dtype.is_float:
             sign = self.constant(-0.0, dtype)
-            return [self.emit(f"xor.{bits_word(dtype)}", dtype, each, sign) for each in values]
+            return [self.emit(f"xor.{bits_word(dtype)}", dtype, value, sign) for value in values]
         word = f"s{width(dtype)}"
-        found = [self.emit(f"neg.{word}", dtype, each) for each in values]
-        return [self.extended(each, dtype) for each in found]
+        negated = [self.emit(f"neg.{word}", dtype, value) for value in values]
+        return [self.extended(value, dtype) for value in negated]
 
     def where(self, node: UOp) -> Sequence[str]:
         lanes = zip(*map(self.registers, node.src), strict=True)
@@ -350,7 +351,7 @@ class PtxFunction(Emitter):
 
     def _each_lane(self, node: UOp, convert: Callable[[str, DType, DType], str]) -> Sequence[str]:
         have, want = node.src[0].dtype.scalar, node.dtype.scalar
-        return [convert(each, have, want) for each in self.fixed(node.src[0])]
+        return [convert(value, have, want) for value in self.fixed(node.src[0])]
 
     printers: ClassVar[Mapping[Ops, Callable[[PtxFunction, UOp], Sequence[str] | None]]] = {
         Ops.CONST: constant_node,
@@ -383,12 +384,12 @@ class PtxFunction(Emitter):
 
 
 def _held(dtype: DType) -> DType:
-    """The type of an element in memory: a bool takes a byte, of which any but 0 is true."""
+    """Return the type of an element in memory: a bool is a byte; any value but 0 is true."""
     return dtypes.uint8 if dtype.is_bool else dtype
 
 
 def _words(held: DType, lanes: int) -> tuple[DType, int]:
-    """What moves a vector between memory and registers: its elements, or words that hold more."""
+    """Return the type and number of registers that move a vector: elements, or wider words."""
     if lanes <= _MAX_ACCESS_LANES or held.bits >= WORD_BITS:
         return held, lanes
     return dtypes.uint32, lanes * held.bits // WORD_BITS

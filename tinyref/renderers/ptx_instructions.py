@@ -1,23 +1,23 @@
 """The instructions of PTX: registers and constants, arithmetic, conversions, packing and tiles.
 
-References are to sections of "Parallel Thread Execution ISA" of NVIDIA, called the ISA.
+References are to sections of NVIDIA's "Parallel Thread Execution ISA", here called the ISA.
 
-Registers have no type but a width (`.b16`, `.b32`, `.b64`): those fit every instruction of their
-size (ISA, "Operand Type Information"), so that bits change their type without an instruction.
-There are no registers of 8 bits: 8-bit integers stand in 16 bits, always extended by their sign or
-by zeros. A bool is a predicate, in memory a byte.
+Registers have a width but no type (`.b16`, `.b32`, `.b64`): they fit every instruction of their
+size (ISA, "Operand Type Information"), so bits change their type without an instruction. There are
+no 8-bit registers: 8-bit integers are stored in 16 bits, always extended by their sign or by zeros.
+A bool is a predicate, and a byte in memory.
 
-Floats round to nearest even by `.rn`: without it ptxas may contract a product and a sum to one
-operation (ISA, "add", "mul"). So `.rn` is left out only where the flag STRICT_FLOAT is 0. No
-`.ftz`, no `.approx`, no `.sat` is ever printed: subnormals are kept, quotients and roots are those
-of IEEE 754. What the ISA leaves open, or says otherwise than one expects:
+Floats round to nearest even by `.rn`. Without it ptxas may contract a product and a sum to one
+operation (ISA, "add", "mul"), so `.rn` is omitted only if the flag STRICT_FLOAT is 0. `.ftz`,
+`.approx` and `.sat` are never printed: subnormals are preserved, quotients and roots follow IEEE
+754. Where the ISA leaves a choice, or differs from what one expects:
 
 * `setp.ne` of floats is false with a NaN, `setp.neu` is true ("Comparison and Selection").
 * `shl` and `shr` clamp counts to the width; a count is always 32 bits, unsigned.
-* `div` and `rem` of integers truncate, as every device has done, also where the ISA calls the sign
-  of `rem` the machine's; by 0 they give any value and never trap.
-* `neg` of a NaN gives any NaN, so that a sign is turned by `xor`.
-* `max` of floats gives the operand that is a number.
+* `div` and `rem` of integers truncate on every device so far, although the ISA leaves the sign of
+  `rem` to the machine; by 0 they give any value and never trap.
+* `neg` of a NaN gives any NaN, so a sign is flipped by `xor`.
+* `max` of floats ignores a NaN if the other operand is a number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tinyref.errors import UserError
 from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import GROUPS, InputRounding, MatrixTile
 
-# Of each width: the directive that declares registers, and how their names begin.
+# For each width: the directive that declares registers, and the prefix of their names.
 REGISTERS: Mapping[int, tuple[str, str]] = {
     1: ("pred", "%p"),
     16: ("b16", "%rs"),
@@ -51,7 +51,7 @@ WORD_BITS = 32
 # Bytes 0, 2, 4 and 6 of two registers that hold two values of 8 bits each.
 _LOW_BYTES = "0x6420"
 
-# For bools, integers and floats; "" where the op has no instruction. `{t}` stands for the type,
+# For bools, integers and floats; "" if the op has no instruction. `{t}` stands for the type,
 # `{b}` for its bits, `{rn}` for the rounding.
 INSTRUCTIONS: Mapping[Ops, tuple[str, str, str]] = {
     Ops.ADD: ("", "add.{t}", "add{rn}.{t}"),
@@ -72,12 +72,12 @@ INSTRUCTIONS: Mapping[Ops, tuple[str, str, str]] = {
     Ops.CMPLT: ("", "setp.lt.{t}", "setp.lt.{t}"),
     Ops.CMPNE: ("xor.pred", "setp.ne.{t}", "setp.neu.{t}"),
 }
-# What may leave 8 bits, or leaves any value, in the 16 of their register.
+# Ops whose result may exceed 8 bits, or be any value, in the 16 bits of the register.
 _LEAVES_EIGHT_BITS = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.NEG, Ops.IDIV, Ops.MOD, Ops.SHL})
-# What float16 and bfloat16 do in float32. Rounded twice it is the same: float32 has more than twice
-# their significant bits plus two (Figueroa, "When is double rounding innocuous?", 1995).
+# Ops of float16 and bfloat16 that use float32. The second rounding changes nothing: float32 has
+# over twice their significant bits plus two (Figueroa, "When is double rounding innocuous?", 1995).
 _WIDENED = frozenset({Ops.FDIV, Ops.RECIP, Ops.SQRT, Ops.TRUNC})
-# `max` has float16 from here on; `add`, `mul`, `setp` and the like have bfloat16.
+# `max` supports float16 from here on; `add`, `mul`, `setp` and similar support bfloat16.
 _MAX_OF_FLOAT16 = 80
 _ARITHMETIC_OF_BFLOAT16 = 90
 
@@ -89,7 +89,7 @@ _SINCE = {
 
 
 def width(dtype: DType) -> int:
-    """Bits of the register for a scalar. Raises `UserError` for a type without one."""
+    """Return the bits of the register for a scalar. Raises `UserError` for a type without one."""
     if dtype not in PTX_DTYPES:
         accepted = ", ".join(sorted(known.name for known in PTX_DTYPES))
         raise UserError(f"dtype: {dtype.name} has no PTX type here: accepted are {accepted}")
@@ -97,7 +97,7 @@ def width(dtype: DType) -> int:
 
 
 def type_word(dtype: DType) -> str:
-    """What an instruction calls a scalar: s32, u16 (of uint8, too), f32, pred."""
+    """Return the name of a scalar in an instruction: s32, u16 (also for uint8), f32, pred."""
     bits = width(dtype)
     if dtype in _FLOATS:
         return _FLOATS[dtype]
@@ -105,19 +105,19 @@ def type_word(dtype: DType) -> str:
 
 
 def bits_word(dtype: DType) -> str:
-    """What an instruction that only moves bits calls a scalar: b16, b32, b64, pred."""
+    """Return the name of a scalar in an instruction that only moves bits: b16, b32, b64, pred."""
     return REGISTERS[width(dtype)][0]
 
 
 def memory_word(dtype: DType) -> str:
-    """What a load or a store calls an element; 8 bits are extended to those of the register."""
+    """Return the name of an element in a load or store, which extends 8 bits to the register."""
     if dtype.itemsize > 1:
         return bits_word(dtype)
     return "s8" if dtype is dtypes.int8 else "u8"
 
 
 def literal(value: ConstType, dtype: DType) -> str:
-    """A constant as a number of its register's bits: floats arrive whole, NaN and -0.0 too."""
+    """Return a constant as the number of its bits, which preserves NaN and -0.0."""
     if not dtype.is_float:
         return str(int(value) & ((1 << width(dtype)) - 1))
     bits = int.from_bytes(numpy_dtype(dtype).type(value).tobytes(), "little")
@@ -125,29 +125,33 @@ def literal(value: ConstType, dtype: DType) -> str:
 
 
 def braced(registers: Sequence[str]) -> str:
-    """Registers as one operand."""
+    """Join registers to one operand."""
     return "{" + ", ".join(registers) + "}"
 
 
 def mma_instruction(tile: MatrixTile) -> str:
-    """The instruction of a tile: A is row-major, B column-major, D of the type of C.
+    """Return the instruction of a tile: A is row-major, B column-major, D has the type of C.
 
     ISA, "Warp-level Matrix Instructions", `mma`. Raises `UserError` for a type without a word.
     """
     m, n, k = tile.dims
     words = [
-        "s8" if each is dtypes.int8 else type_word(each) for each in (tile.dtype_in, tile.dtype_out)
+        "s8" if dtype is dtypes.int8 else type_word(dtype)
+        for dtype in (tile.dtype_in, tile.dtype_out)
     ]
     factor = words[0] if tile.rounds_in is None else tile.rounds_in.value
     return f"mma.sync.aligned.m{m}n{n}k{k}.row.col.{words[1]}.{factor}.{factor}.{words[1]}"
 
 
 class Emitter:
-    """Lines of a kernel while it is made, and the registers that they use.
+    """The lines of a kernel in progress, and the registers that they use.
 
-    entry: what is done once, before all else. lines: the rest. is_strict: every operation on floats
-    rounds for itself. architecture: the compute capability, 75 for 7.5. Methods that compute give
-    the register of the result; they take and give registers of scalars.
+    entry: code at the start of the kernel.
+    lines: the other code.
+    is_strict: every float operation rounds separately.
+    architecture: the compute capability, 75 for 7.5.
+
+    Methods that compute take registers of scalars and return the register of the result.
     """
 
     def __init__(self, architecture: int, is_strict: bool) -> None:
@@ -159,7 +163,7 @@ class Emitter:
         self._constants: dict[tuple[int, str], str] = {}
 
     def fresh(self, bits: int) -> str:
-        """A register of so many bits that nothing else has; 1 is a predicate."""
+        """Return an unused register of this many bits; 1 means a predicate."""
         self._registers[bits] += 1
         return f"{REGISTERS[bits][1]}{self._registers[bits]}"
 
@@ -167,36 +171,36 @@ class Emitter:
         self.lines.append(f"{INDENT}{text};")
 
     def emit(self, opcode: str, dtype: DType, *operands: str) -> str:
-        """Adds an instruction, and gives the register of its result, of the scalar `dtype`."""
+        """Add an instruction and return the register of its result, of the scalar `dtype`."""
         return self.emit_bits(opcode, width(dtype), *operands)
 
     def emit_bits(self, opcode: str, bits: int, *operands: str) -> str:
-        """The same for a result of so many bits."""
+        """Add an instruction with a result of this many bits."""
         result = self.fresh(bits)
         self.line(f"{opcode} {', '.join((result, *operands))}")
         return result
 
     def at_entry(self, opcode: str, bits: int, *operands: str) -> str:
-        """The same before all else, where every block sees it."""
+        """Add an instruction to the start of the kernel, so that every block sees the result."""
         result = self.fresh(bits)
         self.entry.append(f"{INDENT}{opcode} {', '.join((result, *operands))};")
         return result
 
     def constant(self, value: ConstType, dtype: DType) -> str:
-        """The register of a constant; equal bits have one. Not every instruction takes a number."""
+        """Return the register of a constant, because some instructions accept no number."""
         bits, text = width(dtype), literal(value, dtype)
-        # Where the bits are those of a float the number is written otherwise.
+        # The bits of a float are written in another form, but equal bits share one register.
         key = bits, str(int(text, 0))
         if key not in self._constants:
             self._constants[key] = self.at_entry(f"mov.{bits_word(dtype)}", bits, text)
         return self._constants[key]
 
     def copy(self, register: str, value: str, dtype: DType) -> None:
-        """Gives a register the value of another one."""
+        """Copy the value of a register to another."""
         self.line(f"mov.{bits_word(dtype)} {register}, {value}")
 
     def declarations(self) -> list[str]:
-        """The directives that declare the registers."""
+        """Return the directives that declare the registers."""
         return [
             f"{INDENT}.reg .{word} {name}<{self._registers[bits] + 1}>;"
             for bits, (word, name) in REGISTERS.items()
@@ -206,7 +210,7 @@ class Emitter:
     # Arithmetic
 
     def operation(self, op: Ops, operand: DType, *values: str) -> str:
-        """One op on scalars of type `operand`; comparisons give a predicate."""
+        """Apply one op to scalars of type `operand`; comparisons return a predicate."""
         compares = op in (Ops.CMPLT, Ops.CMPNE)
         if self._is_widened(op, operand):
             wide = [self.widened(value, operand) for value in values]
@@ -217,7 +221,7 @@ class Emitter:
         return self.extended(result, operand) if op in _LEAVES_EIGHT_BITS else result
 
     def _opcode(self, op: Ops, operand: DType) -> str:
-        """The instruction of `op` for scalars of type `operand`. Raises `UserError` for none."""
+        """Return the instruction of `op` for `operand`. Raises `UserError` if there is none."""
         kind = 0 if operand.is_bool else 2 if operand.is_float else 1
         template = INSTRUCTIONS[op][kind]
         if not template:
@@ -226,19 +230,19 @@ class Emitter:
         return template.format(t=type_word(operand), b=bits_word(operand), rn=rounding)
 
     def _is_widened(self, op: Ops, operand: DType) -> bool:
-        """Whether `op` of two 16-bit floats is that of float32, rounded back."""
+        """Return True if `op` of 16-bit floats is computed in float32 and rounded back."""
         if operand not in _HALVES:
             return False
         if operand is dtypes.bfloat16 and self.architecture < _ARITHMETIC_OF_BFLOAT16:
             return True
         return op in _WIDENED or (op is Ops.MAX and self.architecture < _MAX_OF_FLOAT16)
 
-    # Conversions (ISA, "Data Movement and Conversion Instructions", `cvt`): floats become integers
-    # by `.rzi`, which truncates; what is out of range becomes the nearest one, by default for such
-    # conversions. Integers become floats, and floats narrower ones, by `.rn`.
+    # Conversions (ISA, "Data Movement and Conversion Instructions", `cvt`). Floats become integers
+    # by `.rzi`, which truncates and by default clamps values out of range. Integers become floats,
+    # and floats narrower ones, by `.rn`.
 
     def converted(self, value: str, have: DType, want: DType) -> str:
-        """The register of `value` as another scalar type."""
+        """Convert `value` to another scalar type and return its register."""
         if have is want:
             return value
         if want.is_bool:
@@ -254,12 +258,12 @@ class Emitter:
             return self._between_floats(value, have, want)
         if have in _HALVES:
             value, have = self.widened(value, have), dtypes.float32
-        # Of 8 bits the range is that of 8 bits, and the result is extended to its register.
+        # A conversion to 8 bits clamps to their range and extends the result to its register.
         opcode = f"cvt.rzi.{_sign_letter(want)}{want.bits}.{type_word(have)}"
         return self.emit(opcode, want, value)
 
     def reinterpreted(self, value: str, have: DType, want: DType) -> str:
-        """The register with the bits of `value` read as another scalar type of the same size."""
+        """Reinterpret the bits of `value` as another scalar type of the same size."""
         if have.is_bool and not want.is_bool:
             return self.emit("selp.b16", want, "1", "0", value)
         if want.is_bool and not have.is_bool:
@@ -267,7 +271,7 @@ class Emitter:
         return self.resized(value, have, want)
 
     def resized(self, value: str, have: DType, want: DType) -> str:
-        """An integer, or bits, in another width: its low bits, or extended as `have` is."""
+        """Resize an integer or bits: to the low bits, or extended as `have` is."""
         source, target = width(have), width(want)
         if source != target:
             letter = _sign_letter(have) if target > source else "u"
@@ -275,14 +279,14 @@ class Emitter:
         return value if have is want else self.extended(value, want)
 
     def extended(self, value: str, dtype: DType) -> str:
-        """`value` with its 8 bits extended to the 16 of its register; others stay as they are."""
+        """Extend 8 bits of `value` to the 16 of its register; other types stay unchanged."""
         if dtype.bits != 8:
             return value
         letter = _sign_letter(dtype)
         return self.emit(f"cvt.{letter}16.{letter}8", dtype, value)
 
     def widened(self, value: str, have: DType) -> str:
-        """A float of 16 bits as float32, exactly."""
+        """Convert a 16-bit float to float32, exactly."""
         if have is dtypes.float16:
             return self.emit("cvt.f32.f16", dtypes.float32, value)
         # bfloat16 is the upper half of float32.
@@ -290,7 +294,7 @@ class Emitter:
         return self.emit("mov.b32", dtypes.float32, braced((zero, value)))
 
     def _is_not_zero(self, value: str, have: DType) -> str:
-        """Also a NaN is not zero."""
+        """Test that a value is not zero; this is true for NaN."""
         if have is dtypes.bfloat16:
             value, have = self.widened(value, have), dtypes.float32
         compare = "neu" if have.is_float else "ne"
@@ -301,7 +305,7 @@ class Emitter:
         if not want.is_float:
             return self.resized(value, have, want)
         if want is dtypes.float16:
-            # Integers that float32 rounds are beyond 65504: they are infinite either way.
+            # Integers that float32 rounds are larger than 65504, so the result is infinite anyway.
             wide = self.emit(f"cvt.rn.f32.{type_word(have)}", dtypes.float32, value)
             return self.emit("cvt.rn.f16.f32", want, wide)
         if self._is_narrowed_twice(want):
@@ -317,11 +321,11 @@ class Emitter:
         return self.emit(f"cvt{rounding}.{type_word(want)}.{type_word(have)}", want, value)
 
     def _is_narrowed_twice(self, want: DType) -> bool:
-        """Whether float32 alone can be converted to `want`."""
+        """Return True if only float32 can be converted to `want`."""
         return want is dtypes.bfloat16 and self.architecture < _ARITHMETIC_OF_BFLOAT16
 
     def _through_odd(self, value: str, have: DType) -> str:
-        """bfloat16 by a float32 that is rounded to odd: the second rounding is the only one.
+        """Convert to bfloat16 through a float32 rounded to odd, so only one rounding counts.
 
         Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
         """
@@ -334,10 +338,10 @@ class Emitter:
         odd = self.emit("or.b32", dtypes.float32, wide, last)
         return self.emit("cvt.rn.bf16.f32", dtypes.bfloat16, odd)
 
-    # Values of 8 and 16 bits in registers of 32, the first in the lowest bits: `mov` and `prmt`
+    # 8- and 16-bit values in 32-bit registers, the first in the lowest bits: `mov` and `prmt`
 
     def packed(self, registers: Sequence[str], dtype: DType) -> list[str]:
-        """Registers of 32 bits with the values of `registers`, as many as fill them."""
+        """Pack the values of `registers` into 32-bit registers."""
         pairs = [
             self.emit("mov.b32", dtypes.uint32, braced(registers[first : first + 2]))
             for first in range(0, len(registers), 2)
@@ -350,7 +354,7 @@ class Emitter:
         ]
 
     def unpacked(self, registers: Sequence[str], dtype: DType) -> list[str]:
-        """What registers of 32 bits hold: a register for each value."""
+        """Unpack 32-bit registers to one register for each value."""
         values: list[str] = []
         for register in registers:
             pair = [self.fresh(16), self.fresh(16)]
@@ -360,28 +364,27 @@ class Emitter:
         return values
 
     def _bytes(self, half: str, dtype: DType) -> list[str]:
-        """The low and the high byte of 16 bits, each extended as `dtype` is."""
+        """Return the low and the high byte of 16 bits, each extended as `dtype` is."""
         low = self.extended(half, dtype)
         return [low, self.emit(f"shr.{type_word(dtype)}", dtype, half, "8")]
 
-    # Matrix tiles. A fragment is passed in 32-bit registers, of which each holds neighbours of the
-    # fragment, the first one in its lowest bits: two of 16 bits, four of 8. float32 and int32 take
-    # a register each, float64 one of 64 bits. Lanes of fragments are in that order:
-    # `uops.tiles`.
+    # Matrix tiles. A fragment is passed in 32-bit registers. Each holds neighbours of the fragment,
+    # the first one in its lowest bits: two of 16 bits or four of 8. float32 and int32 take a
+    # register each, float64 one of 64 bits. `uops.tiles` defines the same order of lanes.
 
     def multiply(
         self, tile: MatrixTile, a: Sequence[str], b: Sequence[str], c: Sequence[str]
     ) -> Sequence[str]:
-        """The registers of D = A * B + C. Raises `UserError` for a tile that the device lacks."""
+        """Return the registers of D = A * B + C. Raises `UserError` for a missing tile."""
         known = [name for name, since in _SINCE.items() if since <= self.architecture]
         if tile not in known:
-            accepted = ", ".join(each.name for each in known)
+            accepted = ", ".join(accepted_tile.name for accepted_tile in known)
             raise UserError(
                 f"WMMA: sm_{self.architecture} has no {tile.name}: accepted are {accepted}"
             )
         if tile.rounds_in is InputRounding.TF32:
             a, b = (
-                [self.emit("cvt.rna.tf32.f32", dtypes.float32, each) for each in operand]
+                [self.emit("cvt.rna.tf32.f32", dtypes.float32, register) for register in operand]
                 for operand in (a, b)
             )
         sums = tile.dtype_out

@@ -1,8 +1,8 @@
-"""Which nodes of a program are needed only where a select takes its last operand.
+"""Branches around nodes of a program that only the last operand of a select needs.
 
-A select takes one of two values that are both computed. Where one of them is costly and nothing
-else needs it, a host may branch around it: `with_branches` says which nodes that are. The operand
-that may be left out is the last one, so that decompositions put there what few arguments need.
+A select takes one of two values that are both computed. If one is costly and nothing else needs it,
+a host may branch around it: `with_branches` returns these nodes. Only the last operand may be
+skipped, so decompositions put the case that few arguments need there.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 
-# Fewer nodes than these take no longer than the branch.
+# With fewer nodes than these, the branch costs more than it saves.
 LEAST_NODES = 24
 
-# Between these a program is one straight line.
+# Nodes between which a program is one straight line.
 _BOUNDARIES = frozenset({Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER})
 _PURE = frozenset({*ALU, Ops.VECTORIZE, Ops.GEP})
-# What is read of them depends on the place.
+# Nodes whose value depends on where it is read.
 _VARIABLES = frozenset({Ops.DEFINE_ACC, Ops.UPDATE_ACC})
 
 
@@ -37,20 +37,20 @@ class Branch:
 
 
 def with_branches(nodes: Sequence[UOp]) -> list[UOp | Branch]:
-    """The nodes of a program in a legal order, costly last operands of selects as branches.
+    """Return the nodes in a legal order, with costly last operands of selects as branches.
 
-    A branch stands in the place of its selects and of what only they need.
+    A branch replaces its selects and the nodes that only they need.
     """
     users = _users_of(nodes)
     line: list[UOp] = []
-    found: list[UOp | Branch] = []
+    result: list[UOp | Branch] = []
     for node in nodes:
         if node.op in _BOUNDARIES:
-            found += [*_branches_of_line(line, users), node]
+            result += [*_branches_of_line(line, users), node]
             line = []
         else:
             line.append(node)
-    return found + _branches_of_line(line, users)
+    return result + _branches_of_line(line, users)
 
 
 def _users_of(nodes: Sequence[UOp]) -> dict[UOp, list[UOp]]:
@@ -62,14 +62,14 @@ def _users_of(nodes: Sequence[UOp]) -> dict[UOp, list[UOp]]:
 
 
 def _branches_of_line(line: list[UOp], users: dict[UOp, list[UOp]]) -> list[UOp | Branch]:
-    """The same of nodes without a loop or a branch between them."""
+    """Return branches and other nodes for nodes without a loop or a branch between them."""
     items: list[UOp | Branch] = list(line)
-    places = {node: place for place, node in enumerate(line)}
+    positions = {node: position for position, node in enumerate(line)}
     taken: set[UOp] = set()
-    # An outer select comes after those in its operand: the last ones first.
-    for selects in sorted(_groups(line), key=lambda group: -places[group[-1]]):
+    # An outer select comes after the selects in its operand, so process the last ones first.
+    for selects in sorted(_groups(line), key=lambda group: -positions[group[-1]]):
         if taken.isdisjoint(selects):
-            needed = _needed_only_by(selects, places, users, taken)
+            needed = _needed_only_by(selects, positions, users, taken)
             moved = _with_branch(items, selects, needed) if len(needed) >= LEAST_NODES else None
             if moved is not None:
                 items = moved
@@ -78,7 +78,7 @@ def _branches_of_line(line: list[UOp], users: dict[UOp, list[UOp]]) -> list[UOp 
 
 
 def _groups(line: Sequence[UOp]) -> list[list[UOp]]:
-    """The selects of each condition whose last operand is computed."""
+    """Group the selects whose last operand is computed, by their condition."""
     groups: dict[UOp, list[UOp]] = {}
     for node in line:
         if node.op is Ops.WHERE and node.src[2].op in _PURE:
@@ -88,13 +88,13 @@ def _groups(line: Sequence[UOp]) -> list[list[UOp]]:
 
 def _needed_only_by(
     selects: Sequence[UOp],
-    places: dict[UOp, int],
+    positions: dict[UOp, int],
     users: dict[UOp, list[UOp]],
     taken: set[UOp],
 ) -> list[UOp]:
-    """The nodes that nothing but the last operands of `selects` needs, in order.
+    """Return the nodes that only the last operands of `selects` need, in order.
 
-    Those of other branches, `taken`, stay there: their last select is not among them.
+    Nodes of other branches, `taken`, stay there: their last select is not among them.
     """
     needed: set[UOp] = set()
 
@@ -106,7 +106,9 @@ def _needed_only_by(
         )
 
     # Later nodes first, so that the users of a node are known.
-    waiting = [(-places[node.src[2]], node.src[2]) for node in selects if node.src[2] in places]
+    waiting = [
+        (-positions[node.src[2]], node.src[2]) for node in selects if node.src[2] in positions
+    ]
     seen = {node for _, node in waiting}
     heapq.heapify(waiting)
     while waiting:
@@ -114,10 +116,10 @@ def _needed_only_by(
         if is_exclusive(node):
             needed.add(node)
             for source in node.src:
-                if source in places and source not in seen:
+                if source in positions and source not in seen:
                     seen.add(source)
-                    heapq.heappush(waiting, (-places[source], source))
-    return sorted(needed, key=places.__getitem__)
+                    heapq.heappush(waiting, (-positions[source], source))
+    return sorted(needed, key=positions.__getitem__)
 
 
 def _may_move(node: UOp) -> bool:
@@ -127,13 +129,13 @@ def _may_move(node: UOp) -> bool:
 def _with_branch(
     items: Sequence[UOp | Branch], selects: Sequence[UOp], nodes: Sequence[UOp]
 ) -> list[UOp | Branch] | None:
-    """`items` with a branch where the last select is; None where that would move what may not.
+    """Return `items` with a branch at the last select, or None if a node may not move there.
 
-    What comes between the first select and the last and depends on one of them comes after both.
+    Items between the first and the last select that depend on one of them follow the branch.
     """
-    # An earlier branch may have changed their order.
-    places = [items.index(select) for select in selects]
-    first, last = min(places), max(places)
+    # An earlier branch may have changed the order of the selects.
+    positions = [items.index(select) for select in selects]
+    first, last = min(positions), max(positions)
     dependent, moving = set(selects), set(nodes)
     before: list[UOp | Branch] = []
     after: list[UOp | Branch] = []

@@ -1,16 +1,16 @@
 """Programs as WGSL, the shading language of WebGPU: https://www.w3.org/TR/WGSL/
 
 Buffers are bindings 1, 2 ... of group 0, in the order of the program's parameters. Binding 0 is an
-array of words: first 0, then the variables, then where each buffer begins in its binding, in bytes.
-It lies in storage, not in a uniform: a driver may compile a kernel for the values of its uniforms,
-and lavapipe does for those that bound loops; then it knew the 0 beside them.
+array of words: first 0, then the variables, then the byte at which each buffer begins in its
+binding. It is in storage, not in a uniform: a driver may specialise a kernel for the values of its
+uniforms, as lavapipe does for loop bounds, and would then know the 0 next to them.
 
 WGSL lets a compiler assume that no float is infinite or NaN, reassociate and contract (section
-15.7), and has no way to forbid it. What no compiler may do is know the first word, of which only
-those that launch know that it is 0. So with strict floats every float that an operation gives, and
-every constant, goes through `bits | 0`: nothing is known of it, and what is done to it must be
-done. Constants that are infinite or NaN are errors in WGSL; these are made of their bits, which are
-not constant then.
+15.7), and no option forbids it. But no compiler knows the first word: only the launcher knows that
+it is 0. With strict floats, every constant and every float result therefore passes `bits | 0`. The
+compiler then knows nothing about the value and must perform each operation. Infinite and NaN
+constants are errors in WGSL; they are made from their bits in the same way, so they are not
+constants.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tinyref.renderers.c_style import C_STYLE_OPS, FUNCTIONS, INFIX, CStyleRende
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 
-# The words of a launch: of their array a runtime reads how many there are.
+# The array of a launch's words; a runtime reads its length in the text.
 LAUNCH_WORDS = "launch_words"
 
-# Division, roots and functions are not correctly rounded in WGSL (section 15.7.4): they are made of
-# what is.
+# WGSL does not round division, roots and functions correctly (section 15.7.4), so they are
+# decomposed into ops that are.
 WGSL_OPS = C_STYLE_OPS - {"FDIV", "RECIP", "SQRT", "EXP2", "LOG2", "SIN", "POW"}
 
 _INTEGER = re.compile(r"\(?(-?\d+)l?[iu]\)?")
@@ -40,7 +40,7 @@ _INTEGER = re.compile(r"\(?(-?\d+)l?[iu]\)?")
 _LONG = re.compile(r"(\d+)li(.*)")
 _CONSTANT = (*"0123456789", "(-")
 
-# How a float becomes a word, or words, and back.
+# The conversion of a float to a word, or words, and back.
 _BITS = {
     dtypes.float32: ("bitcast<u32>(x)", "bitcast<f32>({})", "{}"),
     dtypes.float64: ("bitcast<u64>(x)", "bitcast<f64>({})", "u64({})"),
@@ -49,7 +49,7 @@ _BITS = {
 
 
 class WgslRenderer(CStyleRenderer):
-    """WGSL, with the 64-bit types and f16 where the device declares them."""
+    """Renders programs as WGSL, with the 64-bit types and f16 if the device declares them."""
 
     language = "WGSL"
     type_names: ClassVar[Mapping[DType, str]] = {
@@ -88,7 +88,7 @@ class WgslRenderer(CStyleRenderer):
         self.has_long_positions = any(node.src[1].dtype.bits > 32 for node in addresses)
 
     def fresh(self, prefix: str) -> str:
-        """The counter of a loop is no `i32`: that is a type."""
+        """Return an unused name; a loop counter cannot begin with `i`, since `i32` is a type."""
         return super().fresh("loop" if prefix == "i" else prefix)
 
     # Types and literals
@@ -111,7 +111,7 @@ class WgslRenderer(CStyleRenderer):
         return self.opaque(text, dtype) if is_plain else text
 
     def special_float(self, number: float, dtype: DType) -> str:
-        """By its bits and the word that no compiler knows, or else it would be an error."""
+        """Make a float from its bits and the word that no compiler knows: literals are errors."""
         if dtype is dtypes.float16:
             return self.cast(self.special_float(number, dtypes.float32), dtypes.float32, dtype)
         layout = "<d" if dtype is dtypes.float64 else "<f"
@@ -121,7 +121,7 @@ class WgslRenderer(CStyleRenderer):
         return back.format(f"({pattern:#x}{suffix} | {word.format(self.word(0))})")
 
     def opaque(self, value: str, dtype: DType) -> str:
-        """`value`, of which a compiler knows nothing where floats are strict."""
+        """Hide `value` from the compiler if floats are strict."""
         if not self.is_strict or not dtype.is_float:
             return value
         name = self.type_names[dtype]
@@ -133,33 +133,33 @@ class WgslRenderer(CStyleRenderer):
         return f"opaque_{name}({value})"
 
     def word(self, number: int) -> str:
-        """One of the words of a launch, as u32."""
+        """Return one of the words of a launch, as u32."""
         return f"{LAUNCH_WORDS}[{number}]"
 
     # Expressions
 
     def cast(self, value: str, source: DType, target: DType) -> str:
-        """Types of 64 bits are none of WGSL's: what compilers do with them is made exact."""
+        """Convert exactly, also 64-bit types, which are not in WGSL and differ by compiler."""
         if source.bits == 64 and value.startswith(_CONSTANT):
-            # Not every compiler converts a constant, but what has a name is none.
+            # Not every compiler converts a constant, but a named value is not one.
             value = self.define(source, value)
         if source is dtypes.float64 and target is dtypes.float16:
             return self.cast(self._odd_single(value), dtypes.float32, target)
         is_wider = source.is_int and target.is_int and target.bits > source.bits
         if is_wider and source.is_unsigned != target.is_unsigned:
-            # To 64 bits by the sign of what is converted, which not every compiler does.
+            # Extend by the sign of the source first; not every compiler does this.
             wide = dtypes.uint64 if source.is_unsigned else dtypes.int64
             value = f"{self.type(wide)}({value})"
         text = f"{self.type(target)}({value})"
         return self.opaque(text, target)
 
     def _odd_single(self, value: str) -> str:
-        """A float64 as float32 rounded to odd, which rounds to f16 as the float64 would.
+        """Convert float64 to a float32 rounded to odd, which rounds to f16 as the float64 would.
 
         Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
         """
         self.opaque("", dtypes.float32)
-        single, double = (self.type_names[each] for each in (dtypes.float32, dtypes.float64))
+        single, double = (self.type_names[dtype] for dtype in (dtypes.float32, dtypes.float64))
         self.helpers["odd_single"] = (
             f"fn odd_single(x: {double}) -> {single} {{\n"
             f"  let near = {single}(x);\n"
@@ -173,22 +173,22 @@ class WgslRenderer(CStyleRenderer):
         return f"odd_single({value})"
 
     def bitcast(self, value: str, source: DType, target: DType) -> str:
-        """Bits that are known would be a float that is known."""
+        """Reinterpret the bits, and hide the result: a compiler could know the bits."""
         return self.opaque(f"bitcast<{self.type(target)}>({value})", target)
 
     def select(self, condition: str, chosen: str, other: str) -> str:
         return f"select({other}, {chosen}, {condition})"
 
     def not_equal(self, left: str, right: str, dtype: DType) -> str:
-        """A compiler that knows of no NaN makes of `!=` what is false for it."""
+        """Negate `==`: a compiler that assumes no NaN makes `!=` false for a NaN."""
         return f"!({left} == {right})" if dtype.is_float else f"{left} != {right}"
 
     def less(self, left: str, right: str, dtype: DType) -> str:
-        """lavapipe compares an int64 with a constant wrongly: docs/found.md#lavapipe-2."""
+        """Hide an int64 constant: lavapipe compares it wrongly (docs/found.md#lavapipe-2)."""
         if dtype is dtypes.int64:
             left, right = (
-                f"({each} + i64({self.word(0)}))" if each.startswith(_CONSTANT) else each
-                for each in (left, right)
+                f"({operand} + i64({self.word(0)}))" if operand.startswith(_CONSTANT) else operand
+                for operand in (left, right)
             )
         return f"(!{left} && {right})" if dtype.is_bool else f"{left} < {right}"
 
@@ -198,14 +198,14 @@ class WgslRenderer(CStyleRenderer):
     def binary(self, op: Ops, left: str, right: str, dtype: DType) -> str:
         symbol = self.infix[op]
         if op is Ops.SUB and dtype.is_float:
-            # What is known to be equal would be 0, infinities too.
+            # The difference of operands known to be equal would be 0, even for infinities.
             symbol, right = "+", self.negate(right, dtype)
         if dtype.is_bool and op is Ops.XOR:
             symbol = "!="
         return self.opaque(f"{left} {symbol} {right}", dtype)
 
     def shift(self, op: Ops, left: str, count: str, dtype: DType) -> str:
-        """The count is u32; a constant one is written so, for not every compiler converts it."""
+        """Shift by a u32; a constant count is written as one: some compilers do not convert it."""
         known = _INTEGER.fullmatch(count)
         masked = f"(u32({count}) & {dtype.bits - 1}u)"
         if known:
@@ -216,10 +216,10 @@ class WgslRenderer(CStyleRenderer):
         return self.opaque(super().call(op, operands, dtype), dtype)
 
     def index(self, memory: str, position: str) -> str:
-        """By an i32: no binding has more elements, and WGSL takes no 64-bit index."""
+        """Index by an i32: no binding has more elements, and WGSL accepts no 64-bit index."""
         at = position
         if self.has_long_positions:
-            # A constant, to which the number of a lane may be added, is written as an i32.
+            # A constant, perhaps plus the number of a lane, is written as an i32.
             known = _LONG.match(position)
             at = f"{known.group(1)}i{known.group(2)}" if known else f"i32({position})"
         return f"{memory}[{memory}_at + {at}]" if memory.startswith("data") else f"{memory}[{at}]"
@@ -259,7 +259,7 @@ class WgslRenderer(CStyleRenderer):
         self.declare(self.declare_value(self.type(dtype), name, value))
 
     def buffer_parameter(self, position: int, name: str, element: DType) -> str:
-        # One that is not used may be of a type that memory has not.
+        # An unused buffer may have a type that memory cannot have.
         kind = self.memory_type(element) if element in self.accepted - {dtypes.bool} else "u32"
         if name in self.atomic:
             kind = f"atomic<{kind}>"

@@ -1,9 +1,9 @@
-"""Compiled programs on disk: a SQLite file that many processes share and that may go at any time.
+"""Compiled programs on disk: a SQLite file that many processes share and anyone may delete.
 
-A cache is a convenience. Nothing that is wrong with it (a torn file, a full disk, a folder that
-cannot be written, another process that holds the lock) ever reaches the caller: a torn cache is
-rebuilt, an unusable one is bypassed, with one warning. What it holds is loaded and run, so one that
-anybody else may write to is unusable too.
+A cache is a convenience. Its problems never reach the caller: a damaged file, a full disk, a folder
+without write access, a locked file. A damaged cache is rebuilt and an unusable one is bypassed,
+with one warning. Its content is loaded and executed, so a cache that others may write to is
+unusable too.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from tinyref.sources import source_hash
 SCHEMA = 3
 
 SIZE_LIMIT = 256 * 2**20
-# A put that passes the limit evicts down to this part of it, so that not every put evicts.
-KEPT_AFTER_EVICTION = 0.75
+# A put over the limit evicts entries down to this part of it, so that not every put evicts.
+PART_AFTER_EVICTION = 0.75
 LOCK_SECONDS = 2.0
-# A hit notes its time only this often: reading should not write.
+# A hit updates its time only this often: reading should not write.
 TOUCH_SECONDS = 3600.0
 
-# What SQLite keeps beside a file.
+# Suffixes of the files that SQLite writes next to its file.
 _BESIDE = ("-wal", "-shm", "-journal")
 
 T = TypeVar("T")
 
-# SQLite forbids a forked child to close what its parent opened, so it keeps that as it is.
+# SQLite forbids a forked child to close connections of its parent, so the child holds them.
 _inherited: list[object] = []
 
 _TABLE = """
@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS programs (
 
 
 class CompileCache:
-    """Binaries by key, in one SQLite file in `folder`, of at most `size_limit` bytes in all."""
+    """Binaries by key, in one SQLite file in `folder`, of at most `size_limit` bytes in total."""
 
     def __init__(self, folder: Path, size_limit: int = SIZE_LIMIT) -> None:
         self.path = folder / f"programs-{SCHEMA}.sqlite"
@@ -70,20 +70,20 @@ class CompileCache:
         self._bypassed = False
 
     def get(self, key: str) -> bytes | None:
-        """The binary of `key`, or None when the cache has none (or has it torn)."""
+        """Return the binary of `key`, or None if the cache has none, or a damaged one."""
         return self._guarded(lambda connection: _fetch(connection, key))
 
     def put(self, key: str, binary: bytes) -> None:
-        """Keeps `binary` under `key`; the longest unused entries go when there is too much."""
+        """Store `binary` under `key`; the least recently used entries go if there is too much."""
         self._guarded(lambda connection: _insert(connection, key, binary, self.size_limit))
 
     def close(self) -> None:
-        """Closes the file; the next use opens it again."""
+        """Close the file; the next use opens it again."""
         with self._lock:
             self._disconnect()
 
     def _guarded(self, action: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Runs `action`; a torn file is rebuilt once, anything else bypasses the cache."""
+        """Run `action`; a damaged file is rebuilt once, any other error bypasses the cache."""
         with self._lock:
             if self._bypassed:
                 return None
@@ -96,12 +96,12 @@ class CompileCache:
                     self._bypass(error)
                     return None
                 except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-                    # What SQLite says of torn text may itself be no text.
+                    # SQLite's message about damaged text may itself be invalid text.
                     self._disconnect()
                     if attempt == 2 or not self._remove(error):
                         self._bypass(error)
                 except (OSError, ValueError) as error:
-                    # A path that no file can have is a ValueError.
+                    # An invalid path raises ValueError.
                     self._bypass(error)
                     return None
         return None
@@ -128,10 +128,10 @@ class CompileCache:
         return connection
 
     def _claim(self) -> None:
-        """Makes the file, for us alone, if there is none. Raises `OSError` where it is not ours."""
+        """Create the file, for us alone, if it is missing. Raises `OSError` if it is not ours."""
         _check_owned(self.path.parent, stat.S_ISDIR, "a folder")
         with contextlib.suppress(FileExistsError):
-            # What SQLite makes beside it gets the rights of this one.
+            # Files that SQLite writes next to it get the same rights.
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         for suffix in ("", *_BESIDE):
             with contextlib.suppress(FileNotFoundError):
@@ -146,7 +146,7 @@ class CompileCache:
         self._connection = None
 
     def _remove(self, error: Exception) -> bool:
-        """Takes a torn file out of the way; False when even that fails."""
+        """Delete a damaged file; return False if even that fails."""
         warnings.warn(f"the compile cache {self.path} is rebuilt: {error}", stacklevel=6)
         try:
             for suffix in ("", *_BESIDE):
@@ -162,17 +162,17 @@ class CompileCache:
 
 
 def _check_owned(path: Path, is_kind: Callable[[int], bool], kind: str) -> None:
-    """Raises `OSError` unless `path` is what it should be, and ours alone to write."""
+    """Raise `OSError` unless `path` is of the right kind and only we may write to it."""
     if not hasattr(os, "geteuid"):
         return
-    found = path.lstat()
-    if stat.S_ISLNK(found.st_mode):
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
         raise OSError(f"{path} is a symbolic link")
-    if not is_kind(found.st_mode):
+    if not is_kind(status.st_mode):
         raise OSError(f"{path} is not {kind}")
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise OSError(f"{path} belongs to another user")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise OSError(f"{path} may be written by others: chmod go-w makes it private")
 
 
@@ -184,7 +184,7 @@ def _fetch(connection: sqlite3.Connection, key: str) -> bytes | None:
         return None
     binary, digest, used = row
     if not isinstance(binary, bytes) or _digest(key, binary) != digest:
-        # Loading a torn object file could crash the process; compiling again cannot.
+        # Loading a damaged object file could crash the process; compiling again cannot.
         connection.execute("DELETE FROM programs WHERE key = ?", (key,))
         return None
     if time.time() - used > TOUCH_SECONDS:
@@ -193,7 +193,7 @@ def _fetch(connection: sqlite3.Connection, key: str) -> bytes | None:
 
 
 def _digest(key: str, binary: bytes) -> str:
-    """Of both: the binary of another key is as wrong as a torn one."""
+    """Hash key and binary: the binary of another key is as wrong as a damaged one."""
     return hashlib.sha256(key.encode() + binary).hexdigest()
 
 
@@ -204,11 +204,11 @@ def _insert(connection: sqlite3.Connection, key: str, binary: bytes, size_limit:
     )
     size = _bytes_in_use(connection)
     if size > size_limit:
-        _evict(connection, size, int(size_limit * KEPT_AFTER_EVICTION))
+        _evict(connection, size, int(size_limit * PART_AFTER_EVICTION))
 
 
 def _bytes_in_use(connection: sqlite3.Connection) -> int:
-    """By the pages of the file: a sum over all entries would read them all at every put."""
+    """Count the pages of the file: a sum over all entries would read them all at every put."""
     pages, free, size = (
         int(connection.execute(f"PRAGMA {name}").fetchone()[0])
         for name in ("page_count", "freelist_count", "page_size")
@@ -216,12 +216,12 @@ def _bytes_in_use(connection: sqlite3.Connection) -> int:
     return (pages - free) * size
 
 
-def _evict(connection: sqlite3.Connection, size: int, wanted: int) -> None:
-    """Deletes the longest unused entries until at most `wanted` bytes stay."""
+def _evict(connection: sqlite3.Connection, size: int, limit: int) -> None:
+    """Delete the least recently used entries until at most `limit` bytes remain."""
     oldest = connection.execute("SELECT key, length(binary) FROM programs ORDER BY used").fetchall()
     gone = []
     for key, length in oldest:
-        if size <= wanted:
+        if size <= limit:
             break
         gone.append((key,))
         size -= length
@@ -233,7 +233,7 @@ _open: dict[Path, CompileCache] = {}
 
 
 def _leave_to_parent() -> None:
-    """A child opens its own files, under locks that no thread of its parent may hold."""
+    """Let a child open its own files: a thread of its parent may hold their locks."""
     _inherited.extend(_open.values())
     _open.clear()
 
@@ -243,26 +243,26 @@ if hasattr(os, "register_at_fork"):
 
 
 def cache_folder() -> Path:
-    """Where compiled programs are kept: the CACHE_DIR flag, else the user's cache folder."""
+    """Return the folder of compiled programs: the flag CACHE_DIR, or the user's cache folder."""
     chosen = config.text("CACHE_DIR")
     return Path(os.path.expanduser(chosen) or platformdirs.user_cache_dir("tinyref"))
 
 
 def default_cache() -> CompileCache:
-    """The cache of the folder that the flags name now."""
+    """Return the cache of the folder that the flags name now."""
     folder = cache_folder()
-    found = _open.get(folder)
-    if found is None:
-        found = _open[folder] = CompileCache(folder)
-    return found
+    cache = _open.get(folder)
+    if cache is None:
+        cache = _open[folder] = CompileCache(folder)
+    return cache
 
 
 def cache_key(backend: Backend, source: str) -> str:
-    """The name of a binary: a hash of all that decides it.
+    """Return the key of a binary: a hash of all that decides it.
 
-    Of a vendor's backend its own sources are part: who works on one does not count versions.
+    A vendor's backend adds its own sources, because developers do not count versions.
     """
-    # The class behind a guard, where there is one.
+    # The class behind a guard, if there is one.
     sources = _sources_of(backend.__class__)
     parts = json.dumps([SCHEMA, backend.compiler.key, sources, source])
     return hashlib.sha256(parts.encode()).hexdigest()
@@ -270,60 +270,60 @@ def cache_key(backend: Backend, source: str) -> str:
 
 @functools.cache
 def _sources_of(backend: type[Backend]) -> str:
-    """The hash of what this process has loaded; it does not change while the process lives."""
+    """Return the hash of the loaded code; it is constant while the process lives."""
     return "" if is_ours(backend.__module__) else source_hash(backend)
 
 
-# What was compiled together with others and is not loaded yet, by key.
+# Results of `compile_together` that are not loaded yet, by key.
 _compiled_together: dict[str, bytes] = {}
 
 
 def cached_binary(backend: Backend, source: str) -> bytes | None:
-    """What was compiled of `source` together with others, else what the disk has of it.
+    """Return a binary of `source` from `compile_together`, or else from the disk.
 
-    The disk is asked where the CACHE flag is not 0; what is wrong with it is never raised.
+    The disk is used if the flag CACHE is not 0; its errors are never raised.
     """
     if not config.integer("CACHE") and not _compiled_together:
         return None
     key = cache_key(backend, source)
-    found = _compiled_together.pop(key, None)
-    if found is not None or not config.integer("CACHE"):
-        return found
+    binary = _compiled_together.pop(key, None)
+    if binary is not None or not config.integer("CACHE"):
+        return binary
     return default_cache().get(key)
 
 
 def compile_together(backend: Backend, sources: Sequence[str]) -> int:
-    """Has the sources that no cache has compiled in one call; returns how many those are.
+    """Compile the sources that no cache has in one call; return their number.
 
-    Those that do not compile are left out: whoever asks for one gets the error of that one. What
-    an earlier call left unused is forgotten. Raises as `compile_many` does.
+    Sources that fail are left out: a later request for one raises its error. Unused results of an
+    earlier call are dropped. Raises as `compile_many` does.
     """
     _compiled_together.clear()
     compiler = backend.compiler
     if not isinstance(compiler, BatchCompiler):
         return 0
-    wanted = {cache_key(backend, source): source for source in sources}
+    missing = {cache_key(backend, source): source for source in sources}
     if config.integer("CACHE"):
-        # A binary that is the source itself is still to be compiled, by `load`.
-        wanted = {
+        # If the binary is the source itself, `load` still compiles it.
+        missing = {
             key: text
-            for key, text in wanted.items()
+            for key, text in missing.items()
             if default_cache().get(key) in (None, text.encode())
         }
-    if not wanted:
+    if not missing:
         return 0
-    results = compiler.compile_many(list(wanted.values()))
-    for key, result in zip(wanted, results, strict=True):
+    results = compiler.compile_many(list(missing.values()))
+    for key, result in zip(missing, results, strict=True):
         if isinstance(result, DeviceError):
             continue
         _compiled_together[key] = result
         if config.integer("CACHE"):
             default_cache().put(key, result)
-    return len(wanted)
+    return len(missing)
 
 
-def compile_anew(backend: Backend, source: str) -> bytes:
-    """What the compiler makes of `source` now; it replaces what the cache has.
+def recompile(backend: Backend, source: str) -> bytes:
+    """Compile `source` now, and replace the entry of the cache.
 
     Raises `DeviceError` as the compiler does.
     """

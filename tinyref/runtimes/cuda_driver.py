@@ -1,11 +1,11 @@
 """The NVIDIA driver through cuda-bindings: devices, sessions, memory, launches and graphs.
 
-A function of cuda-bindings gives a tuple, the result first. Everything that is no success leaves
-this module as a `DeviceError` with the driver's words.
+A function of cuda-bindings returns a tuple, the result first. Every failure leaves this module as a
+`DeviceError` with the driver's message.
 
-A copy from or to memory of the host that is not pinned would wait for the stream first (CUDA Driver
-API, "API synchronization behavior"): bytes go through two pinned pieces in turn, so that the
-device copies one while the host fills or empties the other.
+A copy from or to host memory that is not pinned would wait for the stream first (CUDA Driver API,
+"API synchronization behavior"). Bytes therefore go through two pinned pieces in turn: the device
+copies one while the host fills or empties the other.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from tinyref.runtimes.kernel import LaunchesInARow
 
 PROCESS = DriverProcess("CUDA")
 
-# Bytes of a pinned piece: enough that starting a copy counts little.
+# Bytes of a pinned piece: enough that the start of a copy takes little of the time.
 STAGE_BYTES = 4 * 2**20
 # A stream that does not wait for the default one (CU_STREAM_NON_BLOCKING).
 STREAM_FLAGS = 1
-# After these a context answers nothing else (CUDA Driver API, "Data types used by CUDA driver",
-# CUresult: "This leaves the process in an inconsistent state").
+# After these errors a context answers nothing else (CUDA Driver API, "Data types used by CUDA
+# driver", CUresult: "This leaves the process in an inconsistent state").
 STICKY = frozenset(
     (
         "ILLEGAL_ADDRESS",
@@ -62,16 +62,16 @@ STICKY = frozenset(
         "EXTERNAL_DEVICE",
     )
 )
-# As a process ends the driver may be gone before its memory is freed.
+# When a process ends, the driver may be gone before its memory is freed.
 ENDED = "CUDA_ERROR_DEINITIALIZED"
 _NO_DRIVER = (
-    "no NVIDIA driver (libcuda) is found: install that of the GPU, such as apt-get install "
+    "no NVIDIA driver (libcuda) is installed: install the GPU's driver, such as apt-get install "
     "nvidia-driver"
 )
-# What is to be done about an error, before the driver's own words.
+# Advice about an error, in front of the driver's own message.
 ADVICE = {
     "NO_DEVICE": "the driver finds no NVIDIA GPU: CUDA_VISIBLE_DEVICES may hide it",
-    "STUB_LIBRARY": "the libcuda that is found is the stub of a toolkit, not a driver",
+    "STUB_LIBRARY": "the loaded libcuda is the stub of a toolkit, not a driver",
     "SYSTEM_DRIVER_MISMATCH": "libcuda and the driver of the kernel are of two versions: reboot",
     "CALL_REQUIRES_NEWER_DRIVER": "the driver is too old: update it",
     "OUT_OF_MEMORY": "the device has no more memory",
@@ -81,7 +81,7 @@ ADVICE = {
 
 
 @dataclass(frozen=True)
-class Found:
+class CudaDevice:
     """A device of the driver: its number, its name and its compute capability."""
 
     number: int
@@ -94,10 +94,9 @@ class Found:
 
 
 class Driver:
-    """The library of the driver, for errors of `device`; nothing of a device is opened.
+    """The library of the driver, for errors of `device`; it opens no device.
 
-    Raises `DeviceError` where there is no driver, and in a process that was forked off one that
-    had opened it.
+    Raises `DeviceError` if there is no driver, and in a process forked from one that had opened it.
     """
 
     def __init__(self, device: str) -> None:
@@ -108,20 +107,20 @@ class Driver:
         try:
             answer = self.library.cuInit(0)
         except RuntimeError as error:
-            # The module is there, and the library that it loads at the first call is not.
+            # The module exists, but the library that it loads at the first call does not.
             PROCESS.is_started = False
             raise DeviceError(device, _NO_DRIVER) from error
         self.checked("the driver does not start", answer)
 
     def checked(self, what: str, answer: Sequence[Any]) -> Any:
-        """What a call gives beside its result: nothing, a value or a tuple of them."""
+        """Return the values of a call after its result: none, one or a tuple of them."""
         result, *values = answer
         if result != self.library.CUresult.CUDA_SUCCESS:
             raise DeviceError(self.device, f"{what}: {self.words(result)}")
         return values[0] if len(values) == 1 else tuple(values)
 
     def words(self, result: Any) -> str:
-        """A result in words: what is to be done, where that is known, and the driver's own."""
+        """Describe a result: advice, if there is any, and the driver's own message."""
         _, spoken = self.library.cuGetErrorString(result)
         text = spoken.decode() if isinstance(spoken, bytes) else str(spoken)
         advice = ADVICE.get(_short(result))
@@ -130,33 +129,33 @@ class Driver:
 
     @property
     def version(self) -> tuple[int, int]:
-        """The newest CUDA that the driver serves: (13, 0)."""
+        """Return the newest CUDA that the driver supports, such as (13, 0)."""
         number = self.checked("the driver has no version", self.library.cuDriverGetVersion())
         return number // 1000, number % 1000 // 10
 
-    def devices(self) -> list[Found]:
-        """All devices, by their numbers."""
+    def devices(self) -> list[CudaDevice]:
+        """Return all devices in order."""
         count = self.checked("no count of devices", self.library.cuDeviceGetCount())
-        return [self._found(number) for number in range(count)]
+        return [self._device(number) for number in range(count)]
 
-    def _found(self, number: int) -> Found:
+    def _device(self, number: int) -> CudaDevice:
         device = self.checked("no such device", self.library.cuDeviceGet(number))
         name = self.checked("a device has no name", self.library.cuDeviceGetName(128, device))
         major = self.attribute(device, "COMPUTE_CAPABILITY_MAJOR")
         minor = self.attribute(device, "COMPUTE_CAPABILITY_MINOR")
-        # It fills as much of the buffer as it likes behind the first zero.
-        return Found(number, name.partition(b"\0")[0].decode(errors="replace"), (major, minor))
+        # The driver may fill the buffer with anything after the first zero.
+        return CudaDevice(number, name.partition(b"\0")[0].decode(errors="replace"), (major, minor))
 
     def attribute(self, device: Any, name: str) -> int:
-        """A number that the driver knows of a device."""
+        """Return a number that the driver has for a device."""
         key = getattr(self.library.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(self.checked(f"no {name}", self.library.cuDeviceGetAttribute(key, device)))
 
 
 class Session:
-    """One opened device: its primary context, and the stream in which all happens in order.
+    """One opened device: its primary context, and the stream that runs everything in order.
 
-    A sticky error ends it: each later call says so, and another process opens the device anew.
+    A sticky error ends it: each later call reports that, and another process must open the device.
     """
 
     def __init__(self, name: str, driver: Driver, number: int) -> None:
@@ -172,14 +171,14 @@ class Session:
         self._peers: set[int] = set()
 
     def call(self, what: str, function: str, *arguments: Any) -> Any:
-        """Calls the driver with the context of this device, on whatever thread this is.
+        """Call the driver with the context of this device, on any thread.
 
-        Gives what `Driver.checked` does. Raises `DeviceError`: "what: the driver's words".
+        Returns what `Driver.checked` does. Raises `DeviceError`: "what: the driver's message".
         """
         PROCESS.check(self.name)
         if self.lost:
             raise DeviceError(self.name, self.lost)
-        # Others may have changed what is current on this thread.
+        # Other code may have changed the current context of this thread.
         self._checked("the context is not there", self.library.cuCtxSetCurrent(self.context))
         return self._checked(what, getattr(self.library, function)(*arguments))
 
@@ -187,29 +186,29 @@ class Session:
         result = answer[0]
         if result != self.library.CUresult.CUDA_SUCCESS and _short(result) in STICKY:
             self.lost = (
-                f"the device is lost to this process since a kernel failed "
+                f"the device is lost to this process because a kernel failed "
                 f"({self.driver.words(result)}): open it in another one"
             )
         return self.driver.checked(what, answer)
 
     def finish(self) -> None:
-        """Waits for all that is queued. Raises `DeviceError` for a launch that failed."""
+        """Wait for all queued work. Raises `DeviceError` for a launch that failed."""
         self.call("a launch failed", "cuStreamSynchronize", self.stream)
 
     def new_event(self, is_timed: bool = False) -> Any:
-        """An event; one that is not timed costs less (CU_EVENT_DISABLE_TIMING)."""
+        """Create an event; without a time it costs less (CU_EVENT_DISABLE_TIMING)."""
         return self.call("no event", "cuEventCreate", 0 if is_timed else 2)
 
     def record(self, event: Any) -> None:
-        """The event happens when all that is queued now is done."""
+        """Let the event happen when all work queued now is done."""
         self.call("cannot record an event", "cuEventRecord", event, self.stream)
 
     def wait_for(self, event: Any) -> None:
-        """What is queued from now on comes after the event, of this or another device."""
+        """Order all later work after the event, of this or another device."""
         self.call("cannot wait for an event", "cuStreamWaitEvent", self.stream, event, 0)
 
     def open_peer(self, other: Session) -> None:
-        """Lets copies from another device go straight to this one, where the driver offers that."""
+        """Enable direct copies from another device to this one, if the driver offers them."""
         if other.number in self._peers:
             return
         self._peers.add(other.number)
@@ -222,7 +221,7 @@ class Session:
 
     @contextmanager
     def event(self, is_timed: bool = False) -> Iterator[Any]:
-        """Give an event of a block; what a stream still waits for the driver keeps."""
+        """Yield an event for the block; the driver keeps it while a stream waits for it."""
         event = self.new_event(is_timed)
         try:
             yield event
@@ -230,7 +229,7 @@ class Session:
             self.release("cuEventDestroy", event)
 
     def release(self, function: str, handle: Any) -> None:
-        """Frees what the driver gave, where that is still its own: not of a parent, nor lost."""
+        """Free a handle of the driver, unless it belongs to a parent or the device is lost."""
         if PROCESS.is_forked or self.lost:
             return
         self.library.cuCtxSetCurrent(self.context)
@@ -254,14 +253,14 @@ class _Stage:
         self.bytes: npt.NDArray[np.uint8] = np.ctypeslib.as_array(raw)
 
     def wait(self) -> None:
-        """Until the device has read or written it."""
+        """Wait until the device has read or written it."""
         self.session.call("a copy failed", "cuEventSynchronize", self.event)
 
 
 class CudaAllocator(PartAllocator):
-    """Memory of one session; sizes and offsets are in bytes, size 0 is fine.
+    """An allocator for one session; sizes and offsets are in bytes, size 0 is accepted.
 
-    To allocate and to free takes the driver long: what is freed should be kept.
+    The driver allocates and frees slowly, so an allocator around this one should reuse memory.
     """
 
     def __init__(self, session: Session) -> None:
@@ -270,18 +269,18 @@ class CudaAllocator(PartAllocator):
         self._lock = threading.Lock()
 
     def allocate(self, nbytes: int) -> BufferPart:
-        """Raises `UserError` for a negative size, `DeviceError` where there is not so much."""
+        """Allocate memory. Raises `UserError` for a negative size, `DeviceError` if too large."""
         check_size(nbytes)
         what = f"cannot allocate {nbytes} bytes"
         address = self.session.call(what, "cuMemAlloc", max(nbytes, 1))
         return BufferPart(int(address), 0, nbytes)
 
     def free(self, handle: BufferPart) -> None:
-        """The driver waits for what is queued first."""
+        """Free memory; the driver waits for queued work first."""
         self.session.release("cuMemFree", handle.address)
 
     def copy_in(self, handle: BufferPart, source: memoryview) -> None:
-        """Raises `UserError` when there are more bytes than fit."""
+        """Copy to the device. Raises `UserError` if the bytes do not fit."""
         check_copy_in(source, handle.nbytes)
         if not source.nbytes:
             return
@@ -293,13 +292,13 @@ class CudaAllocator(PartAllocator):
                 stage.wait()
                 piece = data[start : start + STAGE_BYTES]
                 stage.bytes[: len(piece)] = piece
-                place = handle.address + start
-                copy = ("cuMemcpyHtoDAsync", place, stage.address, len(piece), session.stream)
+                target = handle.address + start
+                copy = ("cuMemcpyHtoDAsync", target, stage.address, len(piece), session.stream)
                 session.call("copy_in", *copy)
                 session.record(stage.event)
 
     def copy_out(self, destination: memoryview, handle: BufferPart) -> None:
-        """Raises `UserError` when it wants more bytes than there are."""
+        """Copy to the host. Raises `UserError` if the memory has fewer bytes."""
         check_copy_out(destination, handle.nbytes)
         if not destination.nbytes:
             self.session.finish()
@@ -314,9 +313,9 @@ class CudaAllocator(PartAllocator):
             self._empty(len(starts) - 1, data)
 
     def _fetch(self, number: int, address: int, nbytes: int) -> None:
-        """Has the device copy the next bytes to a piece of the host, all of them if they fit.
+        """Let the device copy the next bytes to a piece of the host, all of them if they fit.
 
-        What was copied from that piece before comes first in the stream.
+        Earlier copies from that piece come first in the stream.
         """
         stage, session = self._stage(number), self.session
         copy = ("cuMemcpyDtoHAsync", stage.address, address, min(nbytes, STAGE_BYTES))
@@ -324,24 +323,24 @@ class CudaAllocator(PartAllocator):
         session.record(stage.event)
 
     def _empty(self, number: int, data: npt.NDArray[np.uint8]) -> None:
-        """Takes what `_fetch` has fetched as its piece of that number."""
+        """Take the bytes that `_fetch` copied as its piece of that number."""
         stage = self._stage(number)
         stage.wait()
         piece = data[number * STAGE_BYTES : (number + 1) * STAGE_BYTES]
         piece[:] = stage.bytes[: len(piece)]
 
     def _stage(self, number: int) -> _Stage:
-        """The pieces in turn; the second one is taken when it is wanted first."""
-        place = number % 2
-        if place == len(self._stages):
+        """Return the two pieces in turn; the second one is allocated at its first use."""
+        index = number % 2
+        if index == len(self._stages):
             self._stages.append(_Stage(self.session))
-        return self._stages[place]
+        return self._stages[index]
 
     def transfer(self, target: BufferPart, source: BufferPart, origin: Any) -> None:
-        """All of `source`, of the allocator `origin`, into `target`, by the driver.
+        """Copy `source`, of the allocator `origin`, into `target` by the driver.
 
-        Each of the two streams waits for the other: what either device is given later finds it
-        done. Where the devices reach each other, the bytes take no way through the host.
+        Each stream waits for the other, so later work of either device comes after the copy. If
+        the devices have peer access, the bytes do not pass through the host.
         """
         session, other = self.session, origin.session
         if other is session:
@@ -352,8 +351,8 @@ class CudaAllocator(PartAllocator):
             other.record(written)
             session.wait_for(written)
             session.open_peer(other)
-            places = (target.address, session.context, source.address, other.context)
-            session.call("transfer", "cuMemcpyPeerAsync", *places, source.nbytes, session.stream)
+            ends = (target.address, session.context, source.address, other.context)
+            session.call("transfer", "cuMemcpyPeerAsync", *ends, source.nbytes, session.stream)
             session.record(copied)
             other.wait_for(copied)
 
@@ -366,8 +365,8 @@ class CudaKernel(DriverKernel):
         self.entry = entry
         module = session.call(f"cannot load {entry}", "cuModuleLoadData", image)
         weakref.finalize(self, session.release, "cuModuleUnload", module)
-        found = ("cuModuleGetFunction", module, entry.encode())
-        self.function = session.call(f"no kernel {entry}", *found)
+        lookup = ("cuModuleGetFunction", module, entry.encode())
+        self.function = session.call(f"no kernel {entry}", *lookup)
 
     def queue(self, launch: Launch, wait: bool) -> float | None:
         bound = CudaLaunch(self, launch)
@@ -384,7 +383,7 @@ class CudaKernel(DriverKernel):
             session.record(end)
             session.finish()
             milliseconds = session.call("no time of the launch", "cuEventElapsedTime", start, end)
-        # Its clock has steps of about half a microsecond.
+        # The device's clock has steps of about half a microsecond.
         return max(float(milliseconds) * 1e-3, 1e-9)
 
     def prepare(
@@ -394,12 +393,12 @@ class CudaKernel(DriverKernel):
         group: Extents,
         variables: Sequence[int],
     ) -> CudaLaunch:
-        """A launch with its arguments bound."""
+        """Return a launch with its arguments bound."""
         return CudaLaunch(self, Launch(self, tuple(buffers), grid, group, tuple(variables)))
 
 
 class CudaLaunch:
-    """A launch that can be repeated: the driver reads arguments by addresses, which stay."""
+    """A repeatable launch: the driver reads arguments by addresses, which do not change."""
 
     def __init__(self, kernel: CudaKernel, launch: Launch) -> None:
         self.kernel = kernel
@@ -422,19 +421,19 @@ class CudaLaunch:
         )
 
     def rebind(self, place: int, handle: BufferPart) -> None:
-        """From now on the buffer at `place` is `handle`."""
+        """Bind `handle` as buffer number `place` from now on."""
         self.arguments.rebind(place, handle)
 
     def vary(self, grid: Extents, variables: Sequence[int]) -> None:
-        """From now on the launch has another grid and other values of the variables."""
+        """Set the grid and the values of the variables from now on."""
         self.grid = grid
         self.arguments.vary(variables)
 
 
 class CudaGraph(LaunchesInARow):
-    """Launches that the driver is given as one. Arguments that change are set as it is launched.
+    """Launches submitted to the driver as one; changed arguments are set before a launch.
 
-    What is set changes no launch that was queued before (CUDA Driver API,
+    Setting them does not affect launches that are queued already (CUDA Driver API,
     cuGraphExecKernelNodeSetParams).
     """
 
@@ -445,7 +444,7 @@ class CudaGraph(LaunchesInARow):
         weakref.finalize(self, session.release, "cuGraphDestroy", graph)
         self._nodes: list[Any] = []
         for launch in self._launches:
-            # Each comes after the one before it.
+            # Each node comes after the one before it.
             before = self._nodes[-1:]
             added = (graph, before, len(before), self._parameters(launch))
             self._nodes.append(session.call("no node", "cuGraphAddKernelNode", *added))
@@ -454,20 +453,20 @@ class CudaGraph(LaunchesInARow):
         self._changed: set[int] = set()
 
     def _parameters(self, launch: CudaLaunch) -> Any:
-        """The arguments of a launch as the driver takes those of a node; it copies them."""
-        found = self.session.library.CUDA_KERNEL_NODE_PARAMS()
-        found.func = launch.kernel.function
-        found.gridDimX, found.gridDimY, found.gridDimZ = launch.grid
-        found.blockDimX, found.blockDimY, found.blockDimZ = launch.group
-        found.sharedMemBytes = 0
-        found.kernelParams = launch.arguments.address
-        return found
+        """Return the arguments of a launch in the driver's form for a node; it copies them."""
+        parameters = self.session.library.CUDA_KERNEL_NODE_PARAMS()
+        parameters.func = launch.kernel.function
+        parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ = launch.grid
+        parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ = launch.group
+        parameters.sharedMemBytes = 0
+        parameters.kernelParams = launch.arguments.address
+        return parameters
 
     def __call__(self) -> None:
         session = self.session
         for number in sorted(self._changed):
-            place = (self._graph, self._nodes[number], self._parameters(self._launches[number]))
-            session.call("cannot change a node", "cuGraphExecKernelNodeSetParams", *place)
+            change = (self._graph, self._nodes[number], self._parameters(self._launches[number]))
+            session.call("cannot change a node", "cuGraphExecKernelNodeSetParams", *change)
         self._changed.clear()
         session.call("cannot launch the graph", "cuGraphLaunch", self._graph, session.stream)
 

@@ -1,8 +1,8 @@
 """Devices that hold data and run no kernels: NPY and DISK.
 
-NPY is arrays of the host. "DISK:/path" is a file whose bytes are the memory. Reading maps the file
-and copies what is asked for; a part of it is a view. Writing makes a new file next to the old one
-and renames it, so that a reader sees the old bytes or all of the new ones.
+NPY has arrays of the host. The memory of "DISK:/path" is the bytes of a file. Reading maps the file
+and copies the requested bytes; a part of the file is a view. Writing makes a new file next to the
+old one and renames it. A reader therefore sees either the old bytes or all of the new ones.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tinyref.runtimes.driver_checks import (
 )
 from tinyref.uops.program import Program
 
-# Written at once: a signal is answered between two of them.
+# Bytes of one write: a signal is handled between two of them.
 WRITE_BYTES = 16 * 2**20
 _MAY_WRITE: ContextVar[bool] = ContextVar("_MAY_WRITE", default=True)
 
 
 class NoCompiler:
-    """Stands where other devices have a renderer and a compiler, and says that there is none."""
+    """Takes the position of a renderer and a compiler, and refuses every kernel."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -48,10 +48,10 @@ class NoCompiler:
         return "no kernels"
 
     def refuse(self, kernel: str) -> NoReturn:
-        """Raises the `DeviceError` for a kernel of this name."""
+        """Raise the `DeviceError` for a kernel of this name."""
         raise DeviceError(
             self.device,
-            f"runs no kernels ({kernel} was given): it only holds data; compute on another "
+            f"runs no kernels (got {kernel}): it only holds data; compute on another "
             "device, such as CPU, and copy",
         )
 
@@ -63,7 +63,7 @@ class NoCompiler:
 
 
 class DataOnlyBackend(NamedBackend):
-    """Memory as a device: allocate, copy in, copy out. Every kernel is refused, by `name`."""
+    """Memory as a device: allocate, copy in, copy out. It refuses every kernel, by `name`."""
 
     runs_kernels = False
 
@@ -84,14 +84,14 @@ class DataOnlyBackend(NamedBackend):
 
 
 class NpyBackend(DataOnlyBackend):
-    """Host arrays as a device: allocate, copy in, copy out. Every kernel is refused."""
+    """Host arrays as a device: allocate, copy in, copy out. It refuses every kernel."""
 
     title = "arrays of the host, no kernels"
     base = "NPY"
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        # It brings ctypes, which files do not need: this module is loaded with `Tensor`.
+        # It imports ctypes, which files do not need: `Tensor` loads this module.
         from tinyref.runtimes.host.memory import HostAllocator
 
         self._allocator = HostAllocator(self.name)
@@ -106,7 +106,7 @@ class NpyBackend(DataOnlyBackend):
 
 @contextmanager
 def read_only_files() -> Iterator[None]:
-    """Refuse with a `UserError` what would write to a DISK device; reading goes on."""
+    """Refuse writes to DISK devices inside the block with a `UserError`; reading is allowed."""
     token = _MAY_WRITE.set(False)
     try:
         yield
@@ -117,28 +117,28 @@ def read_only_files() -> Iterator[None]:
 def _check_writable(path: str) -> None:
     if not _MAY_WRITE.get():
         raise UserError(
-            f"{_device(path)} is not written: an expression that is explained may read files, "
+            f"{_device(path)} is not written: an explained expression may read files, "
             "not write them; use a program"
         )
 
 
 def file_size(path: str) -> int:
-    """The bytes of a regular file. Raises `DeviceError` with the path and the reason."""
+    """Return the bytes of a regular file. Raises `DeviceError` with the path and the reason."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError) as error:
         raise _failure(path, "cannot be read", error) from error
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise DeviceError(_device(path), f"{_one_line(path)} is not a regular file")
-    return found.st_size
+    return status.st_size
 
 
 def replace_file(path: str, pieces: Iterable[memoryview | bytes]) -> None:
-    """Puts a file with the bytes of `pieces` in the place of `path`, or leaves all as it was.
+    """Replace the file `path` by one with the bytes of `pieces`, or leave everything unchanged.
 
-    A symbolic link stays, and what it points to is replaced. Raises `DeviceError`, with the path
-    and the reason, where the folder or the device refuses, and for what is no regular file;
-    whatever else `pieces` raises passes through. The new file is removed in every such case.
+    A symbolic link stays; its target is replaced. Raises `DeviceError`, with the path and the
+    reason, if the folder or the device refuses, or if `path` is not a regular file. Other errors
+    of `pieces` pass through. The new file is removed after every error.
     """
     target = os.path.realpath(path)
     mode = 0o666
@@ -148,7 +148,7 @@ def replace_file(path: str, pieces: Iterable[memoryview | bytes]) -> None:
         if not mode & 0o222 or not os.access(target, os.W_OK):
             raise DeviceError(_device(path), "cannot be written: the file is read-only")
     folder, name = os.path.split(target)
-    # Names have at most 255 bytes, and a long one has no room for more.
+    # Names have at most 255 bytes, and a long one leaves no room for a suffix.
     fresh = os.path.join(folder, f".{name[:32]}.{secrets.token_hex(8)}.part")
     try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -184,9 +184,9 @@ def _rename(path: str, fresh: str, target: str) -> None:
 
 
 class MappedFile:
-    """The first `nbytes` of a file; it is opened when they are first read, and stays open.
+    """The first `nbytes` of a file, which is opened at the first read and stays open.
 
-    Writing gives the whole file new bytes, in a file that takes its name.
+    A write replaces the whole file by a new one of the same name.
     """
 
     def __init__(self, path: str, nbytes: int) -> None:
@@ -195,40 +195,40 @@ class MappedFile:
         self._mapping: mmap.mmap | None = None
 
     def _mapped(self) -> mmap.mmap:
-        """The mapping; asks each time whether all bytes are still there.
+        """Return the mapping, after a check that the file still has all bytes.
 
-        A mapped byte beyond the end of a file that was cut is no error to catch: it ends the
+        Reading a mapped byte beyond the end of a truncated file raises no error: it ends the
         process.
         """
         try:
             if self._mapping is None:
                 with open(self.path, "rb") as file:
-                    found = file_size(self.path)
-                    self._check(found)
+                    size = file_size(self.path)
+                    self._check(size)
                     self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self._check(self._mapping.size())
         except (OSError, ValueError) as error:
             raise _failure(self.path, "cannot be read", error) from error
         return self._mapping
 
-    def _check(self, found: int) -> None:
-        if found < self.nbytes:
+    def _check(self, size: int) -> None:
+        if size < self.nbytes:
             raise DeviceError(
                 _device(self.path),
-                f"{_one_line(self.path)} has {found} bytes, {self.nbytes} are needed: truncated",
+                f"{_one_line(self.path)} has {size} bytes, {self.nbytes} are needed: truncated",
             )
 
     def open(self) -> None:
-        """Opens the file now, so that a later rename does not change what is read."""
+        """Open the file now, so that a later rename does not change what is read."""
         if self.nbytes:
             self._mapped()
 
     def view(self, offset: int, nbytes: int) -> memoryview:
-        """The bytes from `offset` on, as they are mapped. Raises `DeviceError`."""
+        """Return the mapped bytes from `offset` on. Raises `DeviceError`."""
         return memoryview(self._mapped())[offset : offset + nbytes]
 
     def read_into(self, destination: memoryview, offset: int) -> None:
-        """Fills `destination` with the bytes from `offset` on. Raises `DeviceError`."""
+        """Fill `destination` with the bytes from `offset` on. Raises `DeviceError`."""
         end = offset + destination.nbytes
         if end > self.nbytes:
             raise UserError(f"copy_out: bytes {offset} to {end} of {self.nbytes}")
@@ -236,9 +236,9 @@ class MappedFile:
             destination[:] = mapped[offset:end]
 
     def write(self, source: memoryview, offset: int) -> None:
-        """Replaces the file by one that has the bytes of `source` from `offset` on.
+        """Replace the file by one with the bytes of `source` from `offset` on.
 
-        The bytes around them stay, so a part costs as much as the whole file. Raises `DeviceError`.
+        The other bytes stay, so a part costs as much as the whole file. Raises `DeviceError`.
         """
         end = offset + source.nbytes
         if end > self.nbytes:
@@ -256,7 +256,7 @@ class MappedFile:
         self.open()
 
     def update(self, source: memoryview, offset: int) -> None:
-        """As `write`, but the rest of a longer file stays, and a missing one is zeros."""
+        """Write as `write` does; preserve a longer file's rest, fill a missing file with zeros."""
         if self._mapping is None and not os.path.exists(self.path):
             end = offset + source.nbytes
             replace_file(self.path, [bytes(offset), source, bytes(self.nbytes - end)])
@@ -269,44 +269,44 @@ class MappedFile:
 
 
 class DiskAllocator(PartAllocator):
-    """Memory is parts of the file `path`: allocating it reads and writes nothing."""
+    """An allocator of parts of the file `path`: allocating reads and writes nothing."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def allocate(self, nbytes: int) -> BufferPart:
-        """The first `nbytes` of the file, which need not be there before they are read."""
+        """Return the first `nbytes` of the file, which need not exist until they are read."""
         check_size(nbytes)
         if not self.path:
             raise UserError("device: DISK is a file: name it, as in DISK:/tmp/weights")
         return BufferPart(MappedFile(self.path, nbytes), 0, nbytes)
 
     def free(self, handle: BufferPart) -> None:
-        """Nothing to do: the file is closed with the last reference to it."""
+        """Do nothing: the file is closed with the last reference to it."""
 
     def copy_in(self, handle: BufferPart, source: memoryview) -> None:
-        """Writes the bytes of `source` to the start of `handle`. Raises `DeviceError`."""
+        """Write the bytes of `source` to the start of `handle`. Raises `DeviceError`."""
         _check_writable(self.path)
         check_copy_in(source, handle.nbytes)
         if source.nbytes or not handle.buffer.nbytes:
             handle.buffer.write(source, handle.offset)
 
     def update(self, handle: BufferPart, source: memoryview) -> None:
-        """Writes all bytes of `handle`; what the file has before and behind them stays.
+        """Write all bytes of `handle`, and preserve the other bytes of the file.
 
-        A file that is not there yet gets zeros before and behind. Raises `DeviceError`.
+        A new file gets zeros for the other bytes. Raises `DeviceError`.
         """
         _check_writable(self.path)
         if source.nbytes:
             handle.buffer.update(source, handle.offset)
 
     def in_place(self, handle: BufferPart) -> memoryview:
-        """The bytes of `handle` as they are mapped, to be read at once. Raises `DeviceError`."""
+        """Return the mapped bytes of `handle`, to be read at once. Raises `DeviceError`."""
         file: MappedFile = handle.buffer
         return file.view(handle.offset, handle.nbytes)
 
     def copy_out(self, destination: memoryview, handle: BufferPart) -> None:
-        """Fills `destination` from the start of `handle`. Raises `DeviceError`."""
+        """Fill `destination` from the start of `handle`. Raises `DeviceError`."""
         check_copy_out(destination, handle.nbytes)
         handle.buffer.read_into(destination, handle.offset)
 
@@ -339,7 +339,7 @@ def _device(path: str) -> str:
 
 
 def _one_line(path: str) -> str:
-    """The path on one line, whatever characters it has."""
+    """Return the path on one line, whatever characters it contains."""
     return path if path.isprintable() else ascii(path)
 
 

@@ -1,4 +1,4 @@
-"""What backends share: their names, parts of memory, checks of these and of launches, forks."""
+"""Code that backends share: names, parts of memory, checks of memory and launches, forks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tinyref.errors import DeviceError, UserError
 
 
 class NamedBackend(Backend):
-    """A device that is called `base`, with its number behind a colon from 1 on.
+    """A device called `base`, followed by a colon and its number from 1 on.
 
-    Without a `base` it has the name of its class. Subclasses set the allocator as they open it.
+    Without a `base` it has the name of its class. Subclasses set the allocator.
     """
 
     base: ClassVar[str] = ""
@@ -31,13 +31,13 @@ class NamedBackend(Backend):
 
 
 def check_size(nbytes: int) -> None:
-    """Raises `UserError` for an allocation of a negative size."""
+    """Raise `UserError` for an allocation of a negative size."""
     if nbytes < 0:
         raise UserError(f"allocate: nbytes is {nbytes}, accepted is 0 and above")
 
 
 def check_part(offset: int, nbytes: int, size: int) -> None:
-    """Raises `UserError` for a view that is not all inside of the `size` bytes of its memory."""
+    """Raise `UserError` for a view that is not entirely inside the `size` bytes of its memory."""
     if offset < 0 or nbytes < 0 or offset + nbytes > size:
         raise UserError(
             f"view: bytes {offset} to {offset + nbytes} are outside the memory's {size}"
@@ -46,7 +46,7 @@ def check_part(offset: int, nbytes: int, size: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferPart:
-    """`nbytes` bytes of an object of a driver from `offset` on."""
+    """A part of a driver's memory object: `nbytes` bytes from `offset` on."""
 
     buffer: Any
     offset: int
@@ -54,48 +54,47 @@ class BufferPart:
 
     @property
     def address(self) -> int:
-        """Where it begins, of a driver whose objects are addresses."""
+        """Return its address, if the driver's objects are addresses."""
         return int(self.buffer) + self.offset
 
     def part(self, offset: int, nbytes: int) -> BufferPart:
-        """Return a part of it. Raises `UserError` when not all of it is inside."""
+        """Return a part of it. Raises `UserError` if it is not entirely inside."""
         check_part(offset, nbytes, self.nbytes)
         return replace(self, offset=self.offset + offset, nbytes=nbytes)
 
 
 class PartAllocator:
-    """An allocator whose handles are parts of memory; sizes and offsets are in bytes, 0 is fine."""
+    """An allocator whose handles are parts of memory; sizes and offsets are in bytes, 0 allowed."""
 
     def view(self, handle: BufferPart, offset: int, nbytes: int) -> BufferPart:
-        """Return a part of `handle`. Raises `UserError` when not all of it is inside."""
+        """Return a part of `handle`. Raises `UserError` if it is not entirely inside."""
         return handle.part(offset, nbytes)
 
 
 def check_copy_in(source: memoryview, size: int) -> None:
-    """Raises `UserError` for more bytes than the `size` of the memory that takes them."""
+    """Raise `UserError` for more bytes than the `size` of the target memory."""
     if source.nbytes > size:
         raise UserError(f"copy_in: {source.nbytes} bytes do not fit into {size}")
 
 
 def check_copy_out(destination: memoryview, size: int) -> None:
-    """Raises `UserError` where more bytes are wanted than the `size` of the memory."""
+    """Raise `UserError` for a request of more bytes than the `size` of the memory."""
     if destination.nbytes > size:
         raise UserError(f"copy_out: asked for {destination.nbytes} bytes of {size}")
 
 
 def is_empty_launch(entry: str, grid: tuple[int, ...], group: tuple[int, ...]) -> bool:
-    """Whether a launch has no groups. Raises `UserError` for extents that none can have."""
+    """Return True if a launch has no groups. Raises `UserError` for invalid extents."""
     if min(grid) < 0 or min(group) < 1:
         raise UserError(f"{entry}: got grid {grid} and group {group}: accepted from 0, 1")
     return 0 in grid
 
 
 class DriverProcess:
-    """Tells if this process opened a driver, or was forked off one that had.
+    """Tells if this process opened a driver, or was forked from one that had.
 
-    The contexts and threads of a driver are those of the process that opened it.
-
-    One for each library of drivers, such as "OpenCL", made as its module is imported.
+    The contexts and threads of a driver belong to the process that opened it. Each library of
+    drivers, such as "OpenCL", has one instance, made when its module is imported.
     """
 
     def __init__(self, library: str) -> None:
@@ -109,10 +108,10 @@ class DriverProcess:
         self.is_forked = self.is_started
 
     def check(self, device: str) -> None:
-        """Raises `DeviceError` of a device where the driver was opened before a fork."""
+        """Raise `DeviceError` of a device if the driver was opened before a fork."""
         if self.is_forked:
             raise DeviceError(
                 device,
                 f"{self.library} was opened before this process was forked, which no driver "
-                "survives: open it in the child alone, or start the child anew (spawn)",
+                "survives: open it only in the child, or start a new process (spawn)",
             )

@@ -1,4 +1,4 @@
-"""Devices that a vendor's driver opens: their numbers, handles of memory, arguments of launches."""
+"""Base classes for devices of a vendor's driver: numbers, handles, arguments of launches."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 Extents = tuple[int, int, int]
 
-# Sources that are compiled and not loaded yet: more than one batch of the harness has.
-KEPT_SOURCES = 1024
+# Compiled sources that are not loaded yet; one batch of the harness has fewer.
+MAX_SOURCES = 1024
 
 
 class DriverSession(Protocol):
@@ -30,9 +30,9 @@ class DriverSession(Protocol):
 
 
 class DriverBackend(NamedBackend):
-    """One device of those that a driver has, by its number.
+    """One of the devices of a driver, by its number.
 
-    Subclasses set `session` and the members below it as they open the device.
+    Subclasses set `session` and the members below when they open the device.
     """
 
     session: DriverSession
@@ -42,16 +42,16 @@ class DriverBackend(NamedBackend):
     @classmethod
     @abstractmethod
     def devices(cls) -> Sequence[Any]:
-        """Return the devices of the driver by their numbers. Raises `DeviceError` for none."""
+        """Return the devices of the driver in order. Raises `DeviceError` if there are none."""
 
     @classmethod
     def label(cls, device: Any) -> str:
-        """Return what a person calls one of the `devices`."""
+        """Return a readable name of one of the `devices`."""
         return str(device)
 
     @classmethod
     def check_compiler(cls, device: Any) -> None:
-        """Raise `DeviceError` where nothing compiles for one of the `devices`."""
+        """Raise `DeviceError` if no compiler for one of the `devices` is available."""
 
     @classmethod
     def availability(cls) -> Availability:
@@ -63,7 +63,7 @@ class DriverBackend(NamedBackend):
         return Availability(True, ", ".join(map(cls.label, devices)))
 
     def chosen(self, devices: Sequence[T]) -> T:
-        """Return the device of this number. Raises `DeviceError` where there is none."""
+        """Return the device of this number. Raises `DeviceError` if there is none."""
         if self.index >= len(devices):
             labels = ", ".join(map(self.label, devices))
             raise DeviceError(self.name, f"there are {len(devices)} such devices: {labels}")
@@ -94,51 +94,51 @@ class DriverKernel:
         variables: Sequence[int] = (),
         wait: bool = False,
     ) -> float | None:
-        """Queues the launch; with `wait`, gives the seconds that the device took."""
+        """Queue the launch; with `wait`, return the seconds that the device took."""
         if is_empty_launch(self.entry, grid, group):
             return 0.0 if wait else None
         return self.queue(Launch(self, tuple(buffers), grid, group, tuple(variables)), wait)
 
     @abstractmethod
     def queue(self, launch: Launch, wait: bool) -> float | None:
-        """The same for a launch that has groups."""
+        """Queue a launch that has groups."""
 
 
 class AddressArguments:
-    """Arguments of a launch, as the drivers of CUDA and HIP read them: by the address of each.
+    """Arguments of a launch for the drivers of CUDA and HIP, which read the address of each.
 
-    A buffer is an address, a variable an integer of 32 bits. Both stay where they are.
+    A buffer is an address, a variable an integer of 32 bits. Neither moves in memory.
     """
 
     def __init__(self, buffers: Sequence[BufferPart], variables: Sequence[int]) -> None:
-        self._buffers = (ctypes.c_uint64 * len(buffers))(*(each.address for each in buffers))
+        self._buffers = (ctypes.c_uint64 * len(buffers))(*(part.address for part in buffers))
         self._variables = (ctypes.c_int32 * len(variables))(*variables)
-        self._places = (ctypes.c_void_p * (len(buffers) + len(variables)))(
+        self._pointers = (ctypes.c_void_p * (len(buffers) + len(variables)))(
             *_elements(self._buffers), *_elements(self._variables)
         )
 
     @property
     def address(self) -> int:
-        """The address of the addresses of all arguments."""
-        return ctypes.addressof(self._places)
+        """Return the address of the addresses of all arguments."""
+        return ctypes.addressof(self._pointers)
 
     def rebind(self, place: int, handle: BufferPart) -> None:
-        """From now on the buffer at `place` is `handle`."""
+        """Bind `handle` as buffer number `place` from now on."""
         self._buffers[place] = handle.address
 
     def vary(self, variables: Sequence[int]) -> None:
-        """From now on the variables have other values."""
+        """Set the values of the variables from now on."""
         self._variables[:] = list(variables)
 
 
 def _elements(array: Any) -> range:
-    """The address of each element of a ctypes array."""
+    """Return the address of each element of a ctypes array."""
     first, size = ctypes.addressof(array), ctypes.sizeof(array)
     return range(first, first + size, size // len(array)) if len(array) else range(0)
 
 
 class CompiledSources(Generic[T]):
-    """What a driver made of sources and no kernel was loaded from yet, up to `KEPT_SOURCES`."""
+    """Results of compiling sources, up to `MAX_SOURCES`, that no kernel was loaded from yet."""
 
     def __init__(self, build: Callable[[str], T]) -> None:
         self._build = build
@@ -146,14 +146,14 @@ class CompiledSources(Generic[T]):
         self._lock = threading.Lock()
 
     def keep(self, source: str, compiled: T) -> None:
-        """Keep what was made of a source until it is taken."""
+        """Store the result of a source until it is taken."""
         with self._lock:
             self._kept[source] = compiled
-            while len(self._kept) > KEPT_SOURCES:
+            while len(self._kept) > MAX_SOURCES:
                 self._kept.pop(next(iter(self._kept)))
 
     def take(self, source: str) -> T:
-        """Return what was made of a source, or is made now."""
+        """Return the stored result of a source, or build it now."""
         with self._lock:
             compiled = self._kept.pop(source, None)
         return self._build(source) if compiled is None else compiled

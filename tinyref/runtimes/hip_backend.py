@@ -1,9 +1,9 @@
-"""The HIP device: HIP C++ through clang, launched by the HIP runtime, libamdhip64, through ctypes.
+"""The HIP device: HIP C++ through clang, launched by libamdhip64, the HIP runtime, with ctypes.
 
-No GPU of AMD was at hand where this was written: the calls are those of the documentation, tried on
-a stand-in for the library. Functions and types are those of ROCm's "HIP Runtime API Reference".
-What is not known here is asked of the library by the least that its versions have in common: of the
-properties of a device, whose structure grows, only the text is read that names the architecture.
+It was written without an AMD GPU: the calls follow the documentation and were tried on a stand-in
+for the library. Functions and types are those of ROCm's "HIP Runtime API Reference". It depends on
+as little of the library's versions as possible: of the properties of a device, whose structure
+grows, it reads only the text with the name of the architecture.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NON_BLOCKING_STREAM = 1
 # Larger than the properties of a device in any version.
 _PROPERTY_BYTES = 2**14
 _ARCHITECTURE = re.compile(rb"gfx[0-9a-f]{3,4}(?::[\w+-]+)*")
-# After these all that this process has on the device is lost.
+# After these errors everything that this process has on the device is lost.
 STICKY = frozenset(
     (
         "hipErrorIllegalAddress",
@@ -66,7 +66,7 @@ _OUT_OF_MEMORY = "hipErrorOutOfMemory"
 
 
 def load_library() -> Any:
-    """The library. Raises `DeviceError` where it is not there."""
+    """Load the library. Raises `DeviceError` if it is missing."""
     PROCESS.check("HIP")
     return _loaded(os.environ.get("ROCM_PATH", "/opt/rocm"))
 
@@ -81,7 +81,7 @@ def _loaded(rocm: str) -> Any:
         except OSError as error:
             words = words or str(error)
         else:
-            # Texts are given by two functions alone; all others give the number of an error.
+            # Only two functions return texts; all others return the number of an error.
             for function in ("hipGetErrorName", "hipGetErrorString"):
                 getattr(library, function).restype = ctypes.c_char_p
             return library
@@ -89,10 +89,12 @@ def _loaded(rocm: str) -> Any:
 
 
 class Session:
-    """One opened device: `name` is that of errors, `library` the runtime or what stands for it.
+    """One opened device.
 
-    All work goes through one stream, in the order of the calls. A thread that calls is given the
-    device first, for that is a state of threads.
+    name: the name in errors. library: the runtime or its stand-in.
+
+    One stream runs all work in the order of the calls. Each call first selects the device, because
+    the selection belongs to a thread.
     """
 
     def __init__(self, name: str, index: int, library: Any) -> None:
@@ -104,7 +106,7 @@ class Session:
         PROCESS.is_started = True
 
     def call(self, function: str, *arguments: Any) -> None:
-        """Calls the library. Raises `DeviceError` with the call and the library's words."""
+        """Call the library. Raises `DeviceError` with the call and the library's message."""
         PROCESS.check(self.name)
         if self.lost:
             raise DeviceError(self.name, f"is lost since {self.lost}: start a new process")
@@ -112,7 +114,7 @@ class Session:
         self._check(function, getattr(self.library, function)(*arguments))
 
     def made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
-        """What a function makes, whose handle it writes to its first argument."""
+        """Return the handle that a function writes to its first argument."""
         handle = ctypes.c_void_p()
         self.call(function, ctypes.byref(handle), *arguments)
         return handle
@@ -122,19 +124,19 @@ class Session:
             return
         words = error_words(self.library, status)
         if words.partition(":")[0] in STICKY:
-            self.lost = f"{function} said {words}"
+            self.lost = f"{function} returned {words}"
             words += ": every later call of this process would fail: start a new one"
         if words.startswith(_OUT_OF_MEMORY):
-            words += ": the device has not so much memory free"
+            words += ": the device has too little free memory"
         raise DeviceError(self.name, f"{function}: {words}")
 
     def finish(self) -> None:
-        """Waits for all that is queued. Raises `DeviceError` for a launch that failed."""
+        """Wait for all queued work. Raises `DeviceError` for a launch that failed."""
         self.call("hipStreamSynchronize", self.stream)
 
     @contextmanager
     def event(self) -> Iterator[ctypes.c_void_p]:
-        """An event, given back at the end; what waits for it in a stream still does."""
+        """Yield an event and destroy it at the end; streams that wait for it still do."""
         event = self.made("hipEventCreate")
         try:
             yield event
@@ -142,21 +144,21 @@ class Session:
             self.call("hipEventDestroy", event)
 
     def wait_for(self, other: Session) -> None:
-        """What is queued here from now on comes after what is queued there now."""
+        """Order later work of this stream after the work queued in another one now."""
         with other.event() as event:
             other.call("hipEventRecord", event, other.stream)
             self.call("hipStreamWaitEvent", self.stream, event, 0)
 
 
 def error_words(library: Any, status: int) -> str:
-    """What the library calls an error: its name and a sentence."""
+    """Return the name of an error and a sentence, from the library."""
     name, sentence = library.hipGetErrorName(status), library.hipGetErrorString(status)
     words = [text.decode(errors="replace") for text in (name, sentence) if text]
     return ": ".join(dict.fromkeys(words)) or f"error {status}"
 
 
 def count_devices(library: Any) -> int:
-    """How many devices there are. Raises `DeviceError` where the driver does not answer."""
+    """Return the number of devices. Raises `DeviceError` if the driver does not answer."""
     count = ctypes.c_int()
     status = library.hipGetDeviceCount(ctypes.byref(count))
     if status:
@@ -166,53 +168,53 @@ def count_devices(library: Any) -> int:
 
 
 def device_name(library: Any, index: int) -> str:
-    """What a person calls the device."""
+    """Return the readable name of a device."""
     text = ctypes.create_string_buffer(256)
     status = library.hipDeviceGetName(text, len(text), index)
     return text.value.decode(errors="replace") if not status else f"device {index}"
 
 
 def architecture_of(name: str, index: int, library: Any) -> str:
-    """The architecture of a device. Raises `DeviceError` where the runtime does not say it."""
+    """Return the architecture of a device. Raises `DeviceError` if it is unknown."""
     properties = ctypes.create_string_buffer(_PROPERTY_BYTES)
-    # The structure of ROCm 6 has a function of its own name.
+    # The structure of ROCm 6 has its own function.
     ask = getattr(library, "hipGetDevicePropertiesR0600", None) or library.hipGetDeviceProperties
     status = ask(properties, index)
     if status:
         raise DeviceError(name, f"has no properties: {error_words(library, status)}")
-    found = _ARCHITECTURE.search(properties.raw)
-    if found is None:
+    match = _ARCHITECTURE.search(properties.raw)
+    if match is None:
         raise DeviceError(name, "its properties name no architecture")
-    return found[0].decode()
+    return match[0].decode()
 
 
 def runtime_version(library: Any) -> str:
-    """The version of the runtime: "60342131" of ROCm 6.3.42131; "unknown" where it says none."""
+    """Return the version: "60342131" for ROCm 6.3.42131; "unknown" if there is none."""
     version = ctypes.c_int()
     return "unknown" if library.hipRuntimeGetVersion(ctypes.byref(version)) else str(version.value)
 
 
 class HipAllocator(PartAllocator):
-    """Memory of one session; sizes and offsets are in bytes, size 0 is fine."""
+    """An allocator for one session; sizes and offsets are in bytes, size 0 is accepted."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def allocate(self, nbytes: int) -> BufferPart:
-        """Raises `UserError` for a negative size, `DeviceError` where there is not so much."""
+        """Allocate memory. Raises `UserError` for a negative size, `DeviceError` if too large."""
         check_size(nbytes)
-        # Of no bytes there is no address.
+        # Empty memory has no address.
         address = self.session.made("hipMalloc", ctypes.c_size_t(max(nbytes, 1)))
         return BufferPart(address.value or 0, 0, nbytes)
 
     def free(self, handle: BufferPart) -> None:
-        """Waits for what uses it. A forked child frees nothing: it is the parent's."""
+        """Wait for its users, then free it. A forked child frees nothing of its parent."""
         if not PROCESS.is_forked:
             self.session.finish()
             self.session.call("hipFree", ctypes.c_void_p(handle.address))
 
     def copy_in(self, handle: BufferPart, source: memoryview) -> None:
-        """Raises `UserError` when there are more bytes than fit."""
+        """Copy to the device. Raises `UserError` if the bytes do not fit."""
         check_copy_in(source, handle.nbytes)
         if source.nbytes:
             data = (ctypes.c_char * source.nbytes).from_buffer_copy(source)
@@ -221,11 +223,11 @@ class HipAllocator(PartAllocator):
             session.call(
                 "hipMemcpyHtoDAsync", ctypes.c_void_p(handle.address), data, size, session.stream
             )
-            # `data` ends with this call.
+            # `data` is destroyed after this call.
             session.finish()
 
     def copy_out(self, destination: memoryview, handle: BufferPart) -> None:
-        """Raises `UserError` when it wants more bytes than there are."""
+        """Copy to the host. Raises `UserError` if the memory has fewer bytes."""
         check_copy_out(destination, handle.nbytes)
         session = self.session
         if destination.nbytes:
@@ -237,9 +239,9 @@ class HipAllocator(PartAllocator):
         session.finish()
 
     def transfer(self, target: BufferPart, source: BufferPart, origin: Any) -> None:
-        """Copies from the device of `origin`, by its peer connection where there is one.
+        """Copy from the device of `origin`, by a peer connection if there is one.
 
-        The copy comes after what is queued on that device, and before what is queued there later.
+        The copy comes after earlier work of that device and before its later work.
         """
         here, there = self.session, origin.session
         here.wait_for(there)
@@ -265,7 +267,7 @@ class HipKernel(DriverKernel):
         self._function = session.made("hipModuleGetFunction", self._module, entry.encode())
 
     def __del__(self) -> None:
-        # A launch that is queued still needs it; nobody hears of an error here.
+        # A queued launch still needs the module; an error here would reach nobody.
         session = self.session
         if hasattr(self, "_module") and not (PROCESS.is_forked or session.lost):
             session.library.hipStreamSynchronize(session.stream)
@@ -286,7 +288,7 @@ class HipKernel(DriverKernel):
         return max(milliseconds.value, 1e-6) * 1e-3
 
     def _launch(self, launch: Launch) -> None:
-        # The values are copied before the call comes back.
+        # The runtime copies the values before the call returns.
         arguments = AddressArguments(launch.buffers, launch.variables)
         self.session.call(
             "hipModuleLaunchKernel",
@@ -301,9 +303,9 @@ class HipKernel(DriverKernel):
 
 
 class HipBackend(DriverBackend):
-    """One GPU of AMD, by its number in the HIP runtime."""
+    """One AMD GPU, by its number in the HIP runtime."""
 
-    title = "GPU of AMD, HIP C++ through clang"
+    title = "AMD GPU, HIP C++ through clang"
     environment = (*ENVIRONMENT, "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
     compile_targets = tuple(ARCHITECTURES)
 
@@ -327,12 +329,12 @@ class HipBackend(DriverBackend):
 
     @classmethod
     def library(cls) -> Any:
-        """Return the HIP runtime. Raises `DeviceError` where it is not there."""
+        """Return the HIP runtime. Raises `DeviceError` if it is missing."""
         return load_library()
 
     @classmethod
     def devices(cls) -> list[str]:
-        """Return the names of the devices by their numbers. Raises `DeviceError` for none."""
+        """Return the names of the devices in order. Raises `DeviceError` if there are none."""
         library = cls.library()
         count = count_devices(library)
         if not count:

@@ -1,7 +1,7 @@
-"""GPUs of AMD without one: what each architecture declares, and clang, which compiles for it.
+"""AMD GPUs without a device: capabilities of each architecture, and clang as their compiler.
 
-No header and no library of ROCm is needed. Sizes of waves, of shared memory and of groups: LLVM,
-"User Guide for AMDGPU Backend", and ROCm, "Accelerator and GPU hardware specifications".
+No header and no library of ROCm is needed. Sources of the sizes of waves, shared memory and groups:
+LLVM, "User Guide for AMDGPU Backend", and ROCm, "Accelerator and GPU hardware specifications".
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from tinyref.uops.tiles import AMD_CDNA3, AMD_RDNA3, AMD_RDNA4, MatrixTile
 
 SHARED_BYTES = 64 * 2**10
 GROUP_SIZE = 1024
-# The work-items of each dimension of a launch are counted in 32 bits.
+# A launch counts the work-items of each dimension in 32 bits.
 _MOST_GROUPS = (2**32 - 1) // GROUP_SIZE
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """name: such as "gfx942". wave: work-items that run in step, and hold a tile together."""
+    """An architecture of AMD GPUs, such as "gfx942".
+
+    wave: the number of work-items that run in step and hold a tile together.
+    """
 
     name: str
     wave: int
@@ -52,16 +55,16 @@ class Architecture:
             group_limit=(GROUP_SIZE, GROUP_SIZE, GROUP_SIZE),
             group_size_limit=GROUP_SIZE,
             matrix_tiles=self.tiles,
-            # The processor gives any value, and LLVM may take it that nobody divides so.
+            # The processor gives any value, and LLVM may assume that it never happens.
             division_traps=True,
         )
 
 
-# gfx90a has the tiles of gfx942 and flushes subnormal elements to zero in them, which nobody asked
-# for (PyTorch, "Numerical accuracy", on MI200): it declares none.
+# gfx90a has the tiles of gfx942 but flushes subnormal elements to zero in them (PyTorch, "Numerical
+# accuracy", on MI200), so it declares none.
 ARCHITECTURES = {
-    each.name: each
-    for each in (
+    item.name: item
+    for item in (
         Architecture("gfx90a", 64),
         Architecture("gfx942", 64, AMD_CDNA3),
         *(Architecture(name, 32, AMD_RDNA3) for name in ("gfx1100", "gfx1101", "gfx1102")),
@@ -71,26 +74,26 @@ ARCHITECTURES = {
 
 
 def architecture(name: str) -> Architecture:
-    """The architecture of that name; features behind a colon, as "gfx90a:xnack-", change nothing.
+    """Return the architecture of that name; features after a colon ("gfx90a:xnack-") are ignored.
 
-    Raises `UserError` for one that is not known.
+    Raises `UserError` for an unknown one.
     """
-    found = ARCHITECTURES.get(name.partition(":")[0])
-    if found is None:
+    known = ARCHITECTURES.get(name.partition(":")[0])
+    if known is None:
         accepted = ", ".join(ARCHITECTURES)
-        raise UserError(f"HIP: the architecture {name} is not known: accepted are {accepted}")
-    return found
+        raise UserError(f"HIP: unknown architecture {name}: accepted are {accepted}")
+    return known
 
 
 DEVICE = "HIP"
 INSTALL = "apt-get install clang-19 lld-19, or ROCm, or let HIP_CLANG_PATH name the folder of one"
-# The folder of the compiler, as for hipcc, and that of ROCm.
+# The folder of the compiler, as for hipcc, and the folder of ROCm.
 ENVIRONMENT = ("HIP_CLANG_PATH", "ROCM_PATH")
-# Kernels of one module: each that is loaded has all of them.
+# Number of kernels in one module; loading any of them loads the whole module.
 MODULE_KERNELS = 16
 
-# One code object of the device's code alone. Divisions and roots of float32 are correctly rounded
-# and subnormals kept by default: it is said all the same. No name depends on where a file lies.
+# One code object with only the device's code. Correct rounding of float32 divisions and roots, and
+# subnormals, are defaults, but stated anyway. No name depends on the path of a file.
 OPTIONS = (
     "-x",
     "hip",
@@ -112,21 +115,21 @@ _ENTRY = re.compile(r"^extern \"C\" __global__ void __launch_bounds__\(\d+\) \w+
 
 
 def clang() -> str:
-    """The path of the clang that is used. Raises `DeviceError` where none makes code for AMD."""
+    """Return the path of clang. Raises `DeviceError` if none compiles for AMD."""
     return _found_clang(os.environ.get("PATH", ""), *map(os.environ.get, ENVIRONMENT))
 
 
 @functools.cache
 def _found_clang(path: str, chosen: str | None, rocm: str | None) -> str:
-    """The one that the environment names, else that of ROCm, else the newest on the path."""
+    """Return the clang that the environment names, or ROCm's, or the newest on the path."""
     reasons = []
     for candidate in _candidates(path, chosen, rocm):
         reason = _problem_of(candidate)
         if not reason:
             return candidate
         reasons.append(f"{candidate} {reason}")
-    what = "; ".join(reasons[:3]) or "no clang is found"
-    raise DeviceError(DEVICE, f"no compiler for GPUs of AMD: {what}: {INSTALL}")
+    what = "; ".join(reasons[:3]) or "no clang is installed"
+    raise DeviceError(DEVICE, f"no compiler for AMD GPUs: {what}: {INSTALL}")
 
 
 def _candidates(path: str, chosen: str | None, rocm: str | None) -> Iterator[str]:
@@ -139,9 +142,9 @@ def _candidates(path: str, chosen: str | None, rocm: str | None) -> Iterator[str
     numbered: dict[str, int] = {}
     for folder in path.split(os.pathsep):
         for file in Path(folder or ".").glob("clang-*"):
-            found = _NUMBERED.fullmatch(file.name)
-            if found:
-                numbered.setdefault(str(file), int(found[1]))
+            match = _NUMBERED.fullmatch(file.name)
+            if match:
+                numbered.setdefault(str(file), int(match[1]))
     yield from sorted(numbered, key=lambda name: -numbered[name])
     plain = shutil.which("clang", path=path)
     if plain:
@@ -149,7 +152,7 @@ def _candidates(path: str, chosen: str | None, rocm: str | None) -> Iterator[str
 
 
 def _problem_of(command: str) -> str:
-    """Why a clang does not serve; nothing where it does."""
+    """Return why a clang is not usable; empty if it is."""
     folder = Path(tempfile.gettempdir())
     try:
         targets = run_tool([command, "--print-targets"], folder, device=DEVICE)
@@ -157,19 +160,19 @@ def _problem_of(command: str) -> str:
     except DeviceError as error:
         return f"does not start ({error.message})"
     if "amdgcn" not in targets:
-        return "makes no code for them"
-    return "" if shutil.which(linker) else "has no linker lld beside it"
+        return "does not compile for them"
+    return "" if shutil.which(linker) else "has no linker lld"
 
 
 class HipCompiler:
-    """HIP C++ to a code object for one architecture."""
+    """Compiles HIP C++ to a code object for one architecture."""
 
     def __init__(self, architecture: str) -> None:
         self.architecture = architecture
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The command line without files. Raises `DeviceError` where there is no compiler."""
+        """Return the command line without files. Raises `DeviceError` without a compiler."""
         contraction = "off" if config.integer("STRICT_FLOAT") else "fast"
         target = f"--offload-arch={self.architecture}"
         return (clang(), *OPTIONS, f"-ffp-contract={contraction}", target)
@@ -179,14 +182,14 @@ class HipCompiler:
         return f"{version(clang())} {' '.join(self.command)}"
 
     def compile(self, source: str) -> bytes:
-        """A module. Raises `DeviceError` with the compiler's words and the source."""
+        """Return a module. Raises `DeviceError` with the compiler's message and the source."""
         return make_module("", self._code_object(source))
 
     def compile_many(self, sources: Sequence[str]) -> list[bytes | DeviceError]:
-        """Modules of some kernels each: half of the time goes into starting clang and its linker.
+        """Return modules with some kernels each: starting clang and linker is half of the time.
 
-        Kernels are told apart by a namespace and by what their names end in. Where one of a module
-        does not compile, each of them is compiled alone.
+        A namespace and a suffix of their names distinguish kernels. If one of a module does not
+        compile, each of them is compiled alone.
         """
         return [
             result
@@ -219,16 +222,16 @@ def _in_namespace(number: int, source: str) -> str:
 
 @functools.cache
 def version(command: str) -> str:
-    """What a compiler says of itself: the first line."""
+    """Return the first line of a compiler's version text."""
     return tool_version([command], DEVICE)
 
 
 def make_module(suffix: str, code: bytes) -> bytes:
-    """What is kept of a source: a line with what the name of its kernel ends in, and the code."""
+    """Return a module: a line with the suffix of the kernel's name, and the code."""
     return suffix.encode() + b"\n" + code
 
 
 def parts_of(module: bytes) -> tuple[str, bytes]:
-    """The suffix and the code object of a module."""
+    """Return the suffix and the code object of a module."""
     suffix, _, code = module.partition(b"\n")
     return suffix.decode(), code

@@ -1,4 +1,4 @@
-"""From a program to a kernel that can be called, or bound to arguments for a replay.
+"""Kernels that can be called or bound to arguments for a replay, made from programs.
 
 A program is rendered, compiled or fetched from the cache, and loaded.
 """
@@ -35,16 +35,16 @@ from tinyref.dtype import DType
 from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.opt import Opt, checked_opts
 from tinyref.profile import span
-from tinyref.runtimes.cache import cached_binary, compile_anew, compile_together
+from tinyref.runtimes.cache import cached_binary, compile_together, recompile
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import WORD, Parameter, Program, offset_name, slots_in_words, word_count
 
-# Loaded kernels are kept for the process; the oldest go when there are more than this. Each takes
-# 60 to 100 KB and a few memory maps, of which a process may have 65,530.
-KEPT_KERNELS = 1024
+# Loaded kernels are cached in the process; the oldest are dropped beyond this number. Each takes 60
+# to 100 KB and a few memory maps, and a process may have only 65,530 maps.
+MAX_KERNELS = 1024
 
-# Flags that change what is compiled; the compiler's own are part of its key.
+# Flags that change the compiled code; flags of the compiler are part of its key.
 COMPILE_FLAGS = (
     "STRICT_FLOAT",
     "NOOPT",
@@ -63,8 +63,8 @@ Extents = tuple[int, int, int]
 class Kernel:
     """A loaded program of one device.
 
-    `program` and `source` are what was compiled, for reports; `name` is the entry point. A source
-    of None is rendered when it is asked for.
+    program, source: what was compiled, for reports. A source of None is rendered on demand.
+    name: the entry point.
     """
 
     def __init__(
@@ -76,18 +76,18 @@ class Kernel:
         self.launchable = launch
         self._variables = [node.arg for node in program.variables if isinstance(node.arg, VarArg)]
         in_words = slots_in_words(program)
-        places = [parameter.slot for parameter in program.parameters]
-        self._words = {places.index(slot): dtype for slot, dtype in in_words.items()}
-        self._offsets = {offset_name(places[place]): place for place in self._words}
+        slots = [parameter.slot for parameter in program.parameters]
+        self._words = {slots.index(slot): dtype for slot, dtype in in_words.items()}
+        self._offsets = {offset_name(slots[position]): position for position in self._words}
 
     @property
     def name(self) -> str:
-        """The entry point of the program."""
+        """Return the entry point of the program."""
         return self.program.name
 
     @property
     def source(self) -> str:
-        """The text of the program in the language of the device."""
+        """Return the text of the program in the language of the device."""
         if self._source is None:
             self._source = Device[self.device].renderer.render(self.program)
         return self._source
@@ -101,10 +101,10 @@ class Kernel:
         bindings: Mapping[str, int] | None = None,
         wait: bool = False,
     ) -> float | None:
-        """Launches the kernel on `buffers`, one per parameter in the order of the slots.
+        """Launch the kernel on `buffers`, one for each parameter in the order of the slots.
 
         `bindings` gives each variable its value. With `wait`, returns the seconds taken. Raises
-        `UserError` when a buffer does not fit its parameter, or a value its variable.
+        `UserError` if a buffer does not fit its parameter, or a value its variable.
         """
         values = bindings or {}
         self.check_buffers(buffers)
@@ -112,26 +112,26 @@ class Kernel:
         grid = self.grid(values)
         if 0 in grid:
             return 0.0 if wait else None
-        handles = [self.handle(place, buffer) for place, buffer in enumerate(buffers)]
+        handles = [self.handle(position, buffer) for position, buffer in enumerate(buffers)]
         return self.launchable(handles, grid, self.program.group, variables, wait)
 
     def grid(self, bindings: Mapping[str, int]) -> tuple[int, int, int]:
-        """The groups of a launch for the given values of the variables."""
+        """Return the groups of a launch for these values of the variables."""
         if self.program.grid == (1, 1, 1):
             return (1, 1, 1)
         return launch_grid(self.program, bindings)
 
     @property
     def has_words(self) -> bool:
-        """Whether where a buffer begins is among the variables of a launch."""
+        """Return True if variables of a launch include the offsets of buffers in words."""
         return bool(self._words)
 
-    def misfit(self, place: int, buffer: Buffer) -> str | None:
-        """Why `buffer` cannot be the one of parameter `place`, or None when it can."""
-        return _misfit(self.program.parameters[place], buffer, self.device)
+    def misfit(self, position: int, buffer: Buffer) -> str | None:
+        """Return why `buffer` cannot be the one of this parameter, or None if it can."""
+        return _misfit(self.program.parameters[position], buffer, self.device)
 
     def check_buffers(self, buffers: Sequence[Buffer]) -> None:
-        """Raises `UserError` unless there is one buffer that fits for each parameter."""
+        """Raise `UserError` unless there is one buffer that fits for each parameter."""
         parameters = self.program.parameters
         if len(buffers) != len(parameters):
             raise UserError(
@@ -143,9 +143,9 @@ class Kernel:
                 raise UserError(f"{self.name}: buffer {parameter.slot}: {problem}")
 
     def values(self, bindings: Mapping[str, int], buffers: Sequence[Buffer]) -> list[int]:
-        """The values of the variables in their order. Raises `UserError` for a wrong one.
+        """Return the values of the variables in order. Raises `UserError` for a wrong one.
 
-        Those that say where in a word a buffer begins are not in `bindings`.
+        `bindings` does not contain the variables for offsets of buffers in words.
         """
         return [
             bound_value(variable, bindings, self.name)
@@ -154,23 +154,23 @@ class Kernel:
             for variable in self._variables
         ]
 
-    def _offset(self, place: int, buffers: Sequence[Buffer]) -> int:
-        return buffers[place].offset % WORD.itemsize // self._words[place].itemsize
+    def _offset(self, position: int, buffers: Sequence[Buffer]) -> int:
+        return buffers[position].offset % WORD.itemsize // self._words[position].itemsize
 
-    def handle(self, place: int, buffer: Buffer) -> Handle:
-        """What the launch gets for the buffer of parameter `place`: of some, whole words."""
-        dtype = self._words.get(place)
+    def handle(self, position: int, buffer: Buffer) -> Handle:
+        """Return the handle of a parameter's buffer for a launch; of some, whole words."""
+        dtype = self._words.get(position)
         if dtype is None:
             return buffer.handle
         base = buffer.allocate() if buffer.base is None else buffer.base
         first = buffer.offset - buffer.offset % WORD.itemsize
-        words = word_count(dtype, self.program.parameters[place].size, is_shifted=True)
+        words = word_count(dtype, self.program.parameters[position].size, is_shifted=True)
         allocator = Device[self.device].allocator
         return allocator.view(base.handle, first, words * WORD.itemsize)
 
 
 def _misfit(parameter: Parameter, buffer: Buffer, device: str) -> str | None:
-    """Why `buffer` cannot be given for `parameter`, or None when it can."""
+    """Return why `buffer` does not fit `parameter`, or None if it does."""
     want: DType = parameter.dtype
     if not isinstance(buffer, Buffer):
         return f"got {type(buffer).__name__}, accepted is a Buffer"
@@ -181,7 +181,7 @@ def _misfit(parameter: Parameter, buffer: Buffer, device: str) -> str | None:
         return f"holds {buffer.dtype.name}, accepted is {want.name}"
     if buffer.size * elements < parameter.size:
         return f"has {buffer.size} elements, the kernel reaches {parameter.size // elements}"
-    # Most begin where their memory does: a launch asks the device nothing for those.
+    # Most buffers begin where their memory does, and need no question to the device.
     if buffer.offset:
         # Both are powers of two.
         alignment = max(want.itemsize, Device[device].capabilities.view_alignment)
@@ -191,7 +191,7 @@ def _misfit(parameter: Parameter, buffer: Buffer, device: str) -> str | None:
 
 
 class Recent(Generic[T]):
-    """A dictionary that forgets what was not used for the longest time; threads may share it."""
+    """A dictionary that drops the least recently used entries; threads may share it."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -201,24 +201,24 @@ class Recent(Generic[T]):
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
 
     def _renew_lock(self) -> None:
-        """For a forked child: a thread that held it is not there to release it."""
+        """Replace the lock in a forked child: a thread that held it cannot release it there."""
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> T | None:
         with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
+            value = self._entries.get(key)
+            if value is not None:
                 self._entries.move_to_end(key)
-            return found
+            return value
 
     def put(self, key: Hashable, value: T) -> T:
-        forgotten = []
+        dropped = []
         with self._lock:
             self._entries[key] = value
             while len(self._entries) > self.limit:
-                forgotten.append(self._entries.popitem(last=False))
-        # What is forgotten is unloaded out here, where the lock does not wait for it.
-        forgotten.clear()
+                dropped.append(self._entries.popitem(last=False))
+        # Outside of the lock, because unloading takes time.
+        dropped.clear()
         return value
 
     def clear(self) -> None:
@@ -227,31 +227,31 @@ class Recent(Generic[T]):
         entries.clear()
 
 
-_by_program: Recent[Kernel] = Recent(KEPT_KERNELS)
-_by_ast: Recent[Kernel] = Recent(KEPT_KERNELS)
-_programs: Recent[Program] = Recent(KEPT_KERNELS)
+_by_program: Recent[Kernel] = Recent(MAX_KERNELS)
+_by_ast: Recent[Kernel] = Recent(MAX_KERNELS)
+_programs: Recent[Program] = Recent(MAX_KERNELS)
 
 
 def forget_kernels() -> None:
-    """Drops every loaded kernel of this process, so that the next call compiles again."""
+    """Drop every loaded kernel of this process, so that the next call compiles again."""
     _by_program.clear()
     _by_ast.clear()
     _programs.clear()
 
 
-# Called with each program before its device loads it, by harnesses that note what was asked for.
+# Called with each program before its device loads it, by harnesses that record requests.
 load_watchers: list[Callable[[str, Program], None]] = []
 
-# A device and a kernel AST, to what runs there.
+# Maps a device and a kernel AST to the kernel that runs there.
 KernelMaker = Callable[[str, UOp], Kernel]
 _maker: ContextVar[KernelMaker | None] = ContextVar("tinyref_kernel_maker", default=None)
 
 
 @contextlib.contextmanager
 def making_kernels(maker: KernelMaker) -> Iterator[None]:
-    """Within the block `maker` makes the kernels of this thread, and no compiler: of pickles too.
+    """Let `maker` make the kernels of this thread within the block, also those of pickles.
 
-    For harnesses, which run a schedule by other means than those that they judge.
+    Harnesses use it to run a schedule by other means than the ones that they judge.
     """
     token = _maker.set(maker)
     try:
@@ -261,7 +261,7 @@ def making_kernels(maker: KernelMaker) -> Iterator[None]:
 
 
 def restored_kernel(device: str, ast: UOp, program: Program) -> Kernel:
-    """The kernel that was made of `ast` where it was saved, as `program`. Raises as that does."""
+    """Return the kernel of `ast`, saved as `program`. Raises as `compile_program` does."""
     maker = _maker.get()
     return compile_program(device, program) if maker is None else maker(device, ast)
 
@@ -271,17 +271,17 @@ def _flags() -> tuple[config.FlagValue, ...]:
 
 
 def compile_program(device: str, program: Program) -> Kernel:
-    """The kernel of `program` on `device`: rendered, compiled (or fetched) and loaded.
+    """Return the kernel of `program` on `device`: rendered, compiled (or cached) and loaded.
 
-    Raises `UserError` for a program that the device cannot express, `DeviceError` when its
-    compiler or driver fails.
+    Raises `UserError` for a program that the device cannot express, `DeviceError` if its compiler
+    or driver fails.
     """
     canonical = Device.canonical(device)
     backend = Device[canonical]
     key = (canonical, backend.compiler.key, _flags(), program)
-    found = _by_program.get(key)
-    if found is not None:
-        return found
+    known = _by_program.get(key)
+    if known is not None:
+        return known
     check_program(program, backend.capabilities)
     for watch in load_watchers:
         watch(canonical, program)
@@ -296,31 +296,31 @@ def compile_program(device: str, program: Program) -> Kernel:
 def _load(backend: Backend, entry: str, source: str) -> Launchable:
     cached = cached_binary(backend, source)
     if cached is not None:
-        # It may be of another machine or hand, and no backend says how it refuses such a one.
+        # Another machine or person may have made it, and a backend may reject it with any error.
         with contextlib.suppress(Exception):
             return backend.load(entry, cached)
-    return backend.load(entry, compile_anew(backend, source))
+    return backend.load(entry, recompile(backend, source))
 
 
 def compile_ahead(device: str, programs: Sequence[Program]) -> int:
-    """Has what is not compiled yet of `programs` compiled in one call, for when it is asked for.
+    """Compile those of `programs` that are not compiled yet in one call, for later use.
 
-    Returns how many those are: 0 where the compiler takes one source at a time. A program that does
-    not render is left out. Raises what `compile_many` raises.
+    Returns their number: 0 if the compiler takes one source at a time. A program that does not
+    render is left out. Raises what `compile_many` raises.
     """
     canonical = Device.canonical(device)
     backend = Device[canonical]
     sources = []
     for program in programs:
         if _by_program.get((canonical, backend.compiler.key, _flags(), program)) is None:
-            with contextlib.suppress(Exception):  # it comes again where the program is asked for
+            with contextlib.suppress(Exception):  # it comes again when the program is requested
                 check_program(program, backend.capabilities)
                 sources.append(backend.renderer.render(program))
     return compile_together(backend, sources)
 
 
 def compile_kernels_together(device: str, programs: Sequence[Program]) -> list[Kernel]:
-    """The kernels of programs, compiled in one call where the compiler offers that, by no cache.
+    """Compile programs without a cache, in one call if the compiler offers that.
 
     Raises as `compile_program` does.
     """
@@ -345,7 +345,7 @@ def compile_kernels_together(device: str, programs: Sequence[Program]) -> list[K
 
 
 def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Kernel:
-    """The kernel of a kernel AST on `device`; `opts` and errors as of `compile_kernel`.
+    """Return the kernel of a kernel AST on `device`; `opts` and errors as for `compile_kernel`.
 
     Raises what `compile_program` raises, too.
     """
@@ -356,9 +356,9 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
     backend = Device[canonical]
     chosen = None if opts is None else checked_opts(opts)
     key = (canonical, backend.compiler.key, _flags(), chosen, ast)
-    found = _by_ast.get(key)
-    if found is not None:
-        return found
+    known = _by_ast.get(key)
+    if known is not None:
+        return known
     if not backend.capabilities.ops:
         other = Device.default if Device.default != canonical else "CPU"
         raise UserError(
@@ -371,11 +371,11 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
 
 
 def _program_of(backend: Backend, ast: UOp, opts: tuple[Opt, ...] | None) -> Program:
-    """The program of a kernel AST: devices that declare the same, each with a kernel, share it."""
+    """Return the program of a kernel AST, shared by devices with equal declarations."""
     key = (backend.capabilities, _flags(), opts, ast)
-    found = _programs.get(key)
-    if found is not None:
-        return found
+    known = _programs.get(key)
+    if known is not None:
+        return known
     return _programs.put(key, compile_kernel(ast, backend.capabilities, opts=opts))
 
 
@@ -383,7 +383,7 @@ def _program_of(backend: Backend, ast: UOp, opts: tuple[Opt, ...] | None) -> Pro
 
 
 class RepeatedCall:
-    """A prepared launch for backends that have none of their own: it keeps the arguments."""
+    """A prepared launch for backends without one: it stores the arguments."""
 
     def __init__(
         self,
@@ -410,10 +410,10 @@ class RepeatedCall:
 
 
 class LaunchesInARow:
-    """A command list of prepared launches, for devices whose launches are done as they return."""
+    """A command list of prepared launches, for devices whose launches are done on return."""
 
     def __init__(self, launches: Sequence[Launch]) -> None:
-        self._launches: list[Any] = [prepared(each) for each in launches]
+        self._launches: list[Any] = [prepared(launch) for launch in launches]
 
     def __call__(self) -> None:
         for launch in self._launches:
@@ -427,7 +427,7 @@ class LaunchesInARow:
 
 
 def prepared(launch: Launch) -> PreparedLaunch:
-    """The launch with its arguments bound, by the kernel itself where it offers that."""
+    """Return the launch with its arguments bound, by the kernel itself if it offers that."""
     kernel = launch.kernel
     arguments = (launch.buffers, launch.grid, launch.group, launch.variables)
     if isinstance(kernel, PreparableKernel):
@@ -438,27 +438,28 @@ def prepared(launch: Launch) -> PreparedLaunch:
 class BoundKernel:
     """A kernel bound to buffers and to values of its variables; both can be exchanged.
 
-    It is launched alone by what `prepare` gives, or with others by what `record` gives; what is
-    exchanged reaches the last of these. `is_empty` says that there is nothing to launch.
+    `prepare` returns its launch alone, and `record` its launch among others. An exchange affects
+    the last one that was made.
+    is_empty: there is nothing to launch.
     """
 
     def __init__(
         self, kernel: Kernel, buffers: Sequence[Buffer], bindings: Mapping[str, int]
     ) -> None:
-        """Raises `UserError` as calling the kernel does."""
+        """Raise `UserError` as calling the kernel does."""
         self.kernel = kernel
         self.buffers = list(buffers)
         kernel.check_buffers(buffers)
         self.bindings = bindings
         self.is_empty = 0 in kernel.grid(bindings)
-        # What exchanges a buffer and the variables of the launch that was made of this.
+        # They exchange a buffer and the variables of the launch that was made last.
         self._rebind: Callable[[int, Handle], object] | None = None
         self._vary: Callable[[Extents, Sequence[int]], object] | None = None
 
     def launch(self) -> Launch:
-        """The launch with all its arguments as they are now."""
+        """Return the launch with all its arguments as they are now."""
         kernel, bindings = self.kernel, self.bindings
-        handles = [kernel.handle(place, buffer) for place, buffer in enumerate(self.buffers)]
+        handles = [kernel.handle(number, buffer) for number, buffer in enumerate(self.buffers)]
         return Launch(
             kernel.launchable,
             tuple(handles),
@@ -468,33 +469,33 @@ class BoundKernel:
         )
 
     def prepare(self) -> PreparedLaunch:
-        """What launches it alone."""
+        """Return a launch of this kernel alone."""
         launch = prepared(self.launch())
         self._rebind, self._vary = launch.rebind, launch.vary
         return launch
 
     @property
     def has_variables(self) -> bool:
-        """Whether the values of variables change anything."""
+        """Return True if the values of variables change anything."""
         return bool(self.kernel.program.variables)
 
-    def rebind(self, place: int, buffer: Buffer) -> None:
-        """From now on the buffer of parameter `place` is `buffer`."""
-        if not _is_alike(buffer, self.buffers[place]):
-            problem = self.kernel.misfit(place, buffer)
+    def rebind(self, position: int, buffer: Buffer) -> None:
+        """Bind `buffer` to the parameter number `position` from now on."""
+        if not _is_alike(buffer, self.buffers[position]):
+            problem = self.kernel.misfit(position, buffer)
             if problem:
-                raise UserError(f"{self.kernel.name}: buffer {place}: {problem}")
-        # Memory that is not there yet is allocated here: that may fail, and changes nothing then.
-        handle = None if self._rebind is None else self.kernel.handle(place, buffer)
-        is_shifted = buffer.offset != self.buffers[place].offset
-        self.buffers[place] = buffer
+                raise UserError(f"{self.kernel.name}: buffer {position}: {problem}")
+        # Missing memory is allocated here: if that fails, nothing has changed.
+        handle = None if self._rebind is None else self.kernel.handle(position, buffer)
+        is_shifted = buffer.offset != self.buffers[position].offset
+        self.buffers[position] = buffer
         if self._rebind is not None:
-            self._rebind(place, handle)
+            self._rebind(position, handle)
         if is_shifted and self.kernel.has_words:
             self.vary(self.bindings)
 
     def vary(self, bindings: Mapping[str, int]) -> None:
-        """From now on the variables have the values of `bindings`."""
+        """Set the variables to the values of `bindings` from now on."""
         self.bindings = bindings
         grid = self.kernel.grid(bindings)
         self.is_empty = 0 in grid
@@ -503,9 +504,9 @@ class BoundKernel:
 
 
 def record(kernels: Sequence[BoundKernel]) -> CommandList | None:
-    """The launches of kernels of one device, none of them empty, as one list.
+    """Record the launches of kernels of one device, none of them empty, as one list.
 
-    None where there are fewer than two, or the device offers none.
+    Return None if there are fewer than two, or if the device offers no lists.
     """
     if len(kernels) < 2:
         return None
@@ -519,7 +520,7 @@ def record(kernels: Sequence[BoundKernel]) -> CommandList | None:
 
 
 def _is_alike(one: Buffer, other: Buffer) -> bool:
-    """Whether a kernel that takes one of two buffers takes the other for certain."""
+    """Return True if a kernel that accepts one of two buffers certainly accepts the other."""
     return (
         one.size == other.size
         and one.offset == other.offset

@@ -1,10 +1,10 @@
 """The METAL device: MSL on the GPUs of macOS, through the Metal framework and pyobjc.
 
-It has not run on a Mac yet: it is written by Apple's documentation of Metal, and tested with a
+It has not run on a Mac yet. It follows Apple's documentation of Metal and is tested with a
 framework of fake objects, whose kernels the emulator of MSL runs.
 
-Source of every call: developer.apple.com/documentation/metal; pyobjc spells a selector with `_` for
-each `:`, and gives what a call writes through a pointer, such as its NSError, after its result.
+Source of every call: developer.apple.com/documentation/metal. pyobjc spells a selector with `_` for
+each `:`. What a call writes through a pointer, such as its NSError, follows its result.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from tinyref.runtimes.driver_checks import (
 from tinyref.runtimes.drivers import CompiledSources, DriverBackend, DriverKernel, Extents
 from tinyref.uops.tiles import GROUPS
 
-# Metal feature set tables: bfloat and matrices of a simdgroup by the family of the GPU.
+# Metal feature set tables: GPU families with bfloat, and with matrices of a simdgroup.
 _BFLOAT_FAMILIES = ("MTLGPUFamilyApple6", "MTLGPUFamilyMetal3")
 _MATRIX_FAMILY = "MTLGPUFamilyApple7"
-# The first one with MSL 3.1, of which bfloat is.
+# The first version with MSL 3.1, which has bfloat.
 _MACOS_OF_BFLOAT = 14
 
-# Command buffers whose end nobody has looked at yet; a queue has 64 of them by default.
+# Largest number of command buffers not waited for yet; a queue has 64 by default.
 MAX_PENDING = 48
 
 PROCESS = DriverProcess("Metal")
 
 
 def framework(name: str) -> Any:
-    """The module Metal of pyobjc.
+    """Import the module Metal of pyobjc.
 
-    Raises `DeviceError` where it is missing, saying what is needed, and in a process that was
-    forked off one that had asked for a GPU.
+    Raises `DeviceError` with what to install if it is missing, and in a process forked from one
+    that had used a GPU.
     """
     PROCESS.check(name)
     try:
@@ -69,22 +69,22 @@ def framework(name: str) -> Any:
 
 
 def list_devices(name: str) -> list[Any]:
-    """All GPUs of this Mac, the preferred one first. Raises `DeviceError` where there is none."""
+    """Return the GPUs of this Mac, the preferred one first. Raises `DeviceError` if none."""
     metal = framework(name)
     PROCESS.is_started = True
     preferred = metal.MTLCreateSystemDefaultDevice()
-    found = [] if preferred is None else [preferred]
-    known = {device.registryID() for device in found}
-    found += [each for each in metal.MTLCopyAllDevices() if each.registryID() not in known]
-    if not found:
+    devices = [] if preferred is None else [preferred]
+    known = {device.registryID() for device in devices}
+    devices += [gpu for gpu in metal.MTLCopyAllDevices() if gpu.registryID() not in known]
+    if not devices:
         raise DeviceError(name, "macOS has no GPU for Metal here, as in some virtual machines")
-    return found
+    return devices
 
 
 class Session:
-    """A GPU and its queue, in which command buffers are done in the order of their commits.
+    """A GPU and its queue, which runs command buffers in the order of their commits.
 
-    `name` is that of errors.
+    name: the name in errors.
     """
 
     def __init__(self, name: str, device: Any) -> None:
@@ -103,9 +103,9 @@ class Session:
 
     @property
     def options(self) -> Any:
-        """Safe mode and precise functions, by the older name before macOS 15.
+        """Return options for safe mode and precise functions, with the names before macOS 15 too.
 
-        Other modes reassociate, which no flag asks for; contraction is a pragma of the text.
+        Other modes reassociate, which no flag requests; a pragma of the text allows contraction.
         """
         options = self.metal.MTLCompileOptions.alloc().init()
         if hasattr(options, "setMathMode_"):
@@ -116,7 +116,7 @@ class Session:
         return options
 
     def library(self, source: str) -> Any:
-        """The compiled text. Raises `DeviceError` with the compiler's words and the text."""
+        """Compile a text. Raises `DeviceError` with the compiler's message and the text."""
         PROCESS.check(self.name)
         library, error = self.device.newLibraryWithSource_options_error_(source, self.options, None)
         if library is None:
@@ -124,7 +124,7 @@ class Session:
         return library
 
     def pipeline(self, library: Any, entry: str) -> Any:
-        """What launches a kernel. Raises `DeviceError` where the library has none of that name."""
+        """Return the pipeline of a kernel. Raises `DeviceError` if there is none of that name."""
         function = library.newFunctionWithName_(entry)
         if function is None:
             raise DeviceError(self.name, f"the source has no kernel {entry}")
@@ -134,32 +134,32 @@ class Session:
         return pipeline
 
     def pool(self) -> AbstractContextManager[Any]:
-        """Where objects that Metal gives away live: a thread of Python has no pool of its own."""
-        found: AbstractContextManager[Any] = importlib.import_module("objc").autorelease_pool()
-        return found
+        """Return a pool for objects that Metal returns: Python threads have none of their own."""
+        pool: AbstractContextManager[Any] = importlib.import_module("objc").autorelease_pool()
+        return pool
 
     def command_buffer(self) -> Any:
-        """An empty command buffer of the queue, to be asked for within a pool."""
+        """Return an empty command buffer of the queue; call it within a pool."""
         PROCESS.check(self.name)
         with self._lock:
             if len(self._pending) >= MAX_PENDING:
                 self.finish()
-            found = self._queue.commandBuffer()
-        if found is None:
+            commands = self._queue.commandBuffer()
+        if commands is None:
             raise DeviceError(self.name, "Metal gives no command buffer")
-        return found
+        return commands
 
     def commit(self, commands: Any) -> None:
-        """Queues what a command buffer has."""
+        """Queue the content of a command buffer."""
         with self._lock:
             self._pending.append(commands)
             commands.commit()
 
     def finish(self) -> None:
-        """Waits for all that is queued.
+        """Wait for all queued work.
 
-        Raises `DeviceError` for the first launch that failed. The queue is another one afterwards:
-        Metal ignores what is given to one after an error that its GPU blames on this process.
+        Raises `DeviceError` for the first launch that failed, and then replaces the queue: Metal
+        ignores later work in a queue after an error that this process caused.
         """
         PROCESS.check(self.name)
         with self._lock:
@@ -167,14 +167,14 @@ class Session:
             for commands in pending:
                 commands.waitUntilCompleted()
             status = self.metal.MTLCommandBufferStatusError
-            failed = next((each for each in pending if each.status() == status), None)
+            failed = next((commands for commands in pending if commands.status() == status), None)
             if failed is not None:
                 self._queue = self._new_queue()
                 raise DeviceError(self.name, f"a launch failed: {words_of(failed.error())}")
 
 
 def words_of(error: Any) -> str:
-    """What an NSError says."""
+    """Return the description of an NSError."""
     return "no reason is given" if error is None else str(error.localizedDescription())
 
 
@@ -186,17 +186,17 @@ class Allocation:
 
 
 class MetalAllocator(PartAllocator):
-    """Buffers of one session; sizes and offsets are in bytes, size 0 is fine."""
+    """An allocator for one session; sizes and offsets are in bytes, size 0 is accepted."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def allocate(self, nbytes: int) -> BufferPart:
-        """Raises `UserError` for a negative size, `DeviceError` where there is not so much."""
+        """Allocate memory. Raises `UserError` for a negative size, `DeviceError` if too large."""
         check_size(nbytes)
         PROCESS.check(self.session.name)
         limit = self.session.device.maxBufferLength()
-        # Metal has no buffers of no bytes, and gives none where it has no memory.
+        # Metal has no empty buffers, and returns None if it has no memory.
         shared = self.session.metal.MTLResourceStorageModeShared
         buffer = None
         if nbytes <= limit:
@@ -208,26 +208,26 @@ class MetalAllocator(PartAllocator):
         return BufferPart(Allocation(buffer), 0, nbytes)
 
     def free(self, handle: BufferPart) -> None:
-        """Gives the buffer back; command buffers that use it keep it until they are done.
+        """Free the buffer; command buffers that use it hold it until they are done.
 
-        Raises `DeviceError` for memory that was freed.
+        Raises `DeviceError` for freed memory.
         """
         self.buffer_of(handle)
         handle.buffer.buffer = None
 
     def copy_in(self, handle: BufferPart, source: memoryview) -> None:
-        """Raises `UserError` when there are more bytes than fit."""
+        """Copy to the device. Raises `UserError` if the bytes do not fit."""
         check_copy_in(source, handle.nbytes)
         bytes_of = self._bytes(handle)
         bytes_of[: source.nbytes] = source.cast("B")
 
     def copy_out(self, destination: memoryview, handle: BufferPart) -> None:
-        """Raises `UserError` when it wants more bytes than there are."""
+        """Copy to the host. Raises `UserError` if the memory has fewer bytes."""
         check_copy_out(destination, handle.nbytes)
         destination.cast("B")[:] = self._bytes(handle)[: destination.nbytes]
 
     def buffer_of(self, handle: BufferPart) -> Any:
-        """The MTLBuffer. Raises `DeviceError` for memory that was freed."""
+        """Return the MTLBuffer. Raises `DeviceError` for freed memory."""
         if handle.buffer.buffer is None:
             raise DeviceError(
                 self.session.name, f"memory of {handle.nbytes} bytes is used after it was freed"
@@ -235,7 +235,7 @@ class MetalAllocator(PartAllocator):
         return handle.buffer.buffer
 
     def _bytes(self, handle: BufferPart) -> memoryview:
-        """The bytes of `handle`, where all launches called so far have left them."""
+        """Return the bytes of `handle` after all earlier launches."""
         buffer = self.buffer_of(handle)
         self.session.finish()
         whole = memoryview(buffer.contents().as_buffer(buffer.length())).cast("B")
@@ -245,7 +245,7 @@ class MetalAllocator(PartAllocator):
 class MetalKernel(DriverKernel):
     """A pipeline, launched in the order of the session's queue.
 
-    Buffers have the numbers 0, 1 ... of its arguments, the variables those after them.
+    Arguments 0, 1 ... are the buffers, followed by the variables.
     """
 
     def __init__(self, memory: MetalAllocator, entry: str, pipeline: Any) -> None:
@@ -255,7 +255,7 @@ class MetalKernel(DriverKernel):
         self._pipeline = pipeline
 
     def queue(self, launch: Launch, wait: bool) -> float | None:
-        """Raises `DeviceError` as `encode` does."""
+        """Launch it, as `MetalCommandList` does; raises `DeviceError` as `encode` does."""
         commands = MetalCommandList([launch])()
         if not wait:
             return None
@@ -263,10 +263,10 @@ class MetalKernel(DriverKernel):
         return max(float(commands.GPUEndTime() - commands.GPUStartTime()), 1e-9)
 
     def encode(self, encoder: Any, launch: Launch) -> None:
-        """Adds a launch of this kernel to an encoder of commands, which does them in their order.
+        """Add a launch of this kernel to an encoder of commands, which runs them in order.
 
-        Raises `DeviceError` for a group that is larger than what the registers of the GPU allow,
-        and for memory that was freed.
+        Raises `DeviceError` for a group too large for the registers of the GPU, and for freed
+        memory.
         """
         limit = self._pipeline.maxTotalThreadsPerThreadgroup()
         if math.prod(launch.group) > limit:
@@ -288,13 +288,13 @@ class MetalKernel(DriverKernel):
 
 
 class MetalCommandList:
-    """Launches of one session in one command buffer, which is encoded anew by each call."""
+    """Launches of one session in one command buffer, which each call encodes again."""
 
     def __init__(self, launches: Sequence[Launch]) -> None:
         self._launches = list(launches)
 
     def __call__(self) -> Any:
-        """Queues all; gives the command buffer. Nothing is queued where one of them is refused."""
+        """Queue all and return the command buffer; if one is refused, queue nothing."""
         session = self._kernel(0).session
         with session.pool():
             commands = session.command_buffer()
@@ -303,19 +303,19 @@ class MetalCommandList:
                 for number, launch in enumerate(self._launches):
                     self._kernel(number).encode(encoder, launch)
             finally:
-                # An encoder that is given up without this ends the process.
+                # Destroying an encoder without this ends the process.
                 encoder.endEncoding()
             session.commit(commands)
         return commands
 
     def rebind(self, launch: int, place: int, handle: BufferPart) -> None:
-        """From the next call on the buffer at `place` of a launch is `handle`."""
+        """Bind `handle` as buffer number `place` of a launch, from the next call on."""
         old = self._launches[launch]
         buffers = (*old.buffers[:place], handle, *old.buffers[place + 1 :])
         self._launches[launch] = replace(old, buffers=buffers)
 
     def vary(self, launch: int, grid: Extents, variables: Sequence[int]) -> None:
-        """From the next call on a launch has another grid and other values of the variables."""
+        """Set the grid and the values of the variables of a launch, from the next call on."""
         changed = replace(self._launches[launch], grid=grid, variables=tuple(variables))
         self._launches[launch] = changed
 
@@ -326,7 +326,7 @@ class MetalCommandList:
 
 
 class MetalCompiler:
-    """Compiles for one session. The binary is the source: macOS keeps what it compiled itself."""
+    """Compiles for one session. The binary is the source: macOS caches what it compiled."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -337,13 +337,13 @@ class MetalCompiler:
         return f"Metal {platform.mac_ver()[0]} {self.session.device.name()}"
 
     def compile(self, source: str) -> bytes:
-        """Raises `DeviceError` with the compiler's words and the source."""
+        """Compile a source. Raises `DeviceError` with the compiler's message and the source."""
         self.libraries.keep(source, self.session.library(source))
         return source.encode()
 
 
 class MetalBackend(DriverBackend):
-    """One GPU of a Mac, numbered from the preferred one on."""
+    """One GPU of a Mac; the preferred one has number 0."""
 
     title = "Metal of macOS through pyobjc"
     base = "METAL"
@@ -383,7 +383,7 @@ class MetalBackend(DriverBackend):
 
 
 def capabilities_of(session: Session, is_last: bool) -> Capabilities:
-    """What a GPU declares, by its own answers and by the family that it is of."""
+    """Return the capabilities of a GPU, from its own answers and its family."""
     device = session.device
 
     def is_of(family: str) -> bool:
@@ -407,9 +407,9 @@ def capabilities_of(session: Session, is_last: bool) -> Capabilities:
         group_size_limit=group.width,
         buffer_limit=MAX_BUFFERS,
         matrix_tiles=tuple(tile for tile in tiles if tile.dtype_in in native),
-        # Those of float32 may become zero (MSL, 8.1), and do on the GPUs of Apple.
+        # Subnormal float32 may become zero (MSL, 8.1), and does on Apple's GPUs.
         keeps_subnormals=False,
-        # It is undefined (C++14, 5.6), which a compiler may make anything of.
+        # The result is undefined (C++14, 5.6), so a compiler may assume that it never happens.
         division_traps=True,
         is_single=is_last,
     )

@@ -1,8 +1,8 @@
-"""The NULL device: nothing is compiled, nothing runs and nothing is kept.
+"""The NULL device: nothing is compiled, nothing runs and nothing is stored.
 
-Graphs are scheduled, kernels lowered and counted as for a GPU, and memory is planned, of any size.
-What asks for values is refused. `programs_of` tells by such a device which programs a computation
-needs, before it is made.
+Graphs are scheduled, kernels lowered and counted as for a GPU, and memory of any size is planned. A
+request for values is refused. `programs_of` uses such a device to find the programs of a
+computation in advance.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tinyref.uops.program import Program
 
 
 class NullAllocator:
-    """Memory that is not there: a handle is its size in bytes."""
+    """An allocator without memory: a handle is its size in bytes."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -31,19 +31,19 @@ class NullAllocator:
         return nbytes
 
     def free(self, handle: int) -> None:
-        """Nothing to do: nothing was taken."""
+        """Do nothing: no memory was taken."""
 
     def view(self, handle: int, offset: int, nbytes: int) -> int:
         return nbytes
 
     def copy_in(self, handle: int, source: memoryview) -> None:
-        """Nothing to do: the bytes are dropped."""
+        """Drop the bytes."""
 
     def transfer(self, target: int, source: int, origin: NullAllocator) -> None:
-        """Nothing to do: there is nothing in `source`."""
+        """Do nothing: `source` holds nothing."""
 
     def copy_out(self, destination: memoryview, handle: int) -> NoReturn:
-        """Raises `UserError`: whatever is asked for, it was never computed."""
+        """Raise `UserError`: no value was ever computed."""
         raise UserError(
             f"device: {self.device} runs nothing and keeps no values, it is for schedules and "
             "counts: compute on another device, such as CPU"
@@ -57,11 +57,11 @@ def _launch(
     variables: Sequence[int] = (),
     wait: bool = False,
 ) -> None:
-    """Every kernel: it does nothing, in a time that is not measured."""
+    """Stand for every kernel: do nothing, in a time that is not measured."""
 
 
 class NullBackend(TextBackend):
-    """What PYTHON declares, of which nothing is run: programs are text for those who read it."""
+    """A device with the capabilities of PYTHON that runs nothing: programs are text for readers."""
 
     title = "runs nothing: schedules and counts"
     base = "NULL"
@@ -88,20 +88,20 @@ class NullBackend(TextBackend):
         return {}
 
 
-class _ValuesWanted(BaseException):
-    """Ends a computation; nobody who handles errors catches it."""
+class _ValueReadError(BaseException):
+    """Ends a computation at its first read of a value; no handler of errors catches it."""
 
 
 class _PlanningAllocator(NullAllocator):
     def copy_out(self, destination: memoryview, handle: int) -> NoReturn:
-        raise _ValuesWanted
+        raise _ValueReadError
 
 
 class PlanningBackend(NullBackend):
-    """Notes the programs of the device that `programs_of` is given, and runs nothing.
+    """Records the programs for the device that `programs_of` models, and runs nothing.
 
-    It declares and renders what that device does, which need not be there (`CompileTarget`), and
-    calls nothing else of it: memory is not taken, kernels are neither compiled nor launched. A
+    It has the capabilities and the renderer of that device, which need not exist (`CompileTarget`).
+    It calls nothing else of it: it takes no memory, and neither compiles nor launches kernels. A
     process has one at a time.
     """
 
@@ -129,15 +129,15 @@ _NAME = f"{PlanningBackend.__module__}:{PlanningBackend.__qualname__}"
 
 
 def programs_of(model: str | CompileTarget, compute: Callable[[str], object]) -> list[Program]:
-    """The programs that `compute` asks for, up to where it reads the first value.
+    """Return the programs that `compute` requests before it reads the first value.
 
-    model: the name of a device, or one that need not be there; a process stands in for one of
-    these alone, for kernels are kept by what they are of. compute: called with the name of the
-    device on which it is to compute; what it raises says nothing, as it computes with nothing. A
-    program that an earlier call gave may be left out.
+    model: the name of a device, or a target that need not exist. A process may model only one
+    target, because kernels are cached by name.
+    compute: called with the name of the device to compute on. Its errors are ignored, as it
+    computes with nothing. Programs that an earlier call returned may be left out.
     """
     PlanningBackend.model = Device[model] if isinstance(model, str) else model
     PlanningBackend.programs.clear()
-    with contextlib.suppress(Exception, _ValuesWanted):
+    with contextlib.suppress(Exception, _ValueReadError):
         compute(_NAME)
     return list(PlanningBackend.programs)

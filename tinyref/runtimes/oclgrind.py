@@ -1,8 +1,8 @@
 """The OCLGRIND device: OpenCL on the simulator of that name, whose messages are errors.
 
 Oclgrind reports accesses out of bounds, data races, barriers that not all work-items of a group
-reach, values that nobody wrote, and what it cannot simulate. A launch of which it reports anything
-still ends well for its caller, so each launch is waited for and its part of the log is read.
+reach, uninitialised values, and what it cannot simulate. A launch with reports still succeeds for
+its caller, so this module waits for each launch and reads its part of the log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tinyref.runtimes.opencl_backend import (
     Session,
 )
 
-# The library that is its driver: packages put it beside the list of drivers, not on it.
+# Its driver library: packages install it beside the list of drivers, not in the list.
 DRIVERS = (
     "/usr/lib/oclgrind/liboclgrind-rt-icd.so",
     "/usr/local/lib/liboclgrind-rt-icd.so",
@@ -35,30 +35,30 @@ DRIVERS = (
 VENDORS = "OCL_ICD_VENDORS"
 SYSTEM_LIST = Path("/etc/OpenCL/vendors")
 LOG = "OCLGRIND_LOG"
-# After so many messages it falls silent for good: no launch is believed then.
+# After this many messages it falls silent for good; later launches are then refused.
 LIMIT = "OCLGRIND_MAX_ERRORS"
 MAX_MESSAGES = "100000"
 SILENT = "suppressing further errors"
-# What it checks beside what it always does, looked at as its devices are listed and as a context is
-# made; a variable that is set stays as it is.
+# Additional checks. Oclgrind reads the variables when its devices are listed and when a context is
+# made; variables that are set already stay unchanged.
 SETTINGS = {
     "OCLGRIND_DATA_RACES": "1",
     "OCLGRIND_UNINITIALIZED": "1",
     LIMIT: MAX_MESSAGES,
-    # It keeps the lowest 32 bits of the number.
+    # It uses only the lowest 32 bits of the number.
     "OCLGRIND_GLOBAL_MEM_SIZE": str(2**32 - 4096),
 }
-# Its memory of which bytes were written outlives a buffer and then holds for the next one at that
-# address (21.10; docs/found.md): so many small buffers are never given back.
+# Its record of written bytes outlives a buffer and then applies to the next one at that address
+# (21.10; docs/found.md): this many small buffers are never freed.
 SMALL_BYTES = 2**16
-MAX_KEPT = 50_000
-# Of what a broken kernel makes it say, an error carries so much.
-SHOWN = 4000
+MAX_UNFREED = 50_000
+# An error contains this many characters of the messages of a broken kernel.
+MESSAGE_CHARACTERS = 4000
 
 
 @contextlib.contextmanager
 def _listed_beside_others() -> Iterator[None]:
-    """Has it among the drivers while a process looks for them, which is done once."""
+    """Add it to the list of drivers while a process reads the list, which happens once."""
     driver = next(filter(os.path.exists, DRIVERS), None)
     if driver is None or PROCESS.is_started or VENDORS in os.environ:
         yield
@@ -75,14 +75,14 @@ def _listed_beside_others() -> Iterator[None]:
 
 
 class OclgrindSession(Session):
-    """A session whose launches fail for what the simulator says of them."""
+    """A session whose launches fail if the simulator reports anything."""
 
     def __init__(self, name: str, device: Any, options: Sequence[str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tinyref-oclgrind-")
         self._log = Path(self._folder.name) / "log"
         self._read = 0
         self._is_silent = False
-        # Looked at as a context is made.
+        # Oclgrind reads it when a context is made.
         os.environ[LOG] = str(self._log)
         super().__init__(name, device, options)
 
@@ -90,18 +90,18 @@ class OclgrindSession(Session):
         if self._is_silent:
             raise DeviceError(
                 self.name,
-                f"after {os.environ[LIMIT]} messages it says no more: open it anew",
+                f"after {os.environ[LIMIT]} messages it reports no more: open the device again",
             )
         event = super().launch(kernel, sizes, group)
         self.finish()
         said = self._messages()
         if said:
             self._is_silent = SILENT in said
-            raise DeviceError(self.name, f"reports:\n{said[:SHOWN]}")
+            raise DeviceError(self.name, f"reports:\n{said[:MESSAGE_CHARACTERS]}")
         return event
 
     def _messages(self) -> str:
-        """What it said since it was asked last."""
+        """Return its messages since the last call."""
         if not self._log.exists():
             return ""
         with self._log.open("rb") as file:
@@ -112,17 +112,17 @@ class OclgrindSession(Session):
 
 
 class OclgrindAllocator(OpenCLAllocator):
-    """Memory whose written bytes the simulator keeps account of, where that can be trusted."""
+    """An allocator that makes the simulator's record of written bytes trustworthy."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._kept: list[BufferPart] = []
+        self._unfreed: list[BufferPart] = []
 
     def allocate(self, nbytes: int) -> BufferPart:
-        """Where an address may come again all of the memory counts as written."""
+        """Allocate memory; mark all of it as written if its address may be used again."""
         memory = super().allocate(nbytes)
-        if nbytes <= SMALL_BYTES and len(self._kept) < MAX_KEPT:
-            self._kept.append(memory)
+        if nbytes <= SMALL_BYTES and len(self._unfreed) < MAX_UNFREED:
+            self._unfreed.append(memory)
         else:
             super().copy_in(memory, memoryview(bytes(nbytes)))
         return memory
@@ -132,7 +132,7 @@ class OclgrindAllocator(OpenCLAllocator):
             super().free(handle)
 
     def copy_in(self, handle: BufferPart, source: memoryview) -> None:
-        """All of a buffer, for what the host writes is taken for all of it."""
+        """Write the whole buffer: the simulator takes any host write for one of all of it."""
         whole = BufferPart(handle.buffer, 0, handle.buffer.size)
         if source.nbytes == whole.nbytes or source.nbytes > handle.nbytes or not source.nbytes:
             super().copy_in(handle, source)
@@ -144,19 +144,19 @@ class OclgrindAllocator(OpenCLAllocator):
 
 
 class OclgrindBackend(OpenCLBackend):
-    """OpenCL C under checks; it is slow, as an interpreter is."""
+    """OpenCL C with checks; it is as slow as an interpreter."""
 
     title = "OpenCL simulator with checks (Oclgrind)"
     environment = (*OpenCLBackend.environment, *SETTINGS)
     base = "OCLGRIND"
     nothing_found = (
-        "Oclgrind is not among the OpenCL drivers of this process: apt-get install oclgrind, and "
-        f"where other drivers are used beside it, let {VENDORS} name a folder that lists it too"
+        "Oclgrind is not among the OpenCL drivers of this process: apt-get install oclgrind; "
+        f"if you also use other drivers, let {VENDORS} name a folder that lists it too"
     )
     session_class = OclgrindSession
     allocator_class = OclgrindAllocator
-    # What its own optimiser makes of kernels it simulates wrongly or not at all: rotations, frozen
-    # values, vectors of single bits (21.10; docs/found.md).
+    # It simulates the output of its own optimiser wrongly or not at all: rotations, frozen values,
+    # vectors of single bits (21.10; docs/found.md).
     options = ("-cl-opt-disable",)
 
     @classmethod
@@ -172,5 +172,5 @@ class OclgrindBackend(OpenCLBackend):
 
     @property
     def capabilities(self) -> Capabilities:
-        # What is copied from a buffer to an image counts as not written: docs/found.md.
+        # It takes bytes copied from a buffer to an image for not written: docs/found.md.
         return replace(super().capabilities, is_interpreted=True, images=False)

@@ -1,11 +1,11 @@
 """The OPENCL device: OpenCL C through pyopencl, on any driver that the ICD loader finds.
 
-Everything that pyopencl raises leaves this module as a `DeviceError` with the driver's words.
+Every error of pyopencl leaves this module as a `DeviceError` with the driver's message.
 
-A kernel takes, in this order: for each buffer the memory object and the byte at which its view
-begins (ulong); for each image an image2d_t, which it reads or writes; then each variable (int). A
-sub-buffer of OpenCL begins at a multiple of CL_DEVICE_MEM_BASE_ADDR_ALIGN bits only (OpenCL 1.2,
-5.2.1), a view of ours at any element. What the images of a text are is said in its first lines.
+A kernel takes these arguments in order. For each buffer: the memory object, and the byte at which
+its view begins (ulong). For each image: an image2d_t, which it reads or writes. Then each variable
+(int). A sub-buffer of OpenCL begins only at a multiple of CL_DEVICE_MEM_BASE_ADDR_ALIGN bits
+(OpenCL 1.2, 5.2.1), a view of ours at any element. The first lines of a text describe its images.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tinyref.runtimes.driver_checks import (
 )
 from tinyref.runtimes.drivers import CompiledSources, DriverBackend, DriverKernel
 
-# A simulator that is a device of its own: tinyref.runtimes.oclgrind.
+# A simulator that is a separate device: tinyref.runtimes.oclgrind.
 SIMULATOR = "Oclgrind"
 
 # Bits of cl_device_fp_config (OpenCL 1.2, table 4.3).
@@ -47,25 +47,25 @@ CORRECTLY_ROUNDED_DIVISION = 1 << 7
 
 # The kernel of a source, up to its name.
 _ENTRY = re.compile(r"^__kernel void \w+", re.MULTILINE)
-# Bytes of a kernel's parameters that buffers leave to its variables, and what a buffer takes.
+# Parameter bytes reserved for the variables of a kernel, and the parameter bytes of a buffer.
 VARIABLE_BYTES = 128
 BYTES_OF_BUFFER = 16
 
 
-# Waiting launches whose end nobody has looked at yet: more than these are waited for.
+# Largest number of launches whose end was not checked yet; with more, the queue is waited for.
 MAX_PENDING = 256
 
 PROCESS = DriverProcess("OpenCL")
 
 
 def pyopencl(name: str) -> Any:
-    """The module pyopencl.
+    """Return the module pyopencl.
 
-    Raises `DeviceError` where it is not installed, and in a process that was forked off one that
-    had asked a driver: its contexts and threads are not there.
+    Raises `DeviceError` if it is not installed, and in a process forked from one that used a
+    driver: the child lacks the driver's contexts and threads.
     """
     PROCESS.check(name)
-    # Compiled programs are kept by tinyref and by drivers: a third cache only takes space.
+    # tinyref and drivers cache compiled programs: a third cache only takes space.
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     try:
         return importlib.import_module("pyopencl")
@@ -77,7 +77,7 @@ def pyopencl(name: str) -> Any:
 
 
 def platforms(name: str) -> list[Any]:
-    """The platforms of all drivers, in their order. Raises `DeviceError` where there is none."""
+    """Return the platforms of all drivers, in order. Raises `DeviceError` if there are none."""
     cl = pyopencl(name)
     PROCESS.is_started = True
     try:
@@ -87,24 +87,24 @@ def platforms(name: str) -> list[Any]:
         where = f"; OCL_ICD_VENDORS is {folder}" if folder else ""
         raise DeviceError(
             name,
-            f"no OpenCL driver (ICD) is found{where}: install one, such as pocl-opencl-icd "
+            f"no OpenCL driver (ICD) is installed{where}: install one, such as pocl-opencl-icd "
             f"({error})",
         ) from error
 
 
 def devices_of(name: str, platform: Any) -> list[Any]:
-    """The devices of a platform that compile kernels; none where the driver has none."""
+    """Return the devices of a platform that compile kernels; maybe none."""
     try:
-        found = list(platform.get_devices())
+        devices = list(platform.get_devices())
     except pyopencl(name).Error:
         return []
-    return [device for device in found if device.available and device.compiler_available]
+    return [device for device in devices if device.available and device.compiler_available]
 
 
 class Session:
-    """One opened device: its context and its queue, in which all happens in the order of calls.
+    """One opened device: its context and its queue, which runs everything in the order of calls.
 
-    `name` is that of errors, `options` are given to the driver's compiler.
+    name: the name in errors. options: of the driver's compiler.
     """
 
     def __init__(self, name: str, device: Any, options: Sequence[str]) -> None:
@@ -121,7 +121,7 @@ class Session:
 
     @contextlib.contextmanager
     def errors(self, what: str, source: str = "") -> Iterator[None]:
-        """Makes errors of pyopencl `DeviceError`s: "what: the driver's words"."""
+        """Turn errors of pyopencl into `DeviceError`s: "what: the driver's message"."""
         PROCESS.check(self.name)
         try:
             yield
@@ -129,19 +129,19 @@ class Session:
             raise DeviceError(self.name, f"{what}: {_words(error)}", source) from error
 
     def build(self, source: str) -> Any:
-        """The built program of a source text. Raises `DeviceError` with the log and the source."""
+        """Build the program of a source. Raises `DeviceError` with the log and the source."""
         with self.errors("the driver does not build the program", source):
             return self.cl.Program(self.context, source).build(options=list(self.options))
 
     def kernel(self, program: Any, entry: str) -> Any:
-        """A kernel of a program. Raises `DeviceError` where it has none of that name."""
+        """Return a kernel of a program. Raises `DeviceError` if it has none of that name."""
         with self.errors(f"no kernel {entry}"):
             return self.cl.Kernel(program, entry)
 
     def launch(self, kernel: Any, sizes: Sequence[int], group: Sequence[int]) -> Any:
-        """Queues a launch of `sizes` work-items, its arguments set; gives its event.
+        """Queue a launch of `sizes` work-items, whose arguments are set; return its event.
 
-        Its errors carry no source: that is what errors of the compiler do.
+        Its errors carry no source: only errors of the compiler do.
         """
         event = self.cl.enqueue_nd_range_kernel(self.queue, kernel, tuple(sizes), tuple(group))
         with self._lock:
@@ -151,7 +151,7 @@ class Session:
         return event
 
     def finish(self) -> None:
-        """Waits for all that is queued. Raises `DeviceError` for a launch that failed."""
+        """Wait for all queued work. Raises `DeviceError` for a launch that failed."""
         with self.errors("a launch failed"):
             self.queue.finish()
             with self._lock:
@@ -161,20 +161,20 @@ class Session:
 
 
 def _words(error: BaseException) -> str:
-    """What the driver said; pyopencl repeats the name of the call, with dashes between."""
+    """Return the driver's message, in which pyopencl repeats the name of the call after dashes."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first = " - ".join(dict.fromkeys(lines[0].split(" - "))) if lines else type(error).__name__
     return "\n".join([first, *lines[1:]])
 
 
 class OpenCLAllocator(PartAllocator):
-    """Buffers of one session; sizes and offsets are in bytes, size 0 is fine."""
+    """An allocator for one session; sizes and offsets are in bytes, size 0 is accepted."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def allocate(self, nbytes: int) -> BufferPart:
-        """Raises `UserError` for a negative size, `DeviceError` where there is not so much."""
+        """Allocate memory. Raises `UserError` for a negative size, `DeviceError` if too large."""
         check_size(nbytes)
         session = self.session
         limit = session.device.max_mem_alloc_size
@@ -184,13 +184,13 @@ class OpenCLAllocator(PartAllocator):
             )
         with session.errors(f"cannot allocate {nbytes} bytes"):
             flags = session.cl.mem_flags.READ_WRITE
-            # OpenCL has no buffers of no bytes.
+            # OpenCL has no empty buffers.
             return BufferPart(session.cl.Buffer(session.context, flags, max(nbytes, 1)), 0, nbytes)
 
     def free(self, handle: BufferPart) -> None:
-        """The driver keeps the memory until what is queued is done with it (OpenCL 1.2, 5.4.1).
+        """Release memory; the driver frees it after the queued work (OpenCL 1.2, 5.4.1).
 
-        A forked child frees nothing: it is the parent's.
+        A forked child frees nothing: the memory is its parent's.
         """
         if PROCESS.is_forked:
             return
@@ -198,7 +198,7 @@ class OpenCLAllocator(PartAllocator):
             handle.buffer.release()
 
     def copy_in(self, handle: BufferPart, source: memoryview) -> None:
-        """Raises `UserError` when there are more bytes than fit."""
+        """Copy to the device. Raises `UserError` if the bytes do not fit."""
         check_copy_in(source, handle.nbytes)
         if source.nbytes:
             session = self.session
@@ -208,7 +208,7 @@ class OpenCLAllocator(PartAllocator):
                 )
 
     def copy_out(self, destination: memoryview, handle: BufferPart) -> None:
-        """Raises `UserError` when it wants more bytes than there are."""
+        """Copy to the host. Raises `UserError` if the memory has fewer bytes."""
         check_copy_out(destination, handle.nbytes)
         session = self.session
         session.finish()
@@ -235,12 +235,12 @@ class _Image:
             self.object = cl.create_image(session.context, access, form, shape=self.region)
 
     def fill(self, memory: BufferPart) -> Any:
-        """The object with the bytes of `memory`; also of one that is written, maybe in part."""
+        """Copy `memory` to the object and return it; also before a write, which may be partial."""
         self._copy(self.object, memory.buffer, memory.offset)
         return self.object
 
     def put_back(self, memory: BufferPart) -> None:
-        """What a launch wrote, into `memory`."""
+        """Copy the result of a launch back to `memory`."""
         if self.is_written:
             self._copy(memory.buffer, self.object, memory.offset)
 
@@ -263,7 +263,7 @@ class OpenCLKernel(DriverKernel):
         self.session = session
         self.entry = entry
         self._kernel = session.kernel(program, entry)
-        self._images = {each.position: _Image(session, each) for each in images_in(source)}
+        self._images = {image.position: _Image(session, image) for image in images_in(source)}
         # The arguments of a kernel object are set one by one (OpenCL 1.2, A.2).
         self._lock = threading.Lock()
 
@@ -303,14 +303,14 @@ class OpenCLKernel(DriverKernel):
 
 @dataclass(frozen=True)
 class Built:
-    """A built program, and what the name of a source's kernel ends in there."""
+    """A built program, and the suffix that it adds to the name of a source's kernel."""
 
     program: Any
     suffix: str = ""
 
 
 class OpenCLCompiler:
-    """Builds programs for one session. The binary is the source: drivers keep what they built."""
+    """Builds programs for one session. The binary is the source: drivers cache what they built."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -330,14 +330,14 @@ class OpenCLCompiler:
         return " ".join(parts)
 
     def compile(self, source: str) -> bytes:
-        """Raises `DeviceError` with the log of the build and the source."""
+        """Build a source. Raises `DeviceError` with the log of the build and the source."""
         self.built.keep(source, Built(self.session.build(source)))
         return source.encode()
 
     def compile_many(self, sources: Sequence[str]) -> list[bytes | DeviceError]:
-        """One program of all: most of a driver's time goes into its own headers.
+        """Build one program of all sources: most of a driver's time is spent in its own headers.
 
-        Raises `DeviceError` where a source does not build: the log does not say whose line it is.
+        Raises `DeviceError` if a source does not build: the log does not tell which one.
         """
         texts = [
             _ENTRY.sub(rf"\g<0>_{number}", source, count=1) for number, source in enumerate(sources)
@@ -349,7 +349,7 @@ class OpenCLCompiler:
 
 
 class OpenCLBackend(DriverBackend):
-    """One device of all that the drivers have, numbered over all platforms."""
+    """One of the devices of all drivers, numbered across all platforms."""
 
     title = "OpenCL through pyopencl"
     environment: tuple[str, ...] = (
@@ -363,7 +363,7 @@ class OpenCLBackend(DriverBackend):
     session_class = Session
     allocator_class = OpenCLAllocator
     options: tuple[str, ...] = ()
-    nothing_found = "the OpenCL drivers that are there have no device for it"
+    nothing_found = "the installed OpenCL drivers have no device for it"
 
     session: Session
     _compiler: OpenCLCompiler
@@ -392,7 +392,7 @@ class OpenCLBackend(DriverBackend):
 
     @classmethod
     def serves(cls, platform: Any) -> bool:
-        """Whether the devices of a platform are among its own."""
+        """Return True if this backend is responsible for the devices of a platform."""
         return bool(platform.name != SIMULATOR)
 
     @classmethod
@@ -420,22 +420,22 @@ class OpenCLBackend(DriverBackend):
 
 
 def divides_exactly(device: Any) -> bool:
-    """Whether `/` and `sqrt` of float32 may be asked to be correctly rounded."""
+    """Return True if correct rounding of float32 `/` and `sqrt` can be requested."""
     return bool(device.single_fp_config & CORRECTLY_ROUNDED_DIVISION)
 
 
 def build_options(device: Any) -> list[str]:
-    """Strict floats: nothing relaxed, and exact division where the device has it."""
-    # The newest OpenCL C that the compiler has and that we write: 1.2 and later.
-    found = re.match(r"OpenCL C (\d+\.\d+)", device.opencl_c_version)
-    options = [f"-cl-std=CL{found[1] if found else '1.2'}"]
+    """Return options for strict floats: no relaxations, and exact division if available."""
+    # The newest OpenCL C that the compiler supports and our texts allow: 1.2 and later.
+    version = re.match(r"OpenCL C (\d+\.\d+)", device.opencl_c_version)
+    options = [f"-cl-std=CL{version[1] if version else '1.2'}"]
     if divides_exactly(device):
         options.append("-cl-fp32-correctly-rounded-divide-sqrt")
     return options
 
 
 def capabilities_of(device: Any, is_last: bool) -> Capabilities:
-    """What a device declares, by its own answers (OpenCL 1.2, 4.2, table 4.3)."""
+    """Return a device's capabilities from its own answers (OpenCL 1.2, 4.2, table 4.3)."""
     extensions = frozenset(device.extensions.split())
     native = {*dtypes.ints, dtypes.bool, dtypes.float32}
     if device.profile == "EMBEDDED_PROFILE" and "cles_khr_int64" not in extensions:
@@ -445,7 +445,7 @@ def capabilities_of(device: Any, is_last: bool) -> Capabilities:
     if "cl_khr_fp16" in extensions:
         native.add(dtypes.float16)
     small = {*dtypes.fp8s, dtypes.float16, dtypes.bfloat16}
-    # Numbers of 64 bits or 32: all work-items of a launch are counted.
+    # A launch counts all its work-items in 64 bits or in 32.
     most = 2**31 - 1 if device.address_bits == 64 else (2**32 - 1) // device.max_work_group_size
     parameters = (device.max_parameter_size - VARIABLE_BYTES) // BYTES_OF_BUFFER
     return Capabilities(
@@ -462,7 +462,7 @@ def capabilities_of(device: Any, is_last: bool) -> Capabilities:
         buffer_limit=parameters,
         images=bool(device.image_support),
         keeps_subnormals=bool(device.single_fp_config & SUBNORMALS),
-        # It gives any value, and drivers let the processor trap.
+        # OpenCL allows any result, but drivers let the processor trap.
         division_traps=True,
         is_single=is_last,
     )

@@ -1,4 +1,4 @@
-"""The PYTHON device: programs run by the interpreter as they are. It is the reference."""
+"""The PYTHON device: the interpreter runs programs as they are. It is the reference."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SHARED_BYTES = 64 * 1024
 
 
 class TextRenderer:
-    """Prints a program as the text that `program_from_text` reads back."""
+    """Renders a program as the text that `program_from_text` reads back."""
 
     def render(self, program: Program) -> str:
         return program_to_text(program)
 
 
 class TextCompiler:
-    """Keeps the text as it is: loading parses it."""
+    """A compiler that returns the text unchanged: loading parses it."""
 
     @property
     def key(self) -> str:
@@ -84,9 +84,9 @@ class InterpretedKernel:
 
 
 class TextBackend(NamedBackend):
-    """The interpreter behind a text, as other devices have one: what devices with a fault are of.
+    """The interpreter behind a text, with the stages of other devices; base of faulty devices.
 
-    It has every type, op and matrix tile, images; work-items of a group share memory.
+    It has every type, op and matrix tile, and images; work-items of a group share memory.
     """
 
     title = "interpreter over numpy, with a sanitizer"
@@ -143,7 +143,7 @@ class TextBackend(NamedBackend):
 
 
 class PythonBackend(TextBackend):
-    """The interpreter: a program is run as it is, and printed where somebody wants to see it."""
+    """The interpreter: it runs a program as it is, and prints it only on demand."""
 
     def interpret(self, program: Program) -> InterpretedKernel:
         return InterpretedKernel(self.name, program)

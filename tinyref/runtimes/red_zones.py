@@ -1,4 +1,4 @@
-"""Buffers between red zones, which show that a kernel writes where it must not."""
+"""Buffers between red zones, which reveal that a kernel writes where it must not."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tinyref.errors import TinyrefError
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops.program import Program
 
-# Bytes before and after each buffer that no kernel may touch, or more, for a view to be aligned.
+# Least bytes before and after each buffer that no kernel may touch; an aligned view needs more.
 GUARD = 256
-# What outputs hold before a launch. A result that equals one is computed again over the other.
+# Content of outputs before a launch. A result that equals one is computed again over the other.
 POISONS = (0xA5, 0x5A)
 _GUARD_BYTE = 0xC3
 
@@ -28,10 +28,10 @@ class MemoryDamageError(TinyrefError):
 
 
 class GuardedBuffer:
-    """`size` elements of device memory between two red zones.
+    """A buffer of `size` elements of device memory between two red zones.
 
-    unaligned: they begin one element further than at a multiple of what any access is aligned by;
-    a device that declares an alignment of views gets the next place that it allows.
+    unaligned: the elements begin one element after a multiple of every access's alignment. A
+    device that declares an alignment of views gets the next offset that it allows.
     """
 
     def __init__(self, device: str, dtype: DType, size: int, unaligned: bool = False) -> None:
@@ -48,34 +48,34 @@ class GuardedBuffer:
         self._written = np.full(self.base.nbytes, _GUARD_BYTE, dtype=np.uint8)
 
     def fill(self, data: Array | int) -> None:
-        """Writes data bytes (or one byte repeated) and fresh red zones to the device."""
+        """Write data bytes (or one byte repeated) and fresh red zones to the device."""
         middle = self._written[self.middle]
         middle[:] = data if isinstance(data, int) else data.reshape(-1).view(np.uint8)
         self.base.copy_in(self._written.data)
 
     def read(self) -> Array:
-        """The elements now. Raises `MemoryDamageError` when a red zone has changed."""
-        found = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
-        self._check_zones(found)
-        return found[self.middle].view(numpy_dtype(self.dtype))
+        """Return the elements. Raises `MemoryDamageError` if a red zone has changed."""
+        data = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
+        self._check_zones(data)
+        return data[self.middle].view(numpy_dtype(self.dtype))
 
     def check_unchanged(self) -> None:
-        """Raises `MemoryDamageError` when the data or a red zone is not what was written."""
-        found = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
-        self._check_zones(found)
-        self._check(found, self.middle, "in")
+        """Raise `MemoryDamageError` if the data or a red zone is not what was written."""
+        data = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
+        self._check_zones(data)
+        self._check(data, self.middle, "in")
 
-    def _check_zones(self, found: Array) -> None:
-        self._check(found, slice(0, self.middle.start), "before")
-        self._check(found, slice(self.middle.stop, None), "after")
+    def _check_zones(self, data: Array) -> None:
+        self._check(data, slice(0, self.middle.start), "before")
+        self._check(data, slice(self.middle.stop, None), "after")
 
-    def _check(self, found: Array, part: slice, where: str) -> None:
-        if np.array_equal(found[part], self._written[part]):
+    def _check(self, data: Array, part: slice, where: str) -> None:
+        if np.array_equal(data[part], self._written[part]):
             return
-        changed = np.flatnonzero(found[part] != self._written[part])
+        changed = np.flatnonzero(data[part] != self._written[part])
         is_input = where == "in"
         what = "an input was overwritten" if is_input else "a red zone was written"
-        # Beside the buffer, the byte next to it is number 1.
+        # Outside of the buffer, the byte next to it is number 1.
         last_before = self.middle.start - changed[-1]
         number = {"before": last_before, "in": changed[0], "after": changed[0] + 1}
         error = MemoryDamageError(
@@ -86,9 +86,9 @@ class GuardedBuffer:
 
 
 class RedZoneKernel:
-    """A program loaded on a device with a buffer for each parameter, to be launched repeatedly.
+    """A program loaded on a device with a buffer for each parameter, for repeated launches.
 
-    unaligned: the slots of buffers that begin where vectors are not aligned.
+    unaligned: the slots of buffers whose start is not aligned for vectors.
     """
 
     def __init__(self, device: str, program: Program, unaligned: Collection[int] = ()) -> None:
@@ -105,7 +105,7 @@ class RedZoneKernel:
         bindings: Mapping[str, int],
         poison: int = POISONS[0],
     ) -> list[Array]:
-        """Return the buffers after one launch, by parameter; outputs without input are poisoned.
+        """Launch once and return the buffers by parameter; outputs without input are poisoned.
 
         Raises `MemoryDamageError` for a write outside of the outputs, else as the device raises.
         """
@@ -114,7 +114,7 @@ class RedZoneKernel:
             buffer.fill(poison if data is None else data.view(numpy_dtype(parameter.dtype)))
         self.kernel([buffer.view for buffer in self.buffers], bindings)
         results = []
-        # In the order of the slots: a device may wait for its launch at the second read only.
+        # In the order of the slots: a device may wait for its launch only at the second read.
         for parameter, buffer in zip(self.parameters, self.buffers, strict=True):
             if not parameter.is_written:
                 buffer.check_unchanged()

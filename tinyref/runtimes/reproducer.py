@@ -1,11 +1,11 @@
-"""What the script of a failure imports: it computes something again and checks the result.
+"""Functions for the script of a failure: they compute something again and check the result.
 
-A child of the script computes, so that a crash and a hang are answers too: the script exits with 0
-where all is right and with 1 where it is not, as `git bisect run` wants it.
+A child of the script computes, so the script survives a crash and a hang. It exits with 0 if all is
+right and with 1 if not, as `git bisect run` expects.
 
-A wrong launch is explained by its first node with another value than the interpreter has. One node
-after the other is stored as well, for every work-item and every iteration of the loops around it:
-the program with that additional store runs on the device and on the interpreter.
+A wrong launch is explained by the first node whose value differs from the interpreter's. Each node
+in turn is also stored, for every work-item and every iteration of its loops. The program with this
+additional store runs on the device and on the interpreter.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from tinyref.workers.processes import describe_exit
 
 Array = npt.NDArray[Any]
 
-# A node with more values than that is not looked at, and the search ends after so many seconds.
+# Nodes with more values are skipped; the search ends after MAX_SECONDS.
 MAX_VALUES = 1 << 20
 MAX_SECONDS = 60.0
-# What may be off by a few units in the last place on a good device.
+# Ops whose results may be wrong by a few units in the last place on a good device.
 _ROUNDED = frozenset((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.SQRT, Ops.RECIP, Ops.FDIV))
 _ROUNDED_ULPS = 16
 _UNTRACED = frozenset((Ops.CONST, Ops.DEFINE_VAR, Ops.INDEX))
@@ -53,8 +53,9 @@ IN_THIS_PROCESS = "--in-this-process"
 class ReproducedLaunch:
     """One launch of `program` on `device`.
 
-    inputs: per slot, flat, None for an output. unaligned: the slots of buffers that begin where
-    vectors are not aligned. before: inputs and bindings of earlier launches in the same buffers.
+    inputs: by slot, flat; None for an output.
+    unaligned: the slots of buffers whose start is not aligned for vectors.
+    before: inputs and bindings of earlier launches in the same buffers.
     """
 
     device: str
@@ -67,7 +68,7 @@ class ReproducedLaunch:
     def first_difference(self, seconds: float = MAX_SECONDS) -> str:
         """Return a sentence that names the first node with another value on the device.
 
-        seconds: how long it may look.
+        seconds: time limit of the search.
         """
         end = time.monotonic() + seconds
         inputs, bindings = [*self.inputs, None], self.bindings
@@ -76,29 +77,30 @@ class ReproducedLaunch:
                 return f"no node differs up to {node_text(traced.node)}; looked no further"
             try:
                 with config.Context(SANITIZE=0):
-                    wanted = RedZoneKernel("PYTHON", traced.program).launch(inputs, bindings)[-1]
+                    expected = RedZoneKernel("PYTHON", traced.program).launch(inputs, bindings)[-1]
                 kernel = RedZoneKernel(self.device, traced.program, self.unaligned)
-                found = kernel.launch(inputs, bindings)[-1]
+                actual = kernel.launch(inputs, bindings)[-1]
             except TinyrefError as error:
                 if traced.node.op is Ops.SPECIAL:
-                    # Work-items that share an index store it to one place: a device may forbid it.
+                    # Work-items that share an index store it to one element: some devices refuse.
                     continue
                 text = node_text(traced.node)
                 return f"no node differs before {text}; storing that fails: {error}"
-            wrong = _wrong(traced.node, found, wanted)
+            wrong = _wrong(traced.node, actual, expected)
             if wrong.size:
-                return _sentence(traced, int(wrong[0]), found, wanted, wrong.size)
+                return _sentence(traced, int(wrong[0]), actual, expected, wrong.size)
         return "no node differs from the interpreter's: the stores do"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What elements `places` of the array with the number `slot` must be.
+    """The expected elements `places` of the array with the number `slot`.
 
-    values: one for each place, and `others` that are as good. ulps: how many units in the last
-    place they may be off. bounds: the lowest and highest for each place. shape: of the whole array,
-    where its shape and type must be right too; else integers may be of another type than the
-    values, as some libraries have wider ones.
+    values: one for each place, and `others` that are as good.
+    ulps: the accepted error in units in the last place.
+    bounds: the lowest and highest value for each place.
+    shape: of the whole array, if its shape and type are checked too. Otherwise integers may be of
+    another type than the values, because some libraries use wider ones.
     """
 
     slot: int
@@ -109,12 +111,12 @@ class Wanted:
     bounds: tuple[Array, Array] | None = None
     shape: tuple[int, ...] | None = None
 
-    def problem(self, found: Array) -> str:
-        """Return what is wrong first in an array; empty where nothing is."""
+    def problem(self, result: Array) -> str:
+        """Return the first error in an array; empty if there is none."""
         dtype = self.values.dtype
-        if self.shape is not None and (found.shape, found.dtype) != (self.shape, dtype):
-            return f"expected {dtype} of shape {self.shape}, got {found.dtype} of {found.shape}"
-        actual = found.reshape(-1)[list(self.places)]
+        if self.shape is not None and (result.shape, result.dtype) != (self.shape, dtype):
+            return f"expected {dtype} of shape {self.shape}, got {result.dtype} of {result.shape}"
+        actual = result.reshape(-1)[list(self.places)]
         if actual.dtype != dtype:
             narrowed = actual.astype(dtype)
             if not np.array_equal(narrowed, actual):
@@ -142,20 +144,20 @@ def _format_value(values: Array) -> str:
 
 
 def run(problem: Callable[[], str], seconds: float = 60.0) -> NoReturn:
-    """Asks in a child of this script what is wrong, prints it and exits: 0 nothing, 1 something.
+    """Compute in a child of this script, print what is wrong, and exit: 0 if right, 1 if wrong.
 
-    Errors of the device are wrong too; any other error ends the script with its traceback. With
-    `--in-this-process` there is no child, so that a debugger sees the launch. A backend may lie in
-    the folder where the script is run, which comes last as for the commands.
+    Errors of the device count as wrong; any other error ends the script with its traceback. With
+    `--in-this-process` there is no child, so a debugger sees the launch. The current folder, which
+    may contain a backend, is the last import folder, as it is for the commands.
     """
     sys.path.append(os.getcwd())
     if IN_THIS_PROCESS in sys.argv[1:]:
         try:
-            found = problem()
+            answer = problem()
         except TinyrefError as error:
-            found = f"wrong: {type(error).__name__}: {error}"
-        _say(found or "right")
-        sys.exit(1 if found else 0)
+            answer = f"wrong: {type(error).__name__}: {error}"
+        _say(answer or "right")
+        sys.exit(1 if answer else 0)
     command = [sys.executable, sys.argv[0], IN_THIS_PROCESS]
     try:
         code = subprocess.run(command, check=False, timeout=seconds).returncode
@@ -173,10 +175,10 @@ def _say(text: str) -> None:
 
 
 def check(launch: ReproducedLaunch, wanted: Sequence[Wanted]) -> str:
-    """What is wrong with the launch, and the first node of which it is; empty where all is right.
+    """Return what is wrong with the launch, and the first wrong node; empty if all is right.
 
-    It is launched over two poisons, each in new buffers. Then a kernel that is loaded again makes
-    the earlier launches, or one with other inputs, and this launch in the same buffers.
+    It is launched over two poisons, each in new buffers. Then a newly loaded kernel makes the
+    earlier launches, or one with other inputs, and this launch in the same buffers.
     """
     for poison in POISONS:
         problem = _problem(launch, wanted, _loaded(launch), poison)
@@ -193,8 +195,8 @@ def check(launch: ReproducedLaunch, wanted: Sequence[Wanted]) -> str:
 def check_values(compute: Callable[[], Sequence[Array]], wanted: Sequence[Wanted]) -> str:
     """Return what is wrong with the arrays that `compute` returns; empty if they are right.
 
-    It is called with memory as it is, then with new memory that holds one of two poisons. Without
-    them an element that no kernel writes may have the right value from an earlier computation.
+    It is called with memory as it is, then with new memory that holds one of two poisons: an
+    element that no kernel writes could have the right value from an earlier computation.
     """
     for poison in (0, *POISONS):
         with config.Context(POISON=poison):
@@ -215,17 +217,17 @@ def _problem(
     launch: ReproducedLaunch, wanted: Sequence[Wanted], kernel: RedZoneKernel, poison: int
 ) -> str:
     slots = [parameter.slot for parameter in launch.program.parameters]
-    found = kernel.launch(launch.inputs, launch.bindings, poison)
+    results = kernel.launch(launch.inputs, launch.bindings, poison)
     for item in wanted:
         dtype = item.values.dtype
-        problem = item.problem(found[slots.index(item.slot)].view(dtype))
+        problem = item.problem(results[slots.index(item.slot)].view(dtype))
         if problem:
             return problem
     return ""
 
 
 def _with_other_inputs(launch: ReproducedLaunch) -> tuple[list[Array | None], Mapping[str, int]]:
-    """Return each input turned by one element, so with the same values in other places."""
+    """Return each input rotated by one element: the same values at other indices."""
     turned = [None if data is None else np.roll(data, 1) for data in launch.inputs]
     return turned, launch.bindings
 
@@ -235,9 +237,9 @@ def _with_other_inputs(launch: ReproducedLaunch) -> tuple[list[Array | None], Ma
 
 @dataclass(frozen=True)
 class _Traced:
-    """A program that stores the values of `node` to its last buffer, and where each comes from.
+    """A program that stores the values of `node` to its last buffer, with their origin.
 
-    axes: names and extents of launch indices and loops, the last of which runs fastest.
+    axes: names and extents of launch indices and loops; the last one runs fastest.
     """
 
     node: UOp
@@ -245,9 +247,9 @@ class _Traced:
     axes: tuple[tuple[str, int], ...]
 
 
-def _sentence(traced: _Traced, place: int, found: Array, wanted: Array, count: int) -> str:
+def _sentence(traced: _Traced, position: int, actual: Array, expected: Array, count: int) -> str:
     lanes = traced.node.dtype.lanes
-    at, lane, names = place // lanes, place % lanes, []
+    at, lane, names = position // lanes, position % lanes, []
     for name, extent in reversed(traced.axes):
         names.append(f"{name} {at % extent}")
         at //= extent
@@ -256,8 +258,9 @@ def _sentence(traced: _Traced, place: int, found: Array, wanted: Array, count: i
     where = f" at {', '.join(reversed(names))}" if names else ""
     return (
         f"the first node that differs is {node_text(traced.node)}{where}: "
-        f"{_value(found[place : place + 1])}, {_value(wanted[place : place + 1])} by the "
-        f"interpreter; {count} of {wanted.size} values differ"
+        f"{_value(actual[position : position + 1])}, "
+        f"{_value(expected[position : position + 1])} by the "
+        f"interpreter; {count} of {expected.size} values differ"
     )
 
 
@@ -266,49 +269,49 @@ def _value(values: Array) -> str:
     return "nothing" if bits == bytes([POISONS[0]] * len(bits)) else f"{values[0]}"
 
 
-def _wrong(node: UOp, found: Array, wanted: Array) -> npt.NDArray[np.intp]:
+def _wrong(node: UOp, actual: Array, expected: Array) -> npt.NDArray[np.intp]:
     limit = _ROUNDED_ULPS if node.op in _ROUNDED and node.dtype.is_float else 0
-    return np.flatnonzero(ulps_apart(found, wanted) > limit)
+    return np.flatnonzero(ulps_apart(actual, expected) > limit)
 
 
-def ulps_apart(found: Array, wanted: Array) -> Array:
-    """Return units in the last place from one to the other; 0 for equal bits and for two NaNs.
+def ulps_apart(actual: Array, expected: Array) -> Array:
+    """Return the units in the last place between two arrays; 0 for equal bits and for two NaNs.
 
-    Infinite for a NaN and a number, and for zeros of different signs. Other types than floats are
-    0 or infinitely far apart.
+    The result is infinite for a NaN and a number, and for zeros of different signs. Types other
+    than floats are 0 or infinitely far apart.
     """
-    unsigned = np.dtype(f"u{wanted.dtype.itemsize}")
-    first, second = found.view(unsigned), wanted.view(unsigned)
+    unsigned = np.dtype(f"u{expected.dtype.itemsize}")
+    first, second = actual.view(unsigned), expected.view(unsigned)
     differs = first != second
-    if not from_numpy_dtype(wanted.dtype).is_float:
+    if not from_numpy_dtype(expected.dtype).is_float:
         return np.where(differs, np.inf, 0.0)
     apart = float_bits_apart(first, second)
     apart = np.where(differs & (apart == 0), np.inf, apart)
-    nan, other = np.isnan(found), np.isnan(wanted)
+    nan, other = np.isnan(actual), np.isnan(expected)
     return np.where(nan | other, np.where(nan & other, 0.0, np.inf), apart)
 
 
 def _traced_programs(program: Program, slot: int, bindings: Mapping[str, int]) -> Iterator[_Traced]:
-    """Yield a program for each node that has a value: launch indices first, then in their order.
+    """Yield a program for each node with a value: launch indices first, then in program order.
 
-    slot: of the buffer that each program has in addition; no input has that number, used or not.
+    slot: of the additional buffer of each program; no input has that number, used or not.
     """
     seen: set[UOp] = set()
-    places: list[tuple[int, tuple[UOp, ...]]] = []
+    positions: list[tuple[int, tuple[UOp, ...]]] = []
     open_loops: list[UOp] = []
-    for place, node in enumerate(program.uops):
+    for position, node in enumerate(program.uops):
         if node.op is Ops.RANGE:
             open_loops.append(node)
         elif node.op is Ops.END:
             open_loops.remove(node.src[0])
         if node not in seen and _has_value(node):
             seen.add(node)
-            places.append((place, tuple(open_loops)))
-    places.sort(key=lambda item: program.uops[item[0]].op is not Ops.SPECIAL)
-    for place, loops in places:
-        found = _trace(program, place, loops, slot, bindings)
-        if found is not None:
-            yield found
+            positions.append((position, tuple(open_loops)))
+    positions.sort(key=lambda item: program.uops[item[0]].op is not Ops.SPECIAL)
+    for position, loops in positions:
+        traced = _trace(program, position, loops, slot, bindings)
+        if traced is not None:
+            yield traced
 
 
 def _has_value(node: UOp) -> bool:
@@ -317,16 +320,16 @@ def _has_value(node: UOp) -> bool:
 
 
 def _trace(
-    program: Program, place: int, loops: Sequence[UOp], slot: int, bindings: Mapping[str, int]
+    program: Program, position: int, loops: Sequence[UOp], slot: int, bindings: Mapping[str, int]
 ) -> _Traced | None:
-    """The program with a store of its node at `place`; None where that has too many values."""
-    node = program.uops[place]
+    """Store the node at `position` in the program; None if it has too many values."""
+    node = program.uops[position]
     axes = [
         *_launch_axes(program, bindings),
         *((loop, _iterations(loop, bindings)) for loop in loops),
     ]
     if node.op is Ops.SPECIAL:
-        # By itself: another launch index that is wrong would be taken for this one.
+        # Alone: a wrong value of another launch index would be mistaken for this one's.
         axes = [(axis, extent) for axis, extent in axes if axis is node]
     count = math.prod(extent for _, extent in axes) * node.dtype.lanes
     if not 0 < count <= MAX_VALUES:
@@ -334,7 +337,7 @@ def _trace(
     dtype = node.dtype.scalar
     memory = build.define_global(slot, dtype, count)
     stores = _stores(memory, node, axes)
-    uops = _insert_stores(program.uops, place, stores)
+    uops = _insert_stores(program.uops, position, stores)
     parameter = Parameter(slot, dtype, count, True, False)
     named = tuple((_axis_name(axis), extent) for axis, extent in axes)
     traced = replace(program, uops=uops, parameters=(*program.parameters, parameter))
@@ -342,7 +345,7 @@ def _trace(
 
 
 def _launch_axes(program: Program, bindings: Mapping[str, int]) -> Iterator[tuple[UOp, int]]:
-    """The launch indices of more than one value, groups first, and their extents."""
+    """Yield the launch indices with more than one value, groups first, and their extents."""
     grid = launch_grid(program, bindings)
     for scope, extents in (("group", grid), ("item", program.group)):
         for dim in (2, 1, 0):
@@ -384,23 +387,23 @@ def _as_int32(axis: UOp) -> UOp:
     return axis if axis.dtype is dtypes.int32 else build.cast(axis, dtypes.int32)
 
 
-def _insert_stores(uops: tuple[UOp, ...], place: int, stores: Sequence[UOp]) -> tuple[UOp, ...]:
-    """`uops` with stores after the node at `place`, each node once in what is open there."""
+def _insert_stores(uops: tuple[UOp, ...], position: int, stores: Sequence[UOp]) -> tuple[UOp, ...]:
+    """Insert stores after the node at `position`, each node once in the scopes open there."""
     scopes: list[set[UOp]] = [set()]
-    found: list[UOp] = []
+    result: list[UOp] = []
     for number, node in enumerate(uops):
         if node.op in (Ops.END, Ops.ENDIF):
             scopes.pop()
         elif any(node in scope for scope in scopes) and node.op is not Ops.BARRIER:
             continue
-        found.append(node)
+        result.append(node)
         scopes[-1].add(node)
         if node.op in (Ops.RANGE, Ops.IF):
             scopes.append({node})
-        if number == place:
+        if number == position:
             for store in stores:
                 for source in store.toposort():
                     if not any(source in scope for scope in scopes):
-                        found.append(source)
+                        result.append(source)
                         scopes[-1].add(source)
-    return tuple(found)
+    return tuple(result)

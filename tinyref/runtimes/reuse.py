@@ -1,4 +1,4 @@
-"""Freed memory kept for reuse by size: an allocator around the one of a backend."""
+"""Reuse of freed memory by size: an allocator around the allocator of a backend."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ DEFAULT_MAX_KEPT_BYTES = 256 * 2**20
 
 @dataclass(frozen=True)
 class ReuseStatistics:
-    """What an allocator has done so far, and what it keeps now.
+    """Counts of an allocator since its start, and what it stores now.
 
-    allocations: asked of the inner allocator. reuses: given out of what was kept. frees: given
-    back to the inner allocator. in_use: pieces given out and not freed yet.
+    allocations: requests to the inner allocator.
+    reuses: requests served from stored memory.
+    frees: pieces returned to the inner allocator.
+    in_use: pieces that are allocated and not freed yet.
+    kept, kept_bytes: pieces stored for reuse, and their bytes.
     """
 
     allocations: int
@@ -33,17 +36,17 @@ class ReuseStatistics:
 
 
 class ReusingAllocator:
-    """An allocator around `inner` that keeps freed memory and gives it out again for its size.
+    """An allocator around `inner` that stores freed memory and reuses it for the same size.
 
-    `device` is the name that errors carry. At most `max_kept_bytes` are kept; what was freed first
-    goes first. Where `inner` has no more memory, all that is kept is given back, `synchronize` is
-    called, where there is one, and `inner` is asked once more. Nothing is waited for otherwise:
-    calls of a device have the effect of coming one after the other, so that whoever gets memory
-    comes after the launches that used it before.
+    device: the name in errors.
+    max_kept_bytes: the limit of stored memory; the piece that was freed first is returned first.
+    synchronize: if `inner` is out of memory, all stored memory is returned to it, this is called,
+    and `inner` is asked once more. Otherwise nothing waits: the calls of a device take effect in
+    order, so a new owner of memory comes after the launches that used it before.
 
-    Threads may share it, and memory may be freed at any time, also while a call is under way. In a
-    forked child what the parent keeps is neither given out nor freed. `inner` gives an object of
-    its own for each piece, is never asked for 0 bytes, and must be thread-safe if threads share it.
+    Threads may share it, and memory may be freed at any time, also during a call. A forked child
+    neither reuses nor frees the memory stored by its parent. `inner` must return a distinct object
+    for each piece and be thread-safe if threads share it. It is never asked for 0 bytes.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class ReusingAllocator:
         self.device = device
         self.max_kept_bytes = max_kept_bytes
         self._synchronize = synchronize
-        # By the identity of the handle, which is alive as long as it stands here.
+        # The key is the identity of the handle, which is alive while it is stored here.
         self._in_use: dict[int, tuple[int, Handle]] = {}
         self._set_aside: list[object] = []
         self._allocations = self._reuses = self._frees = 0
@@ -65,22 +68,22 @@ class ReusingAllocator:
         _allocators.add(self)
 
     def __getattr__(self, name: str) -> Any:
-        """What `inner` offers beyond an `Allocator`."""
+        """Return what `inner` offers in addition to an `Allocator`."""
         if name == "inner":  # of an object that is not initialised yet
             raise AttributeError(name)
         return getattr(self.inner, name)
 
     def allocate(self, nbytes: int) -> Handle:
-        """Memory of `nbytes`, used before or new, with no defined content.
+        """Return memory of `nbytes`, reused or new, with undefined content.
 
-        Raises `DeviceError` where there is not so much, even with nothing kept.
+        Raises `DeviceError` if there is not enough, even with nothing stored.
         """
         size = max(nbytes, 1)
         with self._lock:
             handle = self._take(size)
             self._reuses += handle is not None
         if handle is None:
-            handle = self._allocate_anew(size)
+            handle = self._allocate_new(size)
             with self._lock:
                 self._allocations += 1
         if id(handle) in self._in_use:
@@ -88,35 +91,35 @@ class ReusingAllocator:
         self._in_use[id(handle)] = (size, handle)
         return handle
 
-    def _allocate_anew(self, size: int) -> Handle:
+    def _allocate_new(self, size: int) -> Handle:
         try:
             return self.inner.allocate(size)
         except (DeviceError, MemoryError):
-            given_back = self.give_back()
+            returned = self.give_back()
             if self._synchronize is not None:
-                # A device may free what the launches before still need when they are done.
+                # When earlier launches are done, a device may free memory that they needed.
                 self._synchronize()
-            elif not given_back:
+            elif not returned:
                 raise
         return self.inner.allocate(size)
 
     def free(self, handle: Handle) -> None:
-        """Keeps the memory, or gives it back to `inner` where too much is kept.
+        """Store the memory, or return it to `inner` if too much is stored.
 
-        Raises `DeviceError` for what is not in use: it was freed before, or never allocated here.
+        Raises `DeviceError` for memory not in use: freed before, or not allocated here.
         """
-        found = self._in_use.pop(id(handle), None)
-        if found is None:
+        entry = self._in_use.pop(id(handle), None)
+        if entry is None:
             raise DeviceError(self.device, "free: got memory that is not in use")
-        if found[0] > self.max_kept_bytes:
+        if entry[0] > self.max_kept_bytes:
             self._frees += 1
             self.inner.free(handle)
             return
-        self._freed.append(found)
+        self._freed.append(entry)
         self._shrink(self.max_kept_bytes, wait=False)
 
     def give_back(self) -> int:
-        """Gives all that is kept back to `inner`; how many pieces that were."""
+        """Return all stored memory to `inner`; return the number of pieces."""
         return self._shrink(0, wait=True)
 
     def view(self, handle: Handle, offset: int, nbytes: int) -> Handle:
@@ -130,7 +133,7 @@ class ReusingAllocator:
 
     @property
     def statistics(self) -> ReuseStatistics:
-        """Counts since the beginning, and what is kept now."""
+        """Return the counts since the start, and what is stored now."""
         with self._lock:
             self._keep_freed()
             return ReuseStatistics(
@@ -144,22 +147,22 @@ class ReusingAllocator:
 
     def _start_empty(self) -> None:
         self._lock = threading.Lock()
-        # What was freed and is not yet among the kept. The collector of objects may free memory in
-        # the midst of a locked block, on the same thread: an append needs no lock.
+        # Freed memory that is not yet in `_kept`. The garbage collector may free memory inside a
+        # locked block, on the same thread: an append needs no lock.
         self._freed: deque[tuple[int, Handle]] = deque()
-        # Kept pieces are numbered as they are freed: the sizes of all, and the handles by size.
+        # Stored pieces are numbered as they are freed: the sizes of all, and the handles by size.
         self._sizes: dict[int, int] = {}
         self._kept: dict[int, dict[int, Handle]] = {}
         self._next_number = 0
         self._kept_bytes = 0
 
     def forget_parent(self) -> None:
-        """For a forked child: the lock may be held by nobody, what is kept is the parent's."""
-        # Kept alive all the same: the end of a handle may free memory of the parent's device.
+        """Start again in a forked child: its lock may be held, and the memory is its parent's."""
+        # The objects stay alive: destroying a handle may free memory of the parent's device.
         self._set_aside += [self._freed, self._kept]
         self._start_empty()
 
-    # With the lock held
+    # The lock must be held
 
     def _keep_freed(self) -> None:
         while self._freed:
@@ -170,7 +173,7 @@ class ReusingAllocator:
             self._next_number += 1
 
     def _take(self, size: int) -> Handle | None:
-        """The piece of that size that was freed last, or None."""
+        """Return the piece of that size that was freed last, or None."""
         self._keep_freed()
         alike = self._kept.get(size)
         return None if alike is None else self._remove(next(reversed(alike)))
@@ -184,12 +187,12 @@ class ReusingAllocator:
         self._kept_bytes -= size
         return handle
 
-    # Without it
+    # The lock must not be held
 
     def _shrink(self, max_bytes: int, wait: bool) -> int:
-        """Gives what was freed first back to `inner`, until no more than so many bytes are kept.
+        """Return the pieces freed first to `inner`, until at most `max_bytes` are stored.
 
-        Where the lock is taken and `wait` is False, that is left to the next call.
+        If the lock is taken and `wait` is False, the next call does that.
         """
         if not self._lock.acquire(blocking=wait):
             return 0

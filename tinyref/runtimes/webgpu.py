@@ -1,8 +1,8 @@
 """The WEBGPU device: WGSL through wgpu, on Vulkan, Metal or Direct3D 12.
 
-A kernel takes one array of words, which it only reads, and its buffers. The words are a 0 that no
-compiler knows (`tinyref.renderers.wgsl` says what for), the variables, and where each buffer begins
-in what is bound of it, in bytes: bindings begin at multiples of 32 to 256 bytes, views anywhere.
+A kernel takes a read-only array of words, and its buffers. The words are: a 0 that compilers do not
+know (`tinyref.renderers.wgsl` has the reason), the variables, and for each buffer the byte at which
+it begins in its binding. Bindings begin at multiples of 32 to 256 bytes, views anywhere.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from tinyref.runtimes.driver_checks import (
 from tinyref.runtimes.drivers import DriverBackend, DriverKernel
 from tinyref.uops.program import SMALL_FLOATS, STORABLE_IN_WORDS, WIDE_INTEGERS
 
-# What WGSL stores and binds is made of words.
+# WGSL stores and binds memory in words of this many bytes.
 WORD = 4
-# No binding is smaller than the largest element that an array may have.
+# A binding is at least as large as the largest element of an array.
 SMALLEST_BUFFER = 16
-# OpenGL is left out: its compute shaders have neither the types nor the limits.
+# OpenGL is excluded: its compute shaders lack the types and the limits.
 _DRIVERS = ("Vulkan", "Metal", "D3D12")
 _FEATURES = ("shader-f16", "shader-int64", "shader-f64", "timestamp-query")
 _TYPES_OF_FEATURES: dict[str, tuple[DType, ...]] = {
@@ -70,7 +70,7 @@ class WebgpuBackend(DriverBackend):
         self.adapter = self.chosen(self.devices())
         self.features = [name for name in _FEATURES if name in self.adapter.features]
         self.limits = {name: int(limit) for name, limit in self.adapter.limits.items()}
-        # One launch or copy after the other, whichever threads they come from.
+        # Orders launches and copies of all threads.
         self.lock = threading.RLock()
         with self.errors("cannot be opened"):
             self._device = self.adapter.request_device_sync(
@@ -92,13 +92,13 @@ class WebgpuBackend(DriverBackend):
 
     @property
     def device(self) -> Any:
-        """The device of the driver. Raises `DeviceError` in a fork, which does not have it."""
+        """Return the device of the driver. Raises `DeviceError` in a forked process."""
         PROCESS.check(self.name)
         return self._device
 
     @contextlib.contextmanager
     def errors(self, what: str, source: str = "") -> Iterator[None]:
-        """What the driver reports within is a `DeviceError` with its words."""
+        """Turn errors of the driver inside the block into a `DeviceError` with its message."""
         try:
             yield
         except (_wgpu().GPUError, RuntimeError) as error:
@@ -112,9 +112,10 @@ class WebgpuBackend(DriverBackend):
         return WebgpuKernel(self, entry, binary.decode())
 
     def layout(self, buffers: int) -> tuple[Any, Any]:
-        """The layouts of bind group and pipeline for a kernel of so many buffers.
+        """Return the layouts of bind group and pipeline for a kernel with this many buffers.
 
-        They are explicit: a layout that the driver makes of the source lacks unused buffers.
+        They are explicit, because a layout that the driver derives from a source omits unused
+        buffers.
         """
         if buffers not in self._layouts:
             visibility = _wgpu().ShaderStage.COMPUTE
@@ -129,7 +130,7 @@ class WebgpuBackend(DriverBackend):
         return self._layouts[buffers]
 
     def synchronize(self) -> None:
-        """Reads a word: that waits for all that the queue was given before."""
+        """Read a word, which waits for all work queued before."""
         with self.lock, self.errors("does not finish"):
             self._allocator.read(self._allocator.sentinel, 0, WORD)
 
@@ -143,7 +144,7 @@ class WebgpuBackend(DriverBackend):
 
 
 class WgslCompiler:
-    """Has the driver's front end check a source; what is kept is the source."""
+    """Checks a source with the driver's front end; the source itself is the binary."""
 
     def __init__(self, backend: WebgpuBackend) -> None:
         self.backend = backend
@@ -159,14 +160,14 @@ class WgslCompiler:
 
 
 class WebgpuAllocator(PartAllocator):
-    """Buffers of the driver, and parts of them at any byte."""
+    """An allocator of driver buffers; views may begin at any byte."""
 
     def __init__(self, backend: WebgpuBackend) -> None:
         self.backend = backend
 
     @functools.cached_property
     def sentinel(self) -> WebgpuMemory:
-        """What `synchronize` reads."""
+        """Return the memory that `synchronize` reads."""
         return self.allocate(WORD)
 
     def allocate(self, nbytes: int) -> WebgpuMemory:
@@ -185,7 +186,7 @@ class WebgpuAllocator(PartAllocator):
                 handle.buffer.destroy()
 
     def copy_in(self, handle: WebgpuMemory, source: memoryview) -> None:
-        """The words at both ends that are not the piece's alone are read first."""
+        """Copy to the device; words at both ends that are only partly written are read first."""
         check_copy_in(source, handle.nbytes)
         if not source.nbytes:
             return
@@ -211,9 +212,9 @@ class WebgpuAllocator(PartAllocator):
         destination[:] = data[head : head + destination.nbytes]
 
     def read(self, handle: WebgpuMemory, first: int, size: int) -> memoryview:
-        """`size` bytes of the buffer behind `handle` from `first` on, once earlier work is done."""
-        found = self.backend.device.queue.read_buffer(handle.buffer, first, size)
-        return memoryview(found).cast("B")
+        """Return `size` bytes of the buffer of `handle` from `first` on, after earlier work."""
+        data = self.backend.device.queue.read_buffer(handle.buffer, first, size)
+        return memoryview(data).cast("B")
 
 
 class WebgpuKernel(DriverKernel):
@@ -240,7 +241,7 @@ class WebgpuKernel(DriverKernel):
         self.entry = entry
 
     def queue(self, launch: Launch, wait: bool) -> float | None:
-        """The size of a group is in the source; errors are those of this launch."""
+        """Launch it. The source contains the size of a group; errors name this launch."""
         with self.backend.lock, self.backend.errors(f"{self.entry}: cannot launch", self.source):
             return self._queue(launch, wait)
 
@@ -248,12 +249,12 @@ class WebgpuKernel(DriverKernel):
         device = self.backend.device
         bindings = [_binding(memory, self._alignment) for memory in launch.buffers]
         words = [0, *launch.variables, *[offset for _, offset in bindings]]
-        # The queue keeps writes and launches in order: launches before still have their own words.
+        # The queue orders writes and launches, so earlier launches still see their own words.
         data = struct.pack(f"<{self.words}I", *[word & 0xFFFFFFFF for word in words])
         device.queue.write_buffer(self.memory, 0, data)
         whole = {"buffer": self.memory, "offset": 0, "size": WORD * self.words}
         resources = [whole, *[resource for resource, _ in bindings]]
-        entries = [{"binding": place, "resource": each} for place, each in enumerate(resources)]
+        entries = [{"binding": number, "resource": item} for number, item in enumerate(resources)]
         bound = device.create_bind_group(layout=self.group_layout, entries=entries)
         clock = _Clock(self.backend) if wait else None
         encoder = device.create_command_encoder()
@@ -271,7 +272,7 @@ class WebgpuKernel(DriverKernel):
 
 
 class _Clock:
-    """The seconds of one launch: by the device where it counts nanoseconds, else by the host."""
+    """Measures one launch: by the device if it counts nanoseconds, else by the host."""
 
     def __init__(self, backend: WebgpuBackend) -> None:
         self.backend = backend
@@ -287,7 +288,7 @@ class _Clock:
         self.start = time.perf_counter()
 
     def seconds(self) -> float:
-        """Waits for the launch. Never more than passed on the host's clock, and never 0."""
+        """Wait for the launch and return its seconds: above 0, at most the host's time."""
         device = self.backend.device
         if self.writes is None:
             self.backend.synchronize()
@@ -305,12 +306,12 @@ class _Clock:
 
 
 def _binding(memory: WebgpuMemory, alignment: int) -> tuple[dict[str, Any], int]:
-    """What is bound for a piece of memory, and how many bytes into that it begins."""
+    """Return the binding for a piece of memory, and the byte at which it begins in it."""
     start = _round_down(memory.offset, alignment)
     within = memory.offset - start
     size = max(_round_up(within + memory.nbytes, WORD), SMALLEST_BUFFER)
     if start + size > memory.buffer.size:
-        # At the end of a buffer there may be less than the smallest binding.
+        # At the end of a buffer there may be fewer bytes than the smallest binding.
         start = _round_down(max(memory.buffer.size - SMALLEST_BUFFER, 0), alignment)
         within = memory.offset - start
         size = memory.buffer.size - start
@@ -327,7 +328,7 @@ def _round_up(number: int, multiple: int) -> int:
 
 @functools.cache
 def _wgpu() -> Any:
-    """The package. Raises `DeviceError` where it is missing or does not load."""
+    """Import the package. Raises `DeviceError` if it is missing or does not load."""
     try:
         import wgpu
         from wgpu.backends.wgpu_native import extras
@@ -343,21 +344,21 @@ def _wgpu() -> Any:
 
 @functools.cache
 def _adapters() -> list[Any]:
-    """The adapters of this machine. Raises `DeviceError` saying what is missing."""
+    """Return the adapters of this machine. Raises `DeviceError` with what is missing."""
     gpu = _wgpu().gpu
     PROCESS.is_started = True
-    found = [
+    adapters = [
         adapter
         for adapter in gpu.enumerate_adapters_sync()
         if adapter.info["backend_type"] in _DRIVERS
     ]
-    if not found:
+    if not adapters:
         raise DeviceError(
             "WEBGPU",
-            "no adapter: a driver of Vulkan is missing, such as that of the package "
+            "no adapter: install a driver for Vulkan, such as the package "
             "mesa-vulkan-drivers, which computes on the host",
         )
-    return found
+    return adapters
 
 
 def _capabilities(features: Sequence[str], limit: Mapping[str, int]) -> Capabilities:
@@ -380,7 +381,7 @@ def _capabilities(features: Sequence[str], limit: Mapping[str, int]) -> Capabili
         grid_limit=(groups, groups, groups),
         group_limit=(x, y, z),
         group_size_limit=limit["max-compute-invocations-per-workgroup"],
-        # One is for the words of a launch.
+        # One buffer is reserved for the words of a launch.
         buffer_limit=limit["max-storage-buffers-per-shader-stage"] - 1,
         is_single=len(_adapters()) == 1,
     )

@@ -1,4 +1,4 @@
-"""Reading of arguments: shapes, axes, paddings, and the shape that operands broadcast to."""
+"""Arguments of Tensor functions: read shapes, axes and paddings, and broadcast shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_TEXT = 120
 
 
 def flat(first: object, rest: Sequence[object], argument: str) -> tuple[Any, ...]:
-    """The items of a variadic argument: `f(2, 3)` and `f((2, 3))` mean the same."""
+    """Return the items of a variadic argument: `f(2, 3)` and `f((2, 3))` are the same."""
     if not isinstance(first, list | tuple):
         return (first, *rest)
     if rest:
@@ -31,7 +31,7 @@ def flat(first: object, rest: Sequence[object], argument: str) -> tuple[Any, ...
 
 
 def integer(value: object, argument: str) -> int:
-    """`value` as an int; numpy integers and other objects with `__index__` pass, bools do not."""
+    """Return `value` as an int. Accepts any object with `__index__`, but no bools."""
     if isinstance(value, bool):
         raise UserTypeError(f"{argument}: got {value!r}, accepted is an integer")
     try:
@@ -43,7 +43,7 @@ def integer(value: object, argument: str) -> int:
 
 
 def count_of(value: object, argument: str, minimum: int, maximum: int | None = None) -> int:
-    """`value` as an int within bounds. Raises `UserError` for any other."""
+    """Return `value` as an int. Raises `UserError` for a value outside the bounds."""
     number = integer(value, argument)
     if number < minimum or (maximum is not None and number > maximum):
         limits = f"at least {minimum}" if maximum is None else f"{minimum} to {maximum}"
@@ -52,7 +52,7 @@ def count_of(value: object, argument: str, minimum: int, maximum: int | None = N
 
 
 def require_one_of(value: object, accepted: Sequence[str | None], argument: str) -> None:
-    """Raises `UserError` for a mode that does not exist."""
+    """Raise `UserError` for a mode that does not exist."""
     if value not in accepted:
         listed = ", ".join(map(repr, accepted))
         raise UserError(f"{argument} {value!r}: accepted are {listed}")
@@ -69,13 +69,13 @@ def inverse_order(order: Sequence[int]) -> tuple[int, ...]:
 
 
 def on_one_line(value: object) -> str:
-    """The repr of an argument for an error: that of a tensor or array has lines of elements."""
+    """Return the repr of an argument for an error, without newlines and at most 120 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
 
 
 def dimension(value: object, argument: str, minimum: int = 0) -> sint:
-    """A size: an integer that is at least `minimum`, or a symbolic expression."""
+    """Return a size: an integer that is at least `minimum`, or a symbolic expression."""
     if isinstance(value, UOp):
         return value
     size = integer(value, argument)
@@ -85,12 +85,12 @@ def dimension(value: object, argument: str, minimum: int = 0) -> sint:
 
 
 def shape_argument(first: object, rest: Sequence[object], argument: str) -> Shape:
-    """A shape given as one sequence or as several sizes. Raises `UserError` for a bad size."""
+    """Return the shape in one sequence or several sizes. Raises `UserError` for a bad size."""
     return tuple(dimension(size, argument) for size in flat(first, rest, argument))
 
 
 def fixed(shape: Shape, argument: str) -> tuple[int, ...]:
-    """`shape` as integers. Raises `UserError` where a size is symbolic."""
+    """Return `shape` as integers. Raises `UserError` for a symbolic size."""
     for size in shape:
         if isinstance(size, UOp):
             raise UserError(f"{argument}: needs known sizes, got the symbolic {describe(size)}")
@@ -98,13 +98,13 @@ def fixed(shape: Shape, argument: str) -> tuple[int, ...]:
 
 
 def bound_sizes(shape: Shape) -> tuple[int, ...]:
-    """`shape` with the values that its variables are bound to. Raises `UserError` for others."""
+    """Return `shape` with values for its variables. Raises `UserError` for an unbound one."""
     bindings = bindings_of(shape)
     return tuple(value_of(size, bindings) for size in shape)
 
 
 def axis_of(axis: object, ndim: int, argument: str) -> int:
-    """`axis` counted from the front. A tensor without axes accepts 0 and -1, as if it had one."""
+    """Return `axis` counted from the front. A tensor without axes accepts 0 and -1."""
     number = integer(axis, argument)
     limit = max(ndim, 1)
     if not -limit <= number < limit:
@@ -113,42 +113,42 @@ def axis_of(axis: object, ndim: int, argument: str) -> int:
 
 
 def axes_of(axes: object, ndim: int, argument: str) -> tuple[int, ...]:
-    """The axes of a reduction in rising order; None is all of them.
+    """Return the axes of a reduction in rising order. None means all axes.
 
-    Raises `UserError` for an axis that is out of range or that is named twice.
+    Raises `UserError` for an axis that is out of range or named twice.
     """
     if axes is None:
         return tuple(range(ndim))
     listed = axes if isinstance(axes, list | tuple) else (axes,)
-    found = [axis_of(axis, ndim, argument) for axis in listed]
-    if len(set(found)) != len(found):
+    numbers = [axis_of(axis, ndim, argument) for axis in listed]
+    if len(set(numbers)) != len(numbers):
         raise UserError(f"{argument}: axes {tuple(listed)} name an axis twice")
-    return tuple(sorted(found)) if ndim else ()
+    return tuple(sorted(numbers)) if ndim else ()
 
 
 def resolve_reshape(old: Shape, new: Sequence[object], argument: str) -> Shape:
-    """`new` with a single -1 filled in and None meaning the old size at that place."""
+    """Return `new` with a single -1 computed, and None replaced by the old size of that axis."""
     sizes: list[sint] = []
-    hole = None
-    for place, size in enumerate(new):
-        if size is None and place < len(old):
-            sizes.append(old[place])
+    unknown = None
+    for axis, size in enumerate(new):
+        if size is None and axis < len(old):
+            sizes.append(old[axis])
         elif not isinstance(size, UOp) and integer(size, argument) == -1:
-            if hole is not None:
+            if unknown is not None:
                 raise UserError(f"{argument}: shape {tuple(new)} has more than one -1")
-            hole = place
+            unknown = axis
             sizes.append(1)
         else:
             sizes.append(dimension(size, argument))
-    if hole is not None:
+    if unknown is not None:
         total = product(old)
-        sizes[hole] = _quotient(total, product(sizes))
-        if sizes[hole] == -1:
+        sizes[unknown] = _quotient(total, product(sizes))
+        if sizes[unknown] == -1:
             raise UserError(
                 f"{argument}: shape {tuple(new)} does not divide {describe(total)} elements"
             )
-    count, wanted = (symbolic.lift(product(shape)) for shape in (old, sizes))
-    if not (holds(count, wanted) and holds(wanted, count)):
+    count, new_count = (symbolic.lift(product(shape)) for shape in (old, sizes))
+    if not (holds(count, new_count) and holds(new_count, count)):
         raise UserError(
             f"{argument}: cannot turn {describe_shape(old)} into {describe_shape(tuple(sizes))}: "
             f"{describe(product(old))} elements are not {describe(product(sizes))}"
@@ -157,9 +157,9 @@ def resolve_reshape(old: Shape, new: Sequence[object], argument: str) -> Shape:
 
 
 def _quotient(total: sint, divisor: sint) -> sint:
-    """`total` over `divisor`, or -1 where that is not whole.
+    """Return `total` over `divisor`, or -1 if the quotient is no integer.
 
-    A quotient that is not whole for all values of the variables is that of the values bound now.
+    If the quotient is no integer for some values of the variables, the current values decide.
     """
     if divisor == 0:
         return -1
@@ -174,38 +174,38 @@ def _quotient(total: sint, divisor: sint) -> sint:
 
 
 def broadcast(shapes: Sequence[Shape], argument: str) -> Shape:
-    """The shape that all `shapes` expand to: right-aligned, sizes equal or 1."""
+    """Return the shape to which all `shapes` expand: aligned right, with sizes equal or 1."""
     ndim = max(len(shape) for shape in shapes)
     aligned = [(1,) * (ndim - len(shape)) + shape for shape in shapes]
     result: list[sint] = []
     for sizes in zip(*aligned, strict=True):
-        wanted = [size for size in sizes if not (isinstance(size, int) and size == 1)]
-        if any(size is not wanted[0] and size != wanted[0] for size in wanted[1:]):
+        large = [size for size in sizes if not (isinstance(size, int) and size == 1)]
+        if any(size is not large[0] and size != large[0] for size in large[1:]):
             listed = " and ".join(describe_shape(shape) for shape in shapes)
             raise UserError(
                 f"{argument}: shapes {listed} do not broadcast: "
                 f"aligned from the right, sizes must be equal or 1"
             )
-        result.append(wanted[0] if wanted else 1)
+        result.append(large[0] if large else 1)
     return tuple(result)
 
 
 def permutation(order: Sequence[object], ndim: int) -> tuple[int, ...]:
-    """An order of all axes. Raises `UserError` unless each occurs once."""
-    found = tuple(axis_of(axis, ndim, "permute") for axis in order)
-    if sorted(found) != list(range(ndim)):
+    """Return an order of all axes. Raises `UserError` unless each axis occurs once."""
+    axes = tuple(axis_of(axis, ndim, "permute") for axis in order)
+    if sorted(axes) != list(range(ndim)):
         raise UserError(
             f"permute: order {tuple(order)} must name each of the {ndim} axes exactly once"
         )
-    return found
+    return axes
 
 
 def padding_bounds(padding: object, ndim: int) -> Bounds:
-    """(before, after) per axis, from either form of padding.
+    """Return (before, after) per axis, from either form of padding.
 
-    Flat numbers go from the last axis backwards, two for each: `(left, right, top, bottom)`.
-    Pairs go from the first axis on, one for each, None for no padding. One number pads the last
-    axes as `(n, n)` is not guessed: it is refused.
+    Flat numbers start at the last axis, two for each axis: `(left, right, top, bottom)`. Pairs
+    start at the first axis, one for each axis, with None for no padding. One number is refused:
+    it could mean several paddings.
     """
     if not isinstance(padding, list | tuple):
         raise UserTypeError(f"pad: padding {padding!r}: accepted are a tuple of sizes or of pairs")
@@ -236,7 +236,7 @@ def _amount(item: object) -> sint:
 
 
 def per_axis(value: object, count: int, argument: str, minimum: int | None) -> tuple[int, ...]:
-    """One integer for each of `count` spatial axes, from one integer or a sequence of them."""
+    """Return an integer for each of `count` spatial axes, from one integer or a sequence."""
     listed = value if isinstance(value, list | tuple) else (value,) * count
     if len(listed) != count:
         raise UserError(f"{argument}: got {tuple(listed)}, accepted is one or {count} integers")
@@ -249,9 +249,9 @@ def per_axis(value: object, count: int, argument: str, minimum: int | None) -> t
 def spatial_padding(
     value: object, count: int, argument: str, minimum: int | None = 0
 ) -> tuple[tuple[int, int], ...]:
-    """(before, after) for each spatial axis, first axis first.
+    """Return (before, after) for each spatial axis, first axis first.
 
-    Accepted: one integer; one for each axis; or two for each axis, from the last axis backwards.
+    Accepts one integer; one for each axis; or two for each axis, starting at the last axis.
     """
     if isinstance(value, list | tuple) and len(value) == 2 * count and count > 0:
         numbers = per_axis(value, 2 * count, argument, minimum)

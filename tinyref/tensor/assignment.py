@@ -1,8 +1,8 @@
-"""Giving tensors new elements: all ways to assign come down to one.
+"""Assignments to tensors: all forms of assignment use `write_elements`.
 
-A tensor is written through the view that it is: the base gets new elements where the view shows
-them, and every other tensor that shows elements of the base is shown the new ones. What was
-computed from any of them before keeps what it had.
+A write to a view gives its base new elements at the positions of the view. All other views of the
+base then show the new elements. Tensors that were computed from any of them before the write keep
+their values.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tinyref.tensor.core import (
     shrink,
     steps_of,
     storage_of,
-    store_apart,
+    store_separately,
     take_value,
     value_of,
     whole_tensors,
@@ -57,7 +57,7 @@ from tinyref.tensor.creation import base_of
 from tinyref.tensor.data import Data, become_leaf, write_held
 from tinyref.tensor.indexing import Indexing, assignment_target, spread_over
 from tinyref.tensor.literals import check_fits, weak_number
-from tinyref.tensor.registry import graph_lock, is_computed, parts_of, shown_numbers
+from tinyref.tensor.registry import buffer_numbers, graph_lock, is_computed, parts_of
 from tinyref.tensor.views import (
     VIEW_OPS,
     Step,
@@ -75,14 +75,14 @@ from tinyref.uops.payload import BoundsArg, BufferArg, FlipArg, PermuteArg, Shap
 T = TypeVar("T", bound="Indexing")
 
 
-# States from before assignments that have not run, of one tensor.
+# The limit of earlier values of one tensor that are stored for assignments that have not run.
 MAX_STATES = 8
 
 
 def _few_states(value: Value) -> Value:
-    """Forget the second oldest state if `value` has too many, so that an assignment stays cheap.
+    """Drop the second oldest state if `value` has too many, so that an assignment stays cheap.
 
-    The oldest one is in memory. Undoing all assignments after it gives its elements.
+    The oldest state is in memory. Undoing all later assignments gives its elements.
     """
     states = [value]
     while states[-1].before is not None:
@@ -93,16 +93,16 @@ def _few_states(value: Value) -> Value:
 
 
 def _is_whole_of(tensor: TensorCore, others: Sequence[TensorCore]) -> bool:
-    """Whether it shows all of its base, and each of `others` is a view of what it shows."""
+    """Return True if `tensor` shows all of its base and each of `others` is a view of it."""
     steps = steps_of(tensor)
-    return is_whole(steps) and all(steps_of(each)[: len(steps)] == steps for each in others)
+    return is_whole(steps) and all(steps_of(other)[: len(steps)] == steps for other in others)
 
 
 def _recorded_base(tensor: TensorCore) -> Value | None:
-    """The value of the whole that `tensor` was computed from as a view; None without gradients."""
+    """Return the recorded value of the base that `tensor` is a view of; None without gradients."""
     value = value_of(tensor)
     for step in reversed(steps_of(tensor)):
-        # A view of a view may be recorded that shows all of it, and is no step.
+        # The record may have a view that changes nothing, for which there is no step.
         record = value.record
         while record is not None and record.rule in VIEW_OPS and record.rule is not step.op:
             record = record.parents[0].record
@@ -113,7 +113,7 @@ def _recorded_base(tensor: TensorCore) -> Value | None:
 
 
 def _attached(node: UOp) -> UOp:
-    """The node below DETACH: a base without gradients holds none back, and may be all of memory."""
+    """Return the node below DETACH. A base without gradients needs none, and may be a buffer."""
     if node.op is Ops.MULTI:
         return node.replace(src=tuple(map(_attached, node.src)))
     while node.op is Ops.DETACH:
@@ -123,7 +123,7 @@ def _attached(node: UOp) -> UOp:
 
 @node_fact
 def _whole_buffer(node: UOp) -> UOp | None:
-    """The BUFFER that reshapes and ASSIGNs show all of; None for a BUFFER itself."""
+    """Return the BUFFER below reshapes and ASSIGNs; None if there is none or for a BUFFER."""
     if node.op not in (Ops.RESHAPE, Ops.ASSIGN):
         return None
     below = node.src[0]
@@ -131,7 +131,7 @@ def _whole_buffer(node: UOp) -> UOp | None:
 
 
 def _reads_any(root: UOp, numbers: Container[int]) -> bool:
-    """Whether a graph reads one of the BUFFERs with these numbers: what is near is seen first."""
+    """Return True if a graph reads one of the BUFFERs with these numbers (breadth first)."""
     waiting, seen = deque([root]), {root}
     while waiting:
         node = waiting.popleft()
@@ -145,7 +145,7 @@ def _reads_any(root: UOp, numbers: Container[int]) -> bool:
 
 
 def _reads_elsewhere(root: UOp, same: Container[UOp]) -> bool:
-    """Whether `root` may read memory, but for each element of the nodes `same` at its place."""
+    """Return True if `root` may read memory other than the same element of the nodes `same`."""
     waiting = [(root, False)]
     seen = set(waiting)
     while waiting:
@@ -162,24 +162,27 @@ def _reads_elsewhere(root: UOp, same: Container[UOp]) -> bool:
 
 
 def _base_node(tensor: TensorCore) -> UOp | None:
-    """The node of which that of `tensor` is the view that `tensor` is of its base, if any."""
+    """Return the node of the base of `tensor`, taken from the node of `tensor`; None if none fits.
+
+    The steps of the view, applied to the base's node, must give the node of `tensor`.
+    """
     steps = steps_of(tensor)
     first = steps[0]
     if any(step.dtype.itemsize != step.result.itemsize for step in steps):
         return None
     sizes = (*tensor.shape, *(size for step in steps for size in step.shape))
     if not all(isinstance(size, int) for size in sizes):
-        return None  # Memory of a symbolic size has room for the largest, and looks like the whole.
+        return None  # Memory has room for the largest symbolic size: sizes do not show the base.
     node = tensor.node
     while True:
-        # DETACH of itself is itself, and no memory.
+        # A DETACH is no memory, although its own DETACH is the same node.
         is_base = node.op is not Ops.DETACH and product(shape_of(node)) == product(first.shape)
         if is_base and node.dtype is first.dtype:
-            whole = seen = graph.reshape(node, first.shape)
+            base = view = graph.reshape(node, first.shape)
             for step in steps:
-                seen = build(step.op, step.arg, step.result, (seen,))
-            if seen is tensor.node:
-                return whole
+                view = build(step.op, step.arg, step.result, (view,))
+            if view is tensor.node:
+                return base
         if node.op not in VIEW_OPS:
             return None
         node = node.src[0]
@@ -194,16 +197,16 @@ def write_elements(
     keeps_leaf: bool = False,
     reads_first: bool = False,
 ) -> None:
-    """Gives the elements that this tensor shows those of `value`, of its shape and dtype.
+    """Write the elements of `value`, which has the shape and dtype of this tensor, to this tensor.
 
-    Where `chosen`, of its shape too, is false they stay what they are. keeps_leaf: a leaf that
-    requires grad may be written, and stays one. reads_first: `value` may read the elements at
-    other places than the one that it is written to.
+    chosen: bools of the same shape; where false, elements do not change.
+    keeps_leaf: allow a write to a leaf that requires grad, which stays a leaf.
+    reads_first: an element of `value` may read this tensor at another position than its own.
     """
     if chosen is None and shows_same(x, value):
         return
     if steps_of(x) and is_empty(shape_of(x.node)) and not value_of(value).requires_grad:
-        return  # Nothing of the base is written: it stays what it is.
+        return  # An empty view: no element of the base changes.
     if only_holds_data(x.node):
         write_held(x, value.numpy, name)
         return
@@ -230,23 +233,23 @@ def write_elements(
 
 
 def shares_memory(x: T, other: T) -> bool:
-    """Whether `other` is computed from a buffer that this tensor shows."""
-    shown = set(shown_numbers(x.node))
-    return bool(shown) and _reads_any(other.node, shown)
+    """Return True if `other` is computed from a buffer that this tensor views."""
+    numbers = set(buffer_numbers(x.node))
+    return bool(numbers) and _reads_any(other.node, numbers)
 
 
 def read_first(x: T) -> T:
-    """The elements that are there now, in memory that no other tensor shows."""
+    """Return the current elements in memory that no other tensor views."""
     copied = x.contiguous()
     if is_computed(copied.node):
-        store_apart(value_of(copied))
+        store_separately(value_of(copied))
     return copied
 
 
 def is_recorded(x: T, name: str, steps: Steps, value: T, keeps_leaf: bool, replaces: bool) -> bool:
-    """Whether gradients flow to what this base has been; it is a leaf from now on if not.
+    """Return True if gradients still flow to the old value of this base; else it becomes a leaf.
 
-    Raises `UserError` where they would be lost.
+    Raises `UserError` if gradients would be lost.
     """
     if not is_recording() or not value_of(x).requires_grad:
         return True
@@ -259,17 +262,17 @@ def is_recorded(x: T, name: str, steps: Steps, value: T, keeps_leaf: bool, repla
         )
     if detached and not is_leaf:
         raise UserStateError(
-            f"{name}: this detached tensor shows elements of one that was computed with "
-            f"gradients, which would be lost: clone() it first, or use Tensor.no_grad()"
+            f"{name}: this detached tensor is a view of a tensor with gradients, "
+            f"which would be lost: clone() it first, or use Tensor.no_grad()"
         )
     return not (is_leaf or (keeps_leaf and replaces))
 
 
 def give_elements(x: T, merged: T, record: Record | None = None) -> None:
-    """This base goes on as `merged`, in the memory that it has if nobody else holds that.
+    """Make `merged` the new value of this base and its views.
 
-    What shows it shows that. record: by which gradients go back to targets that were not
-    marked, until this base is computed.
+    If only its views use the memory of the base, the elements are written there.
+    record: the record for gradients at unmarked tensors, until this base is computed.
     """
     with graph_lock:
         note_change(x)
@@ -286,7 +289,7 @@ def give_elements(x: T, merged: T, record: Record | None = None) -> None:
 
 
 def refresh_views(x: T, had_gradient: bool, storage: Storage[TensorCore] | None = None) -> None:
-    """All views of this base, or of `storage`, show the elements that it has now."""
+    """Make all views of this base, or of `storage`, show its current elements."""
     storage = storage or storage_of(x)
     tensors = [] if storage is None else storage.tensors()
     for view in (cast(T, tensor) for tensor in tensors):
@@ -295,15 +298,15 @@ def refresh_views(x: T, had_gradient: bool, storage: Storage[TensorCore] | None 
 
 
 def has_memory_alone(x: T) -> bool:
-    """True where this base stands for a whole buffer that only its views show."""
+    """Return True if this base is a whole buffer that only its own views use."""
     parts = [part for part in parts_of(x.node) if not is_empty(shape_of(part))]
     return bool(parts) and all(is_alone(x, part) for part in parts)
 
 
 def sharing_memory(x: T) -> list[Value]:
-    """The values in the memory of this base that no view of it has, as after `clone`."""
-    found = [value for n in shown_numbers(x.node) for value in registry.showing(n)]
-    tensors = ((value, value.tensor) for value in found)
+    """Return the values in the memory of this base that are not its views, as after `clone`."""
+    values = [value for n in buffer_numbers(x.node) for value in registry.views_of(n)]
+    tensors = ((value, value.tensor) for value in values)
     return [
         value
         for value, tensor in tensors
@@ -312,43 +315,43 @@ def sharing_memory(x: T) -> list[Value]:
 
 
 def refresh_view(x: T, base: T, had_gradient: bool) -> None:
-    """This view of `base` shows the elements that `base` has now.
+    """Make this view of `base` show the current elements of `base`.
 
-    Where gradients flowed to `base` before, they flow through this view as they did.
+    If gradients flowed to `base` before, they flow through this view as before.
     """
     note_change(x)
-    was, steps = value_of(x), steps_of(x)
-    with GradientSwitch(was.requires_grad or (is_recording() and not had_gradient)):
-        shown = value_of(seen_through(base, steps) if steps else as_view_of(base, base))
-    if was.requires_grad and was.record is None:
-        shown = replace(shown, record=None, requires_grad=True)
-    take_value(x, replace(shown, is_frozen=was.is_frozen))
+    before, steps = value_of(x), steps_of(x)
+    with GradientSwitch(before.requires_grad or (is_recording() and not had_gradient)):
+        current = value_of(seen_through(base, steps) if steps else as_view_of(base, base))
+    if before.requires_grad and before.record is None:
+        current = replace(current, record=None, requires_grad=True)
+    take_value(x, replace(current, is_frozen=before.is_frozen))
 
 
 def seen_through(x: T, steps: Steps) -> T:
-    """This base, seen through `steps`."""
-    shown = x
+    """Return the view of this base through `steps`."""
+    view = x
     for step in steps:
         if step.op is Ops.BITCAST:
-            shown = shown.bitcast(step.result)
+            view = view.bitcast(step.result)
         else:
-            shown = apply(shown, step.op, arg=step.arg, is_view=True)
-    return shown
+            view = apply(view, step.op, arg=step.arg, is_view=True)
+    return view
 
 
 def merge_elements(x: T, steps: Steps, value: T, chosen: T | None) -> T:
-    """The elements of this base; those shown through `steps`, where chosen, are `value`'s."""
+    """Return this base with the chosen elements of its view through `steps` set to `value`."""
     for number, step in reversed(tuple(enumerate(steps))):
         if step.dtype.itemsize != step.result.itemsize:
-            # A part of an element may be written, so its other bits are read first.
+            # The write may change a part of an element: read its other bits first.
             bits = seen_through(x, steps[: number + 1])
             bits = merge_elements(bits, steps[number + 1 :], value, chosen).contiguous()
             return merge_elements(x, steps[:number], bits.bitcast(step.dtype), None)
     placed = place_in_base(value, steps)
-    # What is overwritten whole still has a gradient: it is zero.
+    # A base that is overwritten completely still has a gradient: it is zero.
     has_gradient = is_recording() and value_of(x).requires_grad
     if chosen is None and is_whole(steps) and not has_gradient:
-        # Gradients may be asked for the value: it is computed from, not taken over.
+        # If `value` may need a gradient, the base must be another tensor than `value`.
         return apart_from(placed, value) if value_of(value).requires_grad else placed
     if chosen is None:
         chosen = broadcast_to(constant_like(x, True, dtypes.bool), value.shape)
@@ -356,8 +359,9 @@ def merge_elements(x: T, steps: Steps, value: T, chosen: T | None) -> T:
 
 
 def place_in_base(x: T, steps: Steps) -> T:
-    """The inverse of `seen_through`: zeros where the base is not shown. For bools too that say
-    which elements are chosen.
+    """Return a tensor of the base's shape with `x` at the positions of the view, zeros elsewhere.
+
+    This is the inverse of `seen_through`. It also works for the bools of chosen elements.
     """
     placed = x
     for step in reversed(steps):
@@ -366,7 +370,7 @@ def place_in_base(x: T, steps: Steps) -> T:
 
 
 def placed_by(x: T, step: Step) -> T:
-    """Undo one step: the elements before it, zeros where it shows none."""
+    """Undo one step: return the elements before it, with zeros where it shows none."""
     argument = step.arg
     if step.op is Ops.RESHAPE:
         return reshape(x, step.shape)
@@ -389,16 +393,16 @@ def placed_by(x: T, step: Step) -> T:
 
 
 def is_alone(x: T, part: UOp) -> bool:
-    """Return True if `part` of a base is a whole buffer that only its views show."""
+    """Return True if `part` of the base `x` is a whole buffer that only views of `x` use."""
     node = part if part.op is Ops.BUFFER else _whole_buffer(part)
     if node is None or not isinstance(node.arg, BufferArg) or is_lost(node):
         return False
-    others = (value.tensor for value in registry.showing(node.arg.number))
+    others = (value.tensor for value in registry.views_of(node.arg.number))
     return all(other is None or shares_storage(x, cast(T, other)) for other in others)
 
 
 def base_tensor(x: T, name: str) -> T:
-    """The tensor that this one is a view of; one that stands for it where it is gone."""
+    """Return the base of this tensor; if that was deleted, a tensor that replaces it."""
     storage = storage_of(x)
     if storage is None:
         return x
@@ -409,82 +413,81 @@ def base_tensor(x: T, name: str) -> T:
     if has_expand(steps) and not is_only:
         raise UserError(
             f"{name}: this tensor of shape {describe_shape(x.shape)} is a view through "
-            f"expand, which shows elements of another several times: clone() it first"
+            f"expand, which repeats elements of another tensor: clone() it first"
         )
     if alive is not None:
         return cast(T, alive)
-    found = None if has_expand(steps) else found_base(x, tensors)
-    if found is None:
+    base = None if has_expand(steps) else restore_base(x, tensors)
+    if base is None:
         leave_storage(x)
         return x
-    if any(found is tensor for tensor in tensors):
-        # It takes the place of the base, and the others were taken from it.
-        taken = len(steps_of(found))
+    if any(base is tensor for tensor in tensors):
+        # One view becomes the base: the others were taken from it.
+        removed = len(steps_of(base))
         for tensor in tensors:
-            set_view(tensor, storage, steps_of(tensor)[taken:])
-            value_of(tensor).before = None  # It is of the base that is gone.
-    set_view(found, storage)
-    return found
+            set_view(tensor, storage, steps_of(tensor)[removed:])
+            value_of(tensor).before = None  # It is a value of the deleted base.
+    set_view(base, storage)
+    return base
 
 
-def found_base(x: T, tensors: Sequence[T]) -> T | None:
-    """The base whose last tensor is gone: its memory, or what is left of it in `tensors`.
+def restore_base(x: T, tensors: Sequence[T]) -> T | None:
+    """Return a replacement of a deleted base: its memory, or one merged from its views `tensors`.
 
-    Gradients go back from it as they did, so that it is not seen whether that tensor is gone.
-    One of `tensors` takes its place that shows all of it, and from which the others were taken,
-    as is the result of many a function of what it was computed in. None where there is only
-    this one, and no gradients.
+    Gradients flow from the replacement as they did from the base. A view that shows all of the
+    base, and from which the other views were taken, becomes the base itself: the results of many
+    functions are such views. Returns None if `x` is the only view and has no gradients.
     """
-    was = next(filter(None, map(_recorded_base, tensors)), None)
-    if was is not None and was.record is not None:
-        result = next((each for each in tensors if _is_whole_of(each, tensors)), None)
+    recorded = next(filter(None, map(_recorded_base, tensors)), None)
+    if recorded is not None and recorded.record is not None:
+        result = next((tensor for tensor in tensors if _is_whole_of(tensor, tensors)), None)
         if result is not None:
             return result
-    found = found_memory(x, tensors)
-    if found is None:
-        if len(tensors) == 1 and was is None:
+    base = base_in_memory(x, tensors)
+    if base is None:
+        if len(tensors) == 1 and recorded is None:
             return None
-        found = merge_views(x, tensors)
-        within = capturing.get()
-        outside = [each for each in tensors if value_of(each).session is not within]
-        # As above: it is given memory, in which replays write.
-        value_of(found).session = value_of(outside[0]).session if outside else within
-    if was is not None and (was.record is None or not value_of(found).requires_grad):
-        value_of(found).record = was.record
-        value_of(found).requires_grad = was.requires_grad
-    return found
+        base = merge_views(x, tensors)
+        current = capturing.get()
+        outside = [tensor for tensor in tensors if value_of(tensor).session is not current]
+        # With an outside view the base counts as outside: it gets memory that replays write.
+        value_of(base).session = value_of(outside[0]).session if outside else current
+    if recorded is not None and (recorded.record is None or not value_of(base).requires_grad):
+        value_of(base).record = recorded.record
+        value_of(base).requires_grad = recorded.requires_grad
+    return base
 
 
-def found_memory(x: T, tensors: Sequence[T]) -> T | None:
-    """The memory of the base of which `tensors` are views, if one of them shows it."""
+def base_in_memory(x: T, tensors: Sequence[T]) -> T | None:
+    """Return a tensor for the memory of the base of `tensors`, if one of them views it."""
     for tensor in tensors:
         with graph_lock:
             node = _base_node(tensor)
             if node is not None and base_of(node).op in (Ops.BUFFER, Ops.ASSIGN):
-                found = from_node(type(x), node, x.device)
-                # What a capture meets from outside is not made within, as this tensor was.
-                value_of(found).session = value_of(tensor).session
-                return found
+                base = from_node(type(x), node, x.device)
+                # The session of the view says if a capture regards the memory as outside.
+                value_of(base).session = value_of(tensor).session
+                return base
     return None
 
 
 def merge_views(x: T, tensors: Sequence[T]) -> T:
-    """The base of which all these are views: their elements, zero where none shows any."""
+    """Return a base made from the elements of all its views, with zeros where no view shows any."""
     if any(is_cut_after_expand(steps_of(tensor)) for tensor in tensors):
         raise UserError(
-            "assign: the tensor that this one is a view of is gone, and part of an expanded "
-            "view of it is left: keep that tensor, or clone() the expanded view"
+            "assign: the base of this view was deleted, and only a part of an expanded view of "
+            "it is left: keep a reference to the base, or clone() the expanded view"
         )
-    # Of those that show an element gradients go back through the last one.
+    # If several views show an element, its gradient flows through the last one.
     ordered = sorted(tensors, key=lambda tensor: _recorded_base(tensor) is not None)
-    found = place_in_base(ordered[0], steps_of(ordered[0]))
+    base = place_in_base(ordered[0], steps_of(ordered[0]))
     for tensor in ordered[1:]:
-        found = merge_elements(found, steps_of(tensor), tensor, None)
-    return same_node(found) if any(found is tensor for tensor in tensors) else found
+        base = merge_elements(base, steps_of(tensor), tensor, None)
+    return same_node(base) if any(base is tensor for tensor in tensors) else base
 
 
 def assignable_value(tensor: T, x: object) -> T:
-    """Return what is assigned, as a tensor of the shape of `tensor`. Raises `UserError`."""
+    """Return the assigned value `x` as a tensor of the shape of `tensor`. Raises `UserError`."""
     if isinstance(x, Indexing):
         value = cast(T, x)
     elif (number := weak_number(x)) is not None:
@@ -494,7 +497,8 @@ def assignable_value(tensor: T, x: object) -> T:
         value = type(tensor)(x, device=computing_place(tensor), dtype=tensor.dtype)
     if value.dtype is not tensor.dtype:
         raise UserTypeError(
-            f"assign: {value.dtype.name} for {tensor.dtype.name}: cast the value first"
+            f"assign: the value is {value.dtype.name}, the tensor {tensor.dtype.name}: "
+            f"cast the value first"
         )
     is_elsewhere = value.device != tensor.device and graph.device_of(value.node) is not None
     if is_elsewhere and not only_holds_data(tensor.node):
@@ -511,46 +515,46 @@ def assignable_value(tensor: T, x: object) -> T:
 
 
 def assign_result(x: T, name: str, result: T) -> T:
-    """`result`, computed from this tensor, in its place, for operators such as `+=`.
+    """Write `result` to the tensor that it was computed from, for operators such as `+=`.
 
-    Where gradients flow its elements go on as the result; else they are assigned to.
+    If gradients flow, the tensor continues as the result; else its elements are assigned to.
     """
     if only_holds_data(x.node):
         raise UserError(
-            f"{name}: {x.device} only holds data: nothing is computed there; assign what "
-            f"was computed from a copy, as in x.assign(x.to('CPU') + 1)"
+            f"{name}: device {x.device} only holds data and computes nothing: assign a result "
+            f"that was computed from a copy, as in x.assign(x.to('CPU') + 1)"
         )
     if result.shape != x.shape or result.dtype is not x.dtype:
         raise UserError(
-            f"{name}: {result.dtype.name} {describe_shape(result.shape)} does not fit in place "
-            f"of {x.dtype.name} {describe_shape(x.shape)}"
+            f"{name}: a {result.dtype.name} result of shape {describe_shape(result.shape)} does "
+            f"not fit a {x.dtype.name} tensor of shape {describe_shape(x.shape)}"
         )
     write_elements(x, name, result)
     return x
 
 
 def computing_place(x: T) -> Place | None:
-    """Where what is written here is computed: None is the default device."""
+    """Return the device that computes values for `x`; None for the default device."""
     return None if only_holds_data(x.node) else x.device
 
 
 def write_at(x: T, key: object, value: object) -> None:
-    """Write `value` to the elements that `key` shows, or looks up."""
+    """Write `value` to the elements that `key` selects."""
     if isinstance(value, Indexing):
-        given = cast(T, value)
+        assigned = cast(T, value)
     else:
-        given = type(x)(value, device=computing_place(x), dtype=x.dtype)
+        assigned = type(x)(value, device=computing_place(x), dtype=x.dtype)
     if only_holds_data(x.node):
-        write_held_at(x, key, given)
+        write_held_at(x, key, assigned)
         return
-    target, chosen, source = assignment_target(x, key, given)
-    if chosen is None and shows_same(target, given):
-        return  # `x[key] += y` puts back the view that it has written to
+    target, chosen, source = assignment_target(x, key, assigned)
+    if chosen is None and shows_same(target, assigned):
+        return  # `x[key] += y` assigns the view that it has already written to.
     write_elements(target, "assignment by index", source, chosen, reads_first=True)
 
 
 def write_held_at(x: T, key: object, value: T) -> None:
-    """Assignment by index on a device that only holds data."""
+    """Assign by index on a device that only holds data."""
     name = "assignment by index"
     items = key if isinstance(key, tuple) else (key,)
     if not any(
@@ -567,9 +571,9 @@ def write_held_at(x: T, key: object, value: T) -> None:
 
 
 def undo_assignment(x: T) -> Value:
-    """Give the base, and all views of it, the value from before the last assignment.
+    """Restore the base, and all views of it, to the value before the last assignment.
 
-    Returns the value that this tensor has then.
+    Returns the restored value of this tensor.
     """
     before = value_of(x).before
     if before is None:

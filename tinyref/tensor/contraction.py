@@ -1,4 +1,4 @@
-"""Sums of products: matrix products, and any other that a formula names."""
+"""Sums of products: matrix products, and products by a formula."""
 
 from __future__ import annotations
 
@@ -28,23 +28,25 @@ T = TypeVar("T", bound="Contraction")
 
 Axis = tuple[str, ...]
 _TOKEN = re.compile(r"\s*([()]|\.\.\.|\w+)")
-# An ellipsis within brackets, which are one axis together.
+# An ellipsis within brackets: its axes are joined to one axis.
 _JOINED_DOTS = "(...)"
 
 
 class Contraction(Reduction):
-    """Products and sums are computed in the accumulator's type: float32 for float16 and bfloat16,
-    at least 32 bits for integers, or the `dtype` that is named. Without one the result is of the
-    operands' common type: floats are rounded to it, integers wrap, bool is "not 0". With `dtype`
-    bool a sum is OR and a product AND.
+    """Sums of products.
+
+    They are computed in the accumulator's type: `dtype`, or by default float32 for float16 and
+    bfloat16, and at least 32 bits for integers. Without `dtype`, the result has the operands'
+    common type: floats are rounded, integers wrap, bool is "not 0". With `dtype` bool, a sum is OR
+    and a product AND.
     """
 
     __slots__ = ()
 
     def dot(self, w: Self, dtype: DTypeLike | None = None) -> Self:
-        """The matrix product: the last axis of this tensor against the last but one of `w`.
+        """Return the matrix product over the last axis of this tensor and the second last of `w`.
 
-        Tensors of one axis are vectors; axes before the last two are a batch, which broadcasts.
+        Tensors with one axis are vectors. Axes before the last two are a batch, which broadcasts.
 
         Examples:
             >>> Tensor([1, 2, 3]).dot(Tensor([4, 5, 6])).item()
@@ -53,7 +55,7 @@ class Contraction(Reduction):
         return matrix_product(self, w, dtype, "dot")
 
     def matmul(self, x: Self, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
-        """The matrix product `self @ x`, or `x @ self` with `reverse`; see `dot`.
+        """Return the matrix product `self @ x`, or `x @ self` with `reverse`: see `dot`.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).matmul(Tensor([[1], [1]])).tolist()
@@ -69,7 +71,7 @@ class Contraction(Reduction):
     def linear(
         self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
     ) -> Self:
-        """self @ weight + bias, where a weight of one axis scales each element.
+        """Return self @ weight + bias. A weight with one axis scales each element instead.
 
         `weight` has shape (inputs, outputs).
 
@@ -89,13 +91,14 @@ class Contraction(Reduction):
     def einsum(
         cls, formula: str, *operands: Self | Sequence[Self], dtype: DTypeLike | None = None
     ) -> Self:
-        """The sum of products that a formula names: `"ij,jk->ik"` is the matrix product.
+        """Return a sum of products by a formula: `"ij,jk->ik"` is the matrix product.
 
-        A letter for each axis of each operand; a letter that is repeated within an operand takes
-        its diagonal. Axes of one letter have one size, or 1. Letters that are not on the right of
-        `->` are summed over; without `->` that is every letter that occurs twice, and the others
-        come in alphabetical order, capitals first. `...` stands for axes without a letter, which
-        broadcast. More than two operands are multiplied in pairs, the smallest products first.
+        Each axis of each operand has a letter. A letter that is repeated within an operand selects
+        its diagonal. Axes with one letter must have one size, or 1. The result sums over letters
+        that are not on the right of `->`. Without `->`, it sums over letters that occur twice, and
+        the others are in alphabetical order, capitals first. `...` stands for axes without a
+        letter, which broadcast. More than two operands are multiplied in pairs, the smallest
+        products first.
 
         Examples:
             >>> Tensor.einsum("ij,j->i", Tensor([[1, 2], [3, 4]]), Tensor([10, 1])).tolist()
@@ -106,25 +109,26 @@ class Contraction(Reduction):
         for tensor in tensors:
             if not isinstance(tensor, cls):
                 raise UserTypeError(f"einsum: got a {type(tensor).__name__}, accepted are Tensors")
-        found = cast(list[Self], tensors)
-        terms, output = parse_formula(formula, [tensor.ndim for tensor in found])
-        types = accumulator_dtype(promote(*(tensor.dtype for tensor in found)), dtype, "einsum")
+        checked = cast(list[Self], tensors)
+        terms, output = parse_formula(formula, [tensor.ndim for tensor in checked])
+        types = accumulator_dtype(promote(*(tensor.dtype for tensor in checked)), dtype, "einsum")
         accumulator, result = types
         factors = [
             factor_of(tensor.cast(accumulator), letters)
-            for tensor, letters in zip(found, terms, strict=True)
+            for tensor, letters in zip(checked, terms, strict=True)
         ]
         _check_sizes(factors, formula)
         return _contract(factors, output).cast(result)
 
     def rearrange(self, formula: str, **sizes: int) -> Self:
-        """The axes split, reordered and joined by a formula: `"b (h p) c -> b h (c p)", p=2`.
+        """Split, reorder and join axes by a formula: `"b (h p) c -> b h (c p)", p=2`.
 
-        Left and right of `->` are the axes of this tensor and of the result: a name (an identifier
-        that neither starts nor ends with an underscore), several in brackets that are one axis,
-        the first slowest, `1` or `()` for an axis of size 1, and `...` for the axes that are not
-        named. Sizes that do not follow are given by name. Both sides name the same axes. This
-        is the notation of einops (Rogozhnikov, "Einops", 2022).
+        Left and right of `->` are the axes of this tensor and of the result. An axis is a name, or
+        several names in brackets, where the first varies slowest. A name is an identifier that
+        neither starts nor ends with an underscore. `1` or `()` is an axis of size 1. `...` stands
+        for the axes without a name. Both sides must have the same names. Sizes that do not follow
+        from the shape are keyword arguments. The notation is from einops (Rogozhnikov, "Einops",
+        2022).
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).rearrange("a b -> (b a)").tolist()
@@ -147,23 +151,23 @@ class Contraction(Reduction):
         return reshape(moved, tuple(product(split[name] for name in axis) for axis in right))
 
     def _split_sizes(
-        self, axes: Sequence[Axis], given: Mapping[str, int], formula: str
+        self, axes: Sequence[Axis], arguments: Mapping[str, int], formula: str
     ) -> dict[str, sint]:
-        """The size of every name on the left side."""
-        found: dict[str, sint] = {}
+        """Return the size of every name on the left side."""
+        sizes: dict[str, sint] = {}
         for size, axis in zip(self.shape, axes, strict=True):
             known = 1
             unknown: str | None = None
             for name in axis:
-                if name in given:
-                    found[name] = integer(given[name], f"rearrange: {name}")
-                    known *= integer(given[name], f"rearrange: {name}")
+                if name in arguments:
+                    sizes[name] = integer(arguments[name], f"rearrange: {name}")
+                    known *= integer(arguments[name], f"rearrange: {name}")
                 elif unknown is None:
                     unknown = name
                 else:
                     raise UserError(f"rearrange: {formula!r}: give {unknown}= or {name}=")
             if unknown is not None and known == 1:
-                found[unknown] = size
+                sizes[unknown] = size
                 continue
             whole = fixed((size,), "rearrange")[0]
             if known < 0 or (whole != known if unknown is None else not known or whole % known):
@@ -172,11 +176,11 @@ class Contraction(Reduction):
                     f"does not fit an axis of size {describe(size)}"
                 )
             if unknown is not None:
-                found[unknown] = whole // known
-        for name in given:
-            if name not in found:
+                sizes[unknown] = whole // known
+        for name in arguments:
+            if name not in sizes:
                 raise UserError(f"rearrange: {name}= is no axis of {formula!r}")
-        return found
+        return sizes
 
     def __matmul__(self, x: Self) -> Self:
         return self.matmul(x)
@@ -185,12 +189,12 @@ class Contraction(Reduction):
         return self.matmul(x, reverse=True)
 
 
-# A shorter axis would be mostly padding.
+# The shortest axis for the image layout: a shorter one would be mostly padding.
 SHORTEST = 3
 
 
 def fits_image_layout(first: Movement, second: Movement, length: sint) -> bool:
-    """Whether the sums of products of two tensors, of `length` terms a row, read images."""
+    """Return True if sums of `length` products of two tensors can read images."""
     if not config.integer("IMAGE") or not isinstance(length, int) or length < SHORTEST:
         return False
     if any(factor.dtype not in (dtypes.float32, dtypes.float16) for factor in (first, second)):
@@ -202,79 +206,78 @@ def fits_image_layout(first: Movement, second: Movement, length: sint) -> bool:
 
 
 def in_image_layout(tensor: T, axis: int) -> T:
-    """The tensor in memory where `axis` is the last one, with zeros up to whole texels.
+    """Store the tensor with `axis` last in memory, padded with zeros to whole texels.
 
-    The flag IMAGE asks for it: see `schedule.images`.
-
-    The axes stay in their order; `axis` is up to three longer.
+    The flag IMAGE enables it: see `schedule.images`. The axes of the result stay in order, and
+    `axis` is up to three elements longer.
     """
-    place = axis % tensor.ndim
-    length = tensor.shape[place]
+    last = axis % tensor.ndim
+    length = tensor.shape[last]
     assert isinstance(length, int), "fits_image_layout refuses symbolic sizes"
-    margins = [(0, -length % TEXEL if number == place else 0) for number in range(tensor.ndim)]
-    order = [number for number in range(tensor.ndim) if number != place]
-    back = inverse_order((*order, place))
-    laid = pad(tensor, tuple(margins)).permute((*order, place)).contiguous()
+    margins = [(0, -length % TEXEL if number == last else 0) for number in range(tensor.ndim)]
+    order = [number for number in range(tensor.ndim) if number != last]
+    back = inverse_order((*order, last))
+    laid = pad(tensor, tuple(margins)).permute((*order, last)).contiguous()
     return laid.permute(back)
 
 
 @dataclass(frozen=True, slots=True)
 class Factor(Generic[T]):
-    """One operand of a sum of products: a letter for each axis, none twice."""
+    """One operand of a sum of products, with a different letter for each axis."""
 
     tensor: T
     letters: str
 
     def size(self, letter: str) -> sint:
-        """The size of the axis of a letter; 1 where there is none."""
-        place = self.letters.find(letter)
-        return 1 if place < 0 else self.tensor.shape[place]
+        """Return the size of the axis of a letter; 1 if there is none."""
+        axis = self.letters.find(letter)
+        return 1 if axis < 0 else self.tensor.shape[axis]
 
     def spread(self, letters: str) -> T:
-        """The tensor with the axes of `letters` in order, of size 1 where it has none."""
+        """Return the tensor with the axes of `letters` in order; a missing axis has size 1."""
         own = [letter for letter in letters if letter in self.letters]
         moved = self.tensor.permute(tuple(self.letters.index(letter) for letter in own))
         return reshape(moved, tuple(self.size(letter) for letter in letters))
 
-    def sum_other_letters(self, kept: Set[str]) -> Factor[T]:
-        """Summed over the letters that are not in `kept`."""
-        axes = tuple(axis for axis, letter in enumerate(self.letters) if letter not in kept)
-        left = "".join(letter for letter in self.letters if letter in kept)
+    def sum_other_letters(self, needed: Set[str]) -> Factor[T]:
+        """Sum over the letters that are not in `needed`."""
+        axes = tuple(axis for axis, letter in enumerate(self.letters) if letter not in needed)
+        left = "".join(letter for letter in self.letters if letter in needed)
         return Factor(sums_over(self.tensor, axes), left)
 
     def times(self, other: Factor[T]) -> Factor[T]:
-        """The products of both, over the letters of either."""
+        """Return the products of both, with the letters of either."""
         letters = self.letters + "".join(sorted(set(other.letters) - set(self.letters)))
         left, right = spread(self.spread(letters), "einsum", other.spread(letters))
         return Factor(products_of(left, right), letters)
 
 
 def _contract(factors: Sequence[Factor[T]], output: str) -> T:
-    """The product of all factors, summed over the letters that are not in `output`."""
+    """Return the product of all factors, summed over the letters that are not in `output`."""
     left = list(factors)
-    for place, factor in enumerate(left):
-        left[place] = factor.sum_other_letters(_needed_letters(left, (place,), output))
+    for index, factor in enumerate(left):
+        left[index] = factor.sum_other_letters(_needed_letters(left, (index,), output))
     while len(left) > 1:
         first, second = min(itertools.combinations(range(len(left)), 2), key=partial(_cost, left))
         product = left[first].times(left[second])
         product = product.sum_other_letters(_needed_letters(left, (first, second), output))
         left = [
-            product if place == first else factor
-            for place, factor in enumerate(left)
-            if place != second
+            product if index == first else factor
+            for index, factor in enumerate(left)
+            if index != second
         ]
     return left[0].spread(output)
 
 
-def _needed_letters(factors: Sequence[Factor[T]], places: Sequence[int], output: str) -> Set[str]:
-    """The letters that the result or a factor elsewhere than at `places` has."""
-    others = (factor for place, factor in enumerate(factors) if place not in places)
+def _needed_letters(factors: Sequence[Factor[T]], chosen: Sequence[int], output: str) -> Set[str]:
+    """Return the letters of the result and of all factors except the chosen ones."""
+    others = (factor for index, factor in enumerate(factors) if index not in chosen)
     return set(output).union(*(factor.letters for factor in others))
 
 
 def _cost(factors: Sequence[Factor[T]], pair: tuple[int, int]) -> int:
-    """How many products a pair takes; a symbolic size counts once."""
-    first, second = (factors[place] for place in pair)
+    """Return the number of products of a pair. A symbolic size counts as 1."""
+    first, second = (factors[index] for index in pair)
     total = 1
     for letter in set(first.letters + second.letters):
         sizes = (first.size(letter), second.size(letter))
@@ -285,17 +288,17 @@ def _cost(factors: Sequence[Factor[T]], pair: tuple[int, int]) -> int:
 def _check_sizes(factors: Sequence[Factor[T]], formula: str) -> None:
     for letter in sorted(set().union(*(factor.letters for factor in factors))):
         sizes = [factor.size(letter) for factor in factors if letter in factor.letters]
-        grown = [size for size in sizes if not (isinstance(size, int) and size == 1)]
-        if any(size != grown[0] for size in grown[1:]):
+        large = [size for size in sizes if not (isinstance(size, int) and size == 1)]
+        if any(size != large[0] for size in large[1:]):
             listed = ", ".join(describe(size) for size in sizes)
             name = letter if letter.isalpha() and letter.isascii() else "..."
             raise UserError(f"einsum: {formula!r}: {name} has the sizes {listed}: they must agree")
 
 
 def parse_formula(formula: object, ndims: Sequence[int]) -> tuple[list[str], str]:
-    """A letter for each axis of each operand, and those of the result.
+    """Return the letters of the axes of each operand, and of the result.
 
-    The axes of `...` get characters beyond the alphabet, the last axis the first of them.
+    The axes of `...` get characters outside of the alphabet, counted from the last axis.
     """
     if not isinstance(formula, str):
         raise UserTypeError(f"einsum: formula {formula!r}: accepted is a text")
@@ -303,14 +306,14 @@ def parse_formula(formula: object, ndims: Sequence[int]) -> tuple[list[str], str
     inputs, arrow, right = text.partition("->")
     terms = inputs.split(",")
     if len(terms) != len(ndims):
-        raise UserError(f"einsum: {formula!r} names {len(terms)} operands, given are {len(ndims)}")
+        raise UserError(f"einsum: {formula!r} names {len(terms)} operands, there are {len(ndims)}")
     widest = 0
     spelled: list[str] = []
-    for place, (term, ndim) in enumerate(zip(terms, ndims, strict=True)):
+    for number, (term, ndim) in enumerate(zip(terms, ndims, strict=True)):
         named = len(_letters(term, formula))
         if named > ndim or (named < ndim and "..." not in term):
             raise UserError(
-                f"einsum: {formula!r}: {term!r} names {named} axes, operand {place} has {ndim}"
+                f"einsum: {formula!r}: {term!r} names {named} axes, operand {number} has {ndim}"
             )
         widest = max(widest, ndim - named)
         spelled.append(term.replace("...", _dots(ndim - named)))
@@ -318,16 +321,16 @@ def parse_formula(formula: object, ndims: Sequence[int]) -> tuple[list[str], str
         letters = "".join(_letters(inputs.replace(",", ""), formula, inputs.count("...")))
         once = sorted(letter for letter in set(letters) if letters.count(letter) == 1)
         return spelled, _dots(widest) + "".join(once)
-    kept = _letters(right, formula)
-    for letter in kept:
-        if kept.count(letter) > 1 or letter not in inputs:
-            problem = "twice in the result" if kept.count(letter) > 1 else "in no operand"
+    results = _letters(right, formula)
+    for letter in results:
+        if results.count(letter) > 1 or letter not in inputs:
+            problem = "twice in the result" if results.count(letter) > 1 else "in no operand"
             raise UserError(f"einsum: {formula!r}: {letter} is {problem}")
     return spelled, right.replace("...", _dots(widest))
 
 
 def _letters(term: str, formula: str, dots: int = 1) -> str:
-    """The letters of a term, in which `...` occurs at most `dots` times."""
+    """Return the letters of a term, which may have `...` at most `dots` times."""
     letters = term.replace("...", "", dots)
     if letters and not (letters.isalpha() and letters.isascii()):
         raise UserError(
@@ -341,16 +344,16 @@ def _dots(count: int) -> str:
 
 
 def _parse_side(text: str, formula: str) -> list[Axis]:
-    """One entry for each axis: its names, none for an axis of size 1, `...` by itself."""
+    """Return the names of each axis. An axis of size 1 has none; `...` is an axis of its own."""
     axes: list[Axis] = []
     group: list[str] | None = None
-    place = 0
+    begin = 0
     text = text.replace("…", "...").strip()
-    while place < len(text):
-        found = _TOKEN.match(text, place)
-        if found is None:
-            raise UserError(f"rearrange: {formula!r}: {text[place:].strip()!r} is no axis")
-        place, token = found.end(), found.group().strip()
+    while begin < len(text):
+        match = _TOKEN.match(text, begin)
+        if match is None:
+            raise UserError(f"rearrange: {formula!r}: {text[begin:].strip()!r} is no axis")
+        begin, token = match.end(), match.group().strip()
         if token not in ("(", ")", "...", "1") and not (
             token.isidentifier() and token.strip("_") == token
         ):
@@ -385,10 +388,10 @@ def _parse_side(text: str, formula: str) -> list[Axis]:
 def _without_dots(
     left: list[Axis], right: list[Axis], ndim: int, formula: str
 ) -> tuple[list[Axis], list[Axis]]:
-    """Both sides with `...` spelled out as the axes that are not named."""
+    """Return both sides with `...` replaced by the axes without names."""
     dots = ("...",)
     if any(_JOINED_DOTS in axis for axis in left):
-        raise UserError(f"rearrange: {formula!r}: ... in brackets on the left says too little")
+        raise UserError(f"rearrange: {formula!r}: ... in brackets on the left is ambiguous")
     named = sum(axis != dots for axis in left)
     if named > ndim or (named < ndim and dots not in left):
         raise UserError(f"rearrange: {formula!r}: names {named} axes of {ndim}")
@@ -410,19 +413,19 @@ def _without_dots(
 
 
 def matrix_product(x: T, other: T, dtype: DTypeLike | None, name: str) -> T:
-    """Return the product in the type that `dot` gives."""
+    """Return the matrix product in the result type of `dot`."""
     as_tensor(x, other, f"{name}: the operand")
     accumulator, result = types_of_sums(x, other, None, dtype, name)
     return wide_product(x, other, accumulator, name).cast(result)
 
 
 def products_of(x: T, other: T) -> T:
-    """Multiply elements; of bools the products are AND."""
+    """Multiply elements. For bools, the product is AND."""
     return apply(x, Ops.AND if x.dtype.is_bool else Ops.MUL, other)
 
 
 def sums_over(x: T, axes: tuple[int, ...]) -> T:
-    """Sum over `axes`, which go; of bools the sums are OR."""
+    """Sum over `axes` and remove them. For bools, the sum is OR."""
     return reduce_axes(x, Ops.MAX if x.dtype.is_bool else Ops.ADD, axes, False)
 
 
@@ -435,7 +438,7 @@ def with_bias(x: T, bias: T | None, result: DType) -> T:
 
 
 def factor_of(x: T, letters: str) -> Factor[T]:
-    """This tensor with each letter once: the diagonal of those that are repeated."""
+    """Return this tensor with each letter once, with the diagonal for repeated letters."""
     tensor = x
     for letter in sorted(set(letters)):
         while letters.count(letter) > 1:
@@ -457,7 +460,7 @@ def types_of_sums(
 ) -> tuple[DType, DType]:
     """Return (accumulator, result) of sums of products with `other`, plus `bias`.
 
-    A type that the caller names is both, whatever the type of the bias.
+    If the caller sets `dtype`, it is both, for any type of the bias.
     """
     operands = promote(x.dtype, other.dtype)
     accumulator, result = accumulator_dtype(operands, dtype, name)

@@ -1,4 +1,4 @@
-"""The core of Tensor: a node of the tensor graph, its device, the record that gradients read."""
+"""The core of Tensor: a node of the tensor graph, its device, and the record for gradients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _recording = Switch("tinyref_recording", True)
 
 
 class SwitchBlock(contextlib.ContextDecorator):
-    """A block, or a decorated function, within which a switch has a value."""
+    """A block, or a decorated function, that sets a switch to a value."""
 
     def __init__(self, switch: Switch, value: bool, name: str) -> None:
         self.switch = switch
@@ -62,24 +62,24 @@ class SwitchBlock(contextlib.ContextDecorator):
             self.switch.leave()
 
     def __call__(self, func: _Function) -> _Function:
-        """Decorate a function. Raises `UserTypeError` for what runs after its call is over."""
+        """Decorate a function. Raises `UserTypeError` for a generator or a coroutine."""
         name = getattr(func, "__qualname__", repr(func))
         if isinstance(func, type) or not callable(func):
-            raise UserTypeError(f"{self.name}: {name}: accepted is a function to decorate")
+            raise UserTypeError(f"{self.name}: cannot decorate {name}: accepted is a function")
         kinds = (isgeneratorfunction, isasyncgenfunction, iscoroutinefunction)
         if any(is_kind(func) for is_kind in kinds):
             raise UserTypeError(
-                f"{self.name}: {name} is a generator or a coroutine, which goes on after its call: "
+                f"{self.name}: {name} is a generator or a coroutine, which runs after its call: "
                 f"use a with-block in it"
             )
         return super().__call__(func)
 
 
 class GradientSwitch(SwitchBlock):
-    """Nothing that is computed within the block has a gradient: `with Tensor.no_grad(): ...`.
+    """A block in which no gradients are recorded: `with Tensor.no_grad(): ...`.
 
-    records: True for a block in which gradients are recorded again. In a condition the switch is
-    True where no gradients were recorded when it was made.
+    With `records=True`, a block in which gradients are recorded again. As a condition the switch is
+    True if no gradients were recorded when it was made.
     """
 
     def __init__(self, records: bool = False, name: str = "no_grad") -> None:
@@ -100,39 +100,36 @@ class GradientSwitch(SwitchBlock):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How a value was made from `parents`.
+    """The way in which a value was computed from `parents`."""
 
-    rule: by which rule the gradient goes back: that of one op of the tensor graph, or, by its name,
-    that of a function which several ops compute.
-    """
-
+    # The gradient rule: an op of the tensor graph, or the name of a function of several ops.
     rule: Ops | str
+    # The payload for the rule.
     arg: Payload
     parents: tuple[Value, ...]
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Value:
-    """What a tensor stands for now: a node on a device, or on several, and how it was made.
+    """The current value of a tensor: a node on one or several devices, and its record.
 
-    A tensor that is assigned to gets a new value; what was computed from it before keeps the old
-    one, so gradients are those of the computation as it was written.
-
-    is_frozen: it was marked as without gradient; an optimiser asks for those of all others.
-    owner: the tensor that was given this value; it may be gone, or have another value by now.
-    is_overwritten: memory that the node reads was assigned to after the owner was gone.
-    session: the capture of a TinyJit in which it was made.
-    before: until an assignment has run, the value that the base of all views had before it.
+    An assignment gives the tensor a new value. Tensors computed from it earlier refer to the old
+    value, so that gradients are those of the computation as it was written.
     """
 
     node: UOp
     device: Place
     record: Record | None = None
     requires_grad: bool = False
+    # True if requires_grad was set to False: an optimiser asks only the others for a gradient.
     is_frozen: bool = False
+    # The tensor that got this value. It may be deleted, or have another value by now.
     owner: weakref.ref[TensorCore] | None = None
+    # True if memory that the node reads was assigned to after the owner was deleted.
     is_overwritten: bool = False
+    # The capture of a TinyJit in which the value was made.
     session: Session | None = None
+    # Until an assignment has run: the value that the base of all views had before it.
     before: Value | None = None
 
     def __post_init__(self) -> None:
@@ -140,13 +137,13 @@ class Value:
 
     @property
     def tensor(self) -> TensorCore | None:
-        """The tensor that stands for this value; None where only gradients may want it."""
+        """Return the tensor that has this value; None if only gradients can still need it."""
         tensor = self.maker
         return tensor if tensor is not None and tensor._value is self else None
 
     @property
     def maker(self) -> TensorCore | None:
-        """The tensor that was given this value, whatever it stands for now."""
+        """Return the tensor that got this value, also if it has another value now."""
         return None if self.owner is None else self.owner()
 
 
@@ -154,27 +151,27 @@ registry: Registry[Value] = Registry()
 
 
 class Session(Protocol):
-    """A function that is being captured, and what it must know of the tensors that it uses.
+    """Interface of a capture: callbacks for every use of a tensor by the captured function.
 
-    is_over: it was captured; what was made within is like any other tensor from then on.
+    is_over: True after the capture. The tensors made in it are then like any other tensor.
     """
 
     is_over: bool
 
     def read(self, value: Value) -> None:
-        """The function is about to compute from `value`."""
+        """Prepare for a computation from `value`."""
         ...
 
     def write(self, tensor: Any, base: Any) -> None:
-        """The function is about to assign to `tensor`, which is `base` or a view of it."""
+        """Prepare for an assignment to `tensor`, which is `base` or a view of it."""
         ...
 
     def before_change(self, tensor: TensorCore) -> None:
-        """A tensor is about to stand for another value."""
+        """Prepare for another value of `tensor`."""
         ...
 
     def before_compute(self, roots: Sequence[UOp]) -> None:
-        """The function is about to compute `roots`."""
+        """Prepare for the computation of `roots`."""
         ...
 
 
@@ -182,13 +179,13 @@ capturing: ContextVar[Session | None] = ContextVar("tinyref_session", default=No
 
 
 class Mode:
-    """A switch that is read as an attribute of a class, such as `Tensor.training`.
+    """A switch that is an attribute of a class, such as `Tensor.training`.
 
-    Python does not call a class when somebody assigns to one of its attributes. The assigned value
-    hides this descriptor until `settle` gives it to the switch: before the next block, and before
-    the next op that reads the mode. Set within a block, it holds for the rest of that block.
+    Python does not call a class when a program assigns to its attribute. The assigned value hides
+    this descriptor until `settle` moves it to the switch: before the next block, and before the
+    next op that reads the mode. Within a block, the assignment holds for the rest of the block.
 
-    classes: those that may be assigned to. read: return the value to show. write: take a value.
+    classes: the classes with the attribute. read: returns its value. write: sets its value.
     """
 
     classes: ClassVar[list[type]] = []
@@ -205,14 +202,17 @@ class Mode:
         return self._read()
 
     def settle(self) -> None:
-        """Take over a value that was assigned to a class. Raises `UserTypeError` for no bool."""
+        """Move an assigned value from its class to the switch.
+
+        Raises `UserTypeError` for a value that is not a bool.
+        """
         for cls in self.classes:
             if self.name not in cls.__dict__:
                 continue
             with graph_lock:
                 value = cls.__dict__.get(self.name, self)
                 if value is self:
-                    continue  # Another thread took it over.
+                    continue  # Another thread has moved it.
                 delattr(cls, self.name)
                 if not isinstance(value, bool | GradientSwitch):
                     raise UserTypeError(f"{self.name}: {value!r}: accepted are True and False")
@@ -222,7 +222,7 @@ class Mode:
 training = Switch("tinyref_training", False)
 training_mode = Mode(
     "training",
-    """True if dropout drops and batch normalisation learns; False at first.
+    """The training mode: if True, dropout drops and batch normalisation learns. Default: False.
 
     Examples:
         >>> Tensor.training
@@ -233,10 +233,10 @@ training_mode = Mode(
 )
 no_grad_mode = Mode(
     "no_grad",
-    """Record no gradients within `with Tensor.no_grad():`, or a function decorated with it.
+    """Record no gradients in a block `with Tensor.no_grad():`, or in a decorated function.
 
-    `Tensor.no_grad = True` does so everywhere, or for the rest of a block. In a condition
-    `Tensor.no_grad` is True where no gradients are recorded.
+    `Tensor.no_grad = True` stops recording everywhere, or for the rest of a block. As a condition,
+    `Tensor.no_grad` is True if no gradients are recorded.
 
     Examples:
         >>> x = Tensor([2.0], requires_grad=True)
@@ -254,7 +254,7 @@ no_grad_mode = Mode(
 
 
 def is_recording() -> bool:
-    """Return False within `Tensor.no_grad()`. Asked for with every op."""
+    """Return False within `Tensor.no_grad()`. Every op calls this."""
     for cls in Mode.classes:
         if "no_grad" in cls.__dict__:
             no_grad_mode.settle()
@@ -262,33 +262,33 @@ def is_recording() -> bool:
 
 
 def _target(arg: Payload) -> Place | None:
-    """Where an operation that moves a tensor puts it."""
+    """Return the destination of an op that moves a tensor; None for other ops."""
     if isinstance(arg, CopyArg):
         return arg.device
     return arg.devices if isinstance(arg, ShardArg) else None
 
 
 class TensorCore:
-    """What every tensor has; the mixins add what one can do with it."""
+    """The members of every tensor. The mixins add the functions."""
 
     __slots__ = ("__weakref__", "_grad", "_value", "_view")
 
     _value: Value
     _grad: Self | None
-    # What it shows of elements that others may show as well; None where it is the only one.
+    # The view of elements that other tensors may show too; None for a tensor without views.
     _view: View[TensorCore] | None
 
-    # numpy leaves operators between an array and a tensor to the tensor.
+    # With None, numpy leaves operators between an array and a tensor to the tensor.
     __array_ufunc__ = None
 
     @property
     def node(self) -> UOp:
-        """The node of the tensor graph that this tensor stands for."""
+        """Return the node of the tensor graph that this tensor stands for."""
         return self._value.node
 
     @property
     def shape(self) -> Shape:
-        """The size of each axis; a symbolic size is an expression.
+        """Return the size of each axis. A symbolic size is an expression.
 
         Examples:
             >>> Tensor.zeros(3, 5).shape
@@ -298,7 +298,7 @@ class TensorCore:
 
     @property
     def dtype(self) -> DType:
-        """The type of the elements.
+        """Return the type of the elements.
 
         Examples:
             >>> Tensor([1]).dtype, Tensor([1.0]).dtype
@@ -308,9 +308,9 @@ class TensorCore:
 
     @property
     def device(self) -> Place:
-        """The canonical name of the device that holds, or will compute, the elements.
+        """Return the canonical name of the device that holds, or will compute, the elements.
 
-        The names of all of them where there are several.
+        For a tensor on several devices, return a tuple of names.
 
         Examples:
             >>> Tensor([1], device="PYTHON").device
@@ -320,7 +320,7 @@ class TensorCore:
 
     @property
     def ndim(self) -> int:
-        """The number of axes.
+        """Return the number of axes.
 
         Examples:
             >>> Tensor.zeros(3, 5).ndim
@@ -329,7 +329,7 @@ class TensorCore:
         return len(self.shape)
 
     def size(self, dim: int | None = None) -> sint | Shape:
-        """The shape, or the size of axis `dim`.
+        """Return the shape, or the size of axis `dim`.
 
         Examples:
             >>> Tensor.zeros(3, 5).size(), Tensor.zeros(3, 5).size(1)
@@ -339,11 +339,11 @@ class TensorCore:
             return self.shape
         axis = axis_of(dim, self.ndim, "size")
         if not self.shape:
-            raise UserIndexError(f"size: dim {dim}: a tensor without axes has none to measure")
+            raise UserIndexError(f"size: dim {dim} is out of range for a tensor with 0 axes")
         return self.shape[axis]
 
     def numel(self) -> sint:
-        """The number of elements; an expression where a size is symbolic.
+        """Return the number of elements. If a size is symbolic, this is an expression.
 
         Examples:
             >>> Tensor.zeros(3, 5).numel()
@@ -352,7 +352,7 @@ class TensorCore:
         return product(self.shape)
 
     def element_size(self) -> int:
-        """Bytes of one element.
+        """Return the bytes of one element.
 
         Examples:
             >>> Tensor([1.0]).element_size()
@@ -361,7 +361,7 @@ class TensorCore:
         return self.dtype.itemsize
 
     def nbytes(self) -> int:
-        """Bytes of all elements. Raises `UserError` where a size is symbolic and not bound.
+        """Return the bytes of all elements. Raises `UserError` for a symbolic size without a value.
 
         Examples:
             >>> Tensor.zeros(3, 5).nbytes()
@@ -370,7 +370,7 @@ class TensorCore:
         return math.prod(bound_sizes(self.shape)) * self.dtype.itemsize
 
     def is_floating_point(self) -> bool:
-        """True for the float types, the 8-bit ones included.
+        """Return True for a float type, including the 8-bit floats.
 
         Examples:
             >>> Tensor([1.0]).is_floating_point(), Tensor([1]).is_floating_point()
@@ -380,18 +380,18 @@ class TensorCore:
 
 
 def steps_of(tensor: TensorCore) -> Steps:
-    """The steps through which a tensor shows what it is a view of; none of what is no view."""
+    """Return the steps from the base to this view of it; none for a tensor that is not a view."""
     return () if tensor._view is None else tensor._view.steps
 
 
 def whole_tensors(tensor: TensorCore) -> list[TensorCore]:
-    """The living tensors that show all of what `tensor` is a view of; none of what is no view."""
+    """Return the living tensors that are the whole base of `tensor`; none without a view."""
     tensors = [] if tensor._view is None else tensor._view.storage.tensors()
-    return [each for each in tensors if not steps_of(each)]
+    return [other for other in tensors if not steps_of(other)]
 
 
-def store_apart(value: Value) -> None:
-    """When `value` is computed next it gets memory of its own, even if it is in some already."""
+def store_separately(value: Value) -> None:
+    """Make the next computation of `value` store it in memory of its own, if need be as a copy."""
     with graph_lock:
         parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in parts_of(value.node))
         value.node = value.node.replace(src=parts) if value.node.op is Ops.MULTI else parts[0]
@@ -399,7 +399,7 @@ def store_apart(value: Value) -> None:
 
 
 def same_node(x: T) -> T:
-    """Another tensor of the node that this one has; no gradient goes back through it."""
+    """Return another tensor with the node of this one, but without its record for gradients."""
     # A node that is read before another thread computes it, and registered after, is stale:
     # its assignments would run a second time.
     with graph_lock:
@@ -407,16 +407,14 @@ def same_node(x: T) -> T:
 
 
 def independent(x: T) -> T:
-    """Another tensor of these elements, computed from this one; what is written to one is its
-    own.
-    """
+    """Return a tensor of the same elements, computed from this one, that shares no writes."""
     result = apply(x, Ops.RESHAPE, arg=ShapeArg(x.shape))
     leave_storage(result)
     return result
 
 
 def take_value(x: T, value: Value) -> None:
-    """From now on this tensor stands for `value`."""
+    """Make this tensor stand for `value`."""
     value.owner = weakref.ref(x)
     value.session = capturing.get()
     name_node(value.node)
@@ -426,7 +424,7 @@ def take_value(x: T, value: Value) -> None:
 
 
 def note_change(x: T) -> None:
-    """This tensor is about to stand for another value: a function that is captured notes it."""
+    """Tell the current capture that this tensor is about to stand for another value."""
     session = capturing.get()
     if session is not None:
         session.before_change(x)
@@ -440,9 +438,9 @@ def apply(
     dtype: DType | None = None,
     is_view: bool = False,
 ) -> T:
-    """The tensor that `op` makes of this one and `others`, recorded for gradients.
+    """Return the result of `op` on this tensor and `others`, with a record for gradients.
 
-    It is a view of this one for the ops that are, and where `is_view` says so.
+    For ops of `VIEW_OPS`, and with `is_view`, the result is a view of this tensor.
     """
     sources = (x, *others)
     session = capturing.get()
@@ -450,7 +448,7 @@ def apply(
         for source in sources:
             session.read(source._value)
     device = _target(arg) or (common_device(op, sources) if others else x._value.device)
-    # Another thread may give the sources other nodes until their user is registered.
+    # Without the lock, another thread could replace the nodes of the sources meanwhile.
     with graph_lock:
         node = build(op, arg, dtype, [source._value.node for source in sources])
         value = Value(node, device)
@@ -458,12 +456,12 @@ def apply(
             _record(value, op, arg, sources)
         result = from_value(type(x), value)
         if is_view or op in VIEW_OPS:
-            show_part_of(result, x, Step(op, arg, x.shape, x.dtype, node.dtype))
+            make_view_of(result, x, Step(op, arg, x.shape, x.dtype, node.dtype))
         return result
 
 
 def _record(value: Value, rule: Ops | str, arg: Payload, sources: Sequence[TensorCore]) -> None:
-    """Note how a value was made, for its gradient."""
+    """Record how a value was computed, if gradients need it."""
     if is_recording() and value.node.dtype.is_float:
         parents = tuple([source._value for source in sources])
         value.record = Record(rule, arg, parents)
@@ -473,9 +471,9 @@ def _record(value: Value, rule: Ops | str, arg: Payload, sources: Sequence[Tenso
 def with_rule(
     x: T, rule: Ops | str, compute: Callable[..., T], *others: T, arg: Payload = None
 ) -> T:
-    """`compute` of this tensor and `others`, whose gradient is that of `rule` alone.
+    """Return `compute(x, *others)`, recorded as one step with the gradient rule `rule`.
 
-    rule: an op, or a name with which a rule is entered. arg: the payload that the rule reads.
+    rule: an op, or the name of a rule in `RULES`. arg: the payload for the rule.
     """
     sources = (x, *others)
     with GradientSwitch():
@@ -486,49 +484,49 @@ def with_rule(
         return from_value(type(x), value)
 
 
-def show_part_of(x: T, source: T, step: Step | None) -> None:
-    """From now on this tensor is a view of `source`; without a step it shows all of it."""
+def make_view_of(x: T, source: T, step: Step | None) -> None:
+    """Make this tensor a view of `source` through `step`; without a step, of all elements."""
     with graph_lock:
         if source._view is None:
             storage: Storage[TensorCore] = Storage()
             storage.add(source)
             source._view = View(storage)
-        shown = source._view
+        view = source._view
         leave_storage(x)
-        x._view = shown if step is None else shown.through(step, x.shape)
+        x._view = view if step is None else view.through(step, x.shape)
         x._view.storage.add(x)
         x._value.before = source._value.before
 
 
 def leave_storage(x: T) -> None:
-    """From now on this tensor has elements of its own, and is a view of no other."""
+    """Make this tensor independent: it has elements of its own and is no view."""
     if x._view is not None:
         x._view.storage.remove(x)
         x._view = None
 
 
 def shares_storage(x: T, other: T) -> bool:
-    """Whether this tensor and `other` are views of the same elements."""
+    """Return True if this tensor and `other` are views of the same elements."""
     if x._view is None or other._view is None:
         return x is other
     return x._view.storage is other._view.storage
 
 
 def apart_from(x: T, source: T) -> T:
-    """This tensor; where it is a view of `source` another one with elements of its own.
+    """Return this tensor; if it is a view of `source`, an independent copy.
 
-    So an operator in place on a function's result never changes what the function was given.
+    So an operator in place on a function's result never changes the function's argument.
     """
     return independent(x) if shares_storage(x, source) else x
 
 
 def as_view_of(x: T, source: T) -> T:
-    """This view of `source`; where it is `source` itself another tensor that shows it."""
+    """Return this view of `source`; for `source` itself, another tensor that shows it."""
     return x if x is not source else apply(x, Ops.RESHAPE, arg=ShapeArg(x.shape))
 
 
 def reshape(x: T, shape: Shape) -> T:
-    """Show the elements in another shape, which has as many; `x` itself if it has that shape."""
+    """Show the elements in another shape of the same size; `x` itself if it has that shape."""
     return x if shape == x.shape else apply(x, Ops.RESHAPE, arg=ShapeArg(shape))
 
 
@@ -538,7 +536,7 @@ def expand(x: T, shape: Shape) -> T:
 
 
 def pad(x: T, bounds: Bounds, is_view: bool = False) -> T:
-    """A view only where what follows takes the padding away again."""
+    """Add zeros around the elements. Set `is_view` only if a later step cuts the zeros off."""
     return apply(x, Ops.PAD, arg=BoundsArg(bounds), is_view=is_view)
 
 
@@ -548,29 +546,29 @@ def shrink(x: T, bounds: Bounds) -> T:
 
 
 def reduce_over(x: T, op: Ops, axes: tuple[int, ...]) -> T:
-    """Reduces over `axes`, which stay as size 1."""
+    """Reduce over `axes`, which stay with size 1."""
     return apply(x, Ops.REDUCE, arg=ReduceArg(op, axes)) if axes else x
 
 
 def broadcast_to(x: T, shape: Shape) -> T:
-    """Expands to `shape`, which the caller found by `arguments.broadcast`."""
+    """Expand to `shape`, which `arguments.broadcast` returned to the caller."""
     return expand(reshape(x, (1,) * (len(shape) - x.ndim) + x.shape), shape)
 
 
 def value_of(x: TensorCore) -> Value:
-    """Return what a tensor stands for now."""
+    """Return the current value of a tensor."""
     return x._value
 
 
 def from_value(cls: type[T], value: Value) -> T:
-    """Return a tensor for a fresh value, which becomes its own."""
+    """Return a new tensor with a fresh value."""
     tensor = object.__new__(cls)
     initialise(tensor, value)
     return tensor
 
 
 def initialise(x: TensorCore, value: Value) -> None:
-    """Make `x`, which is nothing yet, stand for a fresh value."""
+    """Initialise a tensor object with a fresh value."""
     x._grad = None
     x._view = None
     take_value(x, value)
@@ -582,7 +580,7 @@ def from_node(cls: type[T], node: UOp, device: Place) -> T:
 
 
 def peek_value(cls: type[T], value: Value) -> T:
-    """Return a tensor to read a value with that belongs to another, or to none any more."""
+    """Return a temporary tensor for reading a value that another tensor owns or owned."""
     tensor = object.__new__(cls)
     tensor._grad = None
     tensor._view = None
@@ -591,7 +589,7 @@ def peek_value(cls: type[T], value: Value) -> T:
 
 
 def common_device(op: Ops, sources: Sequence[TensorCore]) -> Place:
-    """Return where all sources are; a constant has no memory and joins any device."""
+    """Return the device of all sources. A constant has no memory and fits any device."""
     device = sources[0]._value.device
     if all(source._value.device == device for source in sources):
         return device
@@ -606,12 +604,12 @@ def common_device(op: Ops, sources: Sequence[TensorCore]) -> Place:
 
 
 def storage_of(x: TensorCore) -> Storage[TensorCore] | None:
-    """Return the elements that `x` and others show; None where no other tensor has shown them."""
+    """Return the storage of `x`; None for a tensor that never was a view and never had one."""
     return None if x._view is None else x._view.storage
 
 
 def set_view(x: TensorCore, storage: Storage[TensorCore], steps: Steps = ()) -> None:
-    """From now on `x`, which is in the storage, shows its elements through these steps."""
+    """Make `x`, a tensor of this storage, show its elements through these steps."""
     x._view = View(storage, steps)
 
 
@@ -621,30 +619,30 @@ def shows_same(x: TensorCore, other: TensorCore) -> bool:
 
 
 def gradient_of(x: T) -> T | None:
-    """Return the gradient that `backward` added up at `x`."""
+    """Return the gradient that `backward` has accumulated at `x`."""
     return x._grad
 
 
 def set_gradient(x: TensorCore, gradient: TensorCore | None) -> None:
-    """Make `gradient` the one that `x.grad` gives."""
+    """Set `x.grad`."""
     x._grad = gradient
 
 
 def request_gradient(x: T, requires_grad: bool | None) -> None:
-    """True and False decide; None leaves it to an optimiser, which will ask for a gradient."""
+    """Set `x.requires_grad`. None means False until an optimiser sets it to True."""
     value_of(x).is_frozen = requires_grad is False
     if requires_grad and not x.dtype.is_float:
         raise UserTypeError(
             f"requires_grad: a {x.dtype.name} tensor has no gradient: accepted are floats"
         )
     if bool(requires_grad) is not value_of(x).requires_grad:
-        # From here on it is a leaf: gradients end here, or do not come here at all.
+        # From here on it is a leaf: gradients stop here, or do not reach it at all.
         value_of(x).requires_grad = bool(requires_grad)
         value_of(x).record = None
 
 
 def constant_like(x: T, value: ConstType, dtype: DType) -> T:
-    """Return a constant without axes, where `x` is."""
+    """Return a constant without axes, on the device of `x`."""
     return from_node(type(x), graph.constant(as_const(value, dtype), dtype), x.device)
 
 
@@ -654,12 +652,12 @@ def cast_to(x: T, dtype: DType) -> T:
 
 
 def choose(condition: T, chosen: T, other: T) -> T:
-    """Return `chosen` where a condition of bools holds, else `other`; all of one shape."""
+    """Select from `chosen` where `condition` is true, else from `other`. All have one shape."""
     return apply(condition, Ops.WHERE, chosen, other)
 
 
 def as_tensor(x: T, value: object, argument: str) -> T:
-    """Return an argument that has to be a tensor, as `x` is. Raises `UserTypeError`."""
+    """Return `value` as a tensor of the class of `x`. Raises `UserTypeError` for no tensor."""
     if not isinstance(value, TensorCore):
         raise wrong_type(argument, value, "is a Tensor")
     return cast(T, value)

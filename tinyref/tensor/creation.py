@@ -1,12 +1,12 @@
-"""Making tensors: from numbers, lists, bytes, arrays and files, from nothing, and at random.
+"""Create tensors: from numbers, lists, bytes, arrays and files, by formulas, and at random.
 
-Random numbers come from Threefry counters, the same on every device. Element i of a draw is made of
-the 64 bits that Threefry-2x32 gives for the counter c + i under the key of the seed (Salmon,
-Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011); a draw of n elements
-moves the counter on by n. So numbers depend on the seed and on how many were drawn on the device
-before, not on the device, on the size of the draws, or on when they are computed: `rand(6)` is
-`rand(3)` and `rand(3)` again. Counter and key are tensors, and moving on is an assignment of the
-graph: a captured function draws new numbers in every replay.
+Random numbers come from Threefry counters, the same on every device. Element i of a draw is made
+from the 64 bits of Threefry-2x32 for the counter c + i and the key of the seed. A draw of n
+elements adds n to the counter. So a number depends only on the seed and on the count of numbers
+drawn on the device before: `rand(6)` is `rand(3)` followed by `rand(3)`. Counter and key are
+tensors, and the addition is an assignment in the graph: a captured function draws new numbers in
+every replay. Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+2011.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ from tinyref.uops.ops import Ops
 
 
 def base_of(node: UOp) -> UOp:
-    """The node below all reshapes."""
+    """Return the node below all reshapes."""
     while node.src and node.op.name == "RESHAPE":
         node = node.src[0]
     return node
 
 
 def element_dtype(dtype: DTypeLike | None) -> DType | None:
-    """The named type, which must be one that tensors hold. Raises `UserError`."""
+    """Return the type as a DType. Raises `UserError` for one that tensors cannot hold."""
     if dtype is None:
         return None
     target = to_dtype(dtype)
@@ -78,7 +78,7 @@ def element_dtype(dtype: DTypeLike | None) -> DType | None:
 
 
 def from_host(array: Array, dtype: DType, device: str) -> UOp:
-    """The node of a fresh buffer on `device` with the elements of `array`."""
+    """Return the node of a fresh buffer on `device` with the elements of `array`."""
     if not array.size:
         return graph.expand(graph.reshape(graph.constant(0, dtype), (1,) * array.ndim), array.shape)
     node = graph.new_buffer(device, array.shape, dtype)
@@ -93,33 +93,33 @@ Sizes = tuple[int, ...]
 
 @dataclass
 class Stream(Generic[T]):
-    """The state of one device: the key, and the counter of the next number; uint64, shape (1,)."""
+    """The random state of one device: key and counter of the next number, uint64 of shape (1,)."""
 
     key: T
     counter: T
 
 
 class Streams:
-    """The streams of all devices, which share one seed."""
+    """The random streams of all devices, which share one seed."""
 
     def __init__(self) -> None:
         self.seed = int.from_bytes(os.urandom(4), "little")
         self._of: dict[str, Stream[Any]] = {}
 
     def draw(self, maker: type[T], count: int, place: Place) -> T:
-        """The next `count` words of 64 bits; several devices compute the same, of the first one."""
+        """Return the next `count` words of 64 bits. Several devices use the stream of the first."""
         with self._turn():
             device = first_device(place)
             stream = self._of.get(device) or self._open(maker, device)
             if is_lost(stream.counter.node):
                 raise UserStateError(
-                    f"random numbers: how many {device} has drawn is lost, as what drew them broke "
-                    f"off: begin anew with manual_seed()"
+                    f"random numbers: the counter of {device} was lost when a computation stopped "
+                    f"early: restart it with manual_seed()"
                 )
             bits: T = self._words(stream, count, place)
-            # No other tensor shows the counter here, so it is written where captures found it.
+            # No other tensor views the counter, so it is written in the memory that captures read.
             stream.counter.assign(stream.counter.add(count))
-            # It counts on if that fails: no number is drawn twice.
+            # A failure must not undo the assignment: so no number is drawn twice.
             value_of(stream.counter).before = None
             return bits
 
@@ -131,7 +131,7 @@ class Streams:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """One thread draws at a time, and none while another one captures what draws."""
+        """Let one thread draw at a time, and none while another thread captures a function."""
         with graph_lock, GradientSwitch():
             yield
 
@@ -141,21 +141,21 @@ class Streams:
         return stream
 
     def role_of(self, tensor: object) -> tuple[str, str] | None:
-        """Which device's "key" or "counter" a tensor is; None for all others."""
+        """Return the device of a tensor, and "key" or "counter"; None for other tensors."""
         for device, stream in self._of.items():
             if tensor is stream.key or tensor is stream.counter:
                 return device, "key" if tensor is stream.key else "counter"
         return None
 
     def in_role(self, maker: type[T], device: str, role: str) -> T:
-        """The "key" or "counter" of a device."""
+        """Return the "key" or "counter" tensor of a device."""
         with self._turn():
             stream = self._of.get(device) or self._open(maker, device)
-            found: T = stream.key if role == "key" else stream.counter
-            return found
+            tensor: T = stream.key if role == "key" else stream.counter
+            return tensor
 
     def restart(self, seed: int) -> None:
-        """Every device draws its first number again; memory stays where captures found it."""
+        """Restart every device at its first number, in the memory that captures read."""
         with self._turn():
             self.seed = seed
             for device, stream in self._of.items():
@@ -164,7 +164,7 @@ class Streams:
                 stream.counter.assign(self._word(maker, 0, device))
 
     def forget(self) -> None:
-        """Drop the streams of all devices: each is made again for the next number drawn there."""
+        """Drop the streams of all devices. The next draw on a device makes a new one."""
         with self._turn():
             self._of.clear()
 
@@ -177,24 +177,22 @@ streams = Streams()
 
 
 class Creation(Functions, Movement):
-    """`Tensor(data)` and the constructors with a shape.
+    """`Tensor(data)`, and the functions that create tensors from a shape or at random.
 
-    data: a number, bytes, a numpy array, a Tensor, nested lists or tuples of these numbers, arrays
-        and tensors, a size made of bound variables (int32), or the path of a file, which is a
-        tensor of bytes (of `dtype`) on the device "DISK:/path". The result has the elements and no
-        gradient flows on: `stack` lets it.
-    device: a name such as "CPU", or a tuple of names, each of which gets all elements; None is the
-        default device, or that of the first tensor in `data`.
-    dtype: a type or its name. Without one a numpy array keeps its type, bytes are uint8, and
-    Python numbers give bool, int32 or float32 by the highest kind among them.
-    requires_grad: whether `backward` fills `grad`; only float tensors can have one.
+    data: a number, bytes, a numpy array, a Tensor, or nested lists or tuples of numbers, arrays and
+        tensors. Also a size made of bound variables (int32), or the path of a file. A file is a
+        tensor of bytes (or of `dtype`) on the device "DISK:/path". No gradient flows to tensors in
+        `data`: use `stack` for that.
+    device: a name such as "CPU", or a tuple of names: each device gets all elements. None is the
+        device of the first tensor in `data`, or the default device.
+    dtype: a type or its name. Without one, a numpy array keeps its type, and bytes are uint8. For
+        Python numbers, the highest kind among them gives bool, int32 or float32.
+    requires_grad: if True, `backward` fills `grad`. Only float tensors can have a gradient.
     Raises `UserError` for ragged lists, unknown types and devices, and numbers that do not fit.
 
-    Tensors of random numbers.
-
-    shape: sizes, or one sequence of them. device, dtype, requires_grad: as for `Tensor`; without
-    `dtype` the default float. `rand`, `randint` and `randperm` give the same bits on every device;
-    normal numbers differ by the rounding of logarithm and sine.
+    Random tensors: `shape` is sizes, or one sequence of them. `device`, `dtype` and `requires_grad`
+    are as above, but the default type is the default float. `rand`, `randint` and `randperm` return
+    the same bits on every device. Normal numbers differ by the rounding of logarithm and sine.
     """
 
     __slots__ = ()
@@ -206,16 +204,16 @@ class Creation(Functions, Movement):
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> None:
-        named = element_dtype(dtype)
+        target_dtype = element_dtype(dtype)
         if isinstance(data, PurePath):
-            data = self._of_file(data, named or dtypes.uint8)
+            data = self._of_file(data, target_dtype or dtypes.uint8)
             device = data.device if device is None else device
         elif isinstance(data, list | tuple) and literals.holds(data, Creation):
-            data = self._of_list(data, device, named)
+            data = self._of_list(data, device, target_dtype)
             device = data.device
         if isinstance(data, Creation):
             moved = data.to(data.device if device is None else device)
-            converted = moved if named is None else moved.cast(named)
+            converted = moved if target_dtype is None else moved.cast(target_dtype)
             session = capturing.get()
             if session is not None:
                 session.read(value_of(converted))
@@ -223,12 +221,12 @@ class Creation(Functions, Movement):
                 initialise(self, Value(converted.node, converted.device))
         else:
             target = canonical_place(device)
-            initialise(self, Value(_node_of(data, first_device(target), named), target))
+            initialise(self, Value(_node_of(data, first_device(target), target_dtype), target))
         request_gradient(self, requires_grad)
 
     @classmethod
     def _of_list(cls, data: object, device: Place | None, dtype: DType | None) -> Self:
-        """A nested list that has tensors among what it holds."""
+        """Return the tensor for a nested list that has tensors in it."""
         target = dtype or literals.joined_dtype(data)
         tensors = [part for part in literals.leaves(data) if isinstance(part, Creation)]
         places = sorted({describe_place(tensor.device) for tensor in tensors})
@@ -238,7 +236,7 @@ class Creation(Functions, Movement):
 
     @classmethod
     def _stack(cls, data: object, device: Place, dtype: DType, path: tuple[int, ...] = ()) -> Self:
-        """The parts of a list along a new first axis."""
+        """Return the parts of a list along a new first axis."""
         if not (isinstance(data, list | tuple) and literals.holds(data, Creation)):
             return cls(data, device, dtype)
         parts = [
@@ -249,7 +247,7 @@ class Creation(Functions, Movement):
 
     @classmethod
     def _of_file(cls, path: PurePath, dtype: DType) -> Self:
-        """The bytes of a file as elements of `dtype`, on the device that is this file."""
+        """Return the bytes of a file as elements of `dtype`, on the device for this file."""
         device = Device.canonical(f"DISK:{path}")
         nbytes = file_size(device.partition(":")[2])
         if nbytes % dtype.itemsize:
@@ -279,7 +277,7 @@ class Creation(Functions, Movement):
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """Every element is `fill_value`; without `dtype` its kind decides: bool, int32, float32.
+        """Return a tensor of `fill_value`. Its kind sets the default type: bool, int32 or float32.
 
         Examples:
             >>> Tensor.full((2, 2), 7).tolist()
@@ -297,7 +295,7 @@ class Creation(Functions, Movement):
 
     @classmethod
     def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
-        """Zeros of the default float, or of `dtype`; the other keywords are those of `full`.
+        """Return zeros of the default float, or of `dtype`. Accepts all keywords of `full`.
 
         Examples:
             >>> Tensor.zeros(1, 2).tolist()
@@ -307,7 +305,7 @@ class Creation(Functions, Movement):
 
     @classmethod
     def ones(cls, *shape: Any, **kwargs: Any) -> Self:
-        """Ones of the default float, or of `dtype`; the other keywords are those of `full`.
+        """Return ones of the default float, or of `dtype`. Accepts all keywords of `full`.
 
         Examples:
             >>> Tensor.ones(2).tolist()
@@ -323,7 +321,7 @@ class Creation(Functions, Movement):
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """Memory that is not written yet: whatever it holds are the elements.
+        """Return a tensor in uninitialised memory: its elements are arbitrary.
 
         Examples:
             >>> Tensor.empty(2, 3).shape
@@ -338,19 +336,19 @@ class Creation(Functions, Movement):
 
     @classmethod
     def eye(cls, n: int, m: int | None = None, **kwargs: Any) -> Self:
-        """Ones on the diagonal of an `n` by `m` matrix (`m` is `n` by default), else zeros.
+        """Return an `n` by `m` matrix (default: `m` is `n`) with ones on the diagonal, else zeros.
 
         Examples:
             >>> Tensor.eye(2).tolist()
             [[1.0, 0.0], [0.0, 1.0]]
         """
         rows, columns = fixed(shape_argument(n, (n if m is None else m,), "eye"), "eye")
-        wanted, dtype = kwargs.pop("requires_grad", None), kwargs.pop("dtype", None)
+        requires_grad, dtype = kwargs.pop("requires_grad", None), kwargs.pop("dtype", None)
         counted = graph.counting_dtype(max(rows, columns))
         down = reshape(cls.arange(rows, dtype=counted, **kwargs), (rows, 1))
         is_diagonal = down.eq(cls.arange(columns, dtype=counted, **kwargs))
         matrix = is_diagonal.cast(element_dtype(dtype) or dtypes.default_float)
-        request_gradient(matrix, wanted)
+        request_gradient(matrix, requires_grad)
         return matrix
 
     @classmethod
@@ -364,9 +362,9 @@ class Creation(Functions, Movement):
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """`start`, `start + step`, ... up to before `stop`; one bound alone is `stop`, from 0.
+        """Return `start`, `start + step`, ... before `stop`. A single bound is `stop`, from 0.
 
-        Without `dtype` it is int32, or float32 if a bound is a float. It takes no memory.
+        The default type is int32, or float32 if a bound is a float. It takes no memory.
 
         Examples:
             >>> Tensor.arange(2, 10, 3).tolist()
@@ -375,29 +373,29 @@ class Creation(Functions, Movement):
         first, last = (0, start) if stop is None else (start, stop)
         if isinstance(first, UOp) or isinstance(last, UOp):
             counted = cls._symbolic_range(first, last, step, canonical_place(device))
-            found = counted if dtype is None else counted.cast(to_dtype(dtype))
-            return cls._create(found.node, canonical_place(device), requires_grad)
+            result = counted if dtype is None else counted.cast(to_dtype(dtype))
+            return cls._create(result.node, canonical_place(device), requires_grad)
         node = _arange(first, last, step, element_dtype(dtype))
         return cls._create(node, canonical_place(device), requires_grad)
 
     @classmethod
     def _symbolic_range(cls, first: object, last: object, step: object, place: Place) -> Self:
-        """The part of a range up to the largest size that a symbolic one has now."""
+        """Return the first elements of a range with the largest size of a symbolic one."""
         if step != 1:
             raise UserError(f"arange: step {step!r} of a symbolic range, accepted is 1")
         begin, end = (as_size(bound, "arange") for bound in (first, last))
         count = end - begin
         require((Constraint(begin, end, f"arange: {describe(begin)} to {describe(end)}"),))
         whole = shrink(cls.arange(highest(lift(count)), device=place), ((0, count),))
-        # A symbolic size is taken as a number where one is asked for.
+        # An operand may be a symbolic size, although its type says number.
         return whole if begin == 0 else whole.add(cast(int, begin))
 
     @classmethod
     def linspace(cls, start: int | float, stop: int | float, steps: int, **kwargs: Any) -> Self:
-        """`steps` numbers at even distance from `start` to `stop`, both of them exactly.
+        """Return `steps` evenly spaced numbers from `start` to `stop`, which are both exact.
 
-        Of the default float, or of `dtype`: integers are cut off, and exact where both ends are
-        integers. The other keywords are those of `full`.
+        The default type is the default float. Integers are truncated, and exact if both ends are
+        integers. Accepts the keywords of `full`.
 
         Examples:
             >>> Tensor.linspace(0, 1, 5).tolist()
@@ -418,19 +416,19 @@ class Creation(Functions, Movement):
             literals.check_fits(value, target, "linspace")
         numbers = cls.arange(count, device=settings["device"], dtype=graph.counting_dtype(count))
         if target.is_int and isinstance(start, int) and isinstance(stop, int):
-            found = integers_between(numbers, start, stop, max(count - 1, 1), target)
+            values = integers_between(numbers, start, stop, max(count - 1, 1), target)
         else:
             wide = dtypes.float64 if target is dtypes.float64 else dtypes.float32
-            found = floats_between(numbers.cast(wide), start, stop, count - 1)
-        result = found.cast(target)
+            values = floats_between(numbers.cast(wide), start, stop, count - 1)
+        result = values.cast(target)
         value_of(result).record = None
         request_gradient(result, settings["requires_grad"])
         return result
 
     def full_like(self, fill_value: ConstType, **kwargs: Any) -> Self:
-        """Every element is `fill_value`; shape, type and device are this tensor's unless named.
+        """Return `full` with the shape, type and device of this tensor as defaults.
 
-        On several devices each has the part that it has of this tensor.
+        On several devices, each has the same part as for this tensor.
 
         Examples:
             >>> Tensor([1.0, 2.0]).full_like(7).tolist()
@@ -440,20 +438,20 @@ class Creation(Functions, Movement):
         return self._made_like(self.full, self.shape, settings)
 
     def _made_like(self, make: Callable[..., Self], shape: Any, settings: dict[str, Any]) -> Self:
-        """What `make` gives for `shape`, laid out as this tensor is unless a device is named."""
+        """Return the result of `make` for `shape`, in the layout of this tensor by default."""
         if settings.get("dtype") is None:
             settings["dtype"] = self.dtype
         if settings.get("device") is not None:
             return make(shape, **settings)
         settings.pop("device", None)
-        wanted = settings.pop("requires_grad", None)
+        requires_grad = settings.pop("requires_grad", None)
         with GradientSwitch():
-            made = placed_like(make(shape, device=self.device, **settings), self)
-        request_gradient(made, wanted)
-        return made
+            result = placed_like(make(shape, device=self.device, **settings), self)
+        request_gradient(result, requires_grad)
+        return result
 
     def empty_like(self, **kwargs: Any) -> Self:
-        """Return unwritten memory in this tensor's shape, type and device, as `empty` does.
+        """Return `empty` with this tensor's shape, type and device.
 
         Examples:
             >>> Tensor([[3, 4]]).empty_like().shape
@@ -462,7 +460,7 @@ class Creation(Functions, Movement):
         return self._made_like(self.empty, self.shape, {"dtype": self.dtype, **kwargs})
 
     def zeros_like(self, **kwargs: Any) -> Self:
-        """Zeros in this tensor's shape, type and device.
+        """Return zeros with this tensor's shape, type and device.
 
         Examples:
             >>> Tensor([3, 4]).zeros_like().tolist()
@@ -471,7 +469,7 @@ class Creation(Functions, Movement):
         return self.full_like(0, **kwargs)
 
     def ones_like(self, **kwargs: Any) -> Self:
-        """Ones in this tensor's shape, type and device.
+        """Return ones with this tensor's shape, type and device.
 
         Examples:
             >>> Tensor([3, 4]).ones_like().tolist()
@@ -481,9 +479,9 @@ class Creation(Functions, Movement):
 
     @staticmethod
     def manual_seed(seed: int = 0) -> None:
-        """Every device starts again at the first number of `seed`, from 0 to 2**64 - 1.
+        """Restart every device at the first number of `seed`, which is from 0 to 2**64 - 1.
 
-        Until the first call the seed is a random one.
+        Before the first call, the seed is random.
 
         Examples:
             >>> Tensor.manual_seed(7)
@@ -499,7 +497,7 @@ class Creation(Functions, Movement):
 
     @classmethod
     def _random_words(cls, shape: Sizes, device: Place | None) -> Self:
-        """64 random bits for each element, as uint64."""
+        """Return 64 random bits for each element, as uint64."""
         place = canonical_place(device)
         words = streams.draw(cls, math.prod(shape), place)
         return reshape(words, shape)
@@ -513,20 +511,20 @@ class Creation(Functions, Movement):
         contiguous: bool = True,
         **kwargs: Any,
     ) -> Self:
-        """Uniform numbers from 0 to below 1, with as many bits as the type's significand has.
+        """Return uniform random numbers from 0 to below 1, with all bits of the significand.
 
-        `contiguous`: stored when computed; False leaves them to the kernel that reads them.
+        With `contiguous` they are stored; otherwise the kernel that reads them computes them.
 
         Examples:
             >>> x = Tensor.rand(100)
             >>> bool(x.min().item() >= 0.0 and x.max().item() < 1.0)
             True
         """
-        target, wanted = _float_dtype("rand", dtype), _requires_grad("rand", kwargs)
+        target, requires_grad = _float_dtype("rand", dtype), _requires_grad("rand", kwargs)
         sizes = _sizes("rand", shape)
         with GradientSwitch():
-            found = fractions_of(cls._random_words(sizes, device), target)
-            return as_leaf((found.contiguous() if contiguous else found), wanted)
+            numbers = fractions_of(cls._random_words(sizes, device), target)
+            return as_leaf((numbers.contiguous() if contiguous else numbers), requires_grad)
 
     @classmethod
     def randn(
@@ -536,8 +534,10 @@ class Creation(Functions, Movement):
         requires_grad: bool | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Normal numbers with mean 0 and deviation 1 (Box and Muller, "A note on the generation of
-        random normal deviates", 1958). Accepts `device` and `contiguous` too.
+        """Return random normal numbers with mean 0 and standard deviation 1.
+
+        Accepts `device` and `contiguous` too. Source: Box and Muller, "A note on the generation of
+        random normal deviates", 1958.
 
         Examples:
             >>> Tensor.randn(2, 3).shape
@@ -548,17 +548,18 @@ class Creation(Functions, Movement):
         _no_others("randn", kwargs)
         sizes = _sizes("randn", shape)
         with GradientSwitch():
-            found = normals_of(cls._random_words(sizes, device), target)
-            return as_leaf((found.contiguous() if contiguous else found), requires_grad)
+            numbers = normals_of(cls._random_words(sizes, device), target)
+            return as_leaf((numbers.contiguous() if contiguous else numbers), requires_grad)
 
     @classmethod
     def randint(
         cls, *shape: Any, low: int = 0, high: int = 10, dtype: DTypeLike = dtypes.int, **kwargs: Any
     ) -> Self:
-        """Integers from `low` to below `high`, each as likely as the others to one in 2**32.
+        """Return random integers from `low` to below `high`.
 
-        Raises `UserError` for a type that is no integer or cannot hold them, and for an empty
-        range. Accepts `device`, `contiguous` and `requires_grad` (which must not be true).
+        Their probabilities differ by at most one part in 2**32. Raises `UserError` for a type that
+        is no integer or cannot hold them, and for an empty range. Accepts `device`, `contiguous`
+        and `requires_grad` (which must not be True).
 
         Examples:
             >>> x = Tensor.randint(100, low=3, high=6)
@@ -577,15 +578,15 @@ class Creation(Functions, Movement):
                 f"({target.minimum} to {target.maximum})"
             )
         device, contiguous = kwargs.pop("device", None), kwargs.pop("contiguous", True)
-        wanted = _requires_grad("randint", kwargs)
+        requires_grad = _requires_grad("randint", kwargs)
         sizes = _sizes("randint", shape)
         with GradientSwitch():
             bits = cls._random_words(sizes, device)
             count = last - first + 1
             offset = bits if count == 1 << 64 else bits.mod(count)
-            # Both wrap alike, so the sum is right in the type itself.
-            found = offset.cast(target).add(first)
-            return as_leaf((found.contiguous() if contiguous else found), wanted)
+            # Offset and sum wrap in the same way, so the sum is correct in the type itself.
+            numbers = offset.cast(target).add(first)
+            return as_leaf((numbers.contiguous() if contiguous else numbers), requires_grad)
 
     @classmethod
     def normal(
@@ -596,7 +597,7 @@ class Creation(Functions, Movement):
         requires_grad: bool | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Normal numbers with the given mean and deviation; the other keywords are `randn`'s.
+        """Return random normal numbers. Accepts all keywords of `randn`.
 
         Examples:
             >>> Tensor.normal(2, 3, mean=10.0, std=0.5).shape
@@ -619,9 +620,9 @@ class Creation(Functions, Movement):
         requires_grad: bool | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Uniform numbers from `low` to `high`; the other keywords are those of `rand`.
+        """Return uniform random numbers from `low` to `high`. Accepts all keywords of `rand`.
 
-        A number near `high` may round to it, where there are few numbers between the two.
+        A number near `high` may round to it if few floats are between the bounds.
 
         Examples:
             >>> x = Tensor.uniform(100, low=2.0, high=4.0)
@@ -633,14 +634,14 @@ class Creation(Functions, Movement):
             raise UserError(f"uniform: low {low} is above high {high}")
         target = _float_dtype("uniform", dtype)
         if math.isinf(round_float(last - first, target)):
-            raise UserError(f"uniform: {low} to {high} is wider than {target.name} has numbers")
+            raise UserError(f"uniform: the range {low} to {high} overflows {target.name}")
         with GradientSwitch():
             numbers = scaled(cls.rand(*shape, dtype=target, **kwargs), last - first, first)
             return as_leaf(numbers, requires_grad)
 
     @classmethod
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
-        """Uniform numbers within 1 / sqrt(number of elements); the keywords are `uniform`'s.
+        """Return uniform random numbers within 1 / sqrt(number of elements): see `uniform`.
 
         Examples:
             >>> Tensor.scaled_uniform(2, 3).shape
@@ -652,10 +653,10 @@ class Creation(Functions, Movement):
 
     @classmethod
     def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
-        """Uniform numbers within sqrt(6 / (inputs + outputs)), with the first axis the outputs.
+        """Return uniform random numbers within sqrt(6 / (inputs + outputs)): see `uniform`.
 
-        Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
-        networks", 2010. The keywords are those of `uniform`.
+        The first axis is the outputs. Source: Glorot and Bengio, "Understanding the difficulty of
+        training deep feedforward neural networks", 2010.
 
         Examples:
             >>> Tensor.glorot_uniform(2, 3).shape
@@ -666,10 +667,10 @@ class Creation(Functions, Movement):
 
     @classmethod
     def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
-        """Uniform numbers within sqrt(6 / ((1 + a^2) inputs)), for leaky_relu of slope `a`.
+        """Return uniform random numbers within sqrt(6 / ((1 + a^2) inputs)): see `uniform`.
 
-        He, Zhang, Ren and Sun, "Delving Deep into Rectifiers", 2015. The first axis are the
-        outputs; the keywords are those of `uniform`.
+        They suit leaky_relu with slope `a`. The first axis is the outputs. Source: He, Zhang, Ren
+        and Sun, "Delving Deep into Rectifiers", 2015.
 
         Examples:
             >>> Tensor.kaiming_uniform(2, 3).shape
@@ -683,7 +684,7 @@ class Creation(Functions, Movement):
     def _within(
         cls, name: str, count: int, share: float, shape: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Self:
-        """Uniform numbers within sqrt(share / count)."""
+        """Return uniform random numbers within sqrt(share / count)."""
         if {"low", "high"} & kwargs.keys():
             raise UserError(f"{name}: low and high follow from the shape: use uniform instead")
         limit = math.sqrt(share / max(count, 1))
@@ -691,7 +692,7 @@ class Creation(Functions, Movement):
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
-        """Normal numbers of deviation sqrt(2 / ((1 + a^2) inputs)): see `kaiming_uniform`.
+        """Return normal numbers of deviation sqrt(2 / ((1 + a^2) inputs)): see `kaiming_uniform`.
 
         Examples:
             >>> Tensor.kaiming_normal(2, 3).shape
@@ -702,9 +703,9 @@ class Creation(Functions, Movement):
         return cls.normal(*shape, std=math.sqrt(share / max(math.prod(sizes[1:]), 1)), **kwargs)
 
     def rand_like(self, **kwargs: Any) -> Self:
-        """`rand` in this tensor's shape, type and device, where they are not named.
+        """Return `rand` with the shape, type and device of this tensor as defaults.
 
-        On several devices each draws the part that it has of this tensor; see `full_like`.
+        On several devices, each draws its own part: see `full_like`.
 
         Examples:
             >>> Tensor([[1.0, 2.0]]).rand_like().shape
@@ -713,11 +714,12 @@ class Creation(Functions, Movement):
         return self._drawn_like(self.rand, kwargs)
 
     def _drawn_like(self, draw: Callable[..., Self], settings: dict[str, Any]) -> Self:
-        """Stored in parts, where `draw` alone would store all elements on each device."""
-        is_stored, wanted = settings.pop("contiguous", True), settings.pop("requires_grad", None)
+        """Draw in the layout of this tensor. `draw` would store all elements on each device."""
+        is_stored = settings.pop("contiguous", True)
+        requires_grad = settings.pop("requires_grad", None)
         with GradientSwitch():
-            found = self._made_like(draw, self.shape, {**settings, "contiguous": False})
-            return as_leaf((found.contiguous() if is_stored else found), wanted)
+            numbers = self._made_like(draw, self.shape, {**settings, "contiguous": False})
+            return as_leaf((numbers.contiguous() if is_stored else numbers), requires_grad)
 
     def randn_like(
         self,
@@ -725,7 +727,7 @@ class Creation(Functions, Movement):
         requires_grad: bool | None = None,
         **kwargs: Any,
     ) -> Self:
-        """`randn` in this tensor's shape, type and device, where they are not named.
+        """Return `randn` with the shape, type and device of this tensor as defaults.
 
         Examples:
             >>> Tensor([[1.0, 2.0]]).randn_like().shape
@@ -743,11 +745,11 @@ def _shape_of_zeros(shape: tuple[Any, ...]) -> Shape:
 
 def _node_of(data: object, device: str, dtype: DType | None) -> UOp:
     if isinstance(data, np.ndarray):
-        array, found = literals.from_numpy(data, dtype)
-        return from_host(array, found, device)
+        array, element = literals.from_numpy(data, dtype)
+        return from_host(array, element, device)
     if isinstance(data, np.generic) and dtype is None:
-        array, found = literals.from_numpy(np.asarray(data), dtype)
-        return from_host(array, found, device)
+        array, element = literals.from_numpy(np.asarray(data), dtype)
+        return from_host(array, element, device)
     if (number := literals.weak_number(data)) is not None:
         target = dtype or literals.scalar_dtype(number)
         literals.check_fits(number, target)
@@ -758,22 +760,22 @@ def _node_of(data: object, device: str, dtype: DType | None) -> UOp:
     if isinstance(data, UOp):
         return graph.cast(as_node(as_size(data, "data")), dtype or dtypes.int32)
     if isinstance(data, list | tuple):
-        array, found = literals.from_list(data, dtype)
-        return from_host(array, found, device)
+        array, element = literals.from_list(data, dtype)
+        return from_host(array, element, device)
     raise UserTypeError(
         f"data: got a {type(data).__name__}: accepted are a number, nested lists of numbers, "
         f"bytes, a numpy array, a Tensor and the path of a file"
     )
 
 
-# Ranges are computed where they are used: start + i * step over the numbers i of IOTA.
+# A kernel computes a range where it reads it: start + i * step for the numbers i of IOTA.
 
 
 def _arange(start: ConstType, stop: ConstType, step: ConstType, dtype: DType | None) -> UOp:
-    """The node of `Tensor.arange`, of shape (count,) with count = ceil((stop - start) / step).
+    """Return the node of `Tensor.arange`, of size ceil((stop - start) / step).
 
-    Integers are exact in every integer `dtype`; a float bound makes every element a float, which
-    is start + i * step rounded in float32, or in float64 for that `dtype`, and then cast. Raises
+    Integers are exact in every integer `dtype`. With a float bound, every element is start + i *
+    step, rounded in float32 (or float64 for that `dtype`), and then cast. Raises
     `UserError` for a step of 0, bounds that are not finite, and numbers that do not fit `dtype`.
     """
     first, last, by = (
@@ -787,7 +789,7 @@ def _arange(start: ConstType, stop: ConstType, step: ConstType, dtype: DType | N
         return _arange_of_integers(first, by, count, dtype or dtypes.default_int)
     steps = (last - first) / by
     if not math.isfinite(steps):
-        raise UserError(f"arange: {start!r} to {stop!r} by {step!r}: their number is no float")
+        raise UserError(f"arange: {start!r} to {stop!r} by {step!r}: their count is not finite")
     count = max(0, math.ceil(steps))
     target = dtype or dtypes.default_float
     wide = target if target is dtypes.float64 else dtypes.float32
@@ -795,7 +797,7 @@ def _arange(start: ConstType, stop: ConstType, step: ConstType, dtype: DType | N
 
 
 def _arange_of_integers(start: int, step: int, count: int, target: DType) -> UOp:
-    """Wrapping arithmetic in the type itself is exact, as all results fit."""
+    """Return the node of a range of integers. All results fit, so wrapping arithmetic is exact."""
     ends = (start, start + step * (count - 1)) if count else ()
     for value in ends:
         literals.check_fits(value, target)
@@ -807,15 +809,15 @@ def _arange_of_integers(start: int, step: int, count: int, target: DType) -> UOp
 
 
 def _arange_steps(numbers: UOp, start: ConstType, step: ConstType) -> UOp:
-    """start + i * step, in the type of the numbers i."""
+    """Return start + i * step in the type of the numbers i."""
     by, first = (graph.constant(value, numbers.dtype) for value in (step, start))
     scaled = graph.alu(Ops.MUL, numbers, by)
     return scaled if start == 0 else graph.alu(Ops.ADD, scaled, first)
 
 
 def _sizes(name: str, shape: tuple[Any, ...]) -> Sizes:
-    found = shape_argument(shape[0], shape[1:], f"{name}: shape") if shape else ()
-    return fixed(found, name)
+    sizes = shape_argument(shape[0], shape[1:], f"{name}: shape") if shape else ()
+    return fixed(sizes, name)
 
 
 def _matrix_sizes(name: str, shape: tuple[Any, ...]) -> Sizes:
@@ -828,7 +830,7 @@ def _matrix_sizes(name: str, shape: tuple[Any, ...]) -> Sizes:
 def _float_dtype(name: str, dtype: DTypeLike | None) -> DType:
     target = dtypes.default_float if dtype is None else to_dtype(dtype, name)
     if target not in dtypes.floats:
-        accepted = ", ".join(each.name for each in dtypes.floats)
+        accepted = ", ".join(dtype.name for dtype in dtypes.floats)
         raise UserTypeError(f"{name}: dtype {target.name}, accepted are {accepted}")
     return target
 
@@ -838,10 +840,10 @@ def _number(name: str, argument: str, value: ConstType) -> float:
 
 
 def _requires_grad(name: str, kwargs: dict[str, Any]) -> bool | None:
-    """The one keyword that is left for `**kwargs`."""
-    wanted = kwargs.pop("requires_grad", None)
+    """Return `requires_grad`, the only other keyword that is accepted."""
+    requires_grad = kwargs.pop("requires_grad", None)
     _no_others(name, kwargs)
-    return None if wanted is None else bool(wanted)
+    return None if requires_grad is None else bool(requires_grad)
 
 
 def _no_others(name: str, kwargs: dict[str, Any]) -> None:
@@ -851,22 +853,22 @@ def _no_others(name: str, kwargs: dict[str, Any]) -> None:
 
 
 def floats_between(x: T, start: float, stop: float, gaps: int) -> T:
-    """`start` for 0 and `stop` for `gaps`: from the nearer end, so that both are exact."""
+    """Map 0 to `start` and `gaps` to `stop`. Both are exact: each half counts from its own end."""
     if gaps <= 0:
         return x.add(start)
     distance = stop - start
-    # A distance may be beyond the floats, over one gap nothing lies in.
+    # The distance may overflow. With one gap, no element lies between the ends.
     by = distance / gaps if math.isfinite(distance) else stop / gaps - start / gaps
     by = by if gaps > 1 else 0.0
-    found = x.mul(by).add(start)
+    from_start = x.mul(by).add(start)
     from_stop = x.neg().add(gaps).mul(-by).add(stop)
-    return x.lt((gaps + 1) / 2).where(found, from_stop)
+    return x.lt((gaps + 1) / 2).where(from_start, from_stop)
 
 
 def integers_between(x: T, start: int, stop: int, gaps: int, dtype: DType) -> T:
-    """start + self * (stop - start) / gaps, cut off, for numbers from 0 to `gaps`.
+    """Return start + x * (stop - start) / gaps, truncated, for numbers x from 0 to `gaps`.
 
-    In int64, which may wrap on the way to a result that fits.
+    It is computed in int64, where intermediate values may wrap although the result fits.
     """
     whole, rest = divmod(stop - start, gaps)
     numbers = x.cast(dtypes.int64)
@@ -874,32 +876,32 @@ def integers_between(x: T, start: int, stop: int, gaps: int, dtype: DType) -> T:
     below = numbers.mul(whole).add(start).add(rests.idiv(gaps))
     if dtype.is_unsigned:
         return below
-    # Below zero what is cut off lies above what is rounded down.
+    # Below zero, truncation gives one more than rounding down.
     is_cut = below.lt(0).bitwise_and(rests.mod(gaps).ne(0))
     return below.add(is_cut.cast(dtypes.int64))
 
 
 def fractions_of(x: T, target: DType) -> T:
-    """Of random words the first bits as a fraction, exact in `target`."""
+    """Return the first bits of random words as a fraction that is exact in `target`."""
     precision = target.mantissa_bits + 1
     if target is dtypes.float64:
         whole = x.rshift(64 - precision)
     else:
-        # The first of the two words of 32 bits is enough.
+        # The first 32-bit half of the word is enough.
         whole = x.cast(dtypes.uint32).rshift(32 - precision)
     wide = target if target is dtypes.float64 else dtypes.float32
     return whole.cast(wide).mul(2.0**-precision).cast(target)
 
 
 def as_leaf(x: T, requires_grad: bool | None) -> T:
-    """Forget how `x` was computed."""
+    """Make `x` a leaf, and set its `requires_grad`."""
     value_of(x).record = None
     request_gradient(x, requires_grad)
     return x
 
 
 def normals_of(x: T, target: DType) -> T:
-    """sqrt(-2 ln u) sin(v), u in (0, 1] by the first 32 bits, v in [-pi, pi) by the others."""
+    """Return sqrt(-2 ln u) sin(v). u in (0, 1] has the first 32 bits, v in [-pi, pi) the others."""
     wide = dtypes.float64 if target is dtypes.float64 else dtypes.float32
     first = x.cast(dtypes.uint32).cast(wide).add(1).mul(2.0**-32)
     second = x.rshift(32).cast(dtypes.uint32).rshift(8).cast(wide).mul(2.0**-24)

@@ -1,8 +1,8 @@
-"""Computing tensors, reading and showing elements, moving them between devices, pickling them.
+"""Compute tensors, read and show their elements, move them between devices, and pickle them.
 
-Pickles and deep copies hold tensors by value, on the devices that they were on. What is written to
-a device that only holds data is computed elsewhere first, and written at once; so whatever waits to
-be computed from the old bytes is computed before.
+Pickles and deep copies hold the elements of tensors and the names of their devices. A write to a
+device that only holds data is computed on another device and then written at once. Before it,
+every pending graph that reads the old bytes is computed.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from tinyref.tensor.core import (
     gradient_of,
     initialise,
     leave_storage,
+    make_view_of,
     note_change,
     registry,
     request_gradient,
     set_gradient,
-    show_part_of,
     take_value,
     value_of,
 )
@@ -68,7 +68,7 @@ from tinyref.tensor.registry import (
     graph_lock,
     is_computed,
     parts_of,
-    shown_buffers,
+    viewed_buffers,
 )
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
@@ -82,14 +82,14 @@ if TYPE_CHECKING:
 
 
 def compute(tensors: Sequence[TensorCore]) -> None:
-    """Realises the graphs of `tensors` together; every live tensor gets what was computed.
+    """Compute the graphs of `tensors` together, and put the results into all live graphs.
 
-    What has been realised is never computed again: tensors that share a part of these graphs go on
-    from its buffer. A tensor that reads memory which is assigned to here is computed first, so it
-    keeps the elements that it had where it was written.
+    No result is computed again: tensors that share a part of these graphs read its buffer. If an
+    assignment here overwrites memory that another tensor reads, that tensor is computed first. So
+    it has the elements of the time at which it was written in the program.
 
-    If it fails, each of `tensors` has the elements from before its last assignment, unless that has
-    run. Other tensors lose an assignment only if it needs what failed.
+    After a failure, each of `tensors` has the elements from before its last assignment, unless that
+    has run. Other tensors lose an assignment only if it needs a failed result.
     """
     _check_tensors("realize", tensors)
     values = [value_of(tensor) for tensor in tensors]
@@ -140,22 +140,23 @@ Sizes = tuple[int, ...]
 
 
 class Data(Elementwise, Movement):
-    """Reading elements computes what is not computed yet.
+    """The functions of Tensor that compute, read, move and save elements.
 
-    A tensor on several devices computes what it would on one, each device its part. Its device is a
-    tuple of names. Operations on tensors with the same devices run on each device with what that
-    device has; where they need elements of another, those are copied, and sums over the axis that
-    was cut come together on every device. Gradients lie as their tensors do.
+    Reading elements computes the tensor if needed. A tensor on several devices has the same results
+    as on one, and each device computes its part. Its `device` is a tuple of names. An operation on
+    tensors with the same devices runs on each device with its own elements. Elements of another
+    device are copied if needed. A sum over the split axis is on every device. A gradient has the
+    devices of its tensor.
     """
 
     __slots__ = ()
 
     def realize(self, *lst: Self, do_update_stats: bool = True) -> Self:
-        """Computes this tensor, and those in `lst`, now; returns this tensor.
+        """Compute this tensor, and those in `lst`, now. Return this tensor.
 
-        If that fails, or is interrupted, each of them has the elements from before its last
+        After a failure or an interrupt, each of them has the elements from before its last
         assignment, unless that has run. Elements that were partly overwritten are lost: reading
-        them raises `UserStateError` until the tensor is assigned again.
+        them raises `UserStateError` until the tensor is assigned to again.
 
         Examples:
             >>> (Tensor([1, 2]) + 1).realize().tolist()
@@ -173,10 +174,10 @@ class Data(Elementwise, Movement):
         return self
 
     def schedule(self, *lst: Self) -> Schedule:
-        """What `realize` would run for these tensors, in order; nothing runs.
+        """Return the kernels and copies that `realize` would run for these tensors, in order.
 
-        Each kernel among the items has the `names` of the functions that it computes. Raises
-        `UserError` for graphs that no order of kernels computes.
+        Nothing runs. Each kernel has the `names` of the functions that it computes. Raises
+        `UserError` for graphs that no order of kernels can compute.
 
         Examples:
             >>> len((Tensor([1, 2]) + 1).sum().schedule().kernels)
@@ -188,7 +189,7 @@ class Data(Elementwise, Movement):
         return schedule_of((self, *lst))
 
     def numpy(self) -> Array:
-        """The elements as a numpy array of its own; bfloat16 and fp8 as the types of ml_dtypes.
+        """Return the elements as a new numpy array; bfloat16 and fp8 have types of ml_dtypes.
 
         Examples:
             >>> Tensor([[1, 2]]).numpy().shape
@@ -214,25 +215,25 @@ class Data(Elementwise, Movement):
         from tinyref.engine.capture import forbid_while_capturing
 
         forbid_while_capturing("a tensor's elements are read")
-        # Until the elements are read no other thread's replay writes to this memory.
+        # The lock keeps replays of other threads from writing to this memory meanwhile.
         with graph_lock:
             buffer = buffer_of(buffer_node(self))
             array = np.frombuffer(buffer.copy_out(), dtype=numpy_dtype(self.dtype))
         return array[: math.prod(shape)].reshape(shape)
 
     def _gather_elements(self) -> Array:
-        """The elements that lie on several devices."""
+        """Return the elements of a tensor on several devices."""
         with graph_lock:
             compute([self])
             layout = layout_of(self.node)
-            places = zip(self.node.src, layout.devices, strict=True)
-            parts = [from_node(type(self), part, device) for part, device in places]
+            pairs = zip(self.node.src, layout.devices, strict=True)
+            parts = [from_node(type(self), part, device) for part, device in pairs]
         if layout.axis is None:
             return parts[0].numpy()
         return np.concatenate([part.numpy() for part in parts], axis=layout.axis)
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers; one number without axes.
+        """Return the elements as nested lists of Python numbers; without axes, as one number.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).tolist()
@@ -244,7 +245,7 @@ class Data(Elementwise, Movement):
         return array.tolist()
 
     def item(self) -> ConstType:
-        """The only element as a Python number. Raises `UserError` unless there is exactly one.
+        """Return the only element as a number. Raises `UserError` unless there is exactly one.
 
         Examples:
             >>> Tensor([[7]]).item()
@@ -258,7 +259,7 @@ class Data(Elementwise, Movement):
         return cast(ConstType, self.reshape(()).tolist())
 
     def data(self) -> memoryview:
-        """The elements as a memoryview of the tensor's shape, in a copy on the host.
+        """Return a copy of the elements on the host, as a memoryview of the tensor's shape.
 
         Raises `UserError` for bfloat16 and fp8, for which a memoryview has no format.
 
@@ -274,9 +275,9 @@ class Data(Elementwise, Movement):
         return np.array(self.numpy()).data
 
     def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Array:
-        """What numpy makes of a tensor: always a copy."""
+        """Return a numpy array for `np.array(tensor)`, always as a copy."""
         if copy is False:
-            raise UserError("array: a tensor's elements are copied, copy=False cannot be had")
+            raise UserError("array: copy=False is not possible: elements are always copied")
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
 
@@ -300,34 +301,34 @@ class Data(Elementwise, Movement):
         return int(self.item())
 
     def __repr__(self) -> str:
-        """What and where the tensor is, and its elements if they are in memory: see `display`."""
-        header, elements = describe_tensor(self), self._shown_elements()
+        """Return shape, type, device and state, and the elements if they are in memory."""
+        header, elements = describe_tensor(self), self._elements_as_text()
         between = "\n" if "\n" in elements else " "
         return f"<{header}:{between}{elements}>" if elements else f"<{header}>"
 
     def _repr_html_(self) -> str:
-        """The same for notebooks."""
-        return as_html(describe_tensor(self), self._shown_elements())
+        """Return the same as `__repr__`, as HTML for notebooks."""
+        return as_html(describe_tensor(self), self._elements_as_text())
 
     def __format__(self, spec: str) -> str:
-        """The one element by `spec`, as in f"{loss:.3f}"; without a spec the text of the tensor."""
+        """Format the only element, as in f"{loss:.3f}"; without a spec, return `str(self)`."""
         if not spec:
             return str(self)
         if math.prod(bound_sizes(self.shape)) != 1:
             raise UserTypeError(
-                f"format: {spec!r} is for numbers, shape {describe_shape(self.shape)} is not one: "
+                f"format: {spec!r} needs one element, the shape is {describe_shape(self.shape)}: "
                 f"use tolist()"
             )
         return format(self.item(), spec)
 
-    def _shown_elements(self) -> str:
-        # A capture that looked at them would show what a replay does not.
-        return "" if capturing.get() is not None else shown_elements(self.node)
+    def _elements_as_text(self) -> str:
+        # Within a capture no elements are shown: a replay would not show them either.
+        return "" if capturing.get() is not None else elements_as_text(self.node)
 
     # New elements
 
     def clone(self) -> Self:
-        """The same elements in a tensor of its own, through which gradients flow.
+        """Return an independent tensor of the same elements. Gradients flow through it.
 
         Examples:
             >>> x = Tensor([1, 2])
@@ -337,7 +338,7 @@ class Data(Elementwise, Movement):
         return apply(self, Ops.CONTIGUOUS)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Says whether `backward` fills `grad`; returns this tensor.
+        """Set `requires_grad`, which makes `backward` fill `grad`. Return this tensor.
 
         Examples:
             >>> Tensor([1.0]).requires_grad_().requires_grad
@@ -348,7 +349,7 @@ class Data(Elementwise, Movement):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients flow to this tensor, or through it.
+        """Return True if gradients flow to this tensor, or through it.
 
         Examples:
             >>> Tensor([1.0], requires_grad=True).requires_grad
@@ -361,7 +362,7 @@ class Data(Elementwise, Movement):
         request_gradient(self, requires_grad)
 
     def to_(self, device: Place | None) -> Self:
-        """Moves this tensor itself to another device, or to several; returns it.
+        """Move this tensor in place to another device, or to several. Return this tensor.
 
         Examples:
             >>> x = Tensor([1, 2])
@@ -382,9 +383,9 @@ class Data(Elementwise, Movement):
         return self
 
     def replace(self, x: Self, allow_shape_mismatch: bool = False) -> Self:
-        """This tensor stands for what `x` stands for, and is a view of it; returns this tensor.
+        """Make this tensor a view of all of `x`. Return this tensor.
 
-        Raises `UserError` where shapes differ, unless that is allowed.
+        Raises `UserError` if the shapes differ and `allow_shape_mismatch` is False.
 
         Examples:
             >>> x = Tensor([1, 2])
@@ -394,8 +395,8 @@ class Data(Elementwise, Movement):
         as_tensor(self, x, "replace: x")
         if x.shape != self.shape and not allow_shape_mismatch:
             raise UserError(
-                f"replace: shape {describe_shape(x.shape)} for {describe_shape(self.shape)}: "
-                f"equal shapes are accepted, or allow_shape_mismatch=True"
+                f"replace: x has shape {describe_shape(x.shape)}, this tensor has "
+                f"{describe_shape(self.shape)}: use equal shapes, or allow_shape_mismatch=True"
             )
         if self.requires_grad and not x.dtype.is_float:
             raise UserTypeError(f"replace: {x.dtype.name} cannot require grad")
@@ -406,16 +407,16 @@ class Data(Elementwise, Movement):
             session.read(value_of(x))
         with graph_lock:
             note_change(self)
-            show_part_of(self, x, None)
+            make_view_of(self, x, None)
             become_leaf(self, x.node, x.device)
         return self
 
     def shard(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
-        """The same elements on several devices: cut along `axis`, or all on each without one.
+        """Return the same elements on several devices: split along `axis`, or all on each device.
 
-        A size that the number of devices does not divide gives parts that differ by one, the
-        larger ones first. Raises `UserError` for an axis that does not exist, for a size that is
-        symbolic, and for devices that are unknown or named twice.
+        If the number of devices does not divide the size, the first parts are larger by one. Raises
+        `UserError` for an axis that does not exist, for a symbolic size, and for a device that is
+        unknown or named twice.
 
         Examples:
             >>> Tensor([1, 2, 3, 4]).shard(("CPU:0", "CPU:1"), axis=0).device
@@ -429,7 +430,7 @@ class Data(Elementwise, Movement):
         return in_layout(self, self._even_layout(canonical_devices(devices), axis))
 
     def shard_(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
-        """Moves this tensor itself to several devices, as `shard` does; returns it.
+        """Move this tensor in place to several devices, as `shard` does. Return this tensor.
 
         Examples:
             >>> x = Tensor([1, 2, 3, 4])
@@ -441,26 +442,25 @@ class Data(Elementwise, Movement):
     def _even_layout(self, devices: Sequence[str], axis: int | None) -> ShardArg:
         if axis is None:
             return ShardArg(tuple(devices))
-        place = axis_of(axis, self.ndim, "shard")
-        (size,) = fixed((self.shape[place],), "shard")
-        return ShardArg(tuple(devices), place, even_sizes(size, len(devices)))
+        number = axis_of(axis, self.ndim, "shard")
+        (size,) = fixed((self.shape[number],), "shard")
+        return ShardArg(tuple(devices), number, even_sizes(size, len(devices)))
 
     def __getstate__(self) -> dict[str, object]:
-        """The elements, computed if need be, and all else that a tensor is; no memory is shared.
+        """Return the computed elements, the type, the devices and the gradient, without a graph.
 
-        A view becomes a tensor of its own; a symbolic shape has the sizes that it is bound to.
-        Raises `UserError` for a tensor that was computed from others that require grad, and for
-        one in a file.
+        A view becomes an independent tensor, and a symbolic size becomes its current value. Raises
+        `UserError` for a tensor in a file, and for one computed from tensors that require grad.
         """
         if value_of(self).requires_grad and value_of(self).record is not None:
             raise UserStateError(
-                "pickle: this tensor was computed from tensors that require grad, which would be "
-                "lost: accepted are leaves: use detach()"
+                "pickle: this tensor was computed from tensors that require grad, and a pickle "
+                "would lose these: accepted are leaves: use detach()"
             )
         if any(only_holds_data(part) for part in parts_of(self.node)):
             raise UserError(
-                f"pickle: this tensor is on {describe_place(self.device)}, which no pickle or copy "
-                f"contains: copy it to a device that computes first, as with .to('CPU')"
+                f"pickle: this tensor is on {describe_place(self.device)}, which pickles and deep "
+                f"copies cannot hold: copy it to a device that computes first, as with .to('CPU')"
             )
         is_sharded = self.node.op is Ops.MULTI
         constant = None if is_sharded else uniform_value(self.node)
@@ -480,7 +480,7 @@ class Data(Elementwise, Movement):
         }
 
     def _contents(self) -> tuple[bytes, ...]:
-        """The bytes on each device."""
+        """Return the bytes on each device."""
         self.realize()
         devices = self.device if isinstance(self.device, tuple) else (self.device,)
         pairs = zip(parts_of(self.node), devices, strict=True)
@@ -488,35 +488,34 @@ class Data(Elementwise, Movement):
         return tuple(part.numpy().tobytes() for part in parts)
 
     def __setstate__(self, state: object) -> None:
-        """The tensor that `__getstate__` described.
+        """Restore the tensor that `__getstate__` described.
 
-        Raises `UserError` for a description of another version or with too few elements, and where
-        its device is not here.
+        Raises `UserError` for another version, for too few elements, and for a missing device.
         """
         version = state.get("version") if isinstance(state, dict) else None
         if version != VERSION:
             raise _damage_error(f"it is of version {version!r}, accepted is {VERSION}")
-        found = cast(dict[str, Any], state)
-        place: Place = found["device"]
+        members = cast(dict[str, Any], state)
+        place: Place = members["device"]
         for device in place if isinstance(place, tuple) else (place,):
             check_device(device, "the tensor was")
-        node = _node_of(found, to_dtype(found["dtype"]))
-        initialise(self, Value(node, place, None, found["requires_grad"], found["is_frozen"]))
-        set_gradient(self, found["grad"])
+        node = _node_of(members, to_dtype(members["dtype"]))
+        initialise(self, Value(node, place, None, members["requires_grad"], members["is_frozen"]))
+        set_gradient(self, members["grad"])
 
 
 WIDTH = 100
-# What is read to be shown of a tensor of many axes; with more there are no elements shown.
+# The limit of elements that are read for the text of a tensor. Above it no elements are shown.
 MAX_READ = 4096
 
-Places = tuple[tuple[int, ...], ...]
+# For each axis the positions of the elements to read.
+Positions = tuple[tuple[int, ...], ...]
 
 
-def shown_elements(node: UOp) -> str:
-    """The elements of what is in memory, or constant, as numpy shows them; else nothing.
+def elements_as_text(node: UOp) -> str:
+    """Return the elements as numpy prints them, if they are in memory or constant; else "".
 
-    Nothing is computed and nothing allocated for it, and of a large tensor only the elements that
-    are shown are read.
+    It computes and allocates nothing. From a large tensor it reads only the printed elements.
     """
     shape = shape_of(node)
     sizes = tuple(size for size in shape if isinstance(size, int))
@@ -525,30 +524,30 @@ def shown_elements(node: UOp) -> str:
     options = np.get_printoptions()
     is_elided = math.prod(sizes) > options["threshold"]
     edge = options["edgeitems"] if is_elided else max(sizes, default=0)
-    places = tuple(_shown_places(size, edge) for size in sizes)
-    if math.prod(map(len, places)) > max(MAX_READ, options["threshold"]):
+    positions = tuple(_printed_positions(size, edge) for size in sizes)
+    if math.prod(map(len, positions)) > max(MAX_READ, options["threshold"]):
         return ""
     try:
-        found = _elements(node, places)
+        elements = _elements(node, positions)
     except (TinyrefError, OSError):
-        # What cannot be read, such as a file that is gone, cannot be shown.
+        # The elements cannot be read: for example, their file was deleted.
         return ""
-    return "" if found is None else _text(found, 0 if is_elided else math.prod(sizes) + 1)
+    return "" if elements is None else _text(elements, 0 if is_elided else math.prod(sizes) + 1)
 
 
-def _shown_places(size: int, edge: int) -> tuple[int, ...]:
-    """The first and the last of an axis, and one between them, which numpy shows as dots."""
+def _printed_positions(size: int, edge: int) -> tuple[int, ...]:
+    """Return the first and last positions, and one between them, which numpy prints as dots."""
     if size <= 2 * edge + 1:
         return tuple(range(size))
     return (*range(edge), edge, *range(size - edge, size))
 
 
-def _elements(node: UOp, places: Places) -> Array | None:
-    """The elements at `places` of each axis; None where they are not to be had."""
+def _elements(node: UOp, positions: Positions) -> Array | None:
+    """Return the elements at `positions` of each axis; None if they are not in memory."""
     if node.op is Ops.MULTI:
-        return _of_parts(node, places)
+        return _elements_of_parts(node, positions)
     dtype = numpy_dtype(node.dtype)
-    counts = tuple(map(len, places))
+    counts = tuple(map(len, positions))
     value = uniform_value(node)
     if value is not None:
         return np.full(counts, value, dtype)
@@ -562,7 +561,7 @@ def _elements(node: UOp, places: Places) -> Array | None:
         return None
     sizes = [size for size in shape_of(node) if isinstance(size, int)]
     flat = np.zeros((), np.int64)
-    for size, chosen in zip(sizes, places, strict=True):
+    for size, chosen in zip(sizes, positions, strict=True):
         flat = flat[..., None] * size + np.array(chosen, np.int64)
     parts = []
     for begin, count in _ranges_of(flat.ravel().tolist()):
@@ -572,27 +571,27 @@ def _elements(node: UOp, places: Places) -> Array | None:
 
 
 def _ranges_of(positions: Sequence[int]) -> list[tuple[int, int]]:
-    """Rising positions as ranges: begin and length."""
-    found: list[tuple[int, int]] = []
+    """Return rising positions as ranges, each with its begin and length."""
+    ranges: list[tuple[int, int]] = []
     for _, group in itertools.groupby(enumerate(positions), lambda pair: pair[1] - pair[0]):
         run = [position for _, position in group]
-        found.append((run[0], len(run)))
-    return found
+        ranges.append((run[0], len(run)))
+    return ranges
 
 
-def _of_parts(node: UOp, places: Places) -> Array | None:
+def _elements_of_parts(node: UOp, positions: Positions) -> Array | None:
     layout = layout_of(node)
     if layout.axis is None:
-        return _elements(node.src[0], places)
-    found: list[Array] = []
+        return _elements(node.src[0], positions)
+    parts: list[Array] = []
     for part, (begin, end) in zip(node.src, spans(layout), strict=True):
-        chosen = tuple(place - begin for place in places[layout.axis] if begin <= place < end)
-        inside = (*places[: layout.axis], chosen, *places[layout.axis + 1 :])
+        chosen = tuple(index - begin for index in positions[layout.axis] if begin <= index < end)
+        inside = (*positions[: layout.axis], chosen, *positions[layout.axis + 1 :])
         elements = _elements(part, inside)
         if elements is None:
             return None
-        found.append(elements)
-    return np.concatenate(found, axis=layout.axis)
+        parts.append(elements)
+    return np.concatenate(parts, axis=layout.axis)
 
 
 def _text(elements: Array, threshold: int) -> str:
@@ -602,26 +601,26 @@ def _text(elements: Array, threshold: int) -> str:
 
 
 def as_html(header: str, elements: str) -> str:
-    """The text of a tensor as HTML: the header above the elements."""
+    """Return the text of a tensor as HTML: the header above the elements."""
     import html
 
     lines = f"<div><code>{html.escape(header)}</code>"
     return f"{lines}<pre>{html.escape(elements)}</pre></div>" if elements else f"{lines}</div>"
 
 
-def check_device(device: str, what: str) -> None:
-    """Raises `UserError` unless what a pickle needs is here: `what` was on it."""
+def check_device(device: str, subject: str) -> None:
+    """Raise `UserError` if a device of a pickle is missing here. `subject` begins the message."""
     try:
         Device[device]
     except TinyrefError as error:
         raise UserStateError(
-            f"pickle: {what} on {device}, which is not here: {error}: bring it to another device, "
-            f"as with .to('CPU'), before it is pickled"
+            f"pickle: {subject} on {device}, which is not here: {error}: move it to another "
+            f"device before pickling, as with .to('CPU')"
         ) from error
 
 
 def _damage_error(reason: str) -> UserError:
-    return UserError(f"pickle: no tensor that tinyref wrote: {reason}")
+    return UserError(f"pickle: this is no tensor of tinyref, or it is damaged: {reason}")
 
 
 def _node_of(state: dict[str, Any], dtype: DType) -> UOp:
@@ -659,29 +658,29 @@ def _in_memory(content: bytes, device: str, shape: Sizes, dtype: DType) -> UOp:
 
 
 def write_held(tensor: TensorCore, elements: Callable[[], Array], name: str) -> None:
-    """Writes what `elements` reads where `tensor`, on a device that only holds data, shows it.
+    """Write the result of `elements()` to `tensor`, which is on a device that only holds data.
 
-    A copy to there is made before it is written. Raises `UserError` within a capture, and for what
-    shows one element at several places.
+    A pending copy to that device runs first. Raises `UserError` within a capture, and for a view
+    that repeats elements.
     """
     from tinyref.engine.capture import forbid_while_capturing
 
     device = device_of(tensor.node)
     forbid_while_capturing(f"{device} is assigned to")
-    found = elements()
+    array = elements()
     if below_views(tensor.node).op is Ops.COPY:
         compute([tensor])
-    _keep_old(device)
-    overwrite(tensor.node, found, name)
+    _compute_readers(device)
+    overwrite(tensor.node, array, name)
 
 
-def _keep_old(device: str | None) -> None:
-    """Computes what is to be computed from bytes of `device`; its views show the new ones."""
+def _compute_readers(device: str | None) -> None:
+    """Compute all pending graphs that read `device`, except views, which show the new bytes."""
     for value in registry.computable():
-        if shown_buffers(value.node) or not _reads_device(value.node, device):
+        if viewed_buffers(value.node) or not _reads_device(value.node, device):
             continue
         if value.tensor is None:
-            # Only gradients may want it, and they are refused then.
+            # Only a gradient can still need the value, and is then refused.
             value.is_overwritten = True
         else:
             compute([value.tensor])
@@ -689,51 +688,51 @@ def _keep_old(device: str | None) -> None:
 
 def _reads_device(node: UOp, device: str | None) -> bool:
     arguments = (part.arg for part in toposort([node]) if part.op is Ops.BUFFER)
-    return any(isinstance(found, BufferArg) and found.device == device for found in arguments)
+    return any(isinstance(arg, BufferArg) and arg.device == device for arg in arguments)
 
 
 def write_empty(tensors: Sequence[TensorCore]) -> None:
-    """A copy without elements to a device that only holds data has memory too: an empty file."""
+    """Create an empty file for each copy without elements to a device that only holds data."""
     for tensor in tensors:
         node = tensor.node
         if node.op is Ops.COPY and is_empty(shape_of(node)) and only_holds_data(node):
-            held = new_buffer(device_of(node) or "", shape_of(node), node.dtype)
-            for buffer in shown_buffers(held):
+            empty = new_buffer(device_of(node) or "", shape_of(node), node.dtype)
+            for buffer in viewed_buffers(empty):
                 buffer_of(buffer).copy_in(memoryview(b""))
-            value_of(tensor).node = held
+            value_of(tensor).node = empty
             registry.add(value_of(tensor))
 
 
 def buffer_node(x: T) -> UOp:
-    """The BUFFER that holds exactly the elements, in order, after computing them."""
+    """Compute `x` and return the BUFFER that holds exactly its elements, in order."""
     if not only_holds_data(x.node):
         compute([x])
-    found = graph.backing(x.node)
-    if found is None:
+    buffer = graph.backing(x.node)
+    if buffer is None:
         with GradientSwitch():
             # A device that only holds data cannot put elements in order.
             moved = x.to(None) if only_holds_data(x.node) else x
             copy = moved.contiguous()
         compute([copy])
-        found = graph.backing(copy.node)
-    if found is None:
+        buffer = graph.backing(copy.node)
+    if buffer is None:
         raise RuntimeError(f"realize left {x.node!r} where a buffer is expected")
-    # The memory lives as long as this node, which the caller holds.
-    return found
+    # The memory lives as long as this node: the caller must hold it.
+    return buffer
 
 
 def describe_tensor(x: T) -> str:
     """Return shape, type, devices and state in words."""
     states = dict.fromkeys(map(_state, parts_of(x.node)))
     state = ", ".join(states)
-    wants = ", requires grad" if value_of(x).requires_grad else ""
+    gradient = ", requires grad" if value_of(x).requires_grad else ""
     return printable(
         f"Tensor {describe_shape(x.shape)} {x.dtype.name} "
-        f"on {describe_layout(x.node, x.device)}, {state}{wants}"
+        f"on {describe_layout(x.node, x.device)}, {state}{gradient}"
     )
 
 
 def become_leaf(x: T, node: UOp, device: Place) -> None:
-    """A new value, as a leaf; what was computed from this tensor keeps the old one."""
-    was = value_of(x)
-    take_value(x, Value(node, device, None, was.requires_grad, was.is_frozen))
+    """Give `x` a new value as a leaf. Tensors computed from `x` before refer to the old value."""
+    old = value_of(x)
+    take_value(x, Value(node, device, None, old.requires_grad, old.is_frozen))

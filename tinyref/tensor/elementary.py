@@ -1,9 +1,9 @@
-"""Polynomials for the functions that no primitive op computes, highest power first, z = x * x.
+"""Polynomials for functions without a primitive op. Highest power first; z = x * x.
 
-The coefficients interpolate at the nodes of Chebyshev (Trefethen, "Approximation Theory and
-Approximation Practice", chapter 3), computed with 50 digits; the error is below half an ULP of the
-type, as a test measures. The reductions to small arguments are those of Cody and Waite, "Software
-Manual for the Elementary Functions", 1980.
+The coefficients interpolate at Chebyshev nodes (Trefethen, "Approximation Theory and Approximation
+Practice", chapter 3), and were computed with 50 digits. A test checks that the error is below half
+an ULP of the type. The argument reductions are from Cody and Waite, "Software Manual for the
+Elementary Functions", 1980.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ ASIN_FLOAT64 = (
     0.166666666666666678,
 )
 
-# erf(x) = x + x P(z) for |x| up to 1, and 1 - P(x - 1) ** 8 from there to where it rounds to 1.
-# Both are fitted as in codegen/decompose, by the relative error of the result. The eighth
-# root of erfc has few bends, and three squares bring erfc back (after Hastings, "Approximations for
-# Digital Computers", 1955, where a sixteenth power is in the denominator).
+# erf(x) = x + x P(z) for |x| up to 1. Above it, erf(x) = 1 - P(x - 1) ** 8 until it rounds to 1.
+# Both are fitted to the relative error of the result, as in codegen/decompose. The eighth root of
+# erfc is smooth, and three squarings restore erfc. This follows Hastings, "Approximations for
+# Digital Computers", 1955, which has a sixteenth power in the denominator.
 ERF_FLOAT32 = (
     7.843058119760826e-05,
     -0.0008007017895579338,
@@ -137,5 +137,5 @@ SINH_FLOAT64 = (
 
 
 def for_dtype(dtype: DType, float32: Coefficients, float64: Coefficients) -> Coefficients:
-    """The table for a computation in `dtype`."""
+    """Return the table for a computation in `dtype`."""
     return float64 if dtype is dtypes.float64 else float32

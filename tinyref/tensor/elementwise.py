@@ -38,7 +38,7 @@ from tinyref.uops.ops import Ops
 
 
 def compute_dtype(name: str, dtype: DType) -> DType:
-    """`dtype`, refused where it is for storage only."""
+    """Return `dtype`. Raises `UserTypeError` for a storage-only type."""
     if dtype in dtypes.storage_only:
         raise UserTypeError(
             f"{name}: {dtype.name} is for storage: cast to float16 or float32 first"
@@ -47,7 +47,7 @@ def compute_dtype(name: str, dtype: DType) -> DType:
 
 
 def require_integer(name: str, dtype: DType, accept_bool: bool = True) -> None:
-    """Raises `UserError` where bits make no sense."""
+    """Raise `UserTypeError` unless `dtype` is an integer type or, if accepted, bool."""
     if not (dtype.is_int or (dtype.is_bool and accept_bool)):
         accepted = "integers and bool" if accept_bool else "integers"
         raise UserTypeError(f"{name}: got {dtype.name}, accepted are {accepted}")
@@ -58,16 +58,16 @@ P = ParamSpec("P")
 
 
 def composite(compute: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[T, P], T]:
-    """Make a method of several ops compute float16 and bfloat16 in float32, and round once.
+    """Decorate a method of several ops: float16 and bfloat16 compute in float32 and round once.
 
-    Its tensor is float32 or float64: integers and bool become, and give, the default float.
+    The method gets float32 or float64: integers and bool become the default float.
     """
 
     def compute_wide(tensor: T, /, *args: P.args, **kwargs: P.kwargs) -> T:
         wide = widened(tensor, compute.__name__.lstrip("_"))
         return compute(wide, *args, **kwargs).cast(result_dtype(tensor))
 
-    # Nodes are named after the code that users call.
+    # Nodes take their name from the code that users call.
     compute_wide.__code__ = compute_wide.__code__.replace(co_name=compute.__name__)
     return wraps(compute)(compute_wide)
 
@@ -76,14 +76,15 @@ RoundingMode = Literal["trunc", "floor"] | None
 
 
 class Elementwise(TensorCore):
-    """Functions of one, two or three tensors that broadcast against each other.
+    """Functions of single elements: arithmetic, comparisons, selection, casts and rounding.
 
-    Types: two tensors meet in their least common type of the promotion lattice; a Python number
-    takes the tensor's type unless it is of a higher kind (bool < int < float), and wraps or
-    rounds to it. Shapes: aligned from the right, sizes equal or 1; anything else is a `UserError`.
+    Types: two tensors are converted to their least common type in the promotion lattice. A Python
+    number takes the tensor's type and wraps or rounds to it, unless it is of a higher kind
+    (bool < int < float). Shapes broadcast: they are aligned from the right, and sizes must be
+    equal or 1. Other shapes raise `UserError`.
 
-    What several ops compute has a gradient of its own. `==` compares elements, so tensors hash by
-    identity.
+    A function of several ops may have its own gradient rule. `==` compares elements, so tensors
+    hash by identity.
     """
 
     __slots__ = ()
@@ -91,7 +92,7 @@ class Elementwise(TensorCore):
     # Arithmetic of two
 
     def add(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self + x; integers wrap, bool is OR.
+        """Return self + x. Integers wrap; bool is OR.
 
         Examples:
             >>> Tensor([1, 2]).add(Tensor([10, 20])).tolist()
@@ -101,7 +102,7 @@ class Elementwise(TensorCore):
         return apply(left, Ops.OR if left.dtype.is_bool else Ops.ADD, right)
 
     def sub(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self - x; integers wrap, bool is refused.
+        """Return self - x. Integers wrap. Raises `UserError` for bool.
 
         Examples:
             >>> Tensor([5, 6]).sub(1).tolist()
@@ -113,7 +114,7 @@ class Elementwise(TensorCore):
         return apply(left, Ops.SUB, right)
 
     def mul(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self * x; integers wrap, bool is AND.
+        """Return self * x. Integers wrap; bool is AND.
 
         Examples:
             >>> Tensor([2, 3]).mul(4).tolist()
@@ -123,7 +124,9 @@ class Elementwise(TensorCore):
         return apply(left, Ops.AND if left.dtype.is_bool else Ops.MUL, right)
 
     def idiv(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """The quotient of integers, rounded towards zero (`//` rounds down); floats are refused.
+        """Return the quotient of integers, rounded towards zero (`//` rounds down).
+
+        Raises `UserError` for floats.
 
         Examples:
             >>> Tensor([-7, 7]).idiv(2).tolist()
@@ -134,10 +137,10 @@ class Elementwise(TensorCore):
         return apply(left, Ops.IDIV, right)
 
     def pow(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self ** x with the special cases of IEEE 754.
+        """Return self ** x, with the special cases of IEEE 754.
 
-        Integers are exact modulo 2^n. A negative exponent is refused if it is a number; in a tensor
-        it gives 0, or 1 and -1 for these, as in torch.
+        Integers are exact modulo 2^n. A negative number as exponent raises `UserError`. A negative
+        element of a tensor gives 0, or 1 or -1 for these bases, as in torch.
 
         Examples:
             >>> Tensor([2.0, 3.0]).pow(2).tolist()
@@ -158,8 +161,8 @@ class Elementwise(TensorCore):
 
     @composite
     def _float_power(self, exponent: int) -> Self:
-        """The power by a small whole number, in few products."""
-        # The reciprocal first: the slope at 0 and at infinities is then no 0 * inf.
+        """Return the power by a small integer, with few products."""
+        # Take the reciprocal first: then the slope at 0 and at infinities is not 0 * inf.
         base = self.reciprocal() if exponent < 0 else self
         return power_by_squaring(base, abs(exponent))
 
@@ -171,7 +174,7 @@ class Elementwise(TensorCore):
         return apply(left, op, right)
 
     def bitwise_and(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self & x on integers and bools.
+        """Return self & x for integers and bools.
 
         Examples:
             >>> Tensor([0b1100]).bitwise_and(0b1010).item() == 0b1000
@@ -180,7 +183,7 @@ class Elementwise(TensorCore):
         return self._bits(Ops.AND, x, "bitwise_and", reverse)
 
     def bitwise_or(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self | x on integers and bools.
+        """Return self | x for integers and bools.
 
         Examples:
             >>> Tensor([0b1100]).bitwise_or(0b1010).item() == 0b1110
@@ -189,7 +192,7 @@ class Elementwise(TensorCore):
         return self._bits(Ops.OR, x, "bitwise_or", reverse)
 
     def bitwise_xor(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self ^ x on integers and bools.
+        """Return self ^ x for integers and bools.
 
         Examples:
             >>> Tensor([0b1100]).bitwise_xor(0b1010).item() == 0b0110
@@ -198,7 +201,7 @@ class Elementwise(TensorCore):
         return self._bits(Ops.XOR, x, "bitwise_xor", reverse)
 
     def bitwise_not(self) -> Self:
-        """~self: every bit turned; on bools the logical negation.
+        """Return ~self: every bit inverted; for bools, the logical negation.
 
         Examples:
             >>> Tensor([0, -1]).bitwise_not().tolist()
@@ -212,7 +215,8 @@ class Elementwise(TensorCore):
     def lshift(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """Shift the bits to the left by `x`, in the common type of both.
 
-        A count below 0, or not below the width of that type, gives 0. Such a number is refused.
+        A count below 0, or at least the width of that type, gives 0. As a number, it raises
+        `UserError`.
 
         Examples:
             >>> Tensor([3, 3]).lshift(Tensor([2, 40])).tolist()
@@ -221,10 +225,10 @@ class Elementwise(TensorCore):
         return self._shift(Ops.SHL, x, "lshift", reverse)
 
     def rshift(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """Shift the bits to the right by `x`, in the common type of both; the sign is kept.
+        """Shift the bits to the right by `x`, in the common type of both. The sign stays.
 
-        A count below 0, or not below the width of that type, leaves the sign alone: 0 or -1. Such a
-        number is refused.
+        A count below 0, or at least the width of that type, leaves only the sign: 0 or -1. As a
+        number, it raises `UserError`.
 
         Examples:
             >>> Tensor([12, -12]).rshift(Tensor([2, 40])).tolist()
@@ -243,7 +247,7 @@ class Elementwise(TensorCore):
             if not 0 <= number < bits:
                 raise UserError(f"{name}: count {number}, accepted is 0 to {bits - 1}")
             return apply(value, op, count)
-        # The width is a power of two. Devices get counts in range alone: others are unspecified.
+        # The width is a power of two. Devices must get counts in range: others are unspecified.
         is_inside = count.bitwise_and(-bits).eq(0)
         if op is Ops.SHR and not value.dtype.is_unsigned:
             return apply(value, op, is_inside.where(count, bits - 1))
@@ -252,14 +256,14 @@ class Elementwise(TensorCore):
     # Comparisons
 
     def _comparands(self, other: object, name: str) -> tuple[Self, Self]:
-        """Both sides; an integer that the tensor's type cannot hold widens the tensor."""
+        """Return both sides. An integer that the tensor's type cannot hold widens the tensor."""
         number = operand(self, other, name)
         if isinstance(number, TensorCore | float):
             return operand_pair(self, number, name)
         dtype = weak_dtype(number, self.dtype)
         if not dtype.is_int or dtype.minimum <= number <= dtype.maximum:
             return operand_pair(self, number, name)
-        # A number above int64 is only comparable with elements of which none is negative.
+        # A number above int64 is only comparable with unsigned elements.
         wider = dtypes.uint64 if dtype.is_unsigned and number >= 0 else dtypes.int64
         if dtype is dtypes.uint64 or not wider.minimum <= number <= wider.maximum:
             raise UserError(
@@ -268,7 +272,7 @@ class Elementwise(TensorCore):
         return operand_pair(self.cast(wider), number, name)
 
     def ne(self, x: Self | ConstType) -> Self:
-        """self != x as bool; true where either side is NaN.
+        """Return self != x as bool: True where either side is NaN.
 
         Examples:
             >>> Tensor([1, 2]).ne(Tensor([1, 3])).tolist()
@@ -278,7 +282,7 @@ class Elementwise(TensorCore):
         return apply(left, Ops.CMPNE, right)
 
     def eq(self, x: Self | ConstType) -> Self:
-        """self == x as bool; false where either side is NaN.
+        """Return self == x as bool: False where either side is NaN.
 
         Examples:
             >>> Tensor([1, 2]).eq(Tensor([1, 3])).tolist()
@@ -288,7 +292,7 @@ class Elementwise(TensorCore):
         return apply(left, Ops.CMPNE, right).logical_not()
 
     def lt(self, x: Self | ConstType) -> Self:
-        """self < x as bool; false where either side is NaN.
+        """Return self < x as bool: False where either side is NaN.
 
         Examples:
             >>> Tensor([1, 2, 3]).lt(2).tolist()
@@ -298,7 +302,7 @@ class Elementwise(TensorCore):
         return apply(left, Ops.CMPLT, right)
 
     def gt(self, x: Self | ConstType) -> Self:
-        """self > x as bool; false where either side is NaN.
+        """Return self > x as bool: False where either side is NaN.
 
         Examples:
             >>> Tensor([1, 2, 3]).gt(2).tolist()
@@ -308,7 +312,7 @@ class Elementwise(TensorCore):
         return apply(right, Ops.CMPLT, left)
 
     def le(self, x: Self | ConstType) -> Self:
-        """self <= x as bool; false where either side is NaN.
+        """Return self <= x as bool: False where either side is NaN.
 
         Examples:
             >>> Tensor([1, 2, 3]).le(2).tolist()
@@ -318,7 +322,7 @@ class Elementwise(TensorCore):
         return is_at_most(left, right)
 
     def ge(self, x: Self | ConstType) -> Self:
-        """self >= x as bool; false where either side is NaN.
+        """Return self >= x as bool: False where either side is NaN.
 
         Examples:
             >>> Tensor([1, 2, 3]).ge(2).tolist()
@@ -328,7 +332,7 @@ class Elementwise(TensorCore):
         return is_at_most(right, left)
 
     def isnan(self) -> Self:
-        """True where an element is NaN.
+        """Return True where an element is NaN.
 
         Examples:
             >>> Tensor([1.0, float("nan")]).isnan().tolist()
@@ -339,7 +343,7 @@ class Elementwise(TensorCore):
     # Functions of one
 
     def neg(self) -> Self:
-        """-self; integers wrap, bool is refused.
+        """Return -self. Integers wrap. Raises `UserError` for bool.
 
         Examples:
             >>> Tensor([1, -2]).neg().tolist()
@@ -351,7 +355,7 @@ class Elementwise(TensorCore):
         return apply(self, Ops.NEG)
 
     def logical_not(self) -> Self:
-        """True where an element is zero.
+        """Return True where an element is zero.
 
         Examples:
             >>> Tensor([0, 3]).logical_not().tolist()
@@ -363,7 +367,7 @@ class Elementwise(TensorCore):
         )
 
     def reciprocal(self) -> Self:
-        """1 / self; integers give the default float.
+        """Return 1 / self. Integers give the default float.
 
         Examples:
             >>> Tensor([2.0, 4.0]).reciprocal().tolist()
@@ -372,7 +376,7 @@ class Elementwise(TensorCore):
         return apply(as_float(self, "reciprocal"), Ops.RECIP)
 
     def sqrt(self) -> Self:
-        """The square root; NaN below zero, -0 for -0.
+        """Return the square root: NaN below zero, -0 for -0.
 
         Examples:
             >>> Tensor([4.0, 9.0]).sqrt().tolist()
@@ -382,7 +386,7 @@ class Elementwise(TensorCore):
 
     @composite
     def rsqrt(self) -> Self:
-        """1 / sqrt(self).
+        """Return 1 / sqrt(self).
 
         Examples:
             >>> Tensor([4.0, 0.25]).rsqrt().tolist()
@@ -391,7 +395,7 @@ class Elementwise(TensorCore):
         return self.sqrt().reciprocal()
 
     def exp2(self) -> Self:
-        """2 ** self.
+        """Return 2 ** self.
 
         Examples:
             >>> Tensor([3.0, -1.0]).exp2().tolist()
@@ -400,7 +404,7 @@ class Elementwise(TensorCore):
         return apply(as_float(self, "exp2"), Ops.EXP2)
 
     def log2(self) -> Self:
-        """The logarithm to base 2; -inf for 0, NaN below.
+        """Return the logarithm to base 2: -inf for 0, NaN below.
 
         Examples:
             >>> Tensor([8.0, 0.5]).log2().tolist()
@@ -409,7 +413,7 @@ class Elementwise(TensorCore):
         return apply(as_float(self, "log2"), Ops.LOG2)
 
     def sin(self) -> Self:
-        """The sine of radians; NaN for an infinity.
+        """Return the sine of radians: NaN for an infinity.
 
         Examples:
             >>> Tensor([0.0]).sin().item()
@@ -418,7 +422,7 @@ class Elementwise(TensorCore):
         return apply(as_float(self, "sin"), Ops.SIN)
 
     def square(self) -> Self:
-        """self * self.
+        """Return self * self.
 
         Examples:
             >>> Tensor([-2, 3]).square().tolist()
@@ -429,9 +433,9 @@ class Elementwise(TensorCore):
     def clamp(
         self, min_: Self | ConstType | None = None, max_: Self | ConstType | None = None
     ) -> Self:
-        """Not below `min_` and not above `max_`, where they are given; NaN stays NaN.
+        """Limit the elements to at least `min_` and at most `max_`. NaN stays NaN.
 
-        A bound that is NaN gives NaN, as in torch.
+        None means no bound. A bound that is NaN gives NaN, as in torch.
 
         Examples:
             >>> Tensor([-1, 2, 9]).clamp(0, 5).tolist()
@@ -451,7 +455,7 @@ class Elementwise(TensorCore):
     def clip(
         self, min_: Self | ConstType | None = None, max_: Self | ConstType | None = None
     ) -> Self:
-        """The same as `clamp`.
+        """Do the same as `clamp`.
 
         Examples:
             >>> Tensor([-1, 2, 9]).clip(0, 5).tolist()
@@ -460,7 +464,7 @@ class Elementwise(TensorCore):
         return self.clamp(min_, max_)
 
     def relu(self) -> Self:
-        """The element where it is above 0, else 0; NaN stays NaN. The slope at 0 is 0.
+        """Return the elements above 0, and 0 for the others. NaN stays NaN. The slope at 0 is 0.
 
         Examples:
             >>> Tensor([-1.0, 2.0]).relu().tolist()
@@ -472,7 +476,7 @@ class Elementwise(TensorCore):
         return passes.where(self, 0)
 
     def detach(self) -> Self:
-        """The same elements, through which no gradient flows.
+        """Return a view of the elements through which no gradient flows.
 
         Examples:
             >>> x = Tensor([2.0], requires_grad=True)
@@ -482,7 +486,7 @@ class Elementwise(TensorCore):
         return apply(self, Ops.DETACH)
 
     def contiguous_backward(self) -> Self:
-        """The same elements; their gradient gets memory of its own when it comes by here.
+        """Return the same elements. In `backward`, their gradient gets its own memory.
 
         Examples:
             >>> Tensor([1.0, 2.0]).contiguous_backward().tolist()
@@ -493,7 +497,7 @@ class Elementwise(TensorCore):
     # Selection and types
 
     def where(self, x: Self | ConstType, y: Self | ConstType) -> Self:
-        """`x` where this tensor is not 0, else `y`; a number takes the other side's type.
+        """Select `x` where this tensor is not 0, else `y`. A number takes the other side's type.
 
         NaN is not 0, as in numpy.
 
@@ -516,9 +520,9 @@ class Elementwise(TensorCore):
         return apply(condition, Ops.WHERE, chosen, other)
 
     def cast(self, dtype: DTypeLike) -> Self:
-        """The elements converted to `dtype`: integers wrap, floats round to nearest even.
+        """Convert the elements to `dtype`. Integers wrap, floats round to nearest even.
 
-        A float out of an integer type's range has no specified value; bool is `x != 0`.
+        The result for a float outside of an integer type's range is unspecified. Bool is `x != 0`.
 
         Examples:
             >>> Tensor([1.75, -1.75]).cast(dtypes.int32).tolist()
@@ -537,7 +541,7 @@ class Elementwise(TensorCore):
         reverse: bool = False,
         rounding_mode: RoundingMode = None,
     ) -> Self:
-        """self / x; integers give the default float.
+        """Return self / x. Integers give the default float.
 
         With `rounding_mode` "trunc" or "floor" the quotient is rounded, and integers stay integers.
 
@@ -550,7 +554,7 @@ class Elementwise(TensorCore):
         require_one_of(rounding_mode, (None, "trunc", "floor"), "div: rounding_mode")
         other = operand(self, x, "div")
         if rounding_mode is None and not isinstance(other, Elementwise):
-            # Both sides become floats: the number need not fit the type of the integers.
+            # Both sides become floats, so the number need not fit the integer type.
             left, right = operand_pair(as_float(self, "div"), other, "div", reverse)
             return apply(left, Ops.FDIV, right)
         left, right = quotient_pair(self, other, "div", reverse)
@@ -563,9 +567,9 @@ class Elementwise(TensorCore):
         return apply(as_float(left, "div"), Ops.FDIV, as_float(right, "div"))
 
     def mod(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """The remainder with the sign of the divisor, as `%` of Python and torch.
+        """Return the remainder with the sign of the divisor, as `%` of Python and torch.
 
-        The remainder of floats is exact for every quotient; see `fmod` of C for its definition.
+        The remainder of floats is exact for every quotient. It is defined by `fmod` of C.
 
         Examples:
             >>> Tensor([-7, 7]).mod(3).tolist()
@@ -583,7 +587,7 @@ class Elementwise(TensorCore):
     def fmod(self, other: Self | ConstType) -> Self:
         """Return the remainder with the sign of this tensor, as `fmod` of C and torch.
 
-        Floats are as exact as in `mod`; the remainder of an infinity, or by 0, is NaN. The
+        Floats are as exact as in `mod`. The remainder of an infinity, or by 0, is NaN. The
         remainder of an integer by 0 has no defined value.
 
         Examples:
@@ -601,7 +605,7 @@ class Elementwise(TensorCore):
     # Extremes
 
     def maximum(self, x: Self | ConstType) -> Self:
-        """The larger element; NaN where one is NaN. Of +0 and -0 it may be either.
+        """Return the larger element; NaN if one is NaN. For +0 and -0 it may be either.
 
         Examples:
             >>> Tensor([1, 5]).maximum(3).tolist()
@@ -611,12 +615,12 @@ class Elementwise(TensorCore):
             self, bound_operand(self, x, "maximum", is_lower=True), "maximum"
         )
         if left.dtype.is_float:
-            # MAX may lose a NaN; this does not.
+            # MAX may drop a NaN; `_larger` does not.
             return with_rule(left, Ops.MAX, _larger, right)
         return apply(left, Ops.OR if left.dtype.is_bool else Ops.MAX, right)
 
     def minimum(self, x: Self | ConstType) -> Self:
-        """The smaller element; NaN where one is NaN. Of +0 and -0 it may be either.
+        """Return the smaller element; NaN if one is NaN. For +0 and -0 it may be either.
 
         Examples:
             >>> Tensor([1, 5]).minimum(3).tolist()
@@ -629,10 +633,10 @@ class Elementwise(TensorCore):
             return apply(left, Ops.AND, right)
         return reversed_order(reversed_order(left).maximum(reversed_order(right)))
 
-    # Integers near by
+    # Rounding
 
     def trunc(self) -> Self:
-        """Rounded towards zero; integers as they are.
+        """Round towards zero. Integers stay unchanged.
 
         Examples:
             >>> Tensor([-1.5, 1.5]).trunc().tolist()
@@ -641,7 +645,7 @@ class Elementwise(TensorCore):
         return apply(self, Ops.TRUNC) if self.dtype.is_float else apart_from(self, self)
 
     def floor(self) -> Self:
-        """Rounded down; integers as they are, -0 and infinities kept.
+        """Round down. Integers, -0 and infinities stay unchanged.
 
         Examples:
             >>> Tensor([-1.5, 1.5]).floor().tolist()
@@ -653,7 +657,7 @@ class Elementwise(TensorCore):
         return self.lt(whole).where(whole.sub(1), whole)
 
     def ceil(self) -> Self:
-        """Rounded up; integers as they are, -0 and infinities kept.
+        """Round up. Integers, -0 and infinities stay unchanged.
 
         Examples:
             >>> Tensor([-1.5, 1.5]).ceil().tolist()
@@ -665,7 +669,7 @@ class Elementwise(TensorCore):
         return whole.lt(self).where(whole.add(1), whole)
 
     def round(self) -> Self:
-        """Rounded to the nearest integer, halves to the even one; integers as they are.
+        """Round to the nearest integer, and halves to the even one. Integers stay unchanged.
 
         Examples:
             >>> Tensor([0.5, 1.5, 2.5]).round().tolist()
@@ -678,7 +682,7 @@ class Elementwise(TensorCore):
     # Signs and infinities
 
     def sign(self) -> Self:
-        """-1, 0 or 1 in the tensor's type, with slope 0; NaN for NaN, and a zero keeps its sign.
+        """Return -1, 0 or 1 in the tensor's type, with slope 0. NaN and signed zeros stay.
 
         Examples:
             >>> Tensor([-3.0, 0.0, 2.0]).sign().tolist()
@@ -689,7 +693,7 @@ class Elementwise(TensorCore):
         return with_rule(self, "steps", _sign)
 
     def abs(self) -> Self:
-        """The magnitude; the smallest signed integer wraps to itself. The slope at 0 is 0.
+        """Return the magnitude. The smallest signed integer wraps to itself. The slope at 0 is 0.
 
         Examples:
             >>> Tensor([-2, 3]).abs().tolist()
@@ -699,12 +703,12 @@ class Elementwise(TensorCore):
             return apart_from(self, self)
         if self.dtype.is_float:
             compute_dtype("abs", self.dtype)
-            # The product with the sign clears the sign of -0 too; sign itself has no slope.
+            # The product with the sign also clears the sign of -0. The sign itself has no slope.
             return self.mul(self.detach().sign())
         return self.lt(0).where(self.neg(), self)
 
     def copysign(self, other: Self | ConstType) -> Self:
-        """The magnitude of this tensor with the sign of `other`, that of a zero included.
+        """Return the magnitude of this tensor with the sign of `other`, also of a signed zero.
 
         A NaN has no sign: it counts as positive. Integers give the default float.
 
@@ -717,7 +721,7 @@ class Elementwise(TensorCore):
         return with_rule(left, "copysign", _signed_like, right)
 
     def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
-        """True where an element is an infinity of a sign that is asked for.
+        """Return True where an element is an infinity of a requested sign.
 
         Examples:
             >>> Tensor([1.0, float("-inf"), float("nan")]).isinf().tolist()
@@ -730,7 +734,7 @@ class Elementwise(TensorCore):
         return self.eq(math.inf if detect_positive else -math.inf)
 
     def isfinite(self) -> Self:
-        """True where an element is neither NaN nor an infinity.
+        """Return True where an element is neither NaN nor an infinity.
 
         Examples:
             >>> Tensor([1.0, float("inf"), float("nan")]).isfinite().tolist()
@@ -774,7 +778,7 @@ class Elementwise(TensorCore):
         return self.div(x, reverse=True)
 
     def __floordiv__(self, x: Self | ConstType) -> Self:
-        """Rounded down, as Python does it; `idiv` truncates."""
+        """Return the quotient rounded down, as in Python. `idiv` rounds towards zero."""
         return floor_divide(self, x)
 
     def __rfloordiv__(self, x: ConstType) -> Self:
@@ -824,12 +828,12 @@ class Elementwise(TensorCore):
 
     def __eq__(self, x: object) -> Self:  # type: ignore[override]  # a tensor of bool, not a bool
         if x is None:
-            return NotImplemented  # so that it is False
+            return NotImplemented  # so that the result is False
         return self.eq(x)  # type: ignore[arg-type]  # what it accepts is checked there
 
     def __ne__(self, x: object) -> Self:  # type: ignore[override]  # a tensor of bool, not a bool
         if x is None:
-            return NotImplemented  # so that it is True
+            return NotImplemented  # so that the result is True
         return self.ne(x)  # type: ignore[arg-type]  # what it accepts is checked there
 
     __hash__ = object.__hash__
@@ -839,7 +843,7 @@ class Elementwise(TensorCore):
 
 
 def operand(x: T, value: object, name: str) -> T | ConstType:
-    """Return a tensor or a number of Python. Raises `UserTypeError` for anything else."""
+    """Return `value` as a tensor or a Python number. Raises `UserTypeError` for other types."""
     if isinstance(value, type(x)):
         return value
     number = weak_number(value)
@@ -853,20 +857,20 @@ def operand(x: T, value: object, name: str) -> T | ConstType:
 
 
 def operand_pair(x: T, other: object, name: str, reverse: bool = False) -> tuple[T, T]:
-    """Both operands in their common type and shape, in the order of the operation."""
-    found = operand(x, other, name)
-    if isinstance(found, TensorCore):
-        dtype = compute_dtype(name, promote(x.dtype, found.dtype))
-        left, right = x.cast(dtype), found.cast(dtype)
+    """Return both operands in their common type and shape, in the order of the operation."""
+    second = operand(x, other, name)
+    if isinstance(second, TensorCore):
+        dtype = compute_dtype(name, promote(x.dtype, second.dtype))
+        left, right = x.cast(dtype), second.cast(dtype)
     else:
-        dtype = compute_dtype(name, weak_dtype(found, x.dtype))
-        left, right = x.cast(dtype), constant_like(x, found, dtype)
+        dtype = compute_dtype(name, weak_dtype(second, x.dtype))
+        left, right = x.cast(dtype), constant_like(x, second, dtype)
     left, right = spread(left, name, right)
     return (right, left) if reverse else (left, right)
 
 
 def quotient_pair(tensor: T, x: object, name: str, reverse: bool) -> tuple[T, T]:
-    """Both sides of a division whose result is whole: a number that wraps to 0 is refused."""
+    """Return both sides of an integer division. Raises `UserError` for a number that wraps to 0."""
     number = operand(tensor, x, name)
     if not reverse and not isinstance(number, TensorCore | float):
         dtype = weak_dtype(number, tensor.dtype)
@@ -876,32 +880,32 @@ def quotient_pair(tensor: T, x: object, name: str, reverse: bool) -> tuple[T, T]
 
 
 def bound_operand(x: T, value: object, name: str, is_lower: bool) -> T | ConstType:
-    """An operand that elements must not be below, or above: one that none is, is the extreme.
+    """Return the lower or upper bound of `clamp`. A bound beyond the type becomes its extreme.
 
-    Raises `UserError` for a number that integer elements would become and cannot.
+    Raises `UserError` for a bound on the other side that integer elements cannot have.
     """
-    found = operand(x, value, name)
-    if isinstance(found, TensorCore | float):
-        return found
-    dtype = weak_dtype(found, x.dtype)
+    bound = operand(x, value, name)
+    if isinstance(bound, TensorCore | float):
+        return bound
+    dtype = weak_dtype(bound, x.dtype)
     if not dtype.is_int:
-        return found
+        return bound
     extreme = dtype.minimum if is_lower else dtype.maximum
-    if found < extreme if is_lower else found > extreme:
+    if bound < extreme if is_lower else bound > extreme:
         return extreme
-    check_fits(found, dtype, name)
-    return found
+    check_fits(bound, dtype, name)
+    return bound
 
 
 def spread(x: T, name: str, *others: T) -> tuple[T, ...]:
-    """This tensor and `others` in their common shape."""
+    """Return this tensor and `others` in their common shape."""
     operands = (x, *others)
     shape = broadcast([operand.shape for operand in operands], name)
     return tuple(broadcast_to(operand, shape) for operand in operands)
 
 
 def as_float(x: T, name: str) -> T:
-    """Integers and bools as the default float; floats as they are."""
+    """Convert integers and bools to the default float. Floats stay unchanged."""
     if x.dtype.is_float:
         compute_dtype(name, x.dtype)
         return x
@@ -909,7 +913,7 @@ def as_float(x: T, name: str) -> T:
 
 
 def widened(x: T, name: str) -> T:
-    """This tensor in the type that functions of several ops are computed in."""
+    """Convert this tensor to the type in which functions of several ops are computed."""
     floats = as_float(x, name)
     return floats.cast(sum_dtype(floats.dtype))
 
@@ -920,7 +924,7 @@ def result_dtype(x: T) -> DType:
 
 
 def _common_dtype(left: TensorCore | ConstType, right: TensorCore | ConstType) -> DType:
-    """The type in which two choices of a WHERE meet."""
+    """Return the common type of the two choices of a WHERE."""
     if isinstance(left, TensorCore):
         if isinstance(right, TensorCore):
             return promote(left.dtype, right.dtype)
@@ -935,7 +939,7 @@ def _common_dtype(left: TensorCore | ConstType, right: TensorCore | ConstType) -
 
 @composite
 def scaled(x: T, factor: float, offset: float | None = None) -> T:
-    """self * factor + offset."""
+    """Return x * factor + offset."""
     product = x.mul(factor)
     return product if offset is None else product.add(offset)
 
@@ -950,9 +954,9 @@ def integer_power(x: T, exponent: int) -> T:
 
 
 def power_by_squaring(x: T, exponent: int) -> T:
-    """By repeated squaring; exponent 0 gives ones."""
+    """Return x ** exponent by repeated squaring. Exponent 0 gives ones."""
     if exponent == 0 and x.dtype.is_float:
-        # An op of its own, so that the result is known to depend on this tensor.
+        # POW instead of a constant: so the result depends on this tensor.
         return apply(x, Ops.POW, broadcast_to(constant_like(x, 0, x.dtype), x.shape))
     if exponent == 0:
         return broadcast_to(constant_like(x, 1, x.dtype), x.shape)
@@ -978,20 +982,20 @@ def power_by_bits(x: T, exponent: T) -> T:
         square = apply(square, Ops.MUL, square)
     if x.dtype.is_unsigned:
         return result
-    # The reciprocal of 1 and -1 is a whole number: the lowest bit decides the sign.
+    # The reciprocal of 1 and -1 is an integer: the lowest bit decides the sign.
     is_unit = x.eq(1).bitwise_or(x.eq(-1))
     return is_unit.bitwise_or(exponent.ge(0)).where(result, 0)
 
 
 def is_at_most(x: T, other: T) -> T:
-    """x <= y. Only floats need two comparisons: with a NaN, not (y < x) would be true."""
+    """Return x <= other. Only floats need two comparisons: with a NaN, not (y < x) is true."""
     if not x.dtype.is_float:
         return apply(other, Ops.CMPLT, x).logical_not()
     return apply(apply(x, Ops.CMPLT, other), Ops.OR, x.eq(other))
 
 
 def stopped_at(x: T, bound: T | ConstType, is_beyond: T) -> T:
-    """`bound` in place of the elements that are beyond it, which all are if it is NaN."""
+    """Replace elements beyond `bound` by it. If `bound` is NaN, all elements are beyond it."""
     if not isinstance(bound, TensorCore):
         is_beyond = is_beyond if bound == bound else constant_like(x, True, dtypes.bool)
     elif bound.dtype.is_float:
@@ -1000,11 +1004,11 @@ def stopped_at(x: T, bound: T | ConstType, is_beyond: T) -> T:
 
 
 def reversed_order(x: T) -> T:
-    """An exact map that turns the order around, and undoes itself: -x, or ~x for integers."""
+    """Return -x, or ~x for integers: this reverses the order exactly and is its own inverse."""
     return x.neg() if x.dtype.is_float else x.bitwise_not()
 
 
-# Functions of floats with gradients of their own: of one type and shape
+# Functions of floats with their own gradient rules. Their operands have one type and shape.
 
 
 def floor_divide(tensor: T, x: T | ConstType, reverse: bool = False) -> T:
@@ -1019,34 +1023,35 @@ def floor_divide(tensor: T, x: T | ConstType, reverse: bool = False) -> T:
 
 
 def remainder_is_opposite(x: T, divisor: T) -> T:
-    """Where truncation and rounding down differ: the remainder is neither 0 nor of the
-    divisor's sign.
+    """Return True where truncation and rounding down differ.
+
+    There, the remainder is not 0 and has the sign that the divisor has not.
     """
     remainder = apply(x, Ops.MOD, divisor)
     return remainder.lt(0).ne(divisor.lt(0)).mul(remainder.ne(0))
 
 
 def _larger(x: T, y: T) -> T:
-    """The larger element; NaN where one is."""
+    """Return the larger element; NaN if one is NaN."""
     return apply(x, Ops.CMPLT, y).bitwise_or(y.isnan()).where(y, x)
 
 
 def _sign(x: T) -> T:
-    """-1, 0 or 1."""
+    """Return -1, 0 or 1."""
     positive = x.gt(0).where(1, x)
     return positive if x.dtype.is_unsigned else x.lt(0).where(-1, positive)
 
 
 def _signed_like(x: T, y: T) -> T:
-    """The magnitude of x with the sign of y."""
-    # 1 / -0 is -inf; a division by a subnormal number may give an infinity, of the right sign.
+    """Return the magnitude of x with the sign of y."""
+    # 1 / -0 is -inf. Division by a subnormal number may give an infinity of the correct sign.
     is_negative = y.lt(0).bitwise_or(y.reciprocal().lt(0))
     magnitude = x.abs()
     return is_negative.where(magnitude.neg(), magnitude)
 
 
 def _nearest_even(x: T) -> T:
-    """The nearest integer, the even one of two: what TRUNC cuts off is exact, so a half is one."""
+    """Round to nearest even. The difference to TRUNC is exact, so halves are detected exactly."""
     whole = x.trunc()
     rest = x.sub(whole).abs()
     half = whole.mul(0.5)
@@ -1056,18 +1061,18 @@ def _nearest_even(x: T) -> T:
 
 
 def _truncated_quotient(x: T, y: T) -> T:
-    """Return x / y, rounded towards zero; 16-bit floats are divided in float32."""
+    """Return x / y rounded towards zero. 16-bit floats are divided in float32."""
     left, right = (item.cast(sum_dtype(x.dtype)) for item in (x, y))
     return apply(left, Ops.FDIV, right).trunc().cast(x.dtype)
 
 
 def _floor_quotient(x: T, y: T) -> T:
-    """floor(x / y), rounded to the nearest float; NaN for an infinite x, unless y is 0."""
+    """Return floor(x / y), rounded to the nearest float. NaN for an infinite x, unless y is 0."""
     left, right = (item.cast(sum_dtype(x.dtype)) for item in (x, y))
     quotient = apply(left, Ops.FDIV, right)
     whole = quotient.floor()
     rest, divisor = _remainder(left, right).abs(), right.abs()
-    # The quotient was rounded up to an integer where more than half of the divisor remains.
+    # If more than half of the divisor remains, the quotient was rounded up to an integer.
     limit = 2.0 ** (left.dtype.mantissa_bits + 1)
     is_below_limit = left.abs().lt(divisor.mul(limit))
     is_rounded_up = quotient.eq(whole).bitwise_and(divisor.sub(rest).lt(rest))
@@ -1082,7 +1087,7 @@ def _floor_quotient(x: T, y: T) -> T:
 
 
 def _remainder(x: T, y: T) -> T:
-    """x - floor(x / y) y: the exact remainder, to which y is added where the signs differ.
+    """Return x - floor(x / y) y: the exact remainder, plus y if the signs differ.
 
     Zero has the sign of y, as in Python and the array API standard. 16-bit floats are exact too.
     """
@@ -1096,19 +1101,19 @@ def _remainder(x: T, y: T) -> T:
 
 @gradient_rule("mod", reads_sources=True)
 def mod_gradient(step: GradientStep[Elementwise]) -> Contributions:
-    """x - floor(x / y) y has the slopes 1 and -floor(x / y)."""
+    """Return the slopes of x - floor(x / y) y: 1 and -floor(x / y)."""
     x, y = step.sources
     return (lambda: step.gradient, lambda: -step.gradient * x.div(y, rounding_mode="floor"))
 
 
 def _signed_remainder(x: T, y: T) -> T:
-    """x - trunc(x / y) y. Rounding down and towards zero agree for the magnitudes."""
+    """Return x - trunc(x / y) y. For magnitudes, rounding down and towards zero are the same."""
     return _signed_like(_remainder(x.abs(), y.abs()), x)
 
 
 @gradient_rule("fmod", reads_sources=True)
 def fmod_gradient(step: GradientStep[Elementwise]) -> Contributions:
-    """x - trunc(x / y) y has the slopes 1 and -trunc(x / y)."""
+    """Return the slopes of x - trunc(x / y) y: 1 and -trunc(x / y)."""
     x, y = step.sources
 
     def of_divisor() -> Elementwise:
@@ -1118,22 +1123,22 @@ def fmod_gradient(step: GradientStep[Elementwise]) -> Contributions:
     return (lambda: step.gradient, of_divisor)
 
 
-# For each float type the integers of its bits, and how often the power of two is squared below.
+# For each float type: the integer type of its bits, and the number of squarings below.
 _INTEGERS = {dtypes.float32: (dtypes.int32, 4), dtypes.float64: (dtypes.int64, 6)}
 
 
 def _truncated_remainder(x: T, y: T) -> T:
-    """x - trunc(x / y) y, exactly: the fmod of C.
+    """Return x - trunc(x / y) y exactly, as fmod in C.
 
-    A float is m * 2^e for an integer m. So with a difference d of the exponents the remainder of
-    the integers m_x * 2^d and m_y is needed, and 2^d modulo m_y comes by squaring.
+    A float is m * 2^e for an integer m. If d is the difference of the exponents, this is the
+    remainder of the integers m_x * 2^d and m_y. Squaring gives 2^d modulo m_y.
     """
     float_type, bits = x.dtype, x.dtype.mantissa_bits
     integers, squarings = _INTEGERS[float_type]
     left, right = (
         apply(item, Ops.BITCAST, dtype=integers).bitwise_and(integers.maximum) for item in (x, y)
     )
-    # Subnormal numbers have the exponent of the least normal ones.
+    # Subnormal numbers have the exponent of the smallest normal numbers.
     exponents = [item.rshift(bits).maximum(1) for item in (left, right)]
     of_x, of_y = (
         item.sub(exponent.sub(1).lshift(bits))
@@ -1147,7 +1152,7 @@ def _truncated_remainder(x: T, y: T) -> T:
         bit = difference.rshift(position).bitwise_and(1)
         power = _product_modulo(power, apply(power, Ops.SHL, bit), modulus, float_type)
     rest = _product_modulo(of_x, power, modulus, float_type)
-    # 2^e in two exact factors that are not subnormal.
+    # 2^e as two exact factors that are not subnormal.
     scale = apply(exponents[1].lshift(bits), Ops.BITCAST, dtype=float_type)
     magnitude = rest.cast(float_type).mul(2.0**-bits).mul(scale)
     result = left.lt(right).where(x, x.lt(0).where(magnitude.neg(), magnitude))
@@ -1156,10 +1161,10 @@ def _truncated_remainder(x: T, y: T) -> T:
 
 
 def _product_modulo(x: T, y: T, modulus: T, float_type: DType) -> T:
-    """x * y modulo m, for x and y that are not negative, with x * y below 2 m^2 or x m.
+    """Return x * y modulo m, for x and y of at least 0, with x * y below 2 m^2 or x m.
 
-    The quotient comes from floats that hold x, y and m. It is off by a few units at most, so what
-    it leaves is a small multiple of m, in arithmetic that wraps.
+    The quotient comes from floats that hold x, y and m. Its error is a few units at most, so the
+    rest is a small multiple of m off, in arithmetic that wraps.
     """
     a, b, m = (item.cast(float_type) for item in (x, y, modulus))
     quotient = apply(a.mul(b), Ops.FDIV, m).cast(x.dtype)

@@ -1,4 +1,4 @@
-"""Elementary functions, and the activations that are made of them."""
+"""Elementary functions, and activation functions made of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tinyref.tensor.elementwise import (
 from tinyref.tensor.gradient import Contributions, GradientStep, enter_slope, gradient_rule
 from tinyref.tensor.literals import weak_number
 
-# pi/2 as the nearest number of the type and what is missing to 53 or 106 bits.
+# pi/2 in two parts: the nearest number of the type, and the difference to 53 or 106 bits.
 _HALF_PI = {
     dtypes.float32: (1.5707963705062866, -4.371139000186241e-08),
     dtypes.float64: (1.5707963267948966, 6.123233995736766e-17),
@@ -42,21 +42,24 @@ _TANH_FLOAT64 = (
 T = TypeVar("T", bound="Functions")
 
 
-def _require_numbers(name: str, **given: object) -> None:
-    """Raises `UserError` for an argument that is no number."""
-    for argument, value in given.items():
+def _require_numbers(name: str, **arguments: object) -> None:
+    """Raise `UserError` for an argument that is no number."""
+    for argument, value in arguments.items():
         if weak_number(value) is None:
             raise wrong_type(f"{name}: {argument}", value, "is a number")
 
 
 class Functions(Elementwise):
-    """float16 and bfloat16 are computed in float32 and rounded once; integers give float32."""
+    """Elementary and activation functions.
+
+    float16 and bfloat16 are computed in float32 and rounded once. Integers give float32.
+    """
 
     __slots__ = ()
 
     @composite
     def exp(self) -> Self:
-        """e ** self, as 2 ** (self * log2(e)).
+        """Return e ** self, computed as 2 ** (self * log2(e)).
 
         Examples:
             >>> round(Tensor([1.0]).exp().item(), 4)
@@ -66,7 +69,7 @@ class Functions(Elementwise):
 
     @composite
     def log(self) -> Self:
-        """The natural logarithm, as log2(self) * ln(2); -inf for 0, NaN below.
+        """Return the natural logarithm, log2(self) * ln(2): -inf for 0, NaN below.
 
         Examples:
             >>> round(Tensor([10.0]).log().item(), 4)
@@ -76,7 +79,7 @@ class Functions(Elementwise):
 
     @composite
     def log10(self) -> Self:
-        """Return the logarithm to base 10; -inf for 0, NaN below. Powers of ten give integers.
+        """Return the logarithm to base 10: -inf for 0, NaN below. Powers of ten give integers.
 
         Examples:
             >>> Tensor([1000.0, 0.1]).log10().tolist()
@@ -86,7 +89,7 @@ class Functions(Elementwise):
 
     @composite
     def tanh(self) -> Self:
-        """The hyperbolic tangent: +-1 far out, and accurate near 0 where tanh(x) is nearly x.
+        """Return the hyperbolic tangent: 1 and -1 far from 0, and accurate near 0.
 
         Examples:
             >>> Tensor([0.0, 30.0]).tanh().tolist()
@@ -102,7 +105,7 @@ class Functions(Elementwise):
 
     def _tanh_near_zero(self) -> Self:
         numerator, denominator = _TANH_FLOAT64 if self.dtype is dtypes.float64 else _TANH_FLOAT32
-        # Far from zero the value is not used; keeping it small keeps its gradient finite.
+        # Far from zero the value is not used. It stays small so that its gradient is finite.
         x = self.lt(1).mul(self.gt(-1)).where(self, 0)
         z = x.square()
         quotient = polynomial(z, numerator)
@@ -112,7 +115,7 @@ class Functions(Elementwise):
 
     @composite
     def cos(self) -> Self:
-        """The cosine of radians; NaN for an infinity.
+        """Return the cosine of radians: NaN for an infinity.
 
         Examples:
             >>> Tensor([0.0]).cos().item()
@@ -122,7 +125,7 @@ class Functions(Elementwise):
 
     @composite
     def tan(self) -> Self:
-        """The tangent of radians; NaN for an infinity.
+        """Return the tangent of radians: NaN for an infinity.
 
         Examples:
             >>> Tensor([0.0]).tan().item()
@@ -132,7 +135,7 @@ class Functions(Elementwise):
 
     @composite
     def asin(self) -> Self:
-        """The angle from -pi/2 to pi/2 that has this sine; NaN beyond -1 and 1.
+        """Return the angle from -pi/2 to pi/2 with this sine: NaN outside of -1 to 1.
 
         Examples:
             >>> round(Tensor([1.0]).asin().item(), 4)
@@ -142,7 +145,7 @@ class Functions(Elementwise):
 
     @composite
     def acos(self) -> Self:
-        """The angle from 0 to pi that has this cosine; NaN beyond -1 and 1.
+        """Return the angle from 0 to pi with this cosine: NaN outside of -1 to 1.
 
         Examples:
             >>> Tensor([1.0]).acos().item()
@@ -152,7 +155,7 @@ class Functions(Elementwise):
 
     @composite
     def atan(self) -> Self:
-        """The angle from -pi/2 to pi/2 that has this tangent.
+        """Return the angle from -pi/2 to pi/2 with this tangent.
 
         Examples:
             >>> round(Tensor([1.0]).atan().item(), 4)
@@ -162,7 +165,7 @@ class Functions(Elementwise):
 
     @composite
     def sinh(self) -> Self:
-        """The hyperbolic sine, (e ** x - e ** -x) / 2.
+        """Return the hyperbolic sine, (e ** x - e ** -x) / 2.
 
         Examples:
             >>> round(Tensor([1.0]).sinh().item(), 4)
@@ -172,7 +175,7 @@ class Functions(Elementwise):
 
     @composite
     def cosh(self) -> Self:
-        """The hyperbolic cosine, (e ** x + e ** -x) / 2.
+        """Return the hyperbolic cosine, (e ** x + e ** -x) / 2.
 
         Examples:
             >>> Tensor([0.0]).cosh().item()
@@ -182,7 +185,7 @@ class Functions(Elementwise):
 
     @composite
     def asinh(self) -> Self:
-        """The inverse of `sinh`.
+        """Return the inverse of `sinh`.
 
         Examples:
             >>> Tensor([0.0]).asinh().item()
@@ -192,7 +195,7 @@ class Functions(Elementwise):
 
     @composite
     def acosh(self) -> Self:
-        """The inverse of `cosh`, from 0 on; NaN below 1.
+        """Return the inverse of `cosh`, which is at least 0: NaN below 1.
 
         Examples:
             >>> Tensor([1.0]).acosh().item()
@@ -202,7 +205,7 @@ class Functions(Elementwise):
 
     @composite
     def atanh(self) -> Self:
-        """The inverse of `tanh`; infinite at -1 and 1, NaN beyond.
+        """Return the inverse of `tanh`: infinite at -1 and 1, NaN outside.
 
         Examples:
             >>> round(Tensor([0.5]).atanh().item(), 4)
@@ -212,7 +215,7 @@ class Functions(Elementwise):
 
     @composite
     def erf(self) -> Self:
-        """The error function, 2 / sqrt(pi) times the integral of e ** -t^2 from 0.
+        """Return the error function, 2 / sqrt(pi) times the integral of e ** -t^2 from 0.
 
         Examples:
             >>> round(Tensor([1.0]).erf().item(), 4)
@@ -221,7 +224,7 @@ class Functions(Elementwise):
         return with_rule(self, "erf", _error_function)
 
     def lerp(self, end: Self, weight: Self | float) -> Self:
-        """self + (end - self) * weight, exactly `end` at weight 1; floats only.
+        """Return self + (end - self) * weight, exactly `end` at weight 1. Only for floats.
 
         Raises `UserError` for integers, as a weight lies between them.
 
@@ -229,8 +232,8 @@ class Functions(Elementwise):
             >>> Tensor([0.0, 10.0]).lerp(Tensor([4.0, 20.0]), 0.25).tolist()
             [1.0, 12.5]
         """
-        found = operand(self, end, "lerp")
-        left, right = operand_pair(self, found, "lerp")
+        target = operand(self, end, "lerp")
+        left, right = operand_pair(self, target, "lerp")
         if not left.dtype.is_float:
             raise UserTypeError(f"lerp: got {left.dtype.name}, accepted are float types")
         share = operand(self, weight, "lerp")
@@ -242,9 +245,9 @@ class Functions(Elementwise):
     def isclose(
         self, other: Self, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
     ) -> Self:
-        """True where |self - other| <= atol + rtol * |other|, and where both are equal.
+        """Return True where |self - other| <= atol + rtol * |other|, and where both are equal.
 
-        An infinity is close to itself alone, a NaN to a NaN with `equal_nan` and else to nothing.
+        An infinity is close only to itself. A NaN is close to a NaN only with `equal_nan`.
         Raises `UserError` for a negative tolerance.
 
         Examples:
@@ -271,12 +274,13 @@ class Functions(Elementwise):
         floats, others = widened(left, name), widened(right, name)
         distance = floats.sub(others).abs()
         near = distance.le(others.abs().mul(rtol).add(atol)).bitwise_and(distance.isfinite())
-        found = equal.bitwise_or(near.bitwise_and(others.isfinite()))
-        return found.bitwise_or(left.isnan().bitwise_and(right.isnan())) if equal_nan else found
+        is_close = equal.bitwise_or(near.bitwise_and(others.isfinite()))
+        both_nan = left.isnan().bitwise_and(right.isnan())
+        return is_close.bitwise_or(both_nan) if equal_nan else is_close
 
     @composite
     def sigmoid(self) -> Self:
-        """1 / (1 + e ** -self), by powers of e that never overflow, so its gradient is finite.
+        """Return 1 / (1 + e ** -self). Its powers of e never overflow, so its gradient is finite.
 
         Examples:
             >>> Tensor([0.0]).sigmoid().item()
@@ -288,7 +292,7 @@ class Functions(Elementwise):
 
     @composite
     def silu(self) -> Self:
-        """self * sigmoid(self).
+        """Return self * sigmoid(self).
 
         Examples:
             >>> Tensor([0.0]).silu().item()
@@ -297,7 +301,7 @@ class Functions(Elementwise):
         return self.mul(self.sigmoid())
 
     def swish(self) -> Self:
-        """The same as `silu`.
+        """Do the same as `silu`.
 
         Examples:
             >>> Tensor([0.0]).swish().item()
@@ -328,7 +332,7 @@ class Functions(Elementwise):
 
     @composite
     def quick_gelu(self) -> Self:
-        """self * sigmoid(1.702 self).
+        """Return self * sigmoid(1.702 self).
 
         Examples:
             >>> round(Tensor([1.0]).quick_gelu().item(), 4)
@@ -337,7 +341,7 @@ class Functions(Elementwise):
         return self.mul(self.mul(1.702).sigmoid())
 
     def relu6(self) -> Self:
-        """The element from 0 to 6, else the nearer end.
+        """Limit the elements to 0 to 6.
 
         Examples:
             >>> Tensor([-1.0, 3.0, 9.0]).relu6().tolist()
@@ -346,7 +350,7 @@ class Functions(Elementwise):
         return self.relu().clamp(max_=6)
 
     def hardtanh(self, min_val: ConstType = -1, max_val: ConstType = 1) -> Self:
-        """The element from `min_val` to `max_val`, else the nearer end.
+        """Limit the elements to `min_val` to `max_val`.
 
         Examples:
             >>> Tensor([-9.0, 0.5, 9.0]).hardtanh().tolist()
@@ -359,7 +363,7 @@ class Functions(Elementwise):
 
     @composite
     def hardsigmoid(self, alpha: float = 1 / 6, beta: float = 0.5) -> Self:
-        """alpha * self + beta, from 0 to 1, else the nearer end.
+        """Return alpha * self + beta, limited to 0 to 1.
 
         Examples:
             >>> Tensor([-9.0, 0.0, 9.0]).hardsigmoid().tolist()
@@ -370,7 +374,7 @@ class Functions(Elementwise):
 
     @composite
     def hardswish(self) -> Self:
-        """self * relu6(self + 3) / 6.
+        """Return self * relu6(self + 3) / 6.
 
         Examples:
             >>> Tensor([-9.0, 0.0, 9.0]).hardswish().tolist()
@@ -380,7 +384,7 @@ class Functions(Elementwise):
 
     @composite
     def leaky_relu(self, neg_slope: float = 0.01) -> Self:
-        """The element where it is above 0, else `neg_slope` times it.
+        """Return the elements above 0, and `neg_slope` times the others.
 
         Examples:
             >>> Tensor([-4.0, 2.0]).leaky_relu(0.25).tolist()
@@ -391,7 +395,7 @@ class Functions(Elementwise):
 
     @composite
     def elu(self, alpha: float = 1.0) -> Self:
-        """The element where it is above 0, else alpha * (e ** self - 1).
+        """Return the elements above 0, and alpha * (e ** self - 1) for the others.
 
         Examples:
             >>> Tensor([-1e4, 2.0]).elu().tolist()
@@ -402,7 +406,7 @@ class Functions(Elementwise):
 
     @composite
     def celu(self, alpha: float = 1.0) -> Self:
-        """The element where it is above 0, else alpha * (e ** (self / alpha) - 1).
+        """Return the elements above 0, and alpha * (e ** (self / alpha) - 1) for the others.
 
         Examples:
             >>> Tensor([-1e4, 2.0]).celu().tolist()
@@ -415,7 +419,9 @@ class Functions(Elementwise):
 
     @composite
     def selu(self, alpha: float = 1.67326, gamma: float = 1.0507) -> Self:
-        """gamma * elu(self, alpha): Klambauer and others, "Self-Normalizing Neural Networks".
+        """Return gamma * elu(self, alpha).
+
+        Source: Klambauer and others, "Self-Normalizing Neural Networks".
 
         Examples:
             >>> round(Tensor([1.0]).selu().item(), 4)
@@ -425,16 +431,18 @@ class Functions(Elementwise):
         return self._exponential_below_zero(alpha, 1.0).mul(gamma)
 
     def _exponential_below_zero(self, scale: float, width: float) -> Self:
-        """The element where it is above 0, else scale * (e ** (self / width) - 1)."""
+        """Return the elements above 0, and scale * (e ** (self / width) - 1) for the others."""
         is_above = self.gt(0)
-        # The side that is not chosen stays small, so that its gradient is finite.
+        # The side that is not selected stays small, so that its gradient is finite.
         below = is_above.where(0, self)
         scaled = below if width == 1 else below.div(width)
         return is_above.where(self, expm1(scaled).mul(scale))
 
     @composite
     def softplus(self, beta: float = 1) -> Self:
-        """log(1 + e ** (beta * self)) / beta, as max(z, 0) + log(1 + e ** -|z|): no overflow.
+        """Return log(1 + e ** (beta * self)) / beta without overflow.
+
+        It is computed as max(z, 0) + log(1 + e ** -|z|).
 
         Examples:
             >>> round(Tensor([0.0]).softplus().item(), 4)
@@ -447,13 +455,13 @@ class Functions(Elementwise):
         result = with_rule(z, "softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
         if beta == 1:
             return result
-        # An infinite product may stand for a result that is representable.
+        # The product may overflow although the result is representable.
         linear = self.relu() if beta > 0 else self.neg().relu().neg()
         return z.abs().eq(math.inf).where(linear, result.div(beta))
 
     @composite
     def logsigmoid(self) -> Self:
-        """Return log(sigmoid(self)), without its underflow, as 0 - softplus(-self).
+        """Return log(sigmoid(self)) without underflow, as 0 - softplus(-self).
 
         Examples:
             >>> Tensor([-1000.0, 1000.0]).logsigmoid().tolist()
@@ -463,7 +471,9 @@ class Functions(Elementwise):
 
     @composite
     def mish(self) -> Self:
-        """self * tanh(softplus(self)): Misra, "Mish: A Self Regularized Activation Function".
+        """Return self * tanh(softplus(self)).
+
+        Source: Misra, "Mish: A Self Regularized Activation Function".
 
         Examples:
             >>> Tensor([0.0]).mish().item()
@@ -473,7 +483,7 @@ class Functions(Elementwise):
 
     @composite
     def softsign(self) -> Self:
-        """self / (1 + |self|).
+        """Return self / (1 + |self|).
 
         Examples:
             >>> Tensor([-1.0, 3.0]).softsign().tolist()
@@ -482,7 +492,7 @@ class Functions(Elementwise):
         return self.div(self.abs().add(1))
 
     def logaddexp(self, other: Self | ConstType) -> Self:
-        """Return log(e ** self + e ** other), without overflow; integers give float32.
+        """Return log(e ** self + e ** other) without overflow. Integers give float32.
 
         Examples:
             >>> round(Tensor([0.0]).logaddexp(Tensor([0.0])).item(), 4)
@@ -490,33 +500,34 @@ class Functions(Elementwise):
         """
         name = "logaddexp"
         target = result_dtype(operand_pair(self, other, name)[0])
-        # Widened first, so that the gradient of a broadcast operand is summed before it is rounded.
+        # Widen first: so the gradient of a broadcast operand is summed before it is rounded.
         operand = widened(other, name) if isinstance(other, Functions) else other
         left, right = operand_pair(widened(self, name), operand, name)
         return with_rule(left, name, _log_of_two_powers, right).cast(target)
 
 
-# The values, in float32 or float64.
+# The functions themselves, in float32 or float64.
 
 
 def _odd(x: T, compute: Callable[[T], T]) -> T:
-    """compute(|x|) with the sign of x, and x itself where it is 0 or NaN."""
-    found = compute(x.lt(0).where(x.neg(), x))
-    signed = x.lt(0).where(found.neg(), found)
+    """Return compute(|x|) with the sign of x. 0 and NaN stay unchanged."""
+    magnitude = compute(x.lt(0).where(x.neg(), x))
+    signed = x.lt(0).where(magnitude.neg(), magnitude)
     return x.eq(0).where(x, signed)
 
 
 def _near_zero(x: T, float32: tables.Coefficients, float64: tables.Coefficients) -> T:
-    """x + x z P(z), with z = x * x."""
+    """Return x + x z P(z), with z = x * x."""
     z = x.square()
     return x.add(x.mul(z).mul(polynomial(z, tables.for_dtype(x.dtype, float32, float64))))
 
 
 def _with_sines(x: T) -> tuple[T, T, T]:
-    """Where sin(x) is steep, sin(x), and a second sine: of 2x there, of x / 2 elsewhere.
+    """Return (is_far, sin(x), second sine).
 
-    Each sine is accurate however large x is and however small the sine, so the quotients and
-    products of them are too; sin(pi/2 - x) would not be. 2x stays finite.
+    `is_far` is True where |sin(x)| is large. The second sine is sin(2x) there, and sin(x / 2)
+    elsewhere. Each sine is accurate for any x, also near 0, and so are products and quotients of
+    sines. sin(pi/2 - x) would not be accurate. 2x stays finite.
     """
     sine = x.sin()
     limit = 1e307 if x.dtype is dtypes.float64 else 1e38
@@ -525,20 +536,23 @@ def _with_sines(x: T) -> tuple[T, T, T]:
 
 
 def _cosine(x: T) -> T:
-    """sin(2x) / (2 sin(x)) where sin(x) is large, else 1 - 2 sin(x/2)^2."""
+    """Return cos(x): sin(2x) / (2 sin(x)) where sin(x) is large, else 1 - 2 sin(x/2)^2."""
     is_far, sine, second = _with_sines(x)
     return is_far.where(second.div(sine.mul(2)), second.square().mul(-2).add(1))
 
 
 def _tangent(x: T) -> T:
-    """sin(x) / cos(x)."""
+    """Return sin(x) / cos(x)."""
     is_far, sine, second = _with_sines(x)
     flat = sine.div(second.square().mul(-2).add(1))
     return is_far.where(sine.square().mul(2).div(second), flat)
 
 
 def _arc(magnitude: T) -> tuple[T, T]:
-    """Whether x > 1/2, and asin(x), or there asin(sqrt((1 - x) / 2)), which is half of acos(x)."""
+    """Return (is_far, arc): arc is asin(x), or acos(x) / 2 where is_far is True: x > 1/2.
+
+    acos(x) / 2 is computed as asin(sqrt((1 - x) / 2)).
+    """
     is_far = magnitude.gt(0.5)
     r = is_far.where(magnitude.neg().add(1).mul(0.5).sqrt(), magnitude)
     return is_far, _near_zero(r, tables.ASIN_FLOAT32, tables.ASIN_FLOAT64)
@@ -547,14 +561,14 @@ def _arc(magnitude: T) -> tuple[T, T]:
 def _arcsine(x: T) -> T:
     def positive(magnitude: T) -> T:
         is_far, arc = _arc(magnitude)
-        # pi/2 in two parts: the second is what the type cannot hold.
+        # pi/2 in two parts: the second is the rounding error of the first.
         return is_far.where(_from_half_pi(arc.mul(2), x.dtype), arc)
 
     return _odd(x, positive)
 
 
 def _from_half_pi(x: T, dtype: DType) -> T:
-    """pi/2 - x with pi/2 in two parts, as its second half is not lost where x is large."""
+    """Return pi/2 - x. pi/2 has two parts, as the second matters where x is large."""
     high, low = _HALF_PI[dtype]
     return x.neg().add(low).add(high)
 
@@ -582,7 +596,7 @@ def _arctangent(x: T) -> T:
 
 
 def _halved_powers(x: T) -> tuple[T, T]:
-    """e ** |x| / 2 and e ** -|x| / 2, which overflow only where they must."""
+    """Return e ** |x| / 2 and e ** -|x| / 2, which overflow only if the result does."""
     root = x.abs().mul(0.5).exp()
     return root.mul(0.5).mul(root), root.reciprocal().mul(0.5).div(root)
 
@@ -603,8 +617,10 @@ def _hyperbolic_cosine(x: T) -> T:
 
 
 def log1p(x: T) -> T:
-    """log(1 + x), by what the sum lost (Kahan; Goldberg, "What every computer scientist should
-    know about floating-point arithmetic", 1991, theorem 4).
+    """Return log(1 + x), corrected for the rounding of the sum.
+
+    Source: Kahan; Goldberg, "What every computer scientist should know about floating-point
+    arithmetic", 1991, theorem 4.
     """
     above = x.add(1)
     is_tiny = above.eq(1)
@@ -615,14 +631,14 @@ def log1p(x: T) -> T:
 
 
 def _decimal_logarithm(x: T) -> T:
-    """log2(x) * log10(2), or the integer that is at most 2 ULP away."""
+    """Return log2(x) * log10(2), or the integer that is at most 2 ULP away."""
     logarithm = x.log2().mul(math.log10(2))
     whole = logarithm.round()
     distance = logarithm.sub(whole).abs()
     return distance.le(whole.abs().mul(2.0**-x.dtype.mantissa_bits)).where(whole, logarithm)
 
 
-# Beyond this, x and sqrt(x^2 - 1) are the same, and x^2 may overflow.
+# Above this, x and sqrt(x^2 - 1) are equal, and x^2 may overflow.
 _HUGE = {dtypes.float32: 2.0**13, dtypes.float64: 2.0**28}
 
 
@@ -640,7 +656,7 @@ def _inverse_sinh(x: T) -> T:
 def _inverse_cosh(x: T) -> T:
     huge = x.gt(_HUGE[x.dtype])
     above = huge.where(1, x).sub(1)
-    # Below -1 the square is positive too, and its root would hide that there is no result.
+    # Below -1 the square is positive too: without this, the root would give a wrong result.
     above = above.lt(0).where(math.nan, above)
     near = log1p(above.add(above.mul(2).add(above.square()).sqrt()))
     return huge.where(x.log().add(math.log(2)), near)
@@ -663,7 +679,7 @@ _ERF_END = {dtypes.float32: 4, dtypes.float64: 6}
 
 
 def _error_function(x: T) -> T:
-    """One of two polynomials, whose variable and coefficients are chosen."""
+    """Return erf(x) by one of two polynomials: variable and coefficients are selected."""
     is_negative = x.lt(0)
     magnitude = is_negative.where(x.neg(), x)
     is_near = magnitude.lt(1)
@@ -672,8 +688,8 @@ def _error_function(x: T) -> T:
     variable = is_near.where(x.square(), far)
     near_table = tables.for_dtype(x.dtype, tables.ERF_FLOAT32, tables.ERF_FLOAT64)
     far_table = tables.for_dtype(x.dtype, tables.ERFC_FLOAT32, tables.ERFC_FLOAT64)
-    # What is added to the constant is two sums, of every second power each, that a processor
-    # computes at the same time.
+    # The terms besides the constant are two sums, one of even and one of odd powers. So a
+    # processor can compute both at the same time.
     squared = variable.square()
     even, odd = (
         _chosen_polynomial(is_near, squared, near_table[-k::-2][::-1], far_table[-k::-2][::-1])
@@ -690,7 +706,7 @@ def _error_function(x: T) -> T:
 def _chosen_polynomial(
     is_first: T, variable: T, first: tables.Coefficients, second: tables.Coefficients
 ) -> T:
-    """The polynomial `first` or `second`, which has as many coefficients or more."""
+    """Return polynomial `first` or `second`, which has at least as many coefficients."""
     longer = len(second) - len(first)
     start: T | float = second[0]
     if longer:
@@ -703,13 +719,13 @@ def _chosen_polynomial(
 
 
 def _log_of_two_powers(x: T, y: T) -> T:
-    """The larger one, plus log(1 + e ** -d) for their distance d."""
+    """Return the larger operand plus log(1 + e ** -d), where d is their distance."""
     distance = x.eq(y).where(0, x.sub(y)).abs()
     return x.maximum(y).add(log1p(distance.neg().exp()))
 
 
 def polynomial(x: T, coefficients: tuple[float, ...]) -> T:
-    """By Horner's scheme, highest power first; at least two coefficients."""
+    """Evaluate a polynomial of at least two coefficients by Horner's scheme."""
     result = x.mul(coefficients[0])
     for coefficient in coefficients[1:-1]:
         result = result.add(coefficient).mul(x)
@@ -717,13 +733,13 @@ def polynomial(x: T, coefficients: tuple[float, ...]) -> T:
 
 
 def expm1(x: T) -> T:
-    """e ** x - 1 for x up to 0, accurate near 0, as 2 t / (1 - t) with t = tanh(x / 2)."""
+    """Return e ** x - 1 for x up to 0: 2 t / (1 - t) with t = tanh(x / 2), accurate near 0."""
     return with_rule(x, "expm1", _expm1_by_tanh)
 
 
 @composite
 def mix(x: T, end: T, share: T) -> T:
-    """Return x + (end - x) * share, exactly `end` for 1."""
+    """Return x + (end - x) * share, exactly `end` for share 1."""
     distance = end.sub(x)
     from_end = end.sub(distance.mul(share.neg().add(1)))
     return share.lt(0.5).where(x.add(distance.mul(share)), from_end)
@@ -731,18 +747,18 @@ def mix(x: T, end: T, share: T) -> T:
 
 @gradient_rule("logaddexp", reads_sources=True)
 def logaddexp_gradient(step: GradientStep[Functions]) -> Contributions:
-    """log(e ** x + e ** y) has the slopes sigmoid(x - y) and sigmoid(y - x)."""
+    """Return the slopes of log(e ** x + e ** y): sigmoid(x - y) and sigmoid(y - x)."""
     x, y = step.sources
     return (lambda: step.gradient * (x - y).sigmoid(), lambda: step.gradient * (y - x).sigmoid())
 
 
 @gradient_rule("softplus", reads_sources=True)
 def softplus_gradient(step: GradientStep[Functions]) -> Contributions:
-    """d(softplus x) = sigmoid(x) dx."""
+    """Return the gradient of softplus: d(softplus x) = sigmoid(x) dx."""
     return (lambda: step.gradient * step.sources[0].sigmoid(),)
 
 
-# Functions y of one tensor x: the gradient times the slope. Some slopes read y.
+# The slopes of functions y of one tensor x. Some slopes read y.
 _SLOPES: dict[str, Callable[[Functions, Functions], Functions]] = {
     "cos": lambda x, y: -x.sin(),
     "tan": lambda x, y: y * y + 1,

@@ -1,8 +1,8 @@
 """Reverse-mode gradients: the table of rules, and the walk back from a tensor.
 
-A rule gives, for the gradient of an output, the gradient of each of its sources, again as tensors;
-so gradients have gradients. The rules of ops stand in `gradient_rules.py`, those of functions
-beside the function, as the rule of convolutions in `windows.py`.
+A rule takes the gradient of an output and returns the gradient of each source, again as tensors. So
+gradients have gradients. The rules of ops are in `gradient_rules.py`. The rule of a function is
+next to the function: the rule of convolutions is in `windows.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Contributions = tuple[Contribution, ...]
 
 @dataclass(frozen=True, slots=True)
 class GradientStep(Generic[T]):
-    """One op on the way: the gradient of its output, the output, its sources and payload."""
+    """One op on the walk: the gradient of its output, the output, its sources and its payload."""
 
     gradient: T
     output: T
@@ -39,24 +39,24 @@ Rule = Callable[[GradientStep[Any]], Contributions]
 
 @dataclass(frozen=True, slots=True)
 class GradientRule:
-    """`contributions` gives for each source a function that makes its gradient, or None.
+    """A gradient rule, and the tensors whose elements it reads."""
 
-    `reads_sources` and `reads_output` say that their elements are read, not only their shapes.
-    """
-
+    # Returns for each source a function that computes its gradient, or None without one.
     contributions: Rule
+    # True if the rule reads elements of the sources, and not only their shapes.
     reads_sources: bool
+    # True if the rule reads elements of the output, and not only its shape.
     reads_output: bool
 
 
-# By op, and by the name of a function with a rule of its own.
+# The rule of each op, and of each function with a rule of its own, by its name.
 RULES: dict[Ops | str, GradientRule] = {}
 
 
 def gradient_rule(
     key: Ops | str, *, reads_sources: bool = False, reads_output: bool = False
 ) -> Callable[[Rule], Rule]:
-    """Enters the decorated function into the table as the rule of `key`."""
+    """Add the decorated function to the table as the rule of `key`."""
 
     def enter(function: Rule) -> Rule:
         RULES[key] = GradientRule(function, reads_sources, reads_output)
@@ -66,7 +66,7 @@ def gradient_rule(
 
 
 def enter_slope(name: str, slope: Callable[[Any, Any], TensorCore]) -> None:
-    """Enter the rule of a function y of one tensor x: the gradient times its slope."""
+    """Add the rule of a function y of one tensor x: the gradient times `slope(x, y)`."""
 
     @gradient_rule(name, reads_sources=True, reads_output=True)
     def contributions(step: GradientStep[Any]) -> Contributions:
@@ -74,7 +74,7 @@ def enter_slope(name: str, slope: Callable[[Any, Any], TensorCore]) -> None:
 
 
 def history(root: TensorCore) -> list[Value]:
-    """Every value that `root` was computed from, and its own; sources first, each once."""
+    """Return the value of `root` and all values that it was computed from, sources first."""
     return toposort([value_of(root)], _parents)
 
 
@@ -83,31 +83,31 @@ def _parents(value: Value) -> tuple[Value, ...]:
 
 
 def gradients(root: T, seed: T, targets: Sequence[Value], order: Sequence[Value]) -> list[T | None]:
-    """d(root)/d(target) weighted by `seed`, for each target; None where root does not depend on it.
+    """Return d(root)/d(target), weighted by `seed`, for each target; None for an independent one.
 
-    `order` is the history of `root`.
+    order: the history of `root`.
     """
-    wanted = {id(target) for target in targets}
+    dependent = {id(target) for target in targets}
     for value in order:
-        if any(id(source) in wanted for source in _parents(value)):
-            wanted.add(id(value))
-    found: dict[int, TensorCore] = {id(value_of(root)): seed}
+        if any(id(source) in dependent for source in _parents(value)):
+            dependent.add(id(value))
+    sums: dict[int, TensorCore] = {id(value_of(root)): seed}
     try:
         for value in reversed(order):
-            gradient = found.get(id(value))
-            if gradient is not None and id(value) in wanted:
+            gradient = sums.get(id(value))
+            if gradient is not None and id(value) in dependent:
                 go_back_through(value.node)
-                _propagate(value, gradient, wanted, found)
+                _propagate(value, gradient, dependent, sums)
     finally:
         go_back_through(None)
-    # Rules give tensors of the class of those that they are given.
-    return cast(list[T | None], [found.get(id(target)) for target in targets])
+    # Rules return tensors of the class of their arguments.
+    return cast(list[T | None], [sums.get(id(target)) for target in targets])
 
 
 def _propagate(
-    value: Value, gradient: TensorCore, wanted: set[int], found: dict[int, TensorCore]
+    value: Value, gradient: TensorCore, dependent: set[int], sums: dict[int, TensorCore]
 ) -> None:
-    """Adds what `value` passes on to the gradients of its sources."""
+    """Add the contributions of `value` to the gradients of its sources in `sums`."""
     record = value.record
     if record is None:
         return
@@ -119,19 +119,19 @@ def _propagate(
         record.arg,
     )
     for source, contribution in zip(record.parents, rule.contributions(step), strict=True):
-        if contribution is None or id(source) not in wanted:
+        if contribution is None or id(source) not in dependent:
             continue
         _check_unchanged(value)
         part = contribution()
-        before = found.get(id(source))
-        found[id(source)] = part if before is None else apply(before, Ops.ADD, part)
+        before = sums.get(id(source))
+        sums[id(source)] = part if before is None else apply(before, Ops.ADD, part)
 
 
 def _check_unchanged(value: Value) -> None:
-    """Raises `UserError` where elements that its rule reads are gone."""
+    """Raise `UserError` if elements that the rule of `value` reads were overwritten."""
     record = value.record
     if record is None or (isinstance(record.arg, ReduceArg) and record.arg.op is Ops.ADD):
-        return  # Of the reductions, a sum alone has a slope that does not depend on elements.
+        return  # A sum is the only reduction whose slope does not depend on elements.
     rule = RULES[record.rule]
     read = [value] if rule.reads_output else []
     if rule.reads_sources:
@@ -140,7 +140,7 @@ def _check_unchanged(value: Value) -> None:
         if source.is_overwritten:
             name = record.rule.name if isinstance(record.rule, Ops) else record.rule
             raise UserStateError(
-                f"backward: elements that the gradient of {name} reads, of shape "
-                f"{describe_shape(shape_of(source.node))}, were assigned to since: "
+                f"backward: the gradient of {name} reads a tensor of shape "
+                f"{describe_shape(shape_of(source.node))} whose elements were assigned to since: "
                 f"compute the result again"
             )

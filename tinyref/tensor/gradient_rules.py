@@ -1,4 +1,4 @@
-"""The rules of gradients of the ops of the tensor graph: see `gradient.py`."""
+"""The gradient rules of the ops of the tensor graph: see `gradient.py`."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from tinyref.uops.payload import BoundsArg, FlipArg, PermuteArg, ReduceArg
 
 @gradient_rule(Ops.COPY)
 def copy_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """The gradient goes back to the device that the source is on."""
+    """Move the gradient back to the device of the source."""
     return (lambda: placed_like(step.gradient, step.sources[0]),)
 
 
 @gradient_rule(Ops.MULTI)
 def multi_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """The gradient goes back to where the source is."""
+    """Move the gradient back to the devices of the source."""
     return (lambda: placed_like(step.gradient, step.sources[0]),)
 
 
 @gradient_rule(Ops.CONTIGUOUS)
 def contiguous_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """Unchanged."""
+    """Pass the gradient on unchanged."""
     return (lambda: step.gradient,)
 
 
 @gradient_rule(Ops.DETACH)
 def detach_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """None flows."""
+    """Return no gradient."""
     return (None,)
 
 
@@ -47,13 +47,13 @@ def detach_gradient(step: GradientStep[Indexing]) -> Contributions:
 
 @gradient_rule(Ops.RESHAPE)
 def reshape_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """Reshaped back."""
+    """Reshape the gradient back."""
     return (lambda: reshape(step.gradient, step.sources[0].shape),)
 
 
 @gradient_rule(Ops.PERMUTE)
 def permute_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """By the inverse order."""
+    """Permute the gradient by the inverse order."""
     assert isinstance(step.arg, PermuteArg), "PERMUTE carries its order"
     order = step.arg.order
     inverse = inverse_order(order)
@@ -62,7 +62,7 @@ def permute_gradient(step: GradientStep[Indexing]) -> Contributions:
 
 @gradient_rule(Ops.EXPAND)
 def expand_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """Summed over what was repeated."""
+    """Sum the gradient over the expanded axes."""
     have, want = step.sources[0].shape, step.output.shape
     axes = tuple(axis for axis in range(len(have)) if have[axis] != want[axis])
     return (lambda: step.gradient.sum(axes, keepdim=True),)
@@ -70,31 +70,31 @@ def expand_gradient(step: GradientStep[Indexing]) -> Contributions:
 
 @gradient_rule(Ops.PAD)
 def pad_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """Without the padding."""
+    """Cut the padding off the gradient."""
     assert isinstance(step.arg, BoundsArg), "PAD carries its amounts"
     amounts = step.arg.bounds
-    kept = tuple(
+    bounds = tuple(
         (before, lower(lift(size) - lift(after)))
         for (before, after), size in zip(amounts, step.output.shape, strict=True)
     )
-    return (lambda: shrink(step.gradient, kept),)
+    return (lambda: shrink(step.gradient, bounds),)
 
 
 @gradient_rule(Ops.SHRINK)
 def shrink_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """Zeros where elements were cut away."""
+    """Pad the gradient with zeros at the positions that were cut off."""
     assert isinstance(step.arg, BoundsArg), "SHRINK carries its bounds"
-    kept = step.arg.bounds
+    bounds = step.arg.bounds
     cut = tuple(
         (begin, lower(lift(size) - lift(end)))
-        for (begin, end), size in zip(kept, step.sources[0].shape, strict=True)
+        for (begin, end), size in zip(bounds, step.sources[0].shape, strict=True)
     )
     return (lambda: pad(step.gradient, cut),)
 
 
 @gradient_rule(Ops.FLIP)
 def flip_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """Flipped back."""
+    """Flip the gradient back."""
     assert isinstance(step.arg, FlipArg), "FLIP carries its axes"
     axes = step.arg.axes
     return (lambda: step.gradient.flip(axes),)
@@ -105,77 +105,77 @@ def flip_gradient(step: GradientStep[Indexing]) -> Contributions:
 
 @gradient_rule(Ops.NEG)
 def neg_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(-x) = -dx."""
+    """Apply d(-x) = -dx."""
     return (lambda: -step.gradient,)
 
 
 @gradient_rule(Ops.RECIP, reads_output=True)
 def recip_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(1/x) = -dx / x^2."""
+    """Apply d(1/x) = -dx / x^2."""
     return (lambda: -step.gradient * step.output * step.output,)
 
 
 @gradient_rule(Ops.SQRT, reads_output=True)
 def sqrt_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(sqrt x) = dx / (2 sqrt x)."""
+    """Apply d(sqrt x) = dx / (2 sqrt x)."""
     return (lambda: step.gradient / (step.output * 2),)
 
 
 @gradient_rule(Ops.EXP2, reads_output=True)
 def exp2_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(2^x) = 2^x ln 2 dx."""
+    """Apply d(2^x) = 2^x ln 2 dx."""
     return (lambda: step.gradient * step.output * math.log(2),)
 
 
 @gradient_rule(Ops.LOG2, reads_sources=True)
 def log2_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(log2 x) = dx / (x ln 2)."""
+    """Apply d(log2 x) = dx / (x ln 2)."""
     return (lambda: step.gradient / (step.sources[0] * math.log(2)),)
 
 
 @gradient_rule(Ops.SIN, reads_sources=True)
 def sin_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(sin x) = cos x dx."""
+    """Apply d(sin x) = cos x dx."""
     return (lambda: step.gradient * step.sources[0].cos(),)
 
 
 @gradient_rule(Ops.TRUNC)
 def trunc_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """Constant between the steps: the slope is 0, also where the step is."""
+    """Return zero: the function is constant between its steps, and 0 is also used at a step."""
     return (step.gradient.zeros_like,)
 
 
 @gradient_rule(Ops.ADD)
 def add_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(x + y) = dx + dy."""
+    """Apply d(x + y) = dx + dy."""
     return (lambda: step.gradient, lambda: step.gradient)
 
 
 @gradient_rule(Ops.SUB)
 def sub_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(x - y) = dx - dy."""
+    """Apply d(x - y) = dx - dy."""
     return (lambda: step.gradient, lambda: -step.gradient)
 
 
 @gradient_rule(Ops.MUL, reads_sources=True)
 def mul_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(x y) = y dx + x dy."""
+    """Apply d(x y) = y dx + x dy."""
     x, y = step.sources
     return (lambda: step.gradient * y, lambda: step.gradient * x)
 
 
 @gradient_rule(Ops.FDIV, reads_sources=True, reads_output=True)
 def fdiv_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(x / y) = dx / y - (x / y) dy / y."""
+    """Apply d(x / y) = dx / y - (x / y) dy / y."""
     y = step.sources[1]
     return (lambda: step.gradient / y, lambda: -step.gradient * step.output / y)
 
 
 @gradient_rule(Ops.POW, reads_sources=True, reads_output=True)
 def pow_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(x^y) = y x^(y-1) dx + x^y ln x dy.
+    """Apply d(x^y) = y x^(y-1) dx + x^y ln x dy.
 
-    x^0 is 1 for every x, so its slope in x is 0; 0^y is 0 for every y > 0, so its slope in y is 0.
+    x^0 is 1 for every x, so its slope in x is 0. For y > 0, 0^y is 0, so its slope in y is 0.
     """
     x, y = step.sources
 
@@ -193,7 +193,7 @@ def pow_gradient(step: GradientStep[Indexing]) -> Contributions:
 
 @gradient_rule(Ops.MAX, reads_sources=True)
 def maximum_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """The larger one gets all; equal ones share evenly."""
+    """Pass the gradient to the larger source; equal sources get half each."""
     x, y = step.sources
 
     def share(mine: Indexing, other: Indexing) -> Indexing:
@@ -205,7 +205,7 @@ def maximum_gradient(step: GradientStep[Indexing]) -> Contributions:
 
 @gradient_rule(Ops.WHERE, reads_sources=True)
 def where_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """To the side that was chosen."""
+    """Pass the gradient to the selected source."""
     condition = step.sources[0]
     return (
         None,
@@ -216,21 +216,21 @@ def where_gradient(step: GradientStep[Indexing]) -> Contributions:
 
 @gradient_rule(Ops.MULACC, reads_sources=True)
 def mulacc_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """d(x y + z) = y dx + x dy + dz."""
+    """Apply d(x y + z) = y dx + x dy + dz."""
     x, y, _ = step.sources
     return (lambda: step.gradient * y, lambda: step.gradient * x, lambda: step.gradient)
 
 
 @gradient_rule(Ops.CAST)
 def cast_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """Cast back; integers and bools have no gradient."""
+    """Cast the gradient back. Integers and bools have no gradient."""
     source = step.sources[0].dtype
     return ((lambda: step.gradient.cast(source)) if source.is_float else None,)
 
 
 @gradient_rule(Ops.BITCAST)
 def bitcast_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """Bits have no slope."""
+    """Return no gradient: bits have no slope."""
     return (None,)
 
 
@@ -239,8 +239,10 @@ def bitcast_gradient(step: GradientStep[Indexing]) -> Contributions:
 
 @gradient_rule(Ops.REDUCE, reads_sources=True, reads_output=True)
 def reduce_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """A sum: the same to every summand. A product: to each factor the product of the others, which
-    a factor of zero does not make NaN. A maximum: to the largest elements, evenly to equal ones.
+    """Return the gradient of a sum, a product or a maximum.
+
+    Sum: each element gets the gradient. Product: each factor gets it times the product of the
+    others, which is no NaN beside a zero. Maximum: the largest elements share it evenly.
     """
     assert isinstance(step.arg, ReduceArg), "REDUCE carries its op and axes"
     axes = step.arg.axes
@@ -259,10 +261,10 @@ def reduce_gradient(step: GradientStep[Indexing]) -> Contributions:
 
 
 def _product_of_others(x: Indexing, axes: tuple[int, ...]) -> Indexing:
-    """For each element the product of the others along `axes`.
+    """Return for each element the product of the others along `axes`.
 
-    Computed by dividing, with zeros counted; its own gradient, which second derivatives need, by
-    leaving one factor out of each of n products.
+    It divides the product of all by the element, and counts zeros. Second derivatives need its own
+    gradient, which leaves one factor out of each of n products.
     """
 
     def product_without_one(x: Indexing) -> Indexing:
@@ -278,47 +280,47 @@ def _product_of_others(x: Indexing, axes: tuple[int, ...]) -> Indexing:
 
 @gradient_rule("product_of_others", reads_sources=True)
 def product_of_others_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """See the function below."""
+    """Return the gradient of `_product_of_others`."""
     assert isinstance(step.arg, ReduceArg), "it carries its axes"
     axes = step.arg.axes
     return (lambda: _slope_of_others(step, axes),)
 
 
 def _slope_of_others(step: GradientStep[Indexing], axes: tuple[int, ...]) -> Indexing:
-    """The sum over i of g[i] times the product of all factors but i and this one."""
+    """Return, per element, the sum over i of g[i] times all factors except i and the element."""
     x = step.sources[0]
-    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
-    order = (*kept, *axes)
+    outer = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    order = (*outer, *axes)
     shape = tuple(x.shape[axis] for axis in order)
     count = product(x.shape[axis] for axis in axes)
     if not isinstance(count, int):
         raise UserError("backward: the second derivative of a product needs known sizes")
-    rows = (*shape[: len(kept)], count)
+    rows = (*shape[: len(outer)], count)
     left_out = x.eye(count, dtype=dtypes.bool, device=x.device)
     factors = x.permute(order).reshape(rows)
     matrix = left_out.where(1, factors.unsqueeze(-2))
     others = left_out.where(0, _product_of_others(matrix, (matrix.ndim - 1,)))
     weights = step.gradient.permute(order).reshape(rows)
-    found = (others * weights.unsqueeze(-1)).sum(-2)
+    slope = (others * weights.unsqueeze(-1)).sum(-2)
     inverse = inverse_order(order)
-    return found.reshape(shape).permute(inverse)
+    return slope.reshape(shape).permute(inverse)
 
 
 @gradient_rule("contiguous_backward")
 def contiguous_backward_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """The gradient itself, in memory of its own."""
+    """Pass the gradient on in memory of its own."""
     return (step.gradient.contiguous,)
 
 
 @gradient_rule("steps")
 def steps_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """Constant between the steps: the slope is 0, also where a step is."""
+    """Return zero: the function is constant between its steps, and 0 is also used at a step."""
     return tuple(step.gradient.zeros_like for _ in step.sources)
 
 
 @gradient_rule("copysign", reads_sources=True, reads_output=True)
 def copysign_gradient(step: GradientStep[Indexing]) -> Contributions:
-    """1 where the sign stays and -1 where it turns; 0 at 0. The sign's source has no slope."""
+    """Multiply by 1 if the sign stays, by -1 if it turns, by 0 at 0. The sign source gets zero."""
     x = step.sources[0]
     return (
         lambda: step.gradient * x.sign() * step.output.sign(),

@@ -1,8 +1,8 @@
-"""Indexing by tensors too, gather and scatter, sorting, selection, interpolation.
+"""Indexing (also by tensors), gather and scatter, sorting, selection, interpolation.
 
-A place is the number of an element along one axis. Devices only have reads and writes at places
-that are known when a kernel is made, so a lookup is a choice among all elements of the axis:
-`(0, 1, 2 ... == place).where(element, 0)` added up, which the compiler turns into one read.
+A kernel reads and writes only at positions that do not depend on elements. So a lookup selects
+among all elements of the axis: the sum of `(0, 1, 2 ... == index).where(element, 0)`. The compiler
+turns this sum into one read. In this file, `places` are the indices of elements along one axis.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from tinyref.tensor.index_keys import (
     parse_index,
     split_key,
 )
-from tinyref.tensor.literals import has_place, weak_number
+from tinyref.tensor.literals import fits_dtype, weak_number
 from tinyref.tensor.movement import (
     as_row,
     count_to,
@@ -89,7 +89,7 @@ REDUCES = ("sum", "prod", "mean", "amax", "amin")
 
 
 def check_axis_size(size: int, name: str) -> int:
-    """`size`, refused where the result numbers that many elements, in int32."""
+    """Return `size`. Raises `UserError` if int32 cannot number that many elements."""
     if size > dtypes.int32.maximum:
         raise UserError(
             f"{name}: {size} elements to choose from: accepted are at most {dtypes.int32.maximum}"
@@ -100,73 +100,74 @@ def check_axis_size(size: int, name: str) -> int:
 Places: TypeAlias = "npt.NDArray[np.int64]"
 Weights: TypeAlias = "npt.NDArray[np.float64]"
 
-# The free parameter of Keys, "Cubic Convolution Interpolation", 1981, as most image tools set it.
+# The free parameter of Keys, "Cubic Convolution Interpolation", 1981: the value of most tools.
 _CUBIC = -0.75
 _MODES = ("linear", "nearest", "nearest-exact", "cubic")
 
 
 class Indexing(Reduction, Creation, Data):
-    """`tensor[...]` reads and `tensor[...] = value` writes; gather and scatter, sorting, selection.
+    """Functions that read, write, select and sort elements: `tensor[...]`, `tensor[...] = value`.
 
-    Places are integers of any type; a negative one counts from the end of the axis, once. Elements
-    are not read to check places: outside of the axis a read gives 0 and a write does nothing, where
-    torch raises an error. Places in lists, ranges and arrays are known, and refused with a
-    `UserError`. A mask decides the shape of the result, so its elements are read at once; uint8
-    tensors are integers, no masks. Of several values assigned to one place the last counts.
+    Indices are integers of any type. To a negative index, the size of the axis is added once.
+    Indices in tensors are not checked: outside of the axis a read gives 0 and a write does nothing,
+    where torch raises an error. Indices in lists, ranges and arrays are checked: a wrong one raises
+    `UserError`. A mask decides the shape of the result, so its elements are read at once. A uint8
+    tensor is an index and no mask. If several values are assigned to one element, the last counts.
 
-    NaN is larger than every number, as with torch and numpy; -0 and 0 are equal. Indices of results
-    are int32, and int64 where an axis has more elements; torch has int64.
+    NaN is larger than every number, as in torch and numpy, and -0 equals 0. Index results are
+    int32, or int64 if an axis has more elements than int32 can number. Torch always has int64.
     """
 
     __slots__ = ()
 
     def __iter__(self) -> Iterator[Self]:
         if not self.ndim:
-            raise UserTypeError("iteration: a tensor without axes has no elements to go through")
-        return (self[place] for place in range(fixed(self.shape[:1], "iteration")[0]))
+            raise UserTypeError("iteration: a tensor without axes cannot be iterated over")
+        return (self[number] for number in range(fixed(self.shape[:1], "iteration")[0]))
 
     def _index_operand(self, index: object, axis: int, name: str) -> Self:
-        """The argument `index` of a function along `axis`, checked against this tensor."""
-        found = as_tensor(self, index, f"{name}: index")
-        require_integer(f"{name}: index", found.dtype, accept_bool=False)
-        if found.ndim != self.ndim:
+        """Return the argument `index` of a function along `axis`, checked against this tensor."""
+        checked = as_tensor(self, index, f"{name}: index")
+        require_integer(f"{name}: index", checked.dtype, accept_bool=False)
+        if checked.ndim != self.ndim:
             raise UserError(
-                f"{name}: index has {found.ndim} axes, the tensor {self.ndim}: they must be equal"
+                f"{name}: index has {checked.ndim} axes, the tensor {self.ndim}: they must be equal"
             )
-        have, want = fixed(self.shape, name), fixed(found.shape, name)
+        have, want = fixed(self.shape, name), fixed(checked.shape, name)
         for number in range(self.ndim):
             if number != axis and want[number] > have[number]:
                 raise UserError(
                     f"{name}: index of {describe_shape(want)} is larger than the tensor of "
                     f"{describe_shape(have)} on axis {number}: only axis {axis} may be"
                 )
-        return found
+        return checked
 
     def gather(self, dim: int, index: Self) -> Self:
-        """Element [i, j, k] of the result is element [index[i, j, k], j, k], for `dim` 0.
+        """Gather elements along axis `dim` by the indices in `index`.
 
-        index: integers, with as many axes as this tensor and no larger on the others than `dim`;
-        its shape is that of the result. Places that are outside give 0.
+        For `dim` 0, element [i, j, k] of the result is element [index[i, j, k], j, k] of this
+        tensor. `index` has integers and the shape of the result: as many axes as this tensor, and
+        no larger on axes other than `dim`. An index outside of the axis gives 0.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
             [[2], [3]]
         """
         axis = axis_of(dim, self.ndim, "gather")
-        found = self._index_operand(index, axis, "gather")
+        checked = self._index_operand(index, axis, "gather")
         size = fixed(as_row(self).shape, "gather")[axis]
-        places = moved_last(as_places(as_row(found), size, "gather"), axis)
-        rows = moved_last(cut_beside(as_row(self), axis, as_row(found).shape), axis).unsqueeze(-2)
-        return reshape(moved_from_last(looked_up(rows, places), axis), found.shape)
+        places = moved_last(as_places(as_row(checked), size, "gather"), axis)
+        rows = moved_last(cut_beside(as_row(self), axis, as_row(checked).shape), axis).unsqueeze(-2)
+        return reshape(moved_from_last(looked_up(rows, places), axis), checked.shape)
 
     # Writing
 
     def _source_operand(self, src: object, index: Self, name: str) -> Self:
-        """The argument `src`, cut to the shape of `index`; a number stands for all of it."""
+        """Return the argument `src`, cut or (for a number) expanded to the shape of `index`."""
         number = weak_number(src)
         if number is not None:
-            if not has_place(number, self.dtype):
-                raise UserError(f"{name}: src {number!r} has no place in {self.dtype.name}")
+            if not fits_dtype(number, self.dtype):
+                raise UserError(f"{name}: src {number!r} does not fit {self.dtype.name}")
             return broadcast_to(constant_like(self, number, self.dtype), index.shape)
         if not isinstance(src, Indexing):
             raise wrong_type(f"{name}: src", src, "are a Tensor and a number")
@@ -188,15 +189,16 @@ class Indexing(Reduction, Creation, Data):
     def _scatter_args(
         self, dim: int, index: object, src: object, name: str
     ) -> tuple[Self, Self, int]:
-        """(places, source, axis) of a scatter; both with `axis` last, and else as this tensor.
+        """Return (places, source, axis) of a scatter.
 
-        What was added to make the shapes equal has place -1, which is nowhere.
+        Both tensors have `axis` last, and the sizes of this tensor on the other axes. Padding has
+        the index -1, which selects nothing.
         """
         axis = axis_of(dim, self.ndim, name)
-        found = self._index_operand(index, axis, name)
-        source = as_row(self._source_operand(src, found, name))
+        checked = self._index_operand(index, axis, name)
+        source = as_row(self._source_operand(src, checked, name))
         want = fixed(as_row(self).shape, name)
-        places = as_places(as_row(found), want[axis], name, mark=True)
+        places = as_places(as_row(checked), want[axis], name, mark=True)
         have = fixed(places.shape, name)
         margins = tuple(
             (0, 0 if number == axis else want[number] - have[number]) for number in range(len(want))
@@ -207,11 +209,12 @@ class Indexing(Reduction, Creation, Data):
     def scatter(
         self, dim: int, index: Self, src: Self | ConstType, reduce: ScatterReduce = None
     ) -> Self:
-        """This tensor with element [index[i, j, k], j, k] replaced by `src[i, j, k]`, for `dim` 0.
+        """Return this tensor with elements of `src` written along axis `dim` at `index`.
 
-        With `reduce` the element is added to, or multiplied by it. index: integers; src: this
-        tensor's type, or a number. Of several elements for one place the last counts, where torch
-        leaves it open; places that are outside are passed over.
+        For `dim` 0, element [index[i, j, k], j, k] becomes `src[i, j, k]`. With `reduce`, it is
+        added to or multiplied by `src[i, j, k]`. `index` has integers, `src` has this tensor's type
+        or is a number. If several elements have one index, the last counts (undefined in torch).
+        An index outside of the axis is ignored.
 
         Examples:
             >>> Tensor([0, 0, 0]).scatter(0, Tensor([2, 0]), Tensor([5, 6])).tolist()
@@ -232,11 +235,11 @@ class Indexing(Reduction, Creation, Data):
     def scatter_reduce(
         self, dim: int, index: Self, src: Self, reduce: Reduce, include_self: bool = True
     ) -> Self:
-        """Each element meets those of `src` whose `index` along `dim` names it.
+        """Return this tensor with each element reduced with the elements of `src` at its index.
 
-        reduce: "sum", "prod", "mean", "amax" or "amin". Without `include_self` an element that is
-        named is not part of it. Sums are those of this tensor's own type, rounded once at the end
-        for float16 and bfloat16; the mean of integers rounds down.
+        reduce: "sum", "prod", "mean", "amax" or "amin". Without `include_self`, an element that has
+        elements of `src` is not part of their reduction. Sums have this tensor's type; for float16
+        and bfloat16 they are rounded once, at the end. The mean of integers rounds down.
 
         Examples:
             >>> places, values = Tensor([0, 0, 2]), Tensor([1, 2, 5])
@@ -248,8 +251,8 @@ class Indexing(Reduction, Creation, Data):
         compute_dtype("scatter_reduce", self.dtype)
         places, source, axis = self._scatter_args(dim, index, src, "scatter_reduce")
         rows = moved_last(as_row(self), axis)
-        met = combine_at(rows, reduce, places, source, include_self)
-        return reshape(moved_from_last(met, axis), self.shape)
+        result = combine_at(rows, reduce, places, source, include_self)
+        return reshape(moved_from_last(result, axis), self.shape)
 
     def __getitem__(self, key: object) -> Self:
         items = items_of(key)
@@ -260,16 +263,16 @@ class Indexing(Reduction, Creation, Data):
         layout = layout_of(part.shape, parts.chosen)
         places = joined_places(self, layout, parts.chosen)
         aligned = reshape(places, (*layout.shape, *(1 for _ in layout.rest)))
-        found = looked_up(joined_axes(part, layout), aligned)
+        elements = looked_up(joined_axes(part, layout), aligned)
         front = range(len(layout.shape))
-        order = list(range(len(layout.shape), found.ndim))
+        order = list(range(len(layout.shape), elements.ndim))
         order[layout.begin : layout.begin] = front
-        return found.permute(tuple(order))
+        return elements.permute(tuple(order))
 
     def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
-        """(values, indices) along axis `dim`; equal elements stay in order.
+        """Sort along axis `dim`. Return (values, indices). Equal elements stay in order.
 
-        The indices are int32: `values` is `self.gather(dim, indices)`, and has its gradient.
+        The indices are int32. `values` is `self.gather(dim, indices)`, and has its gradient.
 
         Examples:
             >>> values, places = Tensor([3, 1, 2]).sort()
@@ -280,9 +283,9 @@ class Indexing(Reduction, Creation, Data):
         return self._sort_axis("sort", axis, fixed(as_row(self).shape, "sort")[axis], descending)
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Self:
-        """Return the places of the elements in sorted order along axis `dim`, as int32.
+        """Return the indices that sort the elements along axis `dim`, as int32.
 
-        Equal elements stay in order, whether `stable` asks for it or not.
+        Equal elements stay in order, with `stable` and without.
 
         Examples:
             >>> Tensor([3, 1, 2]).argsort().tolist()
@@ -295,9 +298,9 @@ class Indexing(Reduction, Creation, Data):
     def topk(
         self, k: int, dim: int = -1, largest: bool = True, sorted_: bool = True
     ) -> tuple[Self, Self]:
-        """(values, indices) of the `k` largest, or smallest, elements along axis `dim`.
+        """Return (values, indices) of the `k` largest, or smallest, elements along axis `dim`.
 
-        They come in order whether `sorted_` asks for it or not, the first of equal ones first.
+        They are sorted, with `sorted_` and without. The first of equal elements comes first.
 
         Examples:
             >>> values, places = Tensor([3, 1, 2]).topk(2)
@@ -310,7 +313,7 @@ class Indexing(Reduction, Creation, Data):
         return self._sort_axis("topk", axis, count, largest)
 
     def _sort_axis(self, name: str, axis: int, count: int, descending: bool) -> tuple[Self, Self]:
-        """The first `count` values and indices of the sorted axis."""
+        """Return the first `count` values and indices of the sorted axis."""
         compute_dtype(name, self.dtype)
         rows = moved_last(as_row(self), axis)
         size = check_axis_size(fixed(rows.shape, name)[-1], name)
@@ -330,10 +333,10 @@ class Indexing(Reduction, Creation, Data):
     # Extremes
 
     def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        """The place of the largest element along `axis`, or in all elements laid end to end.
+        """Return the index of the largest element along `axis`, or in the flattened tensor.
 
-        The first of equal ones, and the first NaN where there is one. Raises `UserError` for an
-        axis without elements.
+        This is the first of equal elements, and the first NaN if there is one. Raises `UserError`
+        for an axis without elements.
 
         Examples:
             >>> Tensor([[1, 5], [7, 3]]).argmax(axis=1).tolist()
@@ -342,7 +345,7 @@ class Indexing(Reduction, Creation, Data):
         return place_of_largest(self, axis, keepdim, "argmax")
 
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        """The place of the smallest element; else as `argmax`.
+        """Return the index of the smallest element. For the rest see `argmax`.
 
         Examples:
             >>> Tensor([[1, 5], [7, 3]]).argmin(axis=1).tolist()
@@ -354,10 +357,10 @@ class Indexing(Reduction, Creation, Data):
     # Masks
 
     def masked_fill(self, mask: Self, value: Self | ConstType) -> Self:
-        """`value` where `mask` is true, else this tensor, whose type the result has.
+        """Return this tensor with `value` where `mask` is true.
 
-        mask: bool, broadcasts; value: a number or a tensor without axes. Raises `UserError` where
-        the type has no place for the value.
+        `mask` has bools and broadcasts. `value` is a number or a tensor without axes. The result
+        has the type of this tensor. Raises `UserError` for a value that does not fit this type.
 
         Examples:
             >>> Tensor([1, 2, 3]).masked_fill(Tensor([False, True, False]), 0).tolist()
@@ -373,16 +376,16 @@ class Indexing(Reduction, Creation, Data):
                 )
             fits = _kind(filling) <= _kind(self)
         elif (number := weak_number(value)) is not None:
-            fits = has_place(number, self.dtype)
+            fits = fits_dtype(number, self.dtype)
             filling = constant_like(self, number, self.dtype) if fits else self
         else:
             raise wrong_type("masked_fill: value", value, "are a Tensor and a number")
         if not fits:
-            raise UserError(f"masked_fill: value {value!r} has no place in {self.dtype.name}")
+            raise UserError(f"masked_fill: value {value!r} does not fit {self.dtype.name}")
         return chosen.where(filling.cast(self.dtype), self)
 
     def masked_select(self, mask: Self) -> Self:
-        """The elements where `mask` is true, in order, along one axis; both broadcast.
+        """Return the elements where `mask` is true, in order, on one axis. Both broadcast.
 
         The mask decides the size of the result, so its elements are read at once.
 
@@ -398,10 +401,10 @@ class Indexing(Reduction, Creation, Data):
     @overload
     def nonzero(self, as_tuple: Literal[True]) -> tuple[Self, ...]: ...
     def nonzero(self, as_tuple: bool = False) -> Self | tuple[Self, ...]:
-        """Return the places of the elements that are not 0, one in a row, in order.
+        """Return the indices of the elements that are not 0, one in each row, in order.
 
-        With `as_tuple` the result is a tensor for each axis, which together are an index. The
-        elements decide the size of the result, so they are read at once.
+        With `as_tuple`, return a tuple with the indices along each axis, which is itself an index.
+        The elements decide the size of the result, so they are read at once.
 
         Examples:
             >>> Tensor([[0, 5], [7, 0]]).nonzero().tolist()
@@ -425,10 +428,10 @@ class Indexing(Reduction, Creation, Data):
         return cast(Self, mask)
 
     def one_hot(self, num_classes: int = -1) -> Self:
-        """A new last axis of `num_classes` with 1 at the place that the element names, else 0.
+        """Return int32 with a new last axis that has a 1 at the class of the element, else 0.
 
-        The type is int32; an element outside of the classes names none. -1 stands for one class
-        more than the largest element, which is read at once.
+        The new axis has `num_classes` elements. An element outside of the classes gives only zeros.
+        With -1, the number of classes is the largest element plus 1: this reads the elements.
 
         Examples:
             >>> Tensor([2, 0]).one_hot(3).tolist()
@@ -440,17 +443,19 @@ class Indexing(Reduction, Creation, Data):
             raise UserError(f"one_hot: num_classes {count}, accepted are -1 and at least 1")
         if count == -1:
             if not self.numel():
-                raise UserError("one_hot: no element names a class: num_classes must be given")
+                raise UserError("one_hot: a tensor without elements needs num_classes")
             count = max(int(self.max().item()), 0) + 1
         classes = count_to(self, count)
-        # In one type that holds both: an integer of 64 bits keeps its own.
-        named = self.cast(dtypes.int32) if self.dtype.itemsize < 4 else self
-        return named.unsqueeze(-1).eq(classes.cast(named.dtype)).cast(dtypes.int32)
+        # Compare in a type that holds both: int32, or the type of 64-bit integers.
+        wide = self.cast(dtypes.int32) if self.dtype.itemsize < 4 else self
+        return wide.unsqueeze(-1).eq(classes.cast(wide.dtype)).cast(dtypes.int32)
 
     # Patterns
 
     def tril(self, diagonal: int = 0) -> Self:
-        """The last two axes with 0 above the diagonal, which `diagonal` moves to the right.
+        """Return the lower triangle of the last two axes, with 0 above the diagonal.
+
+        `diagonal` moves the diagonal to the right.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).tril().tolist()
@@ -459,7 +464,9 @@ class Indexing(Reduction, Creation, Data):
         return self._triangle(diagonal, "tril", is_lower=True)
 
     def triu(self, diagonal: int = 0) -> Self:
-        """The last two axes with 0 below the diagonal, which `diagonal` moves to the right.
+        """Return the upper triangle of the last two axes, with 0 below the diagonal.
+
+        `diagonal` moves the diagonal to the right.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).triu().tolist()
@@ -474,21 +481,21 @@ class Indexing(Reduction, Creation, Data):
                 f"{name}: shape {describe_shape(self.shape)}: accepted are at least two axes"
             )
         rows, columns = fixed(self.shape[-2:], name)
-        # Further out than the matrix is large all diagonals are the same.
+        # All diagonals outside of the matrix have the same result.
         moved = max(-rows - 1, min(offset, columns + 1))
         ends, numbers = (
             count_to(self, rows).add(moved).unsqueeze(-1),
             count_to(self, columns),
         )
-        kept = numbers.le(ends) if is_lower else numbers.ge(ends)
-        return kept.where(self, constant_like(self, 0, self.dtype))
+        is_inside = numbers.le(ends) if is_lower else numbers.ge(ends)
+        return is_inside.where(self, constant_like(self, 0, self.dtype))
 
     def roll(
         self, shifts: int | tuple[int, ...], dims: int | tuple[int, ...] | None = None
     ) -> Self:
-        """Each element `shifts` places further along axis `dims`; the last ones come first.
+        """Shift the elements by `shifts` along axis `dims`. The last ones become the first.
 
-        Without `dims` all elements are laid end to end, and get their shape back afterwards.
+        Without `dims`, the tensor is flattened before, and gets its shape back afterwards.
 
         Examples:
             >>> Tensor([1, 2, 3]).roll(1, 0).tolist()
@@ -517,7 +524,7 @@ class Indexing(Reduction, Creation, Data):
         return apart_from(result, self)
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
-        """Each element `repeats` times in a row along axis `dim`, or in all laid end to end.
+        """Repeat each element `repeats` times along axis `dim`, or in the flattened tensor.
 
         Examples:
             >>> Tensor([1, 2]).repeat_interleave(2).tolist()
@@ -536,9 +543,9 @@ class Indexing(Reduction, Creation, Data):
         return apart_from(reshape(spread, (*before, size * count, *after)), self)
 
     def meshgrid(self, *args: Self, indexing: Literal["ij", "xy"] = "ij") -> tuple[Self, ...]:
-        """Each of the tensors spread over the grid of all: the result i varies along axis i.
+        """Return the coordinates of a grid: result i has tensor i along axis i, repeated.
 
-        The tensors have one axis, or none. With "xy" the first two axes are swapped.
+        The tensors have one axis or none. With "xy" the first two axes are swapped.
 
         Examples:
             >>> rows, columns = Tensor([1, 2]).meshgrid(Tensor([3, 4]))
@@ -547,11 +554,11 @@ class Indexing(Reduction, Creation, Data):
         """
         require_one_of(indexing, ("ij", "xy"), "meshgrid: indexing")
         tensors = (self, *args)
-        for place, tensor in enumerate(tensors):
-            as_tensor(self, tensor, f"meshgrid: argument {place}")
+        for number, tensor in enumerate(tensors):
+            as_tensor(self, tensor, f"meshgrid: argument {number}")
             if tensor.ndim > 1:
                 raise UserError(
-                    f"meshgrid: argument {place} has shape {describe_shape(tensor.shape)}: "
+                    f"meshgrid: argument {number} has shape {describe_shape(tensor.shape)}: "
                     f"accepted is one axis"
                 )
         rows = [as_row(tensor) for tensor in tensors]
@@ -571,13 +578,13 @@ class Indexing(Reduction, Creation, Data):
     def interpolate(
         self, size: Sequence[int], mode: str = "linear", align_corners: bool = False
     ) -> Self:
-        """The last axes in other sizes, `size` naming one for each.
+        """Resize the last axes to the sizes in `size`.
 
         mode: "nearest" takes the element at floor(i * old / new), "nearest-exact" the one nearest
-        to the middle of the new element, "linear" weighs two along each axis, "cubic" four (Keys
-        1981, with -0.75). `align_corners` lets the middles of the first and last elements stay
-        where they are, for the last two modes. Integers have the nearest modes alone, except
-        uint8: it is rounded after each axis, the last one first, with the weights of torch.
+        to the middle of the new element. "linear" weights two elements along each axis, "cubic"
+        four (Keys 1981, with -0.75). For these two, `align_corners` aligns the middles of the first
+        and last elements. Integers have only the nearest modes. The exception is uint8, which is
+        rounded after each axis, the last axis first, with the weights of torch.
 
         Examples:
             >>> Tensor([[[1.0, 3.0]]]).interpolate((4,), mode="nearest").tolist()
@@ -596,30 +603,30 @@ class Indexing(Reduction, Creation, Data):
             raise UserTypeError(
                 f"interpolate: {self.dtype.name} in mode {mode!r}: cast to float first"
             )
-        wanted = [integer(item, "interpolate: size") for item in size]
+        sizes = [integer(item, "interpolate: size") for item in size]
         result = self
         if not mode.startswith("nearest"):
             result = self.cast(dtypes.int32) if is_bytes else widened(self, "interpolate")
-        lead = self.ndim - len(wanted)
-        for place, new in reversed(tuple(enumerate(wanted))):
-            old = fixed((self.shape[lead + place],), "interpolate")[0]
+        lead = self.ndim - len(sizes)
+        for axis, new in reversed(tuple(enumerate(sizes, lead))):
+            old = fixed((self.shape[axis],), "interpolate")[0]
             if new < 1 or old < 1:
                 raise UserError(f"interpolate: size {old} to {new}: accepted are positive sizes")
             check_axis_size(new, "interpolate")
             if mode.startswith("nearest"):
                 places = nearest_places(old, new, is_exact=mode == "nearest-exact")
-                result = resample_axis(result, lead + place, places, np.ones((1, new)))
+                result = resample_axis(result, axis, places, np.ones((1, new)))
             elif new != old:
                 find = linear_places if mode == "linear" else cubic_places
                 resample = resample_bytes if is_bytes else resample_axis
-                result = resample(result, lead + place, *find(old, new, align_corners))
+                result = resample(result, axis, *find(old, new, align_corners))
         return apart_from(result.cast(self.dtype), self)
 
     @classmethod
     def randperm(
         cls, n: int, *, device: str | None = None, dtype: DTypeLike = dtypes.int, **kwargs: Any
     ) -> Self:
-        """The numbers from 0 to n - 1 in random order, by sorting random words.
+        """Return the numbers from 0 to n - 1 in random order, made by sorting random words.
 
         Examples:
             >>> sorted(Tensor.randperm(5).tolist())
@@ -627,21 +634,21 @@ class Indexing(Reduction, Creation, Data):
         """
         count = count_of(n, "randperm: n", 0)
         target = element_dtype(dtype) or dtypes.default_int
-        wanted = _requires_grad("randperm", kwargs)
+        requires_grad = _requires_grad("randperm", kwargs)
         largest = 1 << target.mantissa_bits + 1 if target.is_float else target.maximum
         if count - 1 > largest:
             raise UserError(f"randperm: {count - 1} does not fit {target.name}")
         with GradientSwitch():
             words = cls._random_words((count,), device).cast(dtypes.uint32)
-            return as_leaf(words.sort()[1].cast(target), wanted)
+            return as_leaf(words.sort()[1].cast(target), requires_grad)
 
     def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
-        """Numbers of places, each drawn with a likelihood in proportion to its weight, as int32.
+        """Draw indices with probabilities in proportion to these weights, as int32.
 
-        Shapes: weights (n,) or (rows, n); the result (num_samples,) or (rows, num_samples).
-        Without `replacement` no place comes twice (Efraimidis and Spirakis, "Weighted random
-        sampling with a reservoir", 2006). Weights are at least 0, with a sum above 0 that is
-        finite; -1 is drawn from others, and where no place with a weight above 0 is left.
+        Shapes: the weights are (n,) or (rows, n), the result (num_samples,) or (rows, num_samples).
+        Without `replacement`, no index is drawn twice (Efraimidis and Spirakis, "Weighted random
+        sampling with a reservoir", 2006). Weights must be at least 0, with a positive finite sum:
+        other weights give -1. The result is also -1 if no index with a positive weight is left.
 
         Examples:
             >>> Tensor([0.0, 1.0]).multinomial().tolist()
@@ -661,10 +668,11 @@ class Indexing(Reduction, Creation, Data):
         with GradientSwitch():
             weights = widened(self.detach(), "multinomial")
             weights = weights if self.ndim == 2 else weights.unsqueeze(0)
-            found = drawn_again(weights, count) if replacement else drawn_once(weights, count)
+            draw = draw_with_replacement if replacement else draw_without_replacement
+            drawn = draw(weights, count)
             total, least = weights.sum(1, keepdim=True), weights.min(1, keepdim=True)
             is_valid = least.ge(0).bitwise_and(total.gt(0)).bitwise_and(total.lt(math.inf))
-            rows = is_valid.where(found.cast(dtypes.int32), -1)
+            rows = is_valid.where(drawn.cast(dtypes.int32), -1)
             return rows if self.ndim == 2 else rows.squeeze(0)
 
     def allclose(
@@ -674,9 +682,9 @@ class Indexing(Reduction, Creation, Data):
         atol: float = 1e-08,
         equal_nan: bool = False,
     ) -> bool:
-        """Return True if all elements are close to those of `other`, as `isclose` says.
+        """Return True if all elements are close to the elements of `other`: see `isclose`.
 
-        The elements are read at once: the result is a bool of Python, as in torch.
+        This reads the elements: the result is a Python bool, as in torch.
 
         Examples:
             >>> Tensor([1.0, 2.0]).allclose(Tensor([1.0 + 1e-6, 2.0]))
@@ -689,7 +697,7 @@ class Indexing(Reduction, Creation, Data):
 
 
 def basic_part(x: T, key: object) -> T:
-    """Return what integers, slices, None and Ellipsis show."""
+    """Return the view that a key of integers, slices, None and Ellipsis selects."""
     index = parse_index(x.shape, key)
     result = shrink(x, index.bounds)
     if index.flipped_axes:
@@ -700,7 +708,10 @@ def basic_part(x: T, key: object) -> T:
 
 
 def joined_places(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T:
-    """The places on the joined axis, in the shape of the layout; outside of it for none."""
+    """Return the indices on the joined axis, in the shape of the layout.
+
+    If the index along any axis is outside, the result is outside of the joined axis.
+    """
     is_joined = len(chosen) > 1
     stride = layout.size
     dtype = graph.counting_dtype(layout.size)
@@ -729,55 +740,55 @@ def joined_places(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T:
 
 
 def joined_axes(x: T, layout: Layout) -> T:
-    """The axes that are looked up as one, behind all others."""
+    """Join the axes that are looked up to one axis behind all others."""
     ordered = x.permute((*layout.others, *layout.axes))
     return reshape(ordered, (*layout.rest, layout.size))
 
 
 def separate_axes(x: T, layout: Layout) -> T:
-    """The inverse of `joined_axes`."""
+    """Undo `joined_axes`."""
     axes = (*layout.others, *layout.axes)
     back = inverse_order(axes)
     return reshape(x, (*layout.rest, *layout.sizes)).permute(back)
 
 
 def beside(x: T, array: Array) -> T:
-    """The elements of `array` on this tensor's device, or on each of its devices."""
-    place = x.device
-    first = place if isinstance(place, str) else place[0]
-    return type(x)(array, device=first).to(place)
+    """Return a tensor with the elements of `array` on this tensor's device, or on all of them."""
+    devices = x.device
+    first = devices if isinstance(devices, str) else devices[0]
+    return type(x)(array, device=first).to(devices)
 
 
 # Assignment by index
 
 
 def assignment_target(x: T, key: object, value: T) -> tuple[T, T | None, T]:
-    """Return the view that `key` shows, which of its elements are written, and what they get."""
+    """Return the view that `key` selects, a mask of its written elements, and their values."""
     items = items_of(key)
     if not any(map(is_advanced, items)):
         target = basic_part(x, tuple(items))
         return target, None, spread_over(value.cast(x.dtype), target.shape)
     if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
-        return x, *aimed_by_mask(x, cast(T, items[0]), value)
+        return x, *write_by_mask(x, cast(T, items[0]), value)
     parts = split_key(x.shape, key)
     target = x if parts.is_whole else basic_part(x, parts.basic)
-    return target, *looked_up_at(x, target.shape, parts.chosen, value.cast(x.dtype))
+    return target, *write_by_index(x, target.shape, parts.chosen, value.cast(x.dtype))
 
 
-def aimed_by_mask(x: T, mask: T, value: T) -> tuple[T, T]:
-    """One value for all places of a mask: the elements of the mask need not be read now."""
+def write_by_mask(x: T, mask: T, value: T) -> tuple[T, T]:
+    """Return mask and values for one value at all true elements, without reading the mask now."""
     check_mask(as_index(mask).shape, x.shape[: mask.ndim])
     aligned = reshape(mask, (*mask.shape, *(1 for _ in x.shape[mask.ndim :])))
     spread = reshape(value, ()).cast(x.dtype)
     return broadcast_to(aligned, x.shape), broadcast_to(spread, x.shape)
 
 
-def looked_up_at(x: T, shape: Shape, chosen: Sequence[Chosen], value: T) -> tuple[T, T]:
-    """Which elements of a tensor of `shape` are chosen, and what they get of `value`."""
+def write_by_index(x: T, shape: Shape, chosen: Sequence[Chosen], value: T) -> tuple[T, T]:
+    """Return a mask of the chosen elements of a tensor of `shape`, and their values."""
     layout = layout_of(shape, chosen)
     inner = (*layout.rest[: layout.begin], *layout.shape, *layout.rest[layout.begin :])
     spread = spread_over(value, inner)
-    # The axes of the places go to the end, where they are joined.
+    # The axes of the indices go to the end, where they are joined.
     ends = range(layout.begin, layout.begin + len(layout.shape))
     order = [axis for axis in range(len(inner)) if axis not in ends]
     source = reshape(spread.permute((*order, *ends)), (*layout.rest, layout.count))
@@ -787,19 +798,19 @@ def looked_up_at(x: T, shape: Shape, chosen: Sequence[Chosen], value: T) -> tupl
     aligned = reshape(last, (*(1 for _ in layout.rest), layout.size))
     unaligned = (1,) * len(inner) + value.shape
     if layout.count and all(unaligned[axis - len(inner)] == 1 for axis in ends):
-        found = cut_axis(source, len(whole) - 1, 0, 1)  # the same for all places
+        values = cut_axis(source, len(whole) - 1, 0, 1)  # the same for all indices
     else:
-        found = looked_up(source.unsqueeze(-2), aligned)
+        values = looked_up(source.unsqueeze(-2), aligned)
     hits = broadcast_to(last.ge(0), whole)
-    return separate_axes(hits, layout), separate_axes(broadcast_to(found, whole), layout)
+    return separate_axes(hits, layout), separate_axes(broadcast_to(values, whole), layout)
 
 
 def spread_over(x: T, shape: Shape) -> T:
-    """Broadcast to `shape`; axes of size 1 in front that it does not have are dropped."""
-    needless = x.ndim - len(shape)
+    """Broadcast to `shape`, after dropping additional leading axes of size 1."""
+    extra = x.ndim - len(shape)
     fits = x
-    if needless > 0 and all(size == 1 for size in x.shape[:needless]):
-        fits = reshape(x, x.shape[needless:])
+    if extra > 0 and all(size == 1 for size in x.shape[:extra]):
+        fits = reshape(x, x.shape[extra:])
     if broadcast([fits.shape, shape], "assignment by index") != shape:
         raise UserError(
             f"assignment by index: shape {describe_shape(x.shape)} "
@@ -809,7 +820,7 @@ def spread_over(x: T, shape: Shape) -> T:
 
 
 def spread_elements(x: T, axis: int, step: int, length: sint) -> T:
-    """The inverse of `every_element`: `step - 1` zeros after each element, cut to `length`."""
+    """Undo `every_element`: put `step - 1` zeros after each element, and cut to `length`."""
     if step == 1:
         return x
     before, (count, *after) = x.shape[:axis], x.shape[axis:]
@@ -825,8 +836,9 @@ def spread_elements(x: T, axis: int, step: int, length: sint) -> T:
 
 
 def as_places(x: T, size: int, name: str, mark: bool = False) -> T:
-    """These indices into an axis of `size` from 0 on, as the type that numbers it; with `mark`
-    all that are outside become -1, else they only stay outside.
+    """Return indices into an axis of `size`, counted from 0, in the type that numbers the axis.
+
+    With `mark`, an index outside of the axis becomes -1; else it is only outside as well.
     """
     require_integer(name, x.dtype, accept_bool=False)
     target = graph.counting_dtype(size)
@@ -844,10 +856,10 @@ def as_places(x: T, size: int, name: str, mark: bool = False) -> T:
 
 
 def elements_at(x: T, axis: int, index: T, name: str) -> T:
-    """The elements at the places `index` along an axis, 0 for a place outside of it.
+    """Return the elements at `index` along an axis; 0 for an index outside of it.
 
-    `index` has as many axes as this tensor; all but `axis` broadcast to this one's. It is a
-    sum over the axis of which one term is not 0, so that a kernel may read that term alone.
+    `index` has as many axes as this tensor. All axes except `axis` broadcast to this tensor's. The
+    result is a sum over the axis in which one term is not 0, so a kernel may read only that term.
     """
     size = fixed((x.shape[axis],), name)[0]
     numbers = reshape(count_to(x, size), (size, *(1,) * (x.ndim - axis - 1)))
@@ -857,19 +869,20 @@ def elements_at(x: T, axis: int, index: T, name: str) -> T:
 
 
 def matches_of(x: T, size: int) -> T:
-    """Which of these places (..., count) are which of `size` elements: (..., size, count)."""
+    """Compare indices (..., count) with each of `size` positions: bools (..., size, count)."""
     return count_to(x, size).unsqueeze(-1).eq(x.unsqueeze(-2))
 
 
 def last_hits(x: T, count: int, size: int) -> T:
-    """Of these places (..., count) the number of the last one that hits each of `size`
-    elements: (..., size), -1 for none.
+    """Return (..., size): for each element the number of its last index in `x` (..., count).
+
+    An element without an index gets -1.
     """
     return reduced_last(matches_of(x, size).where(count_to(x, count), -1), Ops.MAX)
 
 
 def combine_at(x: T, reduce: Reduce, places: T, source: T, include_self: bool) -> T:
-    """This tensor (..., size) and `source` (..., count), brought together at `places`."""
+    """Reduce the elements of `source` (..., count) into this tensor (..., size) at `places`."""
     if x.dtype.is_bool:
         if reduce == "mean":
             raise UserTypeError("scatter_reduce: bool has no mean: cast to a number type first")
@@ -889,7 +902,7 @@ def combine_at(x: T, reduce: Reduce, places: T, source: T, include_self: bool) -
 
 
 def accumulated_at(x: T, reduce: Reduce, hits: T, source: T, include_self: bool) -> T:
-    """Sums, products or means; those of no element are not defined."""
+    """Return sums, products or means. Without any element, the result is undefined."""
     op, identity = (Ops.MUL, 1) if reduce == "prod" else (Ops.ADD, 0)
     result = reduced_last(hits.where(source.unsqueeze(-2), identity), op)
     if include_self:
@@ -903,7 +916,7 @@ def accumulated_at(x: T, reduce: Reduce, hits: T, source: T, include_self: bool)
 
 
 def largest_of(x: T, hits: T, source: T, include_self: bool) -> T:
-    """The largest; equal ones share the gradient evenly, this tensor's own element too."""
+    """Return the largest elements. Equal ones share the gradient evenly, also with `x` itself."""
     lowest = constant_like(x, x.dtype.minimum, x.dtype)
     candidates = hits.where(source.unsqueeze(-2), lowest)
     if include_self:
@@ -912,7 +925,7 @@ def largest_of(x: T, hits: T, source: T, include_self: bool) -> T:
 
 
 def smallest_of(x: T, hits: T, source: T, include_self: bool) -> T:
-    """The smallest, as the largest of the reversed order."""
+    """Return the smallest elements, computed as the largest of the reversed order."""
     return reversed_order(largest_of(reversed_order(x), hits, reversed_order(source), include_self))
 
 
@@ -920,12 +933,12 @@ def smallest_of(x: T, hits: T, source: T, include_self: bool) -> T:
 
 
 def _kind(tensor: Indexing) -> int:
-    """Bool, integers and floats in the order of promotion."""
+    """Return the rank of the kind in promotion: 0 for bool, 1 for integers, 2 for floats."""
     return 2 if tensor.dtype.is_float else 1 if tensor.dtype.is_int else 0
 
 
 def place_of_largest(x: T, axis: int | None, keepdim: bool, name: str) -> T:
-    """Return the place of the largest element along an axis, or of all elements."""
+    """Return the index of the largest element along an axis, or of all elements."""
     compute_dtype(name, x.dtype)
     sizes = fixed(x.shape, name)
     if axis is None:
@@ -933,7 +946,7 @@ def place_of_largest(x: T, axis: int | None, keepdim: bool, name: str) -> T:
         rows = reshape(x, (x.numel(),))
     else:
         number = axis_of(axis, x.ndim, name)
-        shape = tuple(1 if place == number else size for place, size in enumerate(sizes))
+        shape = tuple(1 if other == number else size for other, size in enumerate(sizes))
         if not keepdim:
             shape = (*shape[:number], *shape[number + 1 :])
         rows = moved_last(as_row(x), number)
@@ -947,33 +960,33 @@ def place_of_largest(x: T, axis: int | None, keepdim: bool, name: str) -> T:
 
 
 def first_largest(x: T, size: int) -> T:
-    """The first place of the largest element of the last axis; a NaN is larger than all."""
+    """Return the index of the first largest element of the last axis. NaN is larger than all."""
     largest = reduce_over(x, Ops.MAX, (x.ndim - 1,))
-    # The earlier a place, the larger its score; what is not the largest has score 0.
+    # Earlier elements have larger scores. Elements that are not the largest have score 0.
     score = count_to(x, size).cast(graph.counting_dtype(2 * size)).neg().add(size)
-    found = x.eq(largest).where(score, 0)
+    scores = x.eq(largest).where(score, 0)
     if x.dtype.is_float:
-        found = x.isnan().where(score.add(size), found)
-    best = reduced_last(found, Ops.MAX)
+        scores = x.isnan().where(score.add(size), scores)
+    best = reduced_last(scores, Ops.MAX)
     index = best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
     return index.cast(graph.counting_dtype(size))
 
 
-def drawn_again(x: T, count: int) -> T:
-    """For each row and sample the number of places whose running sum a point has passed."""
+def draw_with_replacement(x: T, count: int) -> T:
+    """Draw `count` indices per row: count the running sums of weights below a random point."""
     rows = fixed(x.shape, "multinomial")[0]
     sums = x.cumsum(1)
     points = x.rand(rows, count, device=x.device, dtype=x.dtype)
     passed = points.mul(sums[:, -1:]).unsqueeze(-1).ge(sums.unsqueeze(1))
-    # A point that rounds up to the whole sum belongs to the last place with a weight.
+    # A point that rounds up to the whole sum belongs to the last index with a weight.
     last = sums.lt(sums[:, -1:]).sum(1, keepdim=True)
     return passed.sum(-1).minimum(last)
 
 
-def drawn_once(x: T, count: int) -> T:
-    """The places that come first, if each waits for a time with its weight as rate."""
+def draw_without_replacement(x: T, count: int) -> T:
+    """Draw the `count` indices with the shortest random waiting times, with weights as rates."""
     chance = x.rand(*x.shape, device=x.device, dtype=x.dtype)
-    # In logarithms: the wait for a tiny weight would overflow, as if it were 0.
+    # Use logarithms: the waiting time of a tiny weight would overflow, as for a weight of 0.
     waits = chance.neg().add(1).log().neg().log().sub(x.log())
     never = x.gt(0).logical_not().where(math.inf, waits)
     waited, places = never.topk(count, dim=1, largest=False)
@@ -984,7 +997,7 @@ def drawn_once(x: T, count: int) -> T:
 
 
 def resample_axis(x: T, axis: int, places: Places, weights: Weights | Places) -> T:
-    """The sum over the rows of weight times the element at the place; both (rows, new)."""
+    """Return the sum over rows of weight times element; `places` and `weights` are (rows, new)."""
     rest = (1,) * (x.ndim - axis - 1)
     result: T | None = None
     for row, weight in zip(places, weights, strict=True):
@@ -1007,10 +1020,10 @@ def resample_bytes(x: T, axis: int, places: Places, weights: Weights) -> T:
 
 
 def nearest_places(old: int, new: int, is_exact: bool) -> Places:
-    """(1, new): the element that each new one takes.
+    """Return the index of the old element for each new one: (1, new).
 
-    Rounded to float32, as torch does it: where a quotient is nearly whole, that decides. (Torch may
-    fuse a multiplication with an addition, so that a few sizes from 2 to 41 on still differ.)
+    It is computed in float32, as in torch: the rounding matters if a quotient is nearly an integer.
+    (Torch may fuse a multiplication and an addition, so a few sizes differ: the first is 2 to 41.)
     """
     scale = np.float32(old) / np.float32(new)
     numbers = np.arange(new, dtype=np.float32) + np.float32(0.5 if is_exact else 0)
@@ -1019,7 +1032,7 @@ def nearest_places(old: int, new: int, is_exact: bool) -> Places:
 
 
 def _sources(old: int, new: int, align_corners: bool) -> Weights:
-    """Where the middle of each new element lies, in numbers of old ones."""
+    """Return the position of the middle of each new element, in units of old elements."""
     numbers = np.arange(new, dtype=np.float64)
     if align_corners:
         return numbers * ((old - 1) / (new - 1) if new > 1 else 0.0)
@@ -1027,7 +1040,7 @@ def _sources(old: int, new: int, align_corners: bool) -> Weights:
 
 
 def linear_places(old: int, new: int, align_corners: bool) -> tuple[Places, Weights]:
-    """(2, new): the two elements around each new one, and their weights."""
+    """Return (2, new) twice: indices of the two elements around each new one, and their weights."""
     sources = np.maximum(_sources(old, new, align_corners), 0)
     below = np.minimum(np.floor(sources).astype(np.int64), old - 1)
     after = sources - below
@@ -1035,8 +1048,9 @@ def linear_places(old: int, new: int, align_corners: bool) -> tuple[Places, Weig
 
 
 def cubic_places(old: int, new: int, align_corners: bool) -> tuple[Places, Weights]:
-    """(4, new): the four elements around each new one, those at the edge repeated; their weights.
+    """Return (4, new) twice: indices of the four elements around each new one, and their weights.
 
+    At the edge, elements are repeated.
     Keys' kernel: (a + 2) d^3 - (a + 3) d^2 + 1 up to a distance of 1, a d^3 - 5 a d^2 + 8 a d - 4 a
     up to 2.
     """

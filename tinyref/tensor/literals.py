@@ -1,4 +1,4 @@
-"""Python and numpy data as host arrays: nested lists, scalars, bytes, arrays."""
+"""Conversion of Python and numpy data to host arrays: nested lists, scalars, bytes, arrays."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
 
-# The axes that an array of numpy may have.
+# The maximum number of axes of a numpy array.
 MAX_AXES = 64
 
 
 def weak_number(data: object) -> ConstType | None:
-    """`data` as a number of Python, where it counts as one beside a tensor; None for all else.
+    """Return `data` as a Python number if it is one in operations with a tensor; else None.
 
-    Those are bool, int and float, and of numpy what these can hold, as np.int8(3) and not complex
+    Numbers are bool, int, float, and numpy scalars that these can hold: np.int8(3), but no complex
     numbers.
     """
     if isinstance(data, np.datetime64 | np.timedelta64):
-        return None  # Of some units their item is an int.
+        return None  # For some units, item() is an int.
     value = data.item() if isinstance(data, np.generic) else data
     is_number = isinstance(value, bool | int | float) and not isinstance(value, np.generic)
     return cast(ConstType, value) if is_number else None
 
 
-def finite(value: object, what: str) -> ConstType:
-    """The argument `what`, a finite number of Python or numpy that is within those of float64.
+def finite(value: object, argument: str) -> ConstType:
+    """Return `value` as a finite Python number within the range of float64.
 
-    Raises `UserError` for another number, and `UserTypeError` for what is none.
+    Raises `UserError` for another number, and `UserTypeError` for another type.
     """
     number = weak_number(value)
     if number is None or not _is_finite(number):
         raise argument_error(
-            number, int | float, f"{what} is {value!r}, accepted is a finite number"
+            number, int | float, f"{argument} is {value!r}, accepted is a finite number"
         )
     return number
 
@@ -61,17 +61,17 @@ def _is_finite(number: ConstType) -> bool:
 
 
 def scalar_dtype(value: ConstType) -> DType:
-    """The default type of a Python number, by its kind."""
+    """Return the default type for a Python bool, int or float."""
     if isinstance(value, bool):
         return dtypes.bool
     return dtypes.default_int if isinstance(value, int) else dtypes.default_float
 
 
 def weak_dtype(value: ConstType, other: DType) -> DType:
-    """The type that the Python number `value` takes next to a tensor of type `other`.
+    """Return the type of the Python number `value` in an operation with a tensor of type `other`.
 
-    The tensor's own type, unless the number is of a higher kind (bool, then int, then float):
-    then the default type of that kind.
+    This is the tensor's type, unless the number is of a higher kind (bool, then int, then float).
+    Then it is the default type of that kind.
     """
     rank_of_other = 2 if other.is_float else 1 if other.is_int else 0
     rank = 0 if isinstance(value, bool) else 1 if isinstance(value, int) else 2
@@ -79,15 +79,15 @@ def weak_dtype(value: ConstType, other: DType) -> DType:
 
 
 def from_list(data: object, dtype: DType | None) -> tuple[Array, DType]:
-    """A nested list or tuple of numbers and arrays as an array.
+    """Convert a nested list or tuple of numbers and arrays to an array.
 
-    Without `dtype`, the highest kind among the numbers decides: bool, int32 or float32; next to
-    arrays, their common type. Raises `UserError` for ragged nesting (with the place), for anything
-    that is no number, and for an integer that the integer type cannot hold.
+    Without `dtype`, the highest kind of the numbers decides: bool, int32 or float32. If there are
+    arrays, their common type decides. Raises `UserError` with the position for a ragged list, for
+    an item that is no number, and for an integer that does not fit.
     """
     if holds(data, np.ndarray):
-        named = dtype or joined_dtype(data)
-        return _stack(data, named), named
+        target = dtype or joined_dtype(data)
+        return _stack(data, target), target
     shape = _shape(data)
     values = list(_walk(data, shape, 0, ()))
     target = dtype or _kind_of(values)
@@ -95,33 +95,33 @@ def from_list(data: object, dtype: DType | None) -> tuple[Array, DType]:
 
 
 def holds(data: object, kind: type, depth: int = 0) -> bool:
-    """Whether something of `kind` is in a nested list. Raises `UserError` for endless nesting."""
+    """Return True if a nested list has an item of `kind`. Raises `UserError` for endless lists."""
     if not isinstance(data, list | tuple):
         return isinstance(data, kind)
     if depth == MAX_AXES:
         raise _too_deep()
-    found = set(map(type, data))
-    if any(issubclass(item, kind) for item in found):
+    types = set(map(type, data))
+    if any(issubclass(item, kind) for item in types):
         return True
-    if not any(issubclass(item, list | tuple) for item in found):
+    if not any(issubclass(item, list | tuple) for item in types):
         return False
     return any(holds(item, kind, depth + 1) for item in data)
 
 
 def joined_dtype(data: object) -> DType:
-    """The common type of the arrays and tensors in a nested list; numbers beside them are weak."""
+    """Return the common type of the arrays and tensors in a nested list. Numbers are weak."""
     parts = list(leaves(data))
     types = [from_numpy_dtype(part.dtype) for part in parts if isinstance(part, np.ndarray)]
     types += [part.dtype for part in parts if getattr(part, "dtype", None) in dtypes.all]
-    found = promote(*types)
+    common = promote(*types)
     for part in parts:
         number = weak_number(part)
-        found = found if number is None else weak_dtype(number, found)
-    return found
+        common = common if number is None else weak_dtype(number, common)
+    return common
 
 
 def leaves(data: object, depth: int = 0) -> Iterator[Any]:
-    """What a nested list holds, in order. Raises `UserError` for endless nesting."""
+    """Yield the items of a nested list in order. Raises `UserError` for endless nesting."""
     if not isinstance(data, list | tuple):
         yield data
         return
@@ -132,22 +132,22 @@ def leaves(data: object, depth: int = 0) -> Iterator[Any]:
 
 
 def check_alike(shapes: Sequence[tuple[sint, ...]], path: tuple[int, ...]) -> None:
-    """Raises `UserError` unless all parts of the list at `path` have one shape."""
-    for place, shape in enumerate(shapes):
+    """Raise `UserError` unless all parts of the list at `path` have one shape."""
+    for index, shape in enumerate(shapes):
         if shape != shapes[0]:
             raise UserError(
-                f"data: ragged list: {_where((*path, place))} has shape {describe_shape(shape)}, "
+                f"data: ragged list: {_where((*path, index))} has shape {describe_shape(shape)}, "
                 f"its neighbours have {describe_shape(shapes[0])}"
             )
 
 
 def _stack(data: object, dtype: DType, path: tuple[int, ...] = ()) -> Array:
-    """A nested list of arrays and numbers as one array of `dtype`."""
+    """Convert a nested list of arrays and numbers to one array of `dtype`."""
     if isinstance(data, np.ndarray):
         return from_numpy(data, dtype)[0]
     if not isinstance(data, list | tuple):
         return _array(list(_walk(data, (), 0, path)), dtype).reshape(())
-    parts = [_stack(item, dtype, (*path, place)) for place, item in enumerate(data)]
+    parts = [_stack(item, dtype, (*path, index)) for index, item in enumerate(data)]
     check_alike([part.shape for part in parts], path)
     return np.stack(parts) if parts else np.empty(0, dtype=numpy_dtype(dtype))
 
@@ -158,7 +158,7 @@ def _where(path: tuple[int, ...]) -> str:
 
 def _too_deep() -> UserError:
     return UserError(
-        f"data: lists are nested more than {MAX_AXES} deep, or hold themselves: "
+        f"data: lists are nested more than {MAX_AXES} deep, or contain themselves: "
         f"accepted are {MAX_AXES} axes"
     )
 
@@ -176,9 +176,9 @@ def _shape(data: object) -> tuple[int, ...]:
 
 
 def _walk(
-    data: object, shape: tuple[int, ...], depth: int, place: tuple[int, ...]
+    data: object, shape: tuple[int, ...], depth: int, path: tuple[int, ...]
 ) -> Iterator[ConstType]:
-    where = _where(place)
+    where = _where(path)
     if isinstance(data, list | tuple):
         if depth >= len(shape):
             raise UserError(f"data: ragged list: {where} is a list where a number is expected")
@@ -188,7 +188,7 @@ def _walk(
                 f"its neighbours have {shape[depth]}"
             )
         for index, item in enumerate(data):
-            yield from _walk(item, shape, depth + 1, (*place, index))
+            yield from _walk(item, shape, depth + 1, (*path, index))
         return
     if depth < len(shape):
         raise UserError(f"data: ragged list: {where} is {data!r} where a list is expected")
@@ -208,10 +208,10 @@ def _kind_of(values: list[ConstType]) -> DType:
     return dtypes.default_int
 
 
-def has_place(value: ConstType, dtype: DType) -> bool:
-    """Whether the Python number `value` can be an element of `dtype`, without a higher kind.
+def fits_dtype(value: ConstType, dtype: DType) -> bool:
+    """Return True if the Python number `value` fits `dtype`: no higher kind, no integer overflow.
 
-    A float that rounds has a place, an integer outside of the range has none.
+    A float that is rounded fits.
     """
     if weak_dtype(value, dtype) is not dtype:
         return False
@@ -219,7 +219,7 @@ def has_place(value: ConstType, dtype: DType) -> bool:
 
 
 def check_fits(value: ConstType, dtype: DType, name: str = "data") -> None:
-    """Raises `UserError` of the function `name` where `value` has no place in integers `dtype`."""
+    """Raise `UserError` for the function `name` if the integer type `dtype` cannot hold `value`."""
     if not dtype.is_int:
         return
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
@@ -246,7 +246,7 @@ def _array(values: list[ConstType], dtype: DType) -> Array:
 
 
 def from_numpy(data: Array, dtype: DType | None) -> tuple[Array, DType]:
-    """A numpy array in C order, converted to `dtype` where one is named.
+    """Return a numpy array in C order, converted to `dtype` if that is not None, and its type.
 
     Raises `UserError` for foreign byte order and for types that tinyref does not have.
     """
@@ -262,20 +262,20 @@ def from_numpy(data: Array, dtype: DType | None) -> tuple[Array, DType]:
         )
     if data.dtype.hasobject or data.dtype.fields is not None:
         raise UserTypeError(f"data: numpy type {data.dtype} is not a number type")
-    found = from_numpy_dtype(data.dtype)
+    source = from_numpy_dtype(data.dtype)
     contiguous = np.ascontiguousarray(data).reshape(data.shape)
-    if dtype is None or dtype is found:
-        return contiguous, found
-    return convert(contiguous, found, dtype), dtype
+    if dtype is None or dtype is source:
+        return contiguous, source
+    return convert(contiguous, source, dtype), dtype
 
 
 def convert(data: Array, have: DType, want: DType) -> Array:
-    """`data` of type `have` as `want`: the values that the op table gives CAST."""
+    """Convert `data` from type `have` to `want`, with the semantics of CAST in the op table."""
     return semantics.apply(Ops.CAST, want, [data], [have]).reshape(data.shape)
 
 
 def from_bytes(data: bytes | bytearray | memoryview, dtype: DType) -> Array:
-    """Raw bytes as a flat array of `dtype`. Raises `UserError` unless they divide into elements."""
+    """Return bytes as a flat array of `dtype`. Raises `UserError` for an incomplete element."""
     raw = bytes(data)
     if len(raw) % dtype.itemsize:
         raise UserError(

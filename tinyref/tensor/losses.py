@@ -1,4 +1,4 @@
-"""Losses, normalisation, attention, and the switch between training and use."""
+"""Losses, normalisation, attention, and the switches of training and gradients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T = TypeVar("T", bound="Losses")
 
 
 _REDUCTIONS = ("mean", "sum", "none")
-# What torch limits the logarithms of binary cross-entropy to, so that a sure mistake costs 100.
+# The least logarithm in binary cross-entropy, as in torch: a certain mistake costs 100.
 _LEAST_LOGARITHM = -100.0
 
 
@@ -50,18 +50,19 @@ def _check_mode(mode: object, name: str) -> None:
 
 
 class Losses(Contraction, Indexing):
-    """Losses and normalisations of float16 and bfloat16 are computed in float32, rounded once.
+    """Losses, normalisations, attention and training modes.
 
-    reduction: "mean", "sum", or "none" for one loss each. Classes are integers along the axis
-    after the batch, or the only axis; a class that does not exist gives NaN, as no loss is.
+    float16 and bfloat16 are computed in float32 and rounded once. reduction: "mean", "sum", or
+    "none" for each single loss. Scores of classes are along the axis after the batch, or the only
+    axis. Classes are integers, and a class that does not exist gives NaN.
     """
 
     __slots__ = ()
 
     training: ClassVar[bool] = cast(bool, training_mode)
-    """True if dropout drops and batch normalisation learns; set it, or use `Tensor.train()`."""
+    """The training mode: if True, dropout drops and batch normalisation learns."""
     no_grad: ClassVar[GradientSwitch] = cast(GradientSwitch, no_grad_mode)
-    """A block, a decorator or a switch: what is computed within it records no gradients."""
+    """A block, a decorator or a switch without gradients."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -69,7 +70,7 @@ class Losses(Contraction, Indexing):
 
     @staticmethod
     def train(mode: bool = True) -> SwitchBlock:
-        """Training within a block or a decorated function: `with Tensor.train(): ...`.
+        """Set training mode within a block or a decorated function: `with Tensor.train(): ...`.
 
         Examples:
             >>> with Tensor.train():
@@ -83,7 +84,7 @@ class Losses(Contraction, Indexing):
     def test(mode: bool = True) -> GradientSwitch:
         """Record no gradients within a block or a decorated function: `with Tensor.test(): ...`.
 
-        Training stays what it was: see `train`. Within `test(False)` gradients are recorded.
+        The training mode does not change: see `train`. Within `test(False)` gradients are recorded.
 
         Examples:
             >>> x = Tensor([2.0], requires_grad=True)
@@ -96,7 +97,7 @@ class Losses(Contraction, Indexing):
         return GradientSwitch(not mode, "test")
 
     def sequential(self, ll: Sequence[Callable[[Self], Self]]) -> Self:
-        """This tensor through the functions of `ll`, one after the other.
+        """Apply the functions of `ll` to this tensor, one after the other.
 
         Examples:
             >>> Tensor([1.0, -1.0]).sequential([Tensor.relu, Tensor.neg]).tolist()
@@ -105,18 +106,19 @@ class Losses(Contraction, Indexing):
         result = self
         if not isinstance(ll, Iterable):
             raise wrong_type("sequential: ll", ll, "is a list")
-        for place, layer in enumerate(ll):
+        for number, layer in enumerate(ll):
             if not callable(layer):
-                raise wrong_type(f"sequential: item {place}", layer, "are functions")
+                raise wrong_type(f"sequential: item {number}", layer, "are functions")
             result = layer(result)
         return result
 
     # Normalisation
 
     def layernorm(self, axis: Axes = -1, eps: float = 1e-5) -> Self:
-        """Mean 0 and variance 1 along `axis`: (x - mean) / sqrt(variance + eps).
+        """Normalise to mean 0 and variance 1 along `axis`: (x - mean) / sqrt(variance + eps).
 
-        Ba, Kiros and Hinton, "Layer Normalization", 2016. The variance is that of the population.
+        The variance divides by the number of elements. Source: Ba, Kiros and Hinton, "Layer
+        Normalization", 2016.
 
         Examples:
             >>> Tensor([[1.0, 3.0]]).layernorm(eps=0.0).tolist()
@@ -137,9 +139,10 @@ class Losses(Contraction, Indexing):
         invstd: Self,
         axis: int | Sequence[int] = 1,
     ) -> Self:
-        """(x - mean) * weight * invstd + bias, each of them with an element for each along `axis`.
+        """Return (x - mean) * weight * invstd + bias, where invstd is 1 / sqrt(variance + eps).
 
-        Ioffe and Szegedy, "Batch Normalization", 2015. invstd is 1 / sqrt(variance + eps).
+        Each argument has one element for each position along `axis`. Source: Ioffe and Szegedy,
+        "Batch Normalization", 2015.
 
         Examples:
             >>> x = Tensor([[1.0], [3.0]])
@@ -147,15 +150,15 @@ class Losses(Contraction, Indexing):
             [[-0.5], [0.5]]
         """
         axes = axes_of(axis, self.ndim, "batchnorm")
-        wanted = tuple(self.shape[number] for number in axes)
+        sizes = tuple(self.shape[number] for number in axes)
         shape = tuple(size if number in axes else 1 for number, size in enumerate(self.shape))
 
         def reshape_statistic(tensor: Self, name: str) -> Self:
             as_tensor(self, tensor, f"batchnorm: {name}")
-            if tensor.shape not in (wanted, shape):
+            if tensor.shape not in (sizes, shape):
                 raise UserError(
                     f"batchnorm: {name} {describe_shape(tensor.shape)}: "
-                    f"accepted is {describe_shape(wanted)}"
+                    f"accepted is {describe_shape(sizes)}"
                 )
             return reshape(tensor, shape)
 
@@ -168,9 +171,9 @@ class Losses(Contraction, Indexing):
         return result.cast(result_dtype(self))
 
     def dropout(self, p: float = 0.5) -> Self:
-        """Each element is 0 with probability `p`, else divided by 1 - p; only in training.
+        """Set each element to 0 with probability `p`, and divide the others by 1 - p.
 
-        Srivastava et al., "Dropout", 2014.
+        Outside of training it does nothing. Source: Srivastava et al., "Dropout", 2014.
 
         Examples:
             >>> Tensor([1.0, 2.0]).dropout(0.5).tolist()  # outside of training nothing is dropped
@@ -189,9 +192,9 @@ class Losses(Contraction, Indexing):
         if p == 1:
             return broadcast_to(constant_like(self, False, dtypes.bool), self.shape).where(self, 0)
         drawn = self.rand(*self.shape, device=self.device, dtype=dtypes.float32, contiguous=False)
-        # The mask is kept: the gradient needs the very same one.
-        kept = drawn.ge(p).contiguous()
-        return kept.where(scaled(self, 1 / (1 - p)), 0)
+        # The mask is stored: the gradient needs the same mask.
+        mask = drawn.ge(p).contiguous()
+        return mask.where(scaled(self, 1 / (1 - p)), 0)
 
     # Losses
 
@@ -209,7 +212,7 @@ class Losses(Contraction, Indexing):
             )
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:  # noqa: N803
-        """-(Y log x + (1 - Y) log(1 - x)) of probabilities x; logarithms are at least -100.
+        """Return -(Y log x + (1 - Y) log(1 - x)) for probabilities x. Logarithms are at least -100.
 
         Examples:
             >>> round(Tensor([0.5]).binary_crossentropy(Tensor([1.0])).item(), 4)
@@ -228,7 +231,7 @@ class Losses(Contraction, Indexing):
         reduction: str = "mean",
         pos_weight: Self | None = None,
     ) -> Self:
-        """`binary_crossentropy` of sigmoid(x), without its overflow.
+        """Return `binary_crossentropy` of sigmoid(x), without overflow.
 
         It is pos_weight * Y * softplus(-x) + (1 - Y) * softplus(x). `pos_weight` broadcasts to the
         shape of x.
@@ -259,10 +262,10 @@ class Losses(Contraction, Indexing):
         reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> Self:
-        """-sum(Y log softmax(x)) over the classes, which are on axis 1, or 0 where it is alone.
+        """Return -sum(Y log softmax(x)) over the classes, which are on axis 1 or the only axis.
 
-        Y: classes, in the shape of x without that axis, or probabilities in the shape of x.
-        `label_smoothing` is the part of Y that is spread evenly over all classes (Szegedy et al.,
+        Y: classes in the shape of x without that axis, or probabilities in the shape of x.
+        `label_smoothing` is the share of Y that is spread evenly over all classes (Szegedy et al.,
         "Rethinking the Inception Architecture", 2016).
 
         Examples:
@@ -291,25 +294,25 @@ class Losses(Contraction, Indexing):
         return 0 if self.ndim == 1 else 1
 
     def _labels(self, labels: Self, axis: int, name: str) -> Self:
-        """Integer classes with an axis of size 1 in the place of the classes."""
-        wanted = (*self.shape[:axis], *self.shape[axis + 1 :])
+        """Return the labels with a new axis of size 1 at the axis of the classes."""
+        shape = (*self.shape[:axis], *self.shape[axis + 1 :])
         if not labels.dtype.is_int:
             raise UserTypeError(f"{name}: classes of {labels.dtype.name}: accepted are integers")
-        if labels.shape != wanted:
+        if labels.shape != shape:
             raise UserError(
                 f"{name}: classes of shape {describe_shape(labels.shape)}: "
-                f"accepted is {describe_shape(wanted)}"
+                f"accepted is {describe_shape(shape)}"
             )
         return labels.unsqueeze(axis)
 
     def _is_a_class(self, axis: int, labels: Self) -> Self:
-        """Where a class is one of those along the axis."""
+        """Return True where a label is a class that exists."""
         return labels.ge(0).bitwise_and(labels.lt(fixed((self.shape[axis],), "classes")[0]))
 
     def _class_losses(self, labels: Self, axis: int, smoothing: float, name: str) -> Self:
-        """-log softmax(x) of the class of each, which only that one element is read for.
+        """Return -log softmax(x)[class] for each label.
 
-        As log(sum(e ** (x - max))) - (x[class] - max), where nothing cancels.
+        It is computed as log(sum(e ** (x - max))) - (x[class] - max), without cancellation.
         """
         wide = widened(self, name)
         largest = wide.detach().max(axis, keepdim=True)
@@ -327,7 +330,7 @@ class Losses(Contraction, Indexing):
         ignore_index: int | None = None,
         reduction: str = "mean",
     ) -> Self:
-        """-x[class] of logarithms of probabilities x; the classes are as in `cross_entropy`.
+        """Return -x[class] for logarithms of probabilities x, with classes as in `cross_entropy`.
 
         weight: a factor for each class. The mean divides by the sum of the factors. Elements of
         the class `ignore_index` give 0 and do not count.
@@ -347,8 +350,8 @@ class Losses(Contraction, Indexing):
         counted = None
         if ignore_index is not None:
             counted = labels.ne(integer(ignore_index, f"{name}: ignore_index"))
-        found = weighed_mean(losses, factors, counted, axis, reduction)
-        return found.cast(result_dtype(self))
+        result = reduce_weighted(losses, factors, counted, axis, reduction)
+        return result.cast(result_dtype(self))
 
     def _class_weights(self, labels: Self, weight: Self | None, axis: int, name: str) -> Self:
         if weight is None:
@@ -369,7 +372,7 @@ class Losses(Contraction, Indexing):
         label_smoothing: float = 0.0,
         reduction: str = "mean",
     ) -> Self:
-        """`cross_entropy` of classes along the last axis; those of `ignore_index` do not count.
+        """Return `cross_entropy` for classes along the last axis, without those of `ignore_index`.
 
         Examples:
             >>> logits = Tensor([[0.0, 0.0]])
@@ -384,8 +387,8 @@ class Losses(Contraction, Indexing):
         losses = self._class_losses(labels, axis, label_smoothing, name).unsqueeze(axis)
         ones = broadcast_to(constant_like(losses, 1, losses.dtype), losses.shape)
         counted = labels.ne(integer(ignore_index, f"{name}: ignore_index"))
-        found = weighed_mean(losses, ones, counted, axis, reduction)
-        return found.cast(result_dtype(self))
+        result = reduce_weighted(losses, ones, counted, axis, reduction)
+        return result.cast(result_dtype(self))
 
     # Attention
 
@@ -399,13 +402,13 @@ class Losses(Contraction, Indexing):
         *,
         enable_gqa: bool = False,
     ) -> Self:
-        """softmax(x key' / sqrt(d)) value, with d the size of the last axis of x and key.
+        """Return softmax(x key' / sqrt(d)) value, where d is the last size of x and key.
 
-        Shapes: this (..., queries, d), key (..., keys, d), value (..., keys, e); the axes in front
-        broadcast. attn_mask: bool, False where a key is hidden, or numbers that are added; it
-        broadcasts to (..., queries, keys). is_causal: query i sees the keys up to i. A query that
-        sees no key gives zeros. dropout_p: of the weights, in training. enable_gqa: neighbouring
-        queries of axis -3 share a key and a value: there may be fewer of these. Vaswani et al.,
+        Shapes: x is (..., queries, d), key (..., keys, d), value (..., keys, e). Leading axes
+        broadcast. attn_mask: bools, False for a hidden key, or floats to add. It broadcasts to
+        (..., queries, keys). is_causal: query i sees the keys up to i. A query that sees no key
+        gives zeros. dropout_p: the dropout of the weights in training. enable_gqa: several
+        neighbouring query heads on axis -3 share one key and value head. Sources: Vaswani et al.,
         "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023.
 
         Examples:
@@ -416,7 +419,7 @@ class Losses(Contraction, Indexing):
         name = "scaled_dot_product_attention"
         self._check_attention(key, value, attn_mask, is_causal, name)
         if enable_gqa:
-            # Widened first: gradients of shared heads are summed before they are rounded.
+            # Widen first: so gradients of shared heads are summed before they are rounded.
             key = self._shared_heads(widened(key, name), name)
             value = self._shared_heads(widened(value, name), name)
         target = result_dtype(self)
@@ -437,7 +440,7 @@ class Losses(Contraction, Indexing):
         return matrix_product(weights, value, None, name).cast(target)
 
     def _shared_heads(self, heads: Self, name: str) -> Self:
-        """`heads`, those of axis -3 repeated, so that there is one for each head of this tensor."""
+        """Repeat the heads on axis -3, so that there is one for each head of this tensor."""
         if min(self.ndim, heads.ndim) < 3:
             raise UserError(
                 f"{name}: queries {describe_shape(self.shape)} and keys or values "
@@ -452,7 +455,7 @@ class Losses(Contraction, Indexing):
         return heads.repeat_interleave(queries // shared, -3)
 
     def _causal(self, queries: object, keys: object) -> Self:
-        """(queries, keys): True where the key is not behind the query."""
+        """Return a mask (queries, keys): True where the key is not after the query."""
         rows = self.arange(queries, device=self.device)  # type: ignore[arg-type]
         columns = self.arange(keys, device=self.device)  # type: ignore[arg-type]
         return rows.unsqueeze(1).ge(columns)
@@ -470,7 +473,7 @@ class Losses(Contraction, Indexing):
         if key.shape[-2] != value.shape[-2]:
             raise UserError(
                 f"{name}: keys {describe_shape(key.shape)} and values "
-                f"{describe_shape(value.shape)}: there must be as many"
+                f"{describe_shape(value.shape)}: there must be one value for each key"
             )
         if mask is None:
             return
@@ -484,21 +487,21 @@ class Losses(Contraction, Indexing):
 
 
 def mean_or_sum(x: T, reduction: str) -> T:
-    """Reduce losses as `reduction` names it."""
+    """Return the mean, the sum, or the losses themselves."""
     if reduction == "none":
         return x
     return x.mean() if reduction == "mean" else x.sum()
 
 
 def limited_log(x: T) -> T:
-    """Return the logarithm, or the least one if it is below that."""
+    """Return the logarithm, but at least `_LEAST_LOGARITHM`."""
     tiny = x.le(math.exp(_LEAST_LOGARITHM))
-    # The logarithm is not even taken there: its gradient would be 0 times infinity.
+    # Take the logarithm of 1 there: the gradient would be 0 times infinity.
     return tiny.where(_LEAST_LOGARITHM, tiny.where(1, x).log())
 
 
-def weighed_mean(x: T, factors: T, counted: T | None, axis: int, reduction: str) -> T:
-    """Losses reduced: their sum over the sum of the factors, both where it is counted."""
+def reduce_weighted(x: T, factors: T, counted: T | None, axis: int, reduction: str) -> T:
+    """Reduce the counted losses. The mean is their sum over the sum of their factors."""
     losses = x
     if counted is not None:
         losses, factors = counted.where(x, 0), counted.where(factors, 0)

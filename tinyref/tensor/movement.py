@@ -1,4 +1,4 @@
-"""Functions that move elements and compute none: shapes, axes, padding, joining, cutting."""
+"""Functions that move elements without computing: shapes, axes, padding, joining, cutting."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from tinyref.tensor.core import (
     constant_like,
     expand,
     from_node,
+    make_view_of,
     pad,
     reshape,
-    show_part_of,
     shrink,
 )
-from tinyref.tensor.literals import has_place, weak_number
+from tinyref.tensor.literals import fits_dtype, weak_number
 from tinyref.tensor.views import Step
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
@@ -56,22 +56,23 @@ from tinyref.uops.payload import CopyArg, FlipArg, PermuteArg, ShardArg
 T = TypeVar("T", bound="Movement")
 
 
-# As many tensors are joined by one kernel.
+# The maximum number of tensors that one kernel joins.
 _CAT_TOGETHER = 16
 
 
 class Movement(TensorCore):
-    """Views show the elements of this tensor: what is assigned to one of them is seen by all.
+    """Functions that change shape and order. Many of them return views.
 
-    Views are what shows elements at other places: another shape, another order, a part, other bits.
-    What pads, joins or lays out elements several times makes elements of its own, and an expanded
-    axis shows one element several times, so it cannot be assigned to.
+    A view shows elements of this tensor in another shape or order, a part of them, or their bits.
+    An assignment to a view changes the tensor and all its other views. Functions that pad, join or
+    repeat elements return new elements. An expanded axis repeats elements, so a tensor with one
+    cannot be assigned to.
     """
 
     __slots__ = ()
 
     def reshape(self, shape: Any, *args: Any) -> Self:
-        """The elements in order in another shape; one size may be -1, None keeps the old size.
+        """Show the elements in another shape, in order. One size may be -1; None is the old size.
 
         Examples:
             >>> Tensor([1, 2, 3, 4]).reshape(2, -1).tolist()
@@ -81,7 +82,7 @@ class Movement(TensorCore):
         return as_view_of(reshape(self, sizes), self)
 
     def view(self, shape: Any, *args: Any) -> Self:
-        """The same as `reshape`.
+        """Do the same as `reshape`.
 
         Examples:
             >>> Tensor([1, 2, 3, 4]).view(2, 2).tolist()
@@ -91,7 +92,7 @@ class Movement(TensorCore):
         return as_view_of(reshape(self, sizes), self)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
-        """Joins the axes from `start_dim` to `end_dim`, both included, into one.
+        """Join the axes from `start_dim` to `end_dim`, both included, to one axis.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).flatten().tolist()
@@ -106,7 +107,7 @@ class Movement(TensorCore):
         return as_view_of(reshape(self, joined_shape), self)
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
-        """Splits axis `dim` into axes of `sizes`, of which one may be -1.
+        """Split axis `dim` into axes of `sizes`. One size may be -1.
 
         Examples:
             >>> Tensor([1, 2, 3, 4, 5, 6]).unflatten(0, (2, 3)).tolist()
@@ -114,28 +115,28 @@ class Movement(TensorCore):
         """
         axis = axis_of(dim, self.ndim, "unflatten")
         if not isinstance(sizes, list | tuple):
-            raise UserTypeError(f"unflatten: sizes {sizes!r}: accepted are a tuple of sizes")
+            raise UserTypeError(f"unflatten: sizes {sizes!r}: accepted is a tuple of sizes")
         parts = resolve_reshape(self.shape[axis : axis + 1], tuple(sizes), "unflatten")
         split_shape = (*self.shape[:axis], *parts, *self.shape[axis + 1 :])
         return as_view_of(reshape(self, split_shape), self)
 
     def squeeze(self, dim: int | None = None) -> Self:
-        """Without the axes of size 1, or without axis `dim` if it has size 1.
+        """Remove all axes of size 1, or axis `dim` if it has size 1.
 
         Examples:
             >>> Tensor([[1, 2]]).squeeze(0).shape
             (2,)
         """
         if dim is None:
-            kept = tuple(size for size in self.shape if not _is_one(size))
-            return as_view_of(reshape(self, kept), self)
+            sizes = tuple(size for size in self.shape if not _is_one(size))
+            return as_view_of(reshape(self, sizes), self)
         axis = axis_of(dim, self.ndim, "squeeze")
         if not self.ndim or not _is_one(self.shape[axis]):
             return as_view_of(self, self)
         return reshape(self, (*self.shape[:axis], *self.shape[axis + 1 :]))
 
     def unsqueeze(self, dim: int) -> Self:
-        """With a new axis of size 1 at `dim`.
+        """Insert a new axis of size 1 at `dim`.
 
         Examples:
             >>> Tensor([1, 2]).unsqueeze(1).tolist()
@@ -145,7 +146,7 @@ class Movement(TensorCore):
         return reshape(self, (*self.shape[:axis], 1, *self.shape[axis:]))
 
     def permute(self, order: Any, *args: Any) -> Self:
-        """Axis i of the result is axis `order[i]` of this tensor.
+        """Reorder the axes: axis i of the result is axis `order[i]` of this tensor.
 
         Examples:
             >>> Tensor.zeros(2, 3, 4).permute(2, 0, 1).shape
@@ -155,7 +156,7 @@ class Movement(TensorCore):
         return apply(self, Ops.PERMUTE, arg=PermuteArg(axes))
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
-        """Swaps two axes.
+        """Swap two axes.
 
         Examples:
             >>> Tensor([[1, 2, 3]]).transpose().tolist()
@@ -171,7 +172,7 @@ class Movement(TensorCore):
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
         """Return the elements at (i, i + `offset`) of axes `dim1` and `dim2` along a new last axis.
 
-        A negative offset names a diagonal below the main one.
+        A negative offset selects a diagonal below the main one.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).diagonal().tolist()
@@ -211,7 +212,7 @@ class Movement(TensorCore):
             return apart_from(self.diagonal(moved), self)
         if self.ndim != 1:
             raise UserError(f"diag: shape {describe_shape(self.shape)}: accepted are 1 or 2 axes")
-        # In rows that are one longer than the matrix each element begins one.
+        # In rows that are one longer than the matrix, each element is at the start of a row.
         size = fixed(self.shape, "diag")[0]
         laid = reshape(pad(reshape(self, (size, 1)), ((0, 0), (0, size))), (size * (size + 1),))
         square = reshape(cut_axis(laid, 0, 0, size * size), (size, size))
@@ -220,7 +221,7 @@ class Movement(TensorCore):
 
     @property
     def T(self) -> Self:  # noqa: N802 - the name that users of this family know
-        """A matrix transposed. Raises `UserError` unless there are two axes.
+        """Transpose a matrix. Raises `UserError` unless there are two axes.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).T.tolist()
@@ -231,28 +232,28 @@ class Movement(TensorCore):
         return self.transpose()
 
     def expand(self, shape: Any, *args: Any) -> Self:
-        """Axes of size 1 repeated to `shape`; -1 or None keeps a size, new axes come in front.
+        """Repeat axes of size 1 to `shape`. -1 and None mean the old size. New axes are in front.
 
         Examples:
             >>> Tensor([[1], [2]]).expand(2, 3).tolist()
             [[1, 1, 1], [2, 2, 2]]
         """
-        wanted = flat(shape, args, "expand")
-        if len(wanted) < self.ndim:
+        target = flat(shape, args, "expand")
+        if len(target) < self.ndim:
             raise UserError(
-                f"expand: {len(wanted)} sizes for {self.ndim} axes: accepted is at least one each"
+                f"expand: {len(target)} sizes for {self.ndim} axes: accepted is at least one each"
             )
-        aligned = (1,) * (len(wanted) - self.ndim) + self.shape
+        aligned = (1,) * (len(target) - self.ndim) + self.shape
         sizes = tuple(
             have
             if want is None or (type(want) is int and want == -1)
             else dimension(want, "expand")
-            for have, want in zip(aligned, wanted, strict=True)
+            for have, want in zip(aligned, target, strict=True)
         )
         return as_view_of(expand(reshape(self, aligned), sizes), self)
 
     def flip(self, axis: Any, *args: Any) -> Self:
-        """The given axes reversed.
+        """Reverse the order of the elements along these axes.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).flip(1).tolist()
@@ -262,7 +263,7 @@ class Movement(TensorCore):
         return apply(self, Ops.FLIP, arg=FlipArg(axes))
 
     def shrink(self, arg: Sequence[Sequence[sint] | None]) -> Self:
-        """The part from `begin` to before `end` of each axis; None keeps an axis whole.
+        """Show the elements from `begin` to before `end` of each axis. None means a whole axis.
 
         Examples:
             >>> Tensor([1, 2, 3, 4]).shrink(((1, 3),)).tolist()
@@ -290,12 +291,12 @@ class Movement(TensorCore):
         mode: str = "constant",
         value: float = 0.0,
     ) -> Self:
-        """`value` around the elements; negative amounts cut elements away.
+        """Pad with `value` around the elements. Negative amounts cut elements off.
 
-        `padding` is flat numbers from the last axis backwards, two for each, or one pair
-        (before, after) for each axis from the first on, None for no padding. mode: "constant", or
-        what is around instead: "reflect" the elements mirrored at the edge, which is not repeated,
-        "replicate" the edge itself, "circular" the elements of the other end.
+        `padding` has two flat numbers for each axis, starting at the last axis. Or it has one pair
+        (before, after) for each axis, starting at the first axis, with None for no padding. The
+        other modes pad with elements: "reflect" mirrors them at the edge without repeating it,
+        "replicate" repeats the edge, "circular" continues at the other end.
 
         Examples:
             >>> Tensor([1, 2]).pad((1, 2)).tolist()
@@ -313,10 +314,10 @@ class Movement(TensorCore):
         return pad_with(cut, grown, False if is_default else number)
 
     def _pad_with_own_elements(self, bounds: Bounds, mode: str) -> Self:
-        """Padding with elements of this tensor.
+        """Pad with elements of this tensor.
 
-        A negative amount cuts what is there after the other side has got its elements, except that
-        "circular" goes round what is left: both as in torch.
+        As in torch, negative amounts cut elements off after the padding. For "circular" they cut
+        before it.
         """
         require_one_of(mode, ("constant", "reflect", "replicate", "circular"), "pad: mode")
         is_cut_first = mode == "circular"
@@ -328,7 +329,7 @@ class Movement(TensorCore):
         return result if is_cut_first else cut_negative(result, bounds)
 
     def repeat(self, repeats: Any, *args: Any) -> Self:
-        """The tensor laid out `repeats[i]` times along axis i; new axes come in front.
+        """Repeat the whole tensor `repeats[i]` times along axis i. New axes are in front.
 
         Examples:
             >>> Tensor([1, 2]).repeat(2, 2).tolist()
@@ -350,9 +351,9 @@ class Movement(TensorCore):
         return apart_from(reshape(rows, joined), self)
 
     def cat(self, *args: Self, dim: int = 0) -> Self:
-        """This tensor and `args` one after the other along axis `dim`.
+        """Join this tensor and `args` along axis `dim`.
 
-        All other sizes must be equal; types are promoted.
+        All other sizes must be equal. Types are promoted.
 
         Examples:
             >>> Tensor([1, 2]).cat(Tensor([3])).tolist()
@@ -363,47 +364,47 @@ class Movement(TensorCore):
         axis = axis_of(dim, self.ndim, "cat")
         if not self.ndim:
             raise UserError("cat: tensors without axes have no axis to join: use stack")
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             if part.ndim != self.ndim or any(
                 have != want and number != axis
                 for number, (have, want) in enumerate(zip(part.shape, self.shape, strict=True))
             ):
                 raise UserError(
-                    f"cat: tensor {place} has shape {describe_shape(part.shape)}, tensor 0 "
+                    f"cat: tensor {index} has shape {describe_shape(part.shape)}, tensor 0 "
                     f"{describe_shape(self.shape)}: only axis {axis} may differ"
                 )
         while len(parts) > _CAT_TOGETHER:
-            # Every element looks at every tensor, so many of them are joined by groups first.
+            # Every element selects among all tensors: join many of them in groups first.
             groups = [parts[i : i + _CAT_TOGETHER] for i in range(0, len(parts), _CAT_TOGETHER)]
             parts = [laid_out(group[0], group, axis).contiguous() for group in groups]
         return laid_out(self, parts, axis)
 
     def _in_common_type(self, others: Sequence[Self], name: str) -> list[Self]:
-        """This tensor and the others in their common type."""
-        for place, other in enumerate(others):
-            as_tensor(self, other, f"{name}: argument {place}")
+        """Return this tensor and the others in their common type."""
+        for index, other in enumerate(others):
+            as_tensor(self, other, f"{name}: argument {index}")
         dtype = promote(*(part.dtype for part in (self, *others)))
         return [cast_to(part, dtype) for part in (self, *others)]
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
-        """This tensor and `args`, all of one shape, along a new axis `dim`.
+        """Stack this tensor and `args`, all of one shape, along a new axis `dim`.
 
         Examples:
             >>> Tensor([1, 2]).stack(Tensor([3, 4])).tolist()
             [[1, 2], [3, 4]]
         """
         _require_tensor("stack", self)
-        for place, other in enumerate(args):
+        for number, other in enumerate(args, 1):
             if isinstance(other, Movement) and other.shape != self.shape:
                 raise UserError(
-                    f"stack: tensor {place + 1} has shape {describe_shape(other.shape)}, tensor 0 "
+                    f"stack: tensor {number} has shape {describe_shape(other.shape)}, tensor 0 "
                     f"{describe_shape(self.shape)}: they must be equal"
                 )
         parts = [part.unsqueeze(dim) for part in self._in_common_type(args, "stack")]
         return parts[0].cat(*parts[1:], dim=axis_of(dim, self.ndim + 1, "stack"))
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
-        """Parts along axis `dim`: of one size, the last maybe shorter, or of the given sizes.
+        """Split along axis `dim` into parts of one size (the last may be shorter) or of `sizes`.
 
         Examples:
             >>> [part.tolist() for part in Tensor([1, 2, 3, 4, 5]).split(2)]
@@ -417,14 +418,14 @@ class Movement(TensorCore):
         else:
             size = count_of(sizes, "split: size", 1)
             parts = [min(size, length - begin) for begin in range(0, max(length, 1), size)]
-        begins = [sum(parts[:place]) for place in range(len(parts))]
+        begins = [sum(parts[:count]) for count in range(len(parts))]
         return tuple(
             cut_axis(self, axis, begin, begin + size)
             for begin, size in zip(begins, parts, strict=True)
         )
 
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
-        """At most `chunks` parts of equal size along axis `dim`, the last maybe shorter.
+        """Split along axis `dim` into at most `chunks` equal parts. The last may be shorter.
 
         Examples:
             >>> [part.tolist() for part in Tensor([1, 2, 3, 4, 5]).chunk(2)]
@@ -443,7 +444,7 @@ class Movement(TensorCore):
         return axis, fixed((self.shape[axis],), name)[0]
 
     def contiguous(self) -> Self:
-        """The same elements in memory of their own, in order.
+        """Return the same elements in their own memory, in order.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).transpose().contiguous().tolist()
@@ -452,10 +453,10 @@ class Movement(TensorCore):
         return apply(self, Ops.CONTIGUOUS)
 
     def bitcast(self, dtype: DTypeLike) -> Self:
-        """The bits read as another type.
+        """Read the bits of the elements as another type.
 
-        Where the element sizes differ the last axis shrinks or grows: two uint8 make one float16,
-        the lower byte first. Raises `UserError` where it does not divide.
+        If the element sizes differ, the last axis shrinks or grows: two uint8 make one float16, the
+        lower byte first. Raises `UserError` if the last axis does not divide.
 
         Examples:
             >>> Tensor([1.0]).bitcast(dtypes.int32).item() == 0x3F800000
@@ -477,15 +478,15 @@ class Movement(TensorCore):
         words = bits_as(self, word_of(have))
         resized = split_words(words, have, want) if have > want else join_words(words, have, want)
         result = bits_as(resized, target)
-        show_part_of(result, self, Step(Ops.BITCAST, None, self.shape, self.dtype, target))
+        make_view_of(result, self, Step(Ops.BITCAST, None, self.shape, self.dtype, target))
         return result
 
     def to(self, device: Place | Sequence[str] | None) -> Self:
-        """The tensor on another device; None is the default one. Raises `UserError`.
+        """Return the tensor on another device. None is the default device.
 
-        A device that only holds data gets the elements when they are computed: "DISK:/path" is
-        then a new file. On several devices, a tuple or list of names, each has all elements:
-        `shard` gives each a part.
+        A device that only holds data gets the elements when they are computed: "DISK:/path" is a
+        new file then. With a tuple or list of names, each device has all elements; see `shard` for
+        parts. Raises `UserError` for an unknown device.
 
         Examples:
             >>> Tensor([1, 2]).to("PYTHON").device
@@ -501,13 +502,13 @@ class Movement(TensorCore):
 
 
 def _require_tensor(name: str, first: object) -> None:
-    """Refuses what is not a tensor, as in the call `Tensor.cat([x, y])`."""
+    """Raise `UserTypeError` for a first argument that is no tensor, as in `Tensor.cat([x, y])`."""
     if not isinstance(first, Movement):
         raise wrong_type(f"{name}: the first argument", first, "are Tensors, one argument each")
 
 
 def word_of(itemsize: int) -> DType:
-    """The unsigned integers of so many bytes."""
+    """Return the unsigned integer type with this number of bytes."""
     return {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}[itemsize]
 
 
@@ -544,8 +545,8 @@ def with_edges(x: T, axis: int, before: int, after: int, mode: str) -> T:
 
 
 def cut_negative(x: T, bounds: Bounds) -> T:
-    """Cut elements away where amounts of padding are negative."""
-    kept: list[tuple[sint, sint]] = []
+    """Cut elements off where amounts of padding are negative."""
+    bounds_left: list[tuple[sint, sint]] = []
     for axis, (size, (before, after)) in enumerate(zip(x.shape, bounds, strict=True)):
         begin: sint = -before if isinstance(before, int) and before < 0 else 0
         end = size
@@ -555,14 +556,14 @@ def cut_negative(x: T, bounds: Bounds) -> T:
             raise UserError(
                 f"pad: axis {axis} of size {size} cannot lose ({before}, {after}) elements"
             )
-        kept.append((begin, end))
-    return shrink(x, tuple(kept))
+        bounds_left.append((begin, end))
+    return shrink(x, tuple(bounds_left))
 
 
 def pad_with(x: T, bounds: Bounds, value: ConstType) -> T:
-    """Padding that is not negative; False is zero and free, another value costs a mask."""
-    if not has_place(value, x.dtype):
-        raise UserError(f"pad: value {value!r} has no place in {x.dtype.name}")
+    """Pad by amounts of at least 0. False means zero and costs nothing; others need a mask."""
+    if not fits_dtype(value, x.dtype):
+        raise UserError(f"pad: value {value!r} does not fit {x.dtype.name}")
     zero = pad(x, bounds)
     if value is False:
         return zero
@@ -572,7 +573,7 @@ def pad_with(x: T, bounds: Bounds, value: ConstType) -> T:
 
 
 def laid_out(x: T, parts: Sequence[T], axis: int) -> T:
-    """The parts one after the other along an axis."""
+    """Return the parts one after the other along an axis."""
     sizes = [part.shape[axis] for part in parts]
     total = sum(sizes)
     begin: sint = 0
@@ -603,14 +604,14 @@ def shift_bits(x: T, op: Ops, count: int) -> T:
 
 
 def split_words(x: T, have: int, want: int) -> T:
-    """Words cut into `have // want` smaller ones each, the lowest first."""
+    """Split each word into `have // want` smaller words, the lowest first."""
     shifted = [shift_bits(x, Ops.SHR, 8 * want * part) for part in range(have // want)]
     parts = [cast_to(part, word_of(want)).unsqueeze(-1) for part in shifted]
     return parts[0].cat(*parts[1:], dim=-1).flatten(-2)
 
 
 def join_words(x: T, have: int, want: int) -> T:
-    """`want // have` neighbours joined into one word, the first one lowest."""
+    """Join each `want // have` neighbours to one word, the first one lowest."""
     count = want // have
     length = fixed(x.shape[-1:], "bitcast")[0]
     if length % count:
@@ -620,21 +621,21 @@ def join_words(x: T, have: int, want: int) -> T:
         )
     groups = cast_to(x.unflatten(-1, (length // count, count)), word_of(want))
     result: T | None = None
-    for place in range(count):
-        part = cut_axis(groups, groups.ndim - 1, place, place + 1).squeeze(-1)
-        shifted = shift_bits(part, Ops.SHL, 8 * have * place)
+    for index in range(count):
+        part = cut_axis(groups, groups.ndim - 1, index, index + 1).squeeze(-1)
+        shifted = shift_bits(part, Ops.SHL, 8 * have * index)
         result = shifted if result is None else apply(result, Ops.OR, shifted)
     assert result is not None, "there is at least one neighbour"
     return result
 
 
 def every_element(x: T, axis: int, step: int) -> T:
-    """Every `step`-th element of an axis, from its first on."""
+    """Show every `step`-th element of an axis, starting with the first."""
     if step == 1:
         return x
     length = fixed((x.shape[axis],), "slice")[0]
     if length <= 1:
-        return x  # All of it, and so no part of it.
+        return x  # The view is the whole axis.
     count = -(-length // step)
     bounds: list[tuple[sint, sint]] = [(0, 0)] * x.ndim
     bounds[axis] = (0, count * step - length)
@@ -644,45 +645,45 @@ def every_element(x: T, axis: int, step: int) -> T:
 
 
 def placed_like(x: T, other: T) -> T:
-    """These elements where those of `other`, of the same shape, lie."""
+    """Return these elements on the devices of `other`, which has the same shape."""
     layout = other.node.arg
     return in_layout(x, layout) if isinstance(layout, ShardArg) else x.to(other.device)
 
 
 def count_to(x: T, size: sint) -> T:
-    """0, 1, 2 ... up to before `size`, on this tensor's device: int32, or int64 for more."""
+    """Return 0, 1, 2 ... before `size` on this tensor's device, as int32 or (if needed) int64."""
     return from_node(type(x), graph.iota(size), x.device)
 
 
 def moved_last(x: T, axis: int) -> T:
-    """With `axis` as the last axis, the others in their order."""
+    """Move `axis` to the end. The other axes stay in order."""
     order = [number for number in range(x.ndim) if number != axis]
     return x if axis == x.ndim - 1 else x.permute((*order, axis))
 
 
 def moved_from_last(x: T, axis: int) -> T:
-    """The inverse of `moved_last`."""
+    """Move the last axis to `axis`, which undoes `moved_last`."""
     order = list(range(x.ndim - 1))
     order.insert(axis, x.ndim - 1)
     return x if axis == x.ndim - 1 else x.permute(tuple(order))
 
 
 def as_row(x: T) -> T:
-    """A tensor without axes as one with a single element along its only axis."""
+    """Give a tensor without axes one axis of size 1; return other tensors unchanged."""
     return x if x.ndim else reshape(x, (1,))
 
 
 def cut_beside(x: T, axis: int, shape: tuple[sint, ...]) -> T:
-    """The first elements of each axis, as many as `shape` has; `axis` stays whole."""
-    kept: list[tuple[sint, sint]] = [(0, size) for size in shape]
-    kept[axis] = (0, x.shape[axis])
-    return shrink(x, tuple(kept))
+    """Cut each axis to the size in `shape`, except `axis`, which stays whole."""
+    bounds: list[tuple[sint, sint]] = [(0, size) for size in shape]
+    bounds[axis] = (0, x.shape[axis])
+    return shrink(x, tuple(bounds))
 
 
 def select_parts(x: T, placed: Sequence[T], sizes: Sequence[sint], axis: int) -> T:
-    """At each place along `axis` the tensor that is not padding there.
+    """Select at each position along `axis` the tensor that has no padding there.
 
-    A sum would do for numbers, but it loses -0 and it is not defined for the storage types.
+    A sum would lose -0, and the storage types have no sum.
     """
     result = placed[-1]
     total = sum(sizes)
@@ -698,5 +699,5 @@ def select_parts(x: T, placed: Sequence[T], sizes: Sequence[sint], axis: int) ->
 
 
 def in_layout(x: T, layout: ShardArg) -> T:
-    """Put `x` on several devices, as a layout says."""
+    """Put `x` on the devices of a layout."""
     return x if x.node.arg == layout else apply(x, Ops.MULTI, arg=layout)

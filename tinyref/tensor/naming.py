@@ -15,17 +15,17 @@ _PACKAGE = "tinyref.tensor."
 _CORE = "tinyref.tensor.core"
 _BACKWARD = "backward"
 MAX_KNOWN = 10_000
-# While gradients are computed: what the nodes are called that are made meanwhile.
+# The name of nodes that are built while gradients are computed; else empty.
 _going_back: ContextVar[str] = ContextVar("tinyref_going_back", default="")
 
 
-# Whether nodes also learn from which line they are: it takes time, and says little to most.
+# True if fresh nodes also store a line of the user's program. It is off by default: it takes time.
 _noting_lines: ContextVar[bool] = ContextVar("tinyref_noting_lines", default=False)
 
 
 @contextlib.contextmanager
 def noting_lines() -> Iterator[None]:
-    """Within the block fresh nodes keep the line of the program that called for them."""
+    """Store with each node built in the block the line of the user's program that built it."""
     token = _noting_lines.set(True)
     try:
         yield
@@ -34,7 +34,7 @@ def noting_lines() -> Iterator[None]:
 
 
 def name_node(node: UOp) -> None:
-    """Names a fresh node after the outermost function of this package that is being called."""
+    """Name a fresh node after the outermost running function of this package."""
     if may_be_named(node):
         give_name(node, _going_back.get() or _outermost_function())
         if _noting_lines.get():
@@ -50,7 +50,7 @@ def _callers_frame() -> FrameType | None:
 
 
 def _line_of_caller() -> str:
-    """FILE:LINE of the innermost frame that is no part of tinyref."""
+    """Return FILE:LINE of the innermost frame outside of tinyref."""
     frame: FrameType | None = _callers_frame()
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
@@ -62,7 +62,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def go_back_through(node: UOp | None) -> None:
-    """Until the next call, fresh nodes belong to the gradient of `node`; None ends that."""
+    """Name fresh nodes as part of the gradient of `node` until the next call; None ends that."""
     if node is None:
         _going_back.set("")
         return
@@ -70,7 +70,7 @@ def go_back_through(node: UOp | None) -> None:
     _going_back.set(name if name.startswith(_BACKWARD) else f"{_BACKWARD} {name}".rstrip())
 
 
-# The name that a function of this package gives, None for any other function: by its code.
+# The name for nodes by the code of the calling function; None for functions outside the package.
 _known: dict[CodeType, str | None] = {}
 
 
@@ -92,15 +92,15 @@ def _learn(frame: FrameType) -> str | None:
     is_ours = module.startswith(_PACKAGE)
     name = _user_name(frame.f_code.co_name) if is_ours else None
     if module == _CORE:
-        name = ""  # Users call none of its functions.
-    # Code that is made anew each time, as at a prompt, must not pile up here.
+        name = ""  # Users call no function of this module.
+    # Code that is compiled again each time, as at a prompt, must not fill the memory.
     if is_ours or len(_known) < MAX_KNOWN:
         _known[frame.f_code] = name
     return name
 
 
 def _user_name(name: str) -> str:
-    """A method of Python's as users know it: add for __add__, __radd__ and __iadd__."""
+    """Return the public name of a method: add for __add__, __radd__ and __iadd__."""
     if not (name.startswith("__") and name.endswith("__")):
         return "" if name.startswith(("_", "<")) else name
     name = name.strip("_")

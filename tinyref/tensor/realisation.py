@@ -1,6 +1,6 @@
-"""Computing the graphs of tensors, and putting what was computed into all graphs that live.
+"""Compute the graphs of tensors, and put the results into all graphs of live tensors.
 
-The scheduler and the compiler are imported with this module, when a tensor is first computed.
+This module is imported when a tensor is first computed. It imports the scheduler and the compiler.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tinyref.tensor.core import (
     capturing,
     from_node,
     registry,
-    store_apart,
+    store_separately,
     value_of,
 )
 from tinyref.tensor.registry import (
@@ -39,8 +39,8 @@ from tinyref.tensor.registry import (
     graph_lock,
     is_computed,
     parts_of,
-    shown_buffers,
-    shown_node,
+    viewed_buffers,
+    viewed_node,
 )
 from tinyref.uops.node import UOp, rebuild, substitute, toposort
 from tinyref.uops.ops import Ops
@@ -48,10 +48,10 @@ from tinyref.uops.payload import BufferArg, ShapeArg
 
 
 def compute_graphs(tensors: Sequence[TensorCore], begun: tuple[Sequence[UOp], ...] = ()) -> None:
-    """Each of `tensors` is computed; what no schedule can hold at once is computed in parts.
+    """Compute `tensors`. If one schedule cannot hold their graphs, compute these in parts.
 
-    begun: parts that `tensors` are computed for. Raises `ConflictError` and `CycleError` for graphs
-    that no parts help, `UserError` for parts of which each would have to be first.
+    begun: the parts whose computation needs `tensors`. Raises `ConflictError` or `CycleError` if
+    parts do not help, and `UserError` for parts that each need another one first.
     """
     before: Sequence[UOp] = ()
     while tensors:
@@ -60,7 +60,7 @@ def compute_graphs(tensors: Sequence[TensorCore], begun: tuple[Sequence[UOp], ..
             return
         except (ConflictError, CycleError) as error:
             if isinstance(error, ConflictError) and not error.apart and len(tensors) > 1:
-                # Each of them may bind a variable to a value of its own.
+                # Each tensor may bind a variable to a different value.
                 for tensor in tensors:
                     compute_graphs([tensor], begun)
                 return
@@ -69,10 +69,10 @@ def compute_graphs(tensors: Sequence[TensorCore], begun: tuple[Sequence[UOp], ..
             if not first or first == before:
                 raise
             if first in begun:
-                # A part overwrites what a live graph needs that needs the part itself.
+                # A part overwrites memory that a live graph reads, and that graph needs the part.
                 raise UserError(
-                    f"{error}; a part of it overwrites what is still needed: call realize() on the "
-                    "tensors that it is computed from first"
+                    f"{error}; a part of it overwrites memory that is still needed: call realize() "
+                    "on the tensors that it is computed from first"
                 ) from error
             if isinstance(error, ConflictError) and error.apart:
                 _compute_live(roots, first, (*begun, first))
@@ -80,14 +80,14 @@ def compute_graphs(tensors: Sequence[TensorCore], begun: tuple[Sequence[UOp], ..
                 device = first_device(tensors[0].device)
                 _compute_below(first, device, (*begun, first))
             before = first
-            # What shows memory now needs no value of a variable before somebody reads it.
+            # A tensor that is a view of memory by now is done.
             tensors = [tensor for tensor in tensors if not is_computed(tensor.node)]
 
 
 def _parts_to_compute_first(
     error: ConflictError | CycleError, roots: Sequence[UOp]
 ) -> Sequence[UOp]:
-    """What keeps `roots`, or live graphs beside them, from one schedule; empty if nothing helps."""
+    """Return the nodes to compute first so that one schedule can hold `roots`; empty if none."""
     if isinstance(error, ConflictError):
         return error.apart or made_with_one_value(roots)
     live = [node for node, _ in _Watched(roots).graphs()]
@@ -100,7 +100,7 @@ def _compute_together(tensors: Sequence[TensorCore]) -> None:
     schedule_run = ScheduleRun(outputs, watched.graphs(), watched.held())
     try:
         schedule_run.compile()
-        # Once memory is assigned to in place the graphs must be rewritten, so an interrupt waits.
+        # After memory was assigned to in place, the graphs must be rewritten: interrupts wait.
         with InterruptsHeld() if schedule_run.assigns else nullcontext():
             schedule_run.run()
             with InterruptsHeld():
@@ -113,17 +113,17 @@ def _compute_together(tensors: Sequence[TensorCore]) -> None:
 
 
 class Assigned(Protocol):
-    """A tensor that can take back its last assignment."""
+    """A tensor that can undo its last assignment."""
 
     def _undo(self) -> Value:
-        """Return the value that it has again."""
+        """Undo the last assignment and return the restored value."""
 
 
 def undo_assignments(values: Iterable[Value], failed: Collection[UOp] | None = None) -> None:
-    """Give tensors the elements from before their last assignment, unless that has run.
+    """Restore tensors to their values before the last assignment, unless that has run.
 
-    failed: the nodes that could not be computed; assignments that are not among them stay. What was
-    computed from the assigned elements is computed from what was assigned.
+    failed: the nodes that could not be computed; other assignments stay. Graphs that read the
+    assigned tensor then read the assigned value directly.
     """
     with InterruptsHeld(), graph_lock:
         undone: dict[UOp, None] = {}
@@ -161,18 +161,18 @@ def _can_undo(value: Value, failed: Collection[UOp] | None) -> bool:
         return True
     parts = parts_of(value.node)
     return any(
-        node in failed for part in parts for node in (part, shown_node(part), below_views(part))
+        node in failed for part in parts for node in (part, viewed_node(part), below_views(part))
     )
 
 
 def _run_for(node: UOp) -> UOp:
-    """The ASSIGN that `node` is a view of: that is all there is to run; else `node` itself."""
-    base = shown_node(node)
+    """Return the node to run for `node`: the ASSIGN that it is a view of; else `node` itself."""
+    base = viewed_node(node)
     return base if base.op is Ops.ASSIGN else _held_copy_below(node)
 
 
 def _held_copy_below(node: UOp) -> UOp:
-    """The copy that `node` is a view of, to where nothing is computed; else `node` itself."""
+    """Return the COPY below `node` to a device that only holds data; else `node` itself."""
     base = below_views(node)
     return base if base.op is Ops.COPY and only_holds_data(base) else node
 
@@ -180,55 +180,54 @@ def _held_copy_below(node: UOp) -> UOp:
 def _compute_live(
     roots: Sequence[UOp], nodes: Sequence[UOp], begun: tuple[Sequence[UOp], ...]
 ) -> None:
-    """Computes the live tensors that stand for `nodes`, one by one, before `roots` overwrite what
-    they show: each gets memory of its own.
-    """
+    """Compute each live tensor of `nodes` into its own memory, before `roots` overwrite theirs."""
     for value in _Watched(roots).values(()):
         tensor = value.tensor
         if tensor is not None and any(part in nodes for part in parts_of(value.node)):
-            store_apart(value)
+            store_separately(value)
             compute_graphs([tensor], begun)
 
 
 def _compute_below(nodes: Sequence[UOp], device: str, begun: tuple[Sequence[UOp], ...]) -> None:
-    """Computes parts of graphs before the rest."""
-    places = [graph.device_of(node) or device for node in nodes]
-    pairs = zip(nodes, places, strict=True)
-    compute_graphs([from_node(TensorCore, node, place) for node, place in pairs], begun)
+    """Compute parts of graphs before the rest."""
+    devices = [graph.device_of(node) or device for node in nodes]
+    pairs = zip(nodes, devices, strict=True)
+    compute_graphs([from_node(TensorCore, node, device) for node, device in pairs], begun)
 
 
 class _Watched:
-    """The values that computing `outputs` may concern: all others are plain views of other memory.
+    """The values that computing `outputs` may change.
 
-    Those are what is not computed yet, and what shows memory that an assignment overwrites.
+    These are the values that are not computed yet, and the views of memory that an assignment
+    overwrites. All others are plain views of other memory.
     """
 
     def __init__(self, outputs: Sequence[UOp]) -> None:
         self.outputs = outputs
 
     def graphs(self) -> Iterator[tuple[UOp, Place]]:
-        """The graphs of tensors that can be computed later; asked for only where it matters.
+        """Yield the graphs of tensors that can be computed later.
 
-        Another thread may go on from a tensor that it drops then: as no node is built meanwhile,
-        either the tensor is there or what was made of it is.
+        Another thread may compute from a tensor and then drop it. No node is built while the lock
+        is held, so either the tensor or its result is seen.
         """
         with graph_lock:
-            found = [
+            pairs = [
                 (_held_copy_below(value.node), value.device)
                 for value in self.values(())
                 if value.tensor is not None
             ]
-        lost = lost_below([node for node, _ in found])
-        yield from (pair for pair in found if pair[0] not in lost)
+        lost = lost_below([node for node, _ in pairs])
+        yield from (pair for pair in pairs if pair[0] not in lost)
 
     def held(self) -> Iterator[UOp]:
-        """The graphs of all values that are not computed yet, those of records too."""
+        """Yield the graphs of all values that are not computed yet, also of values in records."""
         with graph_lock:
-            found = [value.node for value in registry.pending()]
-        yield from found
+            nodes = [value.node for value in registry.pending()]
+        yield from nodes
 
     def values(self, requested: Sequence[TensorCore]) -> list[Value]:
-        """All of them, with those of the requested tensors."""
+        """Return all these values, and the values of the requested tensors."""
         pending = registry.pending()
         roots = [*self.outputs, *(value.node for value in pending)]
         numbers = dict.fromkeys(
@@ -238,21 +237,21 @@ class _Watched:
             for base in (assigned_buffer(node),)
             if isinstance(base.arg, BufferArg)
         )
-        found = {id(value): value for value in pending}
+        values = {id(value): value for value in pending}
         for number in numbers:
-            found.update((id(value), value) for value in registry.showing(number))
-        found.update((id(value_of(tensor)), value_of(tensor)) for tensor in requested)
-        return list(found.values())
+            values.update((id(value), value) for value in registry.views_of(number))
+        values.update((id(value_of(tensor)), value_of(tensor)) for tensor in requested)
+        return list(values.values())
 
 
 def _substitute_everywhere(
     watched: _Watched, tensors: Sequence[TensorCore], realised: dict[UOp, UOp]
 ) -> None:
-    """Puts the realised nodes into all graphs of their devices, those of other threads too.
+    """Put the realised nodes into all graphs of their devices, also into those of other threads.
 
-    A graph of constants alone belongs to every device, and its result only to one. A function
-    that is being captured shares no results with what is outside: a replay computes them anew.
-    Assignments alone are run for all.
+    A graph of constants alone belongs to every device, but its result belongs to one. A captured
+    function shares no results with tensors outside, because each replay computes them again. Only
+    the results of assignments are shared with all.
     """
     here = capturing.get()
     assigns = {
@@ -282,7 +281,7 @@ def _substitute_on_devices(values: Sequence[Value], realised: dict[UOp, UOp]) ->
 
 
 def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
-    """Puts the realised nodes into graphs, and marks those whose memory was overwritten."""
+    """Put the realised nodes into graphs, and mark values whose memory was overwritten."""
     overwritten = {
         assigned_buffer(node)
         for node, result in realised.items()
@@ -299,42 +298,42 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
         return new
 
     for value in values:
-        was = value.node
-        rebuild(was, change, done)
-        if done[was] is not was:
-            value.node = done[was]
+        old = value.node
+        rebuild(old, change, done)
+        if done[old] is not old:
+            value.node = done[old]
             registry.add(value)
-        value.is_overwritten |= was in lost
+        value.is_overwritten |= old in lost
         if is_computed(value.node):
             value.before = None
-        # A computed tensor is a leaf, unless gradients have to go through it.
-        if was in realised and not value.requires_grad and is_computed(value.node):
+        # A computed tensor is a leaf, unless gradients have to flow through it.
+        if old in realised and not value.requires_grad and is_computed(value.node):
             value.record = None
 
 
 def lose(numbers: Collection[int], why: str) -> None:
-    """Nobody knows any more what these BUFFERs hold: what shows them, or reads them, refuses."""
+    """Mark BUFFERs with unknown contents as lost: tensors that view or read them raise an error."""
     with graph_lock:
-        showing = [value for number in numbers for value in registry.showing(number)]
-        shown = {buffer for value in showing for buffer in shown_buffers(value.node)}
+        views = [value for number in numbers for value in registry.views_of(number)]
+        buffers = {buffer for value in views for buffer in viewed_buffers(value.node)}
         lost = {
             buffer: lost_buffer_like(buffer, why)
-            for buffer in shown
+            for buffer in buffers
             if isinstance(buffer.arg, BufferArg) and buffer.arg.number in numbers
         }
-        values = {id(value): value for value in (*showing, *registry.pending())}
+        values = {id(value): value for value in (*views, *registry.pending())}
         _substitute_on_devices(list(values.values()), lost)
 
 
 def _on_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    """`node` with other sources; a reshape of a reshape is one, as its builder has it."""
+    """Return `node` with other sources. A reshape of a reshape becomes one reshape."""
     if isinstance(node.arg, ShapeArg) and node.op is Ops.RESHAPE:
         return graph.reshape(src[0], node.arg.shape)
     return node.replace(src=src)
 
 
 def schedule_of(tensors: Sequence[TensorCore]) -> Schedule:
-    """What computing `tensors` would run, in order."""
+    """Return the schedule of the kernels and copies that computing `tensors` would run."""
     outputs = [(tensor.node, tensor.device) for tensor in tensors]
     watched = _Watched([node for node, _ in outputs])
     return schedule(outputs, watched.graphs(), watched.held())

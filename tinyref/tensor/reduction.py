@@ -1,4 +1,4 @@
-"""Sums, products, extremes, means and what is made of them, over some axes or all."""
+"""Reductions over some axes or all (sums, products, extremes, means, norms), and scans."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ from tinyref.uops.payload import ReduceArg
 T = TypeVar("T", bound="Reduction")
 
 
-# Elements of a block: the work for each element, against the number of kernels.
+# Elements of a block. Larger blocks mean fewer kernels, but more work for each element.
 BLOCK = 16
-# An axis that is no longer is one block: n * n steps take less time than further launches.
+# A shorter axis is one block: n * n steps take less time than more launches.
 SINGLE_BLOCK = 64
 
 
@@ -58,14 +58,15 @@ Axes = int | Sequence[int] | None
 
 
 class Reduction(Functions, Movement):
-    """`axis` is one axis, several, or None for all; `()` reduces nothing.
+    """Functions that reduce over axes, and scans such as running sums.
 
-    The reduced axes go, or stay as size 1 with `keepdim`. A reduction of nothing gives the
-    identity: 0, 1, and for max and min the far end of the type.
+    `axis` is one axis, several, or None for all; `()` reduces nothing. With `keepdim` the reduced
+    axes stay with size 1, otherwise they are removed. A reduction over no elements is the identity:
+    0 for sums, 1 for products, and for max and min the lowest and highest value of the type.
 
-    Element i of a running sum stands for the elements 0 to i of the axis. A long axis is cut into
-    blocks: each is scanned by itself, then the results of whole blocks are scanned and brought to
-    the blocks behind (the two-level scan of Blelloch, "Prefix Sums and Their Applications", 1990).
+    Element i of a running sum is the sum of the elements 0 to i. A long axis is split into blocks.
+    Each block is scanned alone, then the totals of the blocks are scanned and added to the later
+    blocks. This is the two-level scan of Blelloch, "Prefix Sums and Their Applications", 1990.
     """
 
     __slots__ = ()
@@ -73,22 +74,23 @@ class Reduction(Functions, Movement):
     def _accumulate(
         self, op: Ops, axis: Axes, keepdim: bool, dtype: DTypeLike | None, name: str
     ) -> Self:
-        """A sum or product in the accumulator's type; the half floats round once, at the end."""
+        """Return a sum or product in the accumulator's type. 16-bit floats round once, at last."""
         axes = axes_of(axis, self.ndim, name)
         compute_dtype(name, self.dtype)
         if dtype is not None:
-            named, _ = accumulator_dtype(self.dtype, dtype, name)
-            terms = self.cast(named)
-            if named.is_bool:
+            accumulator, _ = accumulator_dtype(self.dtype, dtype, name)
+            terms = self.cast(accumulator)
+            if accumulator.is_bool:
                 return terms.any(axes, keepdim) if op is Ops.ADD else terms.all(axes, keepdim)
             return apart_from(reduce_axes(terms, op, axes, keepdim), self)
         wide = reduce_axes(self.cast(sum_dtype(self.dtype)), op, axes, keepdim)
         return apart_from((wide.cast(self.dtype) if self.dtype.is_float else wide), self)
 
     def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
-        """The sum. Narrow integers and bool add up in int32 or uint32, and stay so; float16 and
-        bfloat16 add up in float32 and are rounded back. `dtype` names another accumulator; a sum of
-        bools is `any`.
+        """Return the sum.
+
+        The sum of narrow integers and bools is int32 or uint32. float16 and bfloat16 are summed in
+        float32 and then rounded back. `dtype` sets another type; in bool, the sum is `any`.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
@@ -99,7 +101,7 @@ class Reduction(Functions, Movement):
     def prod(
         self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
     ) -> Self:
-        """The product, in the types of `sum`; a product of bools is `all`.
+        """Return the product, in the types of `sum`. With `dtype` bool, the product is `all`.
 
         Examples:
             >>> Tensor([2, 3, 4]).prod().item()
@@ -108,7 +110,7 @@ class Reduction(Functions, Movement):
         return self._accumulate(Ops.MUL, axis, keepdim, dtype, "prod")
 
     def max(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """The largest element, or NaN where there is one. Ties share the gradient evenly.
+        """Return the largest element, or NaN if there is one. Ties share the gradient evenly.
 
         Examples:
             >>> Tensor([[1, 5], [7, 3]]).max(axis=1).tolist()
@@ -119,7 +121,7 @@ class Reduction(Functions, Movement):
         return apart_from(without_axes(maximum_over(self, axes), () if keepdim else axes), self)
 
     def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """The smallest element, or NaN where there is one. Ties share the gradient evenly.
+        """Return the smallest element, or NaN if there is one. Ties share the gradient evenly.
 
         Examples:
             >>> Tensor([[1, 5], [7, 3]]).min(axis=0).tolist()
@@ -132,7 +134,7 @@ class Reduction(Functions, Movement):
         )
 
     def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """True where some element is not zero.
+        """Return True if any element is not zero.
 
         Examples:
             >>> Tensor([[0, 0], [1, 0]]).any(axis=1).tolist()
@@ -141,7 +143,7 @@ class Reduction(Functions, Movement):
         return self.cast(dtypes.bool).max(axis, keepdim)
 
     def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """True where no element is zero.
+        """Return True if no element is zero.
 
         Examples:
             >>> Tensor([[1, 0], [1, 1]]).all(axis=1).tolist()
@@ -150,7 +152,7 @@ class Reduction(Functions, Movement):
         return self.logical_not().any(axis, keepdim).logical_not()
 
     def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """The mean; integers and bool give the default float, an empty mean is NaN.
+        """Return the mean. For integers and bool it is the default float; of no elements, NaN.
 
         Examples:
             >>> Tensor([[1.0, 2.0], [3.0, 6.0]]).mean(axis=1).tolist()
@@ -164,9 +166,10 @@ class Reduction(Functions, Movement):
         return total.div(count_along(self, axes, accumulator)).cast(result)
 
     def var(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
-        """The variance: squared distances from the mean over the count less `correction`.
+        """Return the variance: the sum of squared distances from the mean, over a divisor.
 
-        NaN where that is zero or below, as there is no such estimate.
+        The divisor is the number of elements minus `correction`. If it is 0 or less, the variance
+        is NaN.
 
         Examples:
             >>> Tensor([1.0, 2.0, 3.0]).var().item()
@@ -176,7 +179,7 @@ class Reduction(Functions, Movement):
 
         def compute(x: Self, divisor: Self) -> Self:
             variance, unit = scaled_variance(x, axes, divisor)
-            # By one unit at a time, as the square of the unit may be beyond the floats.
+            # Multiply twice, as the square of the unit may overflow.
             return variance.mul(unit).mul(unit)
 
         variance = with_rule(wide, "variance", compute, divisor, arg=ReduceArg(Ops.ADD, axes))
@@ -192,7 +195,7 @@ class Reduction(Functions, Movement):
         return axes, wide, count_along(self, axes, wide.dtype).sub(less).maximum(0)
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
-        """The square root of the variance; its slope at equal elements is 0.
+        """Return the square root of the variance. Its gradient at equal elements is 0.
 
         Examples:
             >>> Tensor([1.0, 2.0, 3.0]).std().item()
@@ -201,7 +204,7 @@ class Reduction(Functions, Movement):
         axes, wide, divisor = self._variance_operands("std", axis, correction)
         variance, unit = scaled_variance(wide, axes, divisor)
         is_constant = variance.eq(0)
-        # The root has an infinite slope at 0, which times 0 would be no number.
+        # At 0 the slope of the root is infinite, and infinity times 0 is NaN.
         root = is_constant.where(1, variance).sqrt()
         deviation = is_constant.where(0, root).mul(unit)
         return without_axes(deviation, () if keepdim else axes).cast(result_dtype(self))
@@ -209,7 +212,7 @@ class Reduction(Functions, Movement):
     def std_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1
     ) -> tuple[Self, Self]:
-        """`std` and `mean` of the same axes.
+        """Return `std` and `mean` of the same axes.
 
         Examples:
             >>> std, mean = Tensor([1.0, 2.0, 3.0]).std_mean()
@@ -221,7 +224,7 @@ class Reduction(Functions, Movement):
     def var_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1
     ) -> tuple[Self, Self]:
-        """`var` and `mean` of the same axes.
+        """Return `var` and `mean` of the same axes.
 
         Examples:
             >>> var, mean = Tensor([1.0, 2.0, 3.0]).var_mean()
@@ -233,10 +236,10 @@ class Reduction(Functions, Movement):
     def _below_max(
         self, axis: int, name: str, dtype: DTypeLike | None, negated: bool = False
     ) -> tuple[Self, DType, int]:
-        """Distances from the largest element along `axis`, the result's type, and the axis.
+        """Return the distances from the largest element along `axis`, the result's type, the axis.
 
-        The largest is taken as a constant: the functions below do not depend on it. `negated`
-        takes the negatives of all elements first.
+        The largest element counts as a constant: the functions below do not depend on it. With
+        `negated`, all elements are negated first.
         """
         number = axis_of(axis, self.ndim, name)
         axes = (number,) if self.ndim else ()
@@ -250,9 +253,9 @@ class Reduction(Functions, Movement):
     def softmax(
         self, axis: int = -1, dtype: DTypeLike | None = None, _single_kernel: int = 0
     ) -> Self:
-        """e ** self, scaled to add up to 1 along `axis`; `dtype` names the result's type.
+        """Return e ** self, scaled to sum to 1 along `axis`. `dtype` is the type of the result.
 
-        `_single_kernel` asks for one kernel; how many there are is the scheduler's decision.
+        `_single_kernel` has no effect: the scheduler decides the number of kernels.
 
         Examples:
             >>> Tensor([1.0, 1.0]).softmax().tolist()
@@ -261,7 +264,7 @@ class Reduction(Functions, Movement):
         return self._softmax(axis, "softmax", dtype)
 
     def softmin(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
-        """Return e ** -self, scaled to add up to 1 along `axis`; `dtype` names the result's type.
+        """Return e ** -self, scaled to sum to 1 along `axis`. `dtype` is the type of the result.
 
         Examples:
             >>> Tensor([1.0, 1.0]).softmin().tolist()
@@ -278,7 +281,7 @@ class Reduction(Functions, Movement):
         return powers.div(powers.sum(axes, keepdim=True)).cast(target)
 
     def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
-        """The logarithm of `softmax`, without its underflow.
+        """Return the logarithm of `softmax`, without underflow.
 
         Examples:
             >>> round(Tensor([0.0, 0.0]).log_softmax().numpy()[0].item(), 4)
@@ -290,17 +293,17 @@ class Reduction(Functions, Movement):
 
     @composite
     def logsumexp(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """log(sum(e ** self)), without overflow; -inf where all elements are -inf.
+        """Return log(sum(e ** self)) without overflow. If all elements are -inf, it is -inf.
 
         Examples:
             >>> round(Tensor([0.0, 0.0]).logsumexp().item(), 4)
             0.6931
         """
         axes = axes_of(axis, self.ndim, "logsumexp")
-        # MAX may lose a NaN; the sum below does not.
+        # MAX may drop a NaN, but the sum below does not.
         largest = reduce_over(self.detach(), Ops.MAX, axes)
-        # Infinity minus itself is NaN. With the largest finite number in its place the result is
-        # still infinite, and no power of a finite element overflows.
+        # Infinity minus itself is NaN. With the largest finite number instead, the result is still
+        # infinite, and no power of a finite element overflows.
         limit = float(np.finfo(self.dtype.name).max)
         base = largest.clamp(-limit, limit)
         result = self.sub(base).exp().sum(axes, keepdim=True).log().add(base)
@@ -308,7 +311,7 @@ class Reduction(Functions, Movement):
 
     @composite
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
-        """Return the vectors along axis `dim`, each divided by its p-norm, or by `eps` if larger.
+        """Divide each vector along axis `dim` by its p-norm, or by `eps` if that is larger.
 
         Examples:
             >>> Tensor([[3.0, 4.0]]).normalize().tolist()
@@ -320,21 +323,21 @@ class Reduction(Functions, Movement):
         return self.div(norm.clamp(min_=float(eps)))
 
     def _norm(self, p: float, axes: tuple[int, ...]) -> Self:
-        """The p-norm over `axes`, which stay as size 1; its slope at 0 is 0."""
+        """Return the p-norm over `axes`, which stay with size 1. Its gradient at 0 is 0."""
         magnitude = self.abs()
         if math.isinf(p):
             extreme = magnitude.max if p > 0 else magnitude.min
             return extreme(axes, keepdim=True)
         if p == 0:
             return magnitude.ne(0).cast(self.dtype).sum(axes, keepdim=True)
-        # The powers of elements up to 1 do not overflow.
+        # Scale the elements to at most 1, so that their powers do not overflow.
         largest = reduce_over(magnitude.detach(), Ops.MAX, axes)
         unit = largest.gt(0).bitwise_and(largest.isfinite()).where(largest, 1)
         powers = power_above_zero(magnitude.div(unit), p, 0 if p > 0 else math.inf)
         return power_above_zero(powers.sum(axes, keepdim=True), 1 / p, 0).mul(unit)
 
     def cumsum(self, axis: int = 0) -> Self:
-        """Running sums along `axis`, in the types of `sum`: narrow integers and bool widen.
+        """Return running sums along `axis`, in the types of `sum`: narrow integers and bool widen.
 
         Examples:
             >>> Tensor([1, 2, 3]).cumsum().tolist()
@@ -345,7 +348,7 @@ class Reduction(Functions, Movement):
         return total.cast(self.dtype) if self.dtype.is_float else total
 
     def cumprod(self, axis: int) -> Self:
-        """Running products along `axis`, in the types of `sum`.
+        """Return running products along `axis`, in the types of `sum`.
 
         Examples:
             >>> Tensor([2, 3, 4]).cumprod(0).tolist()
@@ -356,7 +359,7 @@ class Reduction(Functions, Movement):
         return total.cast(self.dtype) if self.dtype.is_float else total
 
     def cummax(self, axis: int = 0) -> Self:
-        """Return the running maxima along `axis`; from the first NaN on they are NaN.
+        """Return running maxima along `axis`. From the first NaN on they are NaN.
 
         The last of equal maxima gets the gradient, as in torch.
 
@@ -367,7 +370,7 @@ class Reduction(Functions, Movement):
         return running_maximum(self, axis, "cummax")
 
     def cummin(self, axis: int = 0) -> Self:
-        """Return running minima along `axis`; from the first NaN on they are NaN.
+        """Return running minima along `axis`. From the first NaN on they are NaN.
 
         Examples:
             >>> Tensor([3, 1, 2]).cummin().tolist()
@@ -377,7 +380,7 @@ class Reduction(Functions, Movement):
         return reversed_order(running_maximum(reversed_order(self), axis, "cummin"))
 
     def logcumsumexp(self, axis: int = 0) -> Self:
-        """log(e ** x0 + e ** x1 + ...) along `axis`, without overflow; integers give float32.
+        """Return log(e ** x0 + e ** x1 + ...) along `axis` without overflow. Integers give float32.
 
         Examples:
             >>> [round(x, 4) for x in Tensor([0.0, 0.0]).logcumsumexp().tolist()]
@@ -391,12 +394,12 @@ class Reduction(Functions, Movement):
 def _unit_of(x: T, axes: tuple[int, ...]) -> tuple[T, T]:
     """Return a power of two near the largest magnitude over `axes`, and its inverse.
 
-    Both are 1 where squares of the elements and sums of them are far from the ends of the type.
+    Both are 1 if squares of the elements, and their sums, cannot overflow or underflow.
     """
     integers = dtypes.int64 if x.dtype is dtypes.float64 else dtypes.int32
     bits = x.dtype.mantissa_bits
     bias = (1 << x.dtype.bits - 2 - bits) - 1
-    # The bits of magnitudes are in the order of the numbers.
+    # As integers, the bits of magnitudes have the order of the numbers.
     magnitudes = apply(x, Ops.BITCAST, dtype=integers).bitwise_and(integers.maximum)
     exponent = reduce_over(magnitudes, Ops.MAX, axes).rshift(bits).clamp(1, 2 * bias - 1)
     distance = exponent.sub(bias)
@@ -409,16 +412,16 @@ def _unit_of(x: T, axes: tuple[int, ...]) -> tuple[T, T]:
 
 
 def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tuple[DType, DType]:
-    """(accumulator, result) of a sum of products of elements of type `operands`.
+    """Return the types of accumulator and result for a sum of products of type `operands`.
 
-    A type that the caller names is both: in bool a sum is OR, a product AND. Otherwise sums widen
-    as `Tensor.sum` does, and the result goes back to the type of the operands: floats are rounded,
-    integers wrap, bool is "not 0".
+    If the caller sets `dtype`, it is both: in bool, a sum is OR and a product AND. Otherwise the
+    accumulator is wide, as in `Tensor.sum`, and the result has the type of the operands: floats are
+    rounded, integers wrap, bool is "not 0".
     """
     compute_dtype(name, operands)
     if dtype is not None:
-        named = compute_dtype(name, to_dtype(dtype, name))
-        return named, named
+        chosen = compute_dtype(name, to_dtype(dtype, name))
+        return chosen, chosen
     return sum_dtype(operands), operands
 
 
@@ -433,19 +436,20 @@ def _running_maxima(row: T) -> T:
 
 
 def reduce_axes(x: T, op: Ops, axes: tuple[int, ...], keepdim: bool) -> T:
-    """Reduce over `axes`, which go unless `keepdim`."""
+    """Reduce over `axes`, and remove them unless `keepdim`."""
     return without_axes(reduce_over(x, op, axes), () if keepdim else axes)
 
 
 def without_axes(x: T, axes: tuple[int, ...]) -> T:
-    """Without the given axes, whose size is 1."""
+    """Remove these axes, which must have size 1."""
     left = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
     return reshape(x, left)
 
 
 def maximum_over(tensor: T, axes: tuple[int, ...]) -> T:
-    """The largest element over `axes`, which stay. A reduce by MAX may lose a NaN, so another
-    one in the same loop looks for it.
+    """Return the largest element over `axes`, which stay with size 1.
+
+    A reduce by MAX may drop a NaN, so a second reduce in the same loop detects it.
     """
     if not (tensor.dtype.is_float and axes):
         return reduce_over(tensor, Ops.MAX, axes)
@@ -457,7 +461,7 @@ def maximum_over(tensor: T, axes: tuple[int, ...]) -> T:
 
 
 def scaled_variance(x: T, axes: tuple[int, ...], divisor: T) -> tuple[T, T]:
-    """Return the variance in units squared, and the unit; see `scaled_distances`."""
+    """Return the variance in squared units, and the unit: see `scaled_distances`."""
     distance, unit = scaled_distances(x, axes)
     return reduce_over(distance.square(), Ops.ADD, axes).div(divisor), unit
 
@@ -466,10 +470,10 @@ def scaled_distances(x: T, axes: tuple[int, ...]) -> tuple[T, T]:
     """Return the distances from the mean in units, and the unit.
 
     The unit is a power of two near the largest magnitude, so that no square overflows or
-    underflows; it is 1 where none can.
+    underflows. It is 1 if none can.
     """
     unit, inverse = _unit_of(x.detach(), axes)
-    # Where the sum may overflow, the sum of smaller elements gives the mean.
+    # If the sum may overflow, compute the mean from smaller elements.
     small = 2.0 ** -(x.dtype.bits // 2)
     is_large = unit.gt(1)
     small_total = reduce_over(x.mul(small), Ops.ADD, axes)
@@ -480,13 +484,13 @@ def scaled_distances(x: T, axes: tuple[int, ...]) -> tuple[T, T]:
 
 
 def reduced_last(x: T, op: Ops) -> T:
-    """Reduced over the last axis, which goes, in this tensor's own type."""
+    """Reduce over the last axis and remove it, in this tensor's own type."""
     last = x.ndim - 1
     return without_axes(reduce_over(x, op, (last,)), (last,))
 
 
 def power_above_zero(x: T, exponent: float, at_zero: float) -> T:
-    """self ** exponent, but the constant `at_zero` for 0, whose slope may be infinite."""
+    """Return x ** exponent, but the constant `at_zero` for 0, where the slope may be infinite."""
     is_zero = x.eq(0)
     safe = is_zero.where(1, x)
     return is_zero.where(at_zero, safe.sqrt() if exponent == 0.5 else safe.pow(exponent))
@@ -498,7 +502,7 @@ def scan_last_axis(
     within: Callable[[T], T],
     join: Callable[[T, T], T],
 ) -> T:
-    """The scan of the last axis: `within` scans a short one, `join` is the operation."""
+    """Scan the last axis. `within` scans a short axis, `join` is the operation of the scan."""
     length = fixed(x.shape[-1:], "scan")[0]
     if length <= SINGLE_BLOCK:
         return within(x)
@@ -508,7 +512,7 @@ def scan_last_axis(
     blocks = reshape(pad_with(x, margins, identity), (*rows, count, BLOCK))
     inner = within(blocks)
     totals = reshape(cut_axis(inner, last + 1, BLOCK - 1, BLOCK), (*rows, count))
-    # What is before a block is the scan of all whole blocks up to there.
+    # The total before a block is the scan of the totals of all earlier blocks.
     scanned = scan_last_axis(cut_axis(totals, last, 0, count - 1), identity, within, join)
     first = (*((0, 0) for _ in rows), (1, 0))
     before = expand(pad_with(scanned, first, identity).unsqueeze(-1), inner.shape)
@@ -516,7 +520,7 @@ def scan_last_axis(
 
 
 def prefixes_of(x: T, fill: ConstType) -> T:
-    """Row i of the two last axes: the elements 0 to i of the last axis, then `fill`."""
+    """Return a new axis of rows: row i has the elements 0 to i of the last axis, then `fill`."""
     length = x.shape[-1]
     numbers = count_to(x, length)
     reached = numbers.unsqueeze(-1).ge(numbers)
@@ -524,7 +528,7 @@ def prefixes_of(x: T, fill: ConstType) -> T:
 
 
 def reduced_scan(x: T, op: Ops, identity: ConstType) -> T:
-    """The scan of the last axis by an op that reduces."""
+    """Scan the last axis with an op of a reduction."""
     return scan_last_axis(
         x,
         identity,
@@ -534,7 +538,7 @@ def reduced_scan(x: T, op: Ops, identity: ConstType) -> T:
 
 
 def scan_along(x: T, axis: int, name: str, scan: Callable[[T], T]) -> T:
-    """`scan` of the last axis, done along `axis`; a single element is its own scan."""
+    """Apply `scan`, which works on the last axis, along `axis`. No axes count as one element."""
     number = axis_of(axis, x.ndim, name)
     compute_dtype(name, x.dtype)
     if not x.ndim or 0 in x.shape:
@@ -543,7 +547,7 @@ def scan_along(x: T, axis: int, name: str, scan: Callable[[T], T]) -> T:
 
 
 def places_of_maxima(x: T, maxima: T) -> T:
-    """The last place up to each element of the last axis where its running maximum is."""
+    """Return for each element the index of the last element that equals its running maximum."""
     is_new = x.eq(maxima)
     if x.dtype.is_float:
         is_new = is_new.bitwise_or(x.isnan())
@@ -562,7 +566,7 @@ def log_sums(x: T) -> T:
 
 
 def count_along(x: T, axes: tuple[int, ...], dtype: DType) -> T:
-    """The number of elements along `axes`, as a tensor without axes."""
+    """Return the number of elements along `axes` as a tensor without axes."""
     count = product(x.shape[axis] for axis in axes)
     if isinstance(count, int):
         return constant_like(x, count, dtype)
@@ -576,7 +580,7 @@ def running_maximum(x: T, axis: int, name: str) -> T:
 
 @gradient_rule("variance", reads_sources=True)
 def variance_gradient(step: GradientStep[Reduction]) -> Contributions:
-    """Twice the distances from the mean over the divisor, without the square of their unit."""
+    """Multiply by twice the distance from the mean over the divisor, without squaring the unit."""
     x, divisor = step.sources
 
     def for_elements() -> Reduction:
@@ -589,30 +593,30 @@ def variance_gradient(step: GradientStep[Reduction]) -> Contributions:
 
 @gradient_rule("cummax", reads_sources=True, reads_output=True)
 def cummax_gradient(step: GradientStep[Reduction]) -> Contributions:
-    """To the last of the equal maxima."""
+    """Pass the gradient to the last of the equal maxima."""
     row, maxima, gradient = (step.sources[0], step.output, step.gradient)
 
     def for_row() -> Reduction:
         places = places_of_maxima(row, maxima)
-        return shown_at(row, places, gradient.unsqueeze(-1)).sum(-2)
+        return select_at(row, places, gradient.unsqueeze(-1)).sum(-2)
 
     return (for_row,)
 
 
-def shown_at(x: T, places: T, shown: T) -> T:
-    """`shown` where an element of the last axis is at one of `places`, 0 elsewhere.
+def select_at(x: T, places: T, values: T) -> T:
+    """Return (..., places, x): `values` where the index in the last axis equals the place, else 0.
 
-    The last axis is that of this tensor, the one before it that of `places`.
+    The last axis of the result is the last axis of `x`, the axis before it is the one of `places`.
     """
     here = count_to(x, x.shape[-1]).eq(places.unsqueeze(-1))
-    # The elements that are not chosen may be NaN: a product with 0 would let them through.
-    return here.where(shown, False if shown.dtype.is_bool else 0)
+    # A product with 0 would be wrong: elements that are not selected may be NaN.
+    return here.where(values, False if values.dtype.is_bool else 0)
 
 
 def looked_up(x: T, places: T) -> T:
-    """The elements of the last axis at `places`, and 0 for places that are outside.
+    """Return the elements of the last axis at the indices `places`; 0 for an index outside.
 
-    The other axes broadcast against those of `places`; the result has them.
+    The other axes broadcast with the axes of `places`.
     """
     if x.dtype.is_float:
         return with_rule(x, "looked_up", floats_at, places)
@@ -620,9 +624,9 @@ def looked_up(x: T, places: T) -> T:
 
 
 def floats_at(x: T, places: T) -> T:
-    """As `looked_up`, of floats: a sum of them would lose the sign of a zero."""
+    """Do `looked_up` for floats by their bits: a sum of floats would lose the sign of a zero."""
     if x.dtype is dtypes.float64:
-        # Devices whose 64-bit integers are pairs of words have no bits of float64.
+        # Devices with 64-bit integers made of two words cannot read the bits of a float64.
         is_negative = x.eq(0).bitwise_and(x.reciprocal().lt(0))
         return sum_at(is_negative, places).where(-0.0, sum_at(x, places))
     bits = bits_as(x, word_of(x.dtype.itemsize))
@@ -630,22 +634,22 @@ def floats_at(x: T, places: T) -> T:
 
 
 def sum_at(x: T, places: T) -> T:
-    """Return the elements of the last axis at `places` as sums with one term that is not 0."""
-    chosen = shown_at(x, places, x)
+    """Return the elements of the last axis at `places`, as sums with one term that is not 0."""
+    chosen = select_at(x, places, x)
     return reduced_last(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD)
 
 
 @gradient_rule("looked_up", reads_sources=True)
 def looked_up_gradient(step: GradientStep[Reduction]) -> Contributions:
-    """The gradient of each element is the sum over the places that chose it."""
+    """Sum the gradient of each element over all lookups of it."""
     rows, places = step.sources
     gradient = step.gradient
 
     def of_rows() -> Reduction:
-        # Types that are for storage alone are not added.
+        # Storage-only types have no addition.
         is_stored = rows.dtype in dtypes.storage_only
-        given = gradient.cast(dtypes.float32) if is_stored else gradient
-        spread = shown_at(rows, places, given.unsqueeze(-1))
+        wide = gradient.cast(dtypes.float32) if is_stored else gradient
+        spread = select_at(rows, places, wide.unsqueeze(-1))
         beyond = spread.ndim - rows.ndim
         repeated = tuple(
             axis

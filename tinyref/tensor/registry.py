@@ -1,11 +1,11 @@
-"""Every value that a tensor or a record refers to, found by its state and by its memory.
+"""A registry of the values that tensors and records refer to, by state and by memory.
 
-Realising one value gives the others that share its graph the result as well. What is in memory
-already shares no graph that could be computed, so only the others are looked at.
+When one value is computed, all values that share its graph get the result. Only values that are not
+computed yet can share such a graph, so only these are searched.
 
-Here is also the lock that all tensors share. A fork waits until no other thread computes or builds,
-so that the child finds every tensor whole: it has the forking thread alone, which holds the lock
-there and gives it back.
+This file also has the lock of all tensors. A fork waits until no other thread computes or builds,
+so that the child process finds every tensor in a consistent state. The child has only the forking
+thread, which holds the lock there and releases it.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg
 
-# The function that a thread captures may wait for another thread, which waits for the capture.
-# After this many seconds in which it used no tensor the other thread is refused.
+# A captured function may wait for another thread, while that thread waits for the capture to end.
+# The other thread gets an error if the function used no tensor for this many seconds.
 PATIENCE = 10.0
 
 
 class GraphLock:
-    """The one lock of all tensors: reentrant, and held by a capture from its begin to its end.
+    """The one lock of all tensors. It is reentrant, and a capture holds it from begin to end.
 
-    last_use: when the function that is captured last used a tensor.
+    last_use: the time when the captured function last used a tensor.
     """
 
     def __init__(self) -> None:
         self.last_use = 0.0
         self._lock = threading.RLock()
         self._depth = 0
-        # The depth at which a function is captured that computes nothing now; else 0.
+        # The depth of the lock at the start of the current capture; 0 without one.
         self._capture_depth = 0
 
     def acquire(self) -> None:
-        """Wait for other threads. Raises `UserStateError` where a capture waits for this one."""
+        """Wait for other threads. Raises `UserStateError` if a capture waits for this thread."""
         if not self._lock.acquire(blocking=False):
             self._wait()
         self._depth += 1
@@ -59,13 +59,13 @@ class GraphLock:
             is_idle = self._depth == self._capture_depth
             if is_idle and time.monotonic() - self.last_use > PATIENCE:
                 raise UserStateError(
-                    f"TinyJit: this thread waits for a function that another thread captures, "
-                    f"which has used no tensor for {PATIENCE:g} s: a captured function may not "
-                    f"wait for a thread that uses tensors: do that outside"
+                    f"TinyJit: another thread captures a function that has used no tensor for "
+                    f"{PATIENCE:g} s: a captured function must not wait for a thread that uses "
+                    f"tensors: wait for it outside of the function"
                 )
 
     def release(self) -> None:
-        """Let other threads go on."""
+        """Let other threads continue."""
         self._depth -= 1
         if self._capture_depth:
             self.last_use = time.monotonic()
@@ -76,7 +76,7 @@ class GraphLock:
 
     @contextlib.contextmanager
     def held_by_capture(self) -> Iterator[None]:
-        """Hold it while a function is captured in the block."""
+        """Hold the lock while a function is captured in the block."""
         with self:
             self.last_use, self._capture_depth = time.monotonic(), self._depth
             try:
@@ -85,14 +85,14 @@ class GraphLock:
                 self._capture_depth = 0
 
 
-# It is held while a node is built from those of tensors, until it is registered: another thread may
-# give them other nodes. It is held while graphs are computed, while a replay runs and while random
-# numbers are drawn, as what one thread computes changes the graphs of all others.
+# A thread holds it from building a node on tensors until the node is registered: another thread
+# could replace the tensors' nodes. A thread also holds it while it computes graphs, runs a replay
+# or draws random numbers: computing in one thread changes the graphs of all others.
 graph_lock = GraphLock()
 
 
 def _before_fork() -> None:
-    # However long a capture takes: a fork that is refused here would go on without the lock.
+    # Wait however long a capture takes: after an error here, a fork would go on without the lock.
     while True:
         try:
             graph_lock.acquire()
@@ -109,75 +109,75 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-# What shows memory without changing a bit; padding is computed.
-_SHOWING = (MOVEMENT - {Ops.PAD}) | {Ops.BITCAST, Ops.DETACH}
-# Below which memory is found, or what overwrites it.
+# Ops whose result is a view of memory. Not PAD: padding is computed.
+_VIEWING = (MOVEMENT - {Ops.PAD}) | {Ops.BITCAST, Ops.DETACH}
+# Ops to pass on the way down to memory, or to the ASSIGN that overwrites it.
 _REACHING = MOVEMENT | {Ops.BITCAST, Ops.DETACH}
 
 
 def is_computed(node: UOp) -> bool:
-    """True for a view of memory, and for a constant, on each of its devices."""
+    """Return True for a view of memory and for a constant, on each of its devices."""
     if node.op is Ops.MULTI:
         return all(is_computed(part) for part in node.src)
-    return shown_node(node).op is Ops.BUFFER or shows_constant(node)
+    return viewed_node(node).op is Ops.BUFFER or shows_constant(node)
 
 
-def shown_node(node: UOp) -> UOp:
-    """The node below views that change no bit and pad nothing."""
-    # Whether an uncertain view is inside its source is looked at when it is computed.
-    while node.op in _SHOWING and is_certain(node):
+def viewed_node(node: UOp) -> UOp:
+    """Return the node below views that change no bit and pad nothing."""
+    # A symbolic view that may leave its source is checked when it is computed.
+    while node.op in _VIEWING and is_certain(node):
         node = node.src[0]
     return node
 
 
 def is_view(node: UOp) -> bool:
-    """True for a view of memory, an uncertain one too: nothing of it is left to compute."""
-    return all(_below(part, _SHOWING).op is Ops.BUFFER for part in parts_of(node))
+    """Return True for a view of memory, also for a symbolic one that may leave its source."""
+    return all(_below(part, _VIEWING).op is Ops.BUFFER for part in parts_of(node))
 
 
 def is_assigned(node: UOp) -> bool:
-    """True where memory is overwritten once `node` is computed, which shows it."""
+    """Return True if `node` is a view of memory that computing it overwrites."""
     return any(below_views(part).op is Ops.ASSIGN for part in parts_of(node))
 
 
-def shown_buffers(node: UOp) -> tuple[UOp, ...]:
-    """The BUFFERs whose elements `node` shows, on each of its devices, below all views."""
+def viewed_buffers(node: UOp) -> tuple[UOp, ...]:
+    """Return the BUFFERs that `node` is a view of, on each of its devices."""
     bases = [_base_of(part) for part in parts_of(node)]
     return tuple([base for base in bases if isinstance(base.arg, BufferArg)])
 
 
 def below_views(node: UOp) -> UOp:
-    """The node whose elements `node` shows, perhaps in another order, cut or padded."""
+    """Return the node below all views, also those that reorder, cut or pad elements."""
     return _below(node, _REACHING)
 
 
 def _below(node: UOp, ops: Collection[Ops]) -> UOp:
-    """The first node that is none of `ops`, down the first sources."""
+    """Return the first node that is none of `ops`, following the first source of each node."""
     while node.op in ops:
         node = node.src[0]
     return node
 
 
 def _base_of(node: UOp) -> UOp:
-    found = below_views(node)
-    # Of which there may be thousands, one below the other.
-    return assigned_buffer(found) if found.op is Ops.ASSIGN else found
+    base = below_views(node)
+    # There may be thousands of ASSIGNs, one below the other.
+    return assigned_buffer(base) if base.op is Ops.ASSIGN else base
 
 
 def parts_of(node: UOp) -> tuple[UOp, ...]:
-    """The parts of a tensor on several devices; of one on a single device the node itself."""
+    """Return the part on each device; on a single device, the node itself."""
     return node.src if node.op is Ops.MULTI else (node,)
 
 
-def shown_numbers(node: UOp) -> tuple[int, ...]:
-    """The numbers of the BUFFERs whose elements `node` shows."""
-    # Every replay asks, and every value that is entered.
+def buffer_numbers(node: UOp) -> tuple[int, ...]:
+    """Return the numbers of the BUFFERs that `node` is a view of."""
+    # This must be fast: every replay calls it, and `Registry.add` for every value.
     arguments = [_base_of(part).arg for part in parts_of(node)]
-    return tuple([each.number for each in arguments if isinstance(each, BufferArg)])
+    return tuple([argument.number for argument in arguments if isinstance(argument, BufferArg)])
 
 
 class HasNode(Protocol):
-    """A value, as the registry needs it."""
+    """The interface of a value for the registry."""
 
     node: UOp
 
@@ -186,7 +186,7 @@ V = TypeVar("V", bound=HasNode)
 
 
 class _Entry(weakref.ref[V]):
-    """A value that lives as long as someone holds it, and where the registry keeps it."""
+    """A weak reference to a value, with the keys under which the registry has it."""
 
     __slots__ = ("buffers", "identity")
 
@@ -194,17 +194,17 @@ class _Entry(weakref.ref[V]):
     buffers: tuple[int, ...]
 
     def leave(self, entries: dict[int, _Entry[V]]) -> None:
-        """Take this entry out of `entries`, unless another value has its identity by now."""
+        """Remove this entry from `entries`, unless another value has its identity by now."""
         if entries.get(self.identity) is self:
             entries.pop(self.identity, None)
 
 
 class Registry(Generic[V]):
-    """Values by identity; `pending` are not computed yet, `showing` those of one buffer.
+    """The live values by identity, by state (`pending`) and by the BUFFER that they view.
 
-    A buffer goes by its number, which does not keep it alive. pending_entered: how often a value
-    was entered that is not computed yet; while that is the same, no other ones are pending, and
-    none has another node.
+    The key of a BUFFER is its number, which does not keep it alive.
+    pending_entered: the number of times that a value not computed yet was added. While it stays the
+    same, no other values are pending and none has another node.
     """
 
     def __init__(self) -> None:
@@ -212,15 +212,15 @@ class Registry(Generic[V]):
         self._pending: dict[int, _Entry[V]] = {}
         self.pending_entered = 0
         self._by_buffer: dict[int, dict[int, _Entry[V]]] = {}
-        # When what shows a buffer last changed, but for values that are gone.
+        # The moment at which the views of a BUFFER last changed. A deleted value is no change.
         self._changed: dict[int, int] = {}
         self._moments = itertools.count()
 
     def add(self, value: V) -> None:
-        """Enters a value, or enters it anew after its node has changed."""
+        """Add a value, or update its entry after its node has changed."""
         entry = _Entry(value, self._forget)
         entry.identity = id(value)
-        entry.buffers = shown_numbers(value.node)
+        entry.buffers = buffer_numbers(value.node)
         before = self._all.get(entry.identity)
         if before is not None:
             self._forget(before)
@@ -232,68 +232,68 @@ class Registry(Generic[V]):
             self._pending[entry.identity] = entry
             self.pending_entered += 1
         for buffer in entry.buffers:
-            self._add_shown(buffer, entry)
+            self._add_view(buffer, entry)
 
-    def _add_shown(self, buffer: int, entry: _Entry[V]) -> None:
+    def _add_view(self, buffer: int, entry: _Entry[V]) -> None:
         while True:
-            shown = self._by_buffer.setdefault(buffer, {})
-            shown[entry.identity] = entry
+            views = self._by_buffer.setdefault(buffer, {})
+            views[entry.identity] = entry
             self._changed[buffer] = next(self._moments)
-            # Another thread may have taken it away as empty.
-            if self._by_buffer.get(buffer) is shown:
+            # Another thread may have removed the dict while it was empty.
+            if self._by_buffer.get(buffer) is views:
                 return
 
     def _forget(self, entry: Any) -> None:
-        """Forget a value that is gone; no global is used, as the interpreter may be at its end."""
+        """Remove a deleted value. Uses no global: the interpreter may be shutting down."""
         entry.leave(self._all)
         entry.leave(self._pending)
         for buffer in entry.buffers:
-            shown = self._by_buffer.get(buffer)
-            if shown is None:
+            views = self._by_buffer.get(buffer)
+            if views is None:
                 continue
-            entry.leave(shown)
-            if not shown:
+            entry.leave(views)
+            if not views:
                 self._changed.pop(buffer, None)
                 self._by_buffer.pop(buffer, None)
-                for added in list(shown.values()):
-                    self._add_shown(buffer, added)
+                for added in list(views.values()):
+                    self._add_view(buffer, added)
 
     def pending(self) -> list[V]:
-        """The live values that are not computed yet."""
+        """Return the live values that are not computed yet."""
         return _alive(self._pending)
 
     def computable(self) -> list[V]:
-        """The pending values that can be computed: they need nothing that is lost."""
-        found = self.pending()
-        lost = lost_below([value.node for value in found])
-        return [value for value in found if value.node not in lost]
+        """Return the pending values that do not need lost memory."""
+        pending = self.pending()
+        lost = lost_below([value.node for value in pending])
+        return [value for value in pending if value.node not in lost]
 
-    def showing(self, number: int) -> list[V]:
-        """The live values that show BUFFER `number`, or what will be assigned to it."""
+    def views_of(self, number: int) -> list[V]:
+        """Return the live values that view BUFFER `number`, also after a pending assignment."""
         return _alive(self._by_buffer.get(number, {}))
 
     @property
     def has_pending(self) -> bool:
-        """Whether any value is not computed yet."""
+        """Return True if any value is not computed yet."""
         return bool(self._pending)
 
     def moments(self, numbers: Iterable[int]) -> dict[int, int | None]:
-        """When what shows each of these BUFFERs last changed; None where nothing does.
+        """Return the moment at which the views of each BUFFER last changed; None without views.
 
-        A value was entered then, or got other memory. That one is gone is no change.
+        A change is a value that was added or got other memory, not a value that was deleted.
         """
         return {number: self._changed.get(number) for number in numbers}
 
     def has_changed(self, moments: Mapping[int, int | None]) -> bool:
-        """Whether any of the BUFFERs has another moment by now."""
-        # Every replay asks this of all memory that it writes.
+        """Return True if the views of any of the BUFFERs changed since these moments."""
+        # This must be fast: every replay calls it for all memory that it writes.
         return any(map(operator.ne, map(self._changed.get, moments), moments.values()))
 
-    def count_showing(self, number: int) -> int:
-        """How many values show BUFFER `number`: quicker than to list them."""
+    def count_views_of(self, number: int) -> int:
+        """Return the number of values that view a BUFFER, without listing them."""
         return len(self._by_buffer.get(number, ()))
 
 
 def _alive(entries: dict[int, _Entry[V]]) -> list[V]:
-    found = [entry() for entry in list(entries.values())]
-    return [value for value in found if value is not None]
+    values = [entry() for entry in list(entries.values())]
+    return [value for value in values if value is not None]

@@ -1,12 +1,14 @@
-"""Orders of elements: by counting what comes before on a short axis, by a network on a long one.
+"""Sorting: by counting smaller elements on a short axis, by a sorting network on a long one.
 
-Both keep equal elements in their order. The network is the bitonic sorter of Batcher ("Sorting
-networks and their applications", AFIPS 1968), several steps in each kernel. It sorts words of 64
-bits, the key above the number of the element: so no two are equal, and an exchange is a minimum
-and a maximum. Position p of a row is (high, low): its `low` bits are the last ones. A step on one
-bit of p compares neighbours along an axis of size 2. Words are stored so that neighbours in memory
-differ in a bit that no step of the kernel is on: (high, low) for steps on high bits, (low, high)
-for those on low ones.
+Both are stable: equal elements stay in order. The network is the bitonic sorter of Batcher
+("Sorting networks and their applications", AFIPS 1968), with several steps in each kernel. It sorts
+64-bit words: the key in the upper half, the number of the element in the lower half. So no two
+words are equal, and an exchange is a minimum and a maximum.
+
+The bits of a position p in a row are split into (high, low). A step on one bit of p compares
+neighbours along an axis of size 2. Neighbours in memory must differ in a bit that no step of the
+kernel uses. So words are stored as (high, low) for steps on high bits, and as (low, high) for steps
+on low bits.
 """
 
 from __future__ import annotations
@@ -24,40 +26,40 @@ from tinyref.uops.ops import Ops
 
 T = TypeVar("T", bound=Reduction)
 
-# Steps of one kernel: 2 ** 3 elements are exchanged in registers.
+# The steps of one kernel: 2 ** 3 elements are exchanged in registers.
 STEPS = 3
-# At least so many bits of the position are high ones, for vectors in kernels of low ones.
+# The minimum number of high bits. They are the vectors in kernels with steps on low bits.
 HIGH_BITS = 4
 KEY_BITS = 32
-# Up to here n * n comparisons in one kernel take less time than the launches of a network.
+# Up to this size, n * n comparisons in one kernel take less time than the launches of a network.
 COUNTED = 1024
 
 
 @dataclass(frozen=True)
 class Merge:
-    """Steps of one kernel within the merge of blocks of 2 ** `stage`: on bits first to last."""
+    """The steps of one kernel."""
 
-    stage: int
-    first: int
-    last: int
+    stage: int  # The steps are part of the merge to blocks of 2 ** stage elements.
+    first: int  # The highest bit with a step.
+    last: int  # The lowest bit with a step.
 
 
 def sort_keys(x: T) -> T:
-    """Integers of 32 or 64 bits that are in the same order as the elements."""
+    """Return integers of 32 or 64 bits in the same order as the elements."""
     if x.dtype.itemsize < 4:
         wide = dtypes.float32 if x.dtype.is_float else dtypes.int32
         return sort_keys(x.cast(wide))
     if not x.dtype.is_float:
         return x
     word = dtypes.int32 if x.dtype is dtypes.float32 else dtypes.int64
-    # As integers floats of one sign are in order already, the negative ones in reverse.
+    # As integers, the bits of positive floats are in order, those of negative floats in reverse.
     words = bits_as(x.eq(0).where(0, x), word)
     ordered = words.lt(0).where(words.bitwise_xor(word.maximum), words)
     return x.isnan().where(word.maximum, ordered)
 
 
 def sorted_order(x: T, size: int, count: int) -> T:
-    """The places of the first `count` of the sorted keys (..., size), as int32."""
+    """Return the indices of the first `count` of the sorted keys (..., size), as int32."""
     if size <= COUNTED:
         return counted_order(x, size, count)
     shape = x.shape[:-1]
@@ -66,7 +68,7 @@ def sorted_order(x: T, size: int, count: int) -> T:
 
 
 def counted_order(x: T, size: int, count: int) -> T:
-    """By rank: the number of keys that are smaller, or equal and before."""
+    """Sort by rank: the number of keys that are smaller, or equal and earlier."""
     numbers = count_to(x, size)
     mine, other = x.unsqueeze(-1), x.unsqueeze(-2)
     is_before = numbers.lt(numbers.unsqueeze(-1))
@@ -77,9 +79,9 @@ def counted_order(x: T, size: int, count: int) -> T:
 
 
 def network_order(x: T, size: int) -> T:
-    """The places (rows, size) of the sorted keys (rows, size), int32, equal ones in order.
+    """Return the indices (rows, size) that sort the keys (rows, size), as int32. This is stable.
 
-    Keys of 64 bits are sorted by their lower halves, then by the upper ones.
+    Keys of 64 bits are sorted by their lower halves, then by their upper halves.
     """
     halves = key_halves(x)
     order = order_of_words(halves[0], size)
@@ -90,7 +92,7 @@ def network_order(x: T, size: int) -> T:
 
 
 def key_halves(x: T) -> list[T]:
-    """The keys as int64 in the range of int32, of 64 bits the lower half first."""
+    """Return the keys as int64 in the range of int32; for 64-bit keys, the lower half first."""
     half = 1 << (KEY_BITS - 1)
     if x.dtype.itemsize == 4:
         wide = x.cast(dtypes.int64)
@@ -101,40 +103,40 @@ def key_halves(x: T) -> list[T]:
 
 
 def order_of_words(x: T, size: int) -> T:
-    """Return the places of sorted keys of 32 bits, by words that hold key and number."""
+    """Return the indices that sort 32-bit keys, by sorting words of key and number."""
     rows = fixed(x.shape, "sort")[0]
     bits = max((size - 1).bit_length(), HIGH_BITS + 1)
     total = 1 << bits
     low = (bits - HIGH_BITS) // STEPS * STEPS or bits - HIGH_BITS
     high_size, low_size = total >> low, 1 << low
-    # What fills the row comes last: no key is larger, and no number.
+    # The padding of a row sorts last: no key is larger, and no number.
     keys = pad_with(x, ((0, 0), (0, total - size)), (1 << (KEY_BITS - 1)) - 1)
     words = keys.lshift(KEY_BITS).bitwise_or(count_to(x, total).cast(dtypes.int64))
     words = reshape(words, (rows, high_size, low_size)).permute((0, 2, 1)).contiguous()
     steps = merges(bits, low)
-    for place, merge in enumerate(steps):
-        after = steps[place + 1].first < low if place + 1 < len(steps) else False
-        words = merged_words(words, merge, bits, low, turned=after != (merge.first < low))
+    for number, merge in enumerate(steps, 1):
+        is_next_low = steps[number].first < low if number < len(steps) else False
+        words = merged_words(words, merge, bits, low, turned=is_next_low != (merge.first < low))
     numbers = reshape(words.bitwise_and((1 << KEY_BITS) - 1), (rows, total))
     return cut_axis(numbers, 1, 0, size).cast(dtypes.int32)
 
 
 def merges(bits: int, low: int) -> list[Merge]:
-    """All steps for 2 ** `bits` elements, of which `low` bits are low."""
-    found = []
+    """Return all steps for 2 ** `bits` elements. The last `low` bits are the low ones."""
+    result = []
     for stage in range(1, bits + 1):
         first = stage - 1
         while first >= 0:
             last = low + (first - low) // STEPS * STEPS if first >= low else first // STEPS * STEPS
-            found.append(Merge(stage, first, last))
+            result.append(Merge(stage, first, last))
             first = last - 1
-    return found
+    return result
 
 
 def merged_words(x: T, merge: Merge, bits: int, low: int, *, turned: bool) -> T:
-    """Words (rows, low, high), of steps on high bits (rows, high, low), after the steps.
+    """Apply the steps to words (rows, low, high) for low bits, (rows, high, low) for high bits.
 
-    `turned`: the two axes are exchanged in the result.
+    turned: swap the last two axes of the result.
     """
     rows, outer, inner = fixed(x.shape, "sort")
     offset = 0 if merge.first < low else low
@@ -157,7 +159,7 @@ def merged_words(x: T, merge: Merge, bits: int, low: int, *, turned: bool) -> T:
         other = words.flip((axis,))
         is_later = reshape(is_second, (2, *(1,) * (twos - axis + 3)))
         words = words.lt(other).ne(is_later).where(words, other)
-    # Stored before its axes are joined: those of size 2 remain axes of the kernel.
+    # Store before joining the axes: so the axes of size 2 stay axes of the kernel.
     if not turned:
         return reshape(words.contiguous(), (rows, outer, inner))
     order = (0, 4 + twos - 1, *range(1, 4 + twos - 1))
@@ -165,7 +167,7 @@ def merged_words(x: T, merge: Merge, bits: int, low: int, *, turned: bool) -> T:
 
 
 def is_falling(x: T, merge: Merge, low: int, lead: int, inner: int) -> T:
-    """Whether a block is merged in falling order, so that with the next it is bitonic."""
+    """Return bools: True for a block merged in falling order. With the next it is bitonic."""
     if merge.first < low <= merge.stage:
         return bit_of_numbers(x, inner, merge.stage - low)
     ones = (lead, *(1,) * (merge.first - merge.last + 3))
@@ -173,5 +175,5 @@ def is_falling(x: T, merge: Merge, low: int, lead: int, inner: int) -> T:
 
 
 def bit_of_numbers(x: T, size: int, bit: int) -> T:
-    """Whether the bit is set, of the numbers up to `size`."""
+    """Return for each number below `size` if this bit is set."""
     return count_to(x, size).bitwise_and(1 << bit).ne(0)

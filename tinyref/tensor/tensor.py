@@ -1,4 +1,4 @@
-"""The class Tensor: all mixins together, with gradients and assignment."""
+"""The class Tensor: all mixins, gradients and assignment."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from tinyref.tensor.windows import Windows
 
 
 class Tensor(Losses, Windows):
-    """An array of elements of one type on one device, computed when its elements are asked for.
+    """An array of elements of one type on one device, computed when its elements are read.
 
-    Operations build a graph at once and check their arguments at once; `realize`, `numpy`,
-    `tolist`, `item` and `data` compute it. What is written to a tensor is seen by its views and by
-    what it is a view of; no other tensor changes.
+    An operation checks its arguments and builds a graph at once. `realize`, `numpy`, `tolist`,
+    `item` and `data` compute it. A write to a tensor also changes its views and its base, and no
+    other tensor.
     """
 
     __slots__ = ()
 
     @property
     def grad(self) -> Self | None:
-        """The gradient that `backward` added up here, or None.
+        """Return the gradient that `backward` has accumulated here, or None.
 
         Examples:
             >>> x = Tensor([2.0], requires_grad=True)
@@ -78,8 +78,8 @@ class Tensor(Losses, Windows):
         if gradient is None:
             if self.shape != ():
                 raise UserError(
-                    f"{name}: shape {describe_shape(self.shape)} needs gradient=, a tensor of that "
-                    f"shape; only a tensor without axes does not"
+                    f"{name}: a tensor of shape {describe_shape(self.shape)} needs gradient=, a "
+                    f"tensor of that shape; only a tensor without axes does not"
                 )
             return self.ones_like()
         accepted = f"accepted is a Tensor of {describe_shape(self.shape)}"
@@ -91,13 +91,13 @@ class Tensor(Losses, Windows):
         return gradient.cast(self.dtype)
 
     def backward(self, gradient: Self | None = None) -> Self:
-        """Adds d(self)/d(leaf) to the `grad` of every leaf that requires grad; returns self.
+        """Add d(self)/d(leaf) to the `grad` of every leaf that requires grad. Return self.
 
-        Leaves are tensors that were not computed from others. `gradient` weighs the elements of
-        this tensor; it may be left out only where there are no axes. The gradients themselves
-        have no gradient: see `gradient` for that. They are views of nothing. Within `no_grad` and
-        `test` there is nothing to do for a tensor that was computed there. Elsewhere one that was
-        computed from no leaf that requires grad raises `UserError`.
+        Leaves are tensors that were not computed from others. `gradient` has a weight for each
+        element of this tensor. Only a tensor without axes may omit it. The gradients are no views
+        and have no gradients themselves: see `gradient` for that. Within `no_grad` and `test`, this
+        does nothing for a tensor that was computed there. Elsewhere, it raises `UserError` if this
+        tensor depends on no leaf that requires grad.
 
         Examples:
             >>> x = Tensor([2.0, 3.0], requires_grad=True)
@@ -110,13 +110,13 @@ class Tensor(Losses, Windows):
             if not is_recording():
                 return self
             raise UserStateError(
-                "backward: nothing that this tensor was computed from requires grad"
+                "backward: this tensor was computed from no tensor that requires grad"
             )
         order = history(self)
         leaves = [value for value in order if value.requires_grad and value.record is None]
         with GradientSwitch():
-            found = gradients(self, seed.detach(), leaves, order)
-            for value, part in zip(leaves, found, strict=True):
+            parts = gradients(self, seed.detach(), leaves, order)
+            for value, part in zip(leaves, parts, strict=True):
                 leaf = value.maker
                 if part is not None and isinstance(leaf, Tensor):
                     here = independent(placed_like(part, cast(Self, leaf)))
@@ -129,59 +129,58 @@ class Tensor(Losses, Windows):
         gradient: Self | None = None,
         materialize_grads: bool = False,
     ) -> list[Self]:
-        """d(self)/d(target) for each target, as tensors that have gradients themselves.
+        """Return d(self)/d(target) for each target, as tensors that have gradients themselves.
 
-        None of them is a view: what is written to one is in no other, and not in `gradient`.
-        Targets need not require grad. A leaf that requires grad and was assigned to is one target
-        with what it was before, as for `backward`. A tensor that requires none depends on no
-        target once `assign` has given it elements, or once they are computed. Raises `UserError`
-        for a target that this tensor does not depend on, unless `materialize_grads` asks for zeros
-        there.
+        The results are no views: a write to one changes no other tensor, and not `gradient`.
+        Targets need not require grad. If a leaf that requires grad was assigned to, its result is
+        the sum over its old and new values, as in `backward`. A tensor that does not require grad
+        depends on no target after it was computed or assigned to with `assign`. Raises `UserError`
+        if this tensor does not depend on a target; with `materialize_grads` the result is zeros.
 
         Examples:
             >>> x = Tensor([2.0, 3.0])
             >>> x.square().sum().gradient(x)[0].tolist()
             [4.0, 6.0]
         """
-        for place, target in enumerate(targets):
+        for index, target in enumerate(targets):
             if not isinstance(target, Tensor):
                 name = type(target).__name__
-                raise UserTypeError(f"gradient: target {place} is a {name}, accepted are Tensors")
+                raise UserTypeError(f"gradient: target {index} is a {name}, accepted are Tensors")
         seed = self._seed(gradient, "gradient")
         order = history(self)
         leaves = [value for value in order if value.requires_grad and value.record is None]
         values = [[value_of(target), *_earlier(target, leaves)] for target in targets]
         parts = iter(gradients(self, seed, list(itertools.chain(*values)), order))
-        found = [
-            _total_at(target, [next(parts) for _ in each])
-            for target, each in zip(targets, values, strict=True)
+        totals = [
+            _total_at(target, [next(parts) for _ in states])
+            for target, states in zip(targets, values, strict=True)
         ]
-        for place, part in enumerate(found):
-            if part is None and not materialize_grads:
+        for index, total in enumerate(totals):
+            if total is None and not materialize_grads:
                 raise UserError(
-                    f"gradient: target {place}, {describe_tensor(targets[place])}, is not "
+                    f"gradient: target {index}, {describe_tensor(targets[index])}, is not "
                     f"part of the computation: materialize_grads=True gives zeros there"
                 )
-        pairs = zip(targets, found, strict=True)
+        pairs = zip(targets, totals, strict=True)
         return [
-            target.zeros_like() if part is None else independent(part) for target, part in pairs
+            target.zeros_like() if total is None else independent(total) for target, total in pairs
         ]
 
-    # Assignment: all ways come down to `assignment.write_elements`.
+    # Assignment: all forms use `assignment.write_elements`.
 
     def assign(self, x: Self | ConstType | Array | Sequence[Any]) -> Self:
-        """Give this tensor the elements of `x`, which broadcasts to its shape; return it.
+        """Write the elements of `x`, which broadcasts to this tensor's shape. Return this tensor.
 
-        Every view of the same elements shows the new ones; whatever was computed from them before
-        keeps what it had. `x` may be computed from this tensor, whichever elements it reads.
-        Memory that nothing else holds is written in place.
+        Every view of the same elements shows the new ones. Tensors that were computed from the old
+        elements do not change. `x` may be computed from any elements of this tensor. If no other
+        tensor uses the memory, it is written in place.
 
-        An assignment stores values: no gradient flows to what `x` was computed from. `t[...] = x`
-        lets it flow. A tensor that is given all of its elements is a leaf from then
-        on, and through a part of one the gradient is zero, whether that tensor is still there or
-        not. Where it is gone, a view of all of it takes its place from which all others were taken
-        that are left, as the result of a function is. Raises
-        `UserError` where type or device differ, or this tensor shows one element at several places.
+        An assignment stores values: no gradient flows to the tensors that `x` was computed from.
+        With `t[...] = x` it flows. A tensor whose elements are all assigned to becomes a leaf. If
+        only a part is, the gradient through that part is zero, also if the base was deleted. In
+        that case, a view of all of the base replaces it if the other views were taken from it, as
+        for results of functions. Raises `UserError` if type or device differ, and if this tensor
+        repeats elements.
 
         Examples:
             >>> x = Tensor([1, 2]).contiguous().realize()
@@ -199,7 +198,8 @@ class Tensor(Losses, Windows):
 
     def __delitem__(self, key: object) -> None:
         raise UserTypeError(
-            "del: a tensor keeps its elements: take those that stay by index, or join them with cat"
+            "del: elements cannot be deleted: select the other elements by index, or join them "
+            "with cat"
         )
 
     def __iadd__(self, x: Self | ConstType) -> Self:
@@ -242,10 +242,10 @@ class Tensor(Losses, Windows):
         return assign_result(self, ">>=", self.rshift(x))
 
     def _undo(self) -> Value:
-        """Take back the last assignment, which has not run: see `realisation.undo_assignments`."""
+        """Undo the last assignment, which has not run: see `realisation.undo_assignments`."""
         return undo_assignment(self)
 
-    # These names are those of Python's types: nothing may follow them that is annotated with one.
+    # These methods hide Python's types: below them, no annotation may use one of these types.
 
     def bfloat16(self) -> Self:
         """Cast to bfloat16.
@@ -311,7 +311,7 @@ class Tensor(Losses, Windows):
         return self.cast(dtypes.int32)
 
     def bool(self) -> Self:
-        """Cast to bool: true where an element is not zero.
+        """Cast to bool: True where an element is not zero.
 
         Examples:
             >>> Tensor([0, 3]).bool().tolist()
@@ -324,7 +324,7 @@ T = TypeVar("T", bound=Tensor)
 
 
 def _earlier(target: Tensor, leaves: Sequence[Value]) -> list[Value]:
-    """Those of `leaves` that `target` was before it was assigned to."""
+    """Return those of `leaves` that are values of `target` from before an assignment."""
     return [
         value
         for value in leaves
@@ -334,6 +334,6 @@ def _earlier(target: Tensor, leaves: Sequence[Value]) -> list[Value]:
 
 
 def _total_at(target: T, parts: Sequence[T | None]) -> T | None:
-    """The sum of gradients, where `target` is; None where there is none."""
+    """Return the sum of the gradients on the devices of `target`; None if there is none."""
     placed = [placed_like(part, target) for part in parts if part is not None]
     return functools.reduce(operator.add, placed) if placed else None

@@ -1,4 +1,4 @@
-"""Symbolic sizes: a variable with bounds, which a value is bound to for each run."""
+"""Symbolic sizes: a variable with bounds that gets a value for each run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tinyref.uops.payload import ConstArg, VarArg
 
 
 class Variable:
-    """A size between `minimum` and `maximum`, both included.
+    """A symbolic size between `minimum` and `maximum`, both included.
 
-    `Variable("n", 1, 16).bind(5)` is a size that tensors accept: kernels are compiled once for the
-    variable and run with the value. Raises `UserError` for an empty or negative range.
+    Tensors accept the size `Variable("n", 1, 16).bind(5)`. Kernels are compiled once for the
+    variable, and run with its value. Raises `UserError` for an empty or negative range.
 
     Examples:
         >>> from tinyref import Variable
@@ -49,7 +49,7 @@ class Variable:
         self.node = variable(name, self.minimum, self.maximum)
 
     def bind(self, value: int) -> UOp:
-        """The variable with its value for this run. Raises `UserError` outside the bounds."""
+        """Return the variable with a value. Raises `UserError` for a value outside the bounds."""
         return graph.bind(self.node, integer(value, f"variable {self.name}"))
 
     def __reduce__(self) -> tuple[type[Variable], tuple[str, int, int]]:
@@ -60,9 +60,9 @@ class Variable:
 
 
 def values_bound(sizes: Sequence[sint], argument: str) -> dict[str, int]:
-    """The values that the variables of `sizes` are bound to, by name.
+    """Return the value of each variable in `sizes`, by name.
 
-    Raises `UserError` for a variable without a value, and for one with two.
+    Raises `UserError` for a variable without a value, and for one with two values.
     """
     values: dict[str, int] = {}
     bound: set[UOp] = set()
@@ -81,13 +81,13 @@ def values_bound(sizes: Sequence[sint], argument: str) -> dict[str, int]:
     for variable in variables_of([size for size in sizes if isinstance(size, UOp)]):
         if variable not in bound and isinstance(variable.arg, VarArg):
             raise UserError(
-                f"{argument}: variable {variable.arg.name} has no value: give it one with bind()"
+                f"{argument}: variable {variable.arg.name} has no value: set one with bind()"
             )
     return values
 
 
 def rebound(size: sint, values: Mapping[str, int]) -> sint:
-    """`size` with each variable bound to its value of `values`; others stay as they are."""
+    """Return `size` with the variables of `values` bound; other variables stay unbound."""
     if isinstance(size, int):
         return size
     bound = {
@@ -99,38 +99,38 @@ def rebound(size: sint, values: Mapping[str, int]) -> sint:
 
 
 def slice_bounds(item: slice, size: sint) -> tuple[sint, sint]:
-    """Begin and end of a slice with symbolic ends, or of an axis of symbolic `size`.
+    """Return begin and end of a slice with symbolic ends, or of an axis of symbolic `size`.
 
-    As in Python a negative end counts from the back, and what lies beyond the axis is cut off,
-    where that is so for all values of the variables; else the end lies within the axis, or building
-    the slice raises `UserError`. So do steps other than 1.
+    As in Python, a negative end counts from the back, and an end beyond the axis is cut off. This
+    must hold for all values of the variables. Otherwise the end must be within the axis. Building
+    the slice raises `UserError` if it is not, and for a step other than 1.
     """
     if item.step not in (None, 1):
         raise UserError(
             f"index: step {item.step!r} of a symbolic slice: accepted is 1, or fixed sizes"
         )
-    begin = 0 if item.start is None else _place(item.start, size)
-    end = size if item.stop is None else _place(item.stop, size)
+    begin = 0 if item.start is None else _position(item.start, size)
+    end = size if item.stop is None else _position(item.stop, size)
     return begin, end
 
 
-def _place(value: object, size: sint) -> sint:
-    """The place in an axis that one end of a slice names."""
-    place, whole = lift(as_size(value, "index: a slice")), lift(size)
-    if at_most(place, -1):
-        place = place + whole
-    return size if at_most(whole, place) else lower(place)
+def _position(value: object, size: sint) -> sint:
+    """Return the position in an axis of one end of a slice."""
+    position, whole = lift(as_size(value, "index: a slice")), lift(size)
+    if at_most(position, -1):
+        position = position + whole
+    return size if at_most(whole, position) else lower(position)
 
 
-def place_bounds(place: sint, size: sint, axis: int) -> tuple[sint, sint]:
-    """Begin and end of the one element at a place, where that or the size of the axis is symbolic.
+def bounds_of_index(index: sint, size: sint, axis: int) -> tuple[sint, sint]:
+    """Return begin and end of one element, where the index or the size of the axis is symbolic.
 
-    Raises `UserIndexError` outside of the axis.
+    Raises `UserIndexError` for an index outside of the axis.
     """
-    low, whole = lift(as_size(place, "index")), lift(size)
+    low, whole = lift(as_size(index, "index")), lift(size)
     if at_most(low, -1):
         low = low + whole
-    what = f"index: {describe(place)} in axis {axis} of size {describe(size)}"
-    inside = (Constraint(0, lower(low), what), Constraint(lower(low + 1), size, what))
+    condition = f"index: {describe(index)} in axis {axis} of size {describe(size)}"
+    inside = (Constraint(0, lower(low), condition), Constraint(lower(low + 1), size, condition))
     require(inside, UserIndexError)
     return lower(low), lower(low + 1)

@@ -1,8 +1,8 @@
-"""Which tensors show the same elements, and through which views.
+"""Storages: elements that several tensors share, each tensor through its own view.
 
-A view shows elements of another tensor, its base: what is written to one of them is seen by all.
-That holds wherever the elements lie: in memory, in a graph that is not computed yet, on several
-devices. `tensor/assignment.py` writes.
+A view shows elements of another tensor, its base. A write to one of them changes all of them. This
+holds for elements in memory, in a graph that is not computed yet, and on several devices.
+`tensor/assignment.py` does the writing.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import Payload
 
-# A tensor: what shows the elements.
+# The type of a tensor.
 T = TypeVar("T")
 
-# PAD is not among them: padding makes elements of its own.
+# PAD is not among them: padding adds elements that the base does not have.
 VIEW_OPS = frozenset(
     {Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.BITCAST, Ops.DETACH}
 )
-# They do nothing where the shape stays what it was.
+# Ops that do nothing if the shape does not change.
 _RESIZING = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.SHRINK, Ops.PAD})
 _CUTTING = frozenset({Ops.SHRINK, Ops.PAD})
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One op of a view: applied to elements of `shape` and `dtype`, it gives those of `result`."""
+    """One op of a view."""
 
     op: Ops
     arg: Payload
-    shape: tuple[sint, ...]
-    dtype: DType
-    result: DType
+    shape: tuple[sint, ...]  # The shape before the op.
+    dtype: DType  # The type before the op.
+    result: DType  # The type after the op.
 
 
 Steps = tuple[Step, ...]
 
 
 class Storage(Generic[T]):
-    """The elements that several tensors show; it knows those of them that are alive."""
+    """Elements that several tensors show, with weak references to these tensors."""
 
     __slots__ = ("_tensors",)
 
@@ -51,48 +51,48 @@ class Storage(Generic[T]):
         self._tensors: weakref.WeakValueDictionary[int, T] = weakref.WeakValueDictionary()
 
     def add(self, tensor: T) -> None:
-        """From now on `tensor` shows these elements."""
+        """Add a tensor that shows these elements from now on."""
         self._tensors[id(tensor)] = tensor
 
     def remove(self, tensor: T) -> None:
-        """`tensor` shows other elements by now."""
+        """Remove a tensor that shows other elements from now on."""
         self._tensors.pop(id(tensor), None)
 
     def tensors(self) -> list[T]:
-        """All that show them, oldest first."""
+        """Return the living tensors that show these elements, oldest first."""
         return list(self._tensors.values())
 
 
 @dataclass(frozen=True, slots=True)
 class View(Generic[T]):
-    """What a tensor shows of a storage: the whole, the base, seen through `steps`."""
+    """The view that one tensor has of a storage: the base, seen through `steps`."""
 
     storage: Storage[T]
     steps: Steps = ()
 
     def through(self, step: Step, shape: tuple[sint, ...]) -> View[T]:
-        """The view of a view, of `shape`."""
+        """Return this view with one more step, whose result has `shape`."""
         if step.op in _RESIZING and shape == step.shape:
             return self
         return View(self.storage, (*self.steps, step))
 
 
 def has_expand(steps: Steps) -> bool:
-    """Whether one element may be shown at several places."""
+    """Return True if one element of the base may be at several positions of the view."""
     return any(step.op is Ops.EXPAND for step in steps)
 
 
 def is_cut_after_expand(steps: Steps) -> bool:
-    """Whether a part of elements that are repeated is shown."""
+    """Return True if the view shows only a part of repeated elements."""
     ops = [step.op for step in steps]
     return Ops.EXPAND in ops and not set(ops[ops.index(Ops.EXPAND) :]).isdisjoint(_CUTTING)
 
 
 def is_whole(steps: Steps) -> bool:
-    """Whether every element of the base is shown."""
+    """Return True if the view shows every element of the base."""
     return not any(step.op in _CUTTING for step in steps)
 
 
 def is_detached(steps: Steps) -> bool:
-    """Whether no gradient flows through the view."""
+    """Return True if no gradient flows through the view."""
     return any(step.op is Ops.DETACH for step in steps)

@@ -53,8 +53,8 @@ from tinyref.uops.ops import Ops
 
 Sizes = int | Sequence[int]
 
-# The gradient of the data is a correlation where that reads at most so many elements for each one
-# of the result: the others are zeros.
+# The gradient of the data is computed as a correlation only if it reads at most this many elements
+# for each element of the result: the others are zeros.
 MAX_GROWTH = 2
 
 T = TypeVar("T", bound="Windows")
@@ -90,7 +90,7 @@ _OF_RESULT: Rows = (
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionPlan:
-    """How kernels go over the axes after the second, and the types of the sums and the result."""
+    """The parameters of a convolution: steps of the kernels, and types of sums and result."""
 
     groups: int
     stride: tuple[int, ...]
@@ -103,10 +103,10 @@ class ConvolutionPlan:
 class Windows(Contraction, Indexing):
     """Convolutions compute products and sums in the accumulator's type: see `Contraction`.
 
-    Pooling goes over as many of the last axes as `kernel_size` has numbers, two for one number.
-    The stride defaults to the window's size. `padding` is one number, one for each axis, or two
-    for each axis from the last backwards. With `ceil_mode` a last window may reach past the end,
-    by less than a stride.
+    Pooling works on the last axes, one for each number of `kernel_size`; two for one number.
+    The default stride is the window's size. `padding` is one number, one for each axis, or two
+    for each axis, starting at the last axis. With `ceil_mode`, a last window may pass the end by
+    less than a stride.
     """
 
     __slots__ = ()
@@ -114,8 +114,8 @@ class Windows(Contraction, Indexing):
     def unfold(self, dimension: int, size: int, step: int) -> Self:
         """Return the windows of `size` elements along an axis, every `step` elements.
 
-        The axis becomes one of the windows, whose elements are along a new last axis. The result
-        is a view; it can be assigned to unless windows overlap.
+        The axis becomes an axis of windows. Their elements are along a new last axis. The result is
+        a view, which can be assigned to unless windows overlap.
 
         Examples:
             >>> Tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
@@ -161,11 +161,11 @@ class Windows(Contraction, Indexing):
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Self | tuple[Self, Self]:
-        """Return the largest element of each window. Padding never wins.
+        """Return the largest element of each window. Padding is never the largest.
 
         The first of equal elements, or the last NaN, gets the gradient, as in torch. With
-        `return_indices`, return also where that element is: int32 numbers, counted over the pooled
-        axes. Raises `UserError` where a window would see nothing but padding.
+        `return_indices`, return also the index of that element: int32, counted over the pooled
+        axes. Raises `UserError` if a window has only padding.
 
         Examples:
             >>> Tensor([[[[1.0, 2.0], [3.0, 6.0]]]]).max_pool2d().item()
@@ -186,7 +186,7 @@ class Windows(Contraction, Indexing):
         )
 
     def _element_numbers(self, plan: PoolPlan) -> Self:
-        """The windows of `plan` over the numbers of the elements in the pooled axes.
+        """Return the windows of `plan` over the numbers of the elements in the pooled axes.
 
         Shape (outputs per axis, kernel per axis). Padding has a number above all others.
         """
@@ -204,11 +204,11 @@ class Windows(Contraction, Indexing):
         padding: Sizes = 0,
         output_size: Sequence[int] | None = None,
     ) -> Self:
-        """The elements at the places that `max_pool2d` gave as `indices`, zeros elsewhere.
+        """Undo `max_pool2d`: write the elements at its `indices`, and zeros elsewhere.
 
-        `output_size` is the shape that was pooled, or its pooled axes, where several fit: of a
-        shape, batch and channels are not read, as in torch. Of elements with one index the last
-        stays; an index outside the result is left out.
+        If several sizes fit, set `output_size` to the shape before pooling, or to its pooled axes.
+        Batch and channels of this shape are ignored, as in torch. If elements share an index, the
+        last one counts. An index outside of the result is ignored.
 
         Examples:
             >>> x = Tensor([[[[1.0, 2.0], [3.0, 6.0]]]])
@@ -231,8 +231,8 @@ class Windows(Contraction, Indexing):
         places = count_to(self, math.prod(sizes))
         hits = reshape(indices, (*lead, length, 1)).eq(places)
         sources = reduce_axes(hits.where(order, -1), Ops.MAX, (len(lead),), False)
-        found = elements_at(reshape(self, (*lead, length)), len(lead), sources, name)
-        return reshape(found, (*lead, *sizes))
+        elements = elements_at(reshape(self, (*lead, length)), len(lead), sources, name)
+        return reshape(elements, (*lead, *sizes))
 
     def _unpooled_sizes(
         self,
@@ -242,7 +242,7 @@ class Windows(Contraction, Indexing):
         padding: Sizes,
         output_size: Sequence[int] | None,
     ) -> tuple[int, ...]:
-        """The sizes that pooling brings to this tensor's. Raises `UserError` for others."""
+        """Return the sizes before pooling. Raises `UserError` for sizes that do not fit."""
         name = "max_unpool2d"
         plan = read_pool(self.shape, kernel_size, stride, dilation, padding, name)
         count, steps = len(plan.kernel), plan.stride
@@ -254,22 +254,22 @@ class Windows(Contraction, Indexing):
             )
         ]
         if output_size is None:
-            wanted = tuple(usual)
+            result = tuple(usual)
         else:
             listed = tuple(integer(size, f"{name}: output_size") for size in output_size)
             is_whole = len(listed) in (self.ndim, count + 2)
-            wanted = listed[-count:] if is_whole else listed
-            if len(wanted) != count or any(
+            result = listed[-count:] if is_whole else listed
+            if len(result) != count or any(
                 abs(want - size) >= step
-                for want, size, step in zip(wanted, usual, steps, strict=True)
+                for want, size, step in zip(result, usual, steps, strict=True)
             ):
                 raise UserError(
                     f"{name}: output_size {listed}: accepted are sizes less than a stride of "
                     f"{steps} away from {tuple(usual)}"
                 )
-        if any(size < 1 for size in wanted):
-            raise UserError(f"{name}: nothing was pooled: sizes {wanted} are not positive")
-        return wanted
+        if any(size < 1 for size in result):
+            raise UserError(f"{name}: nothing was pooled: sizes {result} are not positive")
+        return result
 
     def avg_pool2d(
         self,
@@ -280,10 +280,10 @@ class Windows(Contraction, Indexing):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> Self:
-        """The mean of each window, the zeros of the padding counted unless that is switched off.
+        """Return the mean of each window. With `count_include_pad`, padding counts as zeros.
 
-        What `ceil_mode` adds past the end is never counted. Integers give the default float.
-        Raises `UserError` where a window would count nothing.
+        Positions that `ceil_mode` adds past the end never count. Integers give the default float.
+        Raises `UserError` if a window would count no element.
 
         Examples:
             >>> Tensor([[[[1.0, 2.0], [3.0, 6.0]]]]).avg_pool2d().item()
@@ -301,9 +301,9 @@ class Windows(Contraction, Indexing):
         return total.div(self._divisors(plan, count_include_pad, wide.dtype)).cast(floats.dtype)
 
     def _divisors(self, plan: PoolPlan, with_padding: bool, dtype: DType) -> Self:
-        """How many elements each window counts, in a shape that broadcasts to the windows'."""
+        """Return the number of counted elements of each window, in a shape that broadcasts."""
         sizes = fixed(self.shape[self.ndim - len(plan.kernel) :], "avg_pool2d")
-        found = constant_like(self, 1, dtype)
+        result = constant_like(self, 1, dtype)
         for axis, size in enumerate(sizes):
             before, after = plan.padding[axis]
             low, high = (-before, size + after) if with_padding else (0, size)
@@ -314,8 +314,8 @@ class Windows(Contraction, Indexing):
             else:
                 along = type(self)(counts.astype(np.int32), device=self.device).cast(dtype)
                 along = reshape(along, (len(counts), *(1,) * (len(sizes) - axis - 1)))
-            found = found.mul(along)
-        return found
+            result = result.mul(along)
+        return result
 
     def conv2d(
         self,
@@ -327,12 +327,12 @@ class Windows(Contraction, Indexing):
         padding: Sizes = 0,
         dtype: DTypeLike | None = None,
     ) -> Self:
-        """The cross-correlation with `weight` over all axes after the second.
+        """Return the cross-correlation with `weight` over all axes after the second.
 
-        Shapes: this (batch, inputs, *sizes), weight (outputs, inputs / groups, *kernel), bias
-        (outputs,); any number of spatial axes. `padding` is one number, one for each axis, or two
-        for each axis from the last backwards; a negative one cuts. With the flag WINO, floats
-        under kernels of 3 by 3 without strides take about half the multiplications, at a larger
+        Shapes: self (batch, inputs, *sizes), weight (outputs, inputs / groups, *kernel), bias
+        (outputs,), any number of spatial axes. `padding` is one number, one for each axis, or two
+        for each axis, starting at the last axis. Negative padding cuts. With the flag WINO, floats
+        with kernels of 3 by 3 and stride 1 take about half of the multiplications, with a larger
         rounding error.
 
         Examples:
@@ -355,11 +355,11 @@ class Windows(Contraction, Indexing):
         padding: Sizes = 0,
         output_padding: Sizes = 0,
     ) -> Self:
-        """The gradient of `conv2d` with respect to its input, as a function of its own.
+        """Return the transposed convolution: the gradient of `conv2d` with respect to its input.
 
-        Shapes: this (batch, inputs, *sizes), weight (inputs, outputs / groups, *kernel), bias
-        (outputs,). `padding` is cut from the result, `output_padding` grows its end: it is less
-        than the stride or the dilation, and distinguishes sizes that a stride would make equal.
+        Shapes: self (batch, inputs, *sizes), weight (inputs, outputs / groups, *kernel), bias
+        (outputs,). `padding` is cut off the result. `output_padding` extends its end, by less than
+        the stride or the dilation: it selects one of the sizes that a stride makes equal.
 
         Examples:
             >>> Tensor([[[[1.0, 2.0]]]]).conv_transpose2d(Tensor.ones(1, 1, 1, 2)).tolist()
@@ -377,66 +377,66 @@ class Windows(Contraction, Indexing):
                 f"or the dilation {spread}"
             )
         kernels = outputs_first(self, weight, plan.groups)
-        # Where the kernel has gaps too, zeros are written between the elements of the axis.
+        # If the kernel has gaps too, write zeros between the elements of the axis.
         gaps = tuple(step if wide > 1 else 1 for step, wide in zip(steps, spread, strict=True))
         strides = tuple(step // gap for step, gap in zip(steps, gaps, strict=True))
         whole = spread_out(self, gaps)
         written = spread_out(presence_of(self, 2), gaps)
         sizes, widths = fixed(whole.shape[2:], name), fixed(weight.shape[2:], name)
-        # Where the result begins and ends in the one without padding.
-        kept = tuple(
+        # Begin and end of the result within the result without padding.
+        bounds = tuple(
             (before, (size - 1) * step + gap * (width - 1) + 1 - after + grown)
             for size, width, step, gap, (before, after), grown in zip(
                 sizes, widths, strides, spread, margins, growth, strict=True
             )
         )
-        left = tuple(end - start for start, end in kept)
+        left = tuple(end - start for start, end in bounds)
         if min(left) < 0 or 0 in sizes:
             raise UserError(f"{name}: padding {margins} leaves sizes {left} of the result")
         plan = replace(plan, stride=(1,) * count)
-        # A window has an element: where nothing is left of the result it is cut off again.
-        computed = tuple((start, max(end, start + 1)) for start, end in kept)
+        # Compute at least one element: if the result is empty, it is cut off again.
+        computed = tuple((start, max(end, start + 1)) for start, end in bounds)
         transposition = Transposition(kernels, bias, plan, strides, computed, written)
         result = transposed_convolution(whole, transposition)
         return shrink(result, tuple((0, size) for size in (*result.shape[:2], *left)))
 
 
-# Windows, by moving elements
+# Windows, made by moving elements
 
 
 def windows_of(
     x: T, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
 ) -> T:
-    """Shape (..., outputs per axis, kernel per axis): the windows over the last axes.
+    """Return the windows over the last axes: shape (..., outputs per axis, kernel per axis).
 
-    All by moving elements. For one axis of size n: laid end to end, its copies in rows of
-    n + dilation make row j start at element j * dilation, so the elements that kernel position
-    j sees are every `stride`-th of row j.
+    It only moves elements. For one axis of size n: repeat the axis, and cut the copies into rows of
+    n + dilation elements. Then row j starts at element j * dilation, and kernel position j reads
+    every `stride`-th element of row j.
     """
     count = len(kernel)
     lead = x.ndim - count
     result = x
-    for place in range(count):
-        axis = lead + 2 * place
-        result = axis_windows(result, axis, kernel[place], stride[place], dilation[place])
+    for number in range(count):
+        axis = lead + 2 * number
+        result = axis_windows(result, axis, kernel[number], stride[number], dilation[number])
     order = (
         *range(lead),
-        *(lead + 2 * place for place in range(count)),
-        *(lead + 2 * place + 1 for place in range(count)),
+        *(lead + 2 * number for number in range(count)),
+        *(lead + 2 * number + 1 for number in range(count)),
     )
     return result.permute(order)
 
 
 def axis_windows(x: T, axis: int, kernel: int, stride: int, dilation: int) -> T:
-    """One axis becomes two: (outputs, kernel)."""
+    """Replace an axis by two axes (outputs, kernel)."""
     length = fixed((x.shape[axis],), "windows")[0]
     outputs = (length - dilation * (kernel - 1) - 1) // stride + 1
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     if dilation == 1 and kernel <= stride:
-        # Windows that do not overlap are a plain cut.
+        # Windows that do not overlap are made by splitting the axis.
         rows = fit_axis(x, axis, outputs * stride)
         return cut_axis(reshape(rows, (*before, outputs, stride, *after)), axis + 1, 0, kernel)
-    # A row must be long enough for the last stride, even where it reaches past the end.
+    # A row must be long enough for the last stride, even if this passes the end.
     length = max(length, outputs * stride - dilation)
     repeats = -(-kernel * (length + dilation) // length)
     laid = reshape(
@@ -476,25 +476,25 @@ def axis_windows(x: T, axis: int, kernel: int, stride: int, dilation: int) -> T:
 
 
 def fit_axis(x: T, axis: int, length: int) -> T:
-    """An axis cut, or grown with zeros at its end, to `length`."""
+    """Cut an axis to `length`, or extend it with zeros at its end."""
     have = fixed((x.shape[axis],), "windows")[0]
     if length <= have:
         return cut_axis(x, axis, 0, length)
     bounds = [(0, 0)] * x.ndim
     bounds[axis] = (0, length - have)
-    # No window shows the zeros, so windows are views of the elements.
+    # No window has these zeros, so windows are views of the elements.
     return pad(x, tuple(bounds), is_view=True)
 
 
 def check_windows(
     sizes: Sequence[object], kernel: tuple[int, ...], dilation: tuple[int, ...], name: str
 ) -> None:
-    """Raises `UserError` where a window is longer than its axis; a symbolic axis passes."""
+    """Raise `UserError` if a window is longer than its axis. A symbolic axis is accepted."""
     for size, width, gap in zip(sizes, kernel, dilation, strict=True):
         reach = gap * (width - 1) + 1
         if isinstance(size, int) and size < reach:
             raise UserError(
-                f"{name}: a window that reaches over {reach} elements does not fit {size}"
+                f"{name}: a window over {reach} elements does not fit an axis of size {size}"
             )
 
 
@@ -529,7 +529,7 @@ def plan_convolution(
 
 
 def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> None:
-    """Raises `UserError` if channels, groups and bias do not fit."""
+    """Raise `UserError` if channels, groups and bias do not fit."""
     have, want = describe_shape(x.shape), describe_shape(weight.shape)
     name, groups = plan.name, plan.groups
     outputs, share = fixed(weight.shape[:2], name)
@@ -549,7 +549,7 @@ def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> No
 def convolved(
     x: T, weight: T, bias: T | None, plan: ConvolutionPlan, written: T | None = None
 ) -> T:
-    """The cross-correlation of this tensor, which is padded already; see `presence_of`."""
+    """Return the cross-correlation of this padded tensor. For `written` see `presence_of`."""
     check_channels(x, weight, bias, plan)
     kernel = fixed(weight.shape[2:], plan.name)
     check_windows(x.shape[2:], kernel, plan.dilation, plan.name)
@@ -571,7 +571,7 @@ def convolved(
 
 
 def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
-    """By the definition, with the rule of gradients that takes less time."""
+    """Correlate by the definition, with the faster of two gradient rules."""
     if not gradient_is_correlation(x, weight, plan):
         return sum_windows(x, weight, plan, written)
 
@@ -584,7 +584,7 @@ def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
 
 
 def sum_windows(x: T, weight: T, plan: ConvolutionPlan, written: T | None = None) -> T:
-    """The sum over every window, in one reduction; see `presence_of`."""
+    """Sum over every window in one reduction. For `written` see `presence_of`."""
     kernel = fixed(weight.shape[2:], plan.name)
     count = len(kernel)
     outputs, share = fixed(weight.shape[:2], plan.name)
@@ -604,28 +604,28 @@ def sum_windows(x: T, weight: T, plan: ConvolutionPlan, written: T | None = None
 
 
 def only_written(x: T, products: T, kernel: tuple[int, ...], plan: ConvolutionPlan) -> T:
-    """The products of windows with elements that this presence has, and 0 for others."""
+    """Return the products of elements where the presence `x` is True, and 0 elsewhere."""
     seen = windows_of(x, kernel, plan.stride, plan.dilation)
     return reshape(seen, (1, 1, *seen.shape)).where(products, 0)
 
 
 def presence_of(x: T, lead: int) -> T:
-    """True for each element, in a shape whose first `lead` axes have size 1.
+    """Return True for each element, in a shape whose first `lead` axes have size 1.
 
-    Zeros that are written around it become False. A product with such a zero is left out of a
-    sum, as an infinite factor would make it NaN.
+    Padding this tensor gives False for the zeros. Sums leave out products with such a zero: with an
+    infinite factor they would be NaN.
     """
     shape = (*(1,) * lead, *x.shape[lead:])
     return broadcast_to(constant_like(x, True, dtypes.bool), shape)
 
 
-# The gradient of a convolution: where strides are 1 it is a correlation too
+# The gradient of a convolution: with stride 1 it is a correlation too
 
 
 @gradient_rule("correlate", reads_sources=True)
 def correlate_gradient(step: GradientStep[Windows]) -> Contributions:
-    """Correlations of the gradient: with the kernels turned round, and with the data."""
-    # Rules are given tensors of one class, that of the user.
+    """Correlate the gradient with the flipped kernels, and with the data."""
+    # Rules get tensors of one class, the user's.
     gradient, data, weight, *presence = (step.gradient, *step.sources)
     written = presence[0] if presence else None
     return (
@@ -636,7 +636,7 @@ def correlate_gradient(step: GradientStep[Windows]) -> Contributions:
 
 
 def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
-    """Whether the gradient of the data is better computed as `gradient_of_data` does."""
+    """Return True if `gradient_of_data` is the faster way to the gradient of the data."""
     kernel = fixed(weight.shape[2:], plan.name)
     sizes = fixed(x.shape[2:], plan.name)
     if max(plan.stride) > 1 or max(kernel) == 1 or 0 in sizes:
@@ -647,8 +647,9 @@ def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
 
 
 def gradient_of_data(x: T, weight: T, data: T) -> T:
-    """The gradient of `data`, from this one of the sums: their correlation with the kernels
-    turned round, once zeros are written around them.
+    """Return the gradient of `data` from the gradient `x` of the sums.
+
+    It is the correlation of `x`, padded with zeros, with the flipped kernels.
     """
     plan = gradient_plan(x, weight, data)
     reach = (
@@ -662,7 +663,7 @@ def gradient_of_data(x: T, weight: T, data: T) -> T:
 
 
 def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
-    """The gradient of `weight`, from this one of the sums: their products with each window."""
+    """Return the gradient of `weight` from the gradient `x` of the sums, times each window."""
     plan = gradient_plan(x, weight, data)
     kernel, places = weight.shape[2:], x.shape[2:]
     outputs, share = fixed(weight.shape[:2], plan.name)
@@ -679,20 +680,20 @@ def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
 
 
 def gradient_plan(x: T, weight: T, data: T) -> ConvolutionPlan:
-    """The plan of the sums whose gradient this is: sizes tell it where strides are 1."""
+    """Return the plan of the sums with gradient `x`. With stride 1 it follows from the sizes."""
     name = "conv2d"
     sizes, places = fixed(data.shape[1:], name), fixed(x.shape[2:], name)
     share, *kernel = fixed(weight.shape[1:], name)
     dilation = tuple(
-        (size - place) // (width - 1) if width > 1 else 1
-        for size, place, width in zip(sizes[1:], places, kernel, strict=True)
+        (size - outputs) // (width - 1) if width > 1 else 1
+        for size, outputs, width in zip(sizes[1:], places, kernel, strict=True)
     )
     one = (1,) * len(kernel)
     return ConvolutionPlan(sizes[0] // share, one, dilation, x.dtype, x.dtype, name)
 
 
 def outputs_first(x: T, weight: T, groups: int) -> T:
-    """The kernels of a transposed convolution in the layout of those of `conv2d`."""
+    """Return the kernels of a transposed convolution in the layout of `conv2d`."""
     inputs, share, *kernel = fixed(weight.shape, "conv_transpose2d")
     if groups < 1 or x.shape[1] != inputs or inputs % groups:
         raise UserError(
@@ -709,30 +710,26 @@ def outputs_first(x: T, weight: T, groups: int) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Residues:
-    """Residues by `stride` of the places of a kernel along one axis, with as many places each.
-
-    They are `count` from the one called `first` on; `length` places of the kernel have each.
-    rows: the quotients by `stride`, first and beyond the last, of the results that are kept.
-    """
+    """Residues modulo `stride` of positions along a kernel axis, with equally many positions."""
 
     stride: int
-    first: int
-    count: int
-    length: int
-    rows: tuple[int, int]
+    first: int  # The first residue.
+    count: int  # The number of residues, from `first` on.
+    length: int  # The number of kernel positions with each residue.
+    rows: tuple[int, int]  # The range of quotients by `stride` of the computed results.
 
     @staticmethod
-    def of(width: int, stride: int, kept: tuple[int, int]) -> tuple[Residues, ...]:
-        """All residues of a kernel of `width` places: the first ones may have one place more."""
+    def of(width: int, stride: int, bounds: tuple[int, int]) -> tuple[Residues, ...]:
+        """Return all residues of a kernel of `width`. The first may have one position more."""
         length, longer = divmod(width, stride)
-        edges = sorted({0, longer, *(bound % stride for bound in kept), stride})
+        edges = sorted({0, longer, *(bound % stride for bound in bounds), stride})
         return tuple(
             Residues(
                 stride,
                 first,
                 end - first,
                 length + (first < longer),
-                (-((first - kept[0]) // stride), -((first - kept[1]) // stride)),
+                (-((first - bounds[0]) // stride), -((first - bounds[1]) // stride)),
             )
             for first, end in pairwise(edges)
         )
@@ -740,82 +737,79 @@ class Residues:
 
 @dataclass(frozen=True, slots=True)
 class Transposition(Generic[T]):
-    """A transposed convolution without padding, of which a part is computed.
-
-    kept: where that part begins and ends along each axis.
-    written: the elements of the data that are no zeros between others; see `presence_of`.
-    """
+    """A part of a transposed convolution without padding."""
 
     kernels: T
     bias: T | None
     plan: ConvolutionPlan
     strides: tuple[int, ...]
-    kept: Margins
-    written: T
+    bounds: Margins  # Begin and end of the part along each axis.
+    written: T  # True for elements of the data, False for zeros between: see `presence_of`.
 
 
 def transposed_convolution(tensor: T, of: Transposition[T]) -> T:
-    """Compute the kept part of a transposed convolution of this tensor."""
+    """Compute a part of a transposed convolution of this tensor."""
     if max(of.strides) > 1:
         return by_residues(tensor, of)
     kernels, plan = of.kernels, of.plan
     sizes, widths = (fixed(x.shape[2:], plan.name) for x in (tensor, kernels))
-    bounds = tuple(
+    margins = tuple(
         (gap * (width - 1) - start, end - size)
         for size, width, gap, (start, end) in zip(
-            sizes, widths, plan.dilation, of.kept, strict=True
+            sizes, widths, plan.dilation, of.bounds, strict=True
         )
     )
     turned = kernels.flip(tuple(range(2, kernels.ndim)))
-    whole, written = (item.pad(((0, 0), (0, 0), *bounds)) for item in (tensor, of.written))
+    whole, written = (item.pad(((0, 0), (0, 0), *margins)) for item in (tensor, of.written))
     return convolved(whole, turned, of.bias, plan, written)
 
 
 def spread_out(x: T, steps: tuple[int, ...]) -> T:
-    """With `step - 1` zeros between the elements of each axis after the second."""
+    """Write `step - 1` zeros between the elements of each axis after the second."""
     result = x
-    for place, step in enumerate(steps):
-        size = fixed((x.shape[2 + place],), "conv_transpose2d")[0]
-        result = spread_elements(result, 2 + place, step, max(0, (size - 1) * step + 1))
+    for axis, step in enumerate(steps, 2):
+        size = fixed((x.shape[axis],), "conv_transpose2d")[0]
+        result = spread_elements(result, axis, step, max(0, (size - 1) * step + 1))
     return result
 
 
 def by_residues(x: T, of: Transposition[T]) -> T:
-    """A transposed convolution with strides that reads only elements which exist.
+    """Compute a transposed convolution with strides that reads only elements which exist.
 
-    Along an axis of stride s, result s i + r is the sum over t of x[i - t] w[s t + r]: a
-    convolution for each residue r, of which those of equal length and rows are channels of one.
-    No other result is computed: its gradient is 0, and 0 times an infinite weight is NaN.
+    Along an axis of stride s, result s i + r is the sum over t of x[i - t] w[s t + r]. This is a
+    convolution for each residue r. Residues of equal length and rows are channels of one
+    convolution. Results outside of the bounds are not computed: their gradient would be 0, and 0
+    times an infinite weight is NaN.
     """
     kernels, bias, plan = of.kernels, of.bias, of.plan
-    strides, kept = of.strides, of.kept
+    strides, bounds = of.strides, of.bounds
     check_channels(x, kernels, bias, plan)
     batch, outputs, count = x.shape[0], kernels.shape[0], len(strides)
-    # Of i, for every residue.
+    # The range of i for every residue.
     rows = tuple(
-        (start // step, -(-end // step)) for (start, end), step in zip(kept, strides, strict=True)
+        (start // step, -(-end // step)) for (start, end), step in zip(bounds, strides, strict=True)
     )
     data, factors = x.cast(plan.accumulator), kernels.cast(plan.accumulator)
     widths = fixed(kernels.shape[2:], plan.name)
-    axes = [Residues.of(*each) for each in zip(widths, strides, kept, strict=True)]
+    axes = [Residues.of(*each_axis) for each_axis in zip(widths, strides, bounds, strict=True)]
     parts = {
-        each: sums_of_residues(data, factors, plan, each, rows, of.written)
-        for each in product(*axes)
+        residues: sums_of_residues(data, factors, plan, residues, rows, of.written)
+        for residues in product(*axes)
     }
-    for place in reversed(range(count)):
-        chosen = dict.fromkeys(each[:place] for each in parts)
+    for number in reversed(range(count)):
+        prefixes = dict.fromkeys(residues[:number] for residues in parts)
         parts = {
-            each: parts[*each, axes[place][0]].cat(
-                *(parts[*each, last] for last in axes[place][1:]), dim=2 + place
+            prefix: parts[*prefix, axes[number][0]].cat(
+                *(parts[*prefix, last] for last in axes[number][1:]), dim=2 + number
             )
-            for each in chosen
+            for prefix in prefixes
         }
-    order = (place for each in range(count) for place in (2 + count + each, 2 + each))
+    order = (axis for number in range(count) for axis in (2 + count + number, 2 + number))
     spans = [(high - low) * step for (low, high), step in zip(rows, strides, strict=True)]
     sums = reshape(parts[()].permute((0, 1, *order)), (batch, outputs, *spans))
     cut = (
         (start - low * step, end - low * step)
-        for (start, end), (low, _), step in zip(kept, rows, strides, strict=True)
+        for (start, end), (low, _), step in zip(bounds, rows, strides, strict=True)
     )
     sums = shrink(sums, ((0, batch), (0, outputs), *cut))
     placed = None if bias is None else reshape(bias, (outputs, *(1,) * count))
@@ -830,24 +824,26 @@ def sums_of_residues(
     rows: Margins,
     written: T,
 ) -> T:
-    """The sums of one part of the residues along each axis, of shape
-    (batch, outputs, *residues, *rows): 0 in rows that are not kept."""
+    """Return the sums for some residues along each axis: (batch, outputs, *residues, *rows).
+
+    Rows outside of the bounds are 0.
+    """
     sizes = fixed(x.shape[2:], plan.name)
     outputs, share = fixed(weight.shape[:2], plan.name)
-    counts = tuple(each.count for each in residues)
-    # The elements that windows of these rows reach.
+    counts = tuple(item.count for item in residues)
+    # The elements that the windows of these rows read.
     needed = [
-        (each.rows[0] - gap * (each.length - 1), each.rows[1])
-        for each, gap in zip(residues, plan.dilation, strict=True)
+        (item.rows[0] - gap * (item.length - 1), item.rows[1])
+        for item, gap in zip(residues, plan.dilation, strict=True)
     ]
     cuts = [
         (min(max(low, 0), size), min(max(high, 0), size))
         for (low, high), size in zip(needed, sizes, strict=True)
     ]
-    is_empty = not all(each.length and each.rows[0] < each.rows[1] for each in residues)
+    is_empty = not all(item.length and item.rows[0] < item.rows[1] for item in residues)
     if is_empty or any(low == high for low, high in cuts):
         lengths = tuple(high - low for low, high in rows)
-        # The sum of no elements: its gradient is 0, not missing.
+        # A sum over no elements: its gradient is 0, and not missing.
         none = tuple((0, 0) for _ in range(x.ndim))
         nothing = reduce_axes(shrink(x, none), Ops.ADD, tuple(range(x.ndim)), False)
         no_factor = shrink(weight, ((0, 0),) * weight.ndim)
@@ -865,33 +861,31 @@ def sums_of_residues(
         for item in (x, written)
     )
     factors = weight
-    for place, each in enumerate(residues):
-        factors = places_of_residues(factors, each, 2 + 2 * place)
+    for number, item in enumerate(residues):
+        factors = split_residues(factors, item, 2 + 2 * number)
     count = len(residues)
     of_kernel = tuple(range(2, 2 + 2 * count, 2))
-    factors = factors.flip(of_kernel).permute(
-        (0, *(place + 1 for place in of_kernel), 1, *of_kernel)
-    )
-    lengths = tuple(each.length for each in residues)
+    factors = factors.flip(of_kernel).permute((0, *(axis + 1 for axis in of_kernel), 1, *of_kernel))
+    lengths = tuple(item.length for item in residues)
     factors = reshape(factors, (outputs * prod(counts), share, *lengths))
     sums = correlated(data, factors, plan, written)
     sums = reshape(sums, (x.shape[0], outputs, *counts, *sums.shape[2:]))
     around = (
-        (each.rows[0] - low, high - each.rows[1])
-        for each, (low, high) in zip(residues, rows, strict=True)
+        (item.rows[0] - low, high - item.rows[1])
+        for item, (low, high) in zip(residues, rows, strict=True)
     )
     return pad(sums, (*((0, 0),) * (2 + count), *around))
 
 
-def places_of_residues(x: T, residues: Residues, axis: int) -> T:
-    """Kernels with the axis of their places split in two: within a residue, and residues."""
+def split_residues(x: T, residues: Residues, axis: int) -> T:
+    """Split a kernel axis into two: positions within a residue, and residues."""
     before, (width, *after) = x.shape[:axis], x.shape[axis:]
     size = residues.length * residues.stride
-    kept = cut_axis(x, axis, 0, min(size, fixed((width,), "conv_transpose2d")[0]))
+    part = cut_axis(x, axis, 0, min(size, fixed((width,), "conv_transpose2d")[0]))
     bounds = [(0, 0)] * x.ndim
-    bounds[axis] = (0, size - fixed((kept.shape[axis],), "conv_transpose2d")[0])
+    bounds[axis] = (0, size - fixed((part.shape[axis],), "conv_transpose2d")[0])
     split = (*before, residues.length, residues.stride, *after)
-    rows = reshape(pad(kept, tuple(bounds)), split)
+    rows = reshape(pad(part, tuple(bounds)), split)
     return cut_axis(rows, axis + 1, residues.first, residues.first + residues.count)
 
 
@@ -899,11 +893,11 @@ def places_of_residues(x: T, residues: Residues, axis: int) -> T:
 
 
 def convolve_tiles(x: T, weight: T, plan: ConvolutionPlan) -> T:
-    """By tiles of 4 by 4 results, 36 products each: see the matrices above.
+    """Compute tiles of 4 by 4 results with 36 products each: see the matrices above.
 
-    |error| <= c u A (|G| |g| |G'| * |B| |d| |B'|) A' summed over the channels, all matrices by
-    their magnitudes, with c the length of all sums together (Lavin and Gray leave it out; it
-    follows as for any chain of sums of products).
+    |error| <= c u A (|G| |g| |G'| * |B| |d| |B'|) A', summed over the channels, all matrices by
+    their magnitudes. c is the length of all sums together. (Lavin and Gray omit it; it follows as
+    for any chain of sums of products.)
     """
     (height, width), groups = fixed(x.shape[2:], plan.name), plan.groups
     outputs, share = fixed(weight.shape[:2], plan.name)
@@ -916,14 +910,14 @@ def convolve_tiles(x: T, weight: T, plan: ConvolutionPlan) -> T:
     kernels = reshape(kernels, (1, groups, outputs // groups, share, 1, 1, 36))
     data, kernels = spread(data, plan.name, kernels)
     sums = reduce_axes(apply(data, Ops.MUL, kernels), Ops.ADD, (3,), False)
-    found = reshape(by_matrix(sums, _OF_RESULT), (batch, outputs, rows, columns, 4, 4))
-    laid = found.permute((0, 1, 2, 4, 3, 5))
+    results = reshape(by_matrix(sums, _OF_RESULT), (batch, outputs, rows, columns, 4, 4))
+    laid = results.permute((0, 1, 2, 4, 3, 5))
     laid = reshape(laid, (batch, outputs, rows * 4, columns * 4))
     return shrink(laid, ((0, batch), (0, outputs), (0, height - 2), (0, width - 2)))
 
 
 def by_matrix(x: T, matrix: Rows) -> T:
-    """M t M' of each square t that the last axis holds, as one product with M x M."""
+    """Return M t M' for each square t in the last axis, as one product with the matrix M x M."""
     both = np.ascontiguousarray(
         np.kron(np.array(matrix, np.float64), np.array(matrix, np.float64)).T
     )
@@ -935,7 +929,7 @@ def by_matrix(x: T, matrix: Rows) -> T:
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """Windows over the last axes; `extra` elements past the end make room for the last window."""
+    """Windows over the last axes, with `extra` elements past the end for the last window."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -944,9 +938,9 @@ class PoolPlan:
     extra: tuple[int, ...]
 
     def places(self, axis: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        """(windows, kernel): the numbers of the elements that the windows see along an axis.
+        """Return (windows, kernel): the indices of the elements of each window along an axis.
 
-        Below 0 and from `size` on is padding.
+        Indices below 0, and from `size` on, are padding.
         """
         before, after = self.padding[axis]
         reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
@@ -963,7 +957,7 @@ def read_pool(
     padding: Sizes,
     name: str,
 ) -> PoolPlan:
-    """Reads the arguments of a pooling function. Raises `UserError` for others."""
+    """Read the arguments of a pooling function. Raises `UserError` for invalid ones."""
     count = len(kernel_size) if isinstance(kernel_size, list | tuple) else 2
     if len(shape) < count:
         raise UserError(f"{name}: shape {describe_shape(shape)} has fewer than {count} axes")
@@ -983,7 +977,7 @@ def plan_pool(
     ceil_mode: bool,
     name: str,
 ) -> PoolPlan:
-    """The plan of a pooling function. Raises `UserError` where a window does not fit."""
+    """Return the plan of a pooling function. Raises `UserError` if a window does not fit."""
     plan = read_pool(shape, kernel_size, stride, dilation, padding, name)
     kernel, steps, spread, margins = plan.kernel, plan.stride, plan.dilation, plan.padding
     count = len(kernel)
@@ -994,7 +988,7 @@ def plan_pool(
         for axis, length in enumerate(lengths):
             reach = spread[axis] * (kernel[axis] - 1) + 1
             last = -(-(length - reach) // steps[axis]) * steps[axis]
-            # A window that would see nothing but padding past the end is left out.
+            # Omit a last window that would have only padding past the end.
             if 0 <= last < sizes[axis] + margins[axis][0]:
                 extra[axis] = max(0, last + reach - length)
     grown = [length + more for length, more in zip(lengths, extra, strict=True)]
@@ -1003,7 +997,7 @@ def plan_pool(
 
 
 def _check_seen(shape: Shape, plan: PoolPlan, name: str) -> None:
-    """Raises `UserError` where a window sees nothing but padding."""
+    """Raise `UserError` if a window has only padding."""
     count = len(plan.kernel)
     for axis, size in enumerate(fixed(shape[len(shape) - count :], name)):
         places = plan.places(axis, size)
@@ -1011,12 +1005,12 @@ def _check_seen(shape: Shape, plan: PoolPlan, name: str) -> None:
         if not sees.all():
             raise UserError(
                 f"{name}: padding {plan.padding[axis]} around {size} elements: a window of "
-                f"{plan.kernel[axis]} would see nothing else"
+                f"{plan.kernel[axis]} would have only padding"
             )
 
 
 def pooling_windows(x: T, plan: PoolPlan, fill: ConstType, beyond: ConstType) -> T:
-    """The windows of `plan`: its padding holds `fill`, what `ceil_mode` adds `beyond`."""
+    """Return the windows of `plan`. Padding is `fill`, positions of `ceil_mode` are `beyond`."""
     lead = ((0, 0),) * (x.ndim - len(plan.kernel))
     padded = pad_with(x, (*lead, *plan.padding), fill)
     grown = pad_with(padded, (*lead, *((0, extra) for extra in plan.extra)), beyond)
@@ -1024,7 +1018,7 @@ def pooling_windows(x: T, plan: PoolPlan, fill: ConstType, beyond: ConstType) ->
 
 
 def number_of_largest(x: T, numbers: T, largest: T) -> T:
-    """The number of the first element of each of these windows that is `largest`.
+    """Return the number of the first element of each window that is `largest`.
 
     If there are NaNs, it is the number of the last one, as in torch.
     """
@@ -1039,7 +1033,7 @@ def number_of_largest(x: T, numbers: T, largest: T) -> T:
 
 @gradient_rule("max_pool", reads_sources=True, reads_output=True)
 def max_pool_gradient(step: GradientStep[Windows]) -> Contributions:
-    """To the first of the largest elements of each window, which is never padding."""
+    """Pass the gradient to the first largest element of each window. It is never padding."""
     windows, numbers = step.sources
     largest, gradient = step.output, step.gradient
 

@@ -28,9 +28,9 @@ Operand = UOp | int | float | bool
 
 
 def const(dtype: DType, value: ConstType) -> UOp:
-    """The constant `value` in `dtype`: wrapped or rounded to it; a vector repeats it.
+    """Return `value` as a constant of `dtype`: wrapped or rounded to it; a vector repeats it.
 
-    `index` never wraps: raises `UserError` for a position that 64 bits do not hold.
+    The type `index` never wraps. Raises `UserError` for a position that 64 bits do not hold.
     """
     if type(value) is int:
         return _integer_const(dtype, value)
@@ -43,33 +43,34 @@ def _const(dtype: DType, value: ConstType) -> UOp:
     return UOp(Ops.CONST, dtype, (), ConstArg(as_const(value, dtype)))
 
 
-# Small numbers occur in every kernel. Their nodes live on, so there is a limit.
+# Small numbers occur in every kernel. The cache keeps their nodes alive, so it has a limit.
 @functools.lru_cache(maxsize=4096)
 def _integer_const(dtype: DType, value: int) -> UOp:
     return _const(dtype, value)
 
 
 def operand(value: Operand, dtype: DType) -> UOp:
-    """A node as it is, a Python number as a constant of `dtype`."""
+    """Return a node unchanged, or a Python number as a constant of `dtype`."""
     return value if isinstance(value, UOp) else const(dtype, value)
 
 
 def variable(name: str, minimum: int, maximum: int, dtype: DType = dtypes.index) -> UOp:
-    """A symbolic variable with inclusive bounds. Raises `UserError` for an empty range."""
+    """Return a symbolic variable with inclusive bounds. Raises `UserError` for an empty range."""
     if minimum > maximum:
         raise UserError(f"variable {name}: minimum {minimum} is above maximum {maximum}")
     return UOp(Ops.DEFINE_VAR, dtype, (), VarArg(name, minimum, maximum))
 
 
 def unary(op: Ops, x: UOp) -> UOp:
-    """One of `ops.UNARY`; the result has the type of `x`."""
+    """Return the node of an op of `ops.UNARY`; the result has the type of `x`."""
     return UOp(op, x.dtype, (x,))
 
 
 def binary(op: Ops, x: Operand, y: Operand) -> UOp:
-    """One of `ops.BINARY`: a Python number takes the other side's type; compares give bool.
+    """Return the node of an op of `ops.BINARY`; comparisons give bool.
 
-    Both sides must have one type, but for SHL and SHR, whose count may have its own.
+    A Python number takes the type of the other side. Both sides must have the same type, except
+    that the count of SHL and SHR may have another one.
     """
     dtype = x.dtype if isinstance(x, UOp) else y.dtype if isinstance(y, UOp) else dtypes.index
     left = operand(x, dtype)
@@ -86,72 +87,72 @@ def binary(op: Ops, x: Operand, y: Operand) -> UOp:
 
 
 def add(x: Operand, y: Operand) -> UOp:
-    """x + y: integers wrap, floats round."""
+    """Return x + y: integers wrap, floats round."""
     return binary(Ops.ADD, x, y)
 
 
 def sub(x: Operand, y: Operand) -> UOp:
-    """x - y: integers wrap, floats round."""
+    """Return x - y: integers wrap, floats round."""
     return binary(Ops.SUB, x, y)
 
 
 def mul(x: Operand, y: Operand) -> UOp:
-    """x * y: integers wrap, floats round."""
+    """Return x * y: integers wrap, floats round."""
     return binary(Ops.MUL, x, y)
 
 
 def idiv(x: Operand, y: Operand) -> UOp:
-    """Division that truncates towards zero."""
+    """Return the quotient, truncated towards zero."""
     return binary(Ops.IDIV, x, y)
 
 
 def mod(x: Operand, y: Operand) -> UOp:
-    """Remainder with the sign of the dividend."""
+    """Return the remainder, with the sign of the dividend."""
     return binary(Ops.MOD, x, y)
 
 
 def maximum(x: Operand, y: Operand) -> UOp:
-    """The larger of x and y."""
+    """Return the larger of x and y."""
     return binary(Ops.MAX, x, y)
 
 
 def less(x: Operand, y: Operand) -> UOp:
-    """x < y as a bool; false with a NaN."""
+    """Return x < y as a bool; false with a NaN."""
     return binary(Ops.CMPLT, x, y)
 
 
 def not_equal(x: Operand, y: Operand) -> UOp:
-    """x != y as a bool; true with a NaN."""
+    """Return x != y as a bool; true with a NaN."""
     return binary(Ops.CMPNE, x, y)
 
 
 def logical_not(x: UOp) -> UOp:
-    """The negation of a bool."""
+    """Return the negation of a bool."""
     return binary(Ops.CMPNE, x, True)
 
 
 def equal(x: Operand, y: Operand) -> UOp:
-    """x == y as a bool; false with a NaN."""
+    """Return x == y as a bool; false with a NaN."""
     return logical_not(not_equal(x, y))
 
 
 def at_least(x: Operand, y: Operand) -> UOp:
-    """x >= y for integers: there is no NaN to tell it from not (x < y)."""
+    """Return x >= y as not (x < y); for integers only, because a NaN tells the two apart."""
     return logical_not(less(x, y))
 
 
 def both(x: Operand, y: Operand) -> UOp:
-    """AND: bitwise, or logical on bools."""
+    """Return x AND y: bitwise, or logical on bools."""
     return binary(Ops.AND, x, y)
 
 
 def either(x: Operand, y: Operand) -> UOp:
-    """OR: bitwise, or logical on bools."""
+    """Return x OR y: bitwise, or logical on bools."""
     return binary(Ops.OR, x, y)
 
 
 def where(condition: UOp, x: Operand, y: Operand) -> UOp:
-    """`x` where the bool `condition` holds, else `y`; a number takes the other side's type."""
+    """Return `x` where `condition` is true, else `y`; a number takes the other side's type."""
     dtype = x.dtype if isinstance(x, UOp) else y.dtype if isinstance(y, UOp) else None
     if dtype is None:
         raise UserTypeError("WHERE: at least one of the two values must be a node")
@@ -159,13 +160,13 @@ def where(condition: UOp, x: Operand, y: Operand) -> UOp:
 
 
 def cast(x: UOp, dtype: DType) -> UOp:
-    """`x` converted to the scalar type `dtype`, keeping its lanes; no node when it has it."""
+    """Convert `x` to the scalar type `dtype` in each lane; return `x` itself if it has it."""
     target = dtype.vec(x.dtype.lanes)
     return x if x.dtype is target else UOp(Ops.CAST, target, (x,))
 
 
 def bitcast(x: UOp, dtype: DType) -> UOp:
-    """The bits of `x` read as `dtype`. Raises `UserError` unless the sizes are equal."""
+    """Read the bits of `x` as `dtype`. Raises `UserError` unless the sizes are equal."""
     target = dtype.vec(x.dtype.lanes)
     if target.itemsize != x.dtype.itemsize:
         raise UserError(f"BITCAST: {x.dtype.name} and {target.name} differ in size")
@@ -173,111 +174,111 @@ def bitcast(x: UOp, dtype: DType) -> UOp:
 
 
 def reduce_single(op: Ops, x: UOp) -> UOp:
-    """What a reduce by `op` gives of `x` alone: a sum of floats starts at 0.0, so is never -0.0."""
+    """Return the reduction of `x` alone: a sum of floats starts at 0.0, so it is never -0.0."""
     return add(x, 0) if op is Ops.ADD and x.dtype.is_float else x
 
 
 def reduce(op: Ops, x: UOp, axes: tuple[int, ...]) -> UOp:
-    """A reduction of the kernel AST over `axes`, which stay as size 1."""
+    """Return a reduction of the kernel AST over `axes`, which stay as size 1."""
     return UOp(Ops.REDUCE, x.dtype, (x,), ReduceArg(op, tuple(sorted(axes))))
 
 
 def reduce_over(op: Ops, x: UOp, *ranges: UOp) -> UOp:
-    """The reduction of `x` over loops, in an indexed kernel."""
+    """Return the reduction of `x` over loops, in an indexed kernel."""
     return UOp(Ops.REDUCE, x.dtype, (x, *ranges), ReduceArg(op))
 
 
 def accumulator(name: str, start: UOp, *ranges: UOp) -> UOp:
-    """What starts as `start` before the loops `ranges`, and is updated in them."""
+    """Return an accumulator that is `start` before the loops `ranges` and is updated in them."""
     return UOp(Ops.DEFINE_ACC, start.dtype, (start, *ranges), LocalArg(name))
 
 
 def update(target: UOp, value: UOp) -> UOp:
-    """The accumulator `target` with a new value; after its loops, the last one."""
+    """Give the accumulator `target` a new value; after its loops it holds the last one."""
     return UOp(Ops.UPDATE_ACC, target.dtype, (target, value))
 
 
 def after(x: UOp, *sources: UOp) -> UOp:
-    """`x`, used no sooner than `sources` have happened; a RANGE among them is over."""
+    """Return `x` for uses that come after `sources`; the loop of a RANGE among them has ended."""
     return UOp(Ops.AFTER, x.dtype, (x, *sources))
 
 
 def barrier(*sources: UOp) -> UOp:
-    """Where the work-items of a group wait for each other, after `sources`."""
+    """Make the work-items of a group wait for each other after `sources`."""
     return UOp(Ops.BARRIER, dtypes.void, sources)
 
 
 def branch(condition: UOp) -> UOp:
-    """The IF that opens a block of a program."""
+    """Open a block of a program with an IF."""
     return UOp(Ops.IF, dtypes.void, (condition,))
 
 
 def close(opener: UOp) -> UOp:
-    """The end of the block of a RANGE or IF of a program."""
+    """End the block of a RANGE or IF of a program."""
     return UOp(Ops.ENDIF if opener.op is Ops.IF else Ops.END, dtypes.void, (opener,))
 
 
 def define_global(slot: int, dtype: DType, size: int) -> UOp:
-    """The buffer at position `slot` of the kernel's arguments: `size` elements of `dtype`."""
+    """Return the buffer argument number `slot` of a kernel: `size` elements of `dtype`."""
     return UOp(Ops.DEFINE_GLOBAL, pointer(dtype, size), (), SlotArg(slot))
 
 
-def view(memory: UOp, tracker: Tracker, *places: UOp) -> UOp:
-    """A buffer as `tracker` shows it; `places` give the positions on axes that are looked up."""
-    return UOp(Ops.VIEW, memory.dtype, (memory, *places), ViewArg(tracker))
+def view(memory: UOp, tracker: Tracker, *positions: UOp) -> UOp:
+    """View a buffer through `tracker`; `positions` are the indices on axes that are looked up."""
+    return UOp(Ops.VIEW, memory.dtype, (memory, *positions), ViewArg(tracker))
 
 
 def valid(tracker: Tracker) -> UOp:
-    """Whether a position of a view is backed by memory."""
+    """Return a bool: true at the positions of a view that have an element in memory."""
     return UOp(Ops.VALID, dtypes.bool, (), ViewArg(tracker))
 
 
 def iota(tracker: Tracker) -> UOp:
-    """The numbers of elements as a view shows them."""
+    """Return the number of the element at each position of a view."""
     return UOp(Ops.IOTA, dtypes.int32, (), ViewArg(tracker))
 
 
 def define_local(name: str, dtype: DType, size: int) -> UOp:
-    """An array of `size` elements that the work-items of a group share."""
+    """Return an array of `size` elements that the work-items of a group share."""
     return UOp(Ops.DEFINE_LOCAL, pointer(dtype, size, AddressSpace.LOCAL), (), LocalArg(name))
 
 
 def counter(bound: Operand, number: int, kind: AxisKind, dtype: DType = dtypes.index) -> UOp:
-    """A RANGE that counts from 0 to `bound` - 1."""
+    """Return a RANGE that counts from 0 to `bound` - 1."""
     return UOp(Ops.RANGE, dtype, (operand(bound, dtype),), RangeArg(number, kind))
 
 
 def special(scope: str, dim: int, extent: Operand, dtype: DType = dtypes.index) -> UOp:
-    """A launch index: `scope` "group" or "item", `dim` 0 to 2, from 0 to `extent` - 1."""
+    """Return a launch index from 0 to `extent` - 1: `scope` "group" or "item", `dim` 0 to 2."""
     return UOp(Ops.SPECIAL, dtype, (operand(extent, dtype),), SpecialArg(scope, dim))
 
 
 def index(buffer: UOp, position: UOp) -> UOp:
-    """The address of the element at `position` of `buffer`."""
+    """Return the address of the element at `position` of `buffer`."""
     return UOp(Ops.INDEX, buffer.dtype, (buffer, position))
 
 
 def texel(image: UOp, row: UOp, column: UOp) -> UOp:
-    """The address of a texel of an image."""
+    """Return the address of a texel of an image."""
     return UOp(Ops.INDEX, image.dtype, (image, row, column))
 
 
 def element_type(address: UOp) -> DType:
-    """The type of what is loaded from and stored to an address or a buffer."""
+    """Return the type of the values that an address or a buffer holds."""
     if not isinstance(address.dtype, PtrDType):
         raise UserTypeError(f"{address.op.name}: {address.dtype.name} is not a pointer")
     return address.dtype.value
 
 
 def skip_after(node: UOp) -> UOp:
-    """The node that an AFTER passes through: of an address its INDEX or its memory."""
+    """Return the node below all AFTERs: for an address its INDEX or its memory."""
     while node.op is Ops.AFTER:
         node = node.src[0]
     return node
 
 
 def slot_of(access: UOp) -> int:
-    """The slot of the buffer that a LOAD, STORE, view or address goes to; -1 for other memory."""
+    """Return the slot of the buffer that a LOAD, STORE, view or address uses, or -1."""
     memory = access
     while memory.src and not isinstance(memory.arg, SlotArg):
         memory = memory.src[0]
@@ -285,15 +286,15 @@ def slot_of(access: UOp) -> int:
 
 
 def range_number(counter: UOp) -> int:
-    """The number of a RANGE: of those that are nested an outer one has a lower number."""
+    """Return the number of a RANGE: of nested loops the outer one has the lower number."""
     assert isinstance(counter.arg, RangeArg), "a RANGE has its payload"
     return counter.arg.number
 
 
 def load(address: UOp, gate: UOp | None = None, alternative: Operand = 0, lanes: int = 1) -> UOp:
-    """What `address` holds, or `alternative` where `gate` is false (nothing is touched then).
+    """Load from `address`; where `gate` is false, touch no memory and return `alternative`.
 
-    With `lanes`, that many neighbours as one vector; the address must be a multiple of `lanes`.
+    Several `lanes` load neighbours as one vector; the address must be a multiple of `lanes`.
     """
     dtype = element_type(address).vec(lanes)
     if gate is None:
@@ -302,28 +303,28 @@ def load(address: UOp, gate: UOp | None = None, alternative: Operand = 0, lanes:
 
 
 def store(address: UOp, value: UOp, gate: UOp | None = None) -> UOp:
-    """Writes `value` (a vector writes neighbours), or nothing where `gate` is false."""
+    """Store `value` (a vector fills neighbours), or nothing where `gate` is false."""
     src = (address, value) if gate is None else (address, value, gate)
     return UOp(Ops.STORE, dtypes.void, src)
 
 
 def vectorize(*lanes: UOp) -> UOp:
-    """A vector of the given scalars."""
+    """Return a vector of these scalars."""
     return UOp(Ops.VECTORIZE, lanes[0].dtype.vec(len(lanes)), lanes)
 
 
 def gep(x: UOp, *lanes: int) -> UOp:
-    """The given lanes of the vector `x`: one is a scalar, several a vector."""
+    """Take these lanes of the vector `x`: one lane is a scalar, several are a vector."""
     return UOp(Ops.GEP, x.dtype.scalar.vec(len(lanes)), (x,), GepArg(lanes))
 
 
 def lane_at(x: UOp, *ranges: UOp) -> UOp:
-    """The lane of the vector `x` that `ranges` count to, the last one fastest."""
+    """Take the lane of the vector `x` that the counters `ranges` select, the last one fastest."""
     return UOp(Ops.GEP, x.dtype.scalar, (x, *ranges), GepArg(tuple(range(x.dtype.lanes))))
 
 
 def sink(*stores: UOp) -> UOp:
-    """The root of a kernel."""
+    """Return the root of a kernel."""
     return UOp(Ops.SINK, dtypes.void, stores)
 
 
@@ -333,10 +334,10 @@ def sink(*stores: UOp) -> UOp:
 def tile_element(
     tile: MatrixTile, operand: MatrixOperand, thread: UOp, register: int
 ) -> tuple[UOp, UOp]:
-    """Row and column of the element that `register` of `thread` holds, in the type of `thread`.
+    """Return row and column of the element in `register` of `thread`, in the type of `thread`.
 
-    thread: the place of the work-item in its group, not negative; its place in its subgroup is that
-    modulo the threads of the tile.
+    thread: the index of the work-item in its group, not negative. Its index in its subgroup is
+    this number modulo the threads of the tile.
     """
     layout = tile.layout(operand)
     row, column = operand.axes
@@ -345,24 +346,24 @@ def tile_element(
 
 
 def _tile_coordinate(layout: FragmentLayout, axis: str, thread: UOp, register: int) -> UOp:
-    """The coordinate along `axis` of the element in `register` of `thread`."""
+    """Return the coordinate along `axis` of the element in `register` of `thread`."""
     total = const(thread.dtype, layout.coordinate(axis, 0, register))
-    for place, count, weight in _stretches(layout.thread_bits, axis):
-        part = mod(idiv(thread, 1 << place), 1 << count)
+    for first, count, weight in _bit_fields(layout.thread_bits, axis):
+        part = mod(idiv(thread, 1 << first), 1 << count)
         total = add(mul(part, weight), total)
     return total
 
 
-def _stretches(bits: tuple[Bit | None, ...], axis: str) -> list[tuple[int, int, int]]:
-    """(first place, count, lowest weight) of neighbouring bits that make one number on `axis`."""
-    found: list[tuple[int, int, int]] = []
-    for place, bit in enumerate(bits):
+def _bit_fields(bits: tuple[Bit | None, ...], axis: str) -> list[tuple[int, int, int]]:
+    """Return (first bit, count, lowest weight) of neighbouring bits of one number on `axis`."""
+    fields: list[tuple[int, int, int]] = []
+    for number, bit in enumerate(bits):
         if bit is None or bit.axis != axis:
             continue
-        if found:
-            first, count, weight = found[-1]
-            if first + count == place and weight << count == bit.weight:
-                found[-1] = (first, count + 1, weight)
+        if fields:
+            first, count, weight = fields[-1]
+            if first + count == number and weight << count == bit.weight:
+                fields[-1] = (first, count + 1, weight)
                 continue
-        found.append((place, 1, bit.weight))
-    return found
+        fields.append((number, 1, bit.weight))
+    return fields

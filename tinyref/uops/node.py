@@ -19,31 +19,31 @@ N = TypeVar("N", bound=Hashable)
 
 
 class _NodeEntry(weakref.ref["UOp"]):
-    """A node that lives as long as someone holds it, and under which key it is found."""
+    """Weak reference to a node, with the key of the node in `_entries`."""
 
     __slots__ = ("key",)
 
     key: tuple[Any, ...]
 
 
-# The nodes that live, by what they are made of. What a WeakValueDictionary does, but a look is a
-# single call: most nodes are asked for often.
+# The nodes that are alive, by their members. A WeakValueDictionary does the same, but a look-up
+# here is a single call, and most nodes are looked up often.
 _entries: dict[tuple[Any, ...], _NodeEntry] = {}
 
 
 def _forget(entry: _NodeEntry, entries: dict[tuple[Any, ...], _NodeEntry] = _entries) -> None:
-    """Called when the node of `entry` is gone; another one may have taken its place.
+    """Remove the entry of a node that has been freed; its key may have a newer entry by now.
 
-    There is no lock, which a fork would have to renew and a finaliser might wait for: a dictionary
-    takes out in one step. A newer entry, which is hardly ever there, goes back at once.
+    A lock is not needed, because a dictionary removes a key in one step. A fork would have to renew
+    a lock, and a finaliser might wait for it. A newer entry is rare and is put back at once.
     """
-    taken = entries.pop(entry.key, entry)
-    if taken is not entry:
-        entries.setdefault(entry.key, taken)
+    removed = entries.pop(entry.key, entry)
+    if removed is not entry:
+        entries.setdefault(entry.key, removed)
 
 
 def _intern(key: tuple[Any, ...], node: UOp) -> UOp:
-    """The node that counts under `key`: another thread may have built it meanwhile."""
+    """Return the one node of `key`: another thread may have built it in the meantime."""
     entry = _NodeEntry(node, _forget)
     entry.key = key
     while True:
@@ -51,15 +51,15 @@ def _intern(key: tuple[Any, ...], node: UOp) -> UOp:
         first = _entries.setdefault(key, entry)
         if first is entry:
             return node
-        found = first()
-        if found is not None:
-            return found
-        # The one before is gone, but not yet forgotten.
+        existing = first()
+        if existing is not None:
+            return existing
+        # The earlier node has been freed, but its entry is still there.
         _forget(first)
 
 
 def forget_facts() -> None:
-    """Empties `facts` of every node that lives: what layers found out is found out again."""
+    """Empty `facts` of every node that is alive, so that all layers compute their facts again."""
     for entry in list(_entries.values()):
         node = entry()
         if node is not None and node.facts:
@@ -70,8 +70,8 @@ class UOp:
     """`(op, dtype, src, arg)`: an operation, its result type, its sources and its typed payload.
 
     Nodes are immutable and interned: building an equal node returns the existing one, so `is` and
-    the identity hash are structural equality. Facts derived from a node are kept in `facts` by the
-    layer that knows them (see `node_fact`).
+    the identity hash are structural equality. A layer stores what it derives from a node in `facts`
+    (see `node_fact`).
     """
 
     __slots__ = ("__weakref__", "arg", "dtype", "facts", "op", "src")
@@ -92,9 +92,9 @@ class UOp:
         key = (op, dtype, src, arg)
         entry = _entries.get(key)
         if entry is not None:
-            found = entry()
-            if found is not None:
-                return found
+            existing = entry()
+            if existing is not None:
+                return existing
         node = object.__new__(cls)
         node.op = op
         node.dtype = dtype
@@ -112,7 +112,7 @@ class UOp:
 
     def __reduce__(self) -> tuple[type[UOp], tuple[Ops, DType, tuple[UOp, ...], Payload]]:
         if self.op is not Ops.CONST and _size_text(self) is None:
-            # A deep graph overflows pickle's stack, and pickles from outside are not to be trusted.
+            # A deep graph overflows pickle's stack, and a pickle from outside can run code.
             raise TypeError("UOp: nodes do not pickle; save them with tinyref.formats.text")
         return UOp, (self.op, self.dtype, self.src, self.arg)
 
@@ -129,7 +129,7 @@ class UOp:
         src: tuple[UOp, ...] | None = None,
         arg: Payload = None,
     ) -> UOp:
-        """The same node with some members changed; an `arg` of None keeps the payload."""
+        """Return the same node with some members changed; an `arg` of None keeps the payload."""
         return UOp(
             self.op,
             self.dtype if dtype is None else dtype,
@@ -138,25 +138,25 @@ class UOp:
         )
 
     def with_sources(self, src: tuple[UOp, ...]) -> UOp:
-        """The same node over other sources; a VIEW takes the type of its memory."""
+        """Return the same node over other sources; a VIEW takes the type of its memory."""
         if src == self.src:
             return self
         dtype = src[0].dtype if self.op is Ops.VIEW else self.dtype
         return UOp(self.op, dtype, src, self.arg)
 
     def toposort(self) -> list[UOp]:
-        """Every node reachable from this one, sources before users, each once."""
+        """Return every node reachable from this one, sources before users, each once."""
         below = self.facts.get(toposort)
         if below is None:
             below = sources_first(self)[:-1]
-            # Without the node itself, which would keep itself alive.
+            # The list leaves out the node itself, which would otherwise keep itself alive.
             self.facts[toposort] = below
         return [*below, self]
 
     def __bool__(self) -> bool:
         raise TypeError("UOp: a node has no truth value; compare with `is` or read its range")
 
-    # Sizes are computed with; a result in normal form is the same node however it was written.
+    # Arithmetic of sizes. Equal sizes in normal form are the same node, however they were computed.
 
     def __add__(self, other: sint) -> sint:
         return _arithmetic("+", self, other)
@@ -193,15 +193,15 @@ class UOp:
 
 
 def _no_arithmetic(sign: str, left: object, right: object) -> sint:
-    raise UserError(f"size {sign}: sizes are computed with once tinyref.algebra is there")
+    raise UserError(f"size {sign}: arithmetic of sizes needs tinyref.algebra: import it first")
 
 
 def _no_text(node: UOp) -> str | None:
     return None
 
 
-# The algebra of sizes is a room above: it says here what the operators of a node do, and how a size
-# over symbolic variables reads, which is None for any other node.
+# The algebra of sizes is a room above. It sets here what the operators of a node do, and how a size
+# over symbolic variables prints (None for any other node).
 _arithmetic: Callable[[str, object, object], sint] = _no_arithmetic
 _size_text: Callable[[UOp], str | None] = _no_text
 
@@ -209,29 +209,29 @@ _size_text: Callable[[UOp], str | None] = _no_text
 def use_algebra(
     arithmetic: Callable[[str, object, object], sint], size_text: Callable[[UOp], str | None]
 ) -> None:
-    """Make `arithmetic(sign, left, right)` what + - * // and % of sizes compute.
+    """Use `arithmetic(sign, left, right)` to compute + - * // and % of sizes.
 
-    `size_text(node)` becomes the text of a node that is a size, and None for any other.
+    `size_text(node)` returns the text of a node that is a size, and None for any other.
     """
     global _arithmetic, _size_text  # noqa: PLW0603 - set once, as the algebra is imported
     _arithmetic = arithmetic
     _size_text = size_text
 
 
-# A size or position that is known now, or an `index` expression over symbolic variables.
+# A size or position: a number, or an `index` expression over symbolic variables.
 sint = int | UOp
 
 
 def toposort(roots: Iterable[N], needs: Callable[[N], Iterable[N]] = attrgetter("src")) -> list[N]:
-    """Every node reachable from `roots`, sources before users, each once; needs no recursion.
+    """Return every node reachable from `roots`, sources before users, each once.
 
-    `needs` says what comes before a node: its sources, unless the caller looks further, or at nodes
-    of another graph. It is asked once for each node, users before sources.
+    `needs` returns what must come before a node: by default its sources. It is called once for each
+    node, users before sources. No recursion, so a graph may have any depth.
     """
     order: list[N] = []
     seen: set[N] = set()
     begun: list[N] = []
-    # None stands for the last one begun, after all that it needs.
+    # None marks the end of what the last begun node needs.
     stack: list[N | None] = []
     for root in roots:
         stack.append(root)
@@ -252,9 +252,9 @@ def toposort(roots: Iterable[N], needs: Callable[[N], Iterable[N]] = attrgetter(
 
 
 def sources_first(root: UOp, known: Container[UOp] = (), fact: object = None) -> list[UOp]:
-    """What `toposort` gives of one root, in the same order, without a call for each node.
+    """Return what `toposort` returns for one root, without a call for each node.
 
-    Sources of nodes that are `known`, or have that `fact`, are not looked at for their sake.
+    The walk does not enter the sources of nodes that are in `known` or have this `fact`.
     """
     order: list[UOp] = []
     seen: set[UOp] = set()
@@ -276,15 +276,17 @@ def sources_first(root: UOp, known: Container[UOp] = (), fact: object = None) ->
     return order
 
 
-# What becomes of a node, given with its new sources; None keeps it over these.
+# A function of a node and its new sources that returns the replacement of the node. None keeps the
+# node, with its new sources.
 Change = Callable[[UOp, tuple[UOp, ...]], UOp | None]
 
 
 def rebuild(root: UOp, change: Change, done: dict[UOp, UOp] | None = None) -> UOp:
-    """`root` with every node replaced by what `change` makes of it, sources first.
+    """Return `root` with every node replaced by the result of `change`, sources first.
 
-    `done` has what some nodes become: neither they nor what only they need are looked at, and it
-    gets what all others become. Replacements are not looked into. Graphs may be of any depth.
+    `done` maps some nodes to their replacements. These nodes are not passed to `change`, nor is
+    what only they need; all other nodes are added. The walk does not enter replacements. Graphs may
+    have any depth.
     """
     if done is None:
         done = {}
@@ -302,15 +304,15 @@ def rebuild(root: UOp, change: Change, done: dict[UOp, UOp] | None = None) -> UO
 
 
 def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
-    """`root` with every node that is a key of `mapping` replaced; values are not looked into."""
+    """Replace every node of `root` that is a key of `mapping`; values are not searched."""
     return rebuild(root, lambda node, src: None, dict(mapping))
 
 
 class node_fact(Generic[T]):
-    """Decorates a function of one node: computed once, kept with the node, sources first.
+    """Decorator of a function of one node: computes it once and stores the result with the node.
 
-    The function may call itself on the node's sources: they are computed before, without deep
-    recursion, so graphs of any depth are fine.
+    The function may call itself on the sources of the node. These are computed first, without deep
+    recursion, so graphs may have any depth.
     """
 
     def __init__(self, function: Callable[[UOp], T]) -> None:
@@ -320,8 +322,8 @@ class node_fact(Generic[T]):
     def __call__(self, node: UOp) -> T:
         facts = node.facts
         if self in facts:
-            found: T = facts[self]
-            return found
+            known: T = facts[self]
+            return known
         for source in node.src:
             if self not in source.facts:
                 if source.src:
@@ -341,7 +343,8 @@ class node_fact(Generic[T]):
 
 # --- a total order -----------------------------------------------------------------------------
 
-# Counters come first, by number, then launch indices, then variables by name; constants are last.
+# Counters come first, by number. Launch indices, variables by name and other nodes follow, and
+# constants are last.
 _RANKS = {Ops.RANGE: 0, Ops.SPECIAL: 1, Ops.DEFINE_VAR: 2, Ops.CONST: 9}
 _RANK_OF_OTHERS = 5
 
@@ -350,7 +353,7 @@ OrderKey = tuple[int, str, bytes]
 
 @node_fact
 def order_key(node: UOp) -> OrderKey:
-    """Return the key of normal forms: it does not depend on when nodes were built.
+    """Return the key that orders nodes in normal forms; it does not depend on when they were built.
 
     In order: counters, launch indices, variables, expressions, constants.
     """

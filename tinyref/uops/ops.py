@@ -1,4 +1,4 @@
-"""The names of the operations, and the groups in which rules and renderers speak of them."""
+"""The names of the operations, and the groups of operations that rules and renderers use."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ if sys.version_info >= (3, 12):
 else:
 
     class DirectMembers(EnumMeta):
-        """Finds `Ops.ADD` in less than half the time: the whole package takes 5 % less.
+        """Metaclass that looks up `Ops.ADD` in less than half the time.
 
-        Python 3.11 has an `EnumMeta.__getattr__`, for whose sake it asks for each attribute of an
-        enumeration by a call. `object` looks where the members are, in what the class has itself.
+        This saves 5 % of the time of the whole package. Python 3.11 has an `EnumMeta.__getattr__`,
+        so it looks up each attribute of an enumeration by a call. The members are attributes of the
+        class itself, where `object.__getattribute__` looks.
         """
 
         __getattribute__ = object.__getattribute__
 
         def __getattr__(cls, name: str) -> object:
-            # What the class has from others.
+            # Attributes that the class inherits.
             return type.__getattribute__(cls, name)
 
 
 class Ops(Enum, metaclass=DirectMembers):
-    """Every operation of the four dialects; `op_table.OP_TABLE` says what each one means."""
+    """The operations of the four dialects; `op_table.OP_TABLE` defines each one."""
 
-    # Members are compared by identity, so the identity hash is right, and it is fast.
+    # Members compare by identity, so the identity hash is correct, and it is fast.
     __hash__ = object.__hash__
 
     # Structure
@@ -144,7 +145,7 @@ ALU = UNARY | BINARY | TERNARY | CASTS
 COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.CMPNE, Ops.AND, Ops.OR, Ops.XOR})
 MOVEMENT = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP})
 REDUCING = frozenset({Ops.ADD, Ops.MUL, Ops.MAX})
-# Machine instructions of one op, roughly; of any other op of `ALU` 1.
+# Approximate number of machine instructions of an op; any other op of `ALU` counts as 1.
 WORK_OF_OP = {
     Ops.EXP2: 16,
     Ops.LOG2: 16,

@@ -1,4 +1,4 @@
-"""Typed payloads: what a node carries besides its op, dtype and sources."""
+"""Typed payloads: the fourth member of a node, after its op, dtype and sources."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class ConstArg:
-    """A constant: equal only to a constant of the same Python type and the same bits.
+    """A constant, which equals only a constant of the same Python type with the same bits.
 
-    So -0.0 differs from 0.0, True from 1, and a NaN equals itself.
+    So -0.0 differs from 0.0, True differs from 1, and a NaN equals itself.
     """
 
     __slots__ = ("_hash", "_key", "value")
@@ -29,7 +29,7 @@ class ConstArg:
         self.value = value
         bits = struct.pack("<d", value) if isinstance(value, float) else value
         self._key = (type(value), bits)
-        # Constants are looked up so often that even this counts.
+        # Constants are looked up so often that computing the hash once saves time.
         self._hash = hash(self._key)
 
     def __eq__(self, other: object) -> bool:
@@ -72,10 +72,10 @@ class CopyArg:
 
 @dataclass(frozen=True, slots=True)
 class ShardArg:
-    """MULTI: where each source lies, one per device of `devices`, in that order.
+    """MULTI: the devices of the sources, one device per source, in this order.
 
-    The sources lie end to end along `axis`, `sizes` long each; without an axis each of them is the
-    whole, and `sizes` is empty.
+    The sources are consecutive parts along `axis`, and `sizes` are their lengths. If `axis` is
+    None, each source is the whole tensor and `sizes` is empty.
     """
 
     devices: tuple[str, ...]
@@ -85,7 +85,7 @@ class ShardArg:
 
 @dataclass(frozen=True, slots=True)
 class ShapeArg:
-    """The shape of an IOTA, or what RESHAPE and EXPAND give; a size is an int or symbolic."""
+    """The shape of an IOTA, or the result shape of RESHAPE and EXPAND; a size may be symbolic."""
 
     shape: tuple[int | UOp, ...]
 
@@ -99,14 +99,14 @@ class PermuteArg:
 
 @dataclass(frozen=True, slots=True)
 class BoundsArg:
-    """PAD: (before, after) elements added per axis. SHRINK: (begin, end) kept per axis."""
+    """PAD: (before, after) elements to add per axis. SHRINK: (begin, end) to keep per axis."""
 
     bounds: tuple[tuple[int | UOp, int | UOp], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FlipArg:
-    """FLIP: the axes that are reversed, in rising order."""
+    """FLIP: the axes to reverse, in rising order."""
 
     axes: tuple[int, ...]
 
@@ -115,7 +115,7 @@ class FlipArg:
 class ReduceArg:
     """REDUCE by ADD, MUL or MAX over `axes`, which stay as size 1.
 
-    In the indexed dialect `axes` is empty: the ranges that are reduced follow the value as sources.
+    In the indexed dialect `axes` is empty: the ranges to reduce over are sources after the value.
     """
 
     op: Ops
@@ -137,27 +137,27 @@ class LocalArg:
 
 
 class Tracker(Protocol):
-    """How positions of a shape map to elements: what is asked of it below `tinyref.views`."""
+    """Interface of `ShapeTracker` for the rooms below `tinyref.views`."""
 
     @property
     def shape(self) -> tuple[int | UOp, ...]:
-        """The extent of each axis."""
+        """Return the extent of each axis."""
         ...
 
     def reach(self) -> tuple[int, int] | None:
-        """The first and the last element, for any values of variables; None if none is valid."""
+        """Return the first and last element for any values of variables; None if none is valid."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ViewArg:
-    """VIEW and VALID: how the kernel's axes map to elements of the buffer: a `ShapeTracker`."""
+    """VIEW and VALID: the `ShapeTracker` that maps axes of the kernel to elements of the buffer."""
 
     tracker: Tracker
 
 
 class AxisKind(Enum):
-    """What becomes of a kernel axis; kernel-opts.md has the table."""
+    """Ways to execute an axis of a kernel; kernel-opts.md has the table."""
 
     __hash__ = object.__hash__
 
@@ -192,23 +192,24 @@ class SpecialArg:
 
 @dataclass(frozen=True, slots=True)
 class GepArg:
-    """GEP: the lanes taken from the source vector, in this order."""
+    """GEP: the lanes to take from the source vector, in this order."""
 
     lanes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TileArg:
-    """WMMA: the tile with its layouts, whether or not it is one that `tiles.TILES` knows."""
+    """WMMA: the tile with its layouts, which need not be a tile of `tiles.TILES`."""
 
     tile: MatrixTile
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryVersionArg:
-    """LOAD and STORE of a program: how many accesses equal but for this stand before it.
+    """LOAD and STORE of a program: the number of earlier accesses that are equal otherwise.
 
-    The first has no payload. Memory may have changed in between, so they are not the same.
+    The first access has no payload. Memory may change between two accesses, so they must be
+    different nodes.
     """
 
     number: int

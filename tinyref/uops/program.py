@@ -1,9 +1,9 @@
-"""Programs: the nodes of one kernel in a legal order, what a launch needs, how memory holds types.
+"""Programs: the nodes of one kernel in a legal order, its launch, and how memory holds types.
 
-A type that a device lacks is held as integers that it has. Where memory has words of 32 bits only,
-a program sees buffers of 8- and 16-bit elements as words, while its parameters say what a launch
-is given: elements. Where in its first word a buffer begins is a variable of the program, which a
-launch sets by itself.
+If a device lacks a type, memory holds its elements as integers. If memory has only words of 32
+bits, a program accesses buffers of 8- and 16-bit elements as words. Its parameters still describe
+the buffers as elements. A buffer may begin inside a word. A variable of the program holds the
+position of its first element there, and a launch sets this variable by itself.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel as renderers and the interpreter take it.
+    """A kernel in the form that renderers and the interpreter take.
 
-    uops: sources before users, every RANGE closed by its END, every IF by its ENDIF.
+    uops: sources before users; an END closes each RANGE, an ENDIF each IF.
     parameters: buffers by slot. variables: DEFINE_VARs in the order of their names, passed after
     the buffers as 32-bit integers. grid, group: extents of the launch, symbolic ones as nodes.
     """
@@ -60,56 +60,56 @@ WIDE_INTEGERS = (dtypes.int64, dtypes.uint64)
 
 
 def scalar_of(dtype: DType) -> DType:
-    """The scalar type of a value, or of what is loaded through a pointer."""
+    """Return the scalar type of a value, or of the elements behind a pointer."""
     return dtype.value.scalar if isinstance(dtype, PtrDType) else dtype.scalar
 
 
 def storage_dtype(dtype: DType) -> DType:
-    """The unsigned integer of the same size for an 8- or 16-bit float; any other type itself."""
+    """Return the unsigned integer type that stores an 8- or 16-bit float; other types unchanged."""
     if dtype.scalar not in SMALL_FLOATS:
         return dtype
     integer = dtypes.uint8 if dtype.scalar.itemsize == 1 else dtypes.uint16
     return integer.vec(dtype.lanes)
 
 
-def elements_in(held: DType, wanted: DType) -> int:
-    """How many `wanted` one `held` is, where some device holds it so; else 0."""
-    if held is wanted or storage_dtype(held) is wanted:
+def elements_in(dtype: DType, stored: DType) -> int:
+    """Return how many elements of `stored` hold one `dtype` on some device, or 0 if none does."""
+    if dtype is stored or storage_dtype(dtype) is stored:
         return 1
-    return 2 if held in WIDE_INTEGERS and wanted is dtypes.uint32 else 0
+    return 2 if dtype in WIDE_INTEGERS and stored is dtypes.uint32 else 0
 
 
 WORD = dtypes.uint32
-# What is stored in words where a device declares it so.
+# The types that are stored in words if a device declares this.
 STORABLE_IN_WORDS = (dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
 
 
 def elements_per_word(dtype: DType) -> int:
-    """How many elements of `dtype` one word holds, the first in its low bits."""
+    """Return how many elements of `dtype` one word holds, the first in its low bits."""
     return WORD.itemsize // dtype.itemsize
 
 
 def word_count(dtype: DType, size: int, is_shifted: bool) -> int:
-    """The words that `size` elements reach into.
+    """Return the number of words that hold `size` elements.
 
-    is_shifted: the first may be any element of its word; else it is the first there.
+    is_shifted: the first element may be anywhere in its word; else it is the first there.
     """
     per_word = elements_per_word(dtype)
     return -(-(size + (per_word - 1 if is_shifted else 0)) // per_word)
 
 
 def offset_name(slot: int) -> str:
-    """The name of the variable that says where the buffer of `slot` begins; no user gives it."""
+    """Return the name of the variable of the first element's position; users cannot choose it."""
     return f"slot {slot} begins at"
 
 
 def offset_variable(slot: int, dtype: DType) -> UOp:
-    """How many elements of its first word stand before the buffer of `slot`."""
+    """Return the variable that holds where in its first word the buffer of `slot` begins."""
     return build.variable(offset_name(slot), 0, elements_per_word(dtype) - 1)
 
 
 def slots_in_words(program: Program) -> Mapping[int, DType]:
-    """The slots whose buffers the program sees as words, with the types of their elements."""
+    """Return the slots whose buffers the program accesses as words, with their element types."""
     narrow = {
         parameter.slot: parameter.dtype
         for parameter in program.parameters
@@ -117,10 +117,10 @@ def slots_in_words(program: Program) -> Mapping[int, DType]:
     }
     if not narrow:
         return {}
-    found = {}
+    slots = {}
     for node in program.uops:
         if node.op is not Ops.DEFINE_GLOBAL or not isinstance(node.arg, SlotArg):
             continue
         if isinstance(node.dtype, PtrDType) and node.dtype.base is WORD and node.arg.slot in narrow:
-            found[node.arg.slot] = narrow[node.arg.slot]
-    return found
+            slots[node.arg.slot] = narrow[node.arg.slot]
+    return slots

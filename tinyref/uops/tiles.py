@@ -1,25 +1,24 @@
-"""Matrix tiles as data: who holds which element of A, B and C, and the tiles of the vendors.
+"""Matrix tiles as data: which thread holds which element of A, B and C, and the vendors' tiles.
 
 A subgroup computes D[m,n] = A[m,k] * B[k,n] + C[m,n] together; each thread holds a fragment
 of every matrix in registers, one element in each. The layouts of all vendors are linear in the
-bits of the two numbers: each bit of the thread's number and each bit of the register's number
-contributes a power of two to one coordinate of the element, or nothing. A thread bit that
-contributes nothing says that threads which differ in it hold the same elements.
+bits of the two numbers. Each bit of the thread's number and each bit of the register's number
+contributes a power of two to one coordinate of the element, or nothing. If a thread bit
+contributes nothing, threads that differ only in it hold the same elements.
 
-The tiles of the vendors are as their instruction set documents lay them out. Bits are written
-lowest first: "k2 k4 m1 m2 m4" says that the lowest bit of the thread's number adds 2 to k, and so
-on; "-" adds nothing.
+The tiles of the vendors follow their instruction set documents. Bits are written lowest first. In
+"k2 k4 m1 m2 m4" the lowest bit of the thread's number adds 2 to k, and so on; "-" adds nothing.
 
 NVIDIA: PTX ISA, "Warp-level matrix multiply-accumulate", the sections "Matrix Fragments for
 mma.m16n8k16 with floating point type", "... mma.m16n8k8", "... mma.m8n8k16", "... mma.m16n8k16
 with integer type", "... mma.m16n8k32" and "... mma.m8n8k4 with .f64 floating point type".
-AMD: "RDNA3 Instruction Set Architecture Reference Guide", section 7.9, and AMD GPUOpen, "How to
-accelerate AI applications on RDNA 3 using WMMA"; "RDNA4 Instruction Set Architecture Reference
-Guide", section 7.12, and GPUOpen, "Using the Matrix Cores of AMD RDNA 4 architecture GPUs"; "AMD
-Instinct MI300 Instruction Set Architecture Reference Guide", section 7, with the AMD matrix
-instruction calculator.
+AMD RDNA3: "RDNA3 Instruction Set Architecture Reference Guide", section 7.9, and AMD GPUOpen, "How
+to accelerate AI applications on RDNA 3 using WMMA". RDNA4: "RDNA4 Instruction Set Architecture
+Reference Guide", section 7.12, and GPUOpen, "Using the Matrix Cores of AMD RDNA 4 architecture
+GPUs". CDNA3: "AMD Instinct MI300 Instruction Set Architecture Reference Guide", section 7, with the
+AMD matrix instruction calculator.
 Apple: the Metal Shading Language Specification, section 6.7, has simdgroup_matrix and leaves its
-layout open; that of the hardware is in patent US 11256518 B2 and in the MLX kernels of Apple.
+layout open. Patent US 11256518 B2 and the MLX kernels of Apple have the layout of the hardware.
 Intel: OpenCL extension cl_intel_subgroup_matrix_multiply_accumulate.
 """
 
@@ -34,7 +33,7 @@ from types import MappingProxyType
 from tinyref.dtype import VECTOR_LANES, DType, dtypes, promote
 from tinyref.errors import UserError
 
-# Every register is a lane of a vector value: no more than the widest vector has.
+# Each register is a lane of a vector value, so there are at most as many as in the widest vector.
 MAX_REGISTER_BITS = max(VECTOR_LANES).bit_length() - 1
 MAX_THREAD_BITS = 10
 LARGEST_DIM = 1024
@@ -54,7 +53,7 @@ class Operand(Enum):
 
     @property
     def axes(self) -> tuple[str, str]:
-        """The names of the row's and the column's coordinate."""
+        """Return the names of the row's and the column's coordinate."""
         return _AXES[self]
 
 
@@ -62,7 +61,7 @@ _AXES = {Operand.A: ("m", "k"), Operand.B: ("k", "n"), Operand.C: ("m", "n")}
 
 
 class InputRounding(Enum):
-    """How a tile rounds the elements of A and B before it multiplies them.
+    """Rounding of the elements of A and B before a tile multiplies them.
 
     TF32: float32 to 10 mantissa bits, to nearest, ties away from zero (`cvt.rna.tf32.f32` of the
     PTX ISA, which goes before the tile).
@@ -75,7 +74,7 @@ class InputRounding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bit:
-    """What one bit of a number contributes: `weight`, a power of two, to the coordinate `axis`."""
+    """The contribution of one bit of a number: `weight`, a power of two, to coordinate `axis`."""
 
     axis: str
     weight: int
@@ -85,18 +84,18 @@ class Bit:
 
 
 def bit_from_text(text: str) -> Bit:
-    """The bit that prints as `text`: "k2". Raises `UserError` for anything else."""
-    found = _BIT.fullmatch(text)
-    if found is None:
+    """Return the bit that prints as `text`: "k2". Raises `UserError` for anything else."""
+    match = _BIT.fullmatch(text)
+    if match is None:
         raise UserError(f"tile: {text[:20]!r} is no bit: accepted are m, n or k and a power of two")
-    return Bit(found[1], int(found[2]))
+    return Bit(match[1], int(match[2]))
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentLayout:
-    """Which element of one matrix each register of each thread holds.
+    """The element of one matrix in each register of each thread.
 
-    thread_bits, register_bits: what the bits of the two numbers contribute, lowest bit first; None
+    thread_bits, register_bits: contributions of the bits of the two numbers, lowest bit first; None
     is a thread bit that contributes nothing.
     """
 
@@ -105,35 +104,35 @@ class FragmentLayout:
 
     @staticmethod
     def of(thread_bits: str, register_bits: str) -> FragmentLayout:
-        """A layout from text: bits such as "k2", lowest first, "-" for one that adds nothing."""
+        """Read a layout from text: bits such as "k2", lowest first; "-" is a bit without effect."""
         threads = tuple(None if x == "-" else bit_from_text(x) for x in thread_bits.split())
         return FragmentLayout(threads, tuple(map(bit_from_text, register_bits.split())))
 
     @property
     def threads(self) -> int:
-        """Threads of a subgroup."""
+        """Return the number of threads of a subgroup."""
         return 1 << len(self.thread_bits)
 
     @property
     def registers(self) -> int:
-        """Elements that each thread holds."""
+        """Return the number of elements that each thread holds."""
         return 1 << len(self.register_bits)
 
     @property
     def copies(self) -> int:
-        """How many threads hold the same element."""
+        """Return how many threads hold the same element."""
         return 1 << self.thread_bits.count(None)
 
     def coordinate(self, axis: str, thread: int, register: int) -> int:
-        """The coordinate along `axis` of the element in `register` of `thread`."""
+        """Return the coordinate along `axis` of the element in `register` of `thread`."""
         return _part(self.thread_bits, axis, thread) + _part(self.register_bits, axis, register)
 
 
 def _part(bits: tuple[Bit | None, ...], axis: str, number: int) -> int:
     return sum(
         bit.weight
-        for place, bit in enumerate(bits)
-        if bit is not None and bit.axis == axis and number >> place & 1
+        for position, bit in enumerate(bits)
+        if bit is not None and bit.axis == axis and number >> position & 1
     )
 
 
@@ -141,12 +140,12 @@ def _part(bits: tuple[Bit | None, ...], axis: str, number: int) -> int:
 class MatrixTile:
     """A tile that a device multiplies in one instruction: D[m,n] = A[m,k] * B[k,n] + C[m,n].
 
-    dims: (m, n, k), powers of two. dtype_in: of A and B; dtype_out: of C and D, at least as wide.
-    a, b, c: the layouts, of as many threads each; D has that of C. rounds_in: what happens to the
-    elements of A and B first.
+    dims: (m, n, k), powers of two. dtype_in: the type of A and B. dtype_out: the type of C and D,
+    at least as wide. The layouts a, b and c have the same number of threads; D has the layout of C.
+    rounds_in: how elements of A and B are rounded before the product.
 
-    Products and sums are in `dtype_out`, one rounding each, k from 0 up, on top of C. Raises
-    `UserError` for types that do not fit and for a layout that loses or doubles an element.
+    Products are added to C in `dtype_out`, k from 0 up, each product and each sum rounded once.
+    Raises `UserError` for types that do not fit, and for a layout that loses or doubles an element.
     """
 
     name: str
@@ -205,9 +204,9 @@ class MatrixTile:
         if layout.threads != self.threads:
             raise self._error(f"{what} has {layout.threads} threads, that of A {self.threads}")
         missing = {
-            Bit(axis, 1 << place)
+            Bit(axis, 1 << position)
             for axis in operand.axes
-            for place in range(self.size(axis).bit_length() - 1)
+            for position in range(self.size(axis).bit_length() - 1)
         }
         for bit in (*layout.thread_bits, *layout.register_bits):
             if bit is None:
@@ -220,32 +219,32 @@ class MatrixTile:
 
     @property
     def threads(self) -> int:
-        """Threads of a subgroup, which compute a product together."""
+        """Return the number of threads of a subgroup, which compute a product together."""
         return self.a.threads
 
     def layout(self, operand: Operand) -> FragmentLayout:
-        """The layout of A, B or C."""
+        """Return the layout of A, B or C."""
         return {Operand.A: self.a, Operand.B: self.b, Operand.C: self.c}[operand]
 
     def dtype(self, operand: Operand) -> DType:
-        """The type of an element."""
+        """Return the type of an element."""
         return self.dtype_out if operand is Operand.C else self.dtype_in
 
     def fragment(self, operand: Operand) -> DType:
-        """The type of the value that a thread gives: a vector, or a scalar for one register."""
+        """Return the type of a thread's fragment: a vector, or a scalar for one register."""
         return self.dtype(operand).vec(self.layout(operand).registers)
 
     def size(self, axis: str) -> int:
-        """The extent of m, n or k."""
+        """Return the extent of m, n or k."""
         return self.dims["mnk".index(axis)]
 
     def shape(self, operand: Operand) -> tuple[int, int]:
-        """Rows and columns."""
+        """Return the numbers of rows and columns."""
         row, column = operand.axes
         return self.size(row), self.size(column)
 
     def element(self, operand: Operand, thread: int, register: int) -> tuple[int, int]:
-        """Row and column of the element in `register` of `thread`, both below their counts."""
+        """Return row and column of the element in `register` of `thread`."""
         layout = self.layout(operand)
         row, column = operand.axes
         return (
@@ -269,7 +268,7 @@ def _tile(
     c: str,
     rounds_in: InputRounding | None = None,
 ) -> MatrixTile:
-    """A tile by its layouts as text: the bits of threads, and behind "|" those of registers."""
+    """Return a tile from its layouts as text: thread bits, then register bits after "|"."""
     m, n, k = dims
     spelled = dtype_in.name if rounds_in is None else rounds_in.value
     name = f"{vendor}_m{m}n{n}k{k}_{spelled}_{dtype_out.name}"
@@ -329,9 +328,9 @@ NVIDIA_SM80 = (
 
 
 def _rdna3(dtype_in: DType, dtype_out: DType) -> MatrixTile:
-    """V_WMMA_*_16X16X16_* in wave32: threads 16 to 31 give A and B once more.
+    """Return the tile of V_WMMA_*_16X16X16_* in wave32: threads 16 to 31 give A and B again.
 
-    A 16-bit result stands in the low halves of as many registers as a 32-bit one.
+    A 16-bit result is in the low halves of the same number of registers as a 32-bit one.
     """
     a, b = "m1 m2 m4 m8 - | k1 k2 k4 k8", "n1 n2 n4 n8 - | k1 k2 k4 k8"
     c = "n1 n2 n4 n8 m1 | m2 m4 m8"
@@ -339,9 +338,10 @@ def _rdna3(dtype_in: DType, dtype_out: DType) -> MatrixTile:
 
 
 def _rdna4(dtype_in: DType, dtype_out: DType) -> MatrixTile:
-    """V_WMMA_*_16X16X16_* of RDNA4 in wave32: each half of the threads has its half of k, and of m.
+    """Return the tile of V_WMMA_*_16X16X16_* of RDNA4 in wave32.
 
-    Nothing is given twice, and a 16-bit result is packed.
+    Each half of the threads holds one half of k, and of m. No element is held twice, and a 16-bit
+    result is packed.
     """
     a, b = "m1 m2 m4 m8 k8 | k1 k2 k4", "n1 n2 n4 n8 k8 | k1 k2 k4"
     c = "n1 n2 n4 n8 m8 | m1 m2 m4"
@@ -349,7 +349,7 @@ def _rdna4(dtype_in: DType, dtype_out: DType) -> MatrixTile:
 
 
 def _cdna3(dtype_in: DType, dtype_out: DType) -> MatrixTile:
-    """V_MFMA_F32_16X16X16_F16 and _BF16: 64 threads, A and B in rows of four along k."""
+    """Return the tile of V_MFMA_F32_16X16X16_F16 and _BF16: 64 threads, A and B four along k."""
     a, b = "m1 m2 m4 m8 k4 k8 | k1 k2", "n1 n2 n4 n8 k4 k8 | k1 k2"
     c = "n1 n2 n4 n8 m4 m8 | m1 m2"
     return _tile("cdna3", (16, 16, 16), dtype_in, dtype_out, a, b, c)
@@ -361,7 +361,7 @@ AMD_CDNA3 = (_cdna3(_f16, _f32), _cdna3(_bf16, _f32))
 
 
 def _apple(dtype: DType) -> MatrixTile:
-    """simdgroup_multiply_accumulate of 8 x 8 matrices: all three have one layout."""
+    """Return the tile of simdgroup_multiply_accumulate: 8 x 8 matrices, all with one layout."""
     a, b, c = "k2 m1 m2 k4 m4 | k1", "n2 k1 k2 n4 k4 | n1", "n2 m1 m2 n4 m4 | n1"
     return _tile("apple", (8, 8, 8), dtype, dtype, a, b, c)
 
@@ -370,7 +370,7 @@ APPLE = (_apple(_f32), _apple(_f16), _apple(_bf16))
 
 
 def _intel(columns: int, dtype_in: DType) -> MatrixTile:
-    """intel_sub_group_*_matrix_mad_k16 with M = 8; a sub-group has a thread for each column."""
+    """Return the tile of intel_sub_group_*_matrix_mad_k16 with M = 8, a thread for each column."""
     wide = columns == 16
     a = "k1 k2 k4 k8 | m1 m2 m4" if wide else "k2 k4 k8 | k1 m1 m2 m4"
     threads = "n1 n2 n4 n8" if wide else "n1 n2 n4"
@@ -383,7 +383,7 @@ INTEL_XE_HPG = (_intel(8, _f16), _intel(8, _bf16))
 INTEL_XE_HPC = (_intel(16, _f16), _intel(16, _bf16))
 INTEL = (*INTEL_XE_HPG, *INTEL_XE_HPC)
 
-# What a device of each family may declare, preferred tiles first.
+# The tiles that a device of each family may declare, preferred tiles first.
 GROUPS: Mapping[str, tuple[MatrixTile, ...]] = MappingProxyType(
     {
         "NVIDIA_SM75": NVIDIA_SM75,

@@ -1,7 +1,7 @@
-"""The verifiers: labelled rules for each of the four dialects, checked at every border.
+"""The verifiers: labelled rules for each of the four dialects, checked between stages.
 
-In: a graph and the dialect that it should be. Out: nothing, or a `VerifyError` that says which
-labelled rule is broken where, what was expected and what came.
+In: a graph and its dialect. Out: nothing, or a `VerifyError` with the label of the broken rule, the
+node, what was expected and what is there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RULES: Mapping[str, VerifyRule] = MappingProxyType(
 def verify(
     dialect: Dialect, root_or_nodes: UOp | Sequence[UOp], allows_index: bool = False
 ) -> None:
-    """Checks a graph by its root, or a program by its nodes, against the rules of `dialect`.
+    """Check a graph by its root, or a program by its nodes, against the rules of `dialect`.
 
     `allows_index` admits the index type in indexed kernels, before it is narrowed. Raises
     `VerifyError` for the first node, in order, that breaks a rule.
@@ -41,7 +41,7 @@ def verify(
     if not isinstance(root_or_nodes, UOp):
         _verify_nodes(rules, tuple(root_or_nodes), allows_index)
         return
-    # A graph never changes: its root remembers that it passed.
+    # A graph never changes, so a fact of its root records that it passed.
     passed = (rules, allows_index)
     if passed not in root_or_nodes.facts:
         _verify_nodes(rules, root_or_nodes.toposort(), allows_index)
@@ -62,10 +62,10 @@ def _verify_nodes(rules: Rules, nodes: Sequence[UOp], allows_index: bool) -> Non
 
 
 def _first_wrong_alone(rules: Rules, graph: Graph) -> tuple[int, VerifyError] | None:
-    """The place of the first node that breaks a rule on nodes alone, and the error."""
+    """Return the position of the first node that breaks a local rule, and the error."""
     local_rules = rules.local_rules
     for position, node in enumerate(graph.nodes):
-        # The rules itself is the key under which a node remembers that it passed.
+        # `rules` is the key of the fact that the node passed.
         facts = node.facts
         if rules in facts:
             continue

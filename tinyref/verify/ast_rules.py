@@ -48,10 +48,10 @@ _SIZE_OPS = frozenset(
 
 @node_fact
 def _shape(node: UOp) -> Shape:
-    """The shape of a node, axes of size 1 broadcast; () for what fits any shape."""
+    """Return the shape of a node with axes of size 1 broadcast; () if it fits any shape."""
     if isinstance(node.arg, ViewArg):
-        shown, positions = node.arg.tracker.shape, positions_of(node)
-        own = shown[: len(shown) - len(positions)]
+        full, positions = node.arg.tracker.shape, positions_of(node)
+        own = full[: len(full) - len(positions)]
         return _broadcast([own, *(shape for shape in map(_shape, positions) if shape)])
     if node.op is Ops.LOAD:
         return _shape(node.src[0])
@@ -63,14 +63,14 @@ def _shape(node: UOp) -> Shape:
 
 
 def _broadcast(shapes: list[Shape]) -> Shape:
-    """The sizes that the shapes agree on, where one of them has another size than 1."""
+    """Return the common shape: on each axis the size of a shape that does not have size 1 there."""
     return tuple(
         next((size for size in sizes if size != 1), 1) for sizes in zip(*shapes, strict=False)
     )
 
 
 def _disagreement(shapes: list[Shape]) -> Finding:
-    """The first two shapes that differ in an axis that neither has with size 1."""
+    """Return the first two shapes that differ in an axis where neither has size 1."""
     for left, right in itertools.combinations(shapes, 2):
         fits = len(left) == len(right) and all(
             size == other or size == 1 or other == 1
@@ -93,7 +93,7 @@ def sink_keeps_stores(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.local("sink.3", Ops.SINK)
 def outputs_agree(node: UOp, graph: Graph, _: int) -> Finding:
-    """The views that a kernel writes agree in every axis that neither has with size 1."""
+    """The views that a kernel writes agree in every axis where neither has size 1."""
     return _disagreement([_shape(store.src[0]) for store in node.src])
 
 
@@ -108,7 +108,7 @@ def slots_are_consecutive(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.graph("global.4", Ops.STORE)
 def outputs_come_first(node: UOp, graph: Graph, _: int) -> Finding:
-    """The slots that are written come before those that are only read."""
+    """The slots that are written come before the slots that are only read."""
     slot = slot_of(node)
     if slot < len(graph.written_slots):
         return None
@@ -117,7 +117,7 @@ def outputs_come_first(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.local("view.1", Ops.VIEW)
 def views_a_buffer(node: UOp, graph: Graph, _: int) -> Finding:
-    """VIEW shows a DEFINE_GLOBAL."""
+    """The source of a VIEW is a DEFINE_GLOBAL."""
     source = node.src[0]
     return None if source.op is Ops.DEFINE_GLOBAL else ("DEFINE_GLOBAL", source.op.name)
 
@@ -132,7 +132,7 @@ def views_have_one_rank(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.local("view.3", Ops.VIEW)
 def stays_within_its_buffer(node: UOp, graph: Graph, _: int) -> Finding:
-    """A view touches only elements of its buffer."""
+    """A view accesses only elements of its buffer."""
     reach = node.arg.tracker.reach() if isinstance(node.arg, ViewArg) else None
     size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
     if reach is None or (reach[0] >= 0 and reach[1] < size):
@@ -152,27 +152,27 @@ def sizes_depend_on_variables(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.local("view.5", Ops.VIEW, Ops.VALID, Ops.IOTA)
 def positions_agree(node: UOp, graph: Graph, _: int) -> Finding:
-    """Values that give positions agree with the view in the axes that are left of it."""
+    """Values that are positions agree with the view in its other axes."""
     positions = positions_of(node)
     if not isinstance(node.arg, ViewArg) or not positions:
         return None
-    shown = node.arg.tracker.shape
-    if len(positions) > len(shown):
-        return f"at most {len(shown)} positions", f"{len(positions)}"
-    own = shown[: len(shown) - len(positions)]
+    full = node.arg.tracker.shape
+    if len(positions) > len(full):
+        return f"at most {len(full)} positions", f"{len(positions)}"
+    own = full[: len(full) - len(positions)]
     return _disagreement([own, *(shape for shape in map(_shape, positions) if shape)])
 
 
 @AST.local("view.6", Ops.STORE)
-def stores_at_fixed_places(node: UOp, graph: Graph, _: int) -> Finding:
-    """A STORE goes through a view whose positions are those of the kernel alone."""
+def stores_at_fixed_positions(node: UOp, graph: Graph, _: int) -> Finding:
+    """The view of a STORE takes no position from a value of the kernel."""
     count = len(positions_of(node.src[0]))
     return None if not count else ("no position that is a value", f"{count} of them")
 
 
 @AST.local("iota.1", Ops.IOTA)
 def numbers_through_a_view(node: UOp, graph: Graph, _: int) -> Finding:
-    """In a kernel IOTA has a view, and shows numbers that its type holds."""
+    """In a kernel IOTA has a view, and its type can represent all numbers of the view."""
     if not isinstance(node.arg, ViewArg):
         return "a view", type(node.arg).__name__
     reach = node.arg.tracker.reach()
@@ -183,7 +183,7 @@ def numbers_through_a_view(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.local("load.1", Ops.LOAD)
 def loads_a_view(node: UOp, graph: Graph, _: int) -> Finding:
-    """LOAD has one source, a VIEW: its mask is the gate."""
+    """LOAD has one source, a VIEW, whose mask is the gate."""
     if len(node.src) == 1 and node.src[0].op is Ops.VIEW:
         return None
     return "VIEW", ", ".join(source.op.name for source in node.src)
@@ -191,9 +191,9 @@ def loads_a_view(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.graph("load.2", Ops.LOAD)
 def loads_outputs_in_place(node: UOp, graph: Graph, _: int) -> Finding:
-    """What a kernel also writes it loads by the view that it stores by, of the largest shape.
+    """A kernel loads a slot that it also writes through the view of the STORE, of full shape.
 
-    Anywhere else a load could come before or after the store of its element.
+    Through another view, a load could come before or after the store of its element.
     """
     store = graph.first_store_of_slot.get(slot_of(node))
     if store is None:
@@ -210,7 +210,7 @@ def loads_outputs_in_place(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.local("store.1", Ops.STORE)
 def stores_to_a_view(node: UOp, graph: Graph, _: int) -> Finding:
-    """STORE has two sources, a VIEW and a value: the view's mask is the gate."""
+    """STORE has two sources, a VIEW and a value. The view's mask is the gate."""
     if len(node.src) == 2 and node.src[0].op is Ops.VIEW:
         return None
     return "VIEW and a value", ", ".join(source.op.name for source in node.src)
@@ -218,7 +218,7 @@ def stores_to_a_view(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.local("store.2", Ops.STORE)
 def stores_one_shape(node: UOp, graph: Graph, _: int) -> Finding:
-    """The value of a STORE has the shape of the view, or 1 where it is repeated."""
+    """The value of a STORE has the shape of the view, or size 1 on an axis where it is repeated."""
     target, value = _shape(node.src[0]), _shape(node.src[1])
     if not value:
         return None
@@ -247,7 +247,7 @@ def writes_no_element_twice(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.graph("store.4", Ops.STORE)
 def writes_a_slot_once(node: UOp, graph: Graph, _: int) -> Finding:
-    """A slot is written by one STORE."""
+    """Only one STORE writes a slot."""
     if graph.first_store_of_slot[slot_of(node)] is node:
         return None
     return f"one STORE to slot {slot_of(node)}", "several"
@@ -260,7 +260,7 @@ def _is_one(bounds: tuple[sint, sint]) -> bool:
 
 @AST.local("shape.1", *ALU)
 def operands_agree(node: UOp, graph: Graph, _: int) -> Finding:
-    """Operands agree in every axis that neither has with size 1."""
+    """Operands agree in every axis where neither has size 1."""
     return _disagreement([shape for shape in map(_shape, node.src) if shape])
 
 
@@ -277,7 +277,7 @@ def reduces_axes_that_exist(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.graph("reduce.2", Ops.REDUCE)
 def reduces_no_outputs(node: UOp, graph: Graph, _: int) -> Finding:
-    """No REDUCE goes over elements that the kernel also writes: one may be written before all."""
+    """No REDUCE reads elements that the kernel also writes: one may change before all are read."""
     axes = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
     for load in graph.loads_of_outputs.get(node, ()):
         shape = _shape(load)
@@ -288,7 +288,7 @@ def reduces_no_outputs(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.local("type.2")
 def values_are_scalars(node: UOp, graph: Graph, _: int) -> Finding:
-    """No node is a vector: vectors are made after lowering."""
+    """No node is a vector. Vectors are made after lowering."""
     return None if node.dtype.lanes == 1 else ("a scalar type", node.dtype.name)
 
 

@@ -1,4 +1,4 @@
-"""What a rule of a verifier is, what it may look at, and the rules that several dialects share."""
+"""Rules of a verifier, the facts of a graph that they use, and rules shared by several dialects."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tinyref.uops.payload import (
     VarArg,
 )
 
-# What is wrong: (expected, got). None is what a rule gives when all is well.
+# The result of a rule: (expected, got) for a broken rule, None for a valid node.
 Finding = tuple[str, str] | None
 Check = Callable[[UOp, "Graph", int], Finding]
-# The openers of the blocks around a place in a program, outermost first.
+# The openers of the blocks around a position in a program, outermost first.
 Blocks = tuple[UOp, ...]
 OPENERS = {Ops.END: Ops.RANGE, Ops.ENDIF: Ops.IF}
 
@@ -38,8 +38,8 @@ OPENERS = {Ops.END: Ops.RANGE, Ops.ENDIF: Ops.IF}
 class VerifyRule:
     """One labelled rule of a dialect.
 
-    ops: the nodes that it looks at, None for all. is_local: whether it depends on the node and
-    what it is made of alone, so that a node which passed once need not be looked at again.
+    ops: the ops of the nodes that it checks, None for all. is_local: True if the result depends
+    only on the node and its sources, so that a node which passed once is not checked again.
     """
 
     label: str
@@ -49,23 +49,23 @@ class VerifyRule:
     is_local: bool
 
     def looks_at(self, op: Ops) -> bool:
-        """Whether the nodes of `op` are among those that it looks at."""
+        """Return True if the rule checks nodes of `op`."""
         return self.ops is None or op in self.ops
 
 
 class Rules:
-    """The rules of one dialect, in the order in which they are checked."""
+    """The rules of one dialect, in the order of the checks."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.all: list[VerifyRule] = []
 
     def local(self, name: str, *ops: Ops) -> Callable[[Check], Check]:
-        """Decorates a check of a node and what it is made of; its docstring is the sentence."""
+        """Register a check of a node and its sources; the docstring is the text of the rule."""
         return self._adder(name, ops, is_local=True)
 
     def graph(self, name: str, *ops: Ops) -> Callable[[Check], Check]:
-        """Decorates a check of a node that looks at the rest of the graph as well."""
+        """Register a check of a node that also uses the rest of the graph."""
         return self._adder(name, ops, is_local=False)
 
     def _adder(self, name: str, ops: tuple[Ops, ...], is_local: bool) -> Callable[[Check], Check]:
@@ -80,12 +80,12 @@ class Rules:
 
     @functools.cached_property
     def local_rules(self) -> dict[Ops, tuple[VerifyRule, ...]]:
-        """The local rules that look at nodes of each op; first asked for when all are there."""
+        """Return the local rules for each op; first used when all rules are registered."""
         return _by_op([rule for rule in self.all if rule.is_local])
 
     @functools.cached_property
     def graph_rules(self) -> dict[Ops, tuple[VerifyRule, ...]]:
-        """The same of the other rules."""
+        """Return the other rules for each op."""
         return _by_op([rule for rule in self.all if not rule.is_local])
 
 
@@ -94,12 +94,10 @@ def _by_op(rules: Sequence[VerifyRule]) -> dict[Ops, tuple[VerifyRule, ...]]:
 
 
 class Graph:
-    """A graph or a program under verification, and the facts that several rules share.
+    """A graph or a program under verification, with the facts that several rules share.
 
     nodes: in order, sources first for a graph. root: the last node; None for an empty program.
-    allows_index: whether the `index` type may still stand in it.
-
-    Of a program, where its nodes stand first, and the blocks around every place.
+    allows_index: whether values of the type `index` are still legal.
     """
 
     def __init__(self, dialect: Dialect, nodes: Sequence[UOp], allows_index: bool) -> None:
@@ -110,33 +108,33 @@ class Graph:
 
     @functools.cached_property
     def first(self) -> dict[object, UOp]:
-        """The first node of each identity."""
+        """Return the first node of each identity."""
         return {identity(node): node for node in reversed(self.nodes)}
 
     @functools.cached_property
-    def place(self) -> dict[UOp, int]:
-        """The first place of each node."""
+    def position(self) -> dict[UOp, int]:
+        """Return the first position of each node."""
         return {node: i for i, node in reversed(list(enumerate(self.nodes)))}
 
     @functools.cached_property
     def blocks(self) -> list[Blocks]:
-        """The blocks around each place, one more for the end; a RANGE stands outside its own."""
-        found: list[Blocks] = []
+        """Return the blocks around each position and the end; a RANGE is outside its own block."""
+        blocks: list[Blocks] = []
         stack: Blocks = ()
         for node in self.nodes:
             if node.op in OPENERS and stack:
                 stack = stack[:-1]
-            found.append(stack)
+            blocks.append(stack)
             if node.op in OPENERS.values():
                 stack = (*stack, node)
-        return [*found, stack]
+        return [*blocks, stack]
 
     @functools.cached_property
     def is_ordered(self) -> bool:
-        """Whether every node stands once, after its sources and where they can be seen.
+        """Return True if every node occurs once, after its sources and in the scope of them all.
 
-        May be False for a program of which that holds all the same. Three rules ask: looked at node
-        by node by each of them, lowering takes a tenth longer.
+        The result may be False for a correct program: then three rules check it node by node.
+        Without this short cut lowering takes a tenth longer.
         """
         seen: set[UOp] = set()
         visible: set[UOp] = set()
@@ -144,7 +142,7 @@ class Graph:
         for node in self.nodes:
             op = node.op
             for source in node.src:
-                # An accumulator shows its last value in the block in which it is defined.
+                # The last value of an accumulator is visible in the block that defines it.
                 owner = source.src[0] if source.op is Ops.UPDATE_ACC and source.src else source
                 if source not in seen or owner not in visible:
                     return False
@@ -164,39 +162,39 @@ class Graph:
 
     @functools.cached_property
     def last_closing(self) -> dict[UOp, int]:
-        """The last place in which each block is closed."""
+        """Return the last position at which each block is closed."""
         return {
-            node.src[0]: place
-            for place, node in enumerate(self.nodes)
+            node.src[0]: position
+            for position, node in enumerate(self.nodes)
             if node.op in OPENERS and node.src
         }
 
     @functools.cached_property
     def slots(self) -> frozenset[int]:
-        """The slots of all DEFINE_GLOBALs."""
+        """Return the slots of all DEFINE_GLOBALs."""
         return frozenset(node.arg.slot for node in self.nodes if isinstance(node.arg, SlotArg))
 
     @functools.cached_property
     def first_update(self) -> dict[UOp, UOp]:
-        """The first UPDATE_ACC of each accumulator."""
-        found: dict[UOp, UOp] = {}
+        """Return the first UPDATE_ACC of each accumulator."""
+        updates: dict[UOp, UOp] = {}
         for node in self.nodes:
             if node.op is Ops.UPDATE_ACC:
-                found.setdefault(skip_after(node.src[0]), node)
-        return found
+                updates.setdefault(skip_after(node.src[0]), node)
+        return updates
 
     @functools.cached_property
     def first_of_variable(self) -> dict[str, UOp]:
-        """The first DEFINE_VAR of each name, also of those inside shapes and views."""
-        found: dict[str, UOp] = {}
+        """Return the first DEFINE_VAR of each name, also from inside shapes and views."""
+        variables: dict[str, UOp] = {}
         for node in toposort_with_payloads(tuple(self.nodes)):
             if isinstance(node.arg, VarArg):
-                found.setdefault(node.arg.name, node)
-        return found
+                variables.setdefault(node.arg.name, node)
+        return variables
 
     @functools.cached_property
     def group_size(self) -> int | None:
-        """The work-items of a group, by the launch indices; None where an extent is symbolic."""
+        """Return the number of work-items of a group; None if an extent is symbolic."""
         indices = {node.arg: node for node in self.nodes if isinstance(node.arg, SpecialArg)}
         size = 1
         for launch_index, node in indices.items():
@@ -210,12 +208,12 @@ class Graph:
 
     @functools.cached_property
     def written_slots(self) -> frozenset[int]:
-        """The slots that some STORE writes."""
+        """Return the slots that a STORE writes."""
         return frozenset(self.first_store_of_slot)
 
     @functools.cached_property
     def first_store_of_slot(self) -> dict[int, UOp]:
-        """The first STORE to each slot."""
+        """Return the first STORE to each slot."""
         return {
             slot_of(node): node
             for node in reversed(self.nodes)
@@ -224,26 +222,26 @@ class Graph:
 
     @functools.cached_property
     def loads_of_outputs(self) -> dict[UOp, frozenset[UOp]]:
-        """The LOADs of slots that the kernel also writes, by the nodes whose values need some."""
-        found: dict[UOp, frozenset[UOp]] = {}
+        """Map nodes to the LOADs that they depend on of slots that the kernel also writes."""
+        loads_below: dict[UOp, frozenset[UOp]] = {}
         for node in self.nodes:
-            loads = frozenset[UOp]().union(*(found.get(source, ()) for source in node.src))
+            loads = frozenset[UOp]().union(*(loads_below.get(source, ()) for source in node.src))
             if node.op is Ops.LOAD and node.src and slot_of(node) in self.written_slots:
                 loads |= {node}
             if loads:
-                found[node] = loads
-        return found
+                loads_below[node] = loads
+        return loads_below
 
 
 def buffer_text(node: UOp) -> str:
-    """A buffer's elements and size, for messages."""
+    """Return the size and the element type of a buffer as text for messages."""
     if isinstance(node.dtype, PtrDType):
         return f"{node.dtype.size} elements of {node.dtype.base.name}"
     return node.dtype.name
 
 
 def identity(node: UOp) -> object:
-    """Return what is one thing in a graph: a slot, a launch index, a name, a number; else None."""
+    """Return what must be unique: a slot, a launch index, a name or a number; else None."""
     payload = node.arg
     if isinstance(payload, SlotArg):
         return SlotArg, payload.slot
@@ -260,34 +258,34 @@ def identity(node: UOp) -> object:
 _WITH_SIZES = (Ops.VIEW, Ops.VALID, Ops.IOTA, *sorted(MOVEMENT, key=lambda op: op.value))
 
 
-# The key under which a node remembers that the op table accepts it, in whatever dialect.
+# The key of the fact that the op table accepts a node, in any dialect.
 OP_TABLE_RULE = object()
 
 
 def add_op_rules(rules: Rules) -> None:
-    """The dialect has the op, and the op table accepts the node."""
+    """Add the rules that the dialect has the op, and that the op table accepts the node."""
 
     @rules.local("op.1", *(op for op in Ops if rules.dialect not in OP_TABLE[op].dialects))
     def is_of_the_dialect(node: UOp, graph: Graph, _: int) -> Finding:
-        """Only ops of the dialect stand in it."""
+        """Every op belongs to the dialect."""
         known = ", ".join(dialect.value for dialect in OP_TABLE[node.op].dialects)
         return f"an op of the dialect {graph.dialect.value}", f"{node.op.name}, an op of {known}"
 
     @rules.local("type.1")
     def fits_the_op_table(node: UOp, graph: Graph, _: int) -> Finding:
-        """Number of sources, payload and types are as the op table says."""
+        """The op table accepts the number of sources, the payload and the types of a node."""
         if OP_TABLE_RULE in node.facts:
             return None
         problem = OP_TABLE[node.op].check(node)
         if problem is not None:
             return OP_TABLE[node.op].sentence, problem
-        # It is the same table in every dialect.
+        # Every dialect has the same table.
         node.facts[OP_TABLE_RULE] = True
         return None
 
 
 def add_access_rule(rules: Rules) -> None:
-    """What only programs distinguish."""
+    """Add the rule on memory versions, which only programs have."""
 
     @rules.local("memory_version.1", Ops.LOAD, Ops.STORE)
     def has_no_memory_version(node: UOp, graph: Graph, _: int) -> Finding:
@@ -296,22 +294,22 @@ def add_access_rule(rules: Rules) -> None:
 
 
 def add_sink_rule(rules: Rules) -> None:
-    """What is one kernel."""
+    """Add the rule on the root of a kernel."""
 
     @rules.graph("sink.1")
     def root_is_a_sink(node: UOp, graph: Graph, _: int) -> Finding:
-        """A SINK is the root, and there is no other."""
+        """The root is a SINK, and there is no other SINK."""
         if (node is graph.root) == (node.op is Ops.SINK):
             return None
         return "a SINK as the root and nowhere else", f"{node.op.name} there"
 
 
 def add_variable_rule(rules: Rules) -> None:
-    """One variable has one name."""
+    """Add the rule that variables of one name are the same variable."""
 
     @rules.graph("variable.1", Ops.DEFINE_VAR, *_WITH_SIZES)
     def has_one_name(node: UOp, graph: Graph, _: int) -> Finding:
-        """Variables of one name have the same type and bounds, also those inside sizes."""
+        """Variables of one name have the same type and bounds, also inside sizes."""
         roots = (node,) if node.op is Ops.DEFINE_VAR else payload_nodes(node.arg)
         for variable in variables_of(roots):
             first = graph.first_of_variable[variable.arg.name]  # type: ignore[union-attr]
@@ -322,7 +320,7 @@ def add_variable_rule(rules: Rules) -> None:
 
 
 def add_buffer_rules(rules: Rules) -> None:
-    """Slots and element types of the buffers of a kernel."""
+    """Add the rules on slots and element types of the buffers of a kernel."""
 
     @rules.graph("global.1", Ops.DEFINE_GLOBAL)
     def has_one_slot(node: UOp, graph: Graph, _: int) -> Finding:
@@ -333,14 +331,14 @@ def add_buffer_rules(rules: Rules) -> None:
     @rules.local("global.2", Ops.DEFINE_GLOBAL)
     def holds_storable_elements(node: UOp, graph: Graph, _: int) -> Finding:
         """A buffer holds 0 or more scalars of a type that memory can hold."""
-        base, size = node.dtype.base, node.dtype.size  # type: ignore[attr-defined]  # type.1 said so
+        base, size = node.dtype.base, node.dtype.size  # type: ignore[attr-defined]  # see type.1
         if base in dtypes.all and size >= 0:
             return None
         return "0 or more elements of a scalar type, not void or index", buffer_text(node)
 
 
 def add_linear_rules(rules: Rules) -> None:
-    """Rules of both dialects with explicit index arithmetic: indexed and program."""
+    """Add the rules of the dialects with explicit index arithmetic: indexed and program."""
     add_op_rules(rules)
     add_variable_rule(rules)
     add_buffer_rules(rules)
@@ -354,7 +352,7 @@ def add_linear_rules(rules: Rules) -> None:
 
     @rules.local("index.2", Ops.INDEX)
     def indexes_memory(node: UOp, graph: Graph, _: int) -> Finding:
-        """INDEX takes a DEFINE_GLOBAL or DEFINE_LOCAL."""
+        """The memory of an INDEX is a DEFINE_GLOBAL or DEFINE_LOCAL."""
         buffer = skip_after(node.src[0])
         if buffer.op in (Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL):
             return None
@@ -362,7 +360,7 @@ def add_linear_rules(rules: Rules) -> None:
 
     @rules.local("index.3", Ops.INDEX)
     def goes_by_rows_in_images_alone(node: UOp, graph: Graph, _: int) -> Finding:
-        """An INDEX of an image has a row and a column, one of other memory has one position."""
+        """An INDEX of an image has a row and a column; any other INDEX has one position."""
         count = 2 if isinstance(node.dtype, ImageDType) else 1
         have = len(node.src) - 1
         return None if have == count else (f"{count} positions", f"{have} positions")
@@ -375,11 +373,11 @@ def add_linear_rules(rules: Rules) -> None:
 
     @rules.local("address.2", Ops.LOAD, Ops.STORE)
     def is_aligned(node: UOp, graph: Graph, _: int) -> Finding:
-        """A vector of n elements stands at a multiple of n."""
+        """The position of a vector of n elements is a multiple of n."""
         value = node if node.op is Ops.LOAD else node.src[1]
         lanes = value.dtype.lanes
         address = skip_after(node.src[0])
-        # A program may name an address that stands nowhere in it; another rule says so.
+        # A program may use an address that it does not contain; another rule reports this.
         if lanes == 1 or len(address.src) != 2:
             return None
         rest = known_remainder(address.src[1], lanes)
@@ -387,7 +385,7 @@ def add_linear_rules(rules: Rules) -> None:
 
     @rules.local("address.3", Ops.LOAD, Ops.STORE)
     def takes_whole_texels(node: UOp, graph: Graph, _: int) -> Finding:
-        """LOAD and STORE of an image have the four lanes of a texel."""
+        """LOAD and STORE of an image have four lanes: one texel."""
         lanes = (node if node.op is Ops.LOAD else node.src[1]).dtype.lanes
         is_whole = not isinstance(node.src[0].dtype, ImageDType) or lanes == TEXEL
         return None if is_whole else (f"{TEXEL} lanes", f"{lanes} lanes")
@@ -409,7 +407,7 @@ def add_linear_rules(rules: Rules) -> None:
 
     @rules.graph("wmma.2", Ops.WMMA)
     def has_whole_runs(node: UOp, graph: Graph, _: int) -> Finding:
-        """The work-items of a group are a multiple of the threads of the tile of a WMMA."""
+        """The work-items of a group are a multiple of the threads of a WMMA's tile."""
         size = graph.group_size
         threads = node.arg.tile.threads if isinstance(node.arg, TileArg) else 1
         if size is None or size % threads == 0:
@@ -418,7 +416,7 @@ def add_linear_rules(rules: Rules) -> None:
 
     @rules.graph("range.1", Ops.RANGE)
     def has_a_number_of_its_own(node: UOp, graph: Graph, _: int) -> Finding:
-        """Every RANGE has another number."""
+        """Every RANGE has a different number."""
         if graph.first[identity(node)] is node:
             return None
         number = node.arg.number if isinstance(node.arg, RangeArg) else -1
@@ -426,7 +424,7 @@ def add_linear_rules(rules: Rules) -> None:
 
     @rules.graph("local.1", Ops.DEFINE_LOCAL, Ops.DEFINE_ACC)
     def has_a_name_of_its_own(node: UOp, graph: Graph, _: int) -> Finding:
-        """Every DEFINE_LOCAL and every DEFINE_ACC has another name."""
+        """Every DEFINE_LOCAL has a different name, and so has every DEFINE_ACC."""
         if graph.first[identity(node)] is node:
             return None
         name = node.arg.name if isinstance(node.arg, LocalArg) else ""
@@ -435,7 +433,7 @@ def add_linear_rules(rules: Rules) -> None:
 
 @node_fact
 def differs_by_item(node: UOp) -> bool:
-    """Whether the value certainly comes from the work-item's own index, by arithmetic alone."""
+    """Return True if arithmetic alone computes the value from the work-item's own index."""
     if isinstance(node.arg, SpecialArg):
         return node.arg.scope == "item"
     return node.op is not Ops.LOAD and any(map(differs_by_item, node.src))
@@ -443,7 +441,7 @@ def differs_by_item(node: UOp) -> bool:
 
 @node_fact
 def _linear(node: UOp) -> tuple[int, int]:
-    """(g, r) where the value of the node is some multiple of g plus r; (1, 0) says nothing."""
+    """Return (g, r) if the value is a multiple of g plus r; (1, 0) holds for any value."""
     if isinstance(node.arg, ConstArg):
         return 0, int(node.arg.value)
     if node.op is Ops.CAST and node.src[0].dtype.is_int:
@@ -461,6 +459,6 @@ def _linear(node: UOp) -> tuple[int, int]:
 
 
 def known_remainder(position: UOp, lanes: int) -> int | None:
-    """What `position` leaves when divided by `lanes`; None where that depends on variables."""
+    """Return the remainder of `position` divided by `lanes`; None if variables determine it."""
     multiple, rest = _linear(position)
     return None if multiple % lanes else rest % lanes

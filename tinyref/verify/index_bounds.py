@@ -1,9 +1,9 @@
-"""Whether every access of an indexed kernel lies in its buffer, wherever its gate holds.
+"""Bounds check: each access of an indexed kernel must be inside its buffer where its gate is true.
 
-An access is proved from value ranges, then from ranges under its gate, then by trying all values
-of the counters and variables that it depends on. Where there are too many of them, their ends and
-random ones between are tried: that finds errors, and proves nothing. So every error is one that a
-launch can meet, and every access that is not proved is counted.
+An access is proved by value ranges, then by ranges under its gate. The last proof tries all values
+of its counters and variables. If there are too many values, the check tries the ends of
+their ranges and random values between: this finds errors but proves nothing. So each error can
+occur in a launch, and each access that is not proved is counted.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import RangeArg, SpecialArg, VarArg
 
 LABEL = "indexed.bounds.1"
-# All values are tried up to that many combinations; of more, that many are drawn.
+# The check tries all values up to MAX_VALUES combinations; beyond, it draws SAMPLES of them.
 MAX_VALUES = 1 << 20
 SAMPLES = 1 << 12
 _ENDS = 3
 
-# The counters, launch indices and variables of an access: what takes a value without a load.
+# The counters, launch indices and variables of an access: they have a value without a load.
 _LEAVES = frozenset({Ops.RANGE, Ops.SPECIAL, Ops.DEFINE_VAR})
 
 
-class Found(Enum):
-    """How an access was shown to lie in its buffer, or why it was not."""
+class BoundsOutcome(Enum):
+    """Results of the check: the proof that an access is in its buffer, or why there is none."""
 
     __hash__ = object.__hash__
 
     RANGES = "proved by value ranges"
     GATE = "proved by value ranges under its gate"
     VALUES = "proved by trying all values"
-    SAMPLED = "not proved: too many values, of which many were tried"
+    SAMPLED = "not proved: too many values, a sample of them was tried"
     DATA = "not proved: the position is read from memory"
 
     @property
     def is_proved(self) -> bool:
-        return self in (Found.RANGES, Found.GATE, Found.VALUES)
+        return self in (BoundsOutcome.RANGES, BoundsOutcome.GATE, BoundsOutcome.VALUES)
 
 
 @dataclass(frozen=True)
 class Access:
-    """A LOAD or STORE: `lanes` elements from `position` on, of a buffer of `size`, behind gates."""
+    """A LOAD or STORE of `lanes` elements from `position` on, in a buffer of `size` elements."""
 
     node: UOp
     position: UOp
@@ -65,20 +65,20 @@ class Access:
     gates: tuple[UOp, ...]
 
 
-def check_index_bounds(root: UOp) -> dict[Found, int]:
-    """How many accesses of the indexed kernel `root` were proved in which way, or not.
+def check_index_bounds(root: UOp) -> dict[BoundsOutcome, int]:
+    """Check all accesses of the indexed kernel `root`; return how many had each outcome.
 
-    The index arithmetic may be of the type index or of fixed width. Raises `VerifyError`
-    indexed.bounds.1 for an access outside of its buffer, with values for which it is.
+    The index arithmetic may have the type index or a fixed width. Raises `VerifyError`
+    indexed.bounds.1 for an access outside its buffer, with values that lead to it.
     """
-    counts = dict.fromkeys(Found, 0)
+    counts = dict.fromkeys(BoundsOutcome, 0)
     for access in accesses(root):
         counts[_decide(access)] += 1
     return counts
 
 
 def accesses(root: UOp) -> Iterator[Access]:
-    """Every LOAD and STORE of the indexed kernel; one of an image by its row and by its column."""
+    """Yield every LOAD and STORE of the indexed kernel; for an image its row and its column."""
     for node in root.toposort():
         if node.op not in (Ops.LOAD, Ops.STORE):
             continue
@@ -93,19 +93,19 @@ def accesses(root: UOp) -> Iterator[Access]:
             yield Access(node, address.src[1], buffer.dtype.size, lanes, gates)
 
 
-def _decide(access: Access) -> Found:
+def _decide(access: Access) -> BoundsOutcome:
     if _lies_within(access, access.position):
-        return Found.RANGES
+        return BoundsOutcome.RANGES
     if access.gates and _lies_within(access, simplify_with(access.position, access.gates)):
-        return Found.GATE
+        return BoundsOutcome.GATE
     position = access.position
     last = access.size - access.lanes
     inside = build.both(build.at_least(position, 0), build.less(position, last + 1))
     if access.gates and constant_of(simplify_with(inside, access.gates)) == 1:
-        return Found.GATE
+        return BoundsOutcome.GATE
     leaves = _leaves((position, *access.gates))
     if leaves is None:
-        return Found.DATA
+        return BoundsOutcome.DATA
     return _try(access, leaves)
 
 
@@ -115,17 +115,17 @@ def _lies_within(access: Access, position: UOp) -> bool:
 
 
 def _leaves(roots: Sequence[UOp]) -> list[UOp] | None:
-    """What the values depend on, extents before their counters; None if memory is among it."""
-    found = []
+    """Return the nodes that determine the values, extents before counters; None for a load."""
+    leaves = []
     for node in toposort(roots):
         if node.op in _LEAVES:
-            found.append(node)
+            leaves.append(node)
         elif node.op not in ALU and node.op is not Ops.CONST:
             return None
-    return found
+    return leaves
 
 
-def _try(access: Access, leaves: Sequence[UOp]) -> Found:
+def _try(access: Access, leaves: Sequence[UOp]) -> BoundsOutcome:
     spans = [bounds(leaf) for leaf in leaves]
     is_complete = math.prod(high - low + 1 for low, high in spans) <= MAX_VALUES
     values = _all_values(leaves) if is_complete else _some_values(leaves)
@@ -141,7 +141,7 @@ def _try(access: Access, leaves: Sequence[UOp]) -> Found:
     outside = holds & ((positions < 0) | (positions > access.size - access.lanes))
     if np.any(outside):
         raise _error(access, values, positions, outside)
-    return Found.VALUES if is_complete else Found.SAMPLED
+    return BoundsOutcome.VALUES if is_complete else BoundsOutcome.SAMPLED
 
 
 def _all_values(leaves: Sequence[UOp]) -> dict[UOp, Array]:
@@ -153,9 +153,9 @@ def _all_values(leaves: Sequence[UOp]) -> dict[UOp, Array]:
 
 
 def _some_values(leaves: Sequence[UOp]) -> dict[UOp, Array]:
-    """Draws for each leaf, half of them from its ends; the same at every call."""
+    """Draw values for each leaf, half of them from its ends; the same values at every call."""
     draw = random.Random(1)
-    found = {}
+    samples = {}
     for leaf in leaves:
         low, high = bounds(leaf)
         ends = [*range(low, min(low + _ENDS, high + 1)), *range(max(high - _ENDS, low), high + 1)]
@@ -163,21 +163,21 @@ def _some_values(leaves: Sequence[UOp]) -> dict[UOp, Array]:
             draw.choice(ends) if draw.random() < 0.5 else draw.randint(low, high)
             for _ in range(SAMPLES)
         ]
-        found[leaf] = np.array(values).astype(numpy_dtype(leaf.dtype))
-    return found
+        samples[leaf] = np.array(values).astype(numpy_dtype(leaf.dtype))
+    return samples
 
 
 def _error(
     access: Access, values: dict[UOp, Array], positions: Array, outside: Array
 ) -> VerifyError:
-    place = int(np.argmax(outside))
-    chosen = ", ".join(f"{_name(leaf)} = {array[place]}" for leaf, array in values.items())
-    last = f" to {positions[place] + access.lanes - 1}" if access.lanes > 1 else ""
+    first = int(np.argmax(outside))
+    chosen = ", ".join(f"{_name(leaf)} = {array[first]}" for leaf, array in values.items())
+    last = f" to {positions[first] + access.lanes - 1}" if access.lanes > 1 else ""
     return VerifyError(
         LABEL,
         node_text(access.node),
         f"positions from 0 to {access.size - 1}",
-        f"position {positions[place]}{last}" + (f" for {chosen}" if chosen else ""),
+        f"position {positions[first]}{last}" + (f" for {chosen}" if chosen else ""),
     )
 
 

@@ -24,7 +24,7 @@ add_access_rule(INDEXED)
 
 Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()
-# What may stand beside a loop and use its result.
+# Ops that may use the result of a loop in any scope.
 _ANYWHERE = frozenset({Ops.AFTER, Ops.BARRIER, Ops.SINK})
 
 
@@ -42,7 +42,7 @@ def sink_keeps_stores(node: UOp, graph: Graph, _: int) -> Finding:
 
 @INDEXED.local("reduce.1", Ops.REDUCE)
 def reduces_ranges(node: UOp, graph: Graph, _: int) -> Finding:
-    """REDUCE names no axes: RANGEs follow its value."""
+    """The sources of a REDUCE after its value are RANGEs, and it has no axes."""
     axes = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
     other = next((source for source in node.src[1:] if source.op is not Ops.RANGE), None)
     if not axes and other is None:
@@ -75,7 +75,7 @@ def has_one_update(node: UOp, graph: Graph, _: int) -> Finding:
 
 @node_fact
 def _ranges_closed_below(node: UOp) -> Ranges:
-    """The ranges whose results the node uses."""
+    """Return the ranges whose results the node uses."""
     closed = _union(map(_ranges_closed_below, node.src))
     if node.op is Ops.REDUCE:
         return closed.union(node.src[1:])
@@ -86,7 +86,7 @@ def _ranges_closed_below(node: UOp) -> Ranges:
 
 @node_fact
 def _open(node: UOp) -> Ranges:
-    """The ranges in which the node must stand, as a source of others."""
+    """Return the ranges that must be open where the node is used."""
     if node.op is Ops.RANGE:
         return _open(node.src[0]) | {node}
     ranges = _union(map(_open, node.src))
@@ -97,18 +97,18 @@ def _open(node: UOp) -> Ranges:
     if node.op is Ops.UPDATE_ACC:
         return ranges.difference(_ranges_of_update(node))
     if node.op in (Ops.AFTER, Ops.BARRIER):
-        # A range among the sources of these is one that is over by then.
+        # A range among these sources has ended before the node.
         return ranges.difference(source for source in node.src if source.op is Ops.RANGE)
     return ranges
 
 
 def _union(sets: Iterable[Ranges]) -> Ranges:
-    """The union; most often it is one of the sets, and then it is the same object."""
-    found = _NONE
-    for each in sets:
-        if each is not found and each:
-            found = found | each if found else each
-    return found
+    """Return the union; if one set contains the others it is often the same object."""
+    union = _NONE
+    for ranges in sets:
+        if ranges is not union and ranges:
+            union = union | ranges if union else ranges
+    return union
 
 
 def _ranges_of_update(update: UOp) -> tuple[UOp, ...]:
@@ -116,26 +116,26 @@ def _ranges_of_update(update: UOp) -> tuple[UOp, ...]:
 
 
 def _numbers(ranges: Ranges) -> str:
-    found = sorted(node.arg.number for node in ranges if isinstance(node.arg, RangeArg))
-    return f"a use of RANGE {', '.join(map(str, found))}"
+    numbers = sorted(node.arg.number for node in ranges if isinstance(node.arg, RangeArg))
+    return f"a use of RANGE {', '.join(map(str, numbers))}"
 
 
 @INDEXED.graph("range.2")
 def stands_on_one_side_of_a_loop(node: UOp, graph: Graph, _: int) -> Finding:
-    """No node uses both the counter of a range and the result of that range."""
+    """No node uses both the counter of a range and the result of the same range."""
     if node.op in _ANYWHERE:
         return None
     closed = _ranges_closed_below(node)
     if not closed:
         return None
     both = _open(node) & closed
-    return None if not both else ("a place inside or after the loop", f"{_numbers(both)} in both")
+    return None if not both else ("a use inside or after the loop", f"{_numbers(both)} in both")
 
 
 @INDEXED.local("wmma.1", Ops.WMMA)
 def tile_meets_all_items(node: UOp, graph: Graph, _: int) -> Finding:
-    """A WMMA stands in no RANGE whose extent differs between the work-items of a group."""
-    uneven = frozenset(each for each in _open(node) if differs_by_item(each.src[0]))
+    """A WMMA is in no RANGE whose extent differs between the work-items of a group."""
+    uneven = frozenset(counter for counter in _open(node) if differs_by_item(counter.src[0]))
     if not uneven:
         return None
-    return "loops that all work-items iterate alike", f"a WMMA with {_numbers(uneven)}"
+    return "loops with the same extent for all work-items", f"a WMMA with {_numbers(uneven)}"

@@ -12,36 +12,35 @@ PROGRAM = Rules(Dialect.PROGRAM)
 
 @PROGRAM.graph("order.1")
 def sources_come_first(node: UOp, graph: Graph, position: int) -> Finding:
-    """Every source stands before its user."""
+    """Every source comes before its user."""
     if graph.is_ordered:
         return None
-    place = graph.place
     for source in node.src:
-        if place.get(source, position) >= position:
+        if graph.position.get(source, position) >= position:
             return f"{source.op.name} before its user", "no such node before it"
     return None
 
 
 @PROGRAM.graph("order.2")
-def stands_once(node: UOp, graph: Graph, position: int) -> Finding:
-    """Every node but BARRIER stands once."""
+def occurs_once(node: UOp, graph: Graph, position: int) -> Finding:
+    """Every node except BARRIER occurs once."""
     if graph.is_ordered or node.op is Ops.BARRIER:
         return None
-    first = graph.place[node]
+    first = graph.position[node]
     if first == position:
         return None
-    return "one place in the program", f"places {first} and {position}"
+    return "one position in the program", f"positions {first} and {position}"
 
 
 @PROGRAM.graph("memory_version.1", Ops.LOAD, Ops.STORE)
 def follows_the_version_before(node: UOp, graph: Graph, position: int) -> Finding:
-    """Before an access of memory version n stand n equal ones, without one and from 1 up."""
+    """An access of memory version n follows n equal ones: one without a version, then from 1 up."""
     if not isinstance(node.arg, MemoryVersionArg):
         return None
     number = node.arg.number
     before = MemoryVersionArg(number - 1) if number > 1 else None
-    wanted = UOp(node.op, node.dtype, node.src, before)
-    if number > 0 and graph.place.get(wanted, position) < position:
+    previous = UOp(node.op, node.dtype, node.src, before)
+    if number > 0 and graph.position.get(previous, position) < position:
         return None
     return "the equal access before it", "none"
 
@@ -72,14 +71,14 @@ def is_closed(node: UOp, graph: Graph, position: int) -> Finding:
 
 @PROGRAM.graph("scope.1")
 def stays_in_its_block(node: UOp, graph: Graph, position: int) -> Finding:
-    """What is computed in a block is used in it; only a last UPDATE_ACC shows outside."""
+    """A value is used in the block that computes it; only a last UPDATE_ACC is used outside."""
     if graph.is_ordered:
         return None
     around = graph.blocks[position]
     for source in node.src:
-        # An accumulator shows its last value in the block in which it is defined.
+        # The last value of an accumulator is visible in the block that defines it.
         owner = source.src[0] if source.op is Ops.UPDATE_ACC and source.src else source
-        made_in = graph.blocks[graph.place.get(owner, position)]
+        made_in = graph.blocks[graph.position.get(owner, position)]
         if source.op is Ops.RANGE and node.op is not Ops.END:
             made_in = (*made_in, source)
         if around[: len(made_in)] != made_in:
@@ -93,7 +92,7 @@ add_linear_rules(PROGRAM)
 @PROGRAM.graph("acc.1", Ops.UPDATE_ACC)
 def is_updated_in_a_loop(node: UOp, graph: Graph, position: int) -> Finding:
     """An accumulator is defined before the loop that updates it, in the block of that loop."""
-    defined = graph.blocks[graph.place.get(node.src[0], position)]
+    defined = graph.blocks[graph.position.get(node.src[0], position)]
     updated = graph.blocks[position]
     if len(defined) < len(updated) and updated[: len(defined)] == defined:
         return None
@@ -102,7 +101,7 @@ def is_updated_in_a_loop(node: UOp, graph: Graph, position: int) -> Finding:
 
 @PROGRAM.local("range.3", Ops.RANGE)
 def is_a_loop(node: UOp, graph: Graph, _: int) -> Finding:
-    """No RANGE is of kind UPCAST or UNROLL: those have become copies and vectors."""
+    """No RANGE has the kind UPCAST or UNROLL: these axes have become copies and vectors."""
     kind = node.arg.kind if isinstance(node.arg, RangeArg) else None
     if kind not in (AxisKind.UPCAST, AxisKind.UNROLL):
         return None
@@ -117,24 +116,24 @@ def has_a_start_value_alone(node: UOp, graph: Graph, _: int) -> Finding:
 
 @PROGRAM.local("barrier.1", Ops.BARRIER)
 def barrier_has_no_sources(node: UOp, graph: Graph, _: int) -> Finding:
-    """A BARRIER has no sources: its place says what comes before it."""
+    """A BARRIER has no sources: its position orders it after other nodes."""
     return None if not node.src else ("no sources", f"{len(node.src)} sources")
 
 
 @PROGRAM.graph("barrier.2", Ops.BARRIER)
 def barrier_meets_all_items(node: UOp, graph: Graph, position: int) -> Finding:
-    """A BARRIER stands in no IF and no RANGE that differs between the work-items of a group."""
-    return _place_of_all_items("a BARRIER", graph, position)
+    """A BARRIER is in no IF and no RANGE that differs between the work-items of a group."""
+    return _reached_by_all_items("a BARRIER", graph, position)
 
 
 @PROGRAM.graph("wmma.1", Ops.WMMA)
 def tile_meets_all_items(node: UOp, graph: Graph, position: int) -> Finding:
-    """A WMMA stands in no IF and no RANGE that differs between the work-items of a group."""
-    return _place_of_all_items("a WMMA", graph, position)
+    """A WMMA is in no IF and no RANGE that differs between the work-items of a group."""
+    return _reached_by_all_items("a WMMA", graph, position)
 
 
-def _place_of_all_items(what: str, graph: Graph, position: int) -> Finding:
+def _reached_by_all_items(what: str, graph: Graph, position: int) -> Finding:
     for opener in graph.blocks[position]:
         if differs_by_item(opener.src[0]):
-            return "a place that all work-items reach", f"{what} in {_name(opener)}"
+            return "a position that all work-items reach", f"{what} in {_name(opener)}"
     return None

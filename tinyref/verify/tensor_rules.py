@@ -30,7 +30,7 @@ def buffer_has_a_size(node: UOp, graph: Graph, _: int) -> Finding:
 
 @TENSOR.graph("buffer.2", Ops.BUFFER)
 def buffer_has_a_number_of_its_own(node: UOp, graph: Graph, _: int) -> Finding:
-    """A number is one BUFFER: one device, one size, one type."""
+    """BUFFERs of one number have one device, one size and one type."""
     first = graph.first[identity(node)]
     if first is node:
         return None
@@ -64,7 +64,7 @@ def movement_is_possible(node: UOp, graph: Graph, _: int) -> Finding:
     """A movement fits the shape that it moves."""
     shape = shape_of(node.src[0])
     try:
-        # A size that some values would make negative is what the source asks of them.
+        # If some values of variables make a size negative, the source node has this constraint.
         if not is_certain(node) or any(lowest(lift(size)) < 0 for size in shape):
             require(constraints_of(node))
             return None
@@ -94,11 +94,11 @@ def assigns_one_shape(node: UOp, graph: Graph, _: int) -> Finding:
 
 @TENSOR.local("assign.2", Ops.ASSIGN)
 def assigns_to_a_buffer(node: UOp, graph: Graph, _: int) -> Finding:
-    """The target of an ASSIGN is a BUFFER that is moved, but neither repeated nor padded."""
+    """The target of an ASSIGN is a BUFFER, which may be moved, but neither repeated nor padded."""
     base = node.src[0]
     while base.op in MOVEMENT and base.op not in (Ops.EXPAND, Ops.PAD):
         base = base.src[0]
-    # Of an ASSIGN to an ASSIGN the other one is looked at too.
+    # If the target is another ASSIGN, the rule checks that one too.
     if base.op in (Ops.BUFFER, Ops.ASSIGN):
         return None
     return "a BUFFER under RESHAPE, PERMUTE, SHRINK or FLIP", base.op.name
@@ -106,7 +106,7 @@ def assigns_to_a_buffer(node: UOp, graph: Graph, _: int) -> Finding:
 
 @TENSOR.local("multi.1", Ops.MULTI)
 def has_a_source_per_device(node: UOp, graph: Graph, _: int) -> Finding:
-    """MULTI has one source for each of its devices, which all differ."""
+    """MULTI has one source for each of its devices, and no device twice."""
     devices = node.arg.devices if isinstance(node.arg, ShardArg) else ()
     if len(node.src) == len(set(devices)) == len(devices):
         return None
@@ -115,7 +115,7 @@ def has_a_source_per_device(node: UOp, graph: Graph, _: int) -> Finding:
 
 @TENSOR.local("multi.2", Ops.MULTI)
 def sources_are_where_it_says(node: UOp, graph: Graph, _: int) -> Finding:
-    """Each source of a MULTI lives on its device; constants live on every device."""
+    """Each source of a MULTI is on its device; constants are on every device."""
     devices = node.arg.devices if isinstance(node.arg, ShardArg) else ()
     for source, device in zip(node.src, devices, strict=False):
         if device_of(source) not in (device, None):
@@ -125,7 +125,7 @@ def sources_are_where_it_says(node: UOp, graph: Graph, _: int) -> Finding:
 
 @TENSOR.local("multi.3", Ops.MULTI)
 def sources_are_parts_of_one_shape(node: UOp, graph: Graph, _: int) -> Finding:
-    """The sources of a MULTI have one shape, but for the sizes along its axis that it states."""
+    """The sources of a MULTI have one shape, except for the sizes along its axis."""
     layout = node.arg if isinstance(node.arg, ShardArg) else ShardArg(())
     first = shape_of(node.src[0])
     axis = layout.axis
@@ -137,15 +137,15 @@ def sources_are_parts_of_one_shape(node: UOp, graph: Graph, _: int) -> Finding:
     else:
         sizes = layout.sizes
         expected = [(*first[:axis], size, *first[axis + 1 :]) for size in sizes]
-    found = [shape_of(source) for source in node.src]
-    if found == expected and sizes == layout.sizes:
+    actual = [shape_of(source) for source in node.src]
+    if actual == expected and sizes == layout.sizes:
         return None
-    return " and ".join(map(describe_shape, expected)), " and ".join(map(describe_shape, found))
+    return " and ".join(map(describe_shape, expected)), " and ".join(map(describe_shape, actual))
 
 
 @TENSOR.local("multi.4")
 def is_of_no_further_use(node: UOp, graph: Graph, _: int) -> Finding:
-    """A MULTI is the root of a graph: what uses it is built from its sources."""
+    """A MULTI is the root of a graph: operations on it are built from its sources."""
     if node.op is Ops.SINK or not any(source.op is Ops.MULTI for source in node.src):
         return None
     return f"a {node.op.name} of the sources of a MULTI", f"a {node.op.name} of the MULTI"
@@ -153,7 +153,7 @@ def is_of_no_further_use(node: UOp, graph: Graph, _: int) -> Finding:
 
 @TENSOR.local("device.1", *ALU, Ops.ASSIGN)
 def operands_live_together(node: UOp, graph: Graph, _: int) -> Finding:
-    """All operands live on one device: only COPY goes from one to another."""
+    """All operands are on one device: only COPY goes from one device to another."""
     devices = [device for device in map(device_of, node.src) if device is not None]
     for device in devices[1:]:
         if device != devices[0]:

@@ -1,9 +1,9 @@
-"""How the positions of a shape map to elements of memory, without moving any.
+"""Maps from the positions of a shape to elements of memory; no element moves.
 
-In: shapes and movements (reshape, permute, expand, pad, shrink, flip). Out: a `ShapeTracker`, the
-shortest stack of `View`s that is found, and the index expression of an element with the condition
-under which memory has it.
+In: shapes and movements (reshape, permute, expand, pad, shrink, flip). Out: a `ShapeTracker`, which
+is a short stack of `View`s. It gives the index expression of an element, and the condition under
+which memory has this element.
 
-`view.py` is one view (shape, strides, offset, mask), `composition.py` joins two, `shape_tracker.py`
-is the stack, and reads it from nodes.
+`view.py` has one view (shape, strides, offset, mask), `composition.py` merges two views into one,
+and `shape_tracker.py` has the stack and reads it from nodes.
 """

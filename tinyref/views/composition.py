@@ -1,4 +1,4 @@
-"""Composition of views: one view for what two show, wherever there is one; reshape is a case."""
+"""Composition: merge two views into one view if one exists; reshape is a special case."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tinyref.errors import UserError
 from tinyref.uops.node import sint
 from tinyref.views.view import CACHE, Shape, View, check_sizes, nowhere, sizes_of
 
-# A box of plain sizes settles in two or three rounds.
+# With plain sizes the box is stable after two or three rounds.
 MAX_ROUNDS = 16
 
 
 def reshape(view: View, shape: Sequence[sint]) -> View | None:
-    """The positions of `view`, row-major, seen as `shape`; None if that takes a second view.
+    """Return `view` in another shape, in row-major order; None if that needs a second view.
 
-    Raises `UserError` for negative sizes and for another number of elements.
+    Raises `UserError` for negative sizes and for a different number of elements.
     """
     return _reshape(view, sizes_of("reshape", shape))
 
@@ -51,7 +51,7 @@ def _reshape(view: View, shape: Shape) -> View | None:
 
 @dataclass
 class _Run:
-    """Neighbouring axes that act as one: `begin` and `end` are its mask."""
+    """Neighbouring axes that act as one axis with the mask from `begin` to `end`."""
 
     size: Extent
     stride: Extent
@@ -60,7 +60,7 @@ class _Run:
 
 
 def _runs(view: View) -> tuple[list[_Run], Extent]:
-    """The axes of `view`, outermost first, merged where they can be, and the offset that fits."""
+    """Merge the axes of `view` where possible; return them outermost first, and their offset."""
     runs: list[_Run] = []
     offset = lift(view.offset)
     for size, stride, (low, high) in view.axes():
@@ -86,7 +86,7 @@ def _runs(view: View) -> tuple[list[_Run], Extent]:
 
 
 def _digits(position: Extent, runs: list[_Run]) -> list[Extent]:
-    """The position in each run of the flat `position`; the outermost takes what is left."""
+    """Split the flat `position` into a position in each run; the outermost takes the rest."""
     digits: list[Extent] = []
     for run in reversed(runs[1:]):
         position, digit = split(position, run.size)
@@ -97,13 +97,13 @@ def _digits(position: Extent, runs: list[_Run]) -> list[Extent]:
 
 @dataclass
 class _Line:
-    """`base + sum(steps[i] * (p[i] - start[i]))` over the positions p of the outer view."""
+    """The function `base + sum(steps[i] * (p[i] - start[i]))` of a position p of the outer view."""
 
     base: Extent
     steps: list[Extent]
 
     def span(self, start: list[Extent], box: list[tuple[Extent, Extent]]) -> tuple[Extent, Extent]:
-        """Its lowest and highest value in `box`."""
+        """Return the lowest and the highest value in `box`."""
         low = high = self.base
         for step, first, (begin, end) in zip(self.steps, start, box, strict=True):
             if step == 0:
@@ -118,21 +118,21 @@ class _Line:
         return low, high
 
     def misses(self, run: _Run, start: list[Extent], box: list[tuple[Extent, Extent]]) -> bool:
-        """Whether all of `box` is certain to be on one side of the mask of `run`."""
+        """Return True if all of `box` is certainly on one side of the mask of `run`."""
         low, high = self.span(start, box)
         return at_most(high + 1, run.begin) or at_most(run.end, low)
 
 
 @functools.lru_cache(maxsize=CACHE)
 def compose(outer: View, inner: View) -> View | None:
-    """The one view that shows through `inner` what `outer` shows of its flat positions.
+    """Return one view that maps a position through `outer` and then through `inner`.
 
-    None if there is no such view, or none can be proved right for all values of the variables.
+    Return None if no such view exists, or if none can be proved right for all values of variables.
 
     Within the mask of `outer`, the position in each run of `inner` must be a linear function of
-    the position in `outer`. If it is, its coefficients are the differences between the first
-    position and its neighbours, so those are tried, and they are right if and only if no run
-    is left anywhere: then they are the digits of a mixed radix number, and digits are unique.
+    the position in `outer`. Its coefficients can only be the differences between the values at the
+    first position and at its neighbours. They are right if and only if the function never leaves a
+    run: then its values are the digits of a mixed radix number, and digits are unique.
     """
     if outer.touches_nothing:
         return outer
@@ -188,17 +188,17 @@ def _through(outer: View, inner: View) -> View | None:
 def _box_of_masks(
     lines: list[_Line], runs: list[_Run], first: list[Extent], box: list[tuple[Extent, Extent]]
 ) -> list[tuple[Extent, Extent]] | None:
-    """The box of positions, maybe none, that the masks of all runs leave over; None if no box is.
+    """Return the box of positions that all masks admit; None if these positions form no box.
 
-    Each run cuts the box down to what it can possibly leave; if nothing in the last box is
-    outside a mask, then that box is exactly what is left.
+    The mask of each run shrinks the box to the positions that it can admit. If no position of the
+    last box is outside a mask, this box is the result; it may be empty.
     """
     limits = [
         (line, run)
         for line, run in zip(lines, runs, strict=True)
         if not (run.begin == 0 and run.end == run.size)
     ]
-    # A cut by symbolic sizes may grow an expression in every round, and never settle.
+    # With symbolic sizes an expression may grow in every round and never become stable.
     for _ in range(MAX_ROUNDS):
         changed = False
         for line, run in limits:
@@ -224,12 +224,12 @@ def _box_of_masks(
 def _bounds_from_mask(
     line: _Line, run: _Run, first: list[Extent], box: list[tuple[Extent, Extent]], axis: int
 ) -> tuple[Extent, Extent]:
-    """What the mask of `run` can leave of one axis, whatever the other axes are."""
+    """Return the bounds of an axis that the mask of `run` admits for any position on the others."""
     step = line.steps[axis]
     others = _Line(line.base, [*line.steps])
     others.steps[axis] = 0
     low, high = others.span(first, box)
-    # The whole line must lie from run.begin to run.end, and the others lie from low to high.
+    # The value must be between run.begin and run.end; the other axes contribute low to high.
     if lowest(step) > 0:
         begin = first[axis] - split(high - run.begin, step)[0]
         end = first[axis] + split(run.end - 1 - low, step)[0] + 1

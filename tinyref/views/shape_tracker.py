@@ -1,4 +1,4 @@
-"""Shape trackers: a chain of views through which a shape shows a flat buffer."""
+"""Shape trackers: a chain of views that maps a shape to a flat buffer."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _interned: WeakValueDictionary[tuple[View, ...], ShapeTracker] = WeakValueDictio
 
 
 class ShapeTracker:
-    """A shape over a buffer: the last view has the shape, the first one reaches into the buffer.
+    """Chain of views: the last one has the shape, the first one maps to elements of the buffer.
 
-    What a view maps a position to is a row-major position of the view before it. A position is
-    valid if the masks of all views allow it; reading an invalid one gives 0. Trackers are
-    immutable and interned. Raises `UserError` where a view reaches outside the one before it.
+    Each view maps a position to a row-major position of the view before it. A position is valid
+    if the masks of all views admit it; an invalid position reads as 0. Trackers are immutable and
+    interned. Raises `UserError` if a view reaches outside the view before it.
     """
 
     __slots__ = ("__weakref__", "views")
@@ -57,9 +57,9 @@ class ShapeTracker:
     views: tuple[View, ...]
 
     def __new__(cls, views: tuple[View, ...]) -> ShapeTracker:
-        found = _interned.get(views)
-        if found is not None:
-            return found
+        existing = _interned.get(views)
+        if existing is not None:
+            return existing
         _check_chain(views)
         tracker = object.__new__(cls)
         tracker.views = views
@@ -73,17 +73,17 @@ class ShapeTracker:
 
     @staticmethod
     def from_shape(shape: Sequence[sint]) -> ShapeTracker:
-        """A buffer seen row-major as `shape`, from its first element on."""
+        """Return the tracker of a buffer in row-major order from its first element."""
         return ShapeTracker((View.contiguous(tuple(shape)),))
 
     @property
     def shape(self) -> Shape:
-        """The shape that the outside sees."""
+        """Return the shape of the last view."""
         return self.views[-1].shape
 
     @property
     def is_masked(self) -> bool:
-        """Whether some view has a mask."""
+        """Return True if a view has a mask."""
         return any(view.mask is not None for view in self.views)
 
     # --- movement -------------------------------------------------------------------------------
@@ -94,72 +94,73 @@ class ShapeTracker:
         return ShapeTracker((*self.views[:-1], view)).simplify()
 
     def reshape(self, shape: Sequence[sint]) -> ShapeTracker:
-        """The same elements in row-major order, seen as `shape`. Raises `UserError` on sizes."""
+        """Give the positions another shape, in row-major order. Raises `UserError` on sizes."""
         merged = reshape(self.views[-1], tuple(shape))
         if merged is not None:
             return self._with_last(merged)
         return ShapeTracker((*self.views, View.contiguous(tuple(shape)))).simplify()
 
     def permute(self, order: Sequence[int]) -> ShapeTracker:
-        """Axis i of the result is axis `order[i]`. Raises `UserError` for no permutation."""
+        """Make axis `order[i]` axis i of the result. Raises `UserError` if not a permutation."""
         return self._with_last(self.views[-1].permute(order))
 
     def expand(self, shape: Sequence[sint]) -> ShapeTracker:
-        """Axes of size 1 repeat up to `shape`. Raises `UserError` for other axes."""
+        """Repeat axes of size 1 up to `shape`. Raises `UserError` for other axes."""
         return self._with_last(self.views[-1].expand(shape))
 
     def pad(self, bounds: Sequence[tuple[sint, sint]]) -> ShapeTracker:
-        """(before, after) invalid positions around each axis. Raises `UserError` below 0."""
+        """Add (before, after) invalid positions to each axis. Raises `UserError` below 0."""
         return self._with_last(self.views[-1].pad(bounds))
 
     def shrink(self, bounds: Sequence[tuple[sint, sint]]) -> ShapeTracker:
-        """Positions begin to end, end excluded, of each axis. Raises `UserError` outside it."""
+        """Keep positions begin to end, end excluded, of each axis. Raises `UserError` outside."""
         return self._with_last(self.views[-1].shrink(bounds))
 
     def flip(self, axes: Iterable[int]) -> ShapeTracker:
-        """The given axes run backwards. Raises `UserError` for an axis that is not there."""
+        """Reverse these axes. Raises `UserError` for an axis that does not exist."""
         return self._with_last(self.views[-1].flip(axes))
 
     # --- laws -----------------------------------------------------------------------------------
 
     def followed_by(self, second: ShapeTracker) -> ShapeTracker:
-        """What `second` shows of a buffer that holds this tracker's positions in row-major order.
+        """Return the tracker that maps a position through `second` and then through this one.
 
-        Raises `UserError` if `second` reaches outside this tracker's size.
+        Elements of `second` are row-major positions of this tracker. Raises `UserError` if `second`
+        reaches outside this tracker's size.
         """
         return ShapeTracker((*self.views, *second.views)).simplify()
 
     def simplify(self) -> ShapeTracker:
-        """The same mapping with neighbouring views merged where one view can say both."""
+        """Merge neighbouring views where one view can replace both; the mapping is the same."""
         return self if len(self.views) == 1 else _simplify(self)
 
     # --- facts ----------------------------------------------------------------------------------
 
     def real_strides(self) -> tuple[sint | None, ...]:
-        """By how many elements of the buffer a step along each axis moves; None if that varies.
+        """Return how many elements a step along each axis moves in the buffer; None if it varies.
 
-        Only valid positions count; an axis of one position has stride 0.
+        Only valid positions count. An axis of size 1 has stride 0.
         """
         return self.views[0].strides if len(self.views) == 1 else uncached(_real_strides)(self)
 
     def reach(self) -> tuple[int, int] | None:
-        """The lowest and highest element of the buffer that is touched; None if none is.
+        """Return the lowest and highest element of the buffer that is accessed; None if none is.
 
-        Exact for one view of ints, else bounds.
+        The result is exact for one view of integer sizes, else it is bounds.
         """
         return _reach(self)
 
     def real_size(self) -> int:
-        """One more than the highest element of the buffer that may be touched; 0 for none."""
+        """Return the highest element of the buffer that may be accessed plus one; 0 for none."""
         reach = self.reach()
         return 0 if reach is None else reach[1] + 1
 
     def index_and_valid(self, positions: Sequence[UOp] | None = None) -> tuple[UOp, UOp]:
-        """The element's number (dtype index) and whether there is one (dtype bool), simplified.
+        """Return the element's number (dtype index) and its validity (dtype bool), simplified.
 
-        `positions` are `index` nodes, one per axis; without them RANGE i of kind LOOP counts
-        axis i. The number is only meaningful where the second node is true. Raises `UserError`
-        for another count of positions.
+        `positions` are `index` nodes, one per axis; by default RANGE i of kind LOOP counts axis i.
+        The number has a meaning only where the second node is true. Raises `UserError` for another
+        count of positions.
         """
         if positions is None:
             positions = _counters(self.shape)
@@ -172,10 +173,10 @@ class ShapeTracker:
     def numpy_indices(
         self, bindings: Mapping[str, int] | None = None
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Element number (0 where invalid) and validity, both arrays of this shape.
+        """Return element number (0 where invalid) and validity, both arrays of this shape.
 
-        `bindings` gives values to symbolic variables by name. Raises `UserError` if one is
-        missing. Independent of `index_and_valid`.
+        `bindings` has values of symbolic variables by name. Raises `UserError` if one is missing.
+        This function is independent of `index_and_valid`.
         """
         values = {} if bindings is None else bindings
         indices, valid = self.views[-1].numpy_indices(values)
@@ -183,18 +184,18 @@ class ShapeTracker:
             shape = tuple(value_of(size, values) for size in view.shape)
             if not valid.any():
                 break
-            places = np.unravel_index(np.where(valid, indices, 0), shape) if shape else ()
-            found, inner_valid = view.numpy_indices_at(places, values)
-            indices, valid = np.broadcast_to(found, valid.shape), valid & inner_valid
+            positions = np.unravel_index(np.where(valid, indices, 0), shape) if shape else ()
+            elements, inner_valid = view.numpy_indices_at(positions, values)
+            indices, valid = np.broadcast_to(elements, valid.shape), valid & inner_valid
         return np.where(valid, indices, 0), np.array(valid)
 
     def variables(self) -> tuple[UOp, ...]:
-        """The symbolic variables in any size, in the order of their names."""
+        """Return the symbolic variables in any size, in the order of their names."""
         numbers = [number for view in self.views for number in view.numbers()]
         return tuple(sorted(variables_of(numbers), key=lambda node: str(node.arg)))
 
     def substitute(self, mapping: Mapping[UOp, UOp]) -> ShapeTracker:
-        """The tracker with nodes of its symbolic sizes replaced, and simplified again."""
+        """Replace nodes of the symbolic sizes, and simplify the result."""
         return ShapeTracker(tuple(view.substitute(mapping) for view in self.views)).simplify()
 
 
@@ -208,7 +209,7 @@ def _check_chain(views: tuple[View, ...]) -> None:
         if ends is None:
             continue
         low, high = ends
-        # Symbolic ends that cannot be compared are left to the bounds of the index expression.
+        # If symbolic ends cannot be compared, the verifier checks the bounds of the expression.
         if is_known(0, low) is False or is_known(high + 1, lift(inner.size)) is False:
             raise UserError(
                 f"tracker: view {number} reaches elements {describe(lower(low))} to "
@@ -219,14 +220,14 @@ def _check_chain(views: tuple[View, ...]) -> None:
 @functools.lru_cache(maxsize=CACHE)
 def _simplify(tracker: ShapeTracker) -> ShapeTracker:
     views = list(tracker.views)
-    # A merge can make room for another one, so this goes on until a whole pass finds nothing.
+    # One merge can make another one possible, so the loop ends after a pass without a merge.
     merged = True
     while merged and len(views) > 1:
         merged = False
         for number in range(len(views) - 1, 0, -1):
-            together = compose(views[number], views[number - 1])
-            if together is not None:
-                views[number - 1 : number + 1] = [together]
+            composed = compose(views[number], views[number - 1])
+            if composed is not None:
+                views[number - 1 : number + 1] = [composed]
                 merged = True
                 break
     return ShapeTracker(tuple(views))
@@ -245,12 +246,12 @@ def _index_and_valid(tracker: ShapeTracker, positions: tuple[UOp, ...]) -> tuple
 
 
 def _counters(shape: Shape) -> list[UOp]:
-    """What counts the positions along each axis."""
+    """Return a RANGE for each axis that counts its positions."""
     return [build.counter(size, axis, AxisKind.LOOP) for axis, size in enumerate(shape)]
 
 
 def _flat(view: View, positions: Sequence[UOp], conditions: list[UOp]) -> UOp:
-    """The element of `view` at `positions`; what its mask asks is added to `conditions`."""
+    """Return the element of `view` at `positions`; append its mask as nodes to `conditions`."""
     if view.touches_nothing:
         conditions.append(build.const(dtypes.bool, False))
         return build.const(dtypes.index, 0)
@@ -264,7 +265,7 @@ def _flat(view: View, positions: Sequence[UOp], conditions: list[UOp]) -> UOp:
 
 
 def _element_number(positions: Sequence[UOp], strides: Shape, offset: sint) -> UOp:
-    """The sum of positions times strides, and the offset, in normal form as far as it is known."""
+    """Return the sum of positions times strides plus the offset; its known part in normal form."""
     known = LinearForm({}, 0)
     others: list[UOp] = []
     for position, stride in zip(positions, strides, strict=True):
@@ -282,7 +283,7 @@ def _element_number(positions: Sequence[UOp], strides: Shape, offset: sint) -> U
 
 
 def _unflatten(index: UOp, shape: Shape) -> list[UOp]:
-    """The position in each axis of `shape` of the row-major position `index`."""
+    """Split the row-major position `index` into a position on each axis of `shape`."""
     positions: list[UOp] = []
     for size in reversed(shape[1:]):
         if size == 1:
@@ -344,9 +345,9 @@ _MOVES: dict[Ops, Callable[[ShapeTracker, Payload], ShapeTracker | None]] = {
 
 
 def apply_movement(tracker: ShapeTracker, op: Ops, payload: Payload) -> ShapeTracker:
-    """`tracker` moved by one of `ops.MOVEMENT` with its payload.
+    """Apply an op of `ops.MOVEMENT` with its payload to `tracker`.
 
-    Raises `UserError` for another op, another payload, or what the movement itself refuses.
+    Raises `UserError` for another op or payload, and if the movement refuses its argument.
     """
     move = _MOVES.get(op)
     moved = move(tracker, payload) if move is not None else None
@@ -356,7 +357,7 @@ def apply_movement(tracker: ShapeTracker, op: Ops, payload: Payload) -> ShapeTra
 
 
 def tracker_of(view: UOp | Payload) -> ShapeTracker:
-    """The tracker of a VIEW, VALID or IOTA, or of its payload."""
+    """Return the tracker of a VIEW, VALID or IOTA, or of its payload."""
     payload = view.arg if isinstance(view, UOp) else view
     if isinstance(payload, ViewArg) and isinstance(payload.tracker, ShapeTracker):
         return payload.tracker

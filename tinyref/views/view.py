@@ -1,4 +1,4 @@
-"""One view: how positions in a shape map to elements of a buffer, by strides, offset and mask."""
+"""One view: maps positions of a shape to elements of a buffer by strides, offset and mask."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp, sint, substitute
 
 Shape = tuple[sint, ...]
-# Half-open (begin, end) per axis: the positions that the view has an element for.
+# Half-open (begin, end) per axis: the positions that have an element.
 Mask = tuple[tuple[sint, sint], ...]
 
 _interned: WeakValueDictionary[tuple[object, ...], View] = WeakValueDictionary()
@@ -38,11 +38,11 @@ CACHE = 1 << 12
 
 
 class View:
-    """Position p maps to element `offset + sum(p[i] * strides[i])`, if p lies within `mask`.
+    """Map of position p to element `offset + sum(p[i] * strides[i])` if p lies within `mask`.
 
-    Views are immutable, interned (equal views are one object) and in normal form: the stride of
-    an axis with one valid position is 0, a mask that excludes nothing is None, and a view without
-    any valid position has offset 0 and no strides. Sizes are ints or `index` nodes. Raises
+    Views are immutable and interned (equal views are one object). They are in normal form: an axis
+    with one valid position has stride 0, and a mask that excludes nothing is None. A view without
+    any valid position has offset 0 and strides 0. Sizes are ints or `index` nodes. Raises
     `UserError` for negative sizes, masks outside the shape, and members that differ in rank.
     """
 
@@ -57,13 +57,13 @@ class View:
     def __new__(
         cls, shape: Shape, strides: Shape, offset: sint = 0, mask: Mask | None = None
     ) -> View:
-        found = _interned.get((shape, strides, offset, mask))
-        if found is not None:
-            return found
+        existing = _interned.get((shape, strides, offset, mask))
+        if existing is not None:
+            return existing
         members = _normal_form(*_check_members(shape, strides, offset, mask))
-        found = _interned.get(members)
-        if found is not None:
-            return found
+        existing = _interned.get(members)
+        if existing is not None:
+            return existing
         view = object.__new__(cls)
         view.shape, view.strides, view.offset, view.mask = members
         view.is_contiguous = (
@@ -84,17 +84,17 @@ class View:
 
     @staticmethod
     def contiguous(shape: Shape) -> View:
-        """The row-major view of `shape`, from element 0 on."""
+        """Return the row-major view of `shape`, from element 0 on."""
         return _contiguous(sizes_of("shape", shape))
 
     @property
     def size(self) -> sint:
-        """The number of positions."""
+        """Return the number of positions."""
         return product(self.shape)
 
     @property
     def touches_nothing(self) -> bool:
-        """Whether it is certain that no position is valid."""
+        """Return True if certainly no position is valid."""
         if any(size == 0 for size in self.shape):
             return True
         return self.mask is not None and any(
@@ -102,7 +102,7 @@ class View:
         )
 
     def reach(self) -> tuple[int, int] | None:
-        """The lowest and highest element that a valid position maps to; None if there is none.
+        """Return the lowest and highest element of all valid positions; None if none is valid.
 
         For symbolic sizes these are bounds over all values of the variables.
         """
@@ -110,7 +110,7 @@ class View:
         return None if ends is None else (lowest(ends[0]), highest(ends[1]))
 
     def ends(self) -> tuple[Extent, Extent] | None:
-        """The lowest and highest element as expressions; None if no position is valid."""
+        """Return the lowest and highest element as expressions; None if no position is valid."""
         if self.touches_nothing:
             return None
         low = high = lift(self.offset)
@@ -127,17 +127,17 @@ class View:
         return low, high
 
     def axes(self) -> list[tuple[sint, sint, tuple[sint, sint]]]:
-        """Size, stride and mask of each axis; the mask is (0, size) where there is none."""
+        """Return size, stride and mask of each axis; the mask is (0, size) where there is none."""
         mask = full_mask(self.shape) if self.mask is None else self.mask
         return list(zip(self.shape, self.strides, mask, strict=True))
 
     def numbers(self) -> list[sint]:
-        """Every size in the view: where its symbolic variables can be."""
+        """Return all sizes, strides and bounds, which may have symbolic variables."""
         bounds = () if self.mask is None else [end for pair in self.mask for end in pair]
         return [*self.shape, *self.strides, self.offset, *bounds]
 
     def substitute(self, mapping: Mapping[UOp, UOp]) -> View:
-        """The view with nodes of its symbolic sizes replaced."""
+        """Replace nodes in the symbolic sizes of the view."""
 
         def new(value: sint) -> sint:
             return value if isinstance(value, int) else normalise(substitute(value, mapping))
@@ -152,22 +152,22 @@ class View:
     def numpy_indices(
         self, bindings: Mapping[str, int]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Element number and validity of every position, both of the view's shape."""
+        """Return element number and validity of every position, both of the view's shape."""
         shape = tuple(value_of(size, bindings) for size in self.shape)
         indices, valid = self.numpy_indices_at(np.ix_(*map(np.arange, shape)), bindings)
         return np.broadcast_to(indices, shape), np.broadcast_to(valid, shape)
 
     def numpy_indices_at(
-        self, places: Sequence[npt.NDArray[np.int64]], bindings: Mapping[str, int]
+        self, positions: Sequence[npt.NDArray[np.int64]], bindings: Mapping[str, int]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Element number and validity at `places`, a position along each axis.
+        """Return element number and validity at `positions`, an array of positions per axis.
 
-        The arrays broadcast together, and nothing else is made: a view may have more positions than
-        there is memory.
+        The arrays broadcast together. No larger array is made, because a view may have more
+        positions than fit in memory.
         """
         indices = np.array(value_of(self.offset, bindings), dtype=np.int64)
         valid = np.array(True)
-        for along, (_, stride, (begin, end)) in zip(places, self.axes(), strict=True):
+        for along, (_, stride, (begin, end)) in zip(positions, self.axes(), strict=True):
             indices = indices + along * value_of(stride, bindings)
             if self.mask is not None:
                 low, high = value_of(begin, bindings), value_of(end, bindings)
@@ -177,34 +177,34 @@ class View:
     # --- movement -------------------------------------------------------------------------------
 
     def permute(self, order: Sequence[int]) -> View:
-        """Axis i of the result is axis `order[i]`."""
+        """Make axis `order[i]` axis i of the result."""
         return _permute(self, axes_of("permute", order))
 
     def expand(self, shape: Sequence[sint]) -> View:
-        """Axes of size 1 repeat up to the sizes in `shape`."""
+        """Repeat axes of size 1 up to the sizes in `shape`."""
         return _expand(self, sizes_of("expand", shape))
 
     def pad(self, bounds: Sequence[tuple[sint, sint]]) -> View:
-        """(before, after) positions without an element are added to each axis."""
+        """Add (before, after) positions without an element to each axis."""
         return _pad(self, _pairs("pad", self, bounds))
 
     def shrink(self, bounds: Sequence[tuple[sint, sint]]) -> View:
-        """Each axis keeps its positions from begin to end, end excluded."""
+        """Keep the positions of each axis from begin to end, end excluded."""
         return _shrink(self, _pairs("shrink", self, bounds))
 
     def flip(self, axes: Iterable[int]) -> View:
-        """The given axes run backwards."""
+        """Reverse these axes."""
         return _flip(self, axes_of("flip", axes))
 
 
 def describe_bounds(bounds: Iterable[tuple[sint, sint]]) -> str:
-    """Bounds as a tuple of pairs: `((0, 3), (1, n))`."""
+    """Return bounds as the text of a tuple of pairs: `((0, 3), (1, n))`."""
     pairs = [f"({describe(begin)}, {describe(end)})" for begin, end in bounds]
     return f"({pairs[0]},)" if len(pairs) == 1 else f"({', '.join(pairs)})"
 
 
 def contiguous_strides(shape: Shape) -> Shape:
-    """Row-major strides; 0 for axes of size 1, and for all axes if there is no position."""
+    """Return row-major strides; 0 for axes of size 1, and for all axes if a size is 0."""
     if any(size == 0 for size in shape):
         return (0,) * len(shape)
     strides: list[sint] = []
@@ -216,7 +216,7 @@ def contiguous_strides(shape: Shape) -> Shape:
 
 
 def full_mask(shape: Shape) -> Mask:
-    """The mask that excludes nothing."""
+    """Return the mask that excludes nothing."""
     return tuple((0, size) for size in shape)
 
 
@@ -226,7 +226,7 @@ def _contiguous(shape: Shape) -> View:
 
 
 def nowhere(shape: Shape) -> View | None:
-    """The view of `shape` without any valid position; a single position cannot say that."""
+    """Return the view of `shape` without any valid position; None for rank 0, which has no mask."""
     rank = len(shape)
     return View(shape, (0,) * rank, 0, ((0, 0),) * rank) if rank else None
 
@@ -249,12 +249,13 @@ def _check_members(
     for size, (begin, end) in zip(sizes, bounds, strict=True):
         low, high = lift(begin), lift(end)
         if is_known(0, low) is False or is_known(high, lift(size)) is False:
-            raise UserError(f"view: mask {describe_bounds(bounds)} leaves {describe_shape(sizes)}")
+            text = f"{describe_bounds(bounds)} is not inside shape {describe_shape(sizes)}"
+            raise UserError(f"view: mask {text}")
     return sizes, steps, as_size(offset, "view offset"), bounds
 
 
 def check_sizes(what: str, shape: Shape) -> None:
-    """Raises `UserError` naming the first size that is negative."""
+    """Raise `UserError` that names the first negative size."""
     for axis, size in enumerate(shape):
         if lowest(lift(size)) < 0:
             text = describe(size)
@@ -276,26 +277,25 @@ def _normal_form(
             start = start + lift(stride) * lift(begin)
             stride = 0
         steps.append(stride)
-    kept = None if mask == full_mask(shape) else mask
-    return shape, tuple(steps), lower(start), kept
+    return shape, tuple(steps), lower(start), None if mask == full_mask(shape) else mask
 
 
 # --- movement, cached by view and argument -------------------------------------------------------
 #
-# To a cache True, 1 and 1.0 are one key: what a size or an axis may be is decided before it.
+# True, 1 and 1.0 are the same key of a cache, so sizes and axes are checked before the cache.
 
 
 def sizes_of(rule: str, shape: Sequence[sint]) -> Shape:
-    """The sizes as integers or index nodes in normal form. Raises `UserError` for others."""
+    """Return sizes as integers or index nodes in normal form. Raises `UserError` for others."""
     return tuple(as_size(size, rule) for size in shape)
 
 
 def axes_of(rule: str, axes: Iterable[int]) -> tuple[int, ...]:
-    """The axes as integers. Raises `UserError` for what is none, a bool among them."""
-    given = tuple(axes)
-    if any(isinstance(axis, bool) or not hasattr(axis, "__index__") for axis in given):
-        raise UserError(f"{rule}: axes are integers, got {given!r}")
-    return tuple(operator.index(axis) for axis in given)
+    """Return axes as integers. Raises `UserError` for anything else, also for a bool."""
+    axes = tuple(axes)
+    if any(isinstance(axis, bool) or not hasattr(axis, "__index__") for axis in axes):
+        raise UserError(f"{rule}: axes are integers, got {axes!r}")
+    return tuple(operator.index(axis) for axis in axes)
 
 
 def _pairs(

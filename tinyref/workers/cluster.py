@@ -1,9 +1,9 @@
-"""Tasks on a Dask cluster: each of its threads has a worker process of ours beside it.
+"""Tasks on a Dask cluster: each thread of a Dask worker has a worker process of ours.
 
-So an item that crashes or hangs costs that process and one item, as on one machine, and the cluster
-sees nothing of it. A machine that dies loses only what it had under way: the scheduler gives that
-to another one. What was with machines that died again and again is done item by item, with nothing
-beside it: an item is pinned if the scheduler gives it up twice while nothing else of ours runs.
+An item that crashes or hangs therefore costs that process and one item, as on one machine, and the
+cluster notices nothing. If a machine dies, the scheduler gives its current tasks to another one.
+The tasks of machines that died again and again are split and run item by item, with nothing else of
+ours running. An item is blamed if the scheduler gives it up twice in this way.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 CONNECT_SECONDS = 20.0
-# How long a cluster may have no worker before the run ends.
+# The run ends when a cluster has had no worker for this long.
 DESERTED_SECONDS = 120.0
-# How long a machine may take to say that it is there, or to hand over a result.
+# Limit for a machine to answer, or to hand over a result.
 ANSWER_SECONDS = 10.0
 TASKS_PER_THREAD = 2
-# How often the scheduler must give up an item that runs alone before it is its own fault.
+# An item that runs alone is blamed after the scheduler gave it up this many times.
 DEATHS_TO_PIN = 2
 TICK_SECONDS = 0.2
 
@@ -58,7 +58,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Answer:
-    """What a machine sends back: what its worker reported of the device, and what came of a task.
+    """The answer of a machine: what its worker reported of the device, and the events of a task.
 
     problem: why it could do nothing.
     """
@@ -69,7 +69,7 @@ class Answer:
 
 
 def run_task(run: str, job: Job, task: Task | None) -> Answer:
-    """Carry out a task on a machine of the cluster; without a task only open the device."""
+    """Execute a task on a machine of the cluster; without a task only open the device."""
     key = (run, threading.get_ident())
     with _lock:
         executor = _executors.get(key)
@@ -86,7 +86,7 @@ def run_task(run: str, job: Job, task: Task | None) -> Answer:
             events += executor.events(1.0)
         return Answer(executor.opened, tuple(events))
     except Exception as error:
-        # The next task here begins with a new one.
+        # The next task on this thread starts with a new executor.
         with _lock:
             _executors.pop(key, None)
         if executor is not None:
@@ -97,11 +97,11 @@ def run_task(run: str, job: Job, task: Task | None) -> Answer:
 
 
 def job_here(job: Job) -> Job:
-    """Return the job with the limit of memory for one of the threads that this Dask worker has."""
+    """Return the job with the limit of memory for one of the threads of this Dask worker."""
     from distributed import get_worker
 
     worker = get_worker()
-    # Less than the machine has if several Dask workers are on it.
+    # This is less than the machine has if it runs several Dask workers.
     most = worker.memory_manager.memory_limit
     return replace(job, memory=share_of_memory(job.memory, worker.state.nthreads, most))
 
@@ -119,7 +119,7 @@ atexit.register(release)
 
 
 def portable(identity: Mapping[str, str]) -> dict[str, str]:
-    """Return what all machines of a cluster must have alike: their processors may differ."""
+    """Return what must be equal on all machines of a cluster: processors may differ."""
     kinds = ("flag", "environment", "sources")
     return {name: value for name, value in identity.items() if name.startswith(kinds)}
 
@@ -128,8 +128,8 @@ def portable(identity: Mapping[str, str]) -> dict[str, str]:
 class _Pending:
     """A task that a future works on.
 
-    is_suspect: it was with machines that died, and has one item. deaths: how often the scheduler
-    gave it up although it was alone.
+    is_suspect: it has one item and was on machines that died.
+    deaths: how often the scheduler gave it up although it was alone.
     """
 
     task: Task
@@ -138,9 +138,9 @@ class _Pending:
 
 
 class ClusterExecutor(Executor):
-    """The scheduler at an address, such as tcp://10.0.0.7:8786.
+    """An executor for the scheduler at an address, such as tcp://10.0.0.7:8786.
 
-    Raises `UserError` if dask.distributed is not installed or nobody answers.
+    Raises `UserError` if dask.distributed is not installed or no scheduler answers.
     """
 
     is_awaited = True
@@ -160,12 +160,12 @@ class ClusterExecutor(Executor):
         except (OSError, ValueError, TimeoutError) as error:
             problem = str(error)
         if problem:
-            # What is half made and kept by its error would hang when the process ends.
+            # The half-made client, which the error refers to, would hang when the process ends.
             gc.collect()
             raise UserError(f"cluster: no scheduler answers at {address}: {problem}")
         self.job = job
         self.address = address
-        # Others may use the cluster too, and their processes are not ours to end.
+        # Others may use the cluster too; their processes must not be ended.
         self._run = uuid.uuid4().hex
         self._pending: dict[Future, _Pending] = {}
         self._suspects: deque[_Pending] = deque()
@@ -196,12 +196,12 @@ class ClusterExecutor(Executor):
             self._check_that_there_are_some(self._machines())
             time.sleep(TICK_SECONDS)
         try:
-            found = future.result(timeout=ANSWER_SECONDS)
-        except Exception as error:  # of the cluster: what opening raises comes as an answer
+            answer = future.result(timeout=ANSWER_SECONDS)
+        except Exception as error:  # of the cluster: an error while opening comes as an answer
             raise HarnessError(f"the cluster failed: {type(error).__name__}: {error}") from error
-        if found.problem is not None:
-            raise found.problem
-        self.opened = found.opened
+        if answer.problem is not None:
+            raise answer.problem
+        self.opened = answer.opened
         return self.opened
 
     def submit(self, task: Task) -> None:
@@ -219,7 +219,7 @@ class ClusterExecutor(Executor):
         return events
 
     def wind_down(self) -> None:
-        # What a machine has begun only the machine knows: tasks are short.
+        # Only the machine knows which items it has begun, and tasks are short.
         return
 
     def end_workers(self) -> None:
@@ -235,7 +235,7 @@ class ClusterExecutor(Executor):
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
-            # What is under way ends first, and then its processes do.
+            # Running tasks end first, then their processes.
             self._client.cancel(list(self._pending), force=True)
             self._client.run(release, self._run)
         with contextlib.suppress(Exception):
@@ -247,7 +247,7 @@ class ClusterExecutor(Executor):
         if not self._pending:
             time.sleep(seconds)
             return
-        # What is cancelled, as when the scheduler begins afresh, is seen by its status.
+        # Cancelled futures, as after a restart of the scheduler, are recognised by their status.
         with contextlib.suppress(TimeoutError, CancelledError), self._client.as_current():
             wait(list(self._pending), timeout=seconds, return_when="FIRST_COMPLETED")
 
@@ -261,7 +261,7 @@ class ClusterExecutor(Executor):
             raise HarnessError(f"the cluster at {self.address} is gone: {error}") from error
 
     def _check_that_there_are_some(self, machines: Mapping[str, int]) -> None:
-        """Raise `HarnessError` if for long nobody was left to do anything."""
+        """Raise `HarnessError` if the cluster has had no worker for too long."""
         if machines:
             self._deserted_since = None
             return
@@ -276,41 +276,40 @@ class ClusterExecutor(Executor):
         self._pending[future] = pending
 
     def _outcome(self, future: Future, pending: _Pending) -> list[Event]:
-        """Return what a future gave; nothing if it is not there yet."""
+        """Return the events of a future, or nothing if its result is lost and made again."""
         from distributed import KilledWorker
 
         if future.status == "cancelled":
             raise HarnessError(
-                f"the cluster at {self.address} forgot what it was given: did its scheduler "
-                "restart?"
+                f"the cluster at {self.address} forgot its tasks: did its scheduler restart?"
             )
         try:
-            found = future.result(timeout=ANSWER_SECONDS)
+            answer = future.result(timeout=ANSWER_SECONDS)
         except TimeoutError:
-            # Who had the result died with it: the scheduler has it made again.
+            # The machine with the result died: the scheduler computes it again.
             return []
         except KilledWorker as error:
             del self._pending[future]
             return self._events_of_death(pending, str(error))
-        except Exception as error:  # of the cluster: what tasks raise comes as an answer
+        except Exception as error:  # of the cluster: an error of a task comes as an answer
             words = f"the cluster failed: {type(error).__name__}: {error}"
             raise HarnessError(words) from error
         del self._pending[future]
-        if isinstance(found.problem, OpeningError):
-            words = f"the device does not open on a machine of the cluster: {found.problem}"
-            raise DeviceGoneError(words) from found.problem
-        if found.problem is not None:
-            raise found.problem
-        if changes := differences(self.identity, portable(found.opened["identity"])):
+        if isinstance(answer.problem, OpeningError):
+            words = f"the device does not open on a machine of the cluster: {answer.problem}"
+            raise DeviceGoneError(words) from answer.problem
+        if answer.problem is not None:
+            raise answer.problem
+        if changes := differences(self.identity, portable(answer.opened["identity"])):
             raise HarnessError(f"machines of the cluster are not alike: {'; '.join(changes)}")
-        return list(found.events)
+        return list(answer.events)
 
     def _events_of_death(self, pending: _Pending, words: str) -> list[Event]:
-        """Machines died with it: its own fault only if it was alone, and not for the first time."""
+        """Handle a death of machines; blame the item only if it ran alone, and repeatedly."""
         task = pending.task
         if not pending.is_suspect:
             alone = [replace(task, items=(item,), attempt=task.attempt + 1) for item in task.items]
-            self._suspects += [_Pending(each, is_suspect=True) for each in alone]
+            self._suspects += [_Pending(single, is_suspect=True) for single in alone]
             return []
         pending.deaths += 1
         if pending.deaths < DEATHS_TO_PIN:

@@ -1,8 +1,8 @@
 """The journal of a run: one SQLite file that survives kill -9 at any moment.
 
-Whatever comes back from workers is stored before it is shown, and a run that is resumed goes on
-from there. One process writes to a journal, and holds the lock of its folder while it does. Who
-runs tasks adds the tables of its results.
+Every result of a worker is stored before it is displayed, and a resumed run continues from there.
+One process writes to a journal and holds the lock of its folder meanwhile. Subclasses add the
+tables of their results.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from tinyref.foreign import json_value
 from tinyref.workers.tasks import ChangedError, HarnessError, differences
 
 VERSION = 1
-# What the device is that the results are of: a member of the configuration.
+# The member of the configuration that identifies the device of the results.
 IDENTITY = "identity"
 _CONFIG = "create table config (key text primary key, value text not null) without rowid"
 
 
 class FileLock:
-    """Holds the lock of a file, made where it is missing, until it is released or the process ends.
+    """The lock of a file, created if missing, until it is released or the process ends.
 
-    Raises `UserError` with `taken` where another one holds it, and with `option` where the file
-    cannot be made.
+    Raises `UserError` with `taken` if another process holds it, and with `option` if the file
+    cannot be created.
     """
 
     def __init__(self, path: Path, option: str, taken: str) -> None:
@@ -41,7 +41,7 @@ class FileLock:
             raise UserError(f"{option}: cannot write to {path.parent}: {error.strerror}") from error
         try:
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # One that has just ended takes its file away, and the next may have made another.
+            # A process that just ended removes its file, and another may have made a new one.
             is_this = os.path.samestat(os.fstat(self._held.fileno()), path.stat())
         except (BlockingIOError, FileNotFoundError):
             is_this = False
@@ -54,18 +54,20 @@ class FileLock:
         self.path = path
 
     def release(self) -> None:
-        """Takes the file away, while it is still held, and lets go of it."""
+        """Remove the file while it is still locked, then release the lock."""
         with contextlib.suppress(OSError):
             self.path.unlink()
         self._held.close()
 
 
 class Journal:
-    """The stored state of one run; lock the folder before.
+    """The stored state of one run; lock its folder first.
 
-    Subclasses say what it is for: the name of the file, the number by which its format is known,
-    the option that names the folder, what the run is called, and the tables beside `config`, of
-    which the first has a row as soon as there is a result.
+    NAME: the name of the file.
+    APPLICATION: the number that identifies its format.
+    OPTION: the option that names the folder.
+    NOUN: the word for such a run.
+    TABLES: the tables in addition to `config`; the first has a row as soon as there is a result.
     """
 
     NAME: ClassVar[str]
@@ -81,13 +83,13 @@ class Journal:
 
     @classmethod
     def lock(cls, folder: Path) -> FileLock:
-        """Hold a folder for one run. Raises `UserError` if another run has it."""
+        """Lock a folder for one run. Raises `UserError` if another run has locked it."""
         taken = f"another {cls.NOUN} is writing to {folder}: give this one its own --{cls.OPTION}"
         return FileLock(folder / f"{cls.NAME}.lock", cls.OPTION, taken)
 
     @classmethod
     def create(cls, folder: Path, config: Mapping[str, Any], pages: Sequence[str] = ()) -> Self:
-        """Return a new journal; an earlier one and its `pages` are kept by `set_aside`.
+        """Create a journal; an earlier one and its `pages` are renamed by `set_aside`.
 
         Raises `UserError` if the folder cannot be written, or if something else has the name.
         """
@@ -110,7 +112,7 @@ class Journal:
     @classmethod
     def _keep_earlier(cls, path: Path, pages: Sequence[Path]) -> None:
         if not path.exists() or _is_blank(path):
-            # A journal that was taken away has left its pages.
+            # The pages of a journal that was removed are still there.
             set_aside(pages)
             return
         earlier = cls.open(path.parent)
@@ -119,10 +121,10 @@ class Journal:
             earlier.fold()
         finally:
             earlier.close()
-        # If somebody reads it, closing leaves these, and the new journal would take them.
+        # While another program reads it, these remain, and the new journal would use them.
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
-        # One without a result, as after a device that did not open, must not push out another.
+        # A journal without results, as when no device opened, must not replace one with results.
         if is_worth_keeping:
             set_aside([path, *pages])
         else:
@@ -130,7 +132,7 @@ class Journal:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Return the journal that is there. Raises `UserError` if none can be read."""
+        """Open the journal of a folder. Raises `UserError` if it has none that can be read."""
         path = folder / cls.NAME
         if not path.exists():
             raise UserError(f"{cls.OPTION}: there is no {cls.NOUN} in {folder}")
@@ -142,7 +144,9 @@ class Journal:
             tables = {row[0] for row in connection.execute("select name from sqlite_master")}
         except (sqlite3.Error, ValueError) as error:
             reason = printable(str(error))
-            raise UserError(f"{cls.OPTION}: {path} is damaged, or no journal: {reason}") from error
+            raise UserError(
+                f"{cls.OPTION}: {path} is damaged or not a journal: {reason}"
+            ) from error
         refusal = ""
         if application != cls.APPLICATION:
             refusal = f"is not of a {cls.NOUN}"
@@ -159,13 +163,13 @@ class Journal:
         return cls(path, connection)
 
     def has_results(self) -> bool:
-        """Return True if anything was measured."""
+        """Return True if there is any result."""
         with self.reading() as connection:
             table = next(iter(self.TABLES))
             return connection.execute(f"select 1 from {table}").fetchone() is not None
 
     def fold(self) -> None:
-        """Bring all of it into the one file, also if another program has that open.
+        """Move the log into the one file, also if another program has it open.
 
         Raises `UserError` if that program reads at this moment.
         """
@@ -183,16 +187,16 @@ class Journal:
             raise RemovedError(self.OPTION, self.path)
 
     def close(self) -> None:
-        """Fold the log into the one file; nothing is lost without."""
+        """Move the log into the one file; nothing is lost without this."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Make one transaction of what is stored within; inner ones are a part of it.
+        """Run the block as one transaction; inner ones are a part of it.
 
-        Raises `HarnessError` if it cannot be stored, as on a full disk; then nothing of it is, and
-        what was stored before stays. Any other error, such as Ctrl-C, leaves what came before it.
+        Raises `HarnessError` if it cannot be stored, as on a full disk; then nothing of the block
+        is stored. Any other error, such as Ctrl-C, stores what the block did before it.
         """
         connection = self._connection
         if connection.in_transaction:
@@ -215,7 +219,7 @@ class Journal:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Raise `UserError` for what no run has stored."""
+        """Run the block; raise `UserError` if the content of the journal is damaged."""
         try:
             yield self._connection
         except (sqlite3.Error, ValueError, OverflowError) as error:
@@ -223,20 +227,20 @@ class Journal:
             raise UserError(f"{self.OPTION}: {self.path} is damaged: {reason}") from error
 
     def config(self) -> dict[str, Any]:
-        """Return what the run was started with."""
+        """Return the configuration that the run was started with."""
         with self.reading() as connection:
             rows = connection.execute("select key, value from config")
             return {text(key): json_value(value) for key, value in rows}
 
     def remember(self, settings: Mapping[str, Any]) -> None:
-        """Add to what the run was started with, or replace it."""
+        """Add members to the configuration of the run, or replace them."""
         with self.writing() as connection:
             _remember(connection, settings)
 
     def bind_device(self, identity: Mapping[str, str]) -> None:
-        """Store what the device is, before its first result.
+        """Store the identity of the device, before its first result.
 
-        Raises `ChangedError` with each difference if the results are of another state of it.
+        Raises `ChangedError` with each difference if the results belong to another state of it.
         """
         known = self.config().get(IDENTITY)
         if known is None and self.has_results():
@@ -253,7 +257,7 @@ class Journal:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a file of SQLite so that what is stored survives the death of any process."""
+    """Open a file of SQLite so that stored data survive the death of any process."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("pragma journal_mode = wal")
     # After a power cut the last results may be measured again.
@@ -262,7 +266,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _is_blank(path: Path) -> bool:
-    """Return True for what a run leaves that is killed before its first table is there."""
+    """Return True for the file of a run that was killed before it created its first table."""
     try:
         with contextlib.closing(connect(path)) as connection:
             return connection.execute("select 1 from sqlite_master").fetchone() is None
@@ -276,14 +280,14 @@ def _remember(connection: sqlite3.Connection, settings: Mapping[str, Any]) -> No
 
 
 def text(value: object) -> str:
-    """Return a text that a journal holds. Raises `ValueError` for anything else."""
+    """Return a text of a journal. Raises `ValueError` for anything else."""
     if not isinstance(value, str):
         raise ValueError(f"a {type(value).__name__} where a text is expected")
     return value
 
 
 def count(value: object) -> int:
-    """Return a number that a journal holds. Raises `ValueError` for anything else."""
+    """Return a number of a journal. Raises `ValueError` for anything else."""
     if not isinstance(value, int):
         raise ValueError(f"a {type(value).__name__} where an integer is expected")
     return value

@@ -1,8 +1,8 @@
-"""Tasks in worker processes of this machine: each death costs one item, and the rest goes on.
+"""Tasks in worker processes of this machine: each death costs one item, and the run continues.
 
-A worker says which item it begins before it begins it, so a death is pinned to one item. What may
-be no fault of an item, such as a kill by somebody else, is tried again, at last with nothing beside
-it. Workers are started as they are needed, and replaced when they die.
+A worker reports an item before it begins it, so a death is attributed to one item. A death that may
+not be the item's fault, such as a kill by somebody else, is tried again, finally with nothing else
+running. Workers are started as they are needed, and replaced when they die.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from tinyref.workers.tasks import (
     differences,
 )
 
-# Workers in a row that die as they open the device: at the start of a run, and later on.
+# Largest number of workers in a row that die as they open the device: at the start, and later.
 MAX_FIRST_DEATHS = 3
 MAX_FAILED_OPENINGS = 8
-# After a failed opening the next one waits, twice as long each time.
+# After a failed opening the next one waits, each time twice as long.
 FIRST_PAUSE_SECONDS = 0.25
 OPENING_TICK_SECONDS = 0.1
-# What an item under way may still take once the time is up.
+# Time for a running item once the time of the run is up.
 LAST_ITEM_SECONDS = 0.5
-# Device libraries leak: a worker that retires does so after this many items, or with this share of
-# its memory.
+# Device libraries leak memory: a retiring worker does so after this many items, or with this share
+# of its memory.
 MAX_ITEMS = 2000
 RETIRING_SHARE = 0.5
 
@@ -61,9 +61,12 @@ RETIRING_SHARE = 0.5
 class TaskProcess(WorkerProcess):
     """One worker with its task.
 
-    name: as it calls itself. left: the items of its task that have not ended. item: the one that
-    it has begun. note: what it noted last about that. done: how many items it has done. since: when
-    its last item ended.
+    name: its name, as it reported it.
+    left: the items of its task that have not ended.
+    item: the item that it has begun.
+    note: its last note about that item.
+    done: how many items it has done.
+    since: when its last item ended.
     """
 
     name: str = ""
@@ -81,19 +84,19 @@ class TaskProcess(WorkerProcess):
 
     @property
     def is_stoppable(self) -> bool:
-        """It has a task that ends with the time of the run."""
+        """Return True if its task ends with the time of the run."""
         return self.task is not None and not self.task.is_last
 
     def drop_task(self) -> None:
-        """Let go of its task, of which it knows no end but its own."""
+        """Drop its task without waiting for the end, and kill the worker."""
         self.task = None
         self.kill(Cause.DISMISSED)
 
 
 class LocalExecutor(Executor):
-    """Workers of this machine, at most `jobs` at a time.
+    """An executor with workers on this machine, at most `jobs` at a time.
 
-    Raises `HarnessError` if the logs of workers cannot be kept.
+    Raises `HarnessError` if the logs of workers cannot be written.
     """
 
     def __init__(self, job: Job, jobs: int) -> None:
@@ -105,7 +108,7 @@ class LocalExecutor(Executor):
         try:
             self._pool = Pool(job.module, job.configuration, TaskProcess)
         except OSError as error:
-            raise HarnessError(f"cannot keep the logs of workers: {error}") from error
+            raise HarnessError(f"cannot write the logs of workers: {error}") from error
         self._waiting: deque[Task] = deque()
         self._events: list[Event] = []
         self._tries: Counter[Item] = Counter()
@@ -125,7 +128,7 @@ class LocalExecutor(Executor):
 
     @property
     def capacity(self) -> int:
-        # One task waits, so that a worker need not.
+        # One task waits, so that no worker has to.
         return self.jobs + 1
 
     @property
@@ -167,7 +170,7 @@ class LocalExecutor(Executor):
         self._pool.close()
 
     def _cut(self) -> None:
-        """End the items that are under way although the time is up."""
+        """End the items that still run although the time is up."""
         for worker in self._busy:
             if worker.is_stoppable:
                 if worker.item is not None:
@@ -187,7 +190,7 @@ class LocalExecutor(Executor):
                 return
             self._begin(idle.pop(), self._waiting.popleft())
             if is_alone:
-                # They hold memory.
+                # Idle workers hold memory.
                 for worker in idle:
                     worker.kill(Cause.DISMISSED)
 
@@ -206,7 +209,7 @@ class LocalExecutor(Executor):
         worker.send({"task": task.to_json()})
 
     def _grow(self, waiting: int) -> None:
-        """Start workers for this many waiting tasks; after a failed opening one, after a pause."""
+        """Start workers for the waiting tasks; after a failed opening only one, after a pause."""
         if time.monotonic() < self._next_start:
             return
         opening = sum(not worker.is_open for worker in self._pool.workers)
@@ -219,7 +222,7 @@ class LocalExecutor(Executor):
         try:
             self._pool.start().limit(Limits(self.opening_seconds, awaited="answer"))
         except OSError as error:
-            # Of processes, memory or room for a log there is none left: others may go on.
+            # No more processes, memory or disk space: other workers may continue.
             if not self._pool.workers:
                 raise HarnessError(f"cannot start a worker: {error}") from error
 
@@ -239,7 +242,7 @@ class LocalExecutor(Executor):
             elif worker.task is not None:
                 self._on_message(worker, worker.task, event)
             else:
-                assert worker.killed_for, "a worker ends what it was given"
+                assert worker.killed_for, "a worker finishes its task"
 
     def _on_message(self, worker: TaskProcess, task: Task, message: Message) -> None:
         if "begin" in message:
@@ -269,7 +272,7 @@ class LocalExecutor(Executor):
             worker.drop_task()
 
     def _release(self, worker: TaskProcess) -> None:
-        """The worker is free, or leaves before it holds too much."""
+        """Mark the worker as free, or let it leave before it holds too much memory."""
         worker.task = None
         worker.limit(UNLIMITED)
         if not self.job.retires:
@@ -282,7 +285,7 @@ class LocalExecutor(Executor):
     # Opening
 
     def _on_opened(self, worker: TaskProcess, opened: Mapping[str, Any]) -> None:
-        """Keep what the first worker reports; a later one must find the same device."""
+        """Store the report of the first worker; later ones must have the same device."""
         self._failed_openings = 0
         worker.is_open = True
         worker.name = opened.get("worker", "")
@@ -295,7 +298,7 @@ class LocalExecutor(Executor):
             self._problem = HarnessError(words)
 
     def _check_memory(self, worker: TaskProcess) -> None:
-        """Raise `UserError` if every item would look as if it held too much."""
+        """Raise `UserError` if every item would seem to hold too much memory."""
         held, limit = worker.memory_bytes(), self.memory
         if self.job.retires and held > limit * RETIRING_SHARE:
             raise UserError(
@@ -305,7 +308,7 @@ class LocalExecutor(Executor):
             )
 
     def _on_failed_opening(self, error: OpeningError, is_final: bool = True) -> None:
-        """Raise the error if the device never opened; else begin to give it up."""
+        """Raise the error if the device never opened; otherwise pause, and give up in the end."""
         self._failed_openings += 1
         if self.opened is not None:
             pause = FIRST_PAUSE_SECONDS * 2 ** (self._failed_openings - 1)
@@ -323,7 +326,7 @@ class LocalExecutor(Executor):
     def _on_end(self, worker: TaskProcess, death: Death) -> None:
         if not worker.is_open:
             if death.cause is not Cause.DISMISSED:
-                # What dies may be somebody's kill, unlike what does not answer or says why.
+                # Somebody else may have killed it, unless it timed out or gave a reason.
                 is_final = death.cause is Cause.TIMEOUT
                 self._on_failed_opening(OpeningError.of(death), is_final)
         elif worker.task is not None:
@@ -332,7 +335,7 @@ class LocalExecutor(Executor):
             self._events.append(WorkerDied(None, death, has_begun=False))
 
     def _on_death(self, worker: TaskProcess, task: Task, death: Death) -> None:
-        """Pin the death to an item, and have what is left of its task done by others."""
+        """Attribute the death to an item, and queue the rest of its task again."""
         left = list(worker.left)
         if not left:
             return

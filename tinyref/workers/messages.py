@@ -1,7 +1,7 @@
-"""Messages between a process and its workers: JSON lines that nothing else can be mistaken for.
+"""Messages between a process and its workers: JSON lines that no other output can imitate.
 
 Device code may write to any descriptor, so each message begins with a mark that only the two ends
-know; whatever comes without it is noise, and is reported as that.
+know. Anything without it is noise and is reported as noise.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-# A code that programs hardly choose for themselves.
+# An exit code that programs rarely use.
 EXIT_ORPHANED = 113
-# Of what came between the messages so much is kept, to show.
+# Bytes of the noise between messages that are stored for display.
 MAX_NOISE = 200
 _PR_SET_PDEATHSIG = 1
 
@@ -28,9 +28,10 @@ Message = dict[str, Any]
 
 
 class MessageReader:
-    """Takes the messages out of what comes through a pipe.
+    """Extracts the messages from the bytes of a pipe.
 
-    noise: the beginning of what was no message; noise_bytes: how much there was of it.
+    noise: the beginning of what was not a message.
+    noise_bytes: its length in all.
     """
 
     def __init__(self, mark: str) -> None:
@@ -40,21 +41,23 @@ class MessageReader:
         self.noise_bytes = 0
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that are whole with these bytes."""
+        """Return the messages that these bytes complete."""
         *lines, self._unread = (self._unread + data).split(b"\n")
-        found = [message for line in lines if line and (message := self._message(line)) is not None]
+        messages = [
+            message for line in lines if line and (message := self._message(line)) is not None
+        ]
         if not self._unread.startswith(self._start[: len(self._unread)]):
-            # It is no beginning of a message, however it goes on.
+            # However it continues, it is not a message.
             self._add_noise(self._unread)
             self._unread = b""
-        return found
+        return messages
 
     def _message(self, line: bytes) -> Message | None:
         if line.startswith(self._start):
             with contextlib.suppress(ValueError, RecursionError):
-                found = json.loads(line[len(self._start) :])
-                if isinstance(found, dict):
-                    return found
+                message = json.loads(line[len(self._start) :])
+                if isinstance(message, dict):
+                    return message
         self._add_noise(line)
         return None
 
@@ -64,16 +67,16 @@ class MessageReader:
 
 
 def frame(mark: str, message: Mapping[str, Any]) -> bytes:
-    """The bytes of a message; its leading newline ends whatever else was written before it."""
+    """Return the bytes of a message; its leading newline ends anything written before it."""
     return f"\n{mark} {json.dumps(message)}\n".encode()
 
 
 class Channel:
     """The worker's end of the pipes: the parent's messages in order, and a way to answer.
 
-    To be made before anything else is done: from then on the worker ends with its parent, and a
-    fatal signal leaves the stack in the log. One that is `attached` shares the terminal of its
-    parent, and takes Ctrl-C from there.
+    Create it before anything else: from then on the worker ends with its parent, and a fatal
+    signal writes the stack to the log. An `attached` worker shares the terminal of its parent and
+    receives Ctrl-C from there.
     """
 
     def __init__(self, attached: bool = False) -> None:
@@ -87,7 +90,7 @@ class Channel:
         threading.Thread(target=self._read_all, args=(reader,), daemon=True).start()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Sends to the parent; where it is gone, or the pipe to it, the process ends."""
+        """Send a message to the parent; the process ends if the parent or the pipe is gone."""
         data = frame(self._mark, message)
         with self._lock:
             try:
@@ -97,7 +100,7 @@ class Channel:
                 os._exit(EXIT_ORPHANED)
 
     def receive(self) -> Message:
-        """The next message of the parent; waits for it."""
+        """Wait for the next message of the parent and return it."""
         return self._messages.get()
 
     def _read_all(self, reader: int) -> None:
@@ -110,12 +113,12 @@ class Channel:
 
 
 def _pipes_and_mark() -> tuple[int, int, str]:
-    """The pipes and the mark that the parent gave on the command line."""
+    """Return the pipes and the mark from the command line."""
     try:
         reader, writer, mark = sys.argv[1:]
         pipes = int(reader), int(writer)
         for pipe in pipes:
-            # What a device starts is not to hold them open.
+            # Processes that a device starts must not hold them open.
             os.set_inheritable(pipe, False)
     except (ValueError, OSError):
         sys.exit(f"{sys.argv[0]}: a worker, which tinyref starts itself")
@@ -123,6 +126,6 @@ def _pipes_and_mark() -> tuple[int, int, str]:
 
 
 def _die_with_parent() -> None:
-    # A device call that never lets other threads run would hide the closed pipe from us.
+    # If a device call blocks all other threads, ours cannot notice the closed pipe.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -1,8 +1,8 @@
-"""Processes of our own: start, talk by messages, limit, kill, and say how each ended.
+"""Our own processes: start them, exchange messages, enforce limits, kill, and report their end.
 
-The parent gives each worker a pipe each way and its own session, so that a worker is killed with
-all that it started. What a worker or its device prints goes to a log, never between the messages.
-No process imports from the folder in which it happens to be started.
+Each worker has a pipe in each direction and its own session, so it is killed together with all that
+it started. The output of a worker or its device goes to a log, never between the messages. No
+process imports from the folder in which it happens to be started.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ from tinyref.workers.messages import EXIT_ORPHANED, Channel, Message, MessageRea
 __all__ = ["Channel", "Death", "Limits", "Message", "Pool", "WorkerProcess", "python_command"]
 
 LOG_TAIL = 4000
-# A worker may print for days: its log begins anew where it is longer.
+# A worker may print for days: a log that grows longer than this is emptied.
 MAX_LOG_BYTES = 16 << 20
-# Between the end of a worker's pipe and the end of the worker.
+# Time for a worker to exit after its pipe has closed.
 LEAVING_SECONDS = 2.0
-# Workers send thousands of messages a second: their limits are enforced once in so long.
+# Workers send thousands of messages a second: their limits are enforced at this interval.
 LIMIT_TICK_SECONDS = 0.1
-# The processor time of all workers is read from the system once in this many seconds.
+# The processor time of all workers is read from the system at this interval.
 PROCESSOR_TICK_SECONDS = 1.0
-# A worker without any processor time for this long sleeps: others never keep it away so long.
+# A worker without processor time for this long is asleep: other load never stops it so long.
 ASLEEP_SECONDS = 3.0
-# By the clock a worker may take this many times its seconds, if it uses the processor now and then.
+# A worker may take this many times its seconds by the clock, if it uses the processor.
 CLOCK_SHARE = 6.0
-# Between the signal that leaves the stack in the log, and the one that nothing survives.
+# Time between the signal that writes the stack to the log and the one that always kills.
 LAST_WORDS_SECONDS = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
-# Python puts the folder of a script or, with -m, the current one before its own library: -P leaves
-# that out. What the parent imports from besides comes last, so that nothing there hides a module.
+# Python puts the folder of a script or, with -m, the current folder before its own library; -P
+# prevents it. The parent's other import folders come last, so that nothing there hides a module.
 _START = (
     f"import gc, sys; gc.set_threshold(*{GARBAGE_THRESHOLD}); "
     "_, module, folders, *words = sys.argv; sys.argv = [module, *words]; "
-    f"sys.path += [each for each in folders.split({os.pathsep!r}) if each not in sys.path]; "
+    f"sys.path += [path for path in folders.split({os.pathsep!r}) if path not in sys.path]; "
     "import runpy; runpy.run_module(module, run_name='__main__', alter_sys=True)"
 )
 
 
 def python_command(module: str, *words: str) -> list[str]:
-    """The command that runs `module` as a program, in a Python that imports what this one does."""
+    """Return the command that runs `module` in a Python with the same import folders as this."""
     folders = dict.fromkeys(os.path.abspath(entry) for entry in sys.path)
     return [sys.executable, "-P", "-c", _START, module, os.pathsep.join(folders), *words]
 
@@ -73,7 +73,7 @@ class Pipes:
     mark: str
 
     def close(self) -> None:
-        """Closes both."""
+        """Close both pipes."""
         for pipe in (self.reader, self.writer):
             with contextlib.suppress(OSError):
                 os.close(pipe)
@@ -84,7 +84,7 @@ class Pipes:
 class Limits:
     """Limits of a worker: seconds until the next message comes, and bytes of memory.
 
-    The seconds are those of `WorkerProcess.silence`.
+    The seconds are measured as `WorkerProcess.silence` does.
     """
 
     seconds: float = math.inf
@@ -96,19 +96,19 @@ UNLIMITED = Limits()
 
 
 class Cause(Enum):
-    """Why a worker ended."""
+    """The cause of the end of a worker."""
 
-    EXIT = "it left, or died of a signal"
-    OTHERS = "somebody else killed it, perhaps the system for want of memory"
+    EXIT = "it exited, or died of a signal"
+    OTHERS = "somebody else killed it, perhaps the system for lack of memory"
     NOISE = "it wrote to a descriptor that is not its own"
-    TIMEOUT = "it was silent for longer than it may be"
-    MEMORY = "it held more than it may"
-    DISMISSED = "it was needed no longer"
+    TIMEOUT = "it was silent for too long"
+    MEMORY = "it held too much memory"
+    DISMISSED = "it was no longer needed"
 
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended: why, in words, and the end of what it or its device printed."""
+    """The end of a worker: its cause, a description, and the end of its printed output."""
 
     cause: Cause
     words: str
@@ -116,17 +116,19 @@ class Death:
 
     @property
     def detail(self) -> str:
-        """The words and the log."""
+        """Return the description and the log."""
         return f"{self.words}\n{self.log}".strip()
 
 
 @dataclass
 class WorkerProcess:
-    """One worker as the parent sees it.
+    """One worker, as its parent sees it.
 
-    is_open: it has sent that it can work. limits: what it may take now. held: the bytes that it
-    held when it was looked at last. killed_for: why we killed it, None if we did not. closed_pipe:
-    it closed its pipe, and went on.
+    is_open: it has reported that it is ready.
+    limits: its limits now.
+    held: its memory in bytes at the last check.
+    killed_for: why we killed it; None if we did not.
+    closed_pipe: it closed its pipe and went on.
     """
 
     process: subprocess.Popen[bytes]
@@ -138,9 +140,9 @@ class WorkerProcess:
     killed_for: Cause | None = None
     closed_pipe: bool = False
     _silent_since: float | None = None
-    # None where the system does not say; then the clock alone counts.
+    # None if the system does not tell; then only the clock counts.
     _processor: float | None = None
-    # At the first reading after the silence began; None until then.
+    # Its value at the first reading after the silence began; None until then.
     _processor_before: float | None = None
     _active_at: float = 0.0
     _aborted_at: float | None = None
@@ -152,20 +154,20 @@ class WorkerProcess:
         return self.pipes.reader
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """A dead worker shows when it is read from, so a broken pipe is no error here."""
+        """Send a message. A broken pipe is no error here: reading reveals a dead worker."""
         data = frame(self.pipes.mark, message)
         with contextlib.suppress(OSError):
             while data:
                 data = data[os.write(self.pipes.writer, data) :]
 
     def read(self) -> list[Message] | None:
-        """The messages that came; None at the end of the pipe."""
+        """Return the messages that came; None at the end of the pipe."""
         data = os.read(self.fileno(), 1 << 16)
         return self._incoming.feed(data) if data else None
 
     @property
     def noise(self) -> str:
-        """What it or its device wrote between the messages, in words; empty for nothing."""
+        """Describe what it or its device wrote between the messages; empty if nothing."""
         if not self._incoming.noise_bytes:
             return ""
         return (
@@ -174,29 +176,29 @@ class WorkerProcess:
         )
 
     def describe_end(self, code: int) -> str:
-        """How it ended, in words."""
+        """Describe how it ended."""
         if self.noise:
             return self.noise
         if self.killed_for is Cause.TIMEOUT:
             return f"no {self.limits.awaited} within {self.limits.seconds:g} s"
         if self.killed_for is Cause.MEMORY:
             return f"the worker held over {int(self.limits.memory) >> 20} MiB"
-        # A worker thinks that we are gone where its pipe is.
+        # A worker whose pipe is gone concludes that its parent is gone.
         if self.closed_pipe or (code == EXIT_ORPHANED and not self.killed_for):
             return "it closed a descriptor that is not its own"
         return describe_exit(code)
 
     def limit(self, limits: Limits) -> None:
-        """Sets what it may take from now on."""
+        """Set the limits from now on."""
         self.limits = limits
         self.reset_silence()
 
     def reset_silence(self) -> None:
-        """Begins to count the silence of the worker anew."""
+        """Start to measure the silence of the worker again."""
         self._silent_since = None
 
     def enforce_limits(self) -> None:
-        """Kills the worker where it is over its limits, and trims its log."""
+        """Kill the worker if it exceeds its limits, and trim its log."""
         self.trim_log()
         if self._aborted_at is not None:
             if time.monotonic() - self._aborted_at > LAST_WORDS_SECONDS:
@@ -204,7 +206,7 @@ class WorkerProcess:
         elif self.killed_for:
             return
         elif self.silence() > self.limits.seconds:
-            # With this signal the log gets the stack, which shows where it hangs.
+            # This signal writes the stack to the log, to see where the worker hangs.
             self.kill(Cause.TIMEOUT, signal.SIGABRT)
             self._aborted_at = time.monotonic()
         elif self.limits.memory < math.inf:
@@ -213,7 +215,7 @@ class WorkerProcess:
                 self.kill(Cause.MEMORY)
 
     def note_processor(self, seconds: float | None) -> None:
-        """Take the processor time of the worker and its children, as the system says it now."""
+        """Record the processor time of the worker and its children, as the system reports it."""
         if seconds != self._processor:
             self._active_at = time.monotonic()
         self._processor = seconds
@@ -221,15 +223,15 @@ class WorkerProcess:
             self._processor_before = seconds
 
     def silence(self) -> float:
-        """Return for how many seconds it has been silent, counted from the first look.
+        """Return for how many seconds it has been silent, counted from the first check.
 
-        While it works, its processor time counts, and a share of the clock: a busy machine is not
-        mistaken for a hang. If it sleeps, or nobody knows its processor time, the clock counts.
+        While it works, its processor time counts, and a share of the clock, so a busy machine is
+        not mistaken for a hang. If it sleeps, or its processor time is unknown, the clock counts.
         """
         now = time.monotonic()
         if self._silent_since is None:
             self._silent_since = self._active_at = now
-            # What was read before belongs to earlier work.
+            # Earlier readings belong to earlier work.
             self._processor_before = None
         clock = now - self._silent_since
         if self._processor is None or now - self._active_at > ASLEEP_SECONDS:
@@ -240,7 +242,7 @@ class WorkerProcess:
         return max(busy, clock / CLOCK_SHARE)
 
     def memory_bytes(self) -> int:
-        """What the worker holds in memory now; 0 where the system does not say."""
+        """Return the memory of the worker in bytes; 0 if the system does not tell."""
         try:
             fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
         except OSError:
@@ -248,17 +250,17 @@ class WorkerProcess:
         return int(fields[1]) * _PAGE if len(fields) > 1 else 0
 
     def kill(self, cause: Cause, how: signal.Signals = signal.SIGKILL) -> None:
-        """Ends the worker and all that it started; its pipe then closes."""
+        """Kill the worker and all that it started; its pipe then closes."""
         self.killed_for = self.killed_for or cause
         self.signal_group(how)
 
     def signal_group(self, how: signal.Signals) -> None:
-        """Sends a signal to the worker and all that it started, whichever of them still are."""
+        """Send a signal to the worker and to all that it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, how)
 
     def log_tail(self) -> str:
-        """The last that the worker or its device printed."""
+        """Return the end of the output of the worker or its device."""
         try:
             text = self.log.read_bytes()[-LOG_TAIL:].decode(errors="replace")
         except OSError:
@@ -266,13 +268,13 @@ class WorkerProcess:
         return printable(text.strip())
 
     def trim_log(self) -> None:
-        """Drops what the worker printed, where it is more than anybody will read."""
+        """Empty the log if it is longer than anybody would read."""
         with contextlib.suppress(OSError):
             if self.log.stat().st_size > MAX_LOG_BYTES:
                 os.truncate(self.log, 0)
 
     def reap(self) -> int:
-        """Waits for the process to end, closes its pipes, and returns its exit code."""
+        """Wait for the process to end, close its pipes, and return its exit code."""
         self.pipes.close()
         code = self.process.wait()
         self.log.unlink(missing_ok=True)
@@ -280,7 +282,7 @@ class WorkerProcess:
 
 
 def describe_exit(code: int) -> str:
-    """How a process ended: the signal by name, or the exit code."""
+    """Describe how a process ended: by the name of the signal or the exit code."""
     if code >= 0:
         return f"the worker left with exit code {code}"
     try:
@@ -291,9 +293,9 @@ def describe_exit(code: int) -> str:
 
 
 def worker_environment() -> dict[str, str]:
-    """What workers get of our environment: many of them with many threads each would be slow."""
+    """Return the environment of workers: ours, but with one thread each, and without search."""
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
-    # A search for each kernel would take hours, and make a result depend on what was fast.
+    # A search for each kernel would take hours, and results would depend on timing.
     return {**threads, **os.environ, "TINYREF_BEAM": "0"}
 
 
@@ -301,10 +303,11 @@ W = TypeVar("W", bound=WorkerProcess)
 
 
 class Pool(Generic[W]):
-    """The workers of a run, and one place to wait for any of them.
+    """The workers of a run, and one way to wait for any of them.
 
-    module: what a worker runs, as of `python -m`. config: the first message to each. make: the
-    parent's view of a worker, from its process, its log and the pipes to it.
+    module: the module that a worker runs, as `python -m` does.
+    config: the first message to each worker.
+    make: creates the parent's view of a worker from its process, its log and its pipes.
     """
 
     def __init__(
@@ -331,13 +334,13 @@ class Pool(Generic[W]):
         self.close()
 
     def start(self) -> W:
-        """One more worker; it says by a message of its own when it is ready."""
+        """Start one more worker; it sends a message when it is ready."""
         self._started += 1
         log = Path(self._logs.name) / f"worker-{self._started}.log"
-        # Of its own: it is killed, or leaves at once, without taking away what it has there.
+        # Its own folder, since a worker that is killed removes none of its files.
         temporary = _temporary_folder(log)
         temporary.mkdir()
-        # To append, so that what follows a log that was trimmed begins at its new end.
+        # Open to append, so that output after a trim begins at the new end.
         with log.open("ab") as file:
             process, pipes = start_process(
                 self._module,
@@ -354,14 +357,14 @@ class Pool(Generic[W]):
         return worker
 
     def events(self, seconds: float) -> Iterator[tuple[W, Message | Death]]:
-        """What workers send within `seconds`, and how they ended; then enforces their limits."""
+        """Yield what workers send within `seconds`, and how they end; then enforce limits."""
         for key, _ in self._selector.select(seconds):
             worker: W = key.data
             messages = worker.read()
             if messages is None:
                 yield worker, self.remove(worker)
             elif worker.noise:
-                # Nothing that it says is to be trusted any more.
+                # None of its messages can be trusted any more.
                 worker.kill(Cause.NOISE)
             else:
                 yield from ((worker, message) for message in messages)
@@ -382,13 +385,13 @@ class Pool(Generic[W]):
             worker.note_processor(sessions.get(worker.process.pid, 0.0) if sessions else None)
 
     def remove(self, worker: W) -> Death:
-        """Forgets a worker whose pipe has closed, and says how it ended."""
-        # One that leaves by itself is to give its own exit code, which a signal now would change.
+        """Remove a worker whose pipe has closed, and return how it ended."""
+        # Wait first: a signal now would change the exit code of a worker that is exiting.
         try:
             worker.process.wait(LEAVING_SECONDS)
         except subprocess.TimeoutExpired:
             worker.closed_pipe = not worker.killed_for
-        # It may leave behind what it started.
+        # Processes that it started may still run.
         worker.signal_group(signal.SIGKILL)
         self._selector.unregister(worker.fileno())
         self.workers.remove(worker)
@@ -406,7 +409,7 @@ class Pool(Generic[W]):
         return Death(Cause.OTHERS, words, log)
 
     def close(self) -> None:
-        """Kills what is left; nothing of the run stays behind."""
+        """Kill all workers and remove the files of the run."""
         for worker in list(self.workers):
             worker.kill(Cause.DISMISSED)
             self.remove(worker)
@@ -415,12 +418,12 @@ class Pool(Generic[W]):
 
 
 def _temporary_folder(log: Path) -> Path:
-    """Where the worker of a log, and what it starts, has its temporary files."""
+    """Return the folder for temporary files of the worker with this log."""
     return log.with_suffix("")
 
 
 def start_process(module: str, **how: Any) -> tuple[subprocess.Popen[bytes], Pipes]:
-    """A process that runs `module`, with a pipe each way."""
+    """Start a process that runs `module`, with a pipe in each direction."""
     incoming, outgoing = os.pipe(), os.pipe()
     pipes = Pipes(incoming[0], outgoing[1], secrets.token_hex(8))
     inside = (outgoing[0], incoming[1])
@@ -437,10 +440,11 @@ def start_process(module: str, **how: Any) -> tuple[subprocess.Popen[bytes], Pip
 
 @dataclass(frozen=True)
 class Finished:
-    """What a process on our terminal has come to.
+    """The end of a process on our terminal.
 
-    answer: its last message, None where it ended without one. ending: how it ended, in words.
-    code: its exit code, below 0 for a signal.
+    answer: its last message; None if it ended without one.
+    ending: how it ended, in words.
+    code: its exit code; below 0 for a signal.
     """
 
     answer: Message | None
@@ -449,9 +453,9 @@ class Finished:
 
 
 def run_attached(module: str, config: Mapping[str, Any]) -> Finished:
-    """Runs `module` in a process that has our terminal, and waits for what it says at its end.
+    """Run `module` in a process on our terminal, and wait for its last message.
 
-    It has all of our environment. Whatever its user's code does ends that process alone.
+    It has our whole environment. Whatever the user's code does ends only that process.
     """
     process, pipes = start_process(module)
     worker = WorkerProcess(process, Path(os.devnull), pipes)
@@ -467,7 +471,7 @@ def run_attached(module: str, config: Mapping[str, Any]) -> Finished:
 
 @contextlib.contextmanager
 def _signals_for(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Within it Ctrl-C is for the child, which has the same terminal, and to end us ends it."""
+    """Leave Ctrl-C to the child on our terminal within the block; ending us ends it too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The loop of a run: gives out tasks, stores what comes back, shows progress, and ends in time.
+"""The loop of a run: give out tasks, store the results, report progress, and end in time.
 
 Progress is a bar with the time left on a terminal, and plain lines elsewhere.
 """
@@ -18,20 +18,22 @@ from tinyref.workers.local import LocalExecutor
 from tinyref.workers.tasks import Event, Executor, Job, Task
 
 TICK_SECONDS = 0.1
-# The progress is worked out again after this many seconds: that takes as long as a short case.
+# Progress is computed again after this many seconds: it takes as long as a short case.
 SHOW_SECONDS = 0.2
-# Lines that show it come this seldom, so that a log stays short.
+# Seconds between lines of progress, so that a log stays short.
 PLAIN_SECONDS = 5.0
-# Whether the journal is still where it was is looked at this often.
+# Seconds between checks that the journal has not been moved.
 CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
-    text: in words. done: the number of cases that have their result. fraction: the part of the
-    whole that is done; 0 if nobody knows. phase: the kind of work; a new one is shown at once.
+    text: in words.
+    done: the number of cases that have their result.
+    fraction: the part of the run that is done; 0 if unknown.
+    phase: the kind of work; a new one is displayed at once.
     """
 
     text: str
@@ -44,7 +46,7 @@ class Progress:
 
 
 def clock(seconds: float) -> str:
-    """Return minutes and seconds, and hours if there are some: "1:02:03"."""
+    """Return minutes and seconds, with hours if there are any: "1:02:03"."""
     whole = max(0, round(seconds))
     hours, rest = divmod(whole, 3600)
     minutes, left = divmod(rest, 60)
@@ -52,20 +54,20 @@ def clock(seconds: float) -> str:
 
 
 class Reporter(ABC):
-    """Told now and then how far the run is."""
+    """A display of progress, which is updated now and then."""
 
     @abstractmethod
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
-        """Show progress within the block."""
+        """Display progress within the block."""
 
     @abstractmethod
     def update(self, progress: Progress) -> None:
-        """Take how far the run is."""
+        """Update the display."""
 
 
 class Quiet(Reporter):
-    """Shows nothing."""
+    """Displays nothing."""
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -76,13 +78,13 @@ class Quiet(Reporter):
 
 
 class Lines(Reporter):
-    """Prints a line now and then, for logs: with the first result, and with each new phase."""
+    """Prints a line now and then, for logs: for the first result and for each new phase."""
 
     def __init__(self, out: TextIO, seconds: float = PLAIN_SECONDS) -> None:
         self._out = out
         self._seconds = seconds
         self._last = time.monotonic()
-        self._shown: tuple[bool, str] = (False, "")
+        self._state: tuple[bool, str] = (False, "")
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -92,16 +94,16 @@ class Lines(Reporter):
     def update(self, progress: Progress) -> None:
         now = time.monotonic()
         state = (progress.done > 0, progress.phase)
-        if now - self._last < self._seconds and state == self._shown:
+        if now - self._last < self._seconds and state == self._state:
             return
         self._last = now
-        self._shown = state
+        self._state = state
         self._out.write(f"{progress}\n")
         self._out.flush()
 
 
 class Bar(Reporter):
-    """Shows a bar and the words, on standard error so that output can be piped."""
+    """Displays a bar with text, on standard error so that output can be piped."""
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -128,12 +130,12 @@ class Bar(Reporter):
 
 
 def reporter_for(stream: TextIO) -> Reporter:
-    """Return what shows progress there: a bar on a terminal, lines in a log."""
+    """Return the progress display for a stream: a bar on a terminal, lines in a log."""
     return Bar() if stream.isatty() else Lines(stream)
 
 
 class Plan(ABC):
-    """The tasks of a run, and what becomes of their results."""
+    """The tasks of a run; it takes their results."""
 
     @abstractmethod
     def next_task(self) -> Task | None:
@@ -141,23 +143,23 @@ class Plan(ABC):
 
     @abstractmethod
     def take(self, event: Event) -> None:
-        """Store what came of a task in the journal; a transaction is open."""
+        """Store a result in the journal; a transaction is open."""
 
     @abstractmethod
     def progress(self) -> Progress:
-        """Return how far the run is."""
+        """Return the progress of the run."""
 
     def is_late(self) -> bool:
-        """Return True if the time is up: the items under way are the last."""
+        """Return True if the time is up: only running items may end."""
         return False
 
     def is_stopped(self) -> bool:
-        """Return True if nothing more is of use, not even what is under way."""
+        """Return True if nothing more is useful, not even running items."""
         return False
 
 
 def executor_for(job: Job, jobs: int, cluster: str = "") -> Executor:
-    """Return where tasks are done: at most `jobs` processes here, or the cluster at an address."""
+    """Return the executor of tasks: at most `jobs` processes here, or a cluster at an address."""
     if cluster:
         from tinyref.workers.cluster import ClusterExecutor
 
@@ -166,10 +168,10 @@ def executor_for(job: Job, jobs: int, cluster: str = "") -> Executor:
 
 
 def run(plan: Plan, executor: Executor, journal: Journal, reporter: Reporter) -> None:
-    """Carry out all tasks of a plan, or those that there is time for.
+    """Execute all tasks of a plan, or as many as there is time for.
 
-    Whatever ends it early, all that came back before is in the journal. Raises `HarnessError` if
-    the executor or the disk cannot go on, and `RemovedError` if the journal was taken away.
+    If anything ends the run early, all earlier results are in the journal. Raises `HarnessError`
+    if the executor or the disk fails, and `RemovedError` if the journal was moved.
     """
     is_ending = False
     next_show = 0.0

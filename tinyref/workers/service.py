@@ -1,7 +1,7 @@
-"""A process that answers requests, one after another: its own end, and that of its parent.
+"""A process that answers requests, one after another: its own end, and its parent's end.
 
-The first message to it is its configuration. It answers that it is open, and with what, or why it
-is not. A process that died is replaced, so that what ends it costs one request.
+The first message to it is its configuration. It answers that it is open, with a report, or why it
+is not. A process that died is replaced, so that a death costs one request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tinyref.errors import explain_error, is_misnamed
 from tinyref.workers.processes import Cause, Channel, Death, Limits, Message, Pool, WorkerProcess
 
 TICK_SECONDS = 0.2
-# A code that programs hardly choose for themselves.
+# Exit codes that programs rarely use.
 EXIT_FATAL = 114
 EXIT_LOST = 115
 
@@ -24,13 +24,14 @@ Answer = Callable[[Message], Mapping[str, Any]]
 
 
 class FatalError(Exception):
-    """What makes all further work of the parent useless, in words."""
+    """An error that makes all further work of the parent useless."""
 
 
 class OpeningError(Exception):
-    """A process that did not open, with the reason.
+    """The error of a process that did not open, with the reason.
 
-    is_misnamed: there is no device of that name. is_death: the process ended as it opened.
+    is_misnamed: no device has that name.
+    is_death: the process ended while it opened.
     """
 
     def __init__(self, reason: str, *, is_misnamed: bool = False, is_death: bool = False) -> None:
@@ -40,12 +41,12 @@ class OpeningError(Exception):
 
     @property
     def description(self) -> str:
-        """The reason, with what was going on if the process died."""
+        """Return the reason; if the process died, with what it did at that time."""
         return f"while opening the device: {self}" if self.is_death else str(self)
 
     @staticmethod
     def of(answer: Message | Death) -> OpeningError:
-        """From how the process ended, or from what it sent instead of that it is open."""
+        """Build the error from the end of the process, or from the message that it sent."""
         if isinstance(answer, Death):
             return OpeningError(answer.detail, is_death=True)
         if "fatal" in answer:
@@ -54,17 +55,17 @@ class OpeningError(Exception):
 
 
 def leave_device() -> NoReturn:
-    """Ends a process whose device is lost, so that another one opens it again."""
-    # Not by an exception: what a driver has to do at the end of a process may never end.
+    """End a process whose device is lost, so that another one opens it again."""
+    # Not by an exception: a driver may hang in its cleanup at the end of a process.
     os._exit(EXIT_LOST)
 
 
 def serve(open_service: Callable[[Message, Send], tuple[object, Answer]]) -> NoReturn:
-    """Opens a service and answers until the parent closes the pipe or sends `stop`.
+    """Open a service and answer until the parent closes the pipe or sends `stop`.
 
-    open_service: takes the configuration, and the way to send what comes before an answer; returns
-    what to report of itself, and the function that answers a request. `FatalError` from either is
-    reported as such; any other error in opening is the reason why it does not open.
+    open_service: takes the configuration and a function that sends messages before an answer. It
+    returns its report and the function that answers a request. `FatalError` from either is
+    reported as fatal; any other error in opening is the reason why it does not open.
     """
     channel = Channel()
     try:
@@ -72,7 +73,7 @@ def serve(open_service: Callable[[Message, Send], tuple[object, Answer]]) -> NoR
     except FatalError as error:
         channel.send({"fatal": str(error)})
         os._exit(EXIT_FATAL)
-    # Threads of a device must not keep the process.
+    # Threads of a device must not delay the exit.
     os._exit(0)
 
 
@@ -83,7 +84,7 @@ def _serve(
         opened, answer = open_service(channel.receive(), channel.send)
     except FatalError:
         raise
-    except (Exception, SystemExit) as error:  # anything: the parent is to report what it was
+    except (Exception, SystemExit) as error:  # anything: the parent reports it
         channel.send({"refused": explain_error(error), "misnamed": is_misnamed(error)})
         return
     channel.send({"opened": opened})
@@ -94,9 +95,10 @@ def _serve(
 class Service:
     """The parent's end: one process, started when it is needed; a context manager.
 
-    opened: what the last process reported of itself as it opened.
-    module: what it runs, which calls `serve`. configuration: the first message to it. environment:
-    what it gets instead of `worker_environment`.
+    opened: the report of the last process that opened.
+    module: the module that it runs, which calls `serve`.
+    configuration: the first message to it.
+    environment: its environment, if not `worker_environment`.
     """
 
     def __init__(
@@ -117,18 +119,18 @@ class Service:
         self.close()
 
     def close(self) -> None:
-        """Ends the process with all that it started."""
+        """End the process and all that it started."""
         self._pool.close()
 
     @property
     def process(self) -> WorkerProcess | None:
-        """The process that is there now."""
+        """Return the current process, if there is one."""
         return self._pool.workers[0] if self._pool.workers else None
 
     def open(self) -> WorkerProcess:
-        """The process, or a new one where it died after its last answer.
+        """Return the process, or a new one if it died after its last answer.
 
-        Raises `OpeningError` where it does not open, and `OSError` where none can be started.
+        Raises `OpeningError` if it does not open, and `OSError` if none can be started.
         """
         if self.process is not None:
             if self.process.process.poll() is None:
@@ -147,7 +149,7 @@ class Service:
         return worker
 
     def ask(self, request: Mapping[str, Any], limits: Limits) -> Message | Death:
-        """The answer, or how the process ended before it came. Raises as `open`."""
+        """Return the answer, or how the process ended before. Raises as `open` does."""
         worker = self.open()
         worker.send(request)
         return self._answer(worker, limits)

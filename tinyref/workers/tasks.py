@@ -1,4 +1,4 @@
-"""Tasks, what comes of them, and where they are carried out: on this machine or on a cluster."""
+"""Tasks, their results, and executors, which run them on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 from tinyref.errors import UserError
 from tinyref.workers.processes import Death
 
-# An item whose worker dies of what may be no fault of its own is tried this many times.
+# An item is tried this many times if its worker dies but may not be at fault.
 MAX_TRIES = 3
 
 _NOT_THERE = "(none)"
-# Of a longer value this much is shown, from a little before the first letter that differs.
-_SHOWN = 100
-_SHOWN_BEFORE = 30
+# Length of a displayed part of a longer value, which begins shortly before the first difference.
+_DISPLAYED = 100
+_DISPLAYED_BEFORE = 30
 
 R = TypeVar("R")
 # The name or the number of a case.
@@ -25,20 +25,20 @@ Item = str | int
 
 
 class HarnessError(Exception):
-    """A run that cannot go on, though it was asked for rightly: what is stored stays."""
+    """The failure of a run that was requested correctly; its stored results remain."""
 
 
 class DeviceGoneError(HarnessError):
-    """The device does not open any more in new workers, or on the machines of a cluster."""
+    """The device no longer opens in new workers, or on the machines of a cluster."""
 
 
 class ChangedError(UserError):
-    """The journal to resume is of another run, or of another state of the device."""
+    """The journal to resume belongs to another run, or to another state of the device."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that workers of a run are started with, and their limits."""
+    """The configuration of all workers of a run, and their limits."""
 
     module: str
     """The module that a worker runs, which calls `service.serve`."""
@@ -67,7 +67,7 @@ class Task:
     items: Sequence[Item]
 
     request: Mapping[str, Any] = field(default_factory=dict)
-    """What the worker must know besides the items, as JSON."""
+    """What the worker must know in addition to the items, as JSON."""
 
     seconds: float | None = None
     """Seconds that one item may take, if not those of the job."""
@@ -76,13 +76,13 @@ class Task:
     """Seconds until the first item begins; those of opening the device if None."""
 
     is_alone: bool = False
-    """Nothing else runs at the same time."""
+    """No other task runs at the same time."""
 
     is_last: bool = False
-    """It is carried out even if the time of the run is up."""
+    """It is executed even if the time of the run is up."""
 
     attempt: int = 1
-    """How often a part of it was given to a worker, this time included."""
+    """How often a part of it was sent to a worker, this time included."""
 
     def to_json(self) -> dict[str, Any]:
         return {**self.request, "items": list(self.items), "attempt": self.attempt}
@@ -95,21 +95,21 @@ class ItemDeath:
     death: Death
 
     seconds: float
-    """The seconds that the item had, if it took longer; else 0."""
+    """The limit of the item in seconds, if it took longer; else 0."""
 
     note: Any = None
-    """What the worker noted last about the item."""
+    """The last note of the worker about the item."""
 
     worker: str = ""
     """The name of the worker, as it reported it when it opened."""
 
     is_its_own: bool = True
-    """Nobody else can have ended the worker; else it was tried `MAX_TRIES` times."""
+    """Only the item can have ended the worker; else it was tried `MAX_TRIES` times."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one item came to: the answer of a worker, or its death."""
+    """The result of one item: the answer of a worker, or its death."""
 
     task: Task
     item: Item
@@ -120,12 +120,12 @@ class Result:
     death: ItemDeath | None = None
 
     seconds: float | None = None
-    """Seconds of the worker since the item before; None for the first item that it did."""
+    """Seconds since the worker ended its item before; None for its first item."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a worker sent of a task as a whole."""
+    """A message of a worker about a task as a whole."""
 
     task: Task
     message: Mapping[str, Any]
@@ -133,7 +133,7 @@ class Report:
 
 @dataclass(frozen=True)
 class WorkerDied:
-    """A death that is no verdict: the rest of the task is given out again."""
+    """A death that is no verdict: the rest of the task is queued again."""
 
     task: Task | None
     death: Death
@@ -144,10 +144,10 @@ Event = Result | Report | WorkerDied
 
 
 class Executor(ABC):
-    """Where tasks are carried out. Raises `HarnessError` if none can be any more."""
+    """A way to execute tasks. Raises `HarnessError` if it can execute no more."""
 
     is_awaited = False
-    """Others start its workers, so that the clock of a run stands until they are there."""
+    """Others start its workers, so the clock of a run waits until they are there."""
 
     def __init__(self) -> None:
         self.opened: Any = None
@@ -157,11 +157,11 @@ class Executor(ABC):
     @property
     @abstractmethod
     def identity(self) -> Mapping[str, str]:
-        """What the device is, as all workers must find it."""
+        """Return the identity of the device, which must be equal in all workers."""
 
     @abstractmethod
     def open(self) -> Any:
-        """Open the device and return what a worker reports of it, which is kept as `opened`.
+        """Open the device and return the report of a worker, which is stored as `opened`.
 
         Raises `OpeningError` if it does not open.
         """
@@ -169,45 +169,45 @@ class Executor(ABC):
     @property
     @abstractmethod
     def workers(self) -> int:
-        """How many tasks it may work on at a time."""
+        """Return how many tasks it can execute at a time."""
 
     @property
     @abstractmethod
     def capacity(self) -> int:
-        """How many tasks keep it busy."""
+        """Return how many tasks keep it busy."""
 
     @property
     @abstractmethod
     def busy(self) -> int:
-        """How many tasks it has now."""
+        """Return how many tasks it has now."""
 
     @abstractmethod
     def submit(self, task: Task) -> None:
-        """Take a task."""
+        """Queue a task."""
 
     @abstractmethod
     def events(self, seconds: float) -> list[Event]:
-        """Return what came of tasks, after waiting at most `seconds` for the first event."""
+        """Return the events of tasks, after waiting at most `seconds` for the first."""
 
     @abstractmethod
     def wind_down(self) -> None:
-        """Drop all tasks but those that are last, as soon as their items under way have ended."""
+        """Drop all tasks except the last ones, as soon as their running items have ended."""
 
     def end_workers(self) -> None:
-        """End the workers, none of which has a task; only `call` may follow."""
+        """End the workers, which must have no task; only `call` may follow."""
         self.close()
 
     def call(self, function: Callable[..., R], *arguments: object) -> R | None:
-        """Return the result of a function that runs where workers do; None if it was lost."""
+        """Run a function where the workers run and return its result; None if it was lost."""
         return function(*arguments)
 
     @abstractmethod
     def close(self) -> None:
-        """Stop everything; tasks that are not done are dropped."""
+        """Stop everything; unfinished tasks are dropped."""
 
 
 def differences(then: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """Return what changed, a line for each member: "flag NOOPT: 1 -> (none)"."""
+    """Return the changes, a line for each member: "flag NOOPT: 1 -> (none)"."""
     lines = []
     for name in [*then, *(name for name in now if name not in then)]:
         old, new = str(then.get(name, _NOT_THERE)), str(now.get(name, _NOT_THERE))
@@ -215,13 +215,13 @@ def differences(then: Mapping[str, object], now: Mapping[str, object]) -> list[s
             equal = itertools.takewhile(
                 lambda pair: pair[0] == pair[1], zip(old, new, strict=False)
             )
-            start = max(0, sum(1 for _ in equal) - _SHOWN_BEFORE)
+            start = max(0, sum(1 for _ in equal) - _DISPLAYED_BEFORE)
             lines.append(f"{name}: {_part(old, start)} -> {_part(new, start)}")
     return lines
 
 
 def _part(value: str, start: int) -> str:
-    if len(value) <= _SHOWN:
+    if len(value) <= _DISPLAYED:
         return value
-    end = start + _SHOWN
+    end = start + _DISPLAYED
     return f"{'...' if start else ''}{value[start:end]}{'...' if end < len(value) else ''}"

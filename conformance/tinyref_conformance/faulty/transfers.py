@@ -13,7 +13,7 @@ from tinyref_spec.case import Rung
 Edit = Callable[[Simulated], dict[str, Call]]
 
 
-def _whole(handle: HostHandle) -> tuple[HostHandle, int]:
+def allocation_of(handle: HostHandle) -> tuple[HostHandle, int]:
     """Return the memory of which a handle is a part, as it was allocated, and the offset there."""
     owner: HostHandle = handle if handle.base is None else handle.base
     begin = -address_of(owner) % ALIGNMENT
@@ -26,12 +26,12 @@ def _copied(transfer: Callable[[HostHandle, HostHandle], None]) -> Edit:
 
 
 def _copy_from_words(target: HostHandle, source: HostHandle) -> None:
-    whole, offset = _whole(source)
+    whole, offset = allocation_of(source)
     target[:] = whole[offset - offset % 4 :][: source.size]
 
 
 def _copy_too_much(target: HostHandle, source: HostHandle) -> None:
-    (whole, begin), (wide, start) = _whole(target), _whole(source)
+    (whole, begin), (wide, start) = allocation_of(target), allocation_of(source)
     size = source.size + -source.size % 16
     size = min(size, whole.size - begin, wide.size - start)
     target[:] = source

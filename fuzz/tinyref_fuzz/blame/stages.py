@@ -57,7 +57,7 @@ class BlamedKernel:
                 return problem
         for slot, actual in written.items():
             if slot not in self.oracle.slots and actual.tobytes() != self.buffers[slot].tobytes():
-                return f"slot {slot} changes, which is only read"
+                return f"input b{slot} changes, which is only read"
         return ""
 
 

@@ -73,3 +73,15 @@ def replay_keeps_old_argument(right: object) -> Callable[..., None]:
 def replay_keeps_old_size(right: object) -> Callable[..., None]:
     """Replay with the sizes of an earlier call."""
     return lambda self, bindings: None
+
+
+@_fault("devices", function("tinyref.lazy.multi:all_reduce"), "graph")
+def third_part_left_out(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Combine the parts of two devices, however many there are."""
+    return lambda op, parts, devices: right(op, parts[:2], devices)
+
+
+@_fault("gradient", function("tinyref.tensor.gradient_rules:_product_of_others"), "graph")
+def second_zero_ignored(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Give each factor of 0 the product of those that are not 0."""
+    return lambda x, axes: (x == 0).where((x == 0).where(1, x).prod(axes, True), right(x, axes))

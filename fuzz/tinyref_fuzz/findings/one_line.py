@@ -49,7 +49,7 @@ def kernel_line(ast: UOp) -> str:
 def failing_kernel_line(ast: UOp, verdict: KernelVerdict) -> str:
     """Return the kernel whole, or only the output that differs where the whole is too long."""
     line = kernel_line(ast)
-    named = re.match(r"slot (\d+): ", verdict.detail)
+    named = re.match(r"output b(\d+): ", verdict.detail)
     if len(line) <= _LONGEST or named is None:
         return line
     stores = [store for store in ast.src if slot_of(store) == int(named[1])]
@@ -140,8 +140,6 @@ def fault_line(verdict: KernelVerdict, blame: Blame | None = None) -> str:
     if verdict.pair is None or verdict.symptom is None:
         return "all values agree"
     detail = without_local_folders(verdict.detail.partition("\n")[0])
-    # As the line of the kernel names them.
-    detail = re.sub(r"\bslot (\d+)", r"b\1", detail)
     sentence = f"{verdict.pair.name} {verdict.symptom.name}: {detail}"
     return clip(f"{sentence}{_first_wrong(verdict, blame)}", _LONGEST)
 

@@ -215,7 +215,7 @@ def _values(left: Side, right: Side, width: int) -> Iterator[str]:
 def _one_sided(side: Side, width: int) -> Iterator[str]:
     for slot, values in (side.values or {}).items():
         shown = " ".join(str(each) for each in values[: _BEFORE + _AFTER])
-        yield clip(f"        {side.title} gives slot {slot}: {shown}", width)
+        yield clip(f"        {side.title} gives b{slot}: {shown}", width)
 
 
 def _differing(left: Array, right: Array) -> np.ndarray:
@@ -231,7 +231,7 @@ def _around(slot: int, at: int, left: Side, right: Side) -> Iterator[str]:
     assert left.values is not None
     assert right.values is not None
     wanted, actual = left.values[slot], right.values[slot]
-    yield f"values  {f'slot {slot}':>12}  {left.title:>22}  {right.title:>22}"
+    yield f"values  {f'b{slot}':>12}  {left.title:>22}  {right.title:>22}"
     differing = set(_differing(wanted, actual).tolist())
     for place in range(max(0, at - _BEFORE), min(wanted.size, at + _AFTER)):
         mark = _MARK if place in differing else " "

@@ -110,12 +110,16 @@ class Guarded:
             end = start + content.nbytes
         self.nbytes = -(-(end + ZONE) // ZONE) * ZONE
         self.memory = _allocator.allocate(self.nbytes)
-        self.memory[:] = pattern
+        self._base: Buffer | None = None
+        self.fill(contents)
+
+    def fill(self, contents: Sequence[Array]) -> None:
+        """Begin again with other contents, in the same memory."""
+        self.memory[:] = self.pattern
         for slot, content in enumerate(contents):
-            if slot not in outputs.poisoned:
+            if slot not in self.outputs.poisoned:
                 self.part(slot)[:] = np.ascontiguousarray(content).view(np.uint8)
         self._before = self.memory.copy()
-        self._base: Buffer | None = None
 
     def part(self, slot: int) -> Bytes:
         """The bytes of one buffer, in place."""
@@ -128,7 +132,7 @@ class Guarded:
 
     def on_device(self, device: str) -> list[Buffer]:
         """The buffers by slot in memory of `device`, as they are here now."""
-        self._base = Buffer(device, self.nbytes, _BYTE).allocate()
+        self._base = self._base or Buffer(device, self.nbytes, _BYTE).allocate()
         self._base.copy_in(self.memory.data)
         return [
             self._base.view(start, content.size, from_numpy_dtype(content.dtype))
@@ -154,11 +158,11 @@ class Guarded:
     def _place(self, at: int) -> str:
         for slot, (start, content) in enumerate(zip(self.starts, self.contents, strict=True)):
             if at < start:
-                return f"the byte {start - at} before slot {slot}"
+                return f"the byte {start - at} before b{slot}"
             if at < start + content.nbytes:
-                return f"element {(at - start) // content.itemsize} of slot {slot}, only read,"
+                return f"element {(at - start) // content.itemsize} of input b{slot}"
         end = self.starts[-1] + self.contents[-1].nbytes if self.starts else 0
-        return f"the byte {at - end + 1} after slot {len(self.starts) - 1}"
+        return f"the byte {at - end + 1} after b{len(self.starts) - 1}"
 
     def results(self) -> dict[int, Array]:
         """What each written slot holds: new arrays; elements that are not written are as given."""
@@ -181,7 +185,7 @@ class Guarded:
             changed = (left != self.pattern).any(axis=1)
             if changed.any():
                 element = int(np.flatnonzero(~mask)[np.flatnonzero(changed)[0]])
-                return f"slot {slot}: element {element} is written, which the kernel leaves alone"
+                return f"output b{slot}: element {element} is written, which must stay as it is"
         return ""
 
 

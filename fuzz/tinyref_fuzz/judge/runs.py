@@ -7,6 +7,7 @@ meant to raise are troubles too, each with the stage of the compiler that was re
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.algebra.rewrite import listening
+from tinyref.algebra.shapes import positions_of
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import ELEMENTARY_OPS
@@ -27,7 +29,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 from tinyref.verify.index_bounds import check_index_bounds
 from tinyref_fuzz.judge.guard import Guarded
-from tinyref_spec.kernel_case import Array, Symptom
+from tinyref_spec.kernel_case import Array, KernelCase, Symptom
 
 SYMPTOMS = {
     Fault.BOUNDS: Symptom.ACCESS,
@@ -65,7 +67,8 @@ def errors_from(where: Callable[[], str]) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    """Return the first line of an error, its buffers named as in the line of the kernel."""
+    return re.sub(r"\bslot (\d+)", r"b\1", str(error).partition("\n")[0])
 
 
 @dataclass
@@ -146,6 +149,16 @@ def launch(kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> dict
         kernel(chosen, bindings, wait=True)
         memory.fetch()
     return checked_results(memory)
+
+
+def other_data(case: KernelCase) -> tuple[Array, ...]:
+    """Return contents for another launch of the kernel: elements are turned by one position.
+
+    They stay where positions are computed from them: others may lie outside of a buffer.
+    """
+    accesses = [node.src[0] for node in case.ast.toposort() if node.op in (Ops.LOAD, Ops.STORE)]
+    by = 0 if any(map(positions_of, accesses)) else 1
+    return tuple(np.roll(content, by) for content in case.buffers)
 
 
 def checked_results(memory: Guarded) -> dict[int, Array]:

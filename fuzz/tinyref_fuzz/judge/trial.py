@@ -21,6 +21,7 @@ from tinyref import config
 from tinyref.dtype import ImageDType
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import KernelOptError, Opt
+from tinyref.runtimes.kernel import Kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref_fuzz.judge.guard import PATTERNS, Guarded, WrittenElements
@@ -40,6 +41,7 @@ from tinyref_fuzz.judge.runs import (
     is_approximate,
     launch,
     load_kernel,
+    other_data,
 )
 from tinyref_spec.kernel_case import (
     Array,
@@ -274,8 +276,7 @@ class Trial:
 
     def _launch(self, program: Program) -> Results:
         """What the device gives, after a compile of its own."""
-        kernel = load_kernel(self.judge.backend, self.judge.device, program)
-        return launch(kernel, self._memory(), self.case.bindings)
+        return launch(self._load(program), self._memory(), self.case.bindings)
 
     # Two runs of one program
 
@@ -340,16 +341,46 @@ class Trial:
 
     def _check_at_level(self, level: int, program: Program, results: Results) -> None:
         with config.Context(CPU_LEVEL=level):
-            kernel = load_kernel(self.judge.backend, self.judge.device, program)
-            measured = launch(kernel, self._memory(), self.case.bindings)
-            if self.judge.arithmetic == STRICT and not has_float_tiles(program):
-                self._check_same(program, measured, results, Symptom.VALUE)
-            self._compare(measured, self._device_oracle(program).difference)
-            if self.everything and level == self.levels[-1]:
-                # The buffers lie elsewhere, and start at any element.
-                shifts = not any(isinstance(node.dtype, ImageDType) for node in program.uops)
-                again = launch(kernel, self._memory(1, shifts), self.case.bindings)
-                self._check_same(program, again, measured, Symptom.UNSTABLE, "in another launch")
+            repeats = self.everything and level == self.levels[-1]
+            if self.thorough or not repeats:
+                self._check_launch(self._load(program), self._memory(), results)
+            if repeats:
+                self._check_launches(program, results)
+
+    def _load(self, program: Program) -> Kernel:
+        return load_kernel(self.judge.backend, self.judge.device, program)
+
+    def _check_launch(self, kernel: Kernel, memory: Guarded, results: Results) -> Results:
+        """Return what one launch gives, which is right. Raises `TroubleError`."""
+        program = kernel.program
+        measured = launch(kernel, memory, self.case.bindings)
+        if self.judge.arithmetic == STRICT and not has_float_tiles(program):
+            self._check_same(program, measured, results, Symptom.VALUE)
+        self._compare(measured, self._device_oracle(program).difference)
+        return measured
+
+    def _check_launches(self, program: Program, results: Results) -> None:
+        """Check launches of one kernel: after one with other data, and then in other memory.
+
+        The second uses the memory of the first. Raises what a launch alone shows, if that fails.
+        """
+        kernel, memory, number = self._load(program), self._memory(), 1
+        memory.fill(other_data(self.case))
+        try:
+            launch(kernel, memory, self.case.bindings)
+            number += 1
+            memory.fill(self.case.buffers)
+            measured = self._check_launch(kernel, memory, results)
+            number += 1
+            # The buffers lie elsewhere, and start at any element.
+            shifts = not any(isinstance(node.dtype, ImageDType) for node in program.uops)
+            again = launch(kernel, self._memory(1, shifts), self.case.bindings)
+            self._check_same(program, again, measured, Symptom.VALUE)
+        except TroubleError as trouble:
+            self._check_launch(self._load(program), self._memory(), results)
+            symptom = Symptom.UNSTABLE if trouble.symptom is Symptom.VALUE else trouble.symptom
+            detail = f"{trouble.detail}, in launch {number} of 3, the first has other data"
+            raise TroubleError(symptom, detail) from trouble
 
     # Kernels that compute the same
 
@@ -398,7 +429,7 @@ def _sentence(
 ) -> str:
     """What differs first."""
     at = int(numbers[0])
-    found = f"slot {slot}: element {at} of {actual.size} is {actual[at]!s}"
+    found = f"output b{slot}: element {at} of {actual.size} is {actual[at]!s}"
     if how:
         return f"{found} {how}, and {wanted[at]!s} in the first run"
     return f"{found}, the reference gives {wanted[at]!s}"

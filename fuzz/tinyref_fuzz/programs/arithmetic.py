@@ -112,6 +112,7 @@ _CHECKS: Mapping[str, Callable[[Operands, Sequence[Value]], None]] = {
     "sum": lambda x, v: check_sum(x[0], v[0]),
     "prod": lambda x, v: _check_product(x[0], v[0]),
     "cumsum": lambda x, v: check_sum(x[0], (v[0],)),
+    "sum_of_all": lambda x, v: check_sum(x[0], (v[0],)),
     "matmul": lambda x, v: check_sum(x[0][..., None] * x[1], (-2,)),
 }
 Compute = Callable[[Operands, Sequence[Value]], Elements]
@@ -162,6 +163,11 @@ COMPUTE: Mapping[str, tuple[str, Compute]] = {
     "contiguous": ("{a}.contiguous()", lambda x, v: x[0]),
     "clone": ("{a}.clone()", lambda x, v: x[0]),
     "to": ("{a}.to({place!r})", lambda x, v: x[0]),
+    # spread over all devices along an axis, and summed
+    "sum_of_all": (
+        "{a}.shard({devices!r}, {v[0]!r}).sum({v[0]!r}).to({a}.device)",
+        lambda x, v: x[0].sum(axis=v[0], dtype=_wide(x[0])),
+    ),
 }
 # The same of views, which show places of what they are of.
 MOVEMENTS: Mapping[str, tuple[str, Compute]] = {

@@ -182,8 +182,10 @@ def _seen(array: Array) -> GradientRecord:
         return store.whole
     if array.is_detached:
         return GradientRecord(array.shape, array.dtype)
-    slope = one_hot(array.places, store.elements.size)
-    return GradientRecord(array.shape, array.dtype, (store.whole,), lambda: [slope])
+    size = store.elements.size
+    return GradientRecord(
+        array.shape, array.dtype, (store.whole,), lambda: [one_hot(array.places, size)]
+    )
 
 
 def joined(bases: Iterable[Basis]) -> Basis:

@@ -15,6 +15,8 @@ from tinyref_fuzz.programs.oracle import Environment
 from tinyref_fuzz.programs.steps import ProgramStep, Value
 
 MAX_ELEMENTS = 48
+MAX_LARGE = 640
+LARGE_SHAPES = ((300,), (16, 16), (7, 7, 7), (2, 130))
 MAX_AXES = 4
 SHAPES = (
     (4,), (2, 3), (6,), (3, 4), (1, 4), (5,), (2, 2, 3), (), (3, 1), (2, 4), (7,), (0, 2),
@@ -77,6 +79,8 @@ class ProgramDraft:
         self.state: set[int] = set()
         self.kept: set[int] = set()
         self.variables = 0
+        # Elements of a tensor.
+        self.most = MAX_ELEMENTS
         # What the next steps are likely to read.
         self.focus: int | None = None
 
@@ -93,7 +97,8 @@ class ProgramDraft:
         try:
             self.scope.environment.run(step)
             made = [self.arrays[number] for number in step.targets if number in self.arrays]
-            is_taken = all(_is_small(array) for array in made)
+            is_taken = all(array.places.size <= self.most for array in made)
+            is_taken &= all(array.places.ndim <= MAX_AXES for array in made)
         except _REFUSED:
             is_taken = False
         if is_taken:
@@ -180,10 +185,10 @@ class ProgramDraft:
                 return self._make("randint", (), shape, low, low + self.tape.between(1, 9), place)
         return self._data()
 
-    def _size(self, most: int) -> Bounds:
-        """A new variable, from 1 to this number."""
+    def _size(self, most: int, least: int = 1) -> Bounds:
+        """A new variable, between these numbers."""
         self.variables += 1
-        return f"n{self.variables}", 1, most
+        return f"n{self.variables}", least, most
 
     def _bind(self, size: Bounds) -> int | None:
         """A value at an end of the bounds, or between."""
@@ -194,10 +199,6 @@ class ProgramDraft:
 
 
 # --- which tensors go together -------------------------------------------------------------------
-
-
-def _is_small(array: Array) -> bool:
-    return array.places.size <= MAX_ELEMENTS and array.places.ndim <= MAX_AXES
 
 
 def may_cut(size: int | str) -> bool:

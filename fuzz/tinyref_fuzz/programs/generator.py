@@ -6,13 +6,16 @@ program has exact values. Numbers of the tape that are cut or changed still give
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs.arithmetic import VIEWS
 from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.draft import (
     FLOATS,
+    LARGE_SHAPES,
+    MAX_LARGE,
     SHAPES,
     Bounds,
     DraftFunction,
@@ -36,6 +39,8 @@ MAX_FUNCTIONS = 2
 MAX_BODY = 5
 MAX_CALLS = 5
 MAX_READS = 6
+# Percent of the programs whose data are too large for one kernel to read at once.
+LARGE = 10
 # Operations on the way from what has gradients to a sum of it.
 MAX_WAY = 4
 
@@ -59,6 +64,8 @@ class Generator(Operations):
     def program(self, least_and_most: tuple[int, int]) -> list[ProgramStep]:
         """Its steps."""
         self._data()
+        if self.tape.chance(LARGE):
+            self._large()
         for _ in range(self.tape.between(*least_and_most)):
             self._grow(_WHOLE)
         for function in self.functions.values():
@@ -68,6 +75,16 @@ class Generator(Operations):
             self._use_state()
         self._read_all()
         return self.scope.steps
+
+    def _large(self) -> None:
+        """A long range in memory, some of its elements moved; what follows may be as large."""
+        self.most = MAX_LARGE
+        shape = self.tape.pick(LARGE_SHAPES)
+        number = self._make("arange", (), 0, math.prod(shape), self._place())
+        number = number and self._make("reshape", (number,), shape)
+        if number and self._try(ProgramStep("realize", (number,))):
+            for _ in range(self.tape.between(1, 2)):
+                self._assign_own(number)
 
     def _grow(self, makers: Makers) -> None:
         getattr(self, f"_{self.tape.pick(list(makers), list(makers.values()))}")()
@@ -172,7 +189,7 @@ class Generator(Operations):
         first = self.arrays[args[0]]
         size: Bounds | None = None
         if first.sizes and may_cut(first.sizes[0]) and self.tape.chance(35):
-            size = self._size(first.shape[0])
+            size = self._size(first.shape[0], self.tape.pick((1, 0), (3, 1)))
             bound = self._bind(size)
             args += [] if bound is None else [bound]
         found = self._body(args, size, frozenset(self._writable_state(args)))
@@ -230,7 +247,7 @@ class Generator(Operations):
 
         self.scope = Scope(begin, is_function=True, writable=writable)
         if size is not None:
-            self._part(parameters[0], 0, parameters[-1])
+            self._part(parameters[0], 0, parameters[-1], size)
         self._grow_body()
         body, made = self.scope.steps, self._results(before)
         self.scope = outer
@@ -287,10 +304,32 @@ class Generator(Operations):
             is_like = is_alike(example, array) and array.sizes == example.sizes
             return array.store.number not in stores and is_like and may_be_argument(array)
 
-        found = self._pick(fits) if self.tape.chance(50) else None
+        found = self._window(example, stores) if self.tape.chance(25) else None
+        if found is None and self.tape.chance(50):
+            found = self._pick(fits)
         if found is None:
             found = self._data_of(example.dtype, example.shape, example.place)
         return found
+
+    def _window(self, example: Array, taken: Container[int]) -> int | None:
+        """A part as large as `example` of a tensor that is written before."""
+        if example.is_symbolic or not example.places.ndim:
+            return None
+        count, *rest = example.shape
+
+        def fits(array: Array) -> bool:
+            is_longer = array.shape > example.shape and array.shape[1:] == example.shape[1:]
+            is_free = array.store.number not in taken and may_be_argument(array)
+            return is_alike(example, array) and is_longer and is_free
+
+        more = (2 * count, *rest)
+        base = self._pick(fits) or self._data_of(example.dtype, more, example.place)
+        if base is None:
+            return None
+        self._set_item(base, self.arrays[base], "setitem_number")
+        low = self.tape.below(self.arrays[base].shape[0] - count + 1)
+        bounds = ((low, low + count), *((0, size) for size in rest))
+        return self._make("shrink", (base,), bounds)
 
 
 # Kinds of steps, each a method of the generator, and how often it is drawn among others.

@@ -9,6 +9,7 @@ from tinyref_fuzz.programs.arithmetic import key_of
 from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.draft import (
     FLOATS,
+    Bounds,
     ProgramDraft,
     are_operands,
     is_alike,
@@ -100,18 +101,20 @@ class Operations(ProgramDraft):
         array = self.arrays[number]
         axis = self.tape.pick([a for a, size in enumerate(array.sizes) if may_cut(size)])
         most = array.shape[axis]
-        bound = self._bind(self._size(most))
+        size = self._size(most, self.tape.pick((1, 0), (3, 1)))
+        bound = self._bind(size)
         if bound is None:
             return
-        self._part(number, axis, bound)
+        self._part(number, axis, bound, size)
         if self.tape.chance(40):
             # The same size cuts off a part of another tensor too.
             other = self._pick(lambda each: each.sizes[:1] == (most,))
             if other is not None:
-                self._part(other, 0, bound)
+                self._part(other, 0, bound, size)
 
-    def _part(self, number: int, axis: int, bound: int) -> int | None:
-        form = self.tape.pick(("head", "tail", "window"))
+    def _part(self, number: int, axis: int, bound: int, size: Bounds) -> int | None:
+        # What begins before the last element of a part needs one.
+        form = self.tape.pick(("head", "tail", "window") if size[1] else ("head",))
         return self._make("part", (number, bound), axis, form)
 
     # Arithmetic
@@ -179,11 +182,11 @@ class Operations(ProgramDraft):
             return None
         array = self.arrays[number]
         axis = self.tape.below(array.places.ndim)
-        op = self.tape.pick(("cat", "stack", "pad", "matmul", "cumsum"))
+        op = self.tape.pick(("cat", "stack", "pad", "matmul", "cumsum", "sum_of_all"))
         if op == "pad":
             pairs = tuple((self.tape.below(3), self.tape.below(3)) for _ in array.shape)
             return self._make(op, (number,), pairs)
-        if op == "cumsum":
+        if op in ("cumsum", "sum_of_all"):
             return self._make(op, (number,), axis)
         other = self._pick(lambda each: self._may_combine(op, array, each, axis))
         if other is None:
@@ -287,8 +290,10 @@ class Operations(ProgramDraft):
             order = (*range(1, len(shape)), 0)
             kind, axes = ("permute", order) if is_cube else ("flip", (0,))
             turned = self._make(kind, (plain,), axes)
-            is_stored = turned is not None and self.tape.chance(60)
-            return self._make("contiguous", (turned,)) if turned and is_stored else turned
+            if turned is None or self.tape.chance(60):
+                return turned and self._make("contiguous", (turned,))
+            is_moved = array.dtype == "bool" or self.tape.chance(40)
+            return turned if is_moved else self._make("add_number", (turned,), 1)
         if array.dtype == "bool":
             return self._make("not", (plain,))
         return self._make("add_number", (plain,), self.tape.between(0, 3))

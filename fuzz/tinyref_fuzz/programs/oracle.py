@@ -114,8 +114,9 @@ class Environment:
         dtype = step.values[0] if step.op == "bitcast" else source.dtype
         made = GradientRecord(shown.shape, dtype)
         if not is_cut:
-            slopes = [one_hot(shown, local.size)]
-            made = GradientRecord(shown.shape, dtype, (source.record,), lambda: slopes)
+            made = GradientRecord(
+                shown.shape, dtype, (source.record,), lambda: [one_hot(shown, local.size)]
+            )
         repeats = step.op == "expand" and shown.size != local.size
         source.store.is_repeated |= repeats
         self.arrays[step.target] = Array(

@@ -7,12 +7,19 @@ the same fault.
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from tinyref_fuzz.programs.oracle import Environment
-from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram, numbers_read, program_to_json
+from tinyref_fuzz.programs.steps import (
+    ProgramStep,
+    TensorProgram,
+    Value,
+    numbers_read,
+    program_to_json,
+)
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_spec.kernel_case import KernelVerdict
 
@@ -153,6 +160,21 @@ def _used(steps: Steps) -> Steps:
     return _without(steps, unused)
 
 
+def _shorter_ranges(steps: Steps) -> Iterator[Steps]:
+    """Ranges of fewer elements, in shapes of no size above a number."""
+    for shape in [step.values[0] for step in steps if step.op == "reshape"]:
+        for most in (2, 3, 4, 8, 16, 64):
+            small = tuple(min(size, most) for size in shape)
+            sizes = {**dict(zip(shape, small, strict=True)), math.prod(shape): math.prod(small)}
+            yield tuple(replace(step, values=_resized(step.values, sizes)) for step in steps)
+
+
+def _resized(value: Value, sizes: Mapping[int, int]) -> Value:
+    if isinstance(value, tuple):
+        return tuple(_resized(item, sizes) for item in value)
+    return sizes.get(value, value)
+
+
 def _other_operands(steps: Steps) -> Iterator[Steps]:
     """A step that reads what one of its operands was made of."""
     made_of = {number: step.args[:1] for step in steps for number in step.targets if step.args}
@@ -170,6 +192,7 @@ _CHANGES: tuple[Callable[[Steps], Iterator[Steps]], ...] = (
     _fewer_steps,
     _inlined,
     _fewer_in_functions,
+    _shorter_ranges,
     _inputs_for_results,
     _other_operands,
 )

@@ -17,7 +17,7 @@ REASONS: Mapping[str, frozenset[str]] = {
     # A captured function: its state has other memory than it had when it was captured.
     "has other memory by now": _SHARING,
     "replays would read": _SHARING,
-    "from outside other memory": _SHARING,
+    "from outside to other memory": _SHARING,
     "in the same memory, as after clone()": _SHARING,
     "and one of them is assigned to": WRITES,
     "shares its elements with views": VIEWS,

@@ -169,6 +169,7 @@ class _Printer:
         words: dict[str, Value] = {}
         if step.op in _PLACE_AT:
             words["place"] = self.places.name(step.values[_PLACE_AT[step.op]])
+        words["devices"] = self.places.names
         match step.op:
             case "data":
                 _, _, elements, _, requires_grad = step.values

@@ -46,9 +46,6 @@ INTEGER_FORMS: tuple[Form, ...] = (
     (Ops.SHL, 0),
     (Ops.ADD, 1),
     (Ops.MUL, 1),
-    (Ops.IDIV, 0),
-    (Ops.IDIV, 1),
-    (Ops.MOD, 1),
     (Ops.CMPLT, 0),
     (Ops.CMPLT, 1),
     (Ops.CMPNE, 1),
@@ -71,14 +68,11 @@ FLOAT_SPECIALS: tuple[tuple[Form, ConstType], ...] = (
 INTEGER_SPECIALS: tuple[tuple[Form, ConstType | None], ...] = (
     ((Ops.ADD, 1), None),
     ((Ops.MUL, 1), 2),
-    ((Ops.IDIV, 1), 2),
-    ((Ops.MOD, 1), 8),
     ((Ops.CMPLT, 1), 0),
     ((Ops.CMPLT, 0), None),
     ((Ops.MAX, 1), None),
 )
 _SHIFTS = (Ops.SHL, Ops.SHR)
-_DIVISIONS = (Ops.IDIV, Ops.MOD)
 
 
 def constants(dtype: DType) -> tuple[ConstType, ...]:
@@ -115,7 +109,7 @@ def _stored(dtype: DType, value: ConstType) -> Array:
 
 def _loaded(form: Form, dtype: DType) -> Array:
     """Values of all kinds and the neighbours of every constant; those that the op is defined on."""
-    op, position = form
+    op, _ = form
     stored = np.concatenate([_stored(dtype, value) for value in constants(dtype)])
     bits = to_bits(stored)
     near = [from_bits(bits + step, dtype) for step in (bits.dtype.type(0), bits.dtype.type(1))]
@@ -125,10 +119,6 @@ def _loaded(form: Form, dtype: DType) -> Array:
     values = np.resize(np.concatenate([*near, kinds, random(dtype, 300, 6)]), LANES)
     if op in _SHIFTS:
         return (np.arange(LANES) % dtype.bits).astype(values.dtype)
-    if op in _DIVISIONS and position == 0:
-        # Neither by zero, nor the least integer by -1.
-        minus_one = np.array([-1]).astype(values.dtype)[0]
-        return np.where((values == 0) | (values == minus_one), 3, values).astype(values.dtype)
     return values
 
 

@@ -139,11 +139,16 @@ def _with_lanes(operation: Operation, lanes: int) -> CaseNeeds:
 
 
 def _vector_cases(operation: Operation, profile: Profile) -> list[Case]:
-    """The lane count of the rung; every other one in the full profile."""
+    """The lane count of the rung; every other one in the full profile.
+
+    Pairs of floats are cast in the quick profile too: GPUs have instructions for those alone.
+    """
     (case,) = _edge_cases(operation, profile)
     cases = [dataclasses.replace(case, needs=_with_lanes(operation, VECTOR_LANES))]
     kind = case.id.rpartition(".")[2].partition(":")[0]
-    for lanes in OTHER_LANES if profile is Profile.FULL else ():
+    is_float_cast = operation.op == "CAST" and operation.result.is_float
+    some = (2,) if is_float_cast and operation.sources[0].is_float else ()
+    for lanes in OTHER_LANES if profile is Profile.FULL else some:
         opts = (Opt(OptOp.UPCAST, 0, lanes),)
         run = functools.partial(_run_batch, kind, 0, opts=opts)
         needs = _with_lanes(operation, lanes)

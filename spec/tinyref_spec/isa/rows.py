@@ -17,7 +17,7 @@ from tinyref_spec import oracles
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Row, Rung
 from tinyref_spec.error_rules import Rule, SameBits, Ulp, ulp_limit
-from tinyref_spec.isa import constants, widths
+from tinyref_spec.isa import constants, idioms, widths
 from tinyref_spec.isa.advice import OF_FLOATS, OF_INTEGERS, TRAPS
 from tinyref_spec.isa.elementwise import Operation, Reference, edge_row_of, row_of, vector_row_of
 from tinyref_spec.isa.sequences import (
@@ -25,7 +25,6 @@ from tinyref_spec.isa.sequences import (
     product_of_first,
     sequences,
     within_roundings_of_product,
-    wrapped_quotients,
 )
 from tinyref_spec.isa.specials import ACCEPTED, ALSO, VALUES, Special, specials
 from tinyref_spec.oracles import Expected
@@ -217,10 +216,10 @@ def operations() -> Iterator[Operation]:
 def rows() -> Iterator[Row]:
     """All rows of the level `isa`."""
     yield from map(row_of, sequences())
-    yield from map(row_of, wrapped_quotients())
     yield from map(edge_row_of, bit_sequences())
     yield from constants.rows(_rule)
     yield from widths.rows()
+    yield from idioms.rows()
     for operation in operations():
         yield row_of(operation)
         yield vector_row_of(operation)

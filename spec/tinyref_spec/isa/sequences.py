@@ -3,9 +3,6 @@
 Each operation on floats rounds for itself, unless the device declares otherwise. What a compiler
 may do that contracts or reassociates shows here and nowhere else for certain: one rounding for a
 product and a sum, a sum and a difference that cancel, a product by a constant zero.
-
-Integers wrap in between. Where registers have more bits than the type, or a language promotes it,
-that shows here: alone, a result is cut to its size as it is stored.
 """
 
 from __future__ import annotations
@@ -24,7 +21,6 @@ from tinyref_spec import oracles
 from tinyref_spec.bits import Array, from_bits, to_bits
 from tinyref_spec.case import Rung
 from tinyref_spec.error_rules import SameBits, Ulp, smallest_subnormal, unit_roundoff
-from tinyref_spec.isa.advice import TRAPS
 from tinyref_spec.isa.elementwise import Operation
 from tinyref_spec.isa.specials import Special, parse
 from tinyref_spec.oracles import Expected, round_to
@@ -183,35 +179,6 @@ SEQUENCES = (
         parse("inf -> nan; -inf -> nan; nan -> nan; 1 -> 0; -1 -> -0"),
     ),
 )
-
-
-# Of a signed and of an unsigned type: a sum that wraps, and its quotient.
-_WRAPPED = {False: parse("MAX MAX 2 -> -1; MAX 1 -1 -> ?"), True: parse("MAX 1 2 -> 0")}
-
-
-def _wrapped_quotient(dtype: DType, operands: Sequence[Array]) -> Expected:
-    total = oracles.evaluate("ADD", dtype, operands[:2])
-    return oracles.evaluate("IDIV", dtype, [total.values, operands[2]])
-
-
-def wrapped_quotients() -> Iterator[Operation]:
-    """A sum and a quotient of it, of integers."""
-    for dtype in dtypes.ints:
-        yield Operation(
-            f"isa.sequence.wrapped_quotient.{dtype.name}",
-            "IDIV",
-            dtype.name,
-            f"(x + y) / z divides the sum as its type holds it. In {dtype.name}.",
-            ("int.wrap",),
-            Rung.ALU,
-            (dtype,) * 3,
-            dtype,
-            lambda x, y, z: build.idiv(build.add(x, y), z),
-            functools.partial(_wrapped_quotient, dtype),
-            Ulp(0),
-            _WRAPPED[dtype.is_unsigned],
-            advice={"": "cut a sum to its type before it is divided", "dies": TRAPS},
-        )
 
 
 def _of(semantics: Semantics | None, dtype: DType) -> Callable[[Sequence[Array]], Expected] | None:

@@ -17,6 +17,8 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg
+from tinyref.uops.program import Program
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
@@ -24,20 +26,24 @@ from tinyref_spec.checks import Check, make_row
 from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.isa.elementwise import LANES
+from tinyref_spec.kernel.programs import at, loop, program
 from tinyref_spec.kernels.notation import Sketch, load
 from tinyref_spec.measure import run_exact
 
 
 @dataclass(frozen=True)
 class Output:
-    """One result of a kernel: its node, of the loaded operands, and its values, of their data."""
+    """One result of a kernel.
+
+    name: says in a failure which result it is.
+    node: makes it of the loaded operands; `evaluate` gives its values.
+    """
 
     name: str
     node: Callable[..., UOp]
-    values: Callable[..., Array]
 
 
-def _quotient(x: Array, y: Array) -> Array:
+def quotient(x: Array, y: Array) -> Array:
     """Return x / y towards zero, in the type of both."""
     return np.asarray((x - np.fmod(x, y)) // y)
 
@@ -48,7 +54,7 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.ADD: np.add,
     Ops.SUB: np.subtract,
     Ops.MUL: np.multiply,
-    Ops.IDIV: _quotient,
+    Ops.IDIV: quotient,
     Ops.MOD: np.fmod,
     Ops.MAX: np.maximum,
     Ops.AND: np.bitwise_and,
@@ -57,14 +63,33 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.SHL: np.left_shift,
     Ops.SHR: np.right_shift,
     Ops.CMPLT: np.less,
+    Ops.CMPNE: np.not_equal,
 }
 _SHIFTS = (Ops.SHL, Ops.SHR)
 
 
-def _apply(op: Ops, *operands: UOp) -> UOp:
-    # Straight into the node: the builder would swap commutative operands.
-    dtype = dtypes.bool if op is Ops.CMPLT else operands[0].dtype
+def apply_op(op: Ops, *operands: UOp) -> UOp:
+    """Return the node of an operation, whose operands stay in order: the builder may swap them."""
+    first = operands[0].dtype
+    dtype = dtypes.bool.vec(first.lanes) if op is Ops.CMPLT else first
     return UOp(op, dtype, operands)
+
+
+def evaluate(node: UOp, data: Mapping[UOp, Array]) -> Array:
+    """Return the values of `node` by numpy, from the values of its loads in `data`."""
+    if node in data:
+        return data[node]
+    dtype = numpy_dtype(node.dtype)
+    if isinstance(node.arg, ConstArg):
+        return np.full(LANES, node.arg.value, dtype)
+    operands = [evaluate(source, data) for source in node.src]
+    if node.op is Ops.CAST:
+        return operands[0].astype(dtype)
+    if node.op is Ops.BITCAST:
+        return operands[0].view(dtype)
+    if node.op is Ops.WHERE:
+        return np.where(*operands)
+    return REFERENCES[node.op](*operands)
 
 
 def measure_outputs(
@@ -73,18 +98,22 @@ def measure_outputs(
     dtype: DType,
     data: Sequence[Array],
     outputs: Sequence[Output],
+    lanes: int = 0,
 ) -> Measurement:
     """Measure kernels that compute the outputs from inputs of `dtype`, as many as they may store.
 
     A failure names the output: its kernel is run again for each output alone.
+
+    lanes: of the vectors of a program that goes to the renderer as it stands. If it is 0, the
+    compiler lowers a kernel.
     """
     several = max(1, device.capabilities.buffer_limit - len(data))
     compared = 0
     for first in range(0, len(outputs), several):
         part = outputs[first : first + several]
-        measured = _measure_kernel(case_id, device, dtype, data, part)
+        measured = _measure_part(case_id, device, dtype, data, part, lanes)
         if not measured.passed:
-            return _name_output(case_id, device, dtype, data, part) or measured
+            return _name_output(case_id, device, dtype, data, part, lanes) or measured
         compared += measured.compared
     measured.compared = compared
     return measured
@@ -96,51 +125,84 @@ def _name_output(
     dtype: DType,
     data: Sequence[Array],
     outputs: Sequence[Output],
+    lanes: int,
 ) -> Measurement | None:
     for output in outputs:
-        measured = _measure_kernel(case_id, device, dtype, data, [output])
+        measured = _measure_part(case_id, device, dtype, data, [output], lanes)
         if not measured.passed:
             measured.message = f"{output.name}: {measured.message}"
             return measured
     return None
 
 
-def _measure_kernel(
+def _measure_part(
     case_id: str,
     device: DeviceUnderTest,
     dtype: DType,
     data: Sequence[Array],
     outputs: Sequence[Output],
+    lanes: int,
 ) -> Measurement:
-    sketch = Sketch(outputs=len(outputs))
     drafts = [load(number, dtype, (LANES,)) for number in range(len(data))]
-    needed = {node for output in outputs for node in output.node(*drafts).toposort()}
-    is_used = [draft in needed for draft in drafts]
+    results = [output.node(*drafts) for output in outputs]
+    needed = {node for result in results for node in result.toposort()}
     # Slots have no gaps: an input that no output uses is no parameter.
-    loads = [
-        sketch.input(dtype, LANES) if used else draft
-        for draft, used in zip(drafts, is_used, strict=True)
-    ]
-    for output in outputs:
-        sketch.store(output.node(*loads), LANES)
-    expected = [output.values(*data) for output in outputs]
+    is_used = [draft in needed for draft in drafts]
+    make = functools.partial(_program, lanes) if lanes else _kernel
+    loaded = dict(zip(drafts, data, strict=True))
+    with np.errstate(all="ignore"):
+        expected = [evaluate(result, loaded) for result in results]
     inputs = [array for array, used in zip(data, is_used, strict=True) if used]
-    kernel = build.sink(*sketch.stores)
+    kernel = make(dtype, is_used, outputs)
     return run_exact(case_id, device, kernel, [*[None] * len(outputs), *inputs], expected)
 
 
-def _values(dtype: DType, seed: int) -> Array:
+def _kernel(dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]) -> UOp:
+    """Return a kernel of the outputs. A constant stands for an input that none uses."""
+    sketch = Sketch(outputs=len(outputs))
+    unused = build.const(dtype, 0)
+    loads = [sketch.input(dtype, LANES) if used else unused for used in is_used]
+    for output in outputs:
+        sketch.store(output.node(*loads), LANES)
+    return build.sink(*sketch.stores)
+
+
+def _program(
+    lanes: int, dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]
+) -> Program:
+    """Return a loop over all elements that computes the outputs, `lanes` elements at a time."""
+    counter = loop(LANES // lanes, 0)
+    position = build.mul(counter, lanes)
+    slot = len(outputs)
+    loads = []
+    for used in is_used:
+        memory = build.define_global(slot, dtype, LANES)
+        loads.append(build.load(at(memory, position), lanes=lanes))
+        slot += used
+    stores = []
+    for number, output in enumerate(outputs):
+        value = output.node(*loads)
+        memory = build.define_global(number, value.dtype.scalar, LANES)
+        stores.append(build.store(at(memory, position), value))
+    return program("chains", counter, *stores, build.close(counter))
+
+
+def integers(dtype: DType, seed: int) -> Array:
     """Return integers of all kinds: the edges, the limits, powers of two, random bits."""
     parts = [samples.edges(dtype), of_all_kinds(dtype, 100), samples.random_bits(dtype, 500, seed)]
     values = np.resize(np.concatenate(parts), LANES)
     return np.asarray(np.random.default_rng(seed).permutation(values))
 
 
-def _divisors(dtype: DType, seed: int) -> Array:
-    """Return integers that neither trap nor overflow as divisors: neither 0 nor -1."""
-    values = _values(dtype, seed)
-    minus_one = np.array([-1]).astype(values.dtype)
-    return np.where((values == 0) | (values == minus_one), 3, values).astype(values.dtype)
+def is_divisor(values: Array) -> Array:
+    """Return True for integers that neither trap nor overflow as divisors: neither 0 nor -1."""
+    return np.asarray((values != 0) & (values != np.array([-1]).astype(values.dtype)))
+
+
+def divisors(dtype: DType, seed: int) -> Array:
+    """Return integers of all kinds for which `is_divisor` holds."""
+    values = integers(dtype, seed)
+    return np.where(is_divisor(values), values, 3).astype(values.dtype)
 
 
 # --- narrow results -------------------------------------------------------------------------------
@@ -155,45 +217,30 @@ def _cast(wide: DType, result: UOp, other: UOp) -> UOp:
     return build.cast(result, wide)
 
 
-def _widened(wide: DType, result: Array, other: Array) -> Array:
-    return result.astype(numpy_dtype(wide))
-
-
-def _consumers(op: Ops, device: DeviceUnderTest) -> list[Output]:
-    """Return what is done with x op y; z is what it is compared with and divided by."""
+def _consumers(op: Ops, device: DeviceUnderTest) -> Iterator[Output]:
+    """Yield what is done with x op y; z is what it is compared with and divided by."""
     arity = 1 if op is Ops.NEG else 2
-    compute = REFERENCES[op]
 
-    def output(
-        name: str, use: Callable[[UOp, UOp], UOp], used: Callable[[Array, Array], Array]
-    ) -> Output:
+    def output(name: str, use: Callable[[UOp, UOp], UOp]) -> Output:
         return Output(
             f"{op.name}, then {name}",
-            lambda *loaded: use(_apply(op, *loaded[:arity]), loaded[2]),
-            lambda *data: used(compute(*data[:arity]), data[2]),
+            lambda *loaded: use(apply_op(op, *loaded[:arity]), loaded[2]),
         )
 
-    outputs = [
-        output("CMPLT", build.less, np.less),
-        output("IDIV", build.idiv, _quotient),
-        output(
-            "SHR", lambda r, z: _apply(Ops.SHR, r, build.const(r.dtype, 1)), lambda r, z: r >> 1
-        ),
-    ]
-    for wide in (dtypes.int32, dtypes.int64):
-        if device.capabilities.supports(wide):
-            cast, widened = functools.partial(_cast, wide), functools.partial(_widened, wide)
-            outputs.append(output(f"CAST to {wide.name}", cast, widened))
-    return outputs
+    yield output("CMPLT", build.less)
+    yield output("IDIV", build.idiv)
+    yield output("SHR", lambda result, _: build.binary(Ops.SHR, result, 1))
+    for wide in filter(device.capabilities.supports, (dtypes.int32, dtypes.int64)):
+        yield output(f"CAST to {wide.name}", functools.partial(_cast, wide))
 
 
 def _narrow(op: Ops, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    x, y, z = _values(dtype, 1), _values(dtype, 2), _divisors(dtype, 3)
+    x, y, z = integers(dtype, 1), integers(dtype, 2), divisors(dtype, 3)
     if op in _SHIFTS:
         y = (np.arange(LANES) % dtype.bits).astype(x.dtype)
     elif op in (Ops.IDIV, Ops.MOD):
-        y = _divisors(dtype, 2)
-    return measure_outputs(case_id, device, dtype, [x, y, z], _consumers(op, device))
+        y = divisors(dtype, 2)
+    return measure_outputs(case_id, device, dtype, [x, y, z], [*_consumers(op, device)])
 
 
 def _narrow_row(op: Ops, dtype: DType) -> Row:
@@ -229,71 +276,62 @@ FEW_BITS_OPS = (
 
 @dataclass(frozen=True)
 class Narrowing:
-    """How an operand comes to have few bits: as a node, and in numpy; `one` becomes 1."""
+    """How an operand comes to have few bits: `node` makes it of a load, and of `one` a 1."""
 
     name: str
     node: Callable[[UOp], UOp]
-    values: Callable[[Array], Array]
     one: int = 1
 
 
 def _widening(target: DType) -> Narrowing:
-    return Narrowing(
-        target.name,
-        lambda x: build.cast(x, target),
-        lambda x: x.astype(numpy_dtype(target)),
-    )
+    return Narrowing(target.name, lambda x: build.cast(x, target))
 
 
 def _masked(bits: int) -> Narrowing:
-    mask = (1 << bits) - 1
-    return Narrowing(
-        f"low_{bits}",
-        lambda x: _apply(Ops.AND, x, build.const(x.dtype, mask)),
-        lambda x: x & x.dtype.type(mask),
-    )
+    return Narrowing(f"low_{bits}", lambda x: build.binary(Ops.AND, x, (1 << bits) - 1))
 
 
 def _shifted(dtype: DType, bits: int) -> Narrowing:
     count = dtype.bits - bits
-    return Narrowing(
-        f"high_{bits}",
-        lambda x: _apply(Ops.SHR, x, build.const(x.dtype, count)),
-        lambda x: x >> x.dtype.type(count),
-        1 << count,
-    )
+    return Narrowing(f"high_{bits}", lambda x: build.binary(Ops.SHR, x, count), 1 << count)
 
 
 def _few_bits_output(op: Ops, narrowing: Narrowing) -> Output:
     def node(x: UOp, y: UOp) -> UOp:
         first, second = narrowing.node(x), narrowing.node(y)
         if op is Ops.SHR:
-            second = _apply(Ops.AND, second, build.const(second.dtype, 7))
-        return _apply(op, first, second)
+            second = build.binary(Ops.AND, second, 7)
+        return apply_op(op, first, second)
 
-    def values(x: Array, y: Array) -> Array:
-        first, second = narrowing.values(x), narrowing.values(y)
-        if op is Ops.SHR:
-            second = second & second.dtype.type(7)
-        return REFERENCES[op](first, second)
+    return Output(op.name, node)
 
-    return Output(op.name, node, values)
+
+def _constant_dividend(op: Ops, narrowing: Narrowing) -> Output:
+    """Return the output of the largest number of the type, divided by the second operand."""
+
+    def node(x: UOp, y: UOp) -> UOp:
+        divisor = narrowing.node(y)
+        return apply_op(op, build.const(divisor.dtype, int(divisor.dtype.maximum)), divisor)
+
+    return Output(f"{op.name} of a constant", node)
 
 
 def _few_bits(
     source: DType, narrowing: Narrowing, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """Each operation on two operands with few bits; half of the dividends are near a multiple."""
-    x, y = _values(source, 4), _values(source, 5)
+    x, y = integers(source, 4), integers(source, 5)
     # Pairs of edges in every combination come first: the least integer and -1 among them.
     edges = samples.edges(source)[:20]
     pairs = len(edges) ** 2
     x[:pairs], y[:pairs] = np.repeat(edges, len(edges)), np.tile(edges, len(edges))
-    y[narrowing.values(y) == 0] = narrowing.one
+    operand = load(0, source, (LANES,))
+    y[evaluate(narrowing.node(operand), {operand: y}) == 0] = narrowing.one
     near = slice(pairs, None, 2)
     half, one = x.dtype.type(source.bits // 2), x.dtype.type(1)
     x[near] = y[near] * (x[near] >> half) - (x[near] & one)
     outputs = [_few_bits_output(op, narrowing) for op in FEW_BITS_OPS]
+    outputs += [_constant_dividend(op, narrowing) for op in (Ops.IDIV, Ops.MOD)]
     return measure_outputs(case_id, device, source, [x, y], outputs)
 
 
@@ -329,7 +367,7 @@ def _few_bits_row(
 def rows() -> Iterator[Row]:
     """Yield the rows of narrow results and of operands with few bits."""
     for op in REFERENCES:
-        if op is not Ops.CMPLT:
+        if op not in (Ops.CMPLT, Ops.CMPNE):
             for dtype in NARROW:
                 yield _narrow_row(op, dtype)
     for source in dtypes.ints:
@@ -352,5 +390,5 @@ def rows() -> Iterator[Row]:
                     dtype,
                     dtype,
                     narrowing,
-                    dtype is dtypes.int32,
+                    dtype.bits == 32,
                 )

@@ -33,6 +33,7 @@ GROUPS = 3
 # More groups than 16 bits count.
 MANY_GROUPS = 65_537
 LAUNCHES = 3
+ROUNDS = 4
 
 
 def _place(group: UOp, item: UOp, size: int) -> UOp:
@@ -118,6 +119,101 @@ def _launches(
     return found
 
 
+def _rounds_program(size: int) -> Program:
+    """Barriers in a loop whose body has branches, and numbers that one work-item writes for all.
+
+    Slot 0 has a sum for each work-item, slot 1 marks of one work-item a round, slot 2 is the input.
+    """
+    out, marks, data = (
+        build.define_global(slot, INT, elements)
+        for slot, elements in enumerate((GROUPS * size, GROUPS * size, GROUPS * size))
+    )
+    row = build.define_local("row", INT, size)
+    group, item = group_index(GROUPS), item_index(size)
+    place = _place(group, item, size)
+    given = build.load(at(data, place))
+    total, turn = build.accumulator("total", build.const(INT, 0)), programs.loop(ROUNDS, 0)
+    # The first work-items write once, the last one in each round.
+    writes = branch(build.at_least(item, turn))
+    put = build.store(at(row, item), build.add(given, build.mul(turn, 100)))
+    mirrored = build.load(at(row, programs.subtract(size - 1, item)))
+    last = build.load(at(row, size - 1))
+    added = build.update(total, build.add(total, build.add(mirrored, build.mul(last, 3))))
+    only = branch(build.equal(item, build.mul(turn, turn)))
+    mark = build.store(at(marks, place), build.add(turn, 1))
+    return programs.program(
+        "rounds",
+        place,
+        given,
+        total,
+        turn,
+        writes,
+        put,
+        close(writes),
+        barrier(),
+        mirrored,
+        last,
+        added,
+        barrier(),
+        only,
+        mark,
+        close(only),
+        close(turn),
+        build.store(at(out, place), total),
+        grid=(GROUPS, 1, 1),
+        group=(size, 1, 1),
+    )
+
+
+def _rounds(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Measure the program of rounds; marks that no work-item writes keep what they were."""
+    given = small_and_extreme(INT, GROUPS * size, size, 1000)
+    before = np.arange(GROUPS * size, dtype=np.int32) + 7
+    rows, marks = given.reshape(GROUPS, size), before.reshape(GROUPS, size).copy()
+    row, total = np.zeros_like(rows), np.zeros_like(rows)
+    with np.errstate(over="ignore"):
+        for turn in range(ROUNDS):
+            row[:, turn:] = rows[:, turn:] + np.int32(turn * 100)
+            total += row[:, ::-1] + row[:, -1:] * np.int32(3)
+            if turn * turn < size:
+                marks[:, turn * turn] = turn + 1
+    subject = _rounds_program(size)
+    return run_exact(case_id, device, subject, [None, before, given], [total, marks])
+
+
+def _broadcast(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The last work-item writes a number that all read behind a barrier; the first adds a mark."""
+    out, data = (build.define_global(slot, INT, GROUPS * size) for slot in range(2))
+    shared, item = build.define_local("shared", INT, 1), item_index(size)
+    place = _place(group_index(GROUPS), item, size)
+    given = build.load(at(data, place))
+    is_last, is_first = branch(build.less(size - 2, item)), branch(build.less(item, 1))
+    common_place = at(shared, 0)
+    put, common = build.store(common_place, given), build.load(common_place)
+    total = build.add(common, given)
+    subject = programs.program(
+        "broadcast",
+        place,
+        given,
+        common_place,
+        is_last,
+        put,
+        close(is_last),
+        barrier(),
+        build.store(at(out, place), total),
+        is_first,
+        build.store(at(out, place), build.add(total, 1)),
+        close(is_first),
+        grid=(GROUPS, 1, 1),
+        group=(size, 1, 1),
+    )
+    numbers = small_and_extreme(INT, GROUPS * size, size, 1000).reshape(GROUPS, size)
+    with np.errstate(over="ignore"):
+        expected = numbers + numbers[:, -1:]
+        expected[:, 0] += 1
+    return run_exact(case_id, device, subject, [None, numbers], [expected])
+
+
 def _largest(case_id: str, device: DeviceUnderTest) -> Measurement:
     declared = device.capabilities
     limit = declared.group_size_limit
@@ -136,7 +232,16 @@ def _checks() -> list[Check]:
     shapes = [(str(size), (size, 1, 1)) for size in SIZES]
     shapes += [("x".join(map(str, extents)), extents) for extents in BOXES]
     pair = (2, 1, 1)
+    loops = [
+        Check(f"{name}:{size}", functools.partial(run, size), needs=_needs((size, 1, 1)))
+        for name, run, sizes in (
+            ("rounds", _rounds, (5, 65, 513)),
+            ("broadcast", _broadcast, (4, 65, 257, 513)),
+        )
+        for size in sizes
+    ]
     return [
+        *loops,
         *(
             Check(
                 f"size:{name}",

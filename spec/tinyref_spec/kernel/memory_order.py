@@ -187,6 +187,24 @@ def _carried(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement
     return run_exact(case_id, device, subject, [first, before, given, PLACES], [moved, first])
 
 
+def _strided(stride: int, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A store, then a load of the same element and of its neighbour, every `stride` elements."""
+    memories, i = _memories(dtype), loop(COUNT // stride, 0)
+    cell, out, data, _ = memories
+    position = build.mul(i, stride)
+    address = at(cell, position)
+    put = build.store(address, build.load(at(data, position)))
+    new, neighbour = build.load(address), build.load(at(cell, build.add(position, 1)))
+    kept = build.store(at(out, position), build.add(new, neighbour))
+    subject = program("strided", *memories, i, position, put, new, neighbour, kept, close(i))
+    old, before, given = _inputs(dtype)
+    changed, written = old.copy(), before.copy()
+    places = np.arange(COUNT // stride) * stride
+    changed[places] = given[places]
+    written[places] = given[places] + old[places + 1]
+    return run_exact(case_id, device, subject, [old, before, given, PLACES], [changed, written])
+
+
 def _beside(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
     """All buffers are views of one allocation, one behind the other, as near as they may be."""
     alignment = max(device.capabilities.view_alignment, 8)
@@ -230,6 +248,7 @@ def _checks(dtype: DType) -> list[Check]:
             for name in FORMS
         ),
         Check("carried", functools.partial(_carried, dtype)),
+        Check("strided:2", functools.partial(_strided, 2, dtype)),
         Check("beside", functools.partial(_beside, dtype)),
     ]
 

@@ -31,6 +31,8 @@ SHAPES: tuple[Shape, ...] = (
     (33, 17, 31),
     (32, 32, 32),
 )
+# Longer than the tiles and the parts in which libraries add up, and no multiple of them.
+LONG: tuple[Shape, ...] = ((1, 131, 3), (3, 2053, 2), (16, 33_001, 16))
 # Enough products for the statistics: at least 1,000 results each.
 MEASURED: tuple[Shape, ...] = ((32, 64, 32), (40, 16, 26), (32, 256, 32))
 DTYPES = (
@@ -63,11 +65,31 @@ def _exact(
     a = small_and_extreme(dtype, rows * inner, 1, limit)
     b = small_and_extreme(dtype, inner * columns, 2, limit)
     right = b.reshape(columns, inner).T if is_transposed else b.reshape(inner, columns)
-    wider = np.float64 if dtype.is_float else np.int64
-    wide = a.reshape(rows, inner).astype(wider) @ right.astype(wider)
-    expected = round_to(wide, dtype) if dtype.is_float else wide.astype(numpy_dtype(dtype))
     kernel = _kernel(shape, dtype, is_transposed)
+    expected = _exact_product(a.reshape(rows, inner), right, dtype)
     return run_exact(case_id, device, kernel, [None, a, b], [expected])
+
+
+def _exact_product(a: Array, b: Array, dtype: DType) -> Array:
+    """Return the product of two matrices of small integers, rounded or wrapped once at the end."""
+    wide = np.float64 if dtype.is_float else np.int64
+    total = a.astype(wide) @ b.astype(wide)
+    return round_to(total, dtype) if dtype.is_float else total.astype(numpy_dtype(dtype))
+
+
+def _long(shape: Shape, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Zeros and ones: sums of thousands, which are rounded once, at the end."""
+    rows, inner, columns = shape
+    if device.capabilities.is_interpreted:
+        # Simulators take 15 s for the longest.
+        rows, inner, columns = min((rows, inner, columns), LONG[1])
+    generator = np.random.default_rng(inner)
+    a, b = (generator.integers(0, 2, size) for size in ((rows, inner), (inner, columns)))
+    # The last products count.
+    a[:, -1], b[-1, :] = 1, 1
+    left, right = (array.astype(numpy_dtype(dtype)) for array in (a, b))
+    kernel = _kernel((rows, inner, columns), dtype)
+    return run_exact(case_id, device, kernel, [None, left, right], [_exact_product(a, b, dtype)])
 
 
 def expected_product(a: Array, b: Array, dtype: DType) -> tuple[Expected, Array, Products]:
@@ -120,6 +142,9 @@ def _checks(dtype: DType) -> list[Check]:
     for shape in SHAPES:
         name = "x".join(map(str, shape))
         found.append(Check(f"exact.{name}", functools.partial(_exact, shape, dtype, False)))
+    for shape in LONG:
+        name = "x".join(map(str, shape))
+        found.append(Check(f"long.{name}", functools.partial(_long, shape, dtype)))
     found.append(Check("transposed.9x8x7", functools.partial(_exact, (9, 8, 7), dtype, True)))
     if dtype.is_float:
         for shape in MEASURED:

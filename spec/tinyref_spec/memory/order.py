@@ -10,6 +10,7 @@ import functools
 import math
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ ATTEMPTS = 5
 # Within so many seconds a launch of that kind is done.
 PATIENCE = 2.0
 LAUNCHES = 20
+# More launches than drivers keep in a queue before they look after memory.
+QUEUED = 110
 GROUPS = 8
 # Of what is called without a wait in between: words, steps, and the seeds of their choice.
 WORDS = 6
@@ -78,6 +81,9 @@ def chain(iterations: int) -> Program:
 
 def _chains(groups: int, iterations: int) -> Program:
     """The same as `chain` in each of some groups, for an element of its own."""
+    if groups == 1:
+        # A device without a grid and threads has no launch indices.
+        return chain(iterations)
     out, start = build.define_global(0, WORD, groups), build.define_global(1, WORD, groups)
     group, iteration = programs.group_index(groups), programs.loop(iterations, 0)
     number = build.accumulator("number", build.load(programs.at(start, group)))
@@ -250,6 +256,19 @@ def _free_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     return found if not spoiled else Measurement(False, "a launch wrote to new memory", compared=1)
 
 
+def _free_in_long_queue(device: DeviceUnderTest, work: Work) -> Measurement:
+    """Memory is freed as soon as a launch is queued that reads it; all wait for a long launch."""
+    words = deque(word(device.name, 3 if number == 0 else 0) for number in range(QUEUED + 2))
+    short = compile_program(device.name, chain(FIRST_ITERATIONS))
+    kernel = work.kernel
+    while len(words) > 1:
+        kernel([words[1], words[0]])
+        words.popleft()
+        kernel = short
+    wanted = after_iterations(3, work.iterations + QUEUED * FIRST_ITERATIONS)
+    return _judge_order(number_in(words[0]), wanted, f"freed behind {QUEUED} launches that wait")
+
+
 def _source_changed_after_copy_in(device: DeviceUnderTest, work: Work) -> Measurement:
     """What is copied in behind a launch is what the host had when it was called."""
     out, start = word(device.name, 0), word(device.name, 3)
@@ -401,6 +420,7 @@ ORDERS: dict[str, Act] = {
     "launch_over_input": _launch_over_input,
     "copy_in_after_launch": _copy_in_after_launch,
     "free_after_launch": _free_after_launch,
+    "free_in_long_queue": _free_in_long_queue,
     "source_changed_after_copy_in": _source_changed_after_copy_in,
     **{f"interleaved:{seed}": functools.partial(_interleaved, seed) for seed in SEEDS},
 }

@@ -168,7 +168,7 @@ def test_a_tensor_outside_that_gets_other_memory_is_refused(how, requires_grad):
         return x + 1
 
     function(Tensor([7.0, 8.0]).realize())
-    with pytest.raises(UserError, match="gives a float32 tensor of shape \\(2,\\) from outside"):
+    with pytest.raises(UserError, match="moves a float32 tensor of shape \\(2,\\) from outside"):
         function(Tensor([9.0, 9.0]).realize())
 
 

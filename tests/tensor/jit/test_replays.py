@@ -202,7 +202,7 @@ def test_tensors_on_several_devices_are_inputs_results_and_state():
         np.testing.assert_array_equal(more.numpy(), x + 1)
         assert more.device == devices
     np.testing.assert_array_equal(weight.numpy(), wanted)
-    with pytest.raises(UserError, match=r"captured was .*CPU:1.*CPU:2"):
+    with pytest.raises(UserError, match=r"captured call had .*CPU:1.*CPU:2"):
         step(Tensor(floats(4, 6)))
 
 

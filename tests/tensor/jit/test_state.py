@@ -281,7 +281,7 @@ def test_a_part_of_memory_that_is_read_and_then_assigned_to_is_refused():
     step = TinyJit(lambda: weight.assign(weight.detach() * 1) is None)
     step()
     with pytest.raises(
-        UserError, match=r"float32 tensor of shape \(2,\) that the function reads was replaced"
+        UserError, match=r"float32 tensor of shape \(2,\): replays would read the old one"
     ):
         step()
     weight.replace(weight.contiguous().realize())

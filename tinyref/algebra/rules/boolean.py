@@ -13,7 +13,7 @@ y = any_node("y")
 c = is_const("c")
 flag = any_node("x", when=boolean)
 
-# Longer conjunctions are left as they are, like longer sums.
+# Longer conjunctions stay unchanged, like longer sums.
 MAX_PARTS = 32
 
 
@@ -57,29 +57,29 @@ def ne_not(x: UOp, y: UOp) -> UOp | None:
 
 
 def operand_of_not(node: UOp) -> UOp | None:
-    """x where `node` is NOT x, else None."""
+    """Return x if `node` is NOT x, else None."""
     if node.op is Ops.CMPNE and node.src[0].dtype.is_bool and constant_of(node.src[1]) == 1:
         return node.src[0]
     return None
 
 
 def parts_of(op: Ops, node: UOp) -> list[UOp] | None:
-    """What a conjunction (AND) or disjunction (OR) joins; None where it is too long."""
-    found: dict[UOp, None] = {}
+    """Return the parts of a conjunction (AND) or disjunction (OR); None if there are too many."""
+    parts: dict[UOp, None] = {}
     stack = [node]
     while stack:
         part = stack.pop()
         if part.op is op:
             stack += reversed(part.src)
         else:
-            found[part] = None
-        if len(found) + len(stack) > MAX_PARTS:
+            parts[part] = None
+        if len(parts) + len(stack) > MAX_PARTS:
             return None
-    return list(found)
+    return list(parts)
 
 
 def join(op: Ops, parts: list[UOp]) -> UOp:
-    """The bools `parts`, at least one, joined by AND or OR in their order."""
+    """Join the bools `parts`, at least one, by AND or OR in the order of normal forms."""
     total, *rest = sorted(parts, key=order_key)
     for part in rest:
         total = UOp(op, total.dtype, (total, part))
@@ -87,7 +87,7 @@ def join(op: Ops, parts: list[UOp]) -> UOp:
 
 
 def _bound_of(part: UOp) -> tuple[UOp, int, bool] | None:
-    """(x, c, False) for x < c and (x, c, True) for not x < c."""
+    """Return (x, c, False) for x < c and (x, c, True) for not x < c."""
     inner = operand_of_not(part)
     comparison = part if inner is None else inner
     if comparison.op is not Ops.CMPLT or not comparison.src[0].dtype.is_int:
@@ -97,15 +97,15 @@ def _bound_of(part: UOp) -> tuple[UOp, int, bool] | None:
 
 
 def _keep_tightest(op: Ops, parts: list[UOp]) -> list[UOp] | None:
-    """Of several limits on one value only the deciding one; None where they exclude each other."""
-    # In a conjunction the least upper and the greatest lower limit decide, else the reverse.
+    """Keep only the tightest limits on each value; None if they exclude each other."""
+    # In a conjunction the least upper and the greatest lower limit count, else the reverse.
     sign = 1 if op is Ops.AND else -1
     limits: dict[tuple[UOp, bool], tuple[int, UOp]] = {}
-    kept = []
+    others = []
     for part in parts:
         bound = _bound_of(part)
         if bound is None:
-            kept.append(part)
+            others.append(part)
             continue
         value, limit, is_lower = bound
         weight = sign * (-limit if is_lower else limit)
@@ -117,18 +117,18 @@ def _keep_tightest(op: Ops, parts: list[UOp]) -> list[UOp] | None:
         if is_lower or other is None:
             continue
         upper, lower = sign * weight, -sign * other[0]
-        # x < upper and x >= lower: none for a conjunction, all for a disjunction.
+        # x < upper and x >= lower: a conjunction holds for no x, a disjunction for every x.
         if lower >= upper if op is Ops.AND else lower <= upper:
             return None
-    return kept + [part for _, part in limits.values()]
+    return others + [part for _, part in limits.values()]
 
 
 @rule("bool-join", match({Ops.AND, Ops.OR}, x, y), when=boolean)
 def normal_join(node: UOp, x: UOp, y: UOp) -> UOp | None:
-    """A conjunction == its different parts in order; a disjunction alike.
+    """A conjunction == its different parts in order; the same holds for a disjunction.
 
     x & True == x, x & False == False, x & not x == False; x < 3 & x < 5 == x < 3,
-    x < 3 & not x < 3 == False; for OR with True and False exchanged.
+    x < 3 & not x < 3 == False. For OR, True and False are exchanged.
     """
     parts = parts_of(node.op, node)
     if parts is None:
@@ -152,12 +152,12 @@ def _absorbs(op: Ops, other: Ops, node: UOp) -> UOp | None:
     if parts is None:
         return None
     names = set(parts)
-    kept = [
+    remaining = [
         part
         for part in parts
         if part.op is not other or not any(inner in names for inner in parts_of(other, part) or ())
     ]
-    return join(op, kept) if len(kept) < len(parts) else None
+    return join(op, remaining) if len(remaining) < len(parts) else None
 
 
 @rule("bool-absorb-and", match(Ops.AND, x, y), when=boolean)

@@ -1,4 +1,4 @@
-"""Casts: those that change nothing, and pairs of which the first loses nothing."""
+"""Casts without effect, and pairs of casts whose first one loses nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ x = any_node("x")
 
 
 def is_lossless(source: DType, target: DType) -> bool:
-    """True where `target` holds every value of `source` exactly: NaN, infinities and -0 too."""
+    """Return True if `target` has every value of `source` exactly, also NaN, infinities and -0."""
     source, target = source.scalar, target.scalar
     if source is target or source.is_bool:
         return True
@@ -48,10 +48,10 @@ def cast_same(node: UOp, x: UOp) -> UOp | None:
 
 @rule("cast-cast", match(Ops.CAST, match(Ops.CAST, x).named("inner")))
 def cast_cast(node: UOp, x: UOp, inner: UOp) -> UOp | None:
-    """CAST(CAST(x, s), t) == CAST(x, t) where s holds every value of the type of x.
+    """CAST(CAST(x, s), t) == CAST(x, t) where s has every value of the type of x.
 
-    Not for an integer that goes through a float into an integer type that may not hold it: what
-    is out of range is unspecified for a float, but wraps for an integer.
+    It does not hold if x is an integer, s a float, and t an integer type that lacks values of x. A
+    float out of range is unspecified, but an integer wraps.
     """
     if not is_lossless(x.dtype, inner.dtype):
         return None
@@ -70,7 +70,7 @@ def cast_cast_wrap(node: UOp, x: UOp, inner: UOp) -> UOp | None:
     """CAST(CAST(x, s), t) == CAST(x, t) for integers where t is no wider than s: both only wrap."""
     if not inner.dtype.is_int or inner.dtype.bits < node.dtype.bits:
         return None
-    # An `index` stands for an unbounded integer, so nothing may wrap on the way into it.
+    # An `index` represents an unbounded integer, so no cast before it may wrap.
     return None if node.dtype.scalar is dtypes.index else build.cast(x, node.dtype.scalar)
 
 
@@ -80,7 +80,7 @@ def cast_cast_wrap(node: UOp, x: UOp, inner: UOp) -> UOp | None:
     needs_bounds=True,
 )
 def cast_cast_bounds(node: UOp, x: UOp, inner: UOp) -> UOp | None:
-    """CAST(CAST(x, s), t) == CAST(x, t) where the integer type s holds every value x can take."""
+    """CAST(CAST(x, s), t) == CAST(x, t) where the integer type s has every value of x."""
     span = value_range(x)
     if span is None or not inner.dtype.is_int:
         return None
@@ -98,7 +98,7 @@ def cast_to_bool(x: UOp) -> UOp:
 def cast_float_to_bool(x: UOp) -> UOp | None:
     """CAST(x, bool) == (x != 0.0): true for NaN, false for -0.0.
 
-    Not for an x that is an exact CAST itself: cast-cast looks behind it.
+    The rule skips an x that is itself an exact CAST: cast-cast removes that one.
     """
     if x.op is Ops.CAST and is_lossless(x.src[0].dtype, x.dtype):
         return None

@@ -1,8 +1,8 @@
-"""Comparisons of integers, and those that are the same for every type.
+"""Comparisons of integers, and comparisons with the same result for every type.
 
 The normal form of x < y has sums with positive coefficients on both sides and the constant on the
 right; x > c is written not x < c + 1. Fixed-width sides are read as sums of mathematical integers
-(`linear.exact`), and a form is used only where its sides do not wrap.
+(`linear.exact`), and a form is used only if its sides do not wrap.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ def ne_same(node: UOp, x: UOp) -> UOp:
 
 @rule("ne-order", match(Ops.CMPNE, x, y))
 def ne_order(node: UOp, x: UOp, y: UOp) -> UOp | None:
-    """(x != y) == (y != x): the sides stand in their order, a constant last."""
+    """(x != y) == (y != x): the sides are in the order of normal forms, a constant last."""
     return UOp(Ops.CMPNE, node.dtype, (y, x)) if order_key(y) < order_key(x) else None
 
 
 def difference(x: UOp, y: UOp) -> LinearForm:
-    """x - y as an exact sum."""
+    """Return x - y as an exact sum."""
     return linear.exact(x).plus(linear.exact(y), -1)
 
 
 def sides(dtype: DType, terms: dict[UOp, int], limit: int) -> tuple[UOp, UOp] | None:
-    """Nodes l, r with (l < r) == (sum of terms < limit), all coefficients positive.
+    """Return nodes l, r with (l < r) == (sum of terms < limit) and only positive coefficients.
 
-    None where a side does not fit `dtype`.
+    Return None if a side does not fit `dtype`.
     """
     left = LinearForm({term: k for term, k in terms.items() if k > 0}, 0)
     right = LinearForm({term: -k for term, k in terms.items() if k < 0}, limit)
@@ -72,7 +72,7 @@ def sides(dtype: DType, terms: dict[UOp, int], limit: int) -> tuple[UOp, UOp] | 
 
 
 def _begins_negative(total: LinearForm) -> bool:
-    """Whether the first term is taken away: of the two forms of a comparison the other is taken."""
+    """Return True if the first term has a negative factor: then the negated form is used."""
     return total.terms[min(total.terms, key=order_key)] < 0
 
 
@@ -92,10 +92,10 @@ def lt_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
     if is_negated:
         factor, limit = -factor, 1 - limit
     terms = {term: k // factor for term, k in total.terms.items()}
-    found = sides(x.dtype, terms, limit)
-    if found is None:
+    operands = sides(x.dtype, terms, limit)
+    if operands is None:
         return None
-    result = UOp(Ops.CMPLT, node.dtype, found)
+    result = UOp(Ops.CMPLT, node.dtype, operands)
     return build.logical_not(result) if is_negated else result
 
 
@@ -110,13 +110,13 @@ def lt_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
     if limit is None:
         return None
     for factor in sorted({abs(k) for k in total.terms.values()} - {1}, reverse=True):
-        found = small_rest(total, factor)
-        if found is None or not found[1].terms or not found[0].fits(x.dtype):
+        parts = small_rest(total, factor)
+        if parts is None or not parts[1].terms or not parts[0].fits(x.dtype):
             continue
         whole, part = divmod(limit, factor)
-        if part and found[1].range[1] >= part:
+        if part and parts[1].range[1] >= part:
             continue
-        return build.less(linear.to_node(x.dtype, found[0]), whole + (part > 0))
+        return build.less(linear.to_node(x.dtype, parts[0]), whole + (part > 0))
     return None
 
 
@@ -130,10 +130,10 @@ def lt_factor_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
         return None
     total = difference(x, y)
     for factor in sorted({abs(k) for k in total.terms.values()} - {1}, reverse=True):
-        found = small_rest(total, factor)
-        if found is None or not found[0].terms or not found[1].terms:
+        parts = small_rest(total, factor)
+        if parts is None or not parts[0].terms or not parts[1].terms:
             continue
-        quotient = found[0]
+        quotient = parts[0]
         both = sides(x.dtype, quotient.terms, -quotient.constant)
         if both is not None:
             return UOp(Ops.CMPLT, node.dtype, both)
@@ -162,7 +162,7 @@ def lt_div(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
 
 @rule("lt-first", match(Ops.CMPLT, number, constant(1)), needs_bounds=True)
 def lt_first(node: UOp, x: UOp) -> UOp | None:
-    """(x < 1) == not (x != 0) where 0 <= x, for an x that is a remainder or the like."""
+    """(x < 1) == not (x != 0) where 0 <= x, for an x that is a remainder."""
     if bounds(x)[0] < 0 or x.op is not Ops.MOD:
         return None
     return build.logical_not(build.not_equal(x, 0))
@@ -186,10 +186,10 @@ def ne_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
     if _begins_negative(total):
         factor = -factor
     terms = {term: k // factor for term, k in total.terms.items()}
-    found = sides(x.dtype, terms, -(total.constant // factor))
-    if found is None:
+    operands = sides(x.dtype, terms, -(total.constant // factor))
+    if operands is None:
         return None
-    left, right = sorted(found, key=order_key)
+    left, right = sorted(operands, key=order_key)
     return UOp(Ops.CMPNE, node.dtype, (left, right))
 
 

@@ -1,8 +1,8 @@
-"""Division and remainder by constants. Both truncate, so most rules need to know the signs.
+"""Division and remainder by constants. Both truncate, so most rules depend on the signs.
 
-Where the dividend and the parts of it that a rule divides are not negative, truncation is floor
+If the dividend and the parts of it that a rule divides are not negative, truncation is floor
 division, and floor((d * q + r) / d) == q for 0 <= r < d. Fixed-width dividends are read as sums of
-mathematical integers (`linear.exact`), so nothing here depends on wrapping.
+mathematical integers (`linear.exact`), so no rule here depends on wrapping.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ e = is_const("e")
 
 
 def positive(node: UOp) -> int | None:
-    """The value of a CONST above 0."""
+    """Return the value of a CONST above 0; None for any other node."""
     value = constant_of(node)
     return value if value is not None and value > 0 else None
 
 
 def sides(x: UOp, c: UOp) -> tuple[LinearForm, int] | None:
-    """The dividend as an exact sum, never negative, and the `positive` divisor; None elsewhere."""
+    """Return the dividend as an exact sum and the divisor; None unless x >= 0 and c > 0."""
     divisor = positive(c)
     return None if divisor is None or bounds(x)[0] < 0 else (linear.exact(x), divisor)
 
 
 def holds(dtype: DType, value: int) -> bool:
-    """True where the integer type has `value`; `index` has every one that a CONST can hold."""
+    """Return True if the integer type has `value`; `index` has every value of a CONST."""
     low, high = dtype_range(dtype)
     return low <= value <= high
 
@@ -101,7 +101,7 @@ def div_variable(node: UOp, x: UOp, y: UOp) -> UOp | None:
 
 
 def below(x: UOp, y: UOp) -> bool:
-    """True where 0 <= x < y is known from ranges, or because x counts to y."""
+    """Return True if 0 <= x < y is known from ranges, or because x counts to y."""
     if bounds(x)[0] < 0:
         return False
     counts = x.op in (Ops.RANGE, Ops.SPECIAL) and x.src[0] is y
@@ -110,7 +110,7 @@ def below(x: UOp, y: UOp) -> bool:
 
 @rule("div-nested", match(Ops.IDIV, match(Ops.IDIV, x, c), d))
 def div_nested(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
-    """(x // c) // d == x // (c * d) for c, d > 0 whose product the type holds."""
+    """(x // c) // d == x // (c * d) for c, d > 0 whose product fits the type."""
     first, second = positive(c), positive(d)
     if first is None or second is None or not holds(node.dtype, first * second):
         return None
@@ -146,7 +146,7 @@ def div_of_mod(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
 
 @rule("mod-of-mod", match(Ops.MOD, match(Ops.MOD, x, c), d))
 def mod_of_mod(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
-    """(x % (a * d)) % d == x % d for a, d > 0; the sign is that of x on both sides."""
+    """(x % (a * d)) % d == x % d for a, d > 0; both sides have the sign of x."""
     modulus, divisor = positive(c), positive(d)
     if modulus is None or divisor is None or modulus % divisor:
         return None
@@ -154,13 +154,16 @@ def mod_of_mod(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
 
 
 def factors_of(total: LinearForm, divisor: int) -> list[int]:
-    """The common factors of `divisor` with a coefficient of `total`, largest first, without 1."""
-    found = {math.gcd(coefficient, divisor) for coefficient in total.terms.values()}
-    return sorted(found - {1}, reverse=True)
+    """Return the common factors of `divisor` with coefficients of `total`, largest first, not 1."""
+    factors = {math.gcd(coefficient, divisor) for coefficient in total.terms.values()}
+    return sorted(factors - {1}, reverse=True)
 
 
 def small_rest(total: LinearForm, factor: int) -> tuple[LinearForm, LinearForm] | None:
-    """total == factor * quotient + rest with 0 <= rest < factor, or None where there is none."""
+    """Return (quotient, rest) with total == factor * quotient + rest and 0 <= rest < factor.
+
+    Return None if the rest may be outside these bounds.
+    """
     quotient, rest = total.split(factor)
     low, high = rest.range
     return (quotient, rest) if low >= 0 and high < factor else None
@@ -177,10 +180,10 @@ def div_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
         return None
     total, divisor = known
     for factor in factors_of(total, divisor):
-        found = small_rest(total, factor)
-        if found is None or not found[0].fits(node.dtype):
+        parts = small_rest(total, factor)
+        if parts is None or not parts[0].fits(node.dtype):
             continue
-        quotient = linear.to_node(node.dtype, found[0])
+        quotient = linear.to_node(node.dtype, parts[0])
         return quotient if factor == divisor else build.idiv(quotient, divisor // factor)
     return None
 
@@ -203,7 +206,7 @@ def div_split(node: UOp, x: UOp, c: UOp) -> UOp | None:
 
 @rule("div-reduce", match(Ops.IDIV, x, c), needs_bounds=True)
 def div_reduce(node: UOp, x: UOp, c: UOp) -> UOp | None:
-    """(a * x + r) // c == (a // c) * x + ((a % c) * x + r) // c, where that leaves no division.
+    """(a * x + r) // c == (a // c) * x + ((a % c) * x + r) // c, where the last quotient is 0.
 
     So (x * 8 + y) // 7 == x for x + y < 7. Neither side is negative.
     """
@@ -226,7 +229,7 @@ def div_reduce(node: UOp, x: UOp, c: UOp) -> UOp | None:
 def mod_terms(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """(a * x + r) % c == ((a % c) * x + r) % c where neither dividend is negative.
 
-    Coefficients go to 0..c-1, or to -c/2..c/2 where that leaves no remainder to take.
+    Coefficients are reduced to 0..c-1, or to -c/2..c/2 if the result is then below c.
     """
     known = sides(x, c)
     if known is None:
@@ -245,23 +248,23 @@ def mod_terms(node: UOp, x: UOp, c: UOp) -> UOp | None:
 
 
 def _coefficients_near(total: LinearForm, divisor: int, centre: int) -> LinearForm:
-    """`total` with every coefficient reduced modulo `divisor` into -centre..divisor-1-centre."""
+    """Reduce every coefficient of `total` modulo `divisor` to -centre..divisor-1-centre."""
     terms = {term: (k + centre) % divisor - centre for term, k in total.terms.items()}
     return LinearForm({term: k for term, k in terms.items() if k}, total.constant % divisor)
 
 
 @rule("mod-factor", match(Ops.MOD, x, c), needs_bounds=True)
 def mod_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
-    """(f * q + r) % (f * k) == f * (q % k) + r where 0 <= r < f, for a dividend never negative."""
+    """(f * q + r) % (f * k) == f * (q % k) + r where 0 <= r < f and the dividend is >= 0."""
     known = sides(x, c)
     if known is None:
         return None
     total, divisor = known
     for factor in factors_of(total, divisor):
-        found = small_rest(total, factor)
-        if found is None or factor == divisor or not found[0].fits(node.dtype):
+        parts = small_rest(total, factor)
+        if parts is None or factor == divisor or not parts[0].fits(node.dtype):
             continue
-        quotient, rest = (linear.to_node(node.dtype, part) for part in found)
+        quotient, rest = (linear.to_node(node.dtype, part) for part in parts)
         return build.add(build.mul(build.mod(quotient, divisor // factor), factor), rest)
     return None
 
@@ -290,7 +293,7 @@ def mod_inner_mod(node: UOp, x: UOp, c: UOp) -> UOp | None:
 def div_mod_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """(x // c) * c + x % c == x, also as parts of a sum and times a common factor.
 
-    With a // b in the place of x, (a // b) // c is found as a // (b * c).
+    If x is a // b, the rule looks for (a // b) // c as a // (b * c).
     """
     total = linear.modular(node)
     for term, times in total.terms.items():
@@ -307,7 +310,7 @@ def div_mod_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
 
 @rule("mod-join", match(Ops.ADD, x, y), when=integer)
 def mod_join(node: UOp, x: UOp, y: UOp) -> UOp | None:
-    """((x // c) % d) * c + x % c == x % (c * d) for c, d > 0, as parts of a sum too."""
+    """((x // c) % d) * c + x % c == x % (c * d) for c, d > 0, also as parts of a sum."""
     total = linear.modular(node)
     for term, times in total.terms.items():
         inner = positive(term.src[1]) if term.op is Ops.MOD else None
@@ -327,7 +330,7 @@ def mod_join(node: UOp, x: UOp, y: UOp) -> UOp | None:
 
 
 def _quotient(x: UOp, divisor: int) -> UOp:
-    """The normal form of x // divisor as one node: (a // b) // divisor is a // (b * divisor)."""
+    """Return the normal form of x // divisor: (a // b) // divisor is a // (b * divisor)."""
     if x.op is Ops.IDIV:
         inner = positive(x.src[1])
         if inner is not None and holds(x.dtype, inner * divisor):
@@ -354,13 +357,14 @@ def mod_from_div(node: UOp, x: UOp, y: UOp) -> UOp | None:
 
 
 def _has(total: LinearForm, part: LinearForm, times: int) -> bool:
-    """Whether a sum has all terms of another one, so many times, and that has any."""
-    found = [total.terms.get(term) == times * k for term, k in part.terms.items()]
-    return bool(found) and all(found)
+    """Return True if `part` has terms and `total` has all of them, multiplied by `times`."""
+    return bool(part.terms) and all(
+        total.terms.get(term) == times * k for term, k in part.terms.items()
+    )
 
 
 def _multiple_of(term: UOp, factor: UOp) -> UOp | None:
-    """q where `term` is the product q * factor, or 1 where it is the factor."""
+    """Return q if `term` is q * factor, and 1 if it is `factor` itself; else None."""
     if term is factor:
         return build.const(term.dtype, 1)
     if term.op is not Ops.MUL:
@@ -372,7 +376,10 @@ def _multiple_of(term: UOp, factor: UOp) -> UOp | None:
 
 
 def _split_by_node(x: UOp, divisor: UOp) -> tuple[UOp, UOp] | None:
-    """(q, r) with x == divisor * q + r and 0 <= r < divisor, where a term is a multiple of it."""
+    """Return (q, r) with x == divisor * q + r and 0 <= r < divisor; None if no term has a divisor.
+
+    A term counts if it is a product with the node `divisor`.
+    """
     total = linear.exact(x)
     if bounds(divisor)[0] <= 0 or bounds(x)[0] < 0:
         return None
@@ -398,12 +405,12 @@ def _split_by_node(x: UOp, divisor: UOp) -> tuple[UOp, UOp] | None:
 @rule("div-symbolic", match(Ops.IDIV, x, y), when=index, needs_bounds=True)
 def div_symbolic(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """(q * y + r) // y == q where 0 <= r < y and no side is negative. For index: q * y must fit."""
-    found = _split_by_node(x, y)
-    return None if found is None else found[0]
+    parts = _split_by_node(x, y)
+    return None if parts is None else parts[0]
 
 
 @rule("mod-symbolic", match(Ops.MOD, x, y), when=index, needs_bounds=True)
 def mod_symbolic(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """(q * y + r) % y == r where 0 <= r < y and no side is negative. For index: q * y must fit."""
-    found = _split_by_node(x, y)
-    return None if found is None else found[1]
+    parts = _split_by_node(x, y)
+    return None if parts is None else parts[1]

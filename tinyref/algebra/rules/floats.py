@@ -1,6 +1,6 @@
-"""Float rules. Every one keeps NaN, infinities, the sign of zero and each rounding.
+"""Float rules. Every rule preserves NaN, infinities, the sign of zero and each rounding.
 
-A NaN stays a NaN; its sign and payload are not kept, as no op but BITCAST can see them.
+A NaN stays a NaN; its sign and payload may change, because only BITCAST can read them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def div_one(x: UOp) -> UOp:
 
 @rule("float-add-minus-zero", commute(Ops.ADD, x, constant(-0.0)), when=floating)
 def add_minus_zero(x: UOp) -> UOp:
-    """x + -0.0 == x. With +0.0 it would not: -0.0 + 0.0 is 0.0."""
+    """x + -0.0 == x. It does not hold for +0.0: -0.0 + 0.0 is 0.0."""
     return x
 
 
 @rule("float-sub-zero", match(Ops.SUB, x, constant(0.0)), when=floating)
 def sub_zero(x: UOp) -> UOp:
-    """x - 0.0 == x. With -0.0 it would not: -0.0 - -0.0 is 0.0."""
+    """x - 0.0 == x. It does not hold for -0.0: -0.0 - -0.0 is 0.0."""
     return x
 
 
@@ -69,16 +69,16 @@ def trunc_trunc(node: UOp, x: UOp) -> UOp:
 
 @rule("float-const-last", match({Ops.ADD, Ops.MUL}, c, x), when=floating)
 def const_last(node: UOp, c: UOp, x: UOp) -> UOp | None:
-    """c + x == x + c and c * x == x * c: a constant stands last."""
+    """c + x == x + c and c * x == x * c: a constant comes last."""
     return None if x.op is Ops.CONST else UOp(node.op, node.dtype, (x, c))
 
 
 @rule("float-div-power", match(Ops.FDIV, x, c), when=floating)
 def div_power(node: UOp, x: UOp, c: UOp) -> UOp | None:
-    """x / 2**n == x * 2**-n: both are the same number, rounded once. 2**-n must be in the type."""
+    """x / 2**n == x * 2**-n: both round the same number once. The type must have 2**-n."""
     if not isinstance(c.arg, ConstArg):
         return None
-    # That of an infinity, a NaN or a zero is itself.
+    # The fraction of an infinity, a NaN or a zero is itself, so the next line excludes them.
     fraction, _ = math.frexp(c.arg.value)
     if abs(fraction) != 0.5 or abs(c.arg.value) == 1:
         return None

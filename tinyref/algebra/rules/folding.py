@@ -12,11 +12,11 @@ from tinyref.uops.ops import ALU, BINARY, TERNARY, UNARY, Ops
 from tinyref.uops.payload import ConstArg
 
 
-@rule("fold-constants", match(ALU, each=Pattern(ops=frozenset({Ops.CONST}))))
+@rule("fold-constants", match(ALU, every=Pattern(ops=frozenset({Ops.CONST}))))
 def fold_constants(node: UOp) -> UOp | None:
-    """op(c1, c2, ...) == the constant that the semantics of op give, rounded and wrapped."""
+    """op(c1, c2, ...) == the constant by the semantics of op, rounded and wrapped."""
     if node.dtype.scalar is dtypes.index and not _holds(bounds(node)):
-        # The semantics would wrap, which an index never does.
+        # The semantics would wrap, but an index never wraps.
         return None
     values = [source.arg.value for source in node.src if isinstance(source.arg, ConstArg)]
     sources = [source.dtype.scalar for source in node.src]

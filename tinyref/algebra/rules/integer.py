@@ -48,7 +48,7 @@ def mul_zero(node: UOp, x: UOp) -> UOp:
 
 @rule("int-sub", match(Ops.SUB, x, y), when=integer)
 def sub(node: UOp, x: UOp, y: UOp) -> UOp:
-    """x - y == x + y * -1. The normal form of sums has no subtraction."""
+    """x - y == x + y * -1. The normal form of a sum has no subtraction."""
     return build.add(x, build.mul(y, -1))
 
 
@@ -60,7 +60,7 @@ def neg(node: UOp, x: UOp) -> UOp:
 
 @rule("int-sum", match(Ops.ADD, x, y), when=integer)
 def normal_sum(node: UOp, x: UOp, y: UOp) -> UOp:
-    """A sum == its terms in order, equal ones as one multiple, and one constant, last.
+    """A sum == its terms in order, equal terms as one multiple, and one constant at the end.
 
     So x + y == y + x, (x + c) + d == x + (c + d), x + x == x * 2 and x + x * -1 == 0.
     """
@@ -78,7 +78,7 @@ def mul_mul(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
 
 @rule("int-mul-order", match(Ops.MUL, x, y), when=integer)
 def mul_order(node: UOp, x: UOp, y: UOp) -> UOp | None:
-    """x * y == y * x: the factors stand in their order, a constant last."""
+    """x * y == y * x: the factors are in the order of normal forms, a constant last."""
     return UOp(Ops.MUL, node.dtype, (y, x)) if order_key(y) < order_key(x) else None
 
 
@@ -140,7 +140,7 @@ def and_zero(node: UOp, x: UOp) -> UOp:
 
 @rule("bit-const-last", match({Ops.AND, Ops.OR, Ops.XOR, Ops.MAX}, c, x), when=integer_or_bool)
 def bit_const_last(node: UOp, c: UOp, x: UOp) -> UOp | None:
-    """c & x == x & c, and so for OR, XOR and MAX: a constant stands last."""
+    """c & x == x & c, and the same for OR, XOR and MAX: a constant comes last."""
     return None if x.op is Ops.CONST else UOp(node.op, node.dtype, (x, c))
 
 
@@ -240,7 +240,7 @@ def max_max(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp:
 
 @rule("max-order", match(Ops.MAX, x, y), when=integer)
 def max_order(node: UOp, x: UOp, y: UOp) -> UOp | None:
-    """max(x, y) == max(y, x): in order."""
+    """max(x, y) == max(y, x): the operands are in the order of normal forms."""
     return UOp(Ops.MAX, node.dtype, (y, x)) if order_key(y) < order_key(x) else None
 
 

@@ -1,4 +1,4 @@
-"""WHERE, gates and lanes: choosing among values. True for every type."""
+"""WHERE, gates and lanes: rules that choose among values, for every type."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def where_again_right(p: UOp, x: UOp, y: UOp, z: UOp) -> UOp:
 def where_both(p: UOp, q: UOp, x: UOp, y: UOp) -> UOp | None:
     """WHERE(p, WHERE(q, x, y), y) == WHERE(p & q, x, y)."""
     if operand_of_not(p) is not None:
-        return None  # where-not takes that away, which a condition of both would keep
+        return None  # where-not removes this NOT first; the joined condition would keep it
     return build.where(build.both(p, q), x, y)
 
 
@@ -62,7 +62,7 @@ def where_both(p: UOp, q: UOp, x: UOp, y: UOp) -> UOp | None:
 def where_either(p: UOp, q: UOp, x: UOp, y: UOp) -> UOp | None:
     """WHERE(p, x, WHERE(q, x, y)) == WHERE(p | q, x, y)."""
     if operand_of_not(p) is not None:
-        return None  # where-not takes that away, which a condition of both would keep
+        return None  # where-not removes this NOT first; the joined condition would keep it
     return build.where(build.either(p, q), x, y)
 
 
@@ -102,7 +102,7 @@ def store_gate_true(address: UOp, x: UOp) -> UOp:
 
 @rule("gep-vectorize", match(Ops.GEP, match(Ops.VECTORIZE).named("x")))
 def gep_vectorize(node: UOp, x: UOp) -> UOp | None:
-    """GEP(VECTORIZE(a, b, ...)) == the lanes that are taken."""
+    """GEP(VECTORIZE(a, b, ...)) == the selected lanes."""
     if not isinstance(node.arg, GepArg):
         return None
     taken = [x.src[lane] for lane in node.arg.lanes]

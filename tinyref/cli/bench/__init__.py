@@ -143,13 +143,13 @@ def bench(
 def _measure_machine(device: str | None, repeats: int) -> None:
     from tinyref.cli.bench.host import machine_lines, measure_machine
     from tinyref.errors import UserError
-    from tinyref.runtimes.host.description import keep_machine
+    from tinyref.runtimes.host.description import store_machine
 
     if device is not None:
         raise UserError(f"bench: --machine is of the host, and takes no --device, got {device}")
     found = measure_machine(repeats, lambda text: _show_progress(f"measuring {text}"))
     print("\n".join(machine_lines(found)))
-    print(f"Kept in {keep_machine(found)}: processes that start from now on plan by it.")
+    print(f"Kept in {store_machine(found)}: processes that start from now on plan by it.")
 
 
 def _print_table(row: str, device: str | None, repeats: int, json_file: Path | None) -> None:

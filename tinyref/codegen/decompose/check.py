@@ -108,9 +108,6 @@ def _structure_problems(node: UOp, capabilities: Capabilities) -> Iterator[Probl
             yield "has_groups", "the device has no groups of work-items"
     if node.op is Ops.BARRIER and not capabilities.has_groups:
         yield "has_groups", "the device has no groups, so no barriers"
-    # Without groups it is scratch memory of the one work-item.
-    if node.op is Ops.DEFINE_LOCAL and not (capabilities.has_groups or capabilities.shared_bytes):
-        yield "shared_bytes", "the device has neither groups nor scratch memory"
     if isinstance(node.arg, TileArg) and node.arg.tile not in capabilities.matrix_tiles:
         accepted = ", ".join(tile.name for tile in capabilities.matrix_tiles) or "none"
         words = f"the device has no matrix tile {node.arg.tile}: accepted are {accepted}"

@@ -1,8 +1,8 @@
-"""Weights: found in models, given to models, read from files and written to them.
+"""Weights: collect them from models, load them into models, read and write files.
 
-safetensors is read and written; checkpoints of torch, GGUF and tar files are read. Tensors of a
+safetensors files are read and written. Torch checkpoints, GGUF and tar files are read. Tensors of a
 file are views of it on the DISK device, and are read when they are copied to another device.
-Nothing of a file is executed: what it may not hold is refused with a `UserError`.
+Nothing in a file is executed: contents that are not accepted raise `UserError`.
 """
 
 from tinyref.nn.state.gguf import ggml_data_to_tensor, gguf_load

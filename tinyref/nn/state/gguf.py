@@ -1,8 +1,8 @@
 """GGUF files: metadata by key, then tensors, some of them quantised.
 
-https://github.com/ggml-org/ggml/blob/master/docs/gguf.md describes the format. Files are read here,
-since the package `gguf` takes them for well formed; it is an extra, and computes the elements of
-quantised types alone.
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md describes the format. This module parses
+the files, as the package `gguf` expects well-formed files. The package is an extra, and computes
+only the elements of quantised types.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_ALIGNMENT = 32
 MAX_AXES = 4
 DEEPEST_ARRAY = 8
 
-# Types of metadata by number, as formats of struct and of numpy.
+# The types of metadata by number, as numpy formats.
 NUMBERS = {
     0: "<u1",
     1: "<i1",
@@ -49,12 +49,12 @@ BOOL, TEXT, ARRAY = 7, 8, 9
 
 
 def gguf_load(tensor: Tensor | str | PurePath) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The metadata of a file, and its tensors by name.
+    """Return the metadata of a file, and its tensors by name.
 
-    `tensor` is a path, or the bytes of a file on any device. Tensors of plain types are views;
-    those of quantised types are computed, as float32, when an element is needed, and need the
-    package `gguf` (see `ggml_data_to_tensor`). Raises `UserError` for bytes that are no such file,
-    and `DeviceError` for a file that cannot be read.
+    `tensor` is a path, or the bytes of a file on any device. Tensors of plain types are views.
+    Tensors of quantised types are computed as float32 when an element is needed. They need the
+    package `gguf` (see `ggml_data_to_tensor`). Raises `UserError` for bytes in another format, and
+    `DeviceError` for a file that cannot be read.
 
     Examples:
         >>> import struct
@@ -76,7 +76,7 @@ def gguf_load(tensor: Tensor | str | PurePath) -> tuple[dict[str, Any], dict[str
 
 def _load(data: Tensor, file: ByteReader) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if file.exactly(4) != MAGIC:
-        raise ValueError("no GGUF file")
+        raise ValueError("not a GGUF file")
     version, tensors, entries = struct.unpack("<IQQ", file.exactly(20))
     if version not in VERSIONS:
         raise ValueError(f"version {version}, accepted are 2 and 3 in little endian")
@@ -89,14 +89,14 @@ def _load(data: Tensor, file: ByteReader) -> tuple[dict[str, Any], dict[str, Ten
     infos = [_info(file) for _ in range(tensors)]
     alignment = metadata.get(ALIGNMENT_KEY, DEFAULT_ALIGNMENT)
     if type(alignment) is not int or alignment <= 0 or alignment & (alignment - 1):
-        raise ValueError(f"{ALIGNMENT_KEY} is no power of two")
+        raise ValueError(f"{ALIGNMENT_KEY} is not a power of two")
     start = -(-file.tell() // alignment) * alignment
-    found: dict[str, Tensor] = {}
+    result: dict[str, Tensor] = {}
     for name, shape, kind, offset in infos:
-        if name in found:
+        if name in result:
             raise ValueError(f"the tensor {name!r} is there twice")
-        found[name] = _tensor(data, name, shape, kind, (start, offset, alignment))
-    return metadata, found
+        result[name] = _tensor(data, name, shape, kind, (start, offset, alignment))
+    return metadata, result
 
 
 def _integer(file: ByteReader, size: int) -> int:
@@ -127,7 +127,7 @@ def _array(file: ByteReader, depth: int) -> list[Any]:
         return _numbers(file, kind, count)
     if kind == BOOL:
         return _bools(file, count)
-    # Each has a length of 8 bytes at least: a number that the file has no room for ends here.
+    # An item takes at least 8 bytes: refuse a count that does not fit the file.
     if count > (file.nbytes - file.tell()) // 8:
         raise ValueError(f"an array of {count} items in {file.nbytes - file.tell()} bytes")
     return [_value(file, kind, depth + 1) for _ in range(count)]
@@ -149,7 +149,7 @@ Info = tuple[str, tuple[int, ...], int, int]
 
 
 def _info(file: ByteReader) -> Info:
-    """Name, shape (the slowest axis first), type and place of a tensor."""
+    """Return name, shape (the slowest axis first), type and offset of a tensor."""
     name = _text(file)
     axes = _integer(file, 4)
     if axes > MAX_AXES:
@@ -159,9 +159,9 @@ def _info(file: ByteReader) -> Info:
 
 
 def _tensor(
-    data: Tensor, name: str, shape: tuple[int, ...], kind: int, place: tuple[int, int, int]
+    data: Tensor, name: str, shape: tuple[int, ...], kind: int, position: tuple[int, int, int]
 ) -> Tensor:
-    start, offset, alignment = place
+    start, offset, alignment = position
     if offset % alignment:
         raise ValueError(f"tensor {name!r} is not at a multiple of {alignment} bytes")
     try:
@@ -190,18 +190,18 @@ PLAIN: dict[int, DType] = {
     28: dtypes.float64,
     30: dtypes.bfloat16,
 }
-# Blocks computed at a time, so that the arrays that numpy makes on the way stay in the cache: 300
-# million elements a second of Q4_0, Q4_K and Q6_K, 100 to 250 million of 4 or 16 times as many.
+# The number of blocks computed at a time. With it, numpy's temporary arrays fit the cache: 300
+# million elements a second for Q4_0, Q4_K and Q6_K; 100 to 250 million with 4 or 16 times as many.
 BLOCKS_AT_ONCE = 2**10
 
 
 def ggml_data_to_tensor(t: Tensor, n: int, ggml_type: int) -> Tensor:
-    """The first `n` elements that the bytes `t` hold, in the type of that number: one axis.
+    """Return the first `n` elements in the bytes `t`, which have the type of this number.
 
-    Plain types keep their type, and are a view where `t` lies on DISK. Quantised types give float32
-    when an element is needed, on the default device where `t` lies on one that runs no kernels.
-    They need the package `gguf`, an extra. Raises `UserError` for other types, for too few bytes,
-    and where `n` is no whole number of blocks.
+    The result has one axis. Plain types stay the same, and the result is a view if `t` is on DISK.
+    Quantised types become float32 when an element is needed, and need the package `gguf`, an extra.
+    They are on the default device if the device of `t` runs no kernels. Raises `UserError` for
+    other types, for too few bytes, and if `n` is no whole number of blocks.
 
     Examples:
         >>> block = Tensor([0, 0, 128, 63], dtype=dtypes.uint8)  # the bytes of a float32, of type 0
@@ -225,7 +225,7 @@ def ggml_data_to_tensor(t: Tensor, n: int, ggml_type: int) -> Tensor:
 
 @dataclass(eq=False)
 class _QuantisedBuffer(Buffer):
-    """Memory that gets the elements of quantised `blocks` when it is first needed."""
+    """Memory that is filled with the elements of quantised `blocks` when it is first needed."""
 
     blocks: ByteReader | None = None
     ggml_type: int = 0
@@ -238,7 +238,7 @@ class _QuantisedBuffer(Buffer):
             try:
                 self._fill(blocks)
             except BaseException:
-                # The file may be cut by now: whoever asks again must not get what is there.
+                # The file may have been cut: the next call must fail too, and not return garbage.
                 self.blocks = blocks
                 raise
         return self
@@ -252,7 +252,7 @@ class _QuantisedBuffer(Buffer):
         for begin in range(0, self.size, most):
             count = min(most, self.size - begin)
             data = np.frombuffer(blocks.exactly(count // kind.elements * kind.nbytes), np.uint8)
-            # Scales are numbers of the file: they may be infinite or NaN.
+            # The scales come from the file: they may be infinite or NaN.
             with np.errstate(all="ignore"):
                 elements = gguf.quants.dequantize(data, number)
             self.view(begin * elements.itemsize, count, self.dtype).copy_in(elements.data)
@@ -260,7 +260,7 @@ class _QuantisedBuffer(Buffer):
 
 @dataclass(frozen=True)
 class _QuantisedType:
-    """A type of blocks: `elements` of each are stored in `nbytes`."""
+    """A quantised type: each block stores `elements` elements in `nbytes` bytes."""
 
     name: str
     elements: int
@@ -271,7 +271,7 @@ class _QuantisedType:
 def _quantised_type(ggml_type: int) -> _QuantisedType:
     """Return the type of that number. Raise `UserError` if the package gguf cannot read it."""
     name = "unknown"
-    # It takes a third of a second to import.
+    # The import takes a third of a second.
     try:
         import gguf
     except ImportError as error:
@@ -293,12 +293,12 @@ def _quantised_type(ggml_type: int) -> _QuantisedType:
 
 
 def _device_of_elements(data: Tensor) -> Any:
-    """Return where the elements of quantised `data` are; None stands for the default device."""
+    """Return the device for the elements of quantised `data`; None for the default device."""
     return None if only_holds_data(data.node) else data.device
 
 
 def _empty(data: Tensor, shape: tuple[int, ...], ggml_type: int) -> Tensor:
-    """Return no element of a type, where those in the bytes `data` would be."""
+    """Return an empty tensor of a type, on the device for elements of the bytes `data`."""
     if ggml_type in PLAIN:
         return Tensor.zeros(shape, dtype=PLAIN[ggml_type], device=data.device)
     return Tensor.zeros(shape, dtype=dtypes.float32, device=_device_of_elements(data))
@@ -313,7 +313,6 @@ def _bytes_of(n: int, ggml_type: int) -> int:
     kind = _quantised_type(ggml_type)
     if n % kind.elements:
         raise UserError(
-            f"ggml_data_to_tensor: {n} elements are no whole blocks of {kind.elements} "
-            f"({kind.name})"
+            f"ggml_data_to_tensor: {n} elements do not fill blocks of {kind.elements} ({kind.name})"
         )
     return n // kind.elements * kind.nbytes

@@ -1,7 +1,7 @@
-"""Pickles read as data: a stack machine that imports nothing and calls nothing of a pickle.
+"""Read pickles as data: a stack machine that imports and calls nothing from a pickle.
 
-The standard library's `pickletools.genops` cuts the bytes into opcodes. A global is refused unless
-the caller's table has it; what it stands for is a function of the table, never of the pickle.
+The standard library's `pickletools.genops` splits the bytes into opcodes. A global is refused
+unless the caller's table has it. It then stands for a function of the table, never of the pickle.
 """
 
 from __future__ import annotations
@@ -17,32 +17,30 @@ Global = tuple[str, str]
 
 @dataclass(frozen=True)
 class AllowedGlobal:
-    """What stands for a global of the pickle: calling it gives `make(*arguments)`.
-
-    make is None where the global is only a name, such as an element type.
-    """
+    """The replacement of a global of the pickle."""
 
     name: str
+    # The function that a call runs; None if the global is only a name, such as an element type.
     make: Callable[..., Any] | None = None
     value: object = None
 
 
-# A tensor takes some forty steps; an empty list, of 60 bytes, one step of one byte.
+# A tensor takes about forty steps. An empty list takes 60 bytes, but one step of one byte.
 MAX_STEPS = 5_000_000
 
 
 class _Mark:
-    """The place on the stack where a MARK was put."""
+    """The object that a MARK pushes on the stack."""
 
 
 _MARK = _Mark()
 
 
 class PickleReader:
-    """Reads one pickle after the other from a file.
+    """A reader of one pickle after the other from a file.
 
-    allowed: what the globals mean. persistent: the object for a persistent id. All raise
-    `ValueError` for what the pickle may not hold; other errors mean that it is broken.
+    allowed: the replacements of globals. persistent: returns the object for a persistent id. Both
+    raise `ValueError` for contents that are not accepted. Other errors mean that it is broken.
     """
 
     def __init__(
@@ -54,22 +52,22 @@ class PickleReader:
         self.memo: dict[int, Any] = {}
 
     def read(self, file: BinaryIO) -> Any:
-        """The object of the next pickle; the file is then at the byte after it."""
+        """Return the object of the next pickle. The file is then at the byte after it."""
         self.stack, self.memo = [], {}
         try:
             return self._run(file)
         except (IndexError, KeyError):
-            raise ValueError("the pickle takes what it did not put there") from None
+            raise ValueError("the pickle takes an object that it did not put there") from None
 
     def _run(self, file: BinaryIO) -> Any:
-        for step_number, (opcode, argument, place) in enumerate(pickletools.genops(file)):
+        for step_number, (opcode, argument, offset) in enumerate(pickletools.genops(file)):
             if step_number == MAX_STEPS:
                 raise ValueError(f"the pickle has more than {MAX_STEPS} steps")
             if opcode.name == "STOP":
                 return self._pop()
             step = _STEPS.get(opcode.name)
             if step is None:
-                raise ValueError(f"the pickle has {opcode.name} at {place}, which is not accepted")
+                raise ValueError(f"the pickle has {opcode.name} at {offset}, which is not accepted")
             step(self, argument)
         raise ValueError("the pickle does not end")
 
@@ -85,7 +83,7 @@ class PickleReader:
         return item
 
     def _to_mark(self) -> list[Any]:
-        """Everything above the last mark, which goes too."""
+        """Remove the last mark and the objects above it, and return these objects."""
         items: list[Any] = []
         while (item := self.stack.pop()) is not _MARK:
             items.append(item)
@@ -136,13 +134,13 @@ class PickleReader:
 
     def find_global(self, module: object, name: object) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
-            raise ValueError("the pickle asks for a global that is no name")
-        found = self.allowed.get((module, name))
-        if found is None:
+            raise ValueError("the pickle asks for a global that is not a name")
+        replacement = self.allowed.get((module, name))
+        if replacement is None:
             raise ValueError(
                 f"the pickle asks for {module}.{name}, which is not among what tensors need"
             )
-        self.stack.append(found)
+        self.stack.append(replacement)
 
     def call(self, _: object) -> None:
         arguments, function = self._pop(), self._pop()
@@ -153,7 +151,7 @@ class PickleReader:
         self.stack.append(function.make(*arguments))
 
     def set_state(self, _: object) -> None:
-        """The state of an object: dictionaries of tensors keep only their items."""
+        """Ignore the state of a dictionary: only its items are used."""
         self._pop()
         target = self._top()
         if not isinstance(target, dict):
@@ -183,9 +181,9 @@ def _pairs(items: list[Any]) -> dict[Any, Any]:
 
 
 def plain_keys(items: Any) -> list[Any]:
-    """`items`, which must be fit for keys of dictionaries.
+    """Return `items` as a list. Raises `ValueError` unless all are plain keys of dictionaries.
 
-    A tuple is not: one that holds another twice, and so on, takes forever to hash or to print.
+    A tuple is refused: nested tuples that contain another one twice take forever to hash or print.
     """
     for item in items:
         if item is not None and not isinstance(item, str | bytes | int | float):

@@ -1,4 +1,4 @@
-"""A tensor of bytes as a file: for parsers, which read little of it."""
+"""A tensor of bytes as a file, for parsers, which read only parts of it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes
 from tinyref.tensor.core import from_node
 
-# What a parser may ask for in one read: larger than any header that is no attack.
+# The limit of one read by a parser. Only an attack has a larger header.
 MAX_READ = 128 * 2**20
 LONGEST_LINE = 2**20
 BLOCK = 64 * 2**10
 
 
 def as_path(path: str | os.PathLike[str], name: str) -> str:
-    """`path` as a text. Raises `UserError` for an empty one, which `Path` takes for the folder."""
-    found = os.fspath(path)
-    if not found:
-        raise UserError(f"{name}: the path is empty: accepted is that of a file")
-    return found
+    """Return `path` as a text. Raises `UserError` if it is empty: `Path("")` is the folder."""
+    text = os.fspath(path)
+    if not text:
+        raise UserError(f"{name}: the path is empty: accepted is the path of a file")
+    return text
 
 
 def tensor_of_bytes(source: object, name: str) -> Tensor:
-    """`source`, a path or a tensor, as a tensor of bytes. Raises `UserError` for others."""
+    """Return a path or a tensor as a tensor of bytes. Raises `UserError` for other types."""
     if isinstance(source, str | PurePath):
         return Tensor(Path(as_path(source, name)))
     if not isinstance(source, Tensor):
@@ -48,12 +48,12 @@ def tensor_of_bytes(source: object, name: str) -> Tensor:
 
 
 class TensorFile(io.RawIOBase):
-    """The bytes of a tensor, read only. One that lies on DISK is read block by block."""
+    """The bytes of a tensor as a read-only file. A tensor on DISK is read block by block."""
 
     def __init__(self, tensor: Tensor) -> None:
         super().__init__()
         (self.nbytes,) = bound_sizes(tensor.shape)
-        self._place = 0
+        self._position = 0
         node = stored_buffer(tensor.node)
         self._buffer = None if node is None else buffer_of(node)
         self._data = memoryview(b"") if self._buffer else memoryview(tensor.numpy().tobytes())
@@ -65,24 +65,24 @@ class TensorFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.nbytes}[whence]
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.nbytes}[whence]
         if start + offset < 0:
-            raise ValueError(f"a place before the start: {start + offset}")
-        self._place = start + offset
-        return self._place
+            raise ValueError(f"position {start + offset} is before the start")
+        self._position = start + offset
+        return self._position
 
     def readinto(self, target: Any) -> int:
         destination = memoryview(target).cast("B")
-        count = max(0, min(destination.nbytes, self.nbytes - self._place))
+        count = max(0, min(destination.nbytes, self.nbytes - self._position))
         if count and self._buffer is not None:
-            part = self._buffer.view(self._place, count, dtypes.uint8)
+            part = self._buffer.view(self._position, count, dtypes.uint8)
             destination[:count] = part.copy_out()
         elif count:
-            destination[:count] = self._data[self._place : self._place + count]
-        self._place += count
+            destination[:count] = self._data[self._position : self._position + count]
+        self._position += count
         return count
 
     def readall(self) -> bytes:
@@ -90,7 +90,7 @@ class TensorFile(io.RawIOBase):
 
 
 class ByteReader(io.BufferedReader):
-    """The bytes of a tensor for parsers: buffered, with a limit on what is read at once."""
+    """A buffered reader of the bytes of a tensor, with a limit on the size of one read."""
 
     def __init__(self, tensor: Tensor) -> None:
         file = TensorFile(tensor)
@@ -99,24 +99,24 @@ class ByteReader(io.BufferedReader):
 
     def read(self, size: int | None = -1) -> bytes:
         left = max(0, self.nbytes - self.tell())
-        wanted = left if size is None or size == -1 else size
-        if not 0 <= wanted <= MAX_READ:
-            raise ValueError(f"{wanted} bytes in one read")
-        return super().read(min(wanted, left))
+        requested = left if size is None or size == -1 else size
+        if not 0 <= requested <= MAX_READ:
+            raise ValueError(f"{requested} bytes in one read")
+        return super().read(min(requested, left))
 
     def readline(self, size: int | None = -1) -> bytes:
         most = LONGEST_LINE if size is None or size < 0 else min(size, LONGEST_LINE)
         return super().readline(most)
 
     def exactly(self, size: int) -> bytes:
-        """The next `size` bytes. Raises `ValueError` where there are not so many."""
+        """Return the next `size` bytes. Raises `ValueError` if there are fewer."""
         if not 0 <= size <= self.nbytes - self.tell():
-            raise ValueError(f"{size} bytes wanted, {self.nbytes - self.tell()} are left")
+            raise ValueError(f"{size} bytes are needed, {self.nbytes - self.tell()} are left")
         return self.read(size)
 
 
 def parsed(name: str, parse: Callable[[], Any]) -> Any:
-    """What `parse` returns; whatever it trips over in the bytes is a `UserError`.
+    """Return the result of `parse`, and raise `UserError` for any error in it.
 
     Parsers of the standard library fail on hostile bytes in more ways than they document.
     """
@@ -136,9 +136,9 @@ def _refuse(name: str, reason: str) -> NoReturn:
 
 
 def section(tensor: Tensor, offset: int, count: int, dtype: DType) -> Tensor:
-    """`count` elements of `dtype` that start `offset` bytes into a tensor of bytes.
+    """Return `count` elements of `dtype` that start at byte `offset` of a tensor of bytes.
 
-    A view where the tensor lies on a device that only holds data. Bytes of bool must be 0 or 1.
+    On a device that only holds data, the result is a view. Bytes of bools must be 0 or 1.
     """
     if not count:
         return Tensor.zeros(0, dtype=dtype, device=tensor.device)
@@ -150,7 +150,7 @@ def section(tensor: Tensor, offset: int, count: int, dtype: DType) -> Tensor:
 
 
 def check_bools(tensor: Tensor, offset: int, count: int, name: str) -> None:
-    """Raises `UserError` unless these bytes are 0 or 1: devices compute with nothing else."""
+    """Raise `UserError` unless these bytes are 0 or 1: devices accept no other bools."""
     with ByteReader(tensor) as file:
         file.seek(offset)
         left = count

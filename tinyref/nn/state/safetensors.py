@@ -1,6 +1,6 @@
-"""safetensors: a JSON header of names, types, shapes and places, then the elements.
+"""safetensors files: a JSON header of names, types, shapes and offsets, then the elements.
 
-https://huggingface.co/docs/safetensors describes the format; the rules below are its own.
+https://huggingface.co/docs/safetensors describes the format and the rules that are checked here.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def safe_load(fn: Tensor | str | PurePath) -> dict[str, Tensor]:
-    """The tensors of a file: views of it, which are read when they are copied elsewhere.
+    """Return the tensors of a file: views of it, which are read when they are copied elsewhere.
 
-    `fn` is a path, or the bytes of a file on any device. Raises `UserError` for bytes that are no
-    such file, naming the rule they break, and `DeviceError` for a file that cannot be read.
+    `fn` is a path, or the bytes of a file on any device. Raises `UserError` with the broken rule
+    for bytes in another format, and `DeviceError` for a file that cannot be read.
 
     Examples:
         >>> import tempfile
@@ -69,26 +69,26 @@ def safe_load(fn: Tensor | str | PurePath) -> dict[str, Tensor]:
         [1.0, 2.0]
     """
     tensor, start, header = safe_load_metadata(fn)
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, entry in header.items():
         if name == METADATA:
             continue
         dtype, shape = DTYPES[entry["dtype"]], tuple(entry["shape"])
-        place = start + entry["data_offsets"][0]
+        begin = start + entry["data_offsets"][0]
         if 0 in shape:
-            found[name] = Tensor.zeros(shape, dtype=dtype, device=tensor.device)
+            tensors[name] = Tensor.zeros(shape, dtype=dtype, device=tensor.device)
             continue
         if dtype.is_bool:
-            check_bools(tensor, place, math.prod(shape), f"safe_load: {name!r}")
-        found[name] = section(tensor, place, math.prod(shape), dtype).reshape(shape)
-    return found
+            check_bools(tensor, begin, math.prod(shape), f"safe_load: {name!r}")
+        tensors[name] = section(tensor, begin, math.prod(shape), dtype).reshape(shape)
+    return tensors
 
 
 def safe_load_metadata(t: Tensor | str | PurePath) -> tuple[Tensor, int, dict[str, Any]]:
-    """The bytes, where the elements start in them, and the header, which follows the rules.
+    """Return the bytes, the offset of the elements in them, and the checked header.
 
-    The header has for each name "dtype", "shape" and "data_offsets", and may have "__metadata__".
-    Raises as `safe_load` does.
+    The header has "dtype", "shape" and "data_offsets" for each name, and may have "__metadata__".
+    Raises the same errors as `safe_load`.
 
     Examples:
         >>> import pathlib, tempfile
@@ -100,7 +100,7 @@ def safe_load_metadata(t: Tensor | str | PurePath) -> tuple[Tensor, int, dict[st
         {'made': 'here'}
     """
     tensor = tensor_of_bytes(t, "safe_load")
-    start, header = parsed("safe_load: no safetensors", lambda: _header(tensor))
+    start, header = parsed("safe_load: not a safetensors file", lambda: _header(tensor))
     return tensor, start, header
 
 
@@ -118,42 +118,42 @@ def _header(tensor: Tensor) -> tuple[int, dict[str, Any]]:
         text, object_pairs_hook=unique_members, parse_constant=_no_number, parse_float=_no_number
     )
     if not isinstance(header, dict):
-        raise ValueError("the header is no object")
+        raise ValueError("the header is not an object")
     for name in header:
         name.encode()
     _check_metadata(header.get(METADATA, {}))
     entries = {name: entry for name, entry in header.items() if name != METADATA}
     for name, entry in entries.items():
         _check_entry(name, entry)
-    _check_places(entries, data)
+    _check_offsets(entries, data)
     return LENGTH_BYTES + length, header
 
 
 def _check_nesting(text: str) -> None:
-    """Refuses a long header that is little but brackets: each takes 60 bytes, or more, to hold.
+    """Raise `ValueError` for a long header of many brackets: each takes 60 bytes of memory or more.
 
-    A tensor has three pairs of them, and five quoted words.
+    A tensor has three pairs of brackets, and five quoted words.
     """
     if len(text) > LONG_HEADER and text.count("[") + text.count("{") > text.count('"'):
         raise ValueError("the header has more lists and objects than words")
 
 
 def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is no number of a header")
+    raise ValueError(f"{word} is not a number of a header")
 
 
 def _check_metadata(metadata: object) -> None:
     if not isinstance(metadata, dict):
-        raise ValueError(f"{METADATA} is no object")
+        raise ValueError(f"{METADATA} is not an object")
     for key, value in metadata.items():
         if not isinstance(value, str):
-            raise ValueError(f"{METADATA}: {key!r} is no text")
+            raise ValueError(f"{METADATA}: {key!r} is not a text")
 
 
 def _check_entry(name: str, entry: object) -> None:
-    """The members that each tensor has, and that its bytes are as many as its shape needs."""
+    """Raise `ValueError` unless a tensor has all members, and the bytes that its shape needs."""
     if not isinstance(entry, dict):
-        raise ValueError(f"{name!r} is no object")
+        raise ValueError(f"{name!r} is not an object")
     for key in ("dtype", "shape", "data_offsets"):
         if key not in entry:
             raise ValueError(f"{name!r} has no {key}")
@@ -161,9 +161,9 @@ def _check_entry(name: str, entry: object) -> None:
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(f"{name!r} has dtype {dtype!r}, accepted are {', '.join(DTYPES)}")
     if not _sizes(shape) or len(shape) > MAX_AXES:
-        raise ValueError(f"{name!r}: the shape is no list of up to {MAX_AXES} sizes")
+        raise ValueError(f"{name!r}: the shape is not a list of up to {MAX_AXES} sizes")
     if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise ValueError(f"{name!r}: data_offsets are no begin and end")
+        raise ValueError(f"{name!r}: data_offsets are not begin and end")
     needed = math.prod(shape) * DTYPES[dtype].itemsize
     if offsets[1] - offsets[0] != needed:
         have = offsets[1] - offsets[0]
@@ -176,14 +176,14 @@ def _sizes(values: object) -> bool:
     )
 
 
-def _check_places(entries: Mapping[str, Any], data: int) -> None:
-    """Every byte belongs to exactly one tensor."""
+def _check_offsets(entries: Mapping[str, Any], data: int) -> None:
+    """Raise `ValueError` unless every byte belongs to exactly one tensor."""
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
         begin = entry["data_offsets"][0]
         if begin != end:
-            what = "overlap" if begin < end else "leave a hole"
-            raise ValueError(f"{name!r} starts at {begin}, the bytes before end at {end}: {what}")
+            fault = "overlap" if begin < end else "leave a hole"
+            raise ValueError(f"{name!r} starts at {begin}, the bytes before end at {end}: {fault}")
         end = entry["data_offsets"][1]
     if end != data:
         raise ValueError(f"the tensors have {end} bytes, the file has {data} after the header")
@@ -194,10 +194,10 @@ def safe_save(
     fn: str | os.PathLike[str],
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes `tensors`, and `metadata` of texts, to the file `fn`, which is replaced at once.
+    """Write `tensors`, and `metadata` of texts, to the file `fn`, which is replaced atomically.
 
-    Raises `UserError` for names, metadata and tensors that the format cannot hold, `DeviceError`
-    where the file cannot be written; then `fn` is as it was.
+    Raises `UserError` for names, metadata and tensors that the format cannot hold. Raises
+    `DeviceError` if the file cannot be written: `fn` is then unchanged.
 
     Examples:
         >>> import tempfile
@@ -216,7 +216,7 @@ def safe_save(
         )
     for name, tensor in tensors.items():
         _check_saved(name, tensor)
-    # Wide elements first: then each starts at a multiple of its size.
+    # Wide elements first: so each tensor starts at a multiple of its element size.
     order = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
     header: dict[str, Any] = {}
     if metadata:
@@ -235,7 +235,7 @@ def safe_save(
     try:
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError as error:
-        raise UserError(f"safe_save: a name or metadata is no Unicode: {error}") from error
+        raise UserError(f"safe_save: a name or metadata is not Unicode: {error}") from error
     text += b" " * (-len(text) % LENGTH_BYTES)
     if len(text) > MAX_HEADER:
         raise UserError(f"safe_save: a header of {len(text)} bytes: up to {MAX_HEADER} are read")
@@ -247,7 +247,7 @@ def safe_save(
 
 def _check_saved(name: object, tensor: object) -> None:
     if not isinstance(name, str) or name == METADATA:
-        raise UserTypeError(f"safe_save: {name!r} is no name of a tensor")
+        raise UserTypeError(f"safe_save: {name!r} is not a name of a tensor")
     if not isinstance(tensor, Tensor):
         raise UserTypeError(
             f"safe_save: {name!r} is a {type(tensor).__name__}, accepted are Tensors"
@@ -257,7 +257,7 @@ def _check_saved(name: object, tensor: object) -> None:
 
 
 def _compute_all(tensors: list[Tensor]) -> None:
-    """Computes what several tensors share once, and fails before a file is touched."""
+    """Compute all tensors together, so that an error comes before a file is changed."""
     lazy = [tensor for tensor in tensors if not only_holds_data(tensor.node)]
     if lazy:
         lazy[0].realize(*lazy[1:])

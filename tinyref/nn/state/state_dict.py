@@ -1,4 +1,4 @@
-"""The tensors of a model by name, and giving a model the tensors of a dictionary."""
+"""Collect the tensors of a model by name, and load tensors into a model."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from tinyref.tensor.assignment import read_first
 from tinyref.tensor.movement import placed_like
 from tinyref.uops.node import UOp
 
-# Of the names that an error or a warning lists.
+# The maximum number of names that an error or a warning lists.
 MAX_NAMES = 5
 
 NO_CONTAINERS = (type, ModuleType, FunctionType, MethodType, DType, UOp, Tensor)
 
 
 def get_state_dict(obj: object, prefix: str = "", tensor_type: type = Tensor) -> dict[str, Any]:
-    """Every tensor that `obj` holds, by its path: attributes, places in lists, keys of dicts.
+    """Return every tensor in `obj` by its path of attributes, list indices and dict keys.
 
-    A tensor that is held twice is there under both names, but an object that holds itself is not
-    entered again. `tensor_type` says what counts as a tensor. Raises `UserError` where two paths
-    are written alike.
+    A tensor with two paths has two entries. An object that contains itself is visited once.
+    `tensor_type` is the class of the tensors. Raises `UserError` if two paths give the same name.
 
     Examples:
         >>> sorted(nn.state.get_state_dict(nn.Linear(2, 3)))
         ['bias', 'weight']
     """
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     start = prefix.strip(".")
-    # Objects to visit, last first; (None, id) leaves the object of that id.
+    # Objects to visit, last first. An entry (None, id) means that the object with this id is done.
     waiting: list[tuple[str | None, Any]] = [(start, obj)]
     above: set[int] = set()
     while waiting:
@@ -43,9 +42,9 @@ def get_state_dict(obj: object, prefix: str = "", tensor_type: type = Tensor) ->
             above.discard(item)
             continue
         if isinstance(item, tensor_type):
-            if name in found:
+            if name in tensors:
                 raise UserError(f"get_state_dict: two tensors have the name {name!r}")
-            found[name] = item
+            tensors[name] = item
             continue
         members = list(_members(item))
         if not members or id(item) in above:
@@ -55,11 +54,11 @@ def get_state_dict(obj: object, prefix: str = "", tensor_type: type = Tensor) ->
         waiting.extend(
             (f"{name}.{key}" if name else str(key), member) for key, member in reversed(members)
         )
-    return found
+    return tensors
 
 
 def _members(item: object) -> Iterator[tuple[object, object]]:
-    """What `item` holds, by attribute, place or key; nothing for what is no container."""
+    """Yield the members of `item` with their attribute, index or key; none for no container."""
     if isinstance(item, dict):
         yield from item.items()
     elif isinstance(item, tuple) and hasattr(item, "_fields"):
@@ -76,7 +75,7 @@ def _members(item: object) -> Iterator[tuple[object, object]]:
 
 
 def get_parameters(obj: object) -> list[Tensor]:
-    """The tensors that `obj` holds, each once, in the order of `get_state_dict`.
+    """Return the tensors in `obj`, each once, in the order of `get_state_dict`.
 
     Examples:
         >>> [tensor.shape for tensor in nn.state.get_parameters(nn.Linear(2, 3))]
@@ -93,17 +92,17 @@ def load_state_dict(
     consume: bool = False,
     realize: bool = True,
 ) -> list[Tensor]:
-    """Gives the tensors of `model` the elements of those of the same name; returns them.
+    """Copy elements from `state_dict` into the tensors of `model` by name. Return these tensors.
 
-    Each keeps its device, its shards and its type, to which elements are cast. They are copied, so
-    `state_dict` keeps what it has when the model is trained. A shape (1,) and a shape () fit each
-    other.
+    Each tensor of the model keeps its device, its shards and its type, to which elements are cast.
+    The elements are copied, so training the model does not change `state_dict`. A shape (1,) and a
+    shape () fit each other.
 
-    strict: every name of either side must be on the other; else what is not is left as it is.
-    verbose: says on stderr, where `strict` is off, what was left.
-    consume: takes what was used out of `state_dict`.
-    realize: copies now; else when an element is needed.
-    Raises `UserError` for names and shapes that do not fit, before anything changed.
+    strict: every name must be on both sides. If False, names on one side only are ignored.
+    verbose: if `strict` is False, list the ignored names on stderr.
+    consume: remove the loaded tensors from `state_dict`.
+    realize: copy now. If False, copy when an element is needed.
+    Raises `UserError` for names and shapes that do not fit, before anything changes.
 
     Examples:
         >>> layer = nn.Linear(1, 1)
@@ -112,7 +111,7 @@ def load_state_dict(
         >>> layer(Tensor([[3.0]])).item()
         7.0
     """
-    wanted = get_state_dict(model)
+    targets = get_state_dict(model)
     if not isinstance(state_dict, Mapping):
         raise UserTypeError(
             f"load_state_dict: the state is a {type(state_dict).__name__}, accepted is a dict of "
@@ -123,8 +122,8 @@ def load_state_dict(
             raise UserTypeError(
                 f"load_state_dict: {name!r} is a {type(value).__name__}, not a Tensor"
             )
-    missing = [name for name in wanted if name not in state_dict]
-    unexpected = [name for name in state_dict if name not in wanted]
+    missing = [name for name in targets if name not in state_dict]
+    unexpected = [name for name in state_dict if name not in targets]
     problems = []
     if missing:
         problems.append(f"not in the state: {_list_of_names(missing)}")
@@ -134,9 +133,9 @@ def load_state_dict(
         raise UserLookupError(f"load_state_dict: {'; '.join(problems)}: accepted with strict=False")
     if problems and verbose:
         print(printable(f"load_state_dict: {'; '.join(problems)}"), file=sys.stderr)  # noqa: T201
-    shared = [name for name in wanted if name in state_dict]
-    _check_shapes(shared, wanted, state_dict)
-    loaded = [_with_elements_of(wanted[name], state_dict[name]) for name in shared]
+    shared = [name for name in targets if name in state_dict]
+    _check_shapes(shared, targets, state_dict)
+    loaded = [_with_elements_of(targets[name], state_dict[name]) for name in shared]
     if realize and loaded:
         loaded[0].realize(*loaded[1:])
     if consume:
@@ -146,22 +145,22 @@ def load_state_dict(
 
 
 def _check_shapes(
-    names: Iterable[str], wanted: dict[str, Any], state: MutableMapping[str, Tensor]
+    names: Iterable[str], targets: dict[str, Any], state: MutableMapping[str, Tensor]
 ) -> None:
     wrong = [
         f"{name} is {describe_shape(state[name].shape)}, "
-        f"the model's {describe_shape(wanted[name].shape)}"
+        f"the model's {describe_shape(targets[name].shape)}"
         for name in names
-        if state[name].shape != wanted[name].shape
-        and {state[name].shape, wanted[name].shape} != {(), (1,)}
+        if state[name].shape != targets[name].shape
+        and {state[name].shape, targets[name].shape} != {(), (1,)}
     ]
     if wrong:
         raise UserError(f"load_state_dict: shapes differ: {_list_of_names(wrong)}")
 
 
 def _with_elements_of(target: Tensor, source: Tensor) -> Tensor:
-    """Return `target`, which stands for a copy of the elements of `source` from now on."""
-    # Placed before it is cast: where it lies now there may be no kernels.
+    """Make `target` a copy of the elements of `source`, and return it."""
+    # Move before casting: the device of the source may run no kernels.
     value = placed_like(source.detach().reshape(target.shape), target)
     return target.replace(read_first(value.cast(target.dtype)))
 

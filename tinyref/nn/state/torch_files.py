@@ -1,4 +1,4 @@
-"""Checkpoints that `torch.save` wrote: zip archives, and the older files without one."""
+"""Checkpoints from `torch.save`: zip archives, and older files without an archive."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ ELEMENTS: dict[str, DType] = {
 
 @dataclass
 class FileStorage:
-    """A row of bytes in a file; `offset` is -1 until it is known where they are.
+    """A range of bytes in a file that tensors share."""
 
-    dtype is None where the tensors that share the bytes say what they are.
-    """
-
+    # None if the tensors have the type.
     dtype: DType | None
     nbytes: int
+    # -1 until the offset is known.
     offset: int = -1
+    # True after the bytes of bools were checked.
     is_checked: bool = False
 
 
 @dataclass(frozen=True)
 class _Strided:
-    """What the pickle says of a tensor, until it is known where its storage is."""
+    """The description of a tensor in the pickle, before the offset of its storage is known."""
 
     storage: FileStorage
     dtype: DType
@@ -80,12 +80,12 @@ class _Strided:
 
 
 def torch_load(t: Tensor | str | PurePath) -> dict[str, Tensor]:
-    """What was saved, as a rule a dictionary of tensors, which are views of the file.
+    """Return the saved object, usually a dictionary of tensors, which are views of the file.
 
-    `t` is a path, or the bytes of a file on any device. Nothing in the file is executed: globals
-    other than those of tensors, parameters, storages and plain containers are refused by name.
-    Tensors that shared memory are read one by one. Raises `UserError` for bytes that are no such
-    file, and `DeviceError` for a file that cannot be read.
+    `t` is a path, or the bytes of a file on any device. Nothing in the file is executed: only
+    globals for tensors, parameters, storages and plain containers are accepted. Tensors that shared
+    memory are read separately. Raises `UserError` for bytes in another format, and `DeviceError`
+    for a file that cannot be read.
 
     Examples:
         >>> import io, pickle, zipfile
@@ -109,12 +109,12 @@ def torch_load(t: Tensor | str | PurePath) -> dict[str, Tensor]:
 # --- what a pickle may ask for ------------------------------------------------------------------
 
 
-def _sizes(values: object, what: str) -> tuple[int, ...]:
+def _sizes(values: object, subject: str) -> tuple[int, ...]:
     if not isinstance(values, tuple | list) or len(values) > MAX_AXES:
-        raise ValueError(f"{what} is no tuple of up to {MAX_AXES} sizes")
+        raise ValueError(f"{subject} is not a tuple of up to {MAX_AXES} sizes")
     for value in values:
         if type(value) is not int or not 0 <= value < 2**63:
-            raise ValueError(f"{what} has a size that is no number of 0 or more")
+            raise ValueError(f"{subject} has a size that is not a number of 0 or more")
     return tuple(values)
 
 
@@ -122,7 +122,7 @@ def _rebuild(
     storage: object, offset: object, size: object, stride: object,
     requires_grad: object = False, hooks: object = None, bits: object = None,
 ) -> object:  # fmt: skip
-    """A tensor of the storage's type; the two arguments behind the strides are about gradients."""
+    """Return a tensor of the storage's type. Two of the arguments are about gradients."""
     if not isinstance(storage, FileStorage) or storage.dtype is None:
         raise ValueError("a tensor without a typed storage")
     _refuse_bits(bits)
@@ -143,19 +143,19 @@ def _rebuild_untyped(
 
 
 def _refuse_bits(bits: object) -> None:
-    """Raises ValueError where the elements of a tensor are not those of its storage.
+    """Raise ValueError if a tensor differs from the elements of its storage.
 
-    torch keeps a negation or a conjugation that is not done yet as a bit beside the storage.
+    Torch stores a pending negation or conjugation as a bit in addition to the storage.
     """
     if not bits:
         return
     if not isinstance(bits, dict):
-        raise ValueError("a tensor whose bits are no dictionary")
+        raise ValueError("a tensor whose bits are not a dictionary")
     names = sorted(str(name) for name, is_set in bits.items() if is_set)
     if names:
         raise ValueError(
-            f"a tensor with the bit {', '.join(names)}, whose elements are not those in the file: "
-            "save what its resolve_neg() or resolve_conj() gives"
+            f"a tensor with the bit {', '.join(names)}, which differs from the elements in the "
+            "file: save the result of resolve_neg() or resolve_conj()"
         )
 
 
@@ -174,7 +174,7 @@ def _parameter(data: object, *_: object) -> object:
 
 
 def _with_type(function: object, kind: object, arguments: object, state: object) -> object:
-    """A tensor with attributes of its own, which go: `kind` is Tensor or Parameter."""
+    """Return a Tensor or Parameter without the attributes that were added to it."""
     if not isinstance(function, AllowedGlobal) or not isinstance(kind, AllowedGlobal):
         raise ValueError("a tensor of an unknown kind")
     if kind.name not in ("Tensor", "Parameter") or function.make is None:
@@ -187,12 +187,12 @@ def _with_type(function: object, kind: object, arguments: object, state: object)
 def _ordered_dict(pairs: object = ()) -> object:
     if not isinstance(pairs, list | tuple):
         raise ValueError("an OrderedDict of no pairs")
-    found: OrderedDict[Any, Any] = OrderedDict()
+    result: OrderedDict[Any, Any] = OrderedDict()
     for pair in pairs:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise ValueError("an OrderedDict of no pairs")
-        found[plain_keys(pair[:1])[0]] = pair[1]
-    return found
+        result[plain_keys(pair[:1])[0]] = pair[1]
+    return result
 
 
 def _set(items: object = ()) -> object:
@@ -214,7 +214,7 @@ def _encode(text: object, encoding: object) -> bytes:
 
 
 def _allowed_globals() -> dict[Global, AllowedGlobal]:
-    made: dict[Global, Callable[..., object] | None] = {
+    functions: dict[Global, Callable[..., object] | None] = {
         ("torch._utils", "_rebuild_tensor"): _rebuild,
         ("torch._utils", "_rebuild_tensor_v2"): _rebuild,
         ("torch._utils", "_rebuild_tensor_v3"): _rebuild_untyped,
@@ -230,31 +230,31 @@ def _allowed_globals() -> dict[Global, AllowedGlobal]:
         ("builtins", "set"): _set,
         ("__builtin__", "set"): _set,
     }
-    found = {key: AllowedGlobal(key[1], make) for key, make in made.items()}
+    allowed = {key: AllowedGlobal(key[1], make) for key, make in functions.items()}
     for name, dtype in ELEMENTS.items():
-        found["torch", name] = AllowedGlobal(name, value=dtype)
+        allowed["torch", name] = AllowedGlobal(name, value=dtype)
     for module in ("torch", "torch.storage", "torch.cuda"):
         for name, element in STORAGES.items():
-            found[module, name] = AllowedGlobal(name, value=element)
-    return found
+            allowed[module, name] = AllowedGlobal(name, value=element)
+    return allowed
 
 
 ALLOWED = _allowed_globals()
 
 
 class _Storages:
-    """The storages that a pickle names, by key, each once."""
+    """The storages of a pickle by key."""
 
     def __init__(self) -> None:
-        self.found: dict[str, FileStorage] = {}
+        self.by_key: dict[str, FileStorage] = {}
 
     def persistent(self, key: object) -> FileStorage:
-        """The storage of ("storage", type, key, device, elements), and in old files a view."""
+        """Return the storage for ("storage", type, key, device, elements), in old files a view."""
         if not isinstance(key, tuple) or len(key) not in (5, 6) or key[0] != "storage":
-            raise ValueError("the pickle asks for an object that is no storage")
+            raise ValueError("the pickle asks for an object that is not a storage")
         kind, name, count = key[1], key[2], key[4]
         if not isinstance(name, str):
-            raise ValueError("a storage whose key is no text")
+            raise ValueError("a storage whose key is not a text")
         if not isinstance(kind, AllowedGlobal) or kind.name not in STORAGES:
             raise ValueError(f"storage {name} has no element type")
         if len(key) == 6 and key[5] is not None:
@@ -262,15 +262,16 @@ class _Storages:
         (size,) = _sizes((count,), f"storage {name}")
         dtype = STORAGES[kind.name]
         nbytes = size * (1 if dtype is None else dtype.itemsize)
-        known = self.found.setdefault(name, FileStorage(dtype, nbytes))
+        known = self.by_key.setdefault(name, FileStorage(dtype, nbytes))
         if (known.dtype, known.nbytes) != (dtype, nbytes):
             raise ValueError(f"storage {name} is named with two types or sizes")
         return known
 
 
 def _with_tensors(item: object, tensor: Tensor) -> object:
-    """`item` with every tensor that it describes, however deep; containers that it shares stay
-    shared.
+    """Replace every description in `item`, at any depth, by its tensor.
+
+    Containers that `item` has several times are one object in the result too.
     """
     made: dict[int, Any] = {}
     waiting: list[tuple[Any, bool]] = [(item, False)]
@@ -288,7 +289,7 @@ def _with_tensors(item: object, tensor: Tensor) -> object:
             open_now.discard(id(here))
         else:
             if id(here) in open_now:
-                raise ValueError("a container that holds itself")
+                raise ValueError("a container that contains itself")
             open_now.add(id(here))
             waiting.append((here, True))
             members = here.values() if isinstance(here, dict) else here
@@ -298,19 +299,19 @@ def _with_tensors(item: object, tensor: Tensor) -> object:
 
 def _rebuilt(container: Any, made: dict[int, Any]) -> Any:
     if isinstance(container, dict):
-        # Not a copy by `type(container)`: an OrderedDict is a dictionary to those who read it.
+        # Always a plain dict, also for an OrderedDict.
         return {key: made[id(value)] for key, value in container.items()}
     return type(container)(made[id(member)] for member in container)
 
 
-def _tensor_of(found: _Strided, tensor: Tensor) -> Tensor:
-    storage, dtype = found.storage, found.dtype
+def _tensor_of(strided: _Strided, tensor: Tensor) -> Tensor:
+    storage, dtype = strided.storage, strided.dtype
     count = storage.nbytes // dtype.itemsize
     if dtype.is_bool and not storage.is_checked:
         check_bools(tensor, storage.offset, count, "torch_load")
         storage.is_checked = True
     row = section(tensor, storage.offset, count, dtype)
-    return strided_view(row, found.offset, found.shape, found.strides)
+    return strided_view(row, strided.offset, strided.shape, strided.strides)
 
 
 # --- zip archives -------------------------------------------------------------------------------
@@ -332,25 +333,25 @@ def _load_zip(tensor: Tensor, file: ByteReader) -> object:
     storages = _Storages()
     start, size = entries[pickles[0]]
     part = cast(BinaryIO, _Part(file, start, size))
-    found = PickleReader(ALLOWED, storages.persistent).read(part)
-    for name, storage in storages.found.items():
-        place = entries.get(f"{folder}data/{name}")
-        if place is None:
+    saved = PickleReader(ALLOWED, storages.persistent).read(part)
+    for name, storage in storages.by_key.items():
+        entry = entries.get(f"{folder}data/{name}")
+        if entry is None:
             raise ValueError(f"the archive has no storage {name}")
-        if place[1] < storage.nbytes:
-            raise ValueError(f"storage {name} has {place[1]} bytes, {storage.nbytes} are needed")
-        storage.offset = place[0]
-    return _with_tensors(found, tensor)
+        if entry[1] < storage.nbytes:
+            raise ValueError(f"storage {name} has {entry[1]} bytes, {storage.nbytes} are needed")
+        storage.offset = entry[0]
+    return _with_tensors(saved, tensor)
 
 
 def _entries(archive: zipfile.ZipFile, file: ByteReader) -> dict[str, tuple[int, int]]:
-    """Where the bytes of each entry are. Raises `ValueError` for those that are not as they are."""
-    found: dict[str, tuple[int, int]] = {}
+    """Return begin and size of each entry. Raises `ValueError` unless all can be read in place."""
+    entries: dict[str, tuple[int, int]] = {}
     for entry in archive.infolist():
         name = entry.filename
         if name.startswith("/") or ".." in name.split("/") or "\\" in name or "\0" in name:
             raise ValueError(f"the archive has an entry with the path {name!r}")
-        if name in found:
+        if name in entries:
             raise ValueError(f"the archive has two entries {name!r}")
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
             raise ValueError(f"entry {name!r} is compressed, accepted is stored")
@@ -361,13 +362,13 @@ def _entries(archive: zipfile.ZipFile, file: ByteReader) -> dict[str, tuple[int,
         if local[0] != ZIP_START or file.exactly(local[9]) != _raw_name(entry):
             raise ValueError(f"entry {name!r} is not where the directory says")
         start = entry.header_offset + LOCAL_HEADER.size + local[9] + local[10]
-        found[name] = (start, entry.file_size)
+        entries[name] = (start, entry.file_size)
     end = 0
-    for name, (start, size) in sorted(found.items(), key=lambda item: item[1]):
+    for name, (start, size) in sorted(entries.items(), key=lambda item: item[1]):
         if start < end or start + size > file.nbytes:
             raise ValueError(f"entry {name!r} overlaps another, or the end of the file")
         end = start + size
-    return found
+    return entries
 
 
 def _raw_name(entry: zipfile.ZipInfo) -> bytes:
@@ -376,7 +377,7 @@ def _raw_name(entry: zipfile.ZipInfo) -> bytes:
 
 
 class _Part:
-    """The bytes of one entry, for the parser of pickles."""
+    """The bytes of one entry as a file, for the parser of pickles."""
 
     def __init__(self, file: ByteReader, start: int, size: int) -> None:
         self.file = file
@@ -399,32 +400,34 @@ class _Part:
 
 
 def _load_legacy(tensor: Tensor, file: ByteReader) -> object:
-    """Pickles of a magic number, a version, the system, the object, and the keys of storages;
-    then each storage with the number of its elements before it.
+    """Read an older file.
+
+    It has pickles of a magic number, a version, the system, the object, and the keys of storages.
+    Then follows each storage, after the number of its elements.
     """
     storages = _Storages()
     reader = PickleReader(ALLOWED, storages.persistent)
     try:
         magic = reader.read(file)
     except ValueError as error:
-        raise ValueError(f"no checkpoint: {error}") from error
+        raise ValueError(f"not a checkpoint: {error}") from error
     if magic != LEGACY_MAGIC or type(magic) is not int:
-        raise ValueError("no checkpoint: neither a zip archive nor torch's magic number")
+        raise ValueError("not a checkpoint: neither a zip archive nor torch's magic number")
     if reader.read(file) != LEGACY_PROTOCOL:
         raise ValueError(f"an unknown version, accepted is {LEGACY_PROTOCOL}")
     system = reader.read(file)
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise ValueError("the file was not written by a little-endian machine")
-    found = reader.read(file)
+    saved = reader.read(file)
     keys = reader.read(file)
-    if not isinstance(keys, list) or set(plain_keys(keys)) != set(storages.found):
-        raise ValueError("the list of storages is not that of the tensors")
+    if not isinstance(keys, list) or set(plain_keys(keys)) != set(storages.by_key):
+        raise ValueError("the list of storages differs from the storages of the tensors")
     for key in keys:
-        _place_legacy(storages.found[key], key, file)
-    return _with_tensors(found, tensor)
+        _locate_legacy(storages.by_key[key], key, file)
+    return _with_tensors(saved, tensor)
 
 
-def _place_legacy(storage: FileStorage, name: str, file: ByteReader) -> None:
+def _locate_legacy(storage: FileStorage, name: str, file: ByteReader) -> None:
     count = int.from_bytes(file.exactly(8), "little")
     itemsize = 1 if storage.dtype is None else storage.dtype.itemsize
     if storage.offset != -1 or count * itemsize != storage.nbytes:
@@ -439,10 +442,10 @@ def _place_legacy(storage: FileStorage, name: str, file: ByteReader) -> None:
 
 
 def strided_view(row: Tensor, offset: int, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
-    """The tensor of `shape` whose element (i, j, ...) is `row[offset + i * strides[0] + ...]`.
+    """Return a view of `shape` with the elements `row[offset + i * strides[0] + ...]`.
 
-    An axis of stride 0 repeats. It is a view, whatever the device. Raises `ValueError` for
-    elements outside the row, negative strides, and layouts that overlap in other ways.
+    It is a view on every device. An axis of stride 0 repeats. Raises `ValueError` for elements
+    outside the row, negative strides, and layouts that overlap in other ways.
     """
     (length,) = fixed(row.shape, "storage")
     if len(shape) != len(strides) or min((offset, *shape, *strides)) < 0:
@@ -460,10 +463,10 @@ def strided_view(row: Tensor, offset: int, shape: Sequence[int], strides: Sequen
         key=lambda axis: -strides[axis],
     )
     view = row[offset : last + 1]
-    for place, axis in enumerate(axes):
-        # Before this axis is apart, the last axis of `view` holds all that is left.
+    for number, axis in enumerate(axes, 1):
+        # Until this axis is split off, the last axis of `view` has all remaining elements.
         step, size = strides[axis], shape[axis]
-        left = 1 + sum((shape[other] - 1) * strides[other] for other in axes[place + 1 :])
+        left = 1 + sum((shape[other] - 1) * strides[other] for other in axes[number:])
         if left > step:
             raise ValueError(f"strides {tuple(strides)} of shape {tuple(shape)} overlap")
         outer = view.shape[:-1]
@@ -471,10 +474,10 @@ def strided_view(row: Tensor, offset: int, shape: Sequence[int], strides: Sequen
         padding = ((0, 0),) * len(outer) + ((0, missing),)
         rows = pad(view, padding) if missing else view
         rows = rows.reshape((*outer, size, step))
-        view = shrink(rows, (*((0, each) for each in (*outer, size)), (0, left)))
+        view = shrink(rows, (*((0, length) for length in (*outer, size)), (0, left)))
     sizes = tuple(shape[axis] for axis in axes)
     view = view.reshape(sizes)
-    order = sorted(range(len(axes)), key=lambda place: axes[place])
+    order = sorted(range(len(axes)), key=lambda index: axes[index])
     view = view.permute(tuple(order)) if len(order) > 1 else view
     single = tuple(
         1 if size == 1 or not step else size for size, step in zip(shape, strides, strict=True)

@@ -1,1 +1,1 @@
-"""GPUs made of the host, with a memory of their own: from LLVM, from text of C-like languages."""
+"""GPUs emulated on the host, with a separate memory, from LLVM IR and from C-like languages."""

@@ -1,11 +1,13 @@
-"""A GPU made of the host: kernels of C-like languages, run through gcc, clang or tcc.
+"""A GPU emulated on the host: kernels of C-like languages, run through gcc, clang or tcc.
 
-A dialect turns the text of a kernel into C of this host, or C++, with the words of its language in
-a header of the folder `c_text`; float16 and bfloat16 are made of their bits (`small_floats.h`; with
-operators in `operators.h`), matrix tiles of a table of their own (`tiles.c`). The emulator compiles
-it and hands groups to threads; `scheduler.c` runs the work-items of a group as fibers that switch
-at barriers and meet at tiles. Shared memory is poisoned for each group. It is an error to write
-behind the end of a shared array, and if only some work-items reach a barrier or a tile.
+A dialect turns the text of a kernel into C or C++ of this host. The words of its language are in a
+header of the folder `c_text`. float16 and bfloat16 are emulated on their bits (`small_floats.h`,
+with operators in `operators.h`), matrix tiles by a table (`tiles.c`).
+
+The emulator compiles the text and gives groups to threads. `scheduler.c` runs the work-items of a
+group as fibers that switch at barriers and meet at tiles. Shared memory is poisoned for each group.
+It is an error to write behind the end of a shared array, and if only some work-items reach a
+barrier or a tile.
 """
 
 from __future__ import annotations
@@ -47,15 +49,16 @@ ENTRY_PREFIX = "emulated_"
 
 @dataclass(frozen=True)
 class Dialect:
-    """A C-like language: its words as C in `header`, by `TINYREF_ITEM` and what launch.h has else.
+    """A C-like language: its words, defined as C in `header` by TINYREF_ITEM and launch.h.
 
-    kernel: the word before the function of a kernel. shared: that before an array of a group.
-    vectors: what the names of vectors begin with, as `float` of `float4`, and the type of a lane.
+    kernel: the word before the function of a kernel.
+    shared: the word before a shared array.
+    vectors: maps the prefix of vector names, such as `float` of `float4`, to the type of a lane.
     lanes: the names of the lanes, a letter each after `lane_prefix`.
-    left_out: what the text says to its own compiler alone, besides its includes.
-    cpp_words: a text with one of them is C++, which takes longer to compile than C: words of the
-    language, or types of which only C++ has the operators.
-    arguments: what the parameters with some attributes are. `[[buffer(3)]]` is that of the number.
+    left_out: words for its own compiler only, which are removed together with its includes.
+    cpp_words: a text with one of these words is C++, which compiles more slowly than C: words of
+    the language, or types whose operators only C++ has.
+    arguments: the values of parameters with certain attributes. `[[buffer(3)]]` means buffer 3.
     """
 
     name: str
@@ -71,17 +74,17 @@ class Dialect:
 
     @functools.cached_property
     def prelude(self) -> str:
-        """What stands before the text of a kernel."""
+        """Return the text in front of the text of a kernel."""
         vectors = "".join(self._vector_types())
         words = f"#define {EMULATED}\n{text_of('launch.h')}{text_of('small_floats.h')}"
         return f"{words}{_tile_functions()}{self.header}{vectors}#line 1\n"
 
     def is_cpp(self, source: str) -> bool:
-        """Whether a text is compiled as C++."""
+        """Return True if a text is compiled as C++."""
         return any(re.search(rf"\b{word}\b", source) for word in self.cpp_words)
 
     def _vector_types(self) -> Iterator[str]:
-        """Vectors are structures, which every compiler has, and no operator takes them."""
+        """Yield vector types as structures, which every compiler has and no operator takes."""
         for name, element in self.vectors.items():
             for width in (2, 4, 8, 16):
                 if width <= len(self.lanes):
@@ -92,19 +95,19 @@ class Dialect:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Tells apart what the same text means under other headers."""
+        """Return a digest of the headers: they decide what a text means."""
         return hashlib.sha256(self.prelude.encode()).hexdigest()[:16]
 
     def as_c(self, source: str) -> str:
-        """`source` as C of this host, with an entry for each kernel.
+        """Return `source` as C of this host, with an entry for each kernel.
 
-        Raises `DeviceError` where it has no kernel, or memory of a group that is no array.
+        Raises `DeviceError` if it has no kernel, or shared memory that is not an array.
         """
-        # Its lines keep their numbers: barriers are named by them.
+        # Lines must not move: errors name barriers by their line.
         source = re.sub(r"^[ \t]*#include.*$", "", source, flags=re.MULTILINE)
         for words in self.left_out:
             source = source.replace(words, "")
-        # A vector in OpenCL C is written as a cast of its lanes.
+        # OpenCL C writes a vector as a cast of its lanes.
         if self.vectors:
             source = re.sub(rf"\((({'|'.join(self.vectors)})(2|4|8|16))\)\(", r"make_\1(", source)
         entries = [self._entry(name, text) for name, text in self._kernels(source)]
@@ -113,40 +116,40 @@ class Dialect:
         return "".join([self.prelude, self._with_arrays(source), "\n", *entries])
 
     def _kernels(self, source: str) -> list[tuple[str, str]]:
-        """Name and parameters of each kernel."""
+        """Return name and parameters of each kernel."""
         parameters = r"(?:[^()]|\(\d+\))*"
         pattern = rf"\b{self.kernel}\b[^;{{}}]*?\b(\w+)\s*\(({parameters})\)\s*\{{"
         return re.findall(pattern, source)
 
     def _entry(self, name: str, parameters: str) -> str:
-        """A launch gives addresses of buffers and values of variables, in the order of the text."""
-        given = [text for text in parameters.split(",") if text.strip() not in ("", "void")]
-        buffers = [text for text in given if "*" in text]
-        variables = [text for text in given if "*" not in text]
+        """Return the function that passes buffers and variables to a kernel, in order."""
+        parts = [text for text in parameters.split(",") if text.strip() not in ("", "void")]
+        buffers = [text for text in parts if "*" in text]
+        variables = [text for text in parts if "*" not in text]
         arguments = []
-        for text in given:
+        for text in parts:
             attribute, number = _attribute_of(text)
             if attribute in self.arguments:
                 arguments.append(self.arguments[attribute])
             elif "*" in text:
-                place = buffers.index(text) if number is None else number
-                arguments.append(f"({text.partition('*')[0]}*)buffers[{place}]")
+                position = buffers.index(text) if number is None else number
+                arguments.append(f"({text.partition('*')[0]}*)buffers[{position}]")
             else:
-                place = variables.index(text) if number is None else number - len(buffers)
-                arguments.append(f"variables[{place}]")
+                position = variables.index(text) if number is None else number - len(buffers)
+                arguments.append(f"variables[{position}]")
         return (
             f"TINYREF_LINKAGE void {ENTRY_PREFIX}{name}(void **buffers, const int *variables) {{\n"
             f"  {name}({', '.join(arguments)});\n}}\n"
         )
 
     def _with_arrays(self, source: str) -> str:
-        """Arrays of a group as pointers to memory of the worker that runs the group."""
+        """Replace shared arrays by pointers to memory of the worker that runs the group."""
         words = rf"\b{self.shared}\b\s+(?:__align__\(\d+\)\s+)?"
         pattern = rf"{words}([\w ]+?)\s*\b(\w+)\s*\[([^\]]+)\][^;,=]*;"
         numbers = iter(range(source.count(self.shared)))
 
-        def pointer(found: re.Match[str]) -> str:
-            element, name, size = found.groups()
+        def pointer(match: re.Match[str]) -> str:
+            element, name, size = match.groups()
             memory = f"TINYREF_SHARED({next(numbers)}, sizeof({element}) * ({size}))"
             return f"{element} *{name} = ({element} *){memory};"
 
@@ -155,7 +158,7 @@ class Dialect:
         if left:
             raise DeviceError(
                 self.name,
-                f"{left[0]!r} is no memory that the emulator can share: accepted are "
+                f"{left[0]!r} is not shared memory that the emulator supports: accepted are "
                 f"{self.shared} TYPE NAME[SIZE];",
                 source,
             )
@@ -163,21 +166,21 @@ class Dialect:
 
 
 def _attribute_of(parameter: str) -> tuple[str, int | None]:
-    """The attribute of a parameter and its number; "" and None where there is none."""
-    found = re.search(r"\[\[(\w+)(?:\((\d+)\))?\]\]", parameter)
-    if not found:
+    """Return the attribute of a parameter and its number; "" and None if there is none."""
+    match = re.search(r"\[\[(\w+)(?:\((\d+)\))?\]\]", parameter)
+    if not match:
         return "", None
-    return found[1], int(found[2]) if found[2] else None
+    return match[1], int(match[2]) if match[2] else None
 
 
 def text_of(file: str) -> str:
-    """The text of a file of this folder."""
+    """Return the text of a file of this folder."""
     return (_FOLDER / file).read_text(encoding="utf-8")
 
 
 @functools.cache
 def _tile_functions() -> str:
-    """The functions of matrix tiles, numbered as in tiles.c."""
+    """Return the functions of matrix tiles, numbered as in tiles.c."""
     names = re.findall(r"^TILE\((\w+)", text_of("tiles.c"), flags=re.MULTILINE)
     return "".join(
         f"#define {TILE_PREFIX}{name}(a, b, c) TINYREF_TILE({number}, a, b, c)\n"
@@ -225,8 +228,8 @@ CUDA = Dialect(
     lane_prefix="",
     left_out=('extern "C"',),
 )
-# A work-item's place in the grid, of three numbers.
-_PLACE_IN_GRID = ", ".join(
+# The index of a work-item in the grid, three numbers.
+_INDEX_IN_GRID = ", ".join(
     f"TINYREF_ITEM->group_id[{number}] * TINYREF_ITEM->local_size[{number}] "
     f"+ TINYREF_ITEM->local_id[{number}]"
     for number in range(3)
@@ -239,7 +242,7 @@ METAL = Dialect(
     cpp_words=("kernel",),
     arguments={
         "threadgroup_position_in_grid": "metal::position(TINYREF_ITEM->group_id)",
-        "thread_position_in_grid": f"metal::uint3{{{_PLACE_IN_GRID}}}",
+        "thread_position_in_grid": f"metal::uint3{{{_INDEX_IN_GRID}}}",
         "thread_position_in_threadgroup": "metal::position(TINYREF_ITEM->local_id)",
     },
 )
@@ -268,12 +271,12 @@ HIP = Dialect(
 
 # --- the emulator ---------------------------------------------------------------------------------
 
-# Kernels of emulated devices are small and new each time: what compiles quickest is best.
+# Kernels of emulated devices are small and always new: the compiler that compiles fastest is best.
 _COMPILERS = ("tcc", "gcc", "clang")
-# Of C++, for which they need a package of its own.
+# Compilers of C++, which need an extra package for it.
 _CPP_COMPILERS = ("gcc", "clang")
 _CPP = ("-x", "c++", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-fsigned-char", "-w")
-# A worker must be able to count them.
+# A worker counts groups in 32 bits.
 MAX_GROUPS = 2**32 - 1
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -285,44 +288,44 @@ _RUN = ctypes.CFUNCTYPE(
     *[ctypes.c_uint32] * 3,
     ctypes.c_void_p,
 )
-# What tinyref_run gives, as in scheduler.c; the first is that all went well.
+# The results of tinyref_run, as in scheduler.c; the first one means success.
 _PROBLEMS = (
     "",
-    "there is no memory for its work-items",
+    "there is not enough memory for its work-items",
     "not all work-items of the group arrive at the barrier of line {}",
-    "its shared memory is more than there is, with the array of number {}",
+    "its shared memory is larger than the limit, with the array of number {}",
     "it writes behind the end of the shared array of number {}",
     "not all work-items of a warp arrive at the matrix tile of line {}",
-    "the fragments of a warp are not those of the matrix tile of line {}: they are no whole "
+    "the fragments of a warp do not fit the matrix tile of line {}: they are no whole "
     "matrices, or work-items differ in an element that several hold",
 )
 
 
 def _tools(order: Sequence[str] = _COMPILERS) -> Toolchain:
-    """Without vectors that a compiler finds itself: gcc gets some wrong (docs/found.md#gcc-1)."""
+    """Return a C toolchain without auto-vectorisation: gcc has bugs there (docs/found.md#gcc-1)."""
     tools = toolchain(order)
     return replace(tools, command=(*tools.command, "-O1"))
 
 
 @functools.cache
 def _cpp_tools(tools: Toolchain) -> Toolchain:
-    """The same compiler, for C++. Raises `DeviceError` where it has none."""
+    """Return the same compiler, for C++. Raises `DeviceError` if it has none."""
     command = (*tools.command, *_CPP)
     try:
         compile_shared(command, "template <class T> T same(T x) { return x; }\n")
     except DeviceError as error:
         words = error.message.splitlines()[0]
         raise DeviceError(
-            "emulator", f"{tools.name} compiles no C++: apt-get install g++ ({words})"
+            "emulator", f"{tools.name} cannot compile C++: apt-get install g++ ({words})"
         ) from error
     return replace(tools, command=command)
 
 
 class CEmulator:
-    """Compiles and runs kernels of `dialect`; errors are those of `device`.
+    """Compiles and runs kernels of `dialect`; errors name `device`.
 
-    The flag EMU_ORDER says whether the first group and work-item come first, the last ones, or both
-    one after the other: a kernel that lacks a barrier gives another result then.
+    The flag EMU_ORDER decides if groups and work-items run forward, in reverse, or in both orders
+    one after the other. A kernel that lacks a barrier then gives different results.
     """
 
     def __init__(self, device: str, dialect: Dialect) -> None:
@@ -331,35 +334,35 @@ class CEmulator:
 
     @property
     def version(self) -> str:
-        """What the compiler says of itself. Raises `DeviceError` where there is none."""
+        """Return the version of the compiler. Raises `DeviceError` if there is none."""
         return self.tools[-1].version
 
     @property
     def key(self) -> str:
-        """All that decides what `compile` makes of a source."""
-        tools = [(each.version, *each.command, each.target) for each in self.tools]
+        """Return everything but the source that decides the result of `compile`."""
+        tools = [(tool.version, *tool.command, tool.target) for tool in self.tools]
         return " ".join([*map(" ".join, tools), self.dialect.digest])
 
     def compile(self, source: str) -> bytes:
-        """A shared object. Raises `DeviceError` with the compiler's words and the C source."""
+        """Return a shared object. Raises `DeviceError` with the compiler's errors and C source."""
         tools = self.tools[-1 if self.dialect.is_cpp(source) else 0]
         return compile_shared(tools.command, self.dialect.as_c(source))
 
     @property
     def tools(self) -> tuple[Toolchain, ...]:
-        """The compiler of C, and where some texts are C++ the one of that."""
+        """Return the compiler of C and, if some texts are C++, the compiler of C++."""
         tools = _tools()
         if not self.dialect.cpp_words:
             return (tools,)
         return tools, _cpp_tools(_tools(_CPP_COMPILERS))
 
     def load(self, entry: str, binary: bytes) -> CFunction:
-        """The kernel of that name. Raises `DeviceError` where there is none."""
+        """Load the kernel of that name. Raises `DeviceError` if there is none."""
         return CFunction(self.device, entry, load_shared(self.device, binary))
 
 
 class CFunction:
-    """A kernel of this process; `library` is loaded as long as it may be called."""
+    """A kernel of this process; `library` stays loaded as long as it may be called."""
 
     def __init__(self, device: str, entry: str, library: SharedObject) -> None:
         self.device = device
@@ -375,9 +378,9 @@ class CFunction:
         group: Extents,
         sizes: Sequence[int] = (),
     ) -> None:
-        """Runs all groups to their end. Raises `DeviceError` for a kernel that breaks a rule.
+        """Run all groups to their end. Raises `DeviceError` for a kernel that breaks a rule.
 
-        `sizes` are the bytes of the buffers, which a text does not say. Raises `UserError` for a
+        sizes: the bytes of the buffers, which a text does not contain. Raises `UserError` for a
         group of more than `MAX_GROUP_SIZE` work-items.
         """
         if math.prod(group) > MAX_GROUP_SIZE or math.prod(grid) > MAX_GROUPS:
@@ -397,15 +400,15 @@ class CFunction:
             self._differs,
         )
 
-    def _differs(self, place: int, byte: int) -> DeviceError:
+    def _differs(self, buffer: int, byte: int) -> DeviceError:
         return OrderError(
             self.device,
-            f"{self.entry}: the order of work-items matters: byte {byte} of buffer {place} differs "
-            "when they run in reverse",
+            f"{self.entry}: the order of work-items matters: byte {byte} of buffer {buffer} "
+            "differs when they run in reverse",
         )
 
     def _run(self, launch: tuple[object, ...], count: int, is_reverse: bool) -> None:
-        """Hands the groups to threads, some at a time."""
+        """Give the groups to threads, some at a time."""
         scheduler = _scheduler(_tools())
 
         def run(first: int, end: int) -> None:
@@ -420,10 +423,10 @@ class CFunction:
 
 
 class _FiberScheduler:
-    """The compiled scheduler, and its workers, each of which runs groups of one thread at a time.
+    """The compiled scheduler and its workers; a worker runs groups of one thread at a time.
 
-    A worker has the stacks of all work-items of a group: they are kept for later launches, as long
-    as the scheduler.
+    A worker has the stacks of all work-items of a group, which live as long as the scheduler, for
+    later launches.
     """
 
     def __init__(self, tools: Toolchain, options: Sequence[str] = ()) -> None:
@@ -434,12 +437,12 @@ class _FiberScheduler:
         self.run = _RUN(self._library.address("tinyref_run"))
         self._idle: list[int] = []
         free = _FREE(self._library.address("tinyref_free"))
-        # At the end of the process all is given back anyway, and launches may still run.
+        # Everything is freed at the end of the process anyway, and launches may still run.
         weakref.finalize(self, _free_workers, self._library, free, self._idle).atexit = False
 
     @contextlib.contextmanager
     def worker(self) -> Iterator[int]:
-        """A worker that nobody else uses. Raises `DeviceError` where there is no memory for it."""
+        """Yield an unused worker. Raises `DeviceError` if there is no memory for it."""
         try:
             worker = self._idle.pop()
         except IndexError:
@@ -455,7 +458,7 @@ class _FiberScheduler:
 def _free_workers(
     library: SharedObject, free: Callable[[int], object], workers: Sequence[int]
 ) -> None:
-    """Gives back what workers hold; `library` has the function and is loaded until then."""
+    """Free the memory of workers; `library` contains the function and must be loaded for it."""
     del library
     for worker in workers:
         free(worker)

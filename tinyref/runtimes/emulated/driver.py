@@ -1,7 +1,7 @@
-"""What emulated devices have: memory of their own, and a driver as a device brings one.
+"""The memory of emulated devices, and a driver like those of real devices.
 
-The driver has memory, a queue, programs and launches. A backend that `tinyref new-backend` writes
-calls it where it will call the driver of its device.
+The driver has memory, a queue, programs and launches. A backend from `tinyref new-backend` calls it
+in the lines where it will later call the driver of its device.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tinyref.runtimes.kernel import LaunchesInARow
 
 Extents = tuple[int, int, int]
 
-# The largest group of an emulated GPU, and the shared memory of one.
+# The largest group of an emulated GPU, and its shared memory.
 MAX_GROUP_SIZE = 1024
 MAX_SHARED_BYTES = 64 * 2**10
-# Bytes before and after each allocation that nobody may write, and what they hold.
+# Bytes before and after each allocation that nobody may write, and their content.
 GUARD = ALIGNMENT
 _GUARD_BYTES = b"\xc3" * GUARD
-# A launch is cut into more pieces than threads, for groups may take unlike times.
+# A launch is cut into more pieces than threads, because groups may take different times.
 PIECES_PER_THREAD = 4
-# Work that waits longer than this many calls is done, though nobody has asked for it.
+# Queued work is done at the latest when this many calls wait.
 MAX_QUEUED = 256
 
 
@@ -47,15 +47,15 @@ class GuardedAllocation:
     nbytes: int
 
 
-# A handle is a part of a `GuardedAllocation`. It is no array, and has no address of the host.
+# A handle is a part of a `GuardedAllocation`. It is not an array and has no host address.
 EmulatedMemory = BufferPart
 
 
 class EmulatedAllocator(PartAllocator):
-    """Allocations of a device that shares nothing with the host: bytes are copied in and out.
+    """Allocations of a device that shares no memory with the host: bytes are copied in and out.
 
-    What was freed cannot be reached any more: using a handle of it is a `DeviceError`. So is a
-    kernel that wrote before or after an allocation, by `check`.
+    Freed memory cannot be accessed: using its handle raises `DeviceError`. `check` raises one too
+    if a kernel wrote before or after an allocation.
     """
 
     def __init__(self, device: str) -> None:
@@ -63,9 +63,9 @@ class EmulatedAllocator(PartAllocator):
         self._host = HostAllocator(device)
 
     def allocate(self, nbytes: int) -> EmulatedMemory:
-        """`nbytes` of memory, 64-byte aligned, with no defined content.
+        """Return `nbytes` of memory, 64-byte aligned, with undefined content.
 
-        Raises `UserError` for a negative size, `DeviceError` when the host has not so much.
+        Raises `UserError` for a negative size, `DeviceError` if the host has too little memory.
         """
         check_size(nbytes)
         array = self._host.allocate(nbytes + 2 * GUARD)
@@ -75,35 +75,35 @@ class EmulatedAllocator(PartAllocator):
         return EmulatedMemory(GuardedAllocation(array, nbytes), 0, nbytes)
 
     def free(self, handle: EmulatedMemory) -> None:
-        """Nobody reaches this memory any more. Raises `DeviceError` when it is freed already."""
+        """Make this memory inaccessible. Raises `DeviceError` if it is freed already."""
         self._array(handle)
         handle.buffer.array = None
 
     def copy_in(self, handle: EmulatedMemory, source: memoryview) -> None:
-        """Copies the bytes of `source` to the start of `handle`; `UserError` if they do not fit."""
+        """Copy the bytes of `source` to the start of `handle`; `UserError` if they do not fit."""
         self._host.copy_in(self.bytes_of(handle), source)
 
     def copy_out(self, destination: memoryview, handle: EmulatedMemory) -> None:
-        """Fills `destination` from the start of `handle`; `UserError` for more than there is."""
+        """Fill `destination` from the start of `handle`; `UserError` if it has fewer bytes."""
         self._host.copy_out(destination, self.bytes_of(handle))
 
     def transfer(
         self, target: EmulatedMemory, source: EmulatedMemory, origin: EmulatedAllocator
     ) -> None:
-        """Copies `source`, of another device of the kind, to `target`, which has as many bytes."""
+        """Copy `source`, of another device of the kind, to `target` of the same size."""
         self.bytes_of(target)[:] = origin.bytes_of(source)
 
     def bytes_of(self, handle: EmulatedMemory) -> HostHandle:
-        """The bytes of `handle`. Raises `DeviceError` for freed memory."""
+        """Return the bytes of `handle`. Raises `DeviceError` for freed memory."""
         first = GUARD + handle.offset
         return self._array(handle)[first : first + handle.nbytes]
 
     def address(self, handle: EmulatedMemory) -> int:
-        """Where a kernel finds its first byte. Raises `DeviceError` for freed memory."""
+        """Return the address of its first byte. Raises `DeviceError` for freed memory."""
         return address_of(self._array(handle)) + GUARD + handle.offset
 
     def check(self, handle: EmulatedMemory) -> None:
-        """Raises `DeviceError` where a guard of the allocation of `handle` was written."""
+        """Raise `DeviceError` if a guard of the allocation of `handle` was written."""
         array = self._array(handle)
         for where, guard in (("before", array[:GUARD]), ("after", array[-GUARD:])):
             if guard.tobytes() != _GUARD_BYTES:
@@ -138,7 +138,7 @@ class EmulatedAllocator(PartAllocator):
 
 
 def bytes_at(address: int, nbytes: int) -> HostHandle:
-    """The bytes of this process at `address`."""
+    """Return the bytes of this process at `address`."""
     memory = (ctypes.c_uint8 * nbytes).from_address(int(address))
     return np.ctypeslib.as_array(memory)
 
@@ -149,11 +149,11 @@ def run_in_order(
     run: Callable[[bool], None],
     differs: Callable[[int, int], DeviceError],
 ) -> None:
-    """Calls `run` with whether the order is reversed, as the flag EMU_ORDER says.
+    """Call `run` with True for the reversed order, with False, or both, by the flag EMU_ORDER.
 
-    With "both" it is run forward, then in reverse on the same bytes of its buffers: raises what
-    `differs` gives for the buffer and the first byte where the results differ. A launch of one
-    work-item has one order: its buffers, which may be larger than this host, are not copied.
+    With "both" it runs forward, then in reverse on the same bytes of its buffers. If results
+    differ, raises the result of `differs` for the buffer and the first different byte. A launch of
+    one work-item has one order: its buffers, possibly larger than this host, are not copied.
     """
     order = config.text("EMU_ORDER") if items > 1 else "forward"
     if order != "both":
@@ -165,15 +165,15 @@ def run_in_order(
     for piece, old in zip(pieces, before, strict=True):
         piece[:] = old
     run(True)
-    for place, (piece, first) in enumerate(zip(pieces, forward, strict=True)):
+    for number, (piece, first) in enumerate(zip(pieces, forward, strict=True)):
         if not np.array_equal(piece, first):
-            raise differs(place, int(np.flatnonzero(piece != first)[0]))
+            raise differs(number, int(np.flatnonzero(piece != first)[0]))
 
 
 def share_groups(count: int, run: Callable[[int, int], object], is_reverse: bool = False) -> None:
-    """Call `run` for each stretch of `count` groups, on threads of the host: first and end.
+    """Call `run` for stretches of `count` groups on host threads, with first group and end.
 
-    With `is_reverse` the last stretch comes first. Raises what a call raises.
+    With `is_reverse` the last stretch comes first. Raises the errors of the calls.
     """
     threads = thread_count()
     pieces = min(count, threads * PIECES_PER_THREAD if threads > 1 else 1)
@@ -186,7 +186,7 @@ def share_groups(count: int, run: Callable[[int, int], object], is_reverse: bool
 
 
 class EmulatedFunction(Protocol):
-    """A loaded kernel: it runs on addresses of this host, and returns when it is done."""
+    """A loaded kernel: it runs on addresses of this host and returns when it is done."""
 
     def __call__(
         self,
@@ -196,7 +196,7 @@ class EmulatedFunction(Protocol):
         group: Extents,
         sizes: Sequence[int] = (),
     ) -> None:
-        """`sizes` are the bytes from each address on that belong to the buffer."""
+        """Run all groups; `sizes` are the bytes of the buffer from each address on."""
         ...
 
 
@@ -224,12 +224,12 @@ class EmulatedKernel:
     ) -> float | None:
         """Run all groups to their end; with `wait`, return the seconds that it took.
 
-        Raises `DeviceError` for the first fault that is found, and for memory that was freed.
+        Raises `DeviceError` for the first fault, and for freed memory.
         """
         pieces, values = list(buffers), list(variables)
         if self._takes_offsets:
             values = [*(piece.offset for piece in pieces), *values]
-            pieces = [EmulatedMemory(each.buffer, 0, each.buffer.nbytes) for each in pieces]
+            pieces = [EmulatedMemory(piece.buffer, 0, piece.buffer.nbytes) for piece in pieces]
         start = time.perf_counter()
         self._memory.run(self._function, pieces, values, grid, group)
         return time.perf_counter() - start if wait else None
@@ -243,25 +243,25 @@ class Emulator(Protocol):
 
     @property
     def version(self) -> str:
-        """What it is made of. Raises `DeviceError` where something is missing."""
+        """Return the version of its parts. Raises `DeviceError` if something is missing."""
         ...
 
     @property
     def key(self) -> str:
-        """All that decides what `compile` makes of a source."""
+        """Return everything but the source that decides the result of `compile`."""
         ...
 
     def compile(self, source: str) -> bytes:
-        """Raises `DeviceError` with the compiler's words."""
+        """Compile a source. Raises `DeviceError` with the compiler's message."""
         ...
 
     def load(self, entry: str, binary: bytes) -> EmulatedFunction:
-        """Raises `DeviceError` where there is no such kernel."""
+        """Load a kernel. Raises `DeviceError` if there is none of this name."""
         ...
 
 
 class EmulatedBackend(NamedBackend):
-    """A GPU made of the host, with memory of its own; subclasses set `_emulator`.
+    """A GPU emulated on the host, with a separate memory; subclasses set `_emulator`.
 
     takes_offsets: kernels take the byte at which each buffer begins, before the variables.
     """
@@ -289,7 +289,7 @@ class EmulatedBackend(NamedBackend):
 
 
 class Event:
-    """A place in the queue of a driver, for which another driver's queue can wait."""
+    """A position in the queue of a driver, for which another driver's queue can wait."""
 
     def __init__(self, driver: EmulatedDriver) -> None:
         self._driver = driver
@@ -297,21 +297,21 @@ class Event:
         self.error: DeviceError | None = None
 
     def wait(self) -> None:
-        """Returns when the work before it is done. Raises `DeviceError` where that failed."""
+        """Return when the work before it is done. Raises `DeviceError` if that failed."""
         self._driver.run_until(self)
         if self.error is not None:
             raise self.error
 
 
-# Queues that wait for each other are worked off by one thread at a time.
+# One thread at a time works on queues that wait for each other.
 _lock = threading.RLock()
 
 
 class EmulatedDriver:
     """The driver of the device called `device`, whose kernels `emulator` compiles and runs.
 
-    Work is queued and done in the order of the calls, at the latest when somebody waits for it. A
-    launch that fails is reported by the call that waits, and what was queued after it is given up.
+    Work is queued and done in the order of the calls, at the latest when somebody waits for it. If
+    a launch fails, the call that waits reports it, and the work queued after it is dropped.
     """
 
     def __init__(self, device: str, emulator: Emulator) -> None:
@@ -322,47 +322,47 @@ class EmulatedDriver:
 
     @property
     def version(self) -> str:
-        """What the device is made of. Raises `DeviceError` where something is missing."""
+        """Return the version of its parts. Raises `DeviceError` if something is missing."""
         return self.emulator.version
 
     @property
     def compiler_key(self) -> str:
-        """All that decides what `compile` makes of a source; packages of `new-backend` read it."""
+        """Return what decides the result of `compile`; packages of `new-backend` read it."""
         return self.emulator.key
 
     def compile(self, source: str) -> bytes:
-        """Raises `DeviceError` with the compiler's words."""
+        """Compile a source. Raises `DeviceError` with the compiler's message."""
         return self.emulator.compile(source)
 
     def load(self, entry: str, binary: bytes) -> EmulatedFunction:
-        """The kernel called `entry`. Raises `DeviceError` where there is none."""
+        """Load the kernel called `entry`. Raises `DeviceError` if there is none."""
         return self.emulator.load(entry, binary)
 
     def malloc(self, nbytes: int) -> EmulatedMemory:
-        """Memory with no defined content. Raises `DeviceError` where there is not so much."""
+        """Return memory with undefined content. Raises `DeviceError` if there is not enough."""
         return self._memory.allocate(nbytes)
 
     def free(self, memory: EmulatedMemory) -> None:
-        """Give memory back after the queued work has used it.
+        """Free memory after the queued work has used it.
 
-        The collector of garbage may call this in any thread, also in one for which a launch waits.
-        So it takes no lock.
+        The garbage collector may call this in any thread, also in one for which a launch waits, so
+        it takes no lock.
         """
         self._queue.append(lambda: self._memory.free(memory))
 
     def write(self, memory: EmulatedMemory, offset: int, source: memoryview) -> None:
-        """Copies bytes of the host to `offset`; `source` may change once the call is back.
+        """Copy bytes of the host to `offset`; `source` may change after the call returns.
 
-        Raises `UserError` where they do not fit.
+        Raises `UserError` if they do not fit.
         """
         target = self._memory.view(memory, offset, source.nbytes)
         data = bytes(source)
         self._submit(lambda: self._memory.copy_in(target, memoryview(data)))
 
     def read(self, destination: memoryview, memory: EmulatedMemory, offset: int) -> None:
-        """Copies bytes from `offset` to the host, when all work so far is done.
+        """Copy bytes from `offset` to the host, when all work so far is done.
 
-        Raises `UserError` where there are not so many.
+        Raises `UserError` if there are fewer bytes.
         """
         source = self._memory.view(memory, offset, destination.nbytes)
         self.synchronize()
@@ -376,7 +376,7 @@ class EmulatedDriver:
         grid: Extents,
         group: Extents,
     ) -> None:
-        """Queues `grid` groups of `group` work-items; a buffer is memory and an offset in bytes."""
+        """Queue `grid` groups of `group` work-items; a buffer is memory and an offset in bytes."""
         pieces = [
             self._memory.view(memory, offset, memory.nbytes - offset) for memory, offset in buffers
         ]
@@ -390,11 +390,11 @@ class EmulatedDriver:
         nbytes: int,
         origin: EmulatedDriver,
     ) -> None:
-        """Copies bytes from memory of `origin`, maybe this driver itself, to memory of this one.
+        """Copy bytes from memory of `origin`, maybe this driver itself, to memory of this one.
 
-        Both are memory and an offset in bytes. It comes after all that either driver was given
-        before, and before all that either is given later, by an event in each queue. Raises
-        `UserError` where the bytes are not there.
+        Both are memory and an offset in bytes. An event in each queue orders the copy after all
+        earlier work of both drivers and before all later work. Raises `UserError` if the bytes are
+        not there.
         """
         there = self._memory.view(*target, nbytes)
         here = origin._memory.view(*source, nbytes)
@@ -406,21 +406,21 @@ class EmulatedDriver:
                 origin.wait_for(self.record())
 
     def record(self) -> Event:
-        """An event after all work so far."""
+        """Return an event after all work so far."""
         event = Event(self)
         self._submit(event)
         return event
 
     def wait_for(self, event: Event) -> None:
-        """What is queued later waits for an event of another driver."""
+        """Let all work that is queued later wait for an event of another driver."""
         self._submit(event.wait)
 
     def synchronize(self) -> None:
-        """Returns when all work so far is done. Raises `DeviceError` for what failed of it."""
+        """Return when all work so far is done. Raises `DeviceError` if any of it failed."""
         self.run_until(None)
 
     def run_until(self, last: Event | None) -> None:
-        """Does what is queued up to an event, or all of it. Raises as `synchronize` does."""
+        """Do the queued work up to an event, or all of it. Raises as `synchronize` does."""
         with _lock:
             while self._queue and not (last and last.is_done):
                 work = self._queue.popleft()
@@ -432,7 +432,7 @@ class EmulatedDriver:
 
     @contextlib.contextmanager
     def _gives_up(self) -> Iterator[None]:
-        """What is queued is lost with work that fails; who waits for it is told."""
+        """Drop the queued work if the block fails, and pass the error to waiting events."""
         try:
             yield
         except DeviceError as error:

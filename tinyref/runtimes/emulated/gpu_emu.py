@@ -1,9 +1,9 @@
-"""The GPU_EMU device: a GPU made of the host by LLVM from the llvmlite wheel, with no compiler.
+"""The GPU_EMU device: a GPU emulated on the host by LLVM from the llvmlite wheel.
 
-It compiles what `LlvmGpuRenderer` prints, and shares groups over host threads. It finds what a GPU
-only gets wrong: guards after shared arrays that are written, barriers that part of a group reaches,
-results that depend on the order of work-items (flag EMU_ORDER), and with the flag EMU_CHECK races,
-accesses out of bounds and shared memory that is read before it is written.
+It needs no compiler. It compiles the output of `LlvmGpuRenderer` and shares groups over host
+threads. It reports errors that a real GPU does not: writes behind shared arrays, barriers that only
+a part of a group reaches, and results that depend on the order of work-items (flag EMU_ORDER). With
+the flag EMU_CHECK it also reports races, accesses out of bounds and reads of unset shared memory.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ from tinyref.uops.tiles import TILES
 Extents = tuple[int, int, int]
 Words = npt.NDArray[np.int64]
 
-# The major version, by which a renderer knows what the text may say.
+# The major version, by which a renderer knows which syntax is allowed.
 LLVM_VERSION: int = llvm.llvm_version_info[0]
-# NaN as a float of any width, and no small number as an integer.
+# A NaN as a float of any width, and a large number as an integer.
 POISON = 0xFF
 _GUARD_BYTE = 0xC3
 _CELL_WORDS = 4
@@ -73,21 +73,21 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class LlvmEmulator(LlvmCompiler):
-    """LLVM IR of groups to object files of this host, and those to functions; of one device."""
+    """Compiles LLVM IR of groups to object files of this host, and loads them; for one device."""
 
     functions = frozenset({RUN_ITEMS, TOUCH})
 
     @property
     def version(self) -> str:
-        """What it is made of. Raises `DeviceError` where LLVM does not start."""
-        found = llvm_availability()
-        if not found.works:
-            raise DeviceError(self.device, found.reason)
-        return found.reason
+        """Return the version of LLVM. Raises `DeviceError` if it does not start."""
+        available = llvm_availability()
+        if not available.works:
+            raise DeviceError(self.device, available.reason)
+        return available.reason
 
     @property
     def renderer(self) -> LlvmGpuRenderer:
-        """What prints programs for this LLVM, with checks where the flag EMU_CHECK asks."""
+        """Return the renderer for this LLVM, with checks if the flag EMU_CHECK is set."""
         return LlvmGpuRenderer(LLVM_VERSION, config.integer("EMU_CHECK") != 0)
 
     @property
@@ -96,27 +96,27 @@ class LlvmEmulator(LlvmCompiler):
         return f"{super().key} {checks} {_DRIVER_DIGEST}"
 
     def optimise(self, module: Any, machine: Any, level: int) -> None:
-        """As of a host's kernels; coroutines are split at every level.
+        """Optimise as for kernels of the host; coroutines are split at every level.
 
-        Loops over items of a group become no lanes: LLVM 22 may not end (llvm-4, docs/found.md).
+        Loops over items of a group are not vectorised: LLVM 22 may hang (llvm-4, docs/found.md).
         """
         if level > 1:
             run_all_passes(module, machine, level, vectorises=False)
             return
         super().optimise(module, machine, level)
-        if not any(each.name.endswith(".item") for each in module.functions):
+        if not any(function.name.endswith(".item") for function in module.functions):
             return
         run_all_passes(module, machine, 0)
         if level:
             run_cheap_passes(module, machine)
 
     def load(self, entry: str, binary: bytes) -> GroupFunction:
-        """Raises `DeviceError` where there is no such kernel."""
+        """Load a kernel. Raises `DeviceError` if there is none of this name."""
         return GroupFunction(self.device, entry, binary)
 
 
 class _Driver:
-    """The compiled driver: `run` as a function, the addresses that kernels call."""
+    """The compiled driver: `run` as a function, and the addresses that kernels call."""
 
     def __init__(self) -> None:
         with config.Context(CPU_LEVEL=2):
@@ -130,7 +130,7 @@ _driver = functools.cache(_Driver)
 
 
 class GroupFunction:
-    """A kernel of this process, whose launches run groups; `info` says what it needs."""
+    """A kernel of this process whose launches run groups; `info` describes its needs."""
 
     def __init__(self, device: str, entry: str, binary: bytes) -> None:
         self.device = device
@@ -142,16 +142,16 @@ class GroupFunction:
         text = ctypes.string_at(self._library[f"{entry}.info"])
         self.info = Info.of(text.decode())
         self.shared = SharedLayout(self.info)
-        used = sum(each.elements * each.itemsize for each in self.shared.arrays)
+        used = sum(array.elements * array.itemsize for array in self.shared.arrays)
         if used > MAX_SHARED_BYTES:
             raise DeviceError(
                 device, f"{entry}: {used} bytes of shared memory: there are {MAX_SHARED_BYTES}"
             )
-        self.parameters = [each for each in self.info.memories if each.offset is None]
+        self.parameters = [memory for memory in self.info.memories if memory.offset is None]
         self.frame_bytes = self._frame_bytes() if self.info.has_coroutines else 0
 
     def _frame_bytes(self) -> int:
-        """What a work-item keeps while it waits, rounded up to whole lines."""
+        """Return the bytes of a waiting work-item, rounded up to whole lines."""
         words = np.zeros(Field.SIZE, np.int64)
         _KERNEL(self.address)(words.ctypes.data)
         return _rounded(int(words[Field.FRAME_BYTES]))
@@ -164,9 +164,9 @@ class GroupFunction:
         group: Extents,
         sizes: Sequence[int] = (),
     ) -> None:
-        """Runs all groups to their end. Raises `DeviceError` for the first fault that is found.
+        """Run all groups to their end. Raises `DeviceError` for the first fault.
 
-        `sizes` are not needed: a kernel knows those of its buffers.
+        sizes: not needed, because a kernel knows the sizes of its buffers.
         """
         GroupLaunch(self, addresses, variables, grid, group).run_in_order()
 
@@ -174,16 +174,16 @@ class GroupFunction:
 class SharedLayout:
     """The shared memory of a group: arrays, each followed by a guard.
 
-    image: what it holds before a group runs. guards: pairs of offsets, in the order of `arrays`.
+    image: its content before a group runs. guards: pairs of offsets, in the order of `arrays`.
     """
 
     def __init__(self, info: Info) -> None:
-        self.arrays = [each for each in info.memories if each.offset is not None]
+        self.arrays = [memory for memory in info.memories if memory.offset is not None]
         guards = []
-        for each in self.arrays:
-            nbytes = each.elements * each.itemsize
-            begin = (each.offset or 0) + nbytes
-            guards.append((begin, (each.offset or 0) + _rounded(nbytes) + guard_bytes(nbytes)))
+        for array in self.arrays:
+            nbytes = array.elements * array.itemsize
+            begin = (array.offset or 0) + nbytes
+            guards.append((begin, (array.offset or 0) + _rounded(nbytes) + guard_bytes(nbytes)))
         self.nbytes = guards[-1][1] if guards else 0
         self.image = np.full(self.nbytes, POISON, np.uint8)
         for begin, end in guards:
@@ -192,7 +192,7 @@ class SharedLayout:
 
 
 class GroupLaunch:
-    """One launch: what its groups share, and what each stretch of groups needs of its own."""
+    """One launch: the data of all its groups, and the data of each stretch of groups."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class GroupLaunch:
         grid: Extents,
         group: Extents,
     ) -> None:
-        """Raises `DeviceError` for another number of buffers, `UserError` for too large a group."""
+        """Raise `DeviceError` for a wrong number of buffers, `UserError` for a group too large."""
         if len(addresses) != len(kernel.parameters):
             raise DeviceError(
                 kernel.device,
@@ -230,12 +230,12 @@ class GroupLaunch:
         self._words[Field.FRAME_BYTES] = kernel.frame_bytes
 
     def run(self, is_reverse: bool) -> None:
-        """Runs all groups in one order. Raises `DeviceError` for the first fault."""
+        """Run all groups in one order. Raises `DeviceError` for the first fault."""
         if self._count == 0 or self._items == 0:
             return
         self._words[Field.IS_REVERSE] = int(is_reverse)
         if self._kernel.info.accesses:
-            # Races are found between groups too, so all of them use one shadow.
+            # Races between groups count too, so all groups use the same cells.
             cells = ShadowCells(self._kernel, self._addresses.tolist())
             cells.enter(self._words)
             self._run_part(0, self._count)
@@ -259,22 +259,22 @@ class GroupLaunch:
             raise DeviceError(self._kernel.device, f"{self._kernel.entry}: {message}")
 
     def run_in_order(self) -> None:
-        """Runs all groups, in both orders where the flag EMU_ORDER says so.
+        """Run all groups, in both orders if the flag EMU_ORDER asks for it.
 
-        Raises `DeviceError` where the results differ.
+        Raises `DeviceError` if the results differ.
         """
         written = [
-            (each, bytes_at(address, each.elements * each.itemsize))
-            for address, each in zip(self._addresses, self._kernel.parameters, strict=True)
-            if each.is_written
+            (memory, bytes_at(address, memory.elements * memory.itemsize))
+            for address, memory in zip(self._addresses, self._kernel.parameters, strict=True)
+            if memory.is_written
         ]
 
-        def differs(place: int, byte: int) -> DeviceError:
-            each = written[place][0]
+        def differs(number: int, byte: int) -> DeviceError:
+            memory = written[number][0]
             return OrderError(
                 self._kernel.device,
                 f"{self._kernel.entry}: the order of work-items matters: element "
-                f"{byte // each.itemsize} of {each.name} differs when they run in reverse",
+                f"{byte // memory.itemsize} of {memory.name} differs when they run in reverse",
             )
 
         items = self._count * self._items
@@ -282,45 +282,47 @@ class GroupLaunch:
 
 
 class ShadowCells:
-    """Who touched which element of a launch: four words for each, shared by what overlaps."""
+    """Records of who accessed which element: four words an element, shared by overlaps."""
 
     def __init__(self, kernel: GroupFunction, addresses: Sequence[int]) -> None:
         spans = [
-            AddressSpan(address, address + each.elements * each.itemsize)
-            for address, each in zip(addresses, kernel.parameters, strict=True)
+            AddressSpan(address, address + memory.elements * memory.itemsize)
+            for address, memory in zip(addresses, kernel.parameters, strict=True)
         ]
         regions = _merged(spans)
         self._cells: list[Words] = []
         records = [(0, 0, 0)] * len(spans)
         for region in regions:
             users = [
-                place for place, span in enumerate(spans) if region.begin <= span.begin < region.end
+                number
+                for number, span in enumerate(spans)
+                if region.begin <= span.begin < region.end
             ]
-            # What all users begin at and end at, in bytes.
+            # The greatest common divisor of the starts and element sizes of all users, in bytes.
             granule = math.gcd(
-                *(kernel.parameters[place].itemsize for place in users),
-                *(spans[place].begin - region.begin for place in users),
+                *(kernel.parameters[number].itemsize for number in users),
+                *(spans[number].begin - region.begin for number in users),
             )
             cells = np.zeros((region.end - region.begin) // granule * _CELL_WORDS, np.int64)
             self._cells.append(cells)
-            for place in users:
-                each = kernel.parameters[place]
-                first = (spans[place].begin - region.begin) // granule * _CELL_WORDS * 8
-                records[place] = (
+            for number in users:
+                memory = kernel.parameters[number]
+                first = (spans[number].begin - region.begin) // granule * _CELL_WORDS * 8
+                records[number] = (
                     cells.ctypes.data + first,
-                    each.itemsize // granule,
-                    each.elements,
+                    memory.itemsize // granule,
+                    memory.elements,
                 )
         arrays = kernel.shared.arrays
-        self._shared = np.zeros(sum(each.elements for each in arrays) * _CELL_WORDS, np.int64)
+        self._shared = np.zeros(sum(array.elements for array in arrays) * _CELL_WORDS, np.int64)
         first = self._shared.ctypes.data
-        for each in arrays:
-            records.append((first, 1, each.elements))
-            first += each.elements * _CELL_WORDS * 8
+        for array in arrays:
+            records.append((first, 1, array.elements))
+            first += array.elements * _CELL_WORDS * 8
         self._records = np.array(records, np.int64).reshape(-1, 3)
 
     def enter(self, words: Words) -> None:
-        """Writes into a launch record where the cells are."""
+        """Write the addresses of the cells into a launch record."""
         words[Field.MEMORIES] = self._records.ctypes.data
         words[Field.SHARED_CELLS] = self._shared.ctypes.data
         words[Field.SHARED_CELL_BYTES] = self._shared.nbytes
@@ -334,39 +336,39 @@ class AddressSpan(NamedTuple):
 
 
 def _merged(spans: Sequence[AddressSpan]) -> list[AddressSpan]:
-    """The spans, those that overlap as one; empty ones are left out."""
-    found: list[AddressSpan] = []
+    """Merge spans that overlap, and drop empty ones."""
+    merged: list[AddressSpan] = []
     for span in sorted(span for span in spans if span.end > span.begin):
-        if found and span.begin < found[-1].end:
-            found[-1] = AddressSpan(found[-1].begin, max(found[-1].end, span.end))
+        if merged and span.begin < merged[-1].end:
+            merged[-1] = AddressSpan(merged[-1].begin, max(merged[-1].end, span.end))
         else:
-            found.append(span)
-    return found
+            merged.append(span)
+    return merged
 
 
-# --- what is said of a fault ----------------------------------------------------------------------
+# --- messages of faults ---------------------------------------------------------------------------
 
 
 def _fault_message(kernel: GroupFunction, words: Words) -> str:
     code = FaultCode(int(words[Field.FAULT]))
-    place, position = int(words[Field.FAULT_PLACE]), int(words[Field.FAULT_POSITION])
+    subject, position = int(words[Field.FAULT_PLACE]), int(words[Field.FAULT_POSITION])
     items = math.prod(int(words[Field.ITEMS_X + dim]) for dim in range(3))
     number = _linear(words, Field.GROUP_X, Field.GRID_X)
     who = _name_item(number * items + int(words[Field.FAULT_ITEM]), words)
     if code is FaultCode.GUARD:
-        array = kernel.shared.arrays[place]
+        array = kernel.shared.arrays[subject]
         return (
             f"{Fault.BOUNDS.value}: the bytes after shared array {array.name} of "
             f"{array.elements} elements were written by group {_name_group(words)}"
         )
     if code is FaultCode.DIVERGENCE:
-        doing = f"waits at {_place(place)}" if place else "is done"
-        others = f"wait at {_place(position)}" if position else "are done"
+        doing = f"waits at {_barrier_name(subject)}" if subject else "is done"
+        others = f"wait at {_barrier_name(position)}" if position else "are done"
         return (
             f"{Fault.DIVERGENCE.value}: {who} {doing}, others of its group {others}, "
             f"of {kernel.info.barriers} barriers"
         )
-    memory, _, node = kernel.info.accesses[place].partition(" at ")
+    memory, _, node = kernel.info.accesses[subject].partition(" at ")
     element = f"element {position} of {memory}"
     verb = "reads" if node.startswith("LOAD") else "writes"
     what = f"{who} {verb} {element}"
@@ -380,13 +382,13 @@ def _fault_message(kernel: GroupFunction, words: Words) -> str:
     return f"{kind.value}: {what}, at {node}"
 
 
-def _place(number: int) -> str:
-    """What a work-item waits at; a tile has two places, one before and one after its product."""
+def _barrier_name(number: int) -> str:
+    """Name what a work-item waits at; a tile has two numbers, before and after its product."""
     return f"barrier {number}" if number > 0 else f"matrix tile {(1 - number) // 2}"
 
 
 def _name_item(number: int, words: Words) -> str:
-    """The launch indices of a work-item of the whole launch."""
+    """Name a work-item of the whole launch by its launch indices."""
     items = [int(words[Field.ITEMS_X + dim]) for dim in range(3)]
     grid = [int(words[Field.GRID_X + dim]) for dim in range(3)]
     group, item = divmod(number, math.prod(items))
@@ -413,17 +415,17 @@ def _rounded(nbytes: int) -> int:
 
 # --- the device -----------------------------------------------------------------------------------
 
-# Those of types that the host has; the others would be of emulated numbers.
+# Tiles of types that the host has; others would compute in emulated types.
 _TILES = tuple(tile for tile in TILES.values() if {tile.dtype_in, tile.dtype_out} <= LLVM_DTYPES)
 
 
 class GpuEmuBackend(EmulatedBackend):
     """Kernels with groups, barriers and shared memory, on the cores of the host.
 
-    Its memory is its own: handles are no arrays, and what was freed cannot be reached.
+    Its memory is separate: handles are not arrays, and freed memory cannot be accessed.
     """
 
-    title = "GPU made of the host, LLVM through llvmlite"
+    title = "GPU emulated on the host, LLVM through llvmlite"
     base = "GPU_EMU"
     _emulator: LlvmEmulator
 
@@ -439,7 +441,7 @@ class GpuEmuBackend(EmulatedBackend):
     def capabilities(self) -> Capabilities:
         return Capabilities(
             dtypes=LLVM_DTYPES,
-            # As on CPU: decomposed they are faster, and their bits those of other devices.
+            # As on CPU: they are faster decomposed, with the bits of other devices.
             ops=LLVM_OPS - ELEMENTARY_OPS,
             emulated=frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16}),
             vector_lanes=(1, 2, 4, 8, 16),
@@ -449,7 +451,7 @@ class GpuEmuBackend(EmulatedBackend):
             group_size_limit=MAX_GROUP_SIZE,
             images=_converts_halves(),
             matrix_tiles=_TILES,
-            # Made of single products: as slow as these are.
+            # Tiles are made of single products, and as slow.
             tiles_pay=False,
             division_traps=True,
         )
@@ -463,6 +465,6 @@ class GpuEmuBackend(EmulatedBackend):
 
 
 def _converts_halves() -> bool:
-    """Whether the processor converts float16, which texels may be; each but an old x86 does."""
-    found: bool = llvm.get_host_cpu_features().get("f16c", True)
-    return found
+    """Return True if the processor converts float16, for texels: all but an old x86 do."""
+    has_conversion: bool = llvm.get_host_cpu_features().get("f16c", True)
+    return has_conversion

@@ -1,13 +1,14 @@
-"""What runs the groups of an emulated GPU: LLVM IR that is compiled once for a process.
+"""The driver that runs the groups of an emulated GPU: LLVM IR, compiled once in a process.
 
-`run_groups` runs a stretch of the groups of a launch: shared memory is poisoned before each, and
-its guards are looked at after. `tinyref_run_items` runs the work-items of a group as coroutines:
-each goes to its next barrier, in turn, until all are done; all must wait at the same one. Without
-frames it only asks for the bytes of one.
-`tinyref_touch` notes an access in the cells of its elements, four words each: who wrote last and in
-which epoch, who read and in which epoch. Readers are a work-item (1 and up), several of one group
-(-1 - group), or of several groups (the smallest number): the rules of `interpret/shadow.py`.
-The first fault is kept, and ends the launch.
+`run_groups` runs a stretch of the groups of a launch. It poisons shared memory before each group
+and checks the guards after it.
+`tinyref_run_items` runs the work-items of a group as coroutines: each in turn runs to its next
+barrier, until all are done; all must wait at the same one. Without frames it only asks for the size
+of one.
+`tinyref_touch` records an access in the cells of its elements, four words each: who wrote last and
+in which epoch, who read and in which epoch. Readers are a work-item (1 and up), several of one
+group (-1 - group), or of several groups (the smallest number): the rules of `interpret/shadow.py`.
+The first fault is stored and ends the launch.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ENTRIES = (RUN_GROUPS, RUN_ITEMS, TOUCH)
 
 
 def _read(*fields: Field) -> str:
-    """Instructions that make %field the value of each word of the launch record."""
+    """Return instructions that load each field of the launch record as %field."""
     lines: list[str] = []
     for field in fields:
         kind = "ptr" if field in _ADDRESSES else "i64"
@@ -27,8 +28,8 @@ def _read(*fields: Field) -> str:
     return "\n".join(lines)
 
 
-def _place(*fields: Field) -> str:
-    """Instructions that make %field.at the address of each word of the launch record."""
+def _addresses(*fields: Field) -> str:
+    """Return instructions that compute the address of each field as %field.at."""
     return "\n".join(read_field(field, f"%{field.name.lower()}")[0] for field in fields)
 
 
@@ -48,7 +49,7 @@ declare i32 @memcmp(ptr, ptr, i64)
 
 define internal void @fault(ptr %launch, i64 %kind, i64 %where, i64 %index, i64 %whom) {{
 {_read(Field.FAULT, Field.ITEM)}
-{_place(Field.FAULT_PLACE, Field.FAULT_POSITION, Field.FAULT_ITEM, Field.FAULT_OTHER)}
+{_addresses(Field.FAULT_PLACE, Field.FAULT_POSITION, Field.FAULT_ITEM, Field.FAULT_OTHER)}
   %is.first = icmp eq i64 %fault, 0
   br i1 %is.first, label %keep, label %done
 keep:
@@ -68,7 +69,7 @@ define void @{RUN_GROUPS}(ptr %launch, ptr %kernel, i64 %first, i64 %end) {{
 entry:
 {_read(Field.GRID_X, Field.GRID_Y, Field.GRID_Z, Field.IS_REVERSE)}
 {_read(Field.SHARED, Field.POISON, Field.SHARED_BYTES, Field.SHARED_CELLS, Field.SHARED_CELL_BYTES)}
-{_place(Field.GROUP_X, Field.GROUP_Y, Field.GROUP_Z, Field.EPOCH, Field.FAULT)}
+{_addresses(Field.GROUP_X, Field.GROUP_Y, Field.GROUP_Z, Field.EPOCH, Field.FAULT)}
   %plane = mul i64 %grid_x, %grid_y
   %total = mul i64 %plane, %grid_z
   %last = sub i64 %total, 1
@@ -136,7 +137,7 @@ define void @{RUN_ITEMS}(ptr %launch, ptr %start) {{
 entry:
 {_read(Field.ITEMS_X, Field.ITEMS_Y, Field.ITEMS_Z, Field.IS_REVERSE)}
 {_read(Field.FRAMES, Field.FRAME_BYTES)}
-{_place(Field.ITEM, Field.BARRIER, Field.EPOCH, Field.FAULT)}
+{_addresses(Field.ITEM, Field.BARRIER, Field.EPOCH, Field.FAULT)}
   %plane = mul i64 %items_x, %items_y
   %total = mul i64 %plane, %items_z
   %last = sub i64 %total, 1

@@ -1,7 +1,7 @@
-"""GPUs made of the host that run the very text which a renderer prints for a real one.
+"""GPUs emulated on the host that run the same text which a renderer prints for a real one.
 
-A device is a few lines over `TextDevice`, such as CUDA_EMU, HIP_EMU and METAL_EMU: its name, the
-renderer, and the dialect by which the C emulator compiles what that prints.
+A device such as CUDA_EMU, HIP_EMU or METAL_EMU is a few lines over `TextDevice`: its name, the
+renderer, and the dialect with which the C emulator compiles the text.
 """
 
 from __future__ import annotations
@@ -31,17 +31,20 @@ _SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16, *dtypes.fp8s})
 
 
 class TextDevice(EmulatedBackend):
-    """A GPU made of the host by a C compiler: subclasses say what it is called and what it runs.
+    """A GPU emulated on the host by a C compiler; subclasses set these members.
 
-    dialect: the language as C of the host. printer: what prints it. ops: what it prints.
-    native: the types it computes in; those of `printer`, where nothing is said. Small floats that
-    are not among them are emulated. vector_lanes, tiles: as in `Capabilities`.
+    dialect: the language, translated to C of the host.
+    printer: the renderer.
+    ops: the ops that it prints.
+    native: the types that it computes in; by default those of `printer`. Other small floats are
+    emulated.
+    vector_lanes, tiles: as in `Capabilities`.
 
-    **Matrix tiles.** A text calls `tinyref_wmma_NAME(a, b, c)`, NAME being that of a tile of
-    `tinyref.uops.tiles`; where TINYREF_EMULATED is defined, it does not define that function. The
-    three are values of any types whose bytes are those of the registers of the fragments, register
-    0 first: a scalar for one register, else a vector or a structure of them. The call gives a value
-    of the type of `c`, and each work-item of the warp must make it in the same line.
+    **Matrix tiles.** A text calls `tinyref_wmma_NAME(a, b, c)` with the NAME of a tile of
+    `tinyref.uops.tiles`; if TINYREF_EMULATED is defined, it must not define that function. The
+    arguments are values of any types with the bytes of the registers of the fragments, register 0
+    first: a scalar for one register, else a vector or a structure. The call returns a value of the
+    type of `c`. Each work-item of the warp must make the call in the same line.
     """
 
     environment = ("CC",)
@@ -77,7 +80,7 @@ class TextDevice(EmulatedBackend):
             shared_bytes=MAX_SHARED_BYTES,
             group_size_limit=MAX_GROUP_SIZE,
             matrix_tiles=self.tiles,
-            # Made of single products: as slow as these are.
+            # Tiles are made of single products, and as slow.
             tiles_pay=False,
             division_traps=True,
         )
@@ -93,7 +96,7 @@ class TextDevice(EmulatedBackend):
 class CudaEmuBackend(TextDevice):
     """The text of the device CUDA, on the cores of the host."""
 
-    title = "CUDA C++ on a GPU made of the host, through tcc, gcc or clang"
+    title = "CUDA C++ on a GPU emulated on the host, through tcc, gcc or clang"
     base = "CUDA_EMU"
     dialect = CUDA
     printer = CudaRenderer
@@ -104,8 +107,8 @@ class CudaEmuBackend(TextDevice):
         return _CAPABILITIES
 
 
-# Those of an A100, whose tiles are as slow here as their products, and where a host divides. tcc
-# does not take calls of as many arguments as CUDA does.
+# The capabilities of an A100, except: tiles are as slow as their products, the host divides, and
+# tcc accepts fewer arguments of a call than CUDA.
 _CAPABILITIES = replace(
     capabilities_of((8, 0)), tiles_pay=False, division_traps=True, buffer_limit=128
 )
@@ -114,20 +117,20 @@ _CAPABILITIES = replace(
 class HipEmuBackend(TextDevice):
     """The text of the device HIP, on the cores of the host."""
 
-    title = "HIP C++ on a GPU made of the host, through tcc, gcc or clang"
+    title = "HIP C++ on a GPU emulated on the host, through tcc, gcc or clang"
     base = "HIP_EMU"
     dialect = HIP
     printer = HipRenderer
     ops = HIP_OPS
     vector_lanes = (1, *VECTOR_LANES)
-    # Warps of 32 and of 64 lanes: each tile says how many meet.
+    # Warps of 32 and of 64 lanes: each tile states its number of work-items.
     tiles = (*GROUPS["AMD_RDNA3"], *GROUPS["AMD_CDNA3"], *GROUPS["AMD_RDNA4"])
 
 
 class MetalEmuBackend(TextDevice):
-    """The text of the device METAL, on the cores of the host, where subnormal floats are kept."""
+    """The text of the device METAL, on the cores of the host, which preserves subnormals."""
 
-    title = "MSL on a GPU made of the host, through gcc or clang with C++"
+    title = "MSL on a GPU emulated on the host, through gcc or clang with C++"
     base = "METAL_EMU"
     dialect = METAL
     printer = MetalRenderer

@@ -1,1 +1,1 @@
-"""Devices that are this host's processor: LLVM in the process, C through a compiler."""
+"""Devices on this host's processor: LLVM in the process, and C through a compiler."""

@@ -1,6 +1,6 @@
-"""The CLANG device: C through whichever of gcc, clang and tcc is there.
+"""The CLANG device: C through whichever of gcc, clang and tcc is installed.
 
-Its toolchain says which compiler that is, which types it has, and calls it safely.
+Its toolchain identifies the compiler, probes which types it supports, and calls it safely.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ COMPILE_SECONDS = 120.0
 
 COMPILERS = ("gcc", "clang", "tcc")
 
-# Strict floats: no excess precision, and no contraction unless it is asked for. A compiler may know
-# some of these.
+# Strict floats: no excess precision, and no contraction unless it is requested. A compiler may know
+# only some of these options.
 _PLAIN = ("-O2", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno")
 _NATIVE = (*_PLAIN, "-march=native")
-# Of clang alone, whose instructions for sums over bytes leave out lanes that this pass has
-# combined (docs/found.md#llvm-1).
+# For clang only: its instructions for sums over bytes drop lanes that this pass has combined
+# (docs/found.md#llvm-1).
 _CLANG = (*_NATIVE, "-mllvm", "-disable-vector-combine")
-# Of gcc alone, which in 12.2 takes wrong lanes for some loops (docs/found.md#gcc-1): kernels have
+# For gcc only: version 12.2 uses wrong lanes for some loops (docs/found.md#gcc-1), and kernels have
 # vectors of their own.
 _GCC = (*_NATIVE, "-fexcess-precision=16", "-fno-tree-loop-vectorize")
 _FLAG_SETS: tuple[tuple[str, ...], ...] = (
-    # Where gcc knows of instructions for float16, its assembler refuses some of them (gcc-2).
+    # If gcc knows instructions for float16, its assembler refuses some of them (gcc-2).
     (*_GCC, "-mno-avx512fp16"),
     _GCC,
     (*_CLANG, "-Xclang", "-ffloat16-excess-precision=none"),
@@ -73,7 +73,7 @@ int probe(void) {
 }
 """
 # Every form in which the renderer uses vectors. A compiler that does not know the attribute may
-# well ignore it: then the sizes are wrong.
+# ignore it, and the sizes are then wrong.
 _PROBE_VECTORS = """
 typedef float f4 __attribute__((vector_size(16)));
 typedef int i4 __attribute__((vector_size(16)));
@@ -96,10 +96,11 @@ _VECTOR_LANES = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler that works: its command line without files, its version, and what it has.
+    """A compiler that works: its command line without files, its version, and its features.
 
-    `accepted` are its types, `vector_lanes` the widths of its vectors; `target` distinguishes the
-    processors for which the same command makes different code.
+    accepted: its types.
+    vector_lanes: the widths of its vectors.
+    target: distinguishes processors for which the same command produces different code.
     """
 
     command: tuple[str, ...]
@@ -110,35 +111,38 @@ class Toolchain:
 
     @property
     def name(self) -> str:
-        """The program's name, without its folder."""
+        """Return the program's name, without its folder."""
         return Path(self.command[0]).name
 
 
 def chosen_compiler(order: Sequence[str] = COMPILERS) -> tuple[str, ...]:
-    """The command of the C compiler: the CC flag, else the variable CC, else the first of `order`.
+    """Return the command of the C compiler: the flag CC, the variable CC, or the first of `order`.
 
-    Raises `DeviceError` when there is none, naming what to install.
+    Raises `DeviceError` if there is none, and names what to install.
     """
     for origin, text in (("flag CC", config.text("CC")), ("CC", os.environ.get("CC", ""))):
         if not text:
             continue
         command = tuple(shlex.split(text))
         if not command or shutil.which(command[0]) is None:
-            raise DeviceError("CLANG", f"{origin} names the compiler {text!r}, which is not found")
+            raise DeviceError(
+                "CLANG", f"{origin} names the compiler {text!r}, which is not installed"
+            )
         return command
     for name in order:
         if shutil.which(name):
             return (name,)
     raise DeviceError(
-        "CLANG", f"no C compiler found: install one of {', '.join(COMPILERS)} or name one by CC"
+        "CLANG",
+        f"no C compiler is installed: install one of {', '.join(COMPILERS)} or name one by CC",
     )
 
 
 def toolchain(order: Sequence[str] = COMPILERS) -> Toolchain:
-    """The compiler of `chosen_compiler`, probed once.
+    """Return the compiler of `chosen_compiler`, probed once.
 
-    It contracts products and sums only where the flag STRICT_FLOAT is 0. Raises `DeviceError` when
-    there is none that works.
+    It contracts products and sums only if the flag STRICT_FLOAT is 0. Raises `DeviceError` if no
+    compiler works.
     """
     command = chosen_compiler(order)
     contraction = "off" if config.integer("STRICT_FLOAT") else "fast"
@@ -158,24 +162,24 @@ def _probe(command: tuple[str, ...], contraction: str) -> Toolchain:
             failure = error
             continue
         has_half = _passes(full, _PROBE_HALF)
-        # Without half there may be a later set that has it, but for the last ones.
+        # A later set, except the last ones, may have float16 if this one does not.
         if has_half or flags in _FLAG_SETS[3:]:
             accepted = C_DTYPES if has_half else plain
             lanes = _VECTOR_LANES if _passes(full, _PROBE_VECTORS) else (1,)
             return Toolchain(full, tool_version(command), accepted, lanes, _target(full))
-    reason = failure.message if failure else "it makes wrong code"
+    reason = failure.message if failure else "it produces wrong code"
     raise DeviceError("CLANG", f"the compiler {command[0]} does not work: {reason}")
 
 
 def _passes(command: Sequence[str], source: str) -> bool:
-    """The same for what a compiler may refuse."""
+    """Return True if the compiler accepts `source` and the result is right."""
     with contextlib.suppress(DeviceError):
         return _answers(command, source)
     return False
 
 
 def _target(command: Sequence[str]) -> str:
-    """A digest of what the compiler defines, much of which depends on what the processor has."""
+    """Return a digest of the compiler's macros: many depend on the processor."""
     with contextlib.suppress(DeviceError):
         defined = run_tool(
             [*command, "-dM", "-E", "-x", "c", os.devnull], Path(tempfile.gettempdir())
@@ -185,7 +189,7 @@ def _target(command: Sequence[str]) -> str:
 
 
 def _answers(command: Sequence[str], source: str) -> bool:
-    """Whether `source`, compiled and loaded, does what it should."""
+    """Return True if `source`, compiled and loaded, gives the right answer."""
     binary = compile_shared(command, source)
     with load_shared("CLANG", binary) as library:
         answer: int = _PROBE_TYPE(library.address("probe"))()
@@ -193,7 +197,7 @@ def _answers(command: Sequence[str], source: str) -> bool:
 
 
 def compile_shared(command: Sequence[str], source: str) -> bytes:
-    """`source` as a shared object; errors as of `compile_file`."""
+    """Compile `source` to a shared object; raises as `compile_file` does."""
     return compile_file((*command, "-shared"), "kernel.c", "kernel.so", source, "CLANG", ("-lm",))
 
 
@@ -205,10 +209,10 @@ def compile_file(
     device: str,
     libraries: Sequence[str] = (),
 ) -> bytes:
-    """Return the file `made` that a command makes of `source` as the file `read`.
+    """Run a command on `source` as the file `read`, and return the file `made` that it writes.
 
-    Raises `DeviceError` of `device` with the words of the command and the source; leaves no file
-    behind.
+    Raises `DeviceError` of `device` with the output of the command and the source. It leaves no
+    file behind.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
@@ -221,15 +225,15 @@ def compile_file(
 
 
 def tool_version(command: Sequence[str], device: str = "CLANG") -> str:
-    """What a compiler says of itself: the first line."""
+    """Return the first line of a compiler's version text."""
     output = run_tool([*command, "--version"], Path(tempfile.gettempdir()), device=device)
     return output.strip().splitlines()[0] if output.strip() else "unknown"
 
 
 def run_tool(command: Sequence[str], folder: Path, source: str = "", device: str = "CLANG") -> str:
-    """The output of `command`; with its own process group, so that a hung one goes as a whole.
+    """Return the output of `command`, run in its own process group to kill it as a whole.
 
-    Raises `DeviceError` of `device` with the tool's words and the source that it was given.
+    Raises `DeviceError` of `device` with the tool's output and its source.
     """
     try:
         process = subprocess.Popen(
@@ -266,12 +270,12 @@ def _kill_group(process: subprocess.Popen[str]) -> None:
 
 
 class SharedObject(contextlib.AbstractContextManager["SharedObject"]):
-    """A loaded shared object, unloaded when it is closed or no longer referenced."""
+    """A loaded shared object, which is unloaded when it is closed or no longer referenced."""
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
-        # The C library unloads: ctypes does not, and a process may map only 65,530 areas on Linux.
-        # At exit nothing is unloaded: a kernel might still be reachable.
+        # dlclose unloads it: ctypes does not, and a process may map only 65,530 areas on Linux.
+        # Nothing is unloaded at exit: a kernel might still be reachable.
         unload = ctypes.CDLL(None).dlclose
         self._unload = weakref.finalize(self, unload, ctypes.c_void_p(self._library._handle))
         self._unload.atexit = False
@@ -280,21 +284,21 @@ class SharedObject(contextlib.AbstractContextManager["SharedObject"]):
         self.close()
 
     def address(self, name: str) -> int:
-        """Where the function `name` starts. Raises `DeviceError` when there is none."""
+        """Return the address of the function `name`. Raises `DeviceError` if it is missing."""
         function = getattr(self._library, name, None)
         if function is None:
             raise DeviceError("CLANG", f"the compiled source has no function {name}")
         return ctypes.cast(function, ctypes.c_void_p).value or 0
 
     def close(self) -> None:
-        """Unloads the object; none of its functions may be called after this."""
+        """Unload the object; none of its functions may be called after this."""
         self._unload()
 
 
 def load_shared(device: str, binary: bytes) -> SharedObject:
-    """Loads a shared object from its bytes; its file is gone again at once.
+    """Load a shared object from its bytes; its file is removed at once.
 
-    Raises `DeviceError` with the loader's words.
+    Raises `DeviceError` with the loader's message.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
@@ -309,7 +313,7 @@ def load_shared(device: str, binary: bytes) -> SharedObject:
 
 
 class CCompiler:
-    """C source to a shared object, by one toolchain."""
+    """Compiles C source to a shared object, with one toolchain."""
 
     def __init__(self, tools: Toolchain) -> None:
         self.tools = tools
@@ -325,7 +329,7 @@ class CCompiler:
 class ClangBackend(NamedBackend):
     """Kernels as C, compiled to shared objects of this process.
 
-    The compiler is the one that the CC flag names now, so one open device can serve several.
+    The compiler is the one that the CC flag names at each compile, so one device can use several.
     """
 
     title = "host processor, C through gcc, clang or tcc"
@@ -370,7 +374,7 @@ class ClangBackend(NamedBackend):
 def _capabilities(tools: Toolchain, threads: int, machine: Machine) -> Capabilities:
     return Capabilities(
         dtypes=tools.accepted,
-        # As vectors they are faster than calls of the C library, and the bits are those of CPU.
+        # Decomposed to vectors they are faster than the C library, and their bits those of CPU.
         ops=C_OPS - ELEMENTARY_OPS,
         vector_lanes=tools.vector_lanes,
         shared_bytes=SCRATCH_BYTES,

@@ -1,4 +1,4 @@
-"""The CPU device: LLVM from the llvmlite wheel, so that a fresh machine needs no compiler."""
+"""The CPU device: LLVM from the llvmlite wheel, so a fresh machine needs no compiler."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from tinyref.runtimes.host.threads import thread_count
 _library_numbers = itertools.count()
 _module_numbers = itertools.count()
 
-# Loading slows down with every kernel that an LLJIT has ever held.
+# Loading slows down with every kernel that an LLJIT has ever loaded.
 KERNELS_PER_LINKER = 256
-# What llvmlite keeps of passes and their builder after their end, 5 KB, adds up in a long process;
-# a builder slows down with every module that it has met.
+# llvmlite leaks 5 KB for each pair of passes and builder, which adds up in a long process. A
+# builder also slows down with every module that it processes.
 MODULES_PER_BUILDER = 64
 
-# Loop strength reduction steps addresses that the renderer has already made simple, and takes up to
-# three quarters of the emission of a long unrolled loop. Instructions come from the renderer in an
-# order of few live values, and processors order them anew: the scheduler took a sixth of LLVM's
-# time, and kernels were no faster. Level 0 is without either.
+# Loop strength reduction rewrites addresses that the renderer already made simple, and takes up to
+# three quarters of the emission of a long unrolled loop. The scheduler took a sixth of LLVM's time
+# without making kernels faster: the renderer already orders instructions for few live values, and
+# processors reorder them. Level 0 uses neither.
 _SLOW_PASSES = ("-disable-lsr=true", "-enable-misched=false")
 _OPPOSITE = {"true": "false", "false": "true"}
 _options_lock = threading.RLock()
 
-# Names that compiled code may call: of the op table, and what LLVM itself makes of loops.
+# Names that compiled code may call: those of the op table, and those that LLVM makes of loops.
 _SYMBOLS = (
     "exp2",
     "exp2f",
@@ -70,9 +70,9 @@ _MATH_LIBRARIES = {
 
 
 class LlvmCompiler:
-    """LLVM IR text to an object file of this host, at the level of the CPU_LEVEL flag."""
+    """Compiles LLVM IR text to an object file of this host, at the level of the flag CPU_LEVEL."""
 
-    # Functions that a kernel may call besides those of the C library.
+    # Functions that a kernel may call in addition to those of the C library.
     functions: frozenset[str] = frozenset()
 
     def __init__(self, device: str) -> None:
@@ -100,14 +100,14 @@ class LlvmCompiler:
         return binary
 
     def optimise(self, module: Any, machine: Any, level: int) -> None:
-        """Level 1 runs three cheap passes (2 ms a kernel), 2 and 3 all that LLVM has (12 ms)."""
+        """Run three cheap passes at level 1 (2 ms a kernel), all passes at 2 and 3 (12 ms)."""
         if level == 1:
             run_cheap_passes(module, machine)
         elif level > 1:
             run_all_passes(module, machine, level)
 
     def _check_symbols(self, module: Any, source: str) -> None:
-        """The linker would only say that something is missing, not what."""
+        """Raise `DeviceError` with a missing function; the linker would not name it."""
         known = {*_symbols(), *self.functions}
         for function in module.functions:
             name = function.name
@@ -149,13 +149,13 @@ class CpuBackend(NamedBackend):
         return HostFunction(self.name, tracker[entry], tracker)
 
     def record(self, launches: Sequence[Launch]) -> HostCommandList | None:
-        if not all(isinstance(each.kernel, HostFunction) for each in launches):
+        if not all(isinstance(launch.kernel, HostFunction) for launch in launches):
             return None
         return HostCommandList(self.launch_in_order, launches)
 
     @functools.cached_property
     def launch_in_order(self) -> HostFunction:
-        """What makes the launches of command lists: compiled when the first one is recorded."""
+        """Return the function that executes command lists, compiled at its first use."""
         return self.load(ENTRY, self._compiler.compile(SOURCE))
 
     def versions(self) -> dict[str, str]:
@@ -166,10 +166,10 @@ class CpuBackend(NamedBackend):
 def _capabilities(threads: int, machine: Machine) -> Capabilities:
     return Capabilities(
         dtypes=LLVM_DTYPES,
-        # As vectors they are two to twenty times as fast as calls of the C library, and their bits
-        # are the same on every device that decomposes them.
+        # Decomposed to vectors they are two to twenty times as fast as calls of the C library, and
+        # their bits are equal on every device that decomposes them.
         ops=LLVM_OPS - ELEMENTARY_OPS,
-        # LLVM would call helpers that not every C library has: decomposition is exact anywhere.
+        # LLVM would call helpers that some C libraries lack: decomposition is exact everywhere.
         emulated=frozenset({*dtypes.fp8s, dtypes.float16, dtypes.bfloat16}),
         vector_lanes=(1, 2, 4, 8, 16),
         shared_bytes=SCRATCH_BYTES,
@@ -182,16 +182,17 @@ def _capabilities(threads: int, machine: Machine) -> Capabilities:
 def link_object(
     device: str, binary: bytes, exports: Sequence[str], imports: Mapping[str, int] | None = None
 ) -> Any:
-    """Loads an object file: a mapping of the `exports` to addresses, which keeps them alive.
+    """Load an object file; return a mapping of the `exports` to addresses, which owns the code.
 
-    imports: addresses of what it calls besides the C library. Raises `DeviceError`.
+    imports: addresses of functions that it calls, in addition to the C library. Raises
+    `DeviceError`.
     """
     number = next(_library_numbers)
     builder = llvm.JITLibraryBuilder().add_object_img(binary)
     for symbol in exports:
         builder.export_symbol(symbol)
     for symbol, address in {**_symbols(), **(imports or {})}.items():
-        # Each takes a kilobyte for as long as the kernel is there, and most kernels call nothing.
+        # Each symbol takes a kilobyte as long as the kernel exists, and most kernels call none.
         if symbol.encode() in binary:
             builder.import_symbol(symbol, address)
     try:
@@ -201,17 +202,17 @@ def link_object(
 
 
 def llvm_availability() -> Availability:
-    """Whether LLVM starts here."""
+    """Return whether LLVM starts here."""
     try:
         _initialise()
-        found = f"LLVM {_llvm_version()} for {llvm.get_host_cpu_name()}"
+        reason = f"LLVM {_llvm_version()} for {llvm.get_host_cpu_name()}"
     except (RuntimeError, OSError) as error:
         return Availability(False, f"llvmlite does not start: {error}")
-    return Availability(True, found)
+    return Availability(True, reason)
 
 
 def llvm_versions() -> dict[str, str]:
-    """What decides how kernels are compiled, for reports."""
+    """Return what decides how kernels are compiled, for reports."""
     return {
         "llvm": _llvm_version(),
         "llvmlite": llvmlite.__version__,
@@ -226,7 +227,7 @@ def _llvm_version() -> str:
 
 @functools.cache
 def _initialise() -> None:
-    # Newer wheels initialise LLVM by themselves and raise if asked to.
+    # Newer wheels initialise LLVM themselves and raise an error here.
     with contextlib.suppress(RuntimeError):
         llvm.initialize()
     llvm.initialize_native_target()
@@ -254,17 +255,17 @@ def _target_machine(level: int) -> Any:
 
 @functools.cache
 def _target(level: int) -> tuple[str, str]:
-    """Triple and data layout of the machine: to have them printed takes as long as small passes."""
+    """Return triple and data layout of the machine; printing them takes as long as small passes."""
     machine = _target_machine(level)
     return machine.triple, str(machine.target_data)
 
 
 @contextlib.contextmanager
 def _options(*options: str) -> Iterator[None]:
-    """Sets options of LLVM that are true or false, each the opposite of its default.
+    """Set boolean options of LLVM within the block, each to the opposite of its default.
 
-    One thread at a time: they are of the process, and others that use LLVM here find them as they
-    were.
+    The options belong to the process. A lock admits one thread at a time, and the defaults are
+    restored for other users of LLVM.
     """
     with _options_lock:
         for option in options:
@@ -279,24 +280,24 @@ def _options(*options: str) -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _linker(number: int) -> Any:
-    """The LLJIT that loads now; the kernels of an earlier one keep it alive themselves."""
+    """Return the current LLJIT; kernels keep earlier ones alive themselves."""
     return llvm.create_lljit_compiler(_target_machine(0), suppress_errors=True)
 
 
 def run_all_passes(module: Any, machine: Any, level: int, vectorises: bool = True) -> None:
-    """The pipeline of LLVM for `level`; at level 0 what must be done, coroutines among it.
+    """Run LLVM's pipeline for `level`; level 0 runs only required passes, such as coroutines.
 
-    vectorises: whether LLVM may make iterations of a loop lanes.
+    vectorises: LLVM may turn iterations of a loop into lanes.
     """
     builder = _pass_builder(machine, level, vectorises)
-    # Made anew for each module: it does not run twice.
+    # A pass manager does not run twice, so each module gets a new one.
     with _options(*faulty_passes()):
         builder.getModulePassManager().run(module, builder)
 
 
 @functools.cache
 def faulty_passes() -> tuple[str, ...]:
-    """The options against passes that made wrong code or did not end: llvm-1 to 3, docs/found.md.
+    """Return options against passes that produced wrong code or hung: llvm-1 to 3, docs/found.md.
 
     An option that this LLVM does not know would end the process.
     """
@@ -306,7 +307,7 @@ def faulty_passes() -> tuple[str, ...]:
 
 
 def run_cheap_passes(module: Any, machine: Any) -> None:
-    """Memory of one function to registers, blocks and instructions made simpler."""
+    """Move memory of functions to registers, and simplify blocks and instructions."""
     passes, builder = _cheap_passes(machine, next(_module_numbers) // MODULES_PER_BUILDER)
     for function in module.functions:
         if not function.is_declaration:
@@ -331,17 +332,17 @@ def _pass_builder(machine: Any, level: int, vectorises: bool = True) -> Any:
 
 @functools.cache
 def _symbols() -> dict[str, int]:
-    """Addresses of the C library's functions, those that are found."""
+    """Return the addresses of the C library's functions, as far as they exist."""
     libraries = []
     platform = "linux" if sys.platform.startswith("linux") else sys.platform
     for name in (*_MATH_LIBRARIES.get(platform, ()), None):
         with contextlib.suppress(OSError, TypeError):
             libraries.append(ctypes.CDLL(name))
-    found: dict[str, int] = {}
+    addresses: dict[str, int] = {}
     for symbol in _SYMBOLS:
         for library in libraries:
             function = getattr(library, symbol, None)
             if function is not None:
-                found[symbol] = ctypes.cast(function, ctypes.c_void_p).value or 0
+                addresses[symbol] = ctypes.cast(function, ctypes.c_void_p).value or 0
                 break
-    return found
+    return addresses

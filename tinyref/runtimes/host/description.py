@@ -1,4 +1,4 @@
-"""The description of this host: what was measured of it once and is kept in the cache folder."""
+"""The description of this host: measured once and stored in the cache folder."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from tinyref.machine import FIXED, Machine
 from tinyref.runtimes.cache import cache_folder
 
 SCHEMA, VERSION = "tinyref.machine", 1
-# A description has a kilobyte.
+# A description has about a kilobyte.
 MAX_BYTES = 1 << 16
 
 
 def host_machine() -> Machine:
-    """What heuristics take this host for: as it was measured, else, or with MACHINE=0, `FIXED`."""
-    return _kept_in(config.text("CACHE_DIR")) if config.integer("MACHINE") else FIXED
+    """Return the measured description of this host, or `FIXED` if there is none or MACHINE=0."""
+    return _stored_in(config.text("CACHE_DIR")) if config.integer("MACHINE") else FIXED
 
 
 @functools.lru_cache(maxsize=8)
-def _kept_in(_folder: str) -> Machine:
-    # Launches ask for it: the file is looked for once in each folder.
-    return kept_machine(machine_file())
+def _stored_in(_folder: str) -> Machine:
+    # Every launch asks for it, so the file is read once for each folder.
+    return stored_machine(machine_file())
 
 
 def machine_file() -> Path:
-    """Where the description of a host with this processor is kept: folders may be shared."""
+    """Return the file for a host with this processor: several hosts may share a folder."""
     return cache_folder() / f"machine-{file_name(processor_name())}.json"
 
 
-def kept_machine(path: Path) -> Machine:
-    """What `path` holds; `FIXED` where there is nothing, or a warning says what."""
+def stored_machine(path: Path) -> Machine:
+    """Return the machine in `path`; `FIXED` if there is none, or, with a warning, if it is bad."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)
@@ -46,7 +46,7 @@ def kept_machine(path: Path) -> Machine:
         return FIXED
     except OSError as error:
         return _without(path, error.strerror or str(error))
-    except ValueError as error:  # a path that no file can have
+    except ValueError as error:  # an invalid path
         return _without(path, str(error))
     try:
         return _machine_of(text)
@@ -59,27 +59,27 @@ def _machine_of(text: bytes) -> Machine:
         raise ValueError(f"more than {MAX_BYTES} bytes")
     data = json_value(text)
     if not isinstance(data, dict):
-        raise ValueError("no object")
-    found = (data.get("schema"), data.get("version"))
-    if found != (SCHEMA, VERSION):
-        raise ValueError(f"schema and version are {found}, accepted are {(SCHEMA, VERSION)}")
+        raise ValueError("not an object")
+    header = (data.get("schema"), data.get("version"))
+    if header != (SCHEMA, VERSION):
+        raise ValueError(f"schema and version are {header}, accepted are {(SCHEMA, VERSION)}")
     return Machine.from_json(data.get("machine"))
 
 
 def _without(path: Path, why: str) -> Machine:
     sys.stderr.write(
-        f"machine: {printable(str(path))} is not read: {printable(why)[:300]}; the fixed "
-        "description is taken, `tinyref bench --machine` measures this host anew\n"
+        f"machine: {printable(str(path))} is not valid: {printable(why)[:300]}; using the fixed "
+        "description; `tinyref bench --machine` measures this host again\n"
     )
     return FIXED
 
 
-def keep_machine(machine: Machine) -> Path:
-    """Writes what was measured, at once or not at all; processes that start later plan by it.
+def store_machine(machine: Machine) -> Path:
+    """Write a measured description atomically; processes that start later use it for plans.
 
-    Raises `UserError` where the cache folder cannot be written.
+    Raises `UserError` if the cache folder cannot be written.
     """
-    # Every process opens the host, and hardly any measures it.
+    # Imported here: every process reads the description, and few write it.
     from tinyref.runtimes.data_only import replace_file
 
     path = machine_file()
@@ -91,13 +91,13 @@ def keep_machine(machine: Machine) -> Path:
         raise UserError(f"machine: cannot write {path}: {error.strerror or error}") from error
     except DeviceError as error:
         raise UserError(f"machine: cannot write {path}: {error.message}") from error
-    _kept_in.cache_clear()
+    _stored_in.cache_clear()
     return path
 
 
 @functools.cache
 def processor_name() -> str:
-    """The model of the processor, as the system calls it."""
+    """Return the model of the processor, as the system names it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -1,6 +1,6 @@
 """Kernels that run as functions of this process: one calling convention for CPU and CLANG.
 
-A command list of the host makes launches one after the other, in one call of native code.
+A command list of the host executes launches one after the other, in one call of native code.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 class HostFunction:
     """A kernel in this process, called as `void name(void **buffers, const int *variables)`.
 
-    `address` is its entry; `owner` is kept alive as long as the kernel may be called. `call` takes
-    the two pointers, and releases Python's interpreter lock. A launch calls the kernel once for
-    every group of dimension 0, on several threads where there are several groups; the group's index
-    is one more variable after the others. A group is one work-item.
+    A launch calls the kernel once for every group of dimension 0, on several threads if there are
+    several groups. The group's index is one more variable after the others; a group is one
+    work-item.
+
+    address: its entry.
+    owner: stays alive as long as the kernel may be called.
+    call: takes the two pointers, and releases Python's interpreter lock.
     """
 
     def __init__(self, device: str, address: int, owner: object) -> None:
@@ -45,7 +48,7 @@ class HostFunction:
         variables: Sequence[int] = (),
         wait: bool = False,
     ) -> float | None:
-        """Runs the kernel to its end; with `wait`, returns the seconds that it took."""
+        """Run the kernel to its end; with `wait`, return the seconds that it took."""
         self._check_extents(grid, group)
         addresses = (ctypes.c_void_p * len(buffers))(*[address_of(buffer) for buffer in buffers])
         start = time.perf_counter() if wait else 0.0
@@ -69,13 +72,13 @@ class HostFunction:
         group: Extents,
         variables: Sequence[int],
     ) -> HostLaunch:
-        """The same launch, to be repeated without building its arguments again."""
+        """Return the same launch for repetition, with its arguments built once."""
         self._check_extents(grid, group)
         return HostLaunch(self, buffers, grid[0], variables)
 
 
 class HostLaunch:
-    """A launch whose argument arrays are kept; they hold on to the memory and to the kernel."""
+    """A launch with stored argument arrays; they own the memory and the kernel."""
 
     def __init__(
         self,
@@ -88,47 +91,47 @@ class HostLaunch:
         self._function = kernel.call
         self._handles = list(buffers)
         self._addresses = (ctypes.c_void_p * len(buffers))(*map(address_of, buffers))
-        self._place = ctypes.addressof(self._addresses)
+        self._array = ctypes.addressof(self._addresses)
         self._values: list[ctypes.Array[ctypes.c_int32]] = []
         self._single = 0
         self.vary((groups, 1, 1), variables)
 
     @property
     def groups(self) -> int:
-        """How many there are; other values of the variables stay where they are while it is so."""
+        """Return the number of groups; as long as it is equal, `vary` moves no pointer."""
         return len(self._values)
 
     @property
     def pointers(self) -> tuple[int, int, int]:
-        """Of a launch of one group: of the code, of the buffers' addresses, of the variables."""
-        return self._kernel.address, self._place, self._single
+        """Return the pointers of a launch of one group: code, buffers' addresses, variables."""
+        return self._kernel.address, self._array, self._single
 
     @property
     def is_one_call(self) -> bool:
-        """True if an interrupt comes before or after the launch: see `HostCommandList`."""
+        """Return True if an interrupt can only come before or after: see `HostCommandList`."""
         return bool(self._single)
 
     def __call__(self) -> None:
         if self._single:
-            self._function(self._place, self._single)
+            self._function(self._array, self._single)
         elif self._values:
             run_groups(
-                lambda index: self._function(self._place, self._values[index]), len(self._values)
+                lambda index: self._function(self._array, self._values[index]), len(self._values)
             )
 
     def rebind(self, place: int, handle: HostHandle) -> None:
-        """From now on the buffer at `place` is `handle`."""
+        """Bind `handle` as buffer number `place` from now on."""
         self._handles[place] = handle
         self._addresses[place] = address_of(handle)
 
     def vary(self, grid: Extents, variables: Sequence[int]) -> None:
-        """From now on the launch has `grid[0]` groups and other values of the variables."""
+        """Use `grid[0]` groups and these values of the variables from now on."""
         if len(self._values) == grid[0]:
             for values in self._values:
                 values[: len(variables)] = list(variables)
             return
         self._values = [_values(variables, index) for index in range(grid[0])]
-        # One group needs no threads: its values alone are looked at.
+        # One group needs no threads: the caller reads its values directly.
         self._single = ctypes.addressof(self._values[0]) if grid[0] == 1 else 0
 
 
@@ -138,11 +141,11 @@ def _values(variables: Sequence[int], group: int) -> ctypes.Array[ctypes.c_int32
 
 # --- command lists --------------------------------------------------------------------------------
 
-# Python sees an interrupt between two calls of native code: after so many launches.
+# Python handles an interrupt between two native calls, so one call makes this many launches.
 LONGEST = 64
 
-# A kernel as others are, whose buffers are a table: the code, the buffers and the variables of each
-# launch, three pointers, and a null pointer after the last.
+# A kernel like others, but its buffers are a table of three pointers a launch: the code, the
+# buffers and the variables. A null pointer ends the table.
 ENTRY = "launch_in_order"
 SOURCE = f"""
 define void @{ENTRY}(ptr %table, ptr %unused) {{
@@ -168,10 +171,11 @@ end:
 
 
 class HostCommandList(LaunchesInARow):
-    """Launches of this process; those of one group are made by `caller`, many in a call.
+    """Launches of this process; `caller` executes many launches of one group in a call.
 
-    caller: the loaded function `ENTRY` of `SOURCE`. Launches of several groups are shared among
-    threads as ever, between its calls. Kernels and memory are kept alive.
+    Launches of several groups run on threads as usual, between its calls. The list keeps kernels
+    and memory alive.
+    caller: the loaded function `ENTRY` of `SOURCE`.
     """
 
     def __init__(self, caller: HostFunction, launches: Sequence[Launch]) -> None:
@@ -181,7 +185,7 @@ class HostCommandList(LaunchesInARow):
 
     @property
     def is_one_call(self) -> bool:
-        """True if an interrupt comes before or after all launches, and never between two."""
+        """Return True if an interrupt can only come before or after all launches."""
         return len(self._calls) == 1 and not isinstance(self._calls[0], HostLaunch)
 
     def __call__(self) -> None:
@@ -189,14 +193,14 @@ class HostCommandList(LaunchesInARow):
             call()
 
     def vary(self, launch: int, grid: Extents, variables: Sequence[int]) -> None:
-        found = self._launches[launch]
-        before = found.groups
-        found.vary(grid, variables)
-        if found.groups != before:
+        changed = self._launches[launch]
+        before = changed.groups
+        changed.vary(grid, variables)
+        if changed.groups != before:
             self._calls = self._to_call()
 
     def _to_call(self) -> list[Callable[[], None]]:
-        """The calls that make all launches, in their order."""
+        """Return the calls that execute all launches in order."""
         calls: list[Callable[[], None]] = []
         waiting: list[HostLaunch] = []
         for launch in self._launches:
@@ -210,7 +214,7 @@ class HostCommandList(LaunchesInARow):
         return [*calls, self._native(waiting)] if waiting else calls
 
     def _native(self, launches: Sequence[HostLaunch]) -> Callable[[], None]:
-        """The call that makes launches of one group, whose pointers stay where they are."""
+        """Return the call for launches of one group, whose pointers must not move."""
         pointers = [pointer for launch in launches for pointer in launch.pointers]
         table = (ctypes.c_void_p * (len(pointers) + 1))(*pointers, None)
         return functools.partial(self._caller.call, table, None)

@@ -1,7 +1,7 @@
-"""Threads that share a launch on the host: the caller and helpers that wait between launches.
+"""Threads that share a launch on the host: the caller, and helpers that wait between launches.
 
-Kernels release Python's interpreter lock, so Python threads are enough: handing out a group costs
-a microsecond, waking a helper some tens.
+Kernels release Python's interpreter lock, so Python threads suffice: passing on a group takes a
+microsecond, waking a helper some tens.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from queue import SimpleQueue
 from tinyref import config
 from tinyref.workers.machine import usable_cores
 
-# For kernels' scratch memory: what a C library gives a thread may be as little as 128 KB.
+# For kernels' scratch memory: the C library's default for a thread may be only 128 KB.
 STACK_BYTES = 8 * 2**20
 
 
 def thread_count() -> int:
-    """How many threads a launch may use: the THREADS flag, where 0 is the cores of this process."""
+    """Return how many threads a launch may use: the flag THREADS, or for 0 the usable cores."""
     return config.integer("THREADS") or usable_cores()
 
 
 def run_groups(call: Callable[[int], object], count: int) -> None:
-    """Calls `call` with 0 to `count` - 1, on up to `thread_count()` threads at a time.
+    """Call `call` with 0 to `count` - 1, on up to `thread_count()` threads at a time.
 
-    Returns when all calls are done. When one raises, or the caller is interrupted, no further group
-    starts, those that run are waited for, and the error is raised.
+    It returns when all calls are done. If one raises, or the caller is interrupted, no further
+    group starts, the running ones are waited for, and the error is raised.
     """
     helpers = min(thread_count(), count) - 1
     if helpers < 1:
@@ -46,7 +46,7 @@ def run_groups(call: Callable[[int], object], count: int) -> None:
 
 
 class _SharedLaunch:
-    """The groups of one launch that nobody has taken yet, and the helpers at work on it."""
+    """The groups of one launch that have not started yet, and its helpers."""
 
     def __init__(self, call: Callable[[int], object], count: int) -> None:
         self._call = call
@@ -57,7 +57,7 @@ class _SharedLaunch:
         self.error: BaseException | None = None
 
     def help(self) -> None:
-        """Works on what is left, unless the launch is over; a helper's part."""
+        """Work on the remaining groups as a helper, unless the launch is over."""
         with self._changed:
             if self._is_over:
                 return
@@ -74,7 +74,7 @@ class _SharedLaunch:
                 self._changed.notify_all()
 
     def work(self) -> None:
-        """Takes groups until none is left."""
+        """Run groups until none is left."""
         while (group := self._take()) is not None:
             self._call(group)
 
@@ -83,7 +83,7 @@ class _SharedLaunch:
             return None if self._is_over else next(self._left, None)
 
     def wait_for_helpers(self) -> None:
-        """Ends the launch; an interrupt waits too: helpers still use the caller's memory."""
+        """End the launch. An interrupt waits too: helpers still use the caller's memory."""
         interrupt: BaseException | None = None
         while True:
             try:
@@ -98,19 +98,19 @@ class _SharedLaunch:
 
 
 class _Pool:
-    """Helper threads, started when first needed; they never keep the process alive."""
+    """Helper threads, started at first use, which do not keep the process alive."""
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """For a forked child: its parent's threads are not there."""
+        """Start again in a forked child, which has none of its parent's threads."""
         self._lock = threading.Lock()
         self._launches: SimpleQueue[_SharedLaunch] = SimpleQueue()
         self._threads = 0
 
     def give(self, launch: _SharedLaunch, helpers: int) -> None:
-        """Asks `helpers` threads to work on `launch`; fewer come where the host refuses threads."""
+        """Ask `helpers` threads to work on `launch`; fewer if the host refuses threads."""
         if self._threads < helpers:
             with self._lock, contextlib.suppress(RuntimeError):
                 while self._threads < helpers:
@@ -130,7 +130,7 @@ class _Pool:
 
 def _serve(launches: SimpleQueue[_SharedLaunch]) -> None:
     while True:
-        # No name for the launch: it would stay alive until the next one comes.
+        # Without a variable: it would keep the launch alive until the next one comes.
         launches.get().help()
 
 

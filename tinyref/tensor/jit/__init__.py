@@ -1,11 +1,10 @@
-"""TinyJit: runs a function once, records its kernels, and launches them again.
+"""TinyJit: runs a function, records its kernels, and launches them again.
 
-In: a function of tensors and numbers. Out: what it returns, from the third call on by kernels
-alone.
+In: a function of tensors and numbers. Out: the function's results. From the third call on,
+TinyJit launches the recorded kernels and runs no Python of the function.
 
-`calls.py` has TinyJit, `arguments.py` what it is called with, `results.py` what it returns,
-`session.py` the tensors from outside that the function uses, `capture.py` puts a capture together,
-replays and pickles it.
+`calls.py` has TinyJit, `arguments.py` its arguments, `results.py` its results. `session.py` has the
+outside tensors that the function uses. `capture.py` builds, replays and pickles a capture.
 """
 
 from tinyref.tensor.jit.calls import TinyJit

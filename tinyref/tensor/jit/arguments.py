@@ -1,4 +1,4 @@
-"""What a captured function is called with: containers of tensors, symbolic sizes and constants."""
+"""The arguments of a captured function: containers of tensors, symbolic sizes and constants."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tinyref.uops.payload import ShardArg
 
 _PLAIN = (bool, int, str, bytes, complex, type(None))
 
-# A kind, and all of a part of a call that must be equal in each call: see `_describe`.
+# The kind of a part of a call, and all that must be equal in each call: see `_describe`.
 Spec = tuple[Any, ...]
 
 
 class _Same:
-    """Equal to another one of the same object: of most objects no change would be seen."""
+    """A wrapper that compares objects by identity: most objects do not show a change."""
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -37,23 +37,22 @@ class _Same:
 
 @dataclass
 class Arguments:
-    """All parts of a call in a fixed order, each with its path: a capture fits if they are equal.
+    """All parts of a call in a fixed order. A capture fits a call whose parts are equal."""
 
-    values: those of the variables, by name.
-    """
-
+    # The path and the spec of each part.
     parts: list[tuple[str, Spec]] = field(default_factory=list)
     tensors: list[TensorCore] = field(default_factory=list)
     tensor_paths: list[str] = field(default_factory=list)
+    # The value of each variable, by name.
     values: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, names: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]
     ) -> Arguments:
-        """Read a call; `names` are those of the positional parameters.
+        """Return the parts of a call. `names` are the names of the positional parameters.
 
-        Raises `UserError` for what no replay takes.
+        Raises `UserError` for an argument that a replay cannot take.
         """
         arguments = cls()
         try:
@@ -82,8 +81,8 @@ class Arguments:
                 self._add(item, f"{path}[{number}]")
         elif isinstance(value, np.ndarray | set | bytearray | memoryview):
             raise UserTypeError(
-                f"TinyJit: argument {path} is a {kind.__name__}, whose contents a replay would "
-                f"not see: pass a Tensor"
+                f"TinyJit: argument {path} is a {kind.__name__}: a replay would not read its "
+                f"contents: pass a Tensor"
             )
         elif isinstance(value, float):
             self.parts.append((path, ("value", kind, value.hex())))
@@ -107,33 +106,36 @@ class Arguments:
             if self.values.setdefault(name, value) != value:
                 raise UserError(
                     f"TinyJit: argument {path}: variable {name} is {value} here and "
-                    f"{self.values[name]} in an argument before: accepted is one value"
+                    f"{self.values[name]} in an earlier argument: pass one value of it"
                 )
 
     def check(self, call: Arguments) -> None:
-        """Raise `UserError` if a call differs from what was captured."""
+        """Raise `UserError` if a call differs from the captured call."""
         if call.parts != self.parts:
             raise UserError(
                 f"TinyJit: {self._mismatch(call)}: "
-                f"call it as it was captured, or reset() it to capture it again"
+                f"pass what the captured call had, or call reset() to capture again"
             )
 
     def _mismatch(self, call: Arguments) -> str:
         pairs = zip_longest(self.parts, call.parts)
-        have, got = next((have, got) for have, got in pairs if have != got)
-        if have is None:
-            return f"argument {got[0]} was not there when it was captured"
-        if got is None:
-            return f"argument {have[0]} is missing"
-        (path, spec), (other, other_spec) = have, got
-        if path != other:
-            return f"argument {other} came where {path} was captured"
-        is_value = spec[0] == other_spec[0] == "value"
+        captured, called = next(
+            (captured, called) for captured, called in pairs if captured != called
+        )
+        if captured is None:
+            return f"the captured call had no argument {called[0]}"
+        if called is None:
+            return f"argument {captured[0]} is missing"
+        (path, spec), (called_path, called_spec) = captured, called
+        if path != called_path:
+            return f"argument {called_path} is where the captured call had {path}"
+        is_value = spec[0] == called_spec[0] == "value"
         reason = "; a Python value is part of the capture" if is_value else ""
-        return f"argument {path} is {_describe(other_spec)}, captured was {_describe(spec)}{reason}"
+        got, expected = _describe(called_spec), _describe(spec)
+        return f"argument {path} is {got}, the captured call had {expected}{reason}"
 
     def describe(self) -> tuple[str, ...]:
-        """Return a line for each tensor, and for each variable."""
+        """Return one line for each tensor and each variable."""
         tensors = [f"{path}: {_describe(spec)}" for path, spec in self.parts if spec[0] == "tensor"]
         return *tensors, *(f"{name}: a variable" for name in self.values)
 
@@ -142,17 +144,16 @@ def _describe(spec: Spec) -> str:
     kind, first, *others = spec
     if kind == "tensor":
         dtype, device, layout = others
-        where = (
-            f", axis {layout.axis} in {layout.sizes}" if layout and layout.axis is not None else ""
-        )
-        return f"a {dtype.name} tensor of shape {describe_shape(first)} on {device}{where}"
+        is_split = layout is not None and layout.axis is not None
+        split = f", axis {layout.axis} split into {layout.sizes}" if is_split else ""
+        return f"a {dtype.name} tensor of shape {describe_shape(first)} on {device}{split}"
     if kind == "size":
         names = ", ".join(f"{node.arg}" for node in variables_of([first]))
         return f"the symbolic size {describe(first)} of {names}"
     (value,) = others
     if kind == "container":
-        what = f"{value} items" if isinstance(value, int) else f"the keys {value}"
-        return f"a {first.__name__} of {what}"
+        contents = f"{value} items" if isinstance(value, int) else f"the keys {value}"
+        return f"a {first.__name__} of {contents}"
     if isinstance(value, _Same):
         value = value.value
     text = repr(float.fromhex(value) if first is float else value)
@@ -162,18 +163,18 @@ def _describe(spec: Spec) -> str:
 def rebuilt(
     value: object, replace: Callable[[Any, str], object], path: str = "the result"
 ) -> object:
-    """Return `value` with containers copied, and `replace` applied to all else and its path."""
+    """Copy the containers of `value`, and replace each item by `replace(item, path)`."""
     if not isinstance(value, dict | list | tuple):
         return replace(value, path)
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
-    made = {key: rebuilt(item, replace, f"{path}[{key!r}]") for key, item in pairs}
+    copies = {key: rebuilt(item, replace, f"{path}[{key!r}]") for key, item in pairs}
     if type(value) is dict:
-        return made
-    items = [*made.values()]
+        return copies
+    items = [*copies.values()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return cast(Callable[..., object], type(value))(*items)
     try:
-        return cast(Any, type(value))(made if isinstance(value, dict) else items)
+        return cast(Any, type(value))(copies if isinstance(value, dict) else items)
     except TypeError as error:
         raise UserTypeError(
             f"TinyJit: cannot copy a {type(value).__name__}: {error}: "

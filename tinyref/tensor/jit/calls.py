@@ -1,4 +1,4 @@
-"""TinyJit: a function of tensors that runs as the list of kernels that it was seen to run."""
+"""TinyJit: a function of tensors that replays the kernels of an earlier call."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ R = TypeVar("R")
 
 
 class TinyJit(Generic[P, R]):
-    """Run `fxn` plainly once, capture its kernels in the second call, then replay only those.
+    """A function that runs plainly once, is captured in its second call, and then replayed.
 
-    As a decorator of a function or a method, or as a call: `step = TinyJit(step)`. Tensors and
-    bound variables, in arguments and in lists, tuples and dicts in them, may change from call to
-    call, but no shape, type or device; any other argument, like all else that Python decides, is
-    part of the capture. Tensors that the function assigns to in place go on being updated. It
-    returns tensors, numbers, texts and None in lists, tuples and dicts: the tensors have memory
-    of their own and no gradients, all else is as it was captured.
+    Use it as a decorator of a function or method, or as a call: `step = TinyJit(step)`. Arguments
+    are tensors and bound variables, also in lists, tuples and dicts. Their values may change from
+    call to call, their shapes, types and devices may not. Any other argument, and every decision
+    of Python, is part of the capture. A replay updates tensors that the function assigns to in
+    place. The function returns tensors, numbers, texts and None, also in lists, tuples and dicts.
+    Each returned tensor has memory of its own and no gradient; all else is as captured.
 
-    A call that fits no replay raises `UserError`; so do reading elements within the function,
-    and replacing tensors instead of assigning to them. An argument that the function assigns to
-    has the new elements after the call, as in a plain one, but shares no memory with another
-    argument, and has no views. Within another TinyJit's capture, and with the flag JIT=0, the
-    function runs plainly. Threads take turns.
+    A call that does not fit the capture raises `UserError`. So do reading elements within the
+    function, and replacing a tensor instead of assigning to it. If the function assigns to an
+    argument, it has the new elements after the call. Such an argument may have no views and may
+    share no memory with another argument. With the flag JIT=0, and within the capture of another
+    TinyJit, the function runs plainly. Threads take turns.
 
-    prune: kernels that depend on no argument, and on nothing that the function assigns to, run
-    once with the capture and are not replayed: what they read may not change any more.
+    With `prune`, kernels that depend on no argument, and on nothing that the function assigns to,
+    run only in the capture. The tensors that they read must not change afterwards.
 
     Examples:
         >>> from tinyref import TinyJit
@@ -54,12 +54,12 @@ class TinyJit(Generic[P, R]):
 
     def __init__(self, fxn: Callable[P, R], *, prune: bool = False) -> None:
         if not callable(fxn):
-            raise UserTypeError(f"TinyJit: got a {type(fxn).__name__}, accepted is a function")
+            raise UserTypeError(f"TinyJit: fxn is a {type(fxn).__name__}: accepted is a function")
         functools.update_wrapper(self, fxn)
         self.fxn = fxn
         self.prune = bool(prune)
         self._names = _parameter_names(fxn)
-        # For a method: those of each instance, by its identity. Each knows its instance.
+        # For a method: the TinyJit of each instance, by the instance's id.
         self._methods: dict[int, TinyJit[..., R]] = {}
         self._instance: weakref.ref[object] | None = None
         self.reset()
@@ -71,7 +71,7 @@ class TinyJit(Generic[P, R]):
 
     @property
     def captured(self) -> Captured | None:
-        """What was captured; None before the second call."""
+        """Return a description of the capture; None before the second call."""
         return None if self._capture is None else self._capture.describe()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -81,7 +81,7 @@ class TinyJit(Generic[P, R]):
             return cast(R, self._call(self.fxn, args, kwargs))
         instance, *rest = cast(tuple[Any, ...], args)
         if self._instance() is not instance:
-            # A deep copy of a method is this one, bound to a copy of the instance.
+            # A deep copy of a bound method holds this TinyJit and a copy of the instance.
             return cast(R, getattr(instance, self.__name__)(*rest, **kwargs))
         fxn: Callable[..., object] = self.fxn
         return cast(R, self._call(functools.partial(fxn, instance), rest, kwargs))
@@ -93,7 +93,7 @@ class TinyJit(Generic[P, R]):
             results.compute()
             self._has_run = True
             return results.build(arguments.tensors)
-        # Another thread may capture it first.
+        # Another thread may capture the function first.
         with graph_lock:
             if self._capture is None:
                 self._capture, returned = capture_call(fxn, arguments, args, kwargs, self.prune)
@@ -101,7 +101,7 @@ class TinyJit(Generic[P, R]):
             return self._capture.replay(arguments)
 
     def __get__(self, instance: object | None, owner: type) -> TinyJit[..., R]:
-        """Return a method: each instance has a capture of its own."""
+        """Return the method of an instance. Each instance has a capture of its own."""
         if instance is None:
             return self
         number = id(instance)
@@ -113,14 +113,14 @@ class TinyJit(Generic[P, R]):
                     jit._instance = weakref.ref(instance, lambda _: self._methods.pop(number, None))
                 except TypeError:
                     raise UserTypeError(
-                        f"TinyJit: a {type(instance).__name__} takes no weak references: "
-                        f"add '__weakref__' to its slots"
+                        f"TinyJit: a {type(instance).__name__} cannot be weakly referenced: "
+                        f"add '__weakref__' to its __slots__"
                     ) from None
                 self._methods[number] = jit
             return cast(TinyJit[..., R], MethodType(self._methods[number], instance))
 
     def __set_name__(self, owner: type, name: str) -> None:
-        # By this name pickles and copies find a method.
+        # Pickles and copies look a method up by this name.
         self.__name__ = name
 
     def __getstate__(self) -> dict[str, object]:
@@ -129,13 +129,13 @@ class TinyJit(Generic[P, R]):
         return {"version": VERSION, "fxn": _saved_function(self), **saved}
 
     def __setstate__(self, state: object) -> None:
-        """Become the TinyJit that was saved: it replays what was captured.
+        """Restore a saved TinyJit with its capture.
 
         Raises `UserError` for another version and for a state that lacks a member.
         """
         version = state.get("version") if isinstance(state, dict) else None
         if version != VERSION or not isinstance(state, dict):
-            raise UserError(f"TinyJit: the pickle is of version {version!r}, accepted is {VERSION}")
+            raise UserError(f"TinyJit: the pickle has version {version!r}, accepted is {VERSION}")
         members = {"fxn", "prune", "_names", "_has_run", "_capture"}
         if missing := sorted(members - state.keys()):
             raise UserError(f"TinyJit: the pickle is damaged: it has no {', '.join(missing)}")
@@ -146,7 +146,7 @@ class TinyJit(Generic[P, R]):
         vars(self).update({name: state[name] for name in members - {"fxn"}})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return a copy of the capture with state of its own, and of an object that is called."""
+        """Return a copy with a copy of the capture, its state and the callable object."""
         twin = type(self)(copy.deepcopy(self.fxn, memo), prune=self.prune)
         memo[id(self)] = twin
         twin._has_run, twin._capture = self._has_run, copy.deepcopy(self._capture, memo)
@@ -154,9 +154,9 @@ class TinyJit(Generic[P, R]):
 
 
 def _saved_function(jit: TinyJit[..., Any]) -> object:
-    """Return what a pickle can hold of the function: module and name, or an object that is called.
+    """Return a form of the function for a pickle: module and name, or a callable object.
 
-    Raises `UserStateError` for a function of no module of which nothing was captured.
+    Raises `UserStateError` if no module has the function by its name and it was not captured.
     """
     fxn: Any = jit.fxn
     if not isinstance(fxn, FunctionType):
@@ -166,15 +166,14 @@ def _saved_function(jit: TinyJit[..., Any]) -> object:
         return name
     if jit.captured is None:
         raise UserStateError(
-            f"TinyJit: {fxn.__qualname__} is no function of a module, which is all that a pickle "
-            f"can hold of a function, and nothing was captured yet: call it twice, or define it in "
-            f"a module"
+            f"TinyJit: cannot be saved: {fxn.__qualname__} is not a function of a module and was "
+            f"not captured yet: call it twice to save its capture, or define it in a module"
         )
     return _not_saved
 
 
 def _function_named(module: str, name: str) -> Callable[..., Any] | None:
-    """Return the function of a module, or the one that a TinyJit of this name was made of."""
+    """Return the function of this name in a module; for a TinyJit, the function inside."""
     try:
         value = operator.attrgetter(name)(importlib.import_module(module))
     except (ImportError, AttributeError):
@@ -183,10 +182,10 @@ def _function_named(module: str, name: str) -> Callable[..., Any] | None:
 
 
 def _not_saved(*args: object, **kwargs: object) -> NoReturn:
-    """Stand for a function that no module has by its name, as one within another or a lambda."""
+    """Replace a function that a pickle cannot hold, such as a lambda or a nested function."""
     raise UserStateError(
-        "TinyJit: the function itself is not part of the pickle, as pickles hold only functions of "
-        "modules: calls that fit the capture are replayed, others need a new TinyJit"
+        "TinyJit: the pickle does not hold the function itself, as no module has it by its name: "
+        "calls that fit the capture are replayed, other calls need a new TinyJit"
     )
 
 

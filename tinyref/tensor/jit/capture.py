@@ -1,4 +1,4 @@
-"""Capturing a call of a function, replaying it with other tensors, and saving it in a pickle."""
+"""Capture a call of a function, replay it with other tensors, and save it in a pickle."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from tinyref.tensor.jit.session import (
     capture_session,
     compute_copies,
     copied,
-    describe_shown,
+    describe_node,
     is_backed,
-    keep_elements,
+    preserve_elements,
     readers_of,
-    shows_alike,
+    views_same_elements,
 )
 from tinyref.tensor.realisation import lose
-from tinyref.tensor.registry import graph_lock, is_computed, is_view, shown_numbers
+from tinyref.tensor.registry import buffer_numbers, graph_lock, is_computed, is_view
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.variable import values_bound
 from tinyref.tensor.views import has_expand
@@ -53,11 +53,12 @@ from tinyref.uops.payload import BufferArg
 
 @dataclass(frozen=True)
 class Captured:
-    """What a capture holds: see `TinyJit.captured`.
+    """A summary of a capture: see `TinyJit.captured`.
 
-    inputs: a description of each tensor and symbolic size that may change from call to call.
-    state: how many buffers outside are written. arena_bytes: memory of intermediate results, which
-    would take unplanned_bytes if they shared none.
+    inputs: a description of each tensor and variable that may change from call to call.
+    state: the number of outside buffers that the capture writes.
+    arena_bytes: the shared memory of intermediate results.
+    unplanned_bytes: the memory that intermediate results would take without sharing.
     """
 
     kernels: int
@@ -75,13 +76,13 @@ def capture_call(
     kwargs: Mapping[str, object],
     prune: bool,
 ) -> tuple[Capture, object]:
-    """Run the function while its kernels are recorded: the capture, and what the call returns."""
+    """Run the function and record its kernels. Return the capture and the result of the call."""
     tensors, paths = arguments.tensors, arguments.tensor_paths
     nodes = [
         _copy_in_memory(_argument_in_memory(tensor, path))
         for tensor, path in zip(tensors, paths, strict=True)
     ]
-    # So uses of an argument are distinguished from uses of a tensor that the function keeps.
+    # Stand-ins tell uses of an argument from uses of the same tensor from outside.
     stand_ins = [
         from_value(type(tensor), replace(value_of(tensor), node=node, record=None, owner=None))
         for tensor, node in zip(tensors, nodes, strict=True)
@@ -91,50 +92,51 @@ def capture_call(
     def swapped(values: object) -> Any:
         return rebuilt(values, lambda x, _: next(queue) if isinstance(x, TensorCore) else x)
 
-    given = swapped(tuple(args))
+    positional = swapped(tuple(args))
     named = swapped({name: kwargs[name] for name in sorted(kwargs)})
     with capture_session(stand_ins) as session:
-        # Nothing else holds what is returned: it would have memory that a copy is made of.
-        results = Results(fxn(*given, **named), stand_ins, session)
+        # No variable refers to what `fxn` returns: otherwise `Results` would have to copy it.
+        results = Results(fxn(*positional, **named), stand_ins, session)
         results.compute(session)
         for path, tensor, node in zip(paths, stand_ins, nodes, strict=True):
             _check_argument(path, tensor, node)
         session.check()
         if not session.recorder.steps and results.is_bare:
             raise UserStateError(
-                "TinyJit: the function ran no kernel and no copy, and returns no tensor: there is "
-                "nothing to replay; return what it computes, or realize it within"
+                "TinyJit: the function ran no kernel and no copy, and returns no tensor, so there "
+                "is nothing to replay: return the computed tensor, or realize() it within"
             )
         capture = Capture(arguments, nodes, results, session, prune)
     capture.memory_of(arguments)
-    for place in capture.assigned:
-        _hand_over(tensors[place], nodes[place])
+    for index in capture.assigned:
+        _assign_elements(tensors[index], nodes[index])
     returned = results.build(tensors)
-    # The tensors themselves are the caller's.
+    # Later calls need only the descriptions: do not keep the caller's tensors alive.
     arguments.tensors = []
     return capture, returned
 
 
 def _check_argument(path: str, tensor: TensorCore, node: UOp) -> None:
-    """Raise `UserError` where the function did to an argument what no replay could do."""
-    if not shows_alike(node, tensor.node):
+    """Raise `UserError` if the function changed an argument in a way that replays cannot repeat."""
+    if not views_same_elements(node, tensor.node):
         raise UserError(
-            f"TinyJit: argument {path} becomes {describe_shown(tensor.node)} in other memory "
-            f"within the function: assign() to it in place, or return the new tensor"
+            f"TinyJit: the function moves argument {path} to other memory, as a "
+            f"{describe_node(tensor.node)}: assign() to it in place, or return the new tensor"
         )
     if gradient_of(tensor) is not None:
         raise UserStateError(
             f"TinyJit: argument {path} gets a grad within the function, which a replay "
-            f"could not hand out: use gradient() and return it"
+            f"cannot set: use gradient() and return its result"
         )
 
 
 class Capture:
-    """A captured function: checks what a call gives, and replays.
+    """A captured function: checks the arguments of a call, and replays.
 
-    inputs: the BUFFERs of each tensor argument, None for those that no step touches. assigned: the
-    places of arguments that are assigned to. outside: all other BUFFERs that steps find or leave
-    for others, by number; written: those that they write. holders: the tensors that show them.
+    inputs: the BUFFERs of each tensor argument; None for a BUFFER that no step uses.
+    assigned: the indices of the tensor arguments that the function assigns to.
+    outside: the other BUFFERs that live before or after the steps, by number.
+    written: the numbers of those that the steps write. holders: the tensors that view them.
     """
 
     def __init__(
@@ -147,7 +149,7 @@ class Capture:
     ) -> None:
         recorder = session.recorder
         written = recorder.written()
-        inputs = [[recorder.buffers.get(n) for n in shown_numbers(node)] for node in nodes]
+        inputs = [[recorder.buffers.get(n) for n in buffer_numbers(node)] for node in nodes]
         self.arguments, self.inputs, self.template = arguments, inputs, results.template
         self.outputs = [Output.of(tensor, recorder) for tensor in results.tensors]
         self.assigned = [i for i, buffers in enumerate(inputs) if not written.isdisjoint(buffers)]
@@ -164,25 +166,25 @@ class Capture:
         used = {buffer for step in self.replayed.steps for buffer in step.buffers}
         self.outside = {number: buffer for number, buffer in outside.items() if buffer in used}
         for tensor in results.tensors:
-            # A constant has sizes too, which no kernel of the capture may have.
+            # The shape of a constant may have variables that no captured kernel has.
             for name, value in values_bound(tensor.shape, "TinyJit").items():
                 self.replayed.bindings.setdefault(name, value)
         reads = [h for h in session.reads.values() if self._is_used(h.node)]
         read = {id(holder.tensor()) for holder in reads}
-        shown = [value for number in self.written for value in registry.showing(number)]
-        made = [value.tensor for value in shown if value.session is session]
-        kept = [
+        views = [value for number in self.written for value in registry.views_of(number)]
+        made = [value.tensor for value in views if value.session is session]
+        unread = [
             Holder(ref(tensor), tensor.node, is_read=False)
             for tensor in made
             if tensor is not None and id(tensor) not in read
         ]
-        self._hold([*reads, *kept])
+        self._hold([*reads, *unread])
 
     def _is_used(self, node: UOp) -> bool:
-        return not self.outside.keys().isdisjoint(shown_numbers(node))
+        return not self.outside.keys().isdisjoint(buffer_numbers(node))
 
     def describe(self) -> Captured:
-        """Return what `TinyJit.captured` says."""
+        """Return the summary that is `TinyJit.captured`."""
         replayed = self.replayed
         return Captured(
             replayed.kernels,
@@ -194,24 +196,24 @@ class Capture:
         )
 
     def memory_of(self, call: Arguments) -> tuple[list[UOp], frozenset[int]]:
-        """Return nodes of the arguments in memory, and which BUFFERs a replay with them overwrites.
+        """Return the nodes of the computed arguments, and the BUFFERs that a replay overwrites.
 
-        Raises `UserError` for a wrong argument, and where one shares memory that is assigned to.
+        Raises `UserError` for a wrong argument, and for one that shares assigned memory.
         """
         nodes = [
-            _argument_in_memory(tensor, path, place in self.assigned)
-            for place, (tensor, path) in enumerate(
+            _argument_in_memory(tensor, path, index in self.assigned)
+            for index, (tensor, path) in enumerate(
                 zip(call.tensors, call.tensor_paths, strict=True)
             )
         ]
         if not (self.assigned or self.written):
             return nodes, self.written
-        shown = [set(shown_numbers(tensor.node)) for tensor in call.tensors]
-        numbers = [number for group in shown for number in group]
-        assigned = {number for place in self.assigned for number in shown[place]}
+        groups = [set(buffer_numbers(tensor.node)) for tensor in call.tensors]
+        numbers = [number for group in groups for number in group]
+        assigned = {number for index in self.assigned for number in groups[index]}
         twice = {n for n in assigned if n in self.outside or numbers.count(n) > 1}
         shared = twice.union(self.written.intersection(numbers))
-        for path, group in zip(call.tensor_paths, shown, strict=True):
+        for path, group in zip(call.tensor_paths, groups, strict=True):
             if not shared.isdisjoint(group):
                 raise UserError(
                     f"TinyJit: argument {path} shares memory with another argument, or with a "
@@ -221,7 +223,7 @@ class Capture:
         return nodes, self.written | assigned if assigned else self.written
 
     def replay(self, call: Arguments) -> object:
-        """Run the captured steps on a call. Raises `UserError` if it does not fit."""
+        """Run the captured steps for a call. Raises `UserError` if the call does not fit."""
         self.arguments.check(call)
         self.replayed.check(call.values)
         nodes, overwritten = self.memory_of(call)
@@ -231,7 +233,7 @@ class Capture:
             for recorded, buffer in zip(recorded_parts, buffers_behind(node), strict=True)
             if recorded is not None
         }
-        # Variables that the function binds itself keep their values.
+        # Variables that the function itself binds keep their captured values.
         values = {**self.replayed.bindings, **call.values}
         results = [output.fresh(values, exchanged) for output in self.outputs]
         self._before_replay(overwritten)
@@ -243,14 +245,14 @@ class Capture:
         return fill(self.template, [*call.tensors, *results])
 
     def _run(self, overwritten: frozenset[int]) -> None:
-        """Run the steps; the BUFFERs that they overwrite are lost if that breaks off."""
+        """Run the steps. If they stop early, the BUFFERs that they overwrite are lost."""
         is_one_call = self.replayed.is_one_call
-        # To hold an interrupt takes 10 us: a third of a small replay.
+        # Holding interrupts takes 10 us: a third of a small replay.
         with nullcontext() if is_one_call else InterruptsHeld():
             try:
                 self.replayed.run()
             except BaseException as error:
-                # An interrupt finds all steps of one call done, or none.
+                # An interrupt comes before or after all steps of one call, never between them.
                 if not (is_one_call and isinstance(error, KeyboardInterrupt)):
                     lose(overwritten, f"were being assigned to by a replay: {words_of(error)}")
                 raise
@@ -260,13 +262,13 @@ class Capture:
     def _hold(self, holders: Sequence[Holder]) -> None:
         self.holders = holders
         self._moments = registry.moments(self.written)
-        # What was pending when none of it read memory that is overwritten, and which memory.
+        # The state of the registry in which no pending value read these overwritten BUFFERs.
         self._unread: tuple[int, frozenset[int]] | None = None
 
     def _before_replay(self, overwritten: frozenset[int]) -> None:
-        """Make sure that a replay does what a call would do to the tensors outside.
+        """Prepare tensors from outside so that a replay affects them as a plain call would.
 
-        Raises `UserError` where one that the function reads has other memory by now.
+        Raises `UserError` if a tensor that the function reads has other memory by now.
         """
         for holder in self.holders:
             tensor = holder.tensor()
@@ -276,49 +278,49 @@ class Capture:
         pending = (registry.pending_entered, overwritten)
         is_unread = not registry.has_pending or pending == self._unread
         if overwritten and (not is_unread or registry.has_changed(self._moments)):
-            self._keep_elements(overwritten)
+            self._preserve_elements(overwritten)
             self._unread = pending
 
     def _renew(self) -> None:
-        """Find the tensors again that were assigned to."""
+        """Update the holders whose tensors were assigned to."""
         held = [tensor for holder in self.holders if (tensor := holder.tensor()) is not None]
-        # A view that may be outside for other numbers is one of memory as it is.
+        # A view of memory needs no kernel, also if it leaves its source for other sizes.
         compute([x for x in held if not is_computed(x.node) and not is_view(x.node)])
         holders = []
         for holder in self.holders:
-            now = holder.renewed()
-            if now is not None:
-                holders.append(now)
+            renewed = holder.renewed()
+            if renewed is not None:
+                holders.append(renewed)
             elif holder.is_read:
                 raise UserStateError(
-                    f"TinyJit: a {describe_shown(holder.node)} that the captured function reads is "
-                    f"gone, or has other memory by now: assign() to it in place, or capture the "
-                    f"function again after reset()"
+                    f"TinyJit: a {describe_node(holder.node)} that the captured function reads "
+                    f"is gone, or has other memory by now: assign() to it in place, or capture "
+                    f"the function again after reset()"
                 )
         self.holders = holders
 
-    def _keep_elements(self, numbers: frozenset[int]) -> None:
-        """Compute or copy what reads or shows memory that a replay overwrites.
+    def _preserve_elements(self, numbers: frozenset[int]) -> None:
+        """Compute or copy values that read or view memory that a replay overwrites.
 
-        Views of the tensors outside show the new elements, as those do.
+        Views of written outside tensors are left out: they follow the new elements.
         """
-        # Asked first: what another thread enters meanwhile is looked at by the next replay.
+        # Read first: the next replay then looks at values that another thread adds meanwhile.
         self._moments = registry.moments(self.written)
         held = [tensor for holder in self.holders if (tensor := holder.tensor()) is not None]
-        written = [x for x in held if not self.written.isdisjoint(shown_numbers(x.node))]
-        spared = {value_of(view) for tensor in written for view in _views_shown_again(tensor)}
-        # Of the arguments that are assigned to no other tensor shows the elements.
-        shown = [value for number in self.written for value in registry.showing(number)]
-        values = dict.fromkeys((*shown, *readers_of(numbers)))
-        keep_elements([value for value in values if value not in spared], numbers)
+        written = [x for x in held if not self.written.isdisjoint(buffer_numbers(x.node))]
+        followers = {value_of(view) for tensor in written for view in _views_in_one_memory(tensor)}
+        # An argument that is assigned to has no other views: only outside BUFFERs may have some.
+        views = [value for number in self.written for value in registry.views_of(number)]
+        values = dict.fromkeys((*views, *readers_of(numbers)))
+        preserve_elements([value for value in values if value not in followers], numbers)
 
     # Pickles
 
     def __getstate__(self) -> dict[str, object]:
-        """Return all that `__setstate__` needs: kernels as programs, state by value.
+        """Return the members that `__setstate__` needs: kernels as programs, state by value.
 
-        Raises `UserError` where a replay could not run now, or where what is loaded would not see
-        an assignment to a tensor that this one sees.
+        Raises `UserError` if a replay could not run now. Raises it also if two tensors share
+        memory that the loaded capture would not share.
         """
         replayed = self.replayed
         with graph_lock:
@@ -334,26 +336,26 @@ class Capture:
             "constraints": replayed.constraints,
             "bindings": replayed.bindings,
             "exchanged": replayed.exchanged,
-            # Random numbers are drawn from the counters of the process that loads it.
+            # A loaded capture draws random numbers from the counters of its own process.
             "tensors": [(streams.role_of(tensor) or tensor, them) for tensor, them in tensors],
             "contents": contents,
         }
 
     def _saved_tensors(self) -> list[tuple[TensorCore, list[RecordedBuffer | None]]]:
-        """Return the tensors that hold the state, each with its BUFFERs that the steps use."""
-        keeper: dict[RecordedBuffer, TensorCore] = {}
+        """Return the tensors that hold the state, each with those of its BUFFERs that steps use."""
+        owners: dict[RecordedBuffer, TensorCore] = {}
         saved = []
         for holder in self.holders:
             tensor = _saved_tensor(holder)
-            buffers = [self.outside.get(number) for number in shown_numbers(tensor.node)]
-            mine = [b for b in buffers if b is not None and keeper.setdefault(b, tensor) is tensor]
-            if mine:
+            buffers = [self.outside.get(number) for number in buffer_numbers(tensor.node)]
+            own = [b for b in buffers if b is not None and owners.setdefault(b, tensor) is tensor]
+            if own:
                 saved.append((tensor, buffers))
             elif holder.is_read:
                 raise UserStateError(
-                    f"TinyJit: cannot be saved: the function reads copies of a "
-                    f"{describe_shown(tensor.node)}, as after clone(), which a pickle has once: "
-                    f"give one of them memory of its own before the capture, as in "
+                    f"TinyJit: cannot be saved: the function reads two tensors in the memory of a "
+                    f"{describe_node(tensor.node)}, as after clone(), which a pickle would "
+                    f"separate: give one of them memory of its own before the capture, as in "
                     f"x.assign(Tensor(x.numpy()))"
                 )
         return saved
@@ -361,7 +363,7 @@ class Capture:
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name in ("arguments", "inputs", "template", "outputs", "assigned"):
             setattr(self, name, state[name])
-        # Nobody else may hold them.
+        # No other object refers to these tensors.
         self.loaded = [
             streams.in_role(Tensor, *saved) if isinstance(saved, tuple) else saved
             for saved, _ in state["tensors"]
@@ -384,32 +386,32 @@ class Capture:
         self._hold([Holder(ref(tensor), tensor.node) for tensor in self.loaded])
 
 
-def _views_shown_again(tensor: TensorCore) -> list[TensorCore]:
-    """Return the tensors that show what `tensor` is a view of, each in that memory again.
+def _views_in_one_memory(tensor: TensorCore) -> list[TensorCore]:
+    """Return all views of the base of `tensor`, after they view the base's memory again.
 
-    A view may have been computed for itself, in other memory.
+    A view may have been computed separately, in other memory.
     """
     storage = storage_of(tensor)
     views = [tensor] if storage is None else storage.tensors()
-    numbers = set(shown_numbers(tensor.node))
+    numbers = set(buffer_numbers(tensor.node))
     plain = next((view for view in views if not has_expand(steps_of(view))), tensor)
-    if not all(numbers.issuperset(shown_numbers(view.node)) for view in views):
+    if not all(numbers.issuperset(buffer_numbers(view.node)) for view in views):
         base = base_tensor(cast(Tensor, plain), "TinyJit")
         refresh_views(base, value_of(base).requires_grad)
     return views
 
 
 def _saved_tensor(holder: Holder) -> TensorCore:
-    """Return the tensor that a pickle holds for a holder: what it is a view of, if that lives."""
+    """Return the tensor that a pickle stores for a holder: the base of its views, if that lives."""
     tensor = holder.tensor()
-    assert tensor is not None, "holders are renewed before"
+    assert tensor is not None, "the holders must be renewed before"
     storage = storage_of(tensor)
     views = [tensor] if storage is None else storage.tensors()
     backed = [view for view in views if is_backed(view.node)]
     if not backed:
         raise UserStateError(
-            f"TinyJit: cannot be saved: only views show the memory of a "
-            f"{describe_shown(holder.node)} that the function reads: keep the tensor itself"
+            f"TinyJit: cannot be saved: the function reads a {describe_node(holder.node)}, but "
+            f"only views of it are left: keep a reference to the tensor itself"
         )
     return min(backed, key=lambda view: len(steps_of(view)))
 
@@ -418,15 +420,15 @@ def _saved_tensor(holder: Holder) -> TensorCore:
 
 
 def _argument_in_memory(tensor: TensorCore, path: str, is_assigned: bool = False) -> UOp:
-    """Return a node of the elements in memory, in order: compute and copy them if need be.
+    """Return a node with the argument's elements in memory, in order. Compute or copy if needed.
 
-    An argument that is assigned to gets memory that no other tensor shows. Raises `UserError` if
-    it is a view or has one, which would have to show the new elements.
+    An argument that is assigned to gets memory that no other tensor views. Raises `UserError` if
+    it is a view or has views, as these would have to follow the new elements.
     """
     if value_of(tensor).requires_grad and value_of(tensor).record is not None:
         raise UserStateError(
-            f"TinyJit: argument {path} was computed from tensors that require grad, and no "
-            f"gradient flows through a replay: pass {path}.detach()"
+            f"TinyJit: argument {path} was computed from tensors that require grad, but a replay "
+            f"has no gradient: pass {path}.detach()"
         )
     if is_assigned:
         _give_own_memory(tensor, path)
@@ -442,16 +444,16 @@ def _give_own_memory(tensor: TensorCore, path: str) -> None:
     if storage is not None and len(storage.tensors()) > 1:
         raise UserError(
             f"TinyJit: argument {path}, which the function assigns to, shares its elements with "
-            f"views: accepted is a tensor alone: pass a copy, as in Tensor({path}.numpy())"
+            f"views: pass a tensor without views, such as the copy Tensor({path}.numpy())"
         )
-    numbers = shown_numbers(tensor.node)
-    if not is_backed(tensor.node) or any(registry.count_showing(n) > 1 for n in numbers):
+    numbers = buffer_numbers(tensor.node)
+    if not is_backed(tensor.node) or any(registry.count_views_of(n) > 1 for n in numbers):
         leave_storage(tensor)
         compute_copies([value_of(tensor)])
 
 
 def _copy_in_memory(node: UOp) -> UOp:
-    """Return a node of the same elements as a computed one, in memory of its own."""
+    """Return a copy of a computed node in memory of its own."""
     copies = {}
     for buffer in buffers_behind(node):
         copies[buffer], memory = new_buffer_like(cast(BufferArg, buffer.arg), buffer.dtype)
@@ -459,8 +461,8 @@ def _copy_in_memory(node: UOp) -> UOp:
     return substitute(node, copies)
 
 
-def _hand_over(tensor: TensorCore, node: UOp) -> None:
-    """Assign the elements of `node`, which is computed, to an argument."""
+def _assign_elements(tensor: TensorCore, node: UOp) -> None:
+    """Assign the elements of the computed `node` to an argument."""
     with Tensor.no_grad():
         cast(Tensor, tensor).assign(from_node(Tensor, node, tensor.device))
     compute([tensor])

@@ -1,4 +1,4 @@
-"""What a captured function returns: each replay gives tensors in memory of their own."""
+"""The results of a captured function: each replay returns tensors in memory of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tinyref.tensor.core import TensorCore, from_node, registry, same_node, valu
 from tinyref.tensor.data import compute
 from tinyref.tensor.jit.arguments import rebuilt
 from tinyref.tensor.jit.session import CaptureSession, copied, is_backed
-from tinyref.tensor.registry import parts_of, shown_numbers
+from tinyref.tensor.registry import buffer_numbers, parts_of
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.variable import rebound
 from tinyref.uops.node import UOp, sint
@@ -31,18 +31,18 @@ _NO_AXES = ShapeArg(())
 
 @dataclass(frozen=True)
 class Placeholder:
-    """Stands for a tensor in what a function returned: number `number` of arguments and results."""
+    """A mark for one tensor in the template of the results."""
 
-    number: int
+    number: int  # Index into the tensors of the arguments followed by those of the results.
 
 
 class Results:
-    """What a call returned: its tensors in order, and a template of all around them."""
+    """The results of a call: its tensors in order, and a template with a mark for each tensor."""
 
     def __init__(
         self, returned: object, args: Sequence[TensorCore], session: CaptureSession | None = None
     ) -> None:
-        places = {id(tensor): Placeholder(number) for number, tensor in enumerate(args)}
+        marks = {id(tensor): Placeholder(number) for number, tensor in enumerate(args)}
         originals: list[TensorCore] = []
         self.is_bare = True
 
@@ -51,33 +51,33 @@ class Results:
                 _check_returned(value, path)
                 return value
             self.is_bare = False
-            if id(value) not in places:
-                places[id(value)] = Placeholder(len(args) + len(originals))
+            if id(value) not in marks:
+                marks[id(value)] = Placeholder(len(args) + len(originals))
                 originals.append(value)
                 if session is not None:
                     session.read(value_of(value))
-            return places[id(value)]
+            return marks[id(value)]
 
         self.template = rebuilt(returned, take)
-        # From here on the function's own tensors are held by whoever keeps them outside.
+        # From here on the function's own tensors live only if something outside refers to them.
         self.tensors = [same_node(tensor) for tensor in originals]
 
     def compute(self, session: CaptureSession | None = None) -> None:
-        """Compute the tensors, each in memory that no other tensor shows.
+        """Compute the tensors, each in memory that no other tensor views.
 
-        session: what it captures is computed too, and its steps must fill that memory.
+        With a session, compute also what it captures. Its steps must write that memory.
         """
         recorder = None if session is None else session.recorder
         compute([*self.tensors, *([] if session is None else session.left_over())])
         taken: set[int] = set()
-        for place, tensor in enumerate(self.tensors):
+        for index, tensor in enumerate(self.tensors):
             if not _is_private(tensor, taken, recorder):
-                # One by one: equal copies that are computed together have one memory.
-                self.tensors[place] = copied(tensor)
-            taken.update(shown_numbers(self.tensors[place].node))
+                # One by one: equal copies that are computed together share one memory.
+                self.tensors[index] = copied(tensor)
+            taken.update(buffer_numbers(self.tensors[index].node))
 
     def build(self, args: Sequence[TensorCore]) -> object:
-        """Return what a call with these tensors returns."""
+        """Return the result of a call with these tensors as arguments."""
         return fill(self.template, [*args, *self.tensors])
 
 
@@ -86,17 +86,17 @@ def _check_returned(value: object, path: str) -> None:
     if not isinstance(value, bool | int | float | str | bytes | None):
         raise UserTypeError(
             f"TinyJit: {path} is a {type(value).__name__}: accepted are Tensors, numbers, texts "
-            f"and None, in tuples, lists and dicts"
+            f"and None, also in tuples, lists and dicts"
         )
 
 
 def _is_private(tensor: TensorCore, taken: set[int], recorder: Recorder | None) -> bool:
-    """Return True for a constant, and for memory that nothing else shows and steps fill."""
+    """Return True for a constant, and for memory that only `tensor` views and the steps write."""
     node = tensor.node
     if uniform_value(node) is not None or is_empty(tensor.shape):
         return True
-    numbers = shown_numbers(node)
-    others = (value.tensor for number in numbers for value in registry.showing(number))
+    numbers = buffer_numbers(node)
+    others = (value.tensor for number in numbers for value in registry.views_of(number))
     return (
         is_backed(node)
         and taken.isdisjoint(numbers)
@@ -106,32 +106,30 @@ def _is_private(tensor: TensorCore, taken: set[int], recorder: Recorder | None) 
 
 
 def fill(template: object, tensors: Sequence[object]) -> object:
-    """Return `template` with arguments and results in the place of what stands for them."""
+    """Return `template` with each placeholder replaced by its tensor."""
     return rebuilt(template, lambda x, _: tensors[x.number] if isinstance(x, Placeholder) else x)
 
 
 @dataclass(frozen=True)
 class Output:
-    """A result of each replay.
-
-    parts: for each device the BUFFER, None for a constant; type, shape, and a constant's value.
-    layout: of the parts, where there are several.
-    """
+    """The description of one result tensor, from which each replay makes a new one."""
 
     device: Place
+    # For each device the BUFFER (None for a constant), the type, the shape, a constant's value.
     parts: tuple[tuple[RecordedBuffer | None, DType, tuple[sint, ...], ConstType], ...]
+    # How several parts make one tensor; None for one part.
     layout: ShardArg | None
 
     @classmethod
     def of(cls, tensor: TensorCore, recorder: Recorder) -> Output:
-        """Return the output that a computed result becomes."""
+        """Return the description of a computed result."""
         parts = []
         for node in parts_of(tensor.node):
             shape = tuple(unbound(size) for size in graph.shape_of(node))
             value = uniform_value(node)
             buffer = None
             if value is None and not is_empty(shape):
-                (number,) = shown_numbers(node)
+                (number,) = buffer_numbers(node)
                 buffer = recorder.buffers[number]
             parts.append((buffer, node.dtype, shape, 0 if value is None else value))
         layout = layout_of(tensor.node) if tensor.node.op is Ops.MULTI else None
@@ -140,7 +138,7 @@ class Output:
     def fresh(
         self, values: Mapping[str, int], exchanged: dict[RecordedBuffer, Buffer]
     ) -> TensorCore:
-        """Return the tensor of the next replay; its memory is added to `exchanged`."""
+        """Return the tensor of the next replay, and add its memory to `exchanged`."""
         nodes = []
         for buffer, dtype, shape, value in self.parts:
             sizes = tuple([rebound(size, values) for size in shape])
@@ -149,11 +147,11 @@ class Output:
                 continue
             memory, exchanged[buffer] = new_buffer_like(buffer.argument, dtype)
             if sizes == () and buffer.argument.size == 1:
-                # What `window` builds takes 10 us, and most functions return a loss.
+                # `window` would take 10 us here, and most functions return a scalar loss.
                 nodes.append(UOp(Ops.RESHAPE, dtype, (memory,), _NO_AXES))
             else:
                 nodes.append(graph.window(memory, sizes))
-            # It is memory, as what is computed is, and no function's view of that.
+            # Like any computed tensor, the node is memory and not a function's view of memory.
             leave_unnamed(nodes[-1])
         node = nodes[0] if self.layout is None else join_parts(self.layout, nodes)
         return from_node(Tensor, node, self.device)

@@ -1,9 +1,9 @@
 """The tensors from outside that a captured function reads and writes.
 
-A replay finds what a tensor holds by then in its memory, and nowhere else: a graph that is not
-computed yet would be repeated as it was. So a tensor from outside gets memory when the function
-first reads it, by kernels that are no part of the capture. What the function does not read stays
-as it is.
+A replay reads the elements that a tensor has in memory at that time. It could only repeat a graph
+that was not computed before the capture. So a tensor from outside is computed when the function
+first reads it, by kernels that are not part of the capture. A tensor that the function does not
+read is left alone.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tinyref.tensor.core import (
     peek_value,
     registry,
     same_node,
-    store_apart,
+    store_separately,
     value_of,
 )
 from tinyref.tensor.data import compute
-from tinyref.tensor.registry import graph_lock, is_computed, is_view, parts_of, shown_numbers
+from tinyref.tensor.registry import buffer_numbers, graph_lock, is_computed, is_view, parts_of
 from tinyref.tensor.tensor import Tensor
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
@@ -41,52 +41,48 @@ from tinyref.uops.payload import BufferArg
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A tensor that showed memory as `node`.
-
-    is_read: the function reads it; else the function made it, and it was kept outside.
-    """
+    """A tensor outside of the capture, and the node with which it viewed memory."""
 
     tensor: ref[TensorCore]
     node: UOp
+    # False for a tensor that the function made and something outside still refers to.
     is_read: bool = True
 
     def renewed(self) -> Holder | None:
-        """Return a holder of the node of now; None where the tensor is gone or shows others."""
+        """Return a holder of the current node; None if the tensor is gone or views other memory."""
         tensor = self.tensor()
-        if tensor is None or not shows_alike(self.node, tensor.node):
+        if tensor is None or not views_same_elements(self.node, tensor.node):
             return None
         return Holder(self.tensor, tensor.node, self.is_read)
 
 
-def shows_alike(before: UOp, now: UOp) -> bool:
-    """Return True if two nodes show the same elements of the same memory, in the same order."""
+def views_same_elements(before: UOp, now: UOp) -> bool:
+    """Return True if two nodes view the same elements of the same memory, in the same order."""
     if before is now:
         return True
     is_same = buffers_behind(before) == buffers_behind(now) and is_backed(now)
     return shape_of(before) == shape_of(now) and (is_same or is_empty(shape_of(now)))
 
 
-def describe_shown(node: UOp) -> str:
-    """Return the type and the shape of a tensor."""
+def describe_node(node: UOp) -> str:
+    """Return the type and shape of a tensor in words."""
     return f"{node.dtype.name} tensor of shape {describe_shape(shape_of(node))}"
 
 
 class CaptureSession:
-    """A function that is captured, in this thread: see `Session`.
-
-    reads: tensors from outside, as they were when it read or wrote them first. changed: those that
-    stand for another value since.
-    """
+    """The capture of a function in this thread: see `Session`."""
 
     is_over = False
 
     def __init__(self) -> None:
         self.recorder = Recorder()
+        # Tensors from outside, as they were when the function first read or wrote them.
         self.reads: dict[Value, Holder] = {}
+        # Tensors from outside that got another value during the capture.
         self.changed: list[ref[TensorCore]] = []
 
     def read(self, value: Value) -> None:
-        """Give a tensor from outside memory, unless it is in some. Raises where that fails."""
+        """Compute a tensor from outside if it is not in memory yet. Raises if that fails."""
         if value not in self.reads and self._is_from_outside(value):
             self._give_memory(value)
             tensor = value.tensor
@@ -94,10 +90,10 @@ class CaptureSession:
                 self.reads[value] = Holder(ref(tensor), value.node)
 
     def write(self, tensor: Tensor, base: Tensor) -> None:
-        """Give a base that the function is about to write memory that only its views show.
+        """Move `base`, which the function is about to write, to memory that only its views use.
 
-        So replays write where the capture does. Raises `UserStateError` where the function has read
-        another tensor in that memory: what was captured of that reads what is written.
+        So replays write the same memory as the capture. Raises `UserStateError` if the function
+        has read another tensor in that memory: its captured kernels would read the new elements.
         """
         value = value_of(base)
         if self._is_from_outside(value):
@@ -105,15 +101,15 @@ class CaptureSession:
         others = sharing_memory(base)
         if not self.reads.keys().isdisjoint(others):
             raise UserStateError(
-                "TinyJit: the function assigns to a tensor and reads another one that is in the "
-                "same memory, as after clone(): a replay would read what it has written: give one "
-                "of them memory of its own before, as in x.assign(Tensor(x.numpy()))"
+                "TinyJit: the function assigns to a tensor and reads another tensor in the same "
+                "memory, as after clone(): a replay would read the new elements: give one of them "
+                "memory of its own before, as in x.assign(Tensor(x.numpy()))"
             )
         compute_copies([other for other in others if other.session is self])
         with self._outside():
             compute_copies([other for other in others if other.session is not self])
             if self._is_from_outside(value) and not has_memory_alone(base):
-                # It shows an element at several places, or a part of what nobody else shows.
+                # The base repeats elements, or views only a part of its memory.
                 compute_copies([value])
                 refresh_views(base, value.requires_grad)
         self.read(value_of(tensor))
@@ -129,46 +125,47 @@ class CaptureSession:
                     compute_copies([value])
 
     def before_compute(self, roots: Sequence[UOp]) -> None:
-        """Compute tensors from outside that read what `roots` overwrite.
+        """Compute tensors from outside that read memory that `roots` overwrite.
 
         Otherwise their kernels would be part of the capture, and each replay would run them again.
         """
         nodes = [node for node in toposort(roots) if node.op is Ops.ASSIGN]
-        numbers = {number for node in nodes for number in shown_numbers(assigned_buffer(node))}
+        numbers = {number for node in nodes for number in buffer_numbers(assigned_buffer(node))}
         if numbers:
             with self._outside():
                 readers = readers_of(numbers)
-                keep_elements([v for v in readers if v.session is not self], numbers)
+                preserve_elements([v for v in readers if v.session is not self], numbers)
 
     def before_change(self, tensor: TensorCore) -> None:
-        """Note a tensor from outside that is about to stand for another value."""
+        """Record a tensor from outside that is about to get another value."""
         if value_of(tensor).session is not self:
             self.changed.append(ref(tensor))
 
     def left_over(self) -> list[TensorCore]:
-        """Return the tensors that the function made, or assigned to, and did not compute."""
+        """Return the tensors that the function made or assigned to, but did not compute."""
         mine = [value for value in registry.pending() if value.session is self]
         return [tensor for value in mine if (tensor := value.tensor) is not None]
 
     def check(self) -> None:
-        """Raise `UserError` where tensors from outside hold what no replay would give them."""
+        """Raise `UserError` if a tensor from outside got a value that no replay can give it."""
         used, written = self.recorder.buffers, self.recorder.written()
         for holder in self.reads.values():
-            is_used = not used.keys().isdisjoint(shown_numbers(holder.node))
+            is_used = not used.keys().isdisjoint(buffer_numbers(holder.node))
             if is_used and holder.renewed() is None:
                 raise UserStateError(
-                    f"TinyJit: a {describe_shown(holder.node)} that the function reads was "
-                    f"replaced in it: replays would read the old one; assign() to it in place, "
-                    f"after x.replace(x.contiguous().realize()) where it shows a part of memory, "
+                    f"TinyJit: the function reads and replaces a {describe_node(holder.node)}: "
+                    f"replays would read the old one: assign() to it in place (if it is a view of "
+                    f"a part of memory, call x.replace(x.contiguous().realize()) before), "
                     f"or pass it in and return it"
                 )
         for tensor in (tensor for held in self.changed if (tensor := held()) is not None):
-            shown = [used.get(number) for number in shown_numbers(tensor.node)]
-            if not is_empty(shape_of(tensor.node)) and not (shown and written.issuperset(shown)):
+            buffers = [used.get(number) for number in buffer_numbers(tensor.node)]
+            is_written = bool(buffers) and written.issuperset(buffers)
+            if not is_empty(shape_of(tensor.node)) and not is_written:
                 raise UserStateError(
-                    f"TinyJit: the function gives a {describe_shown(tensor.node)} from "
-                    f"outside other memory, which no replay would do: assign() to it in place, "
-                    f"within Tensor.no_grad() where it requires grad, or return what it is to hold"
+                    f"TinyJit: the function moves a {describe_node(tensor.node)} from outside "
+                    f"to other memory, which no replay would do: assign() to it in place (within "
+                    f"Tensor.no_grad() if it requires grad), or return the new tensor"
                 )
 
     @contextlib.contextmanager
@@ -183,7 +180,7 @@ class CaptureSession:
 
 @contextlib.contextmanager
 def capture_session(stand_ins: Sequence[TensorCore]) -> Iterator[CaptureSession]:
-    """Capture a function within the block; `stand_ins` are its arguments. Other threads wait."""
+    """Capture a function in the block while other threads wait. `stand_ins` are its arguments."""
     session = CaptureSession()
     for tensor in stand_ins:
         value_of(tensor).session = session
@@ -192,30 +189,30 @@ def capture_session(stand_ins: Sequence[TensorCore]) -> Iterator[CaptureSession]
         with graph_lock.held_by_capture(), recording(session.recorder):
             yield session
     finally:
-        # From now on what the function made is like any other tensor.
+        # From now on, tensors that the function made are like any other tensor.
         session.is_over = True
         capturing.reset(token)
-        # Values refer to their session, which would refer to them.
+        # Values refer to their session: break the reference cycle.
         session.reads.clear()
 
 
-def keep_elements(values: Sequence[Value], numbers: Collection[int]) -> None:
-    """Compute values that read or show the BUFFERs `numbers`, which are about to be written.
+def preserve_elements(values: Sequence[Value], numbers: Collection[int]) -> None:
+    """Compute values that read or view the BUFFERs `numbers`, before these are overwritten.
 
-    Those that show them get copies. That a graph has the elements of memory, as a choice between a
-    tensor and itself, is seen only once it is computed.
+    Values that view them are copied. Only after it is computed is a graph known to be a view of
+    memory: one example is a choice between a tensor and itself.
     """
     tensors = [tensor for value in values if (tensor := value.tensor) is not None]
     compute(tensors)
     living = list(map(value_of, tensors))
-    compute_copies([v for v in living if not set(shown_numbers(v.node)).isdisjoint(numbers)])
+    compute_copies([v for v in living if not set(buffer_numbers(v.node)).isdisjoint(numbers)])
     for value in set(values).difference(living):
-        # Only gradients may want it, and they are refused then.
+        # Only a gradient can still need the value, and is then refused.
         value.is_overwritten = True
 
 
 def readers_of(numbers: Collection[int]) -> list[Value]:
-    """Return the values whose graphs are not computed yet and read the BUFFERs `numbers`."""
+    """Return the values whose graphs read the BUFFERs `numbers` and are not computed yet."""
     values = registry.computable()
     reached: set[UOp] = set()
     for node in toposort({value.node: None for value in values}):
@@ -226,9 +223,9 @@ def readers_of(numbers: Collection[int]) -> list[Value]:
 
 
 def compute_copies(values: Sequence[Value]) -> None:
-    """Give values, which live, memory of their own."""
+    """Compute living values, each into memory of its own."""
     for value in values:
-        store_apart(value)
+        store_separately(value)
     compute([tensor for value in values if (tensor := value.tensor) is not None])
 
 
@@ -240,7 +237,7 @@ def copied(tensor: TensorCore) -> TensorCore:
 
 
 def buffers_behind(node: UOp) -> list[UOp]:
-    """Return the BUFFERs behind a computed tensor, one a part; none for what has no elements."""
+    """Return the BUFFER of each part of a computed tensor; none for a part without elements."""
     if node.op is not Ops.MULTI:
         buffer = backing(node)
         return [] if buffer is None else [buffer]
@@ -253,7 +250,7 @@ def is_backed(node: UOp) -> bool:
 
 
 def _is_in_memory(node: UOp) -> bool:
-    # A view that may be outside for other numbers is checked by each kernel that reads it.
+    # For other values of a variable a view may leave its source: each kernel that reads it checks.
     return (is_computed(node) or is_view(node)) and not any(
         shows_constant(part) for part in parts_of(node) if not is_empty(shape_of(part))
     )

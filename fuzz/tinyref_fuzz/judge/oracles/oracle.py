@@ -90,7 +90,7 @@ class Oracle:
         return self._describe(slot, f"{text}{against[number]!s} in the other", differing.size)
 
     def _describe(self, slot: int, sentence: str, count: int) -> str:
-        where = f"slot {slot}: " if len(self.allowed) > 1 else ""
+        where = f"output b{slot}: " if len(self.allowed) > 1 else ""
         more = f" ({count} elements differ)" if count > 1 else ""
         return f"{where}{sentence}{more}"
 
