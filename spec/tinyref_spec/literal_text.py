@@ -1,4 +1,4 @@
-"""Arrays as text of Python and of C, with the same bits."""
+"""Arrays as Python and C source text, with the same bits."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tinyref_spec.bits import Array, to_bits
 
 # Elements of the longest list; longer arrays are packed.
 _LONGEST_LIST = 32
-# Letters of the longest decimal number; others are hexadecimal.
+# Characters of the longest decimal number; longer ones are hexadecimal.
 _LONGEST_DECIMAL = 8
 _ZEROS = re.compile(r"\.?0+p")
 _C_TYPES = {"bool": "uint8_t", "float16": "_Float16", "float32": "float", "float64": "double"}
 
 
 def array_literal(values: Array, is_raw: bool = False) -> str:
-    """Return a Python expression of a flat array with the same bits.
+    """Return a Python expression for the flat array with the same bits.
 
-    It needs `np`, and for a long array `base64` and `zlib`. An array of a type that numpy lacks
-    has that type of tinyref; if `is_raw`, it has the bits as unsigned integers.
+    The expression needs `np`, and for a long array `base64` and `zlib`. For a type that numpy lacks
+    it also needs tinyref; with `is_raw` it gives the bits as unsigned integers instead.
     """
     flat = np.ascontiguousarray(values).reshape(-1)
     if is_unknown_to_numpy(flat):
@@ -38,9 +38,11 @@ def array_literal(values: Array, is_raw: bool = False) -> str:
         return f"np.full({flat.nbytes}, {POISONS[0]:#x}, np.uint8).view({name})"
     if flat.size > _LONGEST_LIST and not is_uniform:
         return f"np.frombuffer({packed(flat.tobytes())}, {name})"
-    # Other bits of a NaN have no text.
-    said = np.array([number if number == number else np.nan for number in flat.tolist()])
-    if not np.array_equal(to_bits(said.astype(flat.dtype)), bits):
+    # The text of a NaN does not have its bits.
+    reread = np.array(
+        [number if number == number else np.nan for number in flat.tolist()], flat.dtype
+    )
+    if not np.array_equal(to_bits(reread), bits):
         return f"{array_literal(bits)}.view({name})"
     if is_uniform and flat.size > 1:
         return f"np.full({flat.size}, {_python_list(flat[:1])}, {name})"
@@ -49,11 +51,11 @@ def array_literal(values: Array, is_raw: bool = False) -> str:
 
 def is_unknown_to_numpy(values: Array) -> bool:
     """Return True for bfloat16 and the floats of 8 bits."""
-    return values.dtype.kind == "V"
+    return values.dtype.isbuiltin != 1
 
 
 def packed(data: bytes) -> str:
-    """Return a Python expression of bytes that needs `base64` and `zlib`."""
+    """Return a Python expression for bytes; it needs `base64` and `zlib`."""
     text = base64.b85encode(zlib.compress(data, 9)).decode()
     return f"zlib.decompress(base64.b85decode({text!r}))"
 
@@ -83,7 +85,7 @@ def c_type(values: Array) -> str:
 
 
 def c_array(values: Array) -> str:
-    """Return an initialiser of a C array; any NaN is one of the C library."""
+    """Return the initialiser of a C array; every NaN becomes the NAN of the C library."""
     return f"{{{', '.join(map(_c_number, np.ravel(values).tolist()))}}}"
 
 

@@ -37,7 +37,7 @@ from tinyref_spec.error_rules import (
 )
 from tinyref_spec.evidence import Elements, evidence_of
 from tinyref_spec.oracles import Expected
-from tinyref_spec.tool_scripts.languages import LaunchOfProgram, script_of
+from tinyref_spec.tool_scripts.languages import script_of
 
 # Values of each buffer that a failure shows.
 SHOWN_VALUES = 16
@@ -317,24 +317,19 @@ def _describe_failure(
             unaligned=unaligned,
             before=before,
         )
-        failure.tool_script = _tool_script(device, experiment, launch, wanted)
+        about = f"{experiment.case_id} of tinyref, on {device.name}"
+        failure.tool_script = _tool_script(device, about, launch, wanted)
         if item is not None and device.trace_seconds:
             failure.difference = launch.first_difference(device.trace_seconds)
     return failure
 
 
 def _tool_script(
-    device: DeviceUnderTest,
-    experiment: Experiment,
-    launch: ReproducedLaunch,
-    wanted: Sequence[Wanted],
+    device: DeviceUnderTest, about: str, launch: ReproducedLaunch, wanted: Sequence[Wanted]
 ) -> str:
-    """Return the script without tinyref; empty where there is none, and nobody asked for one."""
-    count = len(launch.before)
-    parts = (launch.program, launch.inputs, wanted, launch.bindings, launch.unaligned, count)
+    """Return the script without tinyref. Without one, return "" unless the device asks for it."""
     try:
-        about = f"{experiment.case_id} of tinyref, on {device.name}"
-        return script_of(device.name, LaunchOfProgram(about, *parts), device.language)
+        return script_of(about, launch, wanted, device.language)
     except TinyrefError:
         if device.language:
             raise

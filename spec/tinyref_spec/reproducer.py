@@ -31,6 +31,7 @@ from tinyref_spec.error_rules import Rule, SameBits, Ulp
 from tinyref_spec.literal_text import array_literal, is_unknown_to_numpy, packed
 from tinyref_spec.oracles import Expected
 from tinyref_spec.subjects.name import is_subject
+from tinyref_spec.tool_scripts.launch import bounds_of
 
 MAX_LINES = 40
 MAX_LIBRARY_LINES = 15
@@ -200,24 +201,25 @@ def _compiled(kernel: ScriptKernel) -> list[str]:
 
 @dataclass(frozen=True)
 class Wording:
-    """How a script says in the words of a library that it makes a tensor and reads one.
-
-    tensor: over `array` (an expression), `name` (its type), `place` (a device) and
-    `wants_gradient`. read: over `actual` (an expression of a tensor). dtype: over `name` (the name
-    of a type). layers: imports for expressions that have layers. marks_inputs: whether an input
-    whose gradient may be asked for says so where only the value is asked for; it is not freed
-    early then. widen: makes a tensor of a type that numpy lacks one of float32, over `actual`.
-    translate: what the library is asked, where that has other words than the rows.
-    """
+    """Templates by which a script makes and reads the tensors of a library."""
 
     imports: tuple[str, ...]
     tensor: str
+    """Makes a tensor from `array` (an expression), `name` (of its type), `place` (a device) and
+    `wants_gradient`."""
     read: str
+    """Gives a numpy array from `actual` (an expression of a tensor)."""
     dtype: str = "dtypes.{name}"
     layers: tuple[str, ...] = ()
+    """Imports for expressions with layers."""
     marks_inputs: bool = False
+    """Inputs request gradients even if only the value is used; this keeps them alive longer."""
     widen: str = "{actual}"
+    """Casts `actual`, a tensor of a type that numpy lacks, to float32."""
     translate: Callable[[str, Question], str] = lambda expression, _: expression
+    """Gives the calls of the library for an expression of the rows."""
+    package: str = ""
+    """The package that pip installs."""
 
 
 TINYREF = Wording(
@@ -247,7 +249,7 @@ def tensor_script(
 ) -> str:
     """Return a script that evaluates an expression of the inputs and says what is wrong.
 
-    place: the device as the library calls it. That of another library has no word of tinyref.
+    place: the device as the library calls it. The script of another library needs no tinyref.
     """
     if wording is not TINYREF:
         return _library_script(question, place, expression, item, wording)
@@ -273,47 +275,62 @@ def tensor_script(
 def _library_script(
     question: Question, place: str, expression: str, item: Wanted, wording: Wording
 ) -> str:
-    """Return a script of the library and numpy alone, of `MAX_LIBRARY_LINES`."""
-    said = wording.translate(expression, question)
-    inputs = []
-    for name, values in question.values.items():
-        wide = values.astype(np.float32) if is_unknown_to_numpy(values) else values
-        shaped = f"{array_literal(wide)}.reshape({values.shape})"
-        wants = name in question.targets and ("g" in question.values or wording.marks_inputs)
-        words = {"name": from_numpy_dtype(values.dtype).name, "place": place}
-        made = wording.tensor.format(array=shaped, wants_gradient=wants, **words)
-        inputs.append(f"{name} = {made}")
-    if re.search(r"\bdevice\b", said):
-        inputs.append(f"device = {place!r}")
-    if re.search(r"\bdtype\b(?!=)", said):
-        inputs.append(f"dtype = {wording.dtype.format(name=question.dtype.name)}")
-    is_wide = is_unknown_to_numpy(item.values)
-    read = wording.read.format(actual=wording.widen.format(actual=said) if is_wide else said)
-    right = [x.astype(np.float32) if is_wide else x for x in (item.values, *item.others)]
-    good = "(got == value) | (got != got) & (value != value)"
-    lines = [f"value = {array_literal(right[0])}", *_bounds_lines(item)]
-    good += "".join(f" | (got == {array_literal(other)})" for other in right[1:])
-    good += " | (low <= got) & (got <= high)" if item.bounds is not None else ""
-    head = [f"# {question.case_id} on {place}: exit code 1 while it is wrong, 0 when it is right."]
-    imports = ["import sys", "import numpy as np", *wording.imports]
-    if "zlib." in "".join(inputs + lines):
-        imports[0] = "import base64, sys, zlib"
-    tail = [
-        f"got = np.ravel({read})[{list(item.places)}]",
-        *lines,
-        f"good = {good}",
+    """Return a script of at most `MAX_LIBRARY_LINES` that needs only the library and numpy."""
+    call = wording.translate(expression, question)
+    inputs = _library_inputs(question, place, call, wording)
+    values = [_widened(array) for array in (item.values, *item.others)]
+    if is_unknown_to_numpy(item.values):
+        call = wording.widen.format(actual=call)
+    good = ["(got == value)", "(got != got) & (value != value)"]
+    good += [f"(got == {array_literal(other)})" for other in values[1:]]
+    checks = [f"value = {array_literal(values[0])}"]
+    low, high = bounds_of(item)
+    if low is not None and high is not None:
+        checks.append(f"low, high = {', '.join(map(array_literal, map(_widened, (low, high))))}")
+        good.append("(low <= got) & (got <= high)")
+    body = [
+        f"got = np.ravel({wording.read.format(actual=call)})[{list(item.places)}]",
+        *checks,
+        f"good = {' | '.join(good)}",
         "print('expected', value, 'got', got)",
         "sys.exit(0 if good.all() else 1)",
     ]
-    if len(head + imports + inputs + tail) > MAX_LIBRARY_LINES:
+    needs_zlib = "zlib." in "".join([*inputs, *body])
+    head = [
+        f"# {question.case_id} on {place}: exit code 1 while it is wrong, 0 when it is right.",
+        "import base64, sys, zlib" if needs_zlib else "import sys",
+        "try:",
+        f"    import numpy as np; {'; '.join(wording.imports)}",
+        "except ImportError as error:",
+        f"    sys.exit(print(error, '- to install: pip install numpy {wording.package}') or 2)",
+    ]
+    if len(head + inputs + body) > MAX_LIBRARY_LINES:
         inputs = ["; ".join(inputs)]
-    return "\n".join([*head, *imports, *inputs, *tail, ""])
+    return "\n".join([*head, *inputs, *body, ""])
 
 
-def _bounds_lines(item: Wanted) -> list[str]:
-    if item.bounds is None:
-        return []
-    return [f"low, high = {', '.join(map(array_literal, item.bounds))}"]
+def _library_inputs(question: Question, place: str, call: str, wording: Wording) -> list[str]:
+    """Return assignments for the inputs of `call`, and for `device` and `dtype` if it uses them."""
+    lines = []
+    for name, values in question.values.items():
+        wants = name in question.targets and ("g" in question.values or wording.marks_inputs)
+        made = wording.tensor.format(
+            array=f"{array_literal(_widened(values))}.reshape({values.shape})",
+            name=from_numpy_dtype(values.dtype).name,
+            place=place,
+            wants_gradient=wants,
+        )
+        lines.append(f"{name} = {made}")
+    if re.search(r"\bdevice\b", call):
+        lines.append(f"device = {place!r}")
+    if re.search(r"\bdtype\b(?!=)", call):
+        lines.append(f"dtype = {wording.dtype.format(name=question.dtype.name)}")
+    return lines
+
+
+def _widened(values: Array) -> Array:
+    """Return float32 for a type that numpy lacks."""
+    return values.astype(np.float32) if is_unknown_to_numpy(values) else values
 
 
 def _lines_of_value(expression: str) -> list[str]:

@@ -401,11 +401,11 @@ def export(
     """
     from tinyref_spec.tool_scripts.export import export_case
 
-    found = export_case(case, name, device_name(device or None), on, imports or ())
+    text = export_case(case, name, device_name(device or None), on, imports or ())
     if out is None:
-        print(found.text, end="")
+        print(text, end="")
     else:
-        write_output(out, found.text, "out")
+        write_output(out, text, "out")
 
 
 @conform_app.command("merge")

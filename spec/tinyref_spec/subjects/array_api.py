@@ -82,8 +82,9 @@ SAME: Mapping[str, str] = {
 }
 WIDE_SUMS = "integers are added up and multiplied in the default integer type of the standard"
 PLACES = "places are of the default index type of the standard"
-# How arrays that are not dense, not computed or not exported by DLPack give a numpy array.
+# How a script reads the arrays of a module that `np.asarray` does not read.
 _READ = {"ndonnx": "({actual}).unwrap_numpy()", "sparse": "({actual}).todense()"}
+# Methods by which arrays that are lazy, sparse or wrapped give a numpy array.
 TO_HOST = ("todense", "compute", "unwrap_numpy")
 Key = int | slice | EllipsisType | None
 # Types that the standard does not have: a library may refuse any function of them.
@@ -524,10 +525,11 @@ class ArraySubject:
             _READ.get(self.module, "np.asarray({actual})"),
             widen=f"{MODULE}.asarray({{actual}}, dtype={MODULE}.float32)",
             translate=self._translate,
+            package=_package(self.module),
         )
 
     def _translate(self, expression: str, question: Question) -> str:
-        """Return the calls of the module that an expression of the rows makes."""
+        """Return the calls that an expression of the rows makes, as text."""
         writer = copy.copy(self)
         writer.namespace = WritingNamespace(self.namespace)
         tensors = {name: self.tensor(array) for name, array in question.values.items()}

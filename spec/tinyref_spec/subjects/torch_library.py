@@ -45,6 +45,7 @@ WORDING = Wording(
     "torch.{name}",
     marks_inputs=True,
     widen="({actual}).float()",
+    package="torch",
 )
 
 

@@ -1,16 +1,16 @@
-"""What an expression over arrays calls, as text: a namespace and arrays that note each use."""
+"""Record the calls of an expression as text, by a namespace and arrays that note each use."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tinyref_spec.literal_text import array_literal
 
-# What scripts call the module.
+# The name of the module in scripts.
 MODULE = "xp"
 _BINARY = {
     "add": "+",
@@ -38,7 +38,7 @@ _COMPARISONS = frozenset({"lt", "gt", "le", "ge", "eq", "ne"})
 
 
 class WrittenArray:
-    """An array of a library, and the expression that gives it."""
+    """An array of a library, and an expression that computes it."""
 
     def __init__(self, array: Any, text: str) -> None:
         self.array = array
@@ -76,27 +76,31 @@ for _name, _sign in _UNARY.items():
 
 
 class WritingNamespace:
-    """A module whose functions take and give written arrays; its types are as they are."""
+    """A module whose functions take and return written arrays."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
-        if isinstance(found, type) or not callable(found) or name.startswith("_"):
-            return _Named(found, f"{MODULE}.{name}") if _is_type(found) else found
+        member = getattr(self._module, name)
+        if name.startswith("_"):
+            return member
+        text = f"{MODULE}.{name}"
+        if isinstance(member, type) or not callable(member):
+            return _Named(member, text)
 
         def call(*arguments: Any, **named: Any) -> Any:
-            texts = [*map(text_of, arguments), *_named_texts(named)]
+            texts = [text_of(value) for value in arguments]
+            texts += [f"{key}={text_of(value)}" for key, value in named.items()]
             values = {key: _value_of(value) for key, value in named.items()}
-            result = found(*map(_value_of, arguments), **values)
-            return _written(result, f"{MODULE}.{name}({', '.join(texts)})")
+            result = member(*map(_value_of, arguments), **values)
+            return _written(result, f"{text}({', '.join(texts)})")
 
         return call
 
 
 class _Named:
-    """A type of the module, and what it is called."""
+    """A type of the module, and its name there."""
 
     def __init__(self, value: Any, text: str) -> None:
         self.value = value
@@ -109,18 +113,10 @@ class _Named:
         return hash(self.text)
 
 
-def _is_type(value: object) -> bool:
-    return isinstance(value, type) or not hasattr(value, "__dict__") or "type" in str(type(value))
-
-
 def _written(result: Any, text: str) -> Any:
     if isinstance(result, tuple | list):
-        return [WrittenArray(item, f"{text}[{place}]") for place, item in enumerate(result)]
+        return [WrittenArray(item, f"{text}[{number}]") for number, item in enumerate(result)]
     return WrittenArray(result, text)
-
-
-def _named_texts(named: Mapping[str, Any]) -> list[str]:
-    return [f"{key}={text_of(value)}" for key, value in named.items()]
 
 
 def _value_of(value: Any) -> Any:

@@ -1,10 +1,9 @@
-"""The script of one case of the suite, in the words of a tool or of a library."""
+"""Export a case of the suite as a script that calls a tool or a library, without tinyref."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tinyref.errors import TinyrefError, UserError
@@ -12,33 +11,28 @@ from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Failure, NotOfferedError
 from tinyref_spec.device_under_test import REFERENCE, DeviceUnderTest
 from tinyref_spec.subjects.name import SubjectName, default_place
-from tinyref_spec.tool_scripts.languages import LANGUAGES, device_for, language_named, language_of
-
-
-@dataclass(frozen=True)
-class Exported:
-    """The text of a script, and how the name of its file ends."""
-
-    text: str
-    suffix: str = ".py"
+from tinyref_spec.tool_scripts.languages import device_for, language_for
 
 
 def export_case(
     case_id: str, name: str = "", device: str = "", place: str = "", packages: Sequence[str] = ()
-) -> Exported:
+) -> str:
     """Return the script of a case.
 
-    name: a library or a language, by default the language of `device`. place, packages: of a
-    library. Raise `UserError` for an unknown case or name, and where there is no such script.
+    Args:
+        case_id: The id of the case.
+        name: A library or a language; by default the language of `device`.
+        device: The device whose kernels the script has, if it has the language.
+        place: The device of the library, by its own name.
+        packages: Packages that register a device with the library.
+
+    Raise `UserError` for an unknown case or name, and if the case has no such script.
     """
     case = catalogue.find(case_id)
     if name and (library := _library(name, place, packages)) is not None:
-        return Exported(_library_script(case, library))
-    language = language_named(name) if name else language_of(device)
-    if not language:
-        raise UserError(f"export: no tool compiles the kernels of {device}: name one by --for")
-    text = _kernel_script(case, language, device_for(language, device))
-    return Exported(text, LANGUAGES[language].suffix)
+        return _library_script(case, library)
+    language = language_for(name, device)
+    return _kernel_script(case, language, device_for(language, device))
 
 
 def _library(name: str, place: str, packages: Sequence[str]) -> SubjectName | None:
@@ -94,7 +88,7 @@ def _launch_count(case: Case) -> int:
 
 
 class _LaunchedError(BaseException):
-    """Ends a case at its first launch, so that nothing is compiled or launched for a script."""
+    """Raised at the first launch of a case, so that a script needs no compiler and no launch."""
 
     def __init__(self, describe: Callable[[], Failure]) -> None:
         super().__init__()
@@ -102,6 +96,8 @@ class _LaunchedError(BaseException):
 
 
 def _described(case: Case, device: Any) -> Failure:
+    """Return the description of the first launch of a case, or of its first question."""
+
     def stop(describe: Callable[[], Failure]) -> None:
         raise _LaunchedError(describe)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -12,24 +12,39 @@ import numpy as np
 from tinyref import reproduce
 from tinyref.errors import UserError
 from tinyref.runtimes.reproducer import Wanted
-from tinyref_spec.bits import Array
+from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.literal_text import array_literal, c_array, c_type, is_unknown_to_numpy
 
-# Lines of a host program, without the text of the kernel and its data.
+# Lines of a script without the text of the kernel and its data.
 MAX_HOST_LINES = 60
-# Elements of a C array that is written out.
+# Elements of the longest C array.
 _LARGEST_C_ARRAY = 4096
 _MOST_STEPS = 1 << 12
-_PACKAGES = {
-    "opencl": "pyopencl",
-    "wgsl": "wgpu",
-    "cuda": "cuda-bindings",
-    "ptx": "cuda-bindings and ptxas",
-    "hip": "ROCm and clang",
-    "metal": "pyobjc-framework-Metal",
-    "llvm": "llvmlite",
+
+
+@dataclass(frozen=True)
+class _Tool:
+    """What the Python script of a language needs."""
+
+    install: str
+    imports: str
+    parts: tuple[str, ...]
+    """The files of `hosts` between head and tail."""
+
+
+_CUDA_IMPORTS = "import ctypes; from cuda.bindings import driver, nvrtc"
+_TOOLS = {
+    "opencl": _Tool("numpy and pyopencl", "import pyopencl as cl", ("opencl",)),
+    "wgsl": _Tool("numpy and wgpu", "import wgpu", ("wgsl",)),
+    "cuda": _Tool("numpy and cuda-bindings", _CUDA_IMPORTS, ("cuda_head", "cuda", "cuda_tail")),
+    "ptx": _Tool(
+        "numpy, cuda-bindings and ptxas", _CUDA_IMPORTS, ("cuda_head", "ptx", "cuda_tail")
+    ),
+    "hip": _Tool("numpy, ROCm and clang", "import ctypes", ("hip",)),
+    "metal": _Tool("numpy and pyobjc-framework-Metal", "import Metal", ("metal",)),
+    "llvm": _Tool("numpy and llvmlite", "import ctypes, llvmlite.binding as llvm", ("llvm",)),
 }
-_PARTS = {"cuda": ("cuda_head", "cuda", "cuda_tail"), "ptx": ("cuda_head", "ptx", "cuda_tail")}
+# The passes of the device CPU at level 1, and at all other levels.
 _CHEAP_PASSES = """\
 passes = llvm.create_new_function_pass_manager()
 passes.add_sroa_pass()
@@ -45,32 +60,32 @@ Extents = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class ToolLaunch:
-    """One launch of the kernel `entry` of a source text, and what it must give.
-
-    about: the first comment. arrays: the contents of the buffers before, flat. wanted: elements of
-    the array with the number `slot`. begins: the byte of its memory at which each array begins.
-    options: of the compiler, of C the whole command; of LLVM those of the process. level: of LLVM.
-    seen: a part of the name of the platform or adapter. has_offsets: OpenCL kernels take the byte
-    at which a buffer begins after it, WGSL has the words of a launch as binding 0.
-    """
+    """One launch of a kernel as source text, with its data and the expected elements."""
 
     about: str
+    """The first comment of the script."""
     source: str
     entry: str
+    """The name of the kernel in the source."""
     arrays: Sequence[Array]
+    """The flat contents of the buffers before the launch."""
     wanted: Sequence[Wanted]
-    begins: Sequence[int] = ()
+    """The expected elements; `slot` is the number of the array."""
+    begins: Sequence[int]
+    """The byte of its memory at which each array begins."""
     grid: Extents = (1, 1, 1)
     group: Extents = (1, 1, 1)
     variables: Sequence[int] = ()
     options: Sequence[str] = ()
+    """Options of the compiler; for C the whole command; for LLVM the options of the process."""
     level: int = 2
+    """The optimisation level of LLVM."""
     seen: str = ""
-    has_offsets: bool = True
+    """A part of the name of the OpenCL platform or of the WebGPU adapter."""
 
 
 def tool_script(language: str, launch: ToolLaunch) -> str:
-    """Return the script. Raise `UserError` where the language cannot say what is wanted."""
+    """Return the script. Raise `UserError` if the language cannot express what is expected."""
     text = _c_text(launch) if language == "c" else _python_text(language, launch)
     return reproduce.without_local_folders(text)
 
@@ -87,40 +102,28 @@ def _one_line(text: str) -> str:
 
 
 def _python_text(language: str, launch: ToolLaunch) -> str:
-    if language == "wgsl" and launch.has_offsets:
-        launch = _with_words(launch)
-    begins = launch.begins or [0] * len(launch.arrays)
-    arrays = zip(begins, launch.arrays, strict=True)
+    tool = _TOOLS[language]
+    arrays = zip(launch.begins, launch.arrays, strict=True)
     words = {
         "about": _one_line(launch.about),
-        "package": _PACKAGES[language],
+        "install": tool.install,
+        "imports": tool.imports,
         "source": _text_literal(launch.source),
-        "arrays": "".join(f"    ({at}, {array_literal(x, is_raw=True)}),\n" for at, x in arrays),
+        "arrays": "".join(f"    ({at}, {_raw_literal(x)}),\n" for at, x in arrays),
         "checks": "".join(f"    {_check(item)},\n" for item in launch.wanted),
         "entry": launch.entry,
         "grid": repr(launch.grid),
         "group": repr(launch.group),
         "variables": repr(list(launch.variables)),
-        **_WORDS.get(language, _options)(launch),
+        "options": repr(list(launch.options)),
+        "seen": repr(launch.seen),
+        "level": str(launch.level),
+        "passes": _CHEAP_PASSES if launch.level == 1 else _ALL_PASSES,
     }
-    names = ("head", *_PARTS.get(language, (language,)), "tail")
+    names = ("head", *tool.parts, "tail")
     text = "".join(_template(name).substitute(words) for name in names)
-    if "zlib." in text:
-        text = text.replace("import sys\n", "import base64\nimport sys\nimport zlib\n", 1)
-    return text
-
-
-def _with_words(launch: ToolLaunch) -> ToolLaunch:
-    """Return the launch with its words as the array before the others: see `renderers.wgsl`."""
-    begins = launch.begins or [0] * len(launch.arrays)
-    words = np.array([0, *launch.variables, *begins], np.int64).astype(np.uint32)
-    shifted = [_moved(item) for item in launch.wanted]
-    parts = {"arrays": [words, *launch.arrays], "begins": [0, *begins], "wanted": shifted}
-    return ToolLaunch(**{**vars(launch), **parts})
-
-
-def _moved(item: Wanted) -> Wanted:
-    return Wanted(**{**vars(item), "slot": item.slot + 1})
+    needs_zlib = "zlib." in text
+    return text.replace("import subprocess", "import base64, zlib, subprocess", needs_zlib)
 
 
 def _text_literal(text: str) -> str:
@@ -128,29 +131,31 @@ def _text_literal(text: str) -> str:
     return f'r"""{text}"""' if is_plain else repr(text)
 
 
-def _check(item: Wanted) -> str:
-    low, high = _interval(item)
-    bounds = "None, None" if low is None or high is None else f"{_plain(low)}, {_plain(high)}"
-    values = [array_literal(values, is_raw=True) for values in (item.values, *item.others)]
-    count = len(item.places)
-    is_first = list(item.places) == list(range(count))
-    places = f"slice({count})" if is_first else repr(list(item.places))
-    return f"({item.slot}, {places}, [{', '.join(values)}], {bounds})"
-
-
-def _plain(values: Array) -> str:
+def _raw_literal(values: Array) -> str:
     return array_literal(values, is_raw=True)
 
 
-def _interval(item: Wanted) -> tuple[Array | None, Array | None]:
-    """Return the least and the largest right values; None where there is no interval."""
+def _check(item: Wanted) -> str:
+    low, high = bounds_of(item)
+    bounds = "None, None"
+    if low is not None and high is not None:
+        if is_unknown_to_numpy(item.values):
+            raise UserError(
+                f"export: a script without tinyref has no bounds of {item.values.dtype}: "
+                "accepted are types of numpy, and exact values"
+            )
+        bounds = f"{_raw_literal(low)}, {_raw_literal(high)}"
+    values = ", ".join(map(_raw_literal, (item.values, *item.others)))
+    count = len(item.places)
+    is_first = list(item.places) == list(range(count))
+    elements = f"slice({count})" if is_first else repr(list(item.places))
+    return f"({item.slot}, {elements}, [{values}], {bounds})"
+
+
+def bounds_of(item: Wanted) -> tuple[Array, Array] | tuple[None, None]:
+    """Return the lowest and the highest right values, or twice None if only `values` are right."""
     if item.bounds is None and not item.ulps:
         return None, None
-    if is_unknown_to_numpy(item.values):
-        raise UserError(
-            f"export: a script without tinyref has no bounds of {item.values.dtype}: "
-            "accepted are types of numpy, and exact values"
-        )
     if item.bounds is not None:
         return item.bounds
     low = high = item.values
@@ -161,62 +166,14 @@ def _interval(item: Wanted) -> tuple[Array | None, Array | None]:
     return low, high
 
 
-def _options(launch: ToolLaunch) -> dict[str, str]:
-    return {"options": repr(list(launch.options))}
-
-
-def _bytes_options(launch: ToolLaunch) -> dict[str, str]:
-    return {"options": ", ".join(repr(option.encode()) for option in launch.options)}
-
-
-def _opencl_words(launch: ToolLaunch) -> dict[str, str]:
-    begins = launch.begins or [0] * len(launch.arrays)
-    offsets = [f", np.uint64({at})" if launch.has_offsets else "" for at in begins]
-    arguments = [f"buffers[{number}]{text}" for number, text in enumerate(offsets)]
-    arguments += [f"np.int32({value})" for value in launch.variables]
-    items = tuple(count * size for count, size in zip(launch.grid, launch.group, strict=True))
-    return {
-        **_options(launch),
-        "seen": repr(launch.seen),
-        "arguments": ", ".join(arguments),
-        "items": repr(items),
-    }
-
-
-def _wgsl_words(launch: ToolLaunch) -> dict[str, str]:
-    kinds = ["storage"] * len(launch.arrays)
-    if launch.has_offsets:
-        kinds[0] = "read-only-storage"
-    return {"seen": repr(launch.seen), "kinds": repr(kinds)}
-
-
-def _llvm_words(launch: ToolLaunch) -> dict[str, str]:
-    set_options = [f'llvm.set_option("", {option!r})' for option in launch.options]
-    passes = _CHEAP_PASSES if launch.level == 1 else _ALL_PASSES
-    return {
-        "level": str(launch.level),
-        "groups": str(launch.grid[0]),
-        "passes": "\n".join([*set_options, passes]),
-    }
-
-
-_WORDS: Mapping[str, Callable[[ToolLaunch], dict[str, str]]] = {
-    "opencl": _opencl_words,
-    "wgsl": _wgsl_words,
-    "cuda": _bytes_options,
-    "llvm": _llvm_words,
-}
-
-
 # C
 
 
 def _c_text(launch: ToolLaunch) -> str:
     if max((array.size for array in launch.arrays), default=0) > _LARGEST_C_ARRAY:
         raise UserError(f"export: a file of C has arrays of at most {_LARGEST_C_ARRAY} elements")
-    begins = launch.begins or [0] * len(launch.arrays)
     arrays, poisons, pointers = [], [], []
-    for number, (at, array) in enumerate(zip(begins, launch.arrays, strict=True)):
+    for number, (at, array) in enumerate(zip(launch.begins, launch.arrays, strict=True)):
         name, lead = f"array{number}", at // array.itemsize
         pointers.append(f"memory{number} + {lead}")
         arrays.append(f"static {c_type(array)} memory{number}[{array.size + lead}];")
@@ -225,7 +182,8 @@ def _c_text(launch: ToolLaunch) -> str:
         if bits.size and (bits == bits[0]).all():
             poisons.append(f"  memset({name}, {bits[0]:#x}, {bits.size});")
         else:
-            arrays.append(f"static const {c_type(array)} data{number}[] = {c_array(array)};")
+            data = array if np.array_equal(array, array) else to_bits(array)  # bits of a NaN
+            arrays.append(f"static const {c_type(data)} data{number}[] = {c_array(data)};")
             poisons.append(f"  memcpy({name}, data{number}, sizeof data{number});")
     checks = [line for number, item in enumerate(launch.wanted) for line in _c_check(number, item)]
     words = {
@@ -248,15 +206,15 @@ def _c_check(number: int, item: Wanted) -> list[str]:
     for other in item.others:
         if not ((other == values) | ((other != other) & (values != values))).all():
             raise UserError("export: a file of C has one right value for each element")
-    low, high = _interval(item)
+    low, high = bounds_of(item)
     if low is None or high is None:
         # Zeros of both signs are between two zeros.
         low = high = values if item.others or values.dtype.kind != "f" else values * np.nan
     kinds = {"values": values, "low": low, "high": high}
-    lines = [f"  static const int places{number}[] = {c_array(np.array(item.places))};"]
+    lines = [f"  static const int elements{number}[] = {c_array(np.array(item.places))};"]
     lines += [
         f"  static const {c_type(array)} {name}{number}[] = {c_array(array)};"
         for name, array in kinds.items()
     ]
-    parts = ", ".join(f"{name}{number}" for name in ("places", *kinds))
+    parts = ", ".join(f"{name}{number}" for name in ("elements", *kinds))
     return [*lines, f"  CHECK({item.slot}, {len(item.places)}, {c_type(values)}, {parts})"]

@@ -166,7 +166,7 @@ def export(
     """
     from tinyref_fuzz.findings.isolated import IsolatedJudge
     from tinyref_spec.kernel_case.files import load_record
-    from tinyref_spec.tool_scripts.languages import device_for, language_named, language_of
+    from tinyref_spec.tool_scripts.languages import device_for, language_for
 
     if _is_program_file(case):
         raise UserError(
@@ -175,9 +175,7 @@ def export(
         )
     record = load_record(case)
     seen_on = device_of(device, record.device, "export", case)
-    language = language_named(name) if name else language_of(seen_on)
-    if not language:
-        raise UserError(f"export: no tool compiles the kernels of {seen_on}: name one by --for")
+    language = language_for(name, seen_on)
     with IsolatedJudge(device_for(language, seen_on), timeout) as judge:
         verdict = record.verdict or judge.verdict(record.case)
         if verdict.agrees:
