@@ -67,6 +67,7 @@ def test_a_script_tells_a_wrong_tool_from_a_right_one(language: str, tmp_path: P
     ("case_id", "language"),
     [
         ("isa.cast.bool.to_fp8e5m2.exhaustive:0", "llvm"),  # numpy has no such type
+        ("memory.bytes.bool.copied", "wgsl"),  # words of four elements
         ("isa.cast.int16.to_uint64.random:0", "llvm"),  # no other type has all of the numbers
         ("isa.bitcast.int32.to_float32.moderate:0", "c"),  # the values are bits of the array
         ("isa.vector.bitcast.float16.to_int16.edge:0", "c"),  # each NaN has its own bits
@@ -225,6 +226,7 @@ def test_a_script_of_a_library(library: str, case_id: str, tmp_path: Path) -> No
         ("memory.copy.uint8.size:3", "llvm", "launches no kernel"),
         ("tensor.sum.float32.forward:0", "llvm", "runs a Tensor function and not one kernel"),
         ("memory.launch.float32.again", "llvm", "a script of llvm has one launch"),
+        ("isa.binary.add.bfloat16.special:7", "llvm", "has no NaN and no bounds of bfloat16"),
     ],
 )
 def test_what_has_no_script_is_refused(case_id: str, name: str, words: str) -> None:

@@ -12,11 +12,11 @@ from tinyref import config
 from tinyref.algebra.evaluate import bound_value, launch_grid
 from tinyref.contract import Renderer, entry_point
 from tinyref.device import Device
-from tinyref.dtype import ImageDType, PtrDType, numpy_dtype
+from tinyref.dtype import ImageDType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.runtimes.red_zones import POISONS
 from tinyref.runtimes.reproducer import ReproducedLaunch, Wanted
-from tinyref.uops.payload import SlotArg, VarArg
+from tinyref.uops.payload import VarArg
 from tinyref.uops.program import offset_name, slots_in_words
 from tinyref_spec.bits import Array
 from tinyref_spec.tool_scripts.launch import ToolLaunch, tool_script
@@ -183,18 +183,12 @@ def _tool_launch(
 
 def _arrays(launch: ReproducedLaunch) -> list[Array]:
     """Return the flat contents of each parameter; an output holds a poison."""
-    sizes = {
-        node.arg.slot: node.dtype.size
-        for node in launch.program.uops
-        if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType)
-    }
     arrays = []
     for parameter in launch.program.parameters:
         data = launch.inputs[parameter.slot]
         if data is None:
-            dtype = numpy_dtype(parameter.dtype)
-            size = sizes.get(parameter.slot, parameter.size) * dtype.itemsize
-            data = np.full(size, POISONS[0], np.uint8).view(dtype)
+            nbytes = parameter.size * parameter.dtype.itemsize
+            data = np.full(nbytes, POISONS[0], np.uint8).view(numpy_dtype(parameter.dtype))
         arrays.append(np.ascontiguousarray(data).reshape(-1))
     return arrays
 

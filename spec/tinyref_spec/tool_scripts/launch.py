@@ -137,13 +137,15 @@ def _raw_literal(values: Array) -> str:
 
 def _check(item: Wanted) -> str:
     low, high = bounds_of(item)
+    if is_unknown_to_numpy(item.values):
+        has_nan = not np.array_equal(item.values, item.values)
+        if has_nan or low is not None:
+            raise UserError(
+                f"export: a script without tinyref has no NaN and no bounds of {item.values.dtype}"
+                ": accepted are types of numpy, and exact numbers"
+            )
     bounds = "None, None"
     if low is not None and high is not None:
-        if is_unknown_to_numpy(item.values):
-            raise UserError(
-                f"export: a script without tinyref has no bounds of {item.values.dtype}: "
-                "accepted are types of numpy, and exact values"
-            )
         bounds = f"{_raw_literal(low)}, {_raw_literal(high)}"
     values = ", ".join(map(_raw_literal, (item.values, *item.others)))
     count = len(item.places)
