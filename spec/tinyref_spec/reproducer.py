@@ -217,7 +217,8 @@ class Wording:
     widen: str = "{actual}"
     """Casts `actual`, a tensor of a type that numpy lacks, to float32."""
     translate: Callable[[str, Question], str] = lambda expression, _: expression
-    """Gives the calls of the library for an expression of the rows."""
+    """Gives the calls of the library for an expression of the rows; empty if it cannot."""
+    bool_name: str = "bool"
     package: str = ""
     """The package that pip installs."""
 
@@ -275,8 +276,13 @@ def tensor_script(
 def _library_script(
     question: Question, place: str, expression: str, item: Wanted, wording: Wording
 ) -> str:
-    """Return a script of at most `MAX_LIBRARY_LINES` that needs only the library and numpy."""
+    """Return a script of at most `MAX_LIBRARY_LINES` that needs only the library and numpy.
+
+    Return an empty text if the library's calls cannot be written.
+    """
     call = wording.translate(expression, question)
+    if not call:
+        return ""
     inputs = _library_inputs(question, place, call, wording)
     values = [_widened(array) for array in (item.values, *item.others)]
     if is_unknown_to_numpy(item.values):
@@ -314,9 +320,10 @@ def _library_inputs(question: Question, place: str, call: str, wording: Wording)
     lines = []
     for name, values in question.values.items():
         wants = name in question.targets and ("g" in question.values or wording.marks_inputs)
+        type_name = from_numpy_dtype(values.dtype).name
         made = wording.tensor.format(
             array=f"{array_literal(_widened(values))}.reshape({values.shape})",
-            name=from_numpy_dtype(values.dtype).name,
+            name=wording.bool_name if values.dtype == np.bool_ else type_name,
             place=place,
             wants_gradient=wants,
         )

@@ -21,6 +21,7 @@ from tinyref.errors import UserError
 from tinyref.runtimes.reproducer import Wanted
 from tinyref_spec.literal_text import array_literal
 from tinyref_spec.reproducer import MAX_LIBRARY_LINES
+from tinyref_spec.subjects.transcript import RaisingCallError, WritingNamespace, WrittenArray
 from tinyref_spec.tool_scripts.export import export_case
 from tinyref_spec.tool_scripts.languages import LANGUAGES
 from tinyref_spec.tool_scripts.launch import MAX_HOST_LINES, ToolLaunch, tool_script
@@ -217,6 +218,13 @@ def test_a_script_of_a_library(library: str, case_id: str, tmp_path: Path) -> No
     assert run_alone(wrong, tmp_path) == 1
 
 
+def test_a_call_that_raises_is_written() -> None:
+    written = WrittenArray(np.ones(3), "x")
+    with pytest.raises(RaisingCallError, match=re.escape("xp.reshape(xp.exp(x), (2, 2))")):
+        namespace = WritingNamespace(np)
+        namespace.reshape(namespace.exp(written), (2, 2))
+
+
 @pytest.mark.parametrize(
     ("case_id", "name", "words"),
     [
@@ -226,6 +234,7 @@ def test_a_script_of_a_library(library: str, case_id: str, tmp_path: Path) -> No
         ("memory.copy.uint8.size:3", "llvm", "launches no kernel"),
         ("tensor.sum.float32.forward:0", "llvm", "runs a Tensor function and not one kernel"),
         ("memory.launch.float32.again", "llvm", "a script of llvm has one launch"),
+        ("tensor.setitem.float32.forward:9", "numpy", "does more on numpy on cpu than a script"),
         ("isa.binary.add.bfloat16.special:7", "llvm", "has no NaN and no bounds of bfloat16"),
     ],
 )

@@ -28,7 +28,13 @@ from tinyref_spec.case import NotOfferedError
 from tinyref_spec.reproducer import Question, Wording
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
-from tinyref_spec.subjects.transcript import MODULE, WritingNamespace, WrittenArray, text_of
+from tinyref_spec.subjects.transcript import (
+    MODULE,
+    RaisingCallError,
+    WritingNamespace,
+    WrittenArray,
+    text_of,
+)
 from tinyref_spec.tensor.forms import Form
 
 # Methods of a Tensor that are a function of the standard with the same arguments.
@@ -525,11 +531,15 @@ class ArraySubject:
             _READ.get(self.module, "np.asarray({actual})"),
             widen=f"{MODULE}.asarray({{actual}}, dtype={MODULE}.float32)",
             translate=self._translate,
+            bool_name="bool" if hasattr(self.namespace, "bool") else "bool_",
             package=_package(self.module),
         )
 
     def _translate(self, expression: str, question: Question) -> str:
-        """Return the calls that an expression of the rows makes, as text."""
+        """Return the calls that an expression of the rows makes, up to one that raises.
+
+        Return an empty text if an expression does more than calls, such as an assignment.
+        """
         writer = copy.copy(self)
         writer.namespace = WritingNamespace(self.namespace)
         tensors = {name: self.tensor(array) for name, array in question.values.items()}
@@ -538,9 +548,15 @@ class ArraySubject:
             tensor.array = WrittenArray(tensor.array, name)
         known = {"Tensor": writer.maker, "dtypes": dtypes, "np": np}
         names = {**tensors, "dtype": question.dtype, "device": self.place}
-        with np.errstate(all="ignore"):
-            result = eval(expression, known, names)
-        return text_of(result.array)
+        try:
+            with np.errstate(all="ignore"):
+                return text_of(eval(expression, known, names).array)
+        except RaisingCallError as error:
+            return str(error)
+        except NotOfferedError:
+            raise
+        except Exception:  # arrays that are not of the module, such as those of numpy's setitem
+            return ""
 
     @property
     def maker(self) -> _Maker:

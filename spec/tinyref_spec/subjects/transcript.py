@@ -93,10 +93,18 @@ class WritingNamespace:
             texts = [text_of(value) for value in arguments]
             texts += [f"{key}={text_of(value)}" for key, value in named.items()]
             values = {key: _value_of(value) for key, value in named.items()}
-            result = member(*map(_value_of, arguments), **values)
-            return _written(result, f"{text}({', '.join(texts)})")
+            expression = f"{text}({', '.join(texts)})"
+            try:
+                result = member(*map(_value_of, arguments), **values)
+            except Exception as error:
+                raise RaisingCallError(expression) from error
+            return _written(result, expression)
 
         return call
+
+
+class RaisingCallError(Exception):
+    """A function of the module raised; the text is the call."""
 
 
 class _Named:

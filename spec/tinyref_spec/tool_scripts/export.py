@@ -52,9 +52,12 @@ def _library_script(case: Case, library: SubjectName) -> str:
             f"export: {case.id} asks no library: accepted are cases of the level tensor"
         )
     try:
-        return _described(case, open_device(str(library))).script
+        script = _described(case, open_device(str(library))).script
     except NotOfferedError as error:
         raise UserError(f"export: {case.id} on {library}: {error}") from error
+    if not script:
+        raise UserError(f"export: {case.id} does more on {library} than a script can call")
+    return script
 
 
 def _kernel_script(case: Case, language: str, name: str) -> str:
