@@ -219,10 +219,10 @@ def test_a_script_of_a_library(library: str, case_id: str, tmp_path: Path) -> No
 
 
 def test_a_call_that_raises_is_written() -> None:
-    written = WrittenArray(np.ones(3), "x")
+    namespace = WritingNamespace(np)
+    written = namespace.exp(WrittenArray(np.ones(3), "x"))
     with pytest.raises(RaisingCallError, match=re.escape("xp.reshape(xp.exp(x), (2, 2))")):
-        namespace = WritingNamespace(np)
-        namespace.reshape(namespace.exp(written), (2, 2))
+        namespace.reshape(written, (2, 2))
 
 
 @pytest.mark.parametrize(
