@@ -1,13 +1,14 @@
 # lavapipe-1, lavapipe of Mesa 22.3.6: loops end after 65,535 iterations
 # It needs numpy and wgpu. Exit code: 1 while it is wrong, 0 when right, 2 where it cannot run.
-import subprocess
-import sys
-
-import numpy as np
-
-if "--child" not in sys.argv:  # A crash and a hang are answers, too.
+import subprocess, sys
+if "--child" not in sys.argv:  # A crash and a hang count as wrong.
     done = subprocess.run([sys.executable, __file__, "--child"], timeout=60)
-    sys.exit({0: 0, 2: 2}.get(done.returncode, 1))
+    sys.exit(done.returncode if done.returncode in (0, 2) else 1)
+try:
+    import numpy as np
+    import wgpu
+except ImportError as error:
+    sys.exit(print(f"{error}. It needs numpy and wgpu") or 2)
 SOURCE = r"""@group(0) @binding(0) var<storage, read_write> a: array<u32>;
 @compute @workgroup_size(1)
 fn k() {
@@ -19,18 +20,15 @@ fn k() {
 arrays = [  # The byte at which each begins, and its elements.
     (0, np.array([0], np.uint32)),
 ]
-checks = [  # An array, its elements, values that are right, the least and the largest right value.
+checks = [  # Array, elements, all right values; or the lowest and the highest right value.
     (0, slice(1), [np.array([1475135902], np.uint32)], None, None),
 ]
 memory = [np.concatenate([np.zeros(at, np.uint8), x.view(np.uint8)]) for at, x in arrays]
-try:
-    import wgpu
-
-    adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if 'llvmpipe' in a.summary]
-    adapter = [a for a in adapters if a.info["backend_type"] in ("Vulkan", "Metal", "D3D12")][0]
-except Exception as error:
-    print("no adapter of", 'llvmpipe', error)
-    sys.exit(2)
+adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if 'llvmpipe' in a.summary]
+adapters = [a for a in adapters if a.info["backend_type"] in ("Vulkan", "Metal", "D3D12")]
+if not adapters:
+    sys.exit(print("no adapter of", 'llvmpipe') or 2)
+adapter = adapters[0]
 features = [name for name in adapter.features if name in ("shader-f16", "shader-int64", "shader-f64")]
 device = adapter.request_device_sync(required_features=features, required_limits=adapter.limits)
 module = device.create_shader_module(code=SOURCE)
@@ -55,13 +53,14 @@ for part, item in zip(memory, bound):
     data = device.queue.read_buffer(item["resource"]["buffer"])
     part[:] = np.frombuffer(data, np.uint8)[: part.size]
 wrong = 0
-for number, places, values, low, high in checks:
+for number, elements, values, low, high in checks:
     at, array = arrays[number]
-    got = memory[number][at : at + array.nbytes].view(values[0].dtype)[places]
+    got = memory[number][at : at + array.nbytes].view(values[0].dtype)[elements]
     bits = f"u{got.itemsize}"
     good = low is not None and (low <= got) & (got <= high)
     for value in values:
         good = good | (got.view(bits) == value.view(bits)) | (got != got) & (value != value)
     print(f"array {number}: expected {values[0]}, got {got}")
     wrong += np.count_nonzero(~good)
-sys.exit("wrong" if wrong else print("right"))
+print("wrong" if wrong else "right")
+sys.exit(1 if wrong else 0)

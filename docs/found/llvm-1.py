@@ -1,13 +1,14 @@
 # llvm-1, LLVM 22.1 for x86-64 at level 2: sums over bytes leave out lanes, as VectorCombine makes an addition one of two lanes
 # It needs numpy and llvmlite. Exit code: 1 while it is wrong, 0 when right, 2 where it cannot run.
-import subprocess
-import sys
-
-import numpy as np
-
-if "--child" not in sys.argv:  # A crash and a hang are answers, too.
+import subprocess, sys
+if "--child" not in sys.argv:  # A crash and a hang count as wrong.
     done = subprocess.run([sys.executable, __file__, "--child"], timeout=60)
-    sys.exit({0: 0, 2: 2}.get(done.returncode, 1))
+    sys.exit(done.returncode if done.returncode in (0, 2) else 1)
+try:
+    import numpy as np
+    import ctypes, llvmlite.binding as llvm
+except ImportError as error:
+    sys.exit(print(f"{error}. It needs numpy and llvmlite") or 2)
 SOURCE = r"""define void @"r_16"(ptr %buffers, ptr %variables) nounwind {
 entry:
   %data0.at = getelementptr ptr, ptr %buffers, i64 0
@@ -52,17 +53,10 @@ arrays = [  # The byte at which each begins, and its elements.
     (0, np.array([171, 206, 5, 206, 120, 131, 161, 73, 250, 13, 71, 98, 146, 104, 33, 11], np.uint8)),
     (0, np.array([113, 137, 132, 87, 242, 94, 168, 95, 115, 252, 47, 161, 109, 172, 193, 84], np.uint8)),
 ]
-checks = [  # An array, its elements, values that are right, the least and the largest right value.
+checks = [  # Array, elements, all right values; or the lowest and the highest right value.
     (0, slice(1), [np.array([1360], np.int32)], None, None),
 ]
 memory = [np.concatenate([np.zeros(at, np.uint8), x.view(np.uint8)]) for at, x in arrays]
-try:
-    import ctypes
-
-    import llvmlite.binding as llvm
-except ImportError as error:
-    print(error)
-    sys.exit(2)
 if "--print" in sys.argv:  # For opt -O2 and llc: python THIS_FILE --child --print
     print(SOURCE)
     sys.exit()
@@ -83,18 +77,19 @@ engine = llvm.create_mcjit_compiler(module, machine)
 engine.finalize_object()
 address = engine.get_function_address("r_16")
 kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
-places = [part.ctypes.data + at for part, (at, _) in zip(memory, arrays)]
+starts = [part.ctypes.data + at for part, (at, _) in zip(memory, arrays)]
 for group in range(1):
     values = [*[], group]
-    kernel((ctypes.c_void_p * len(places))(*places), (ctypes.c_int32 * len(values))(*values))
+    kernel((ctypes.c_void_p * len(starts))(*starts), (ctypes.c_int32 * len(values))(*values))
 wrong = 0
-for number, places, values, low, high in checks:
+for number, elements, values, low, high in checks:
     at, array = arrays[number]
-    got = memory[number][at : at + array.nbytes].view(values[0].dtype)[places]
+    got = memory[number][at : at + array.nbytes].view(values[0].dtype)[elements]
     bits = f"u{got.itemsize}"
     good = low is not None and (low <= got) & (got <= high)
     for value in values:
         good = good | (got.view(bits) == value.view(bits)) | (got != got) & (value != value)
     print(f"array {number}: expected {values[0]}, got {got}")
     wrong += np.count_nonzero(~good)
-sys.exit("wrong" if wrong else print("right"))
+print("wrong" if wrong else "right")
+sys.exit(1 if wrong else 0)

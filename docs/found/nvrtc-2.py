@@ -1,13 +1,14 @@
 # nvrtc-2, NVRTC 13.0 to 13.5: a division of bytes sees the next byte of the word
 # It needs numpy and cuda-bindings. Exit code: 1 while it is wrong, 0 when right, 2 where it cannot run.
-import subprocess
-import sys
-
-import numpy as np
-
-if "--child" not in sys.argv:  # A crash and a hang are answers, too.
+import subprocess, sys
+if "--child" not in sys.argv:  # A crash and a hang count as wrong.
     done = subprocess.run([sys.executable, __file__, "--child"], timeout=60)
-    sys.exit({0: 0, 2: 2}.get(done.returncode, 1))
+    sys.exit(done.returncode if done.returncode in (0, 2) else 1)
+try:
+    import numpy as np
+    import ctypes; from cuda.bindings import driver, nvrtc
+except ImportError as error:
+    sys.exit(print(f"{error}. It needs numpy and cuda-bindings") or 2)
 SOURCE = r"""typedef struct __align__(16) { int x, y, z, w, s4, s5, s6, s7, s8, s9, sa, sb, sc, sd, se, sf; } tinyref_int32x16;
 __device__ __forceinline__ tinyref_int32x16 make_tinyref_int32x16(int x, int y, int z, int w, int s4, int s5, int s6, int s7, int s8, int s9, int sa, int sb, int sc, int sd, int se, int sf) { tinyref_int32x16 v; v.x = x; v.y = y; v.z = z; v.w = w; v.s4 = s4; v.s5 = s5; v.s6 = s6; v.s7 = s7; v.s8 = s8; v.s9 = s9; v.sa = sa; v.sb = sb; v.sc = sc; v.sd = sd; v.se = se; v.sf = sf; return v; }
 typedef struct __align__(16) { int x, y, z, w, s4, s5, s6, s7; } tinyref_int32x8;
@@ -41,7 +42,7 @@ arrays = [  # The byte at which each begins, and its elements.
     (0, np.array([0], np.int32)),
     (0, np.array([-21, 94, 118, -55, -99, 26, 42, 71, 36, 55, 106, 106, 109, 92, 56, 107], np.int8)),
 ]
-checks = [  # An array, its elements, values that are right, the least and the largest right value.
+checks = [  # Array, elements, all right values; or the lowest and the highest right value.
     (0, slice(1), [np.array([-46], np.int32)], None, None),
 ]
 memory = [np.concatenate([np.zeros(at, np.uint8), x.view(np.uint8)]) for at, x in arrays]
@@ -51,13 +52,10 @@ def call(answer):
     return answer[1] if len(answer) > 1 else None
 
 try:
-    import ctypes
-    from cuda.bindings import driver, nvrtc
-
     call(driver.cuInit(0))
     device = call(driver.cuDeviceGet(0))
-except Exception as error:
-    sys.exit(print(error) or 2)
+except RuntimeError as error:
+    sys.exit(print("no GPU of CUDA:", error) or 2)
 call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(device))))
 names = [f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{part}" for part in ("MAJOR", "MINOR")]
 target = "".join(str(call(driver.cuDeviceGetAttribute(getattr(driver.CUdevice_attribute, x), device))) for x in names)
@@ -68,24 +66,25 @@ code = bytearray(call(nvrtc.nvrtcGetCUBINSize(program)))
 call(nvrtc.nvrtcGetCUBIN(program, code))
 kernel = call(driver.cuModuleGetFunction(call(driver.cuModuleLoadData(bytes(code))), b"k_r_16"))
 stream = call(driver.cuStreamCreate(0))
-places = [int(call(driver.cuMemAlloc(max(part.size, 1)))) for part in memory]
-for part, place in zip(memory, places):
-    call(driver.cuMemcpyHtoDAsync(place, part.ctypes.data, part.size, stream))
-values = [ctypes.c_uint64(place + at) for place, (at, _) in zip(places, arrays)]
+starts = [int(call(driver.cuMemAlloc(max(part.size, 1)))) for part in memory]
+for part, start in zip(memory, starts):
+    call(driver.cuMemcpyHtoDAsync(start, part.ctypes.data, part.size, stream))
+values = [ctypes.c_uint64(start + at) for start, (at, _) in zip(starts, arrays)]
 values += [ctypes.c_int32(value) for value in []]
 pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
 call(driver.cuLaunchKernel(kernel, *(1, 1, 1), *(1, 1, 1), 0, stream, ctypes.addressof(pointers), 0))
-for part, place in zip(memory, places):
-    call(driver.cuMemcpyDtoHAsync(part.ctypes.data, place, part.size, stream))
+for part, start in zip(memory, starts):
+    call(driver.cuMemcpyDtoHAsync(part.ctypes.data, start, part.size, stream))
 call(driver.cuStreamSynchronize(stream))
 wrong = 0
-for number, places, values, low, high in checks:
+for number, elements, values, low, high in checks:
     at, array = arrays[number]
-    got = memory[number][at : at + array.nbytes].view(values[0].dtype)[places]
+    got = memory[number][at : at + array.nbytes].view(values[0].dtype)[elements]
     bits = f"u{got.itemsize}"
     good = low is not None and (low <= got) & (got <= high)
     for value in values:
         good = good | (got.view(bits) == value.view(bits)) | (got != got) & (value != value)
     print(f"array {number}: expected {values[0]}, got {got}")
     wrong += np.count_nonzero(~good)
-sys.exit("wrong" if wrong else print("right"))
+print("wrong" if wrong else "right")
+sys.exit(1 if wrong else 0)

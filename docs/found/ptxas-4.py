@@ -1,13 +1,14 @@
 # ptxas-4, ptxas 13.0 to 13.5 for sm_90: unsigned numbers are taken for signed bytes; look for I2F.S8 in nvdisasm kernel.cubin
-# It needs numpy and cuda-bindings and ptxas. Exit code: 1 while it is wrong, 0 when right, 2 where it cannot run.
-import subprocess
-import sys
-
-import numpy as np
-
-if "--child" not in sys.argv:  # A crash and a hang are answers, too.
+# It needs numpy, cuda-bindings and ptxas. Exit code: 1 while it is wrong, 0 when right, 2 where it cannot run.
+import subprocess, sys
+if "--child" not in sys.argv:  # A crash and a hang count as wrong.
     done = subprocess.run([sys.executable, __file__, "--child"], timeout=60)
-    sys.exit({0: 0, 2: 2}.get(done.returncode, 1))
+    sys.exit(done.returncode if done.returncode in (0, 2) else 1)
+try:
+    import numpy as np
+    import ctypes; from cuda.bindings import driver, nvrtc
+except ImportError as error:
+    sys.exit(print(f"{error}. It needs numpy, cuda-bindings and ptxas") or 2)
 SOURCE = r""".version 9.0
 .target sm_90
 .address_size 64
@@ -41,7 +42,7 @@ arrays = [  # The byte at which each begins, and its elements.
     (0, np.array([float.fromhex(x) for x in "0x1.2c61f2p+2 0x1.ead37ap+1".split()], np.float32)),
     (0, np.array([-9, 0], np.int8)),
 ]
-checks = [  # An array, its elements, values that are right, the least and the largest right value.
+checks = [  # Array, elements, all right values; or the lowest and the highest right value.
     (0, slice(2), [np.array([float.fromhex(x) for x in "0x1p+32 0x0p+0".split()], np.float32)], None, None),
 ]
 memory = [np.concatenate([np.zeros(at, np.uint8), x.view(np.uint8)]) for at, x in arrays]
@@ -51,37 +52,38 @@ def call(answer):
     return answer[1] if len(answer) > 1 else None
 
 try:
-    import ctypes
-    from cuda.bindings import driver, nvrtc
-
     call(driver.cuInit(0))
     device = call(driver.cuDeviceGet(0))
-except Exception as error:
-    sys.exit(print(error) or 2)
+except RuntimeError as error:
+    sys.exit(print("no GPU of CUDA:", error) or 2)
 call(driver.cuCtxSetCurrent(call(driver.cuDevicePrimaryCtxRetain(device))))
 open("kernel.ptx", "w").write(SOURCE)
-subprocess.run(["ptxas", *['--gpu-name=sm_90', '--fmad=false'], "-o", "kernel.cubin", "kernel.ptx"], check=True)
+try:
+    subprocess.run(["ptxas", *['--gpu-name=sm_90', '--fmad=false'], "-o", "kernel.cubin", "kernel.ptx"], check=True)
+except FileNotFoundError:
+    sys.exit(print("no ptxas: it is part of the CUDA Toolkit") or 2)
 code = open("kernel.cubin", "rb").read()
 kernel = call(driver.cuModuleGetFunction(call(driver.cuModuleLoadData(bytes(code))), b"k_e_2"))
 stream = call(driver.cuStreamCreate(0))
-places = [int(call(driver.cuMemAlloc(max(part.size, 1)))) for part in memory]
-for part, place in zip(memory, places):
-    call(driver.cuMemcpyHtoDAsync(place, part.ctypes.data, part.size, stream))
-values = [ctypes.c_uint64(place + at) for place, (at, _) in zip(places, arrays)]
+starts = [int(call(driver.cuMemAlloc(max(part.size, 1)))) for part in memory]
+for part, start in zip(memory, starts):
+    call(driver.cuMemcpyHtoDAsync(start, part.ctypes.data, part.size, stream))
+values = [ctypes.c_uint64(start + at) for start, (at, _) in zip(starts, arrays)]
 values += [ctypes.c_int32(value) for value in []]
 pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
 call(driver.cuLaunchKernel(kernel, *(1, 1, 1), *(1, 1, 1), 0, stream, ctypes.addressof(pointers), 0))
-for part, place in zip(memory, places):
-    call(driver.cuMemcpyDtoHAsync(part.ctypes.data, place, part.size, stream))
+for part, start in zip(memory, starts):
+    call(driver.cuMemcpyDtoHAsync(part.ctypes.data, start, part.size, stream))
 call(driver.cuStreamSynchronize(stream))
 wrong = 0
-for number, places, values, low, high in checks:
+for number, elements, values, low, high in checks:
     at, array = arrays[number]
-    got = memory[number][at : at + array.nbytes].view(values[0].dtype)[places]
+    got = memory[number][at : at + array.nbytes].view(values[0].dtype)[elements]
     bits = f"u{got.itemsize}"
     good = low is not None and (low <= got) & (got <= high)
     for value in values:
         good = good | (got.view(bits) == value.view(bits)) | (got != got) & (value != value)
     print(f"array {number}: expected {values[0]}, got {got}")
     wrong += np.count_nonzero(~good)
-sys.exit("wrong" if wrong else print("right"))
+print("wrong" if wrong else "right")
+sys.exit(1 if wrong else 0)
