@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,20 @@ def test_the_script_of_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(bindings=package))  # type: ignore[misc]
     monkeypatch.setitem(sys.modules, "cuda.bindings", package)  # type: ignore[misc]
     assert both_codes("cuda", monkeypatch, tmp_path) == (0, 1)
+
+
+@pytest.mark.long
+def test_the_script_of_ptx_has_a_kernel_and_its_data(tmp_path: Path) -> None:
+    """It needs a GPU, so only ptxas reads the kernel here."""
+    text = export_case(CASE, "ptx")
+    compile(text, "script.py", "exec")
+    source = text.partition('SOURCE = r"""')[2].partition('"""')[0]
+    assert ".visible .entry" in source
+    assert "[22.0, 58.0, -5.0," in text
+    if shutil.which("ptxas") is None:
+        pytest.skip("no ptxas")
+    (tmp_path / "kernel.ptx").write_text(source)
+    subprocess.run(["ptxas", "--gpu-name=sm_90", "kernel.ptx"], cwd=tmp_path, check=True)
 
 
 @pytest.mark.long
