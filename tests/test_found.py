@@ -84,8 +84,8 @@ WORDS = {
     "naga-2": "wrong: it compiles",
     "naga-3": "automatic conversions cannot convert elements",
     "llvm-2": "Unexpected illegal type",
-    "llvm-3": "timed out after 60 seconds",
-    "llvm-4": "timed out after 60 seconds",
+    "llvm-3": "TimeoutExpired",
+    "llvm-4": "TimeoutExpired",
     "llvm-5": "expected [-16 -16], got [-32 -32]",
 }
 
