@@ -171,6 +171,7 @@ class Assembler:
         script = details.get("script")
         if sequence:
             details["sequence"] = list(sequence)
+            details.pop("tool_script", None)
             script = case_script(*alone, sequence[:-1])
         script = script or case_script(*alone)
         details["script"] = reproduce.script(script, self.settings)

@@ -157,7 +157,7 @@ def _plain(value: float | None) -> float | None:
 def details_of(failure: Failure) -> dict[str, Any]:
     """Return what a report shows of a failure, as JSON."""
     details = dataclasses.asdict(failure)
-    for key in ("source", "ir", "script"):
+    for key in ("source", "ir", "script", "tool_script"):
         details[key] = clipped(details[key])
     return details
 

@@ -231,13 +231,17 @@ class Report:
         return f"{count:,} cases were planned and not run" if count else ""
 
     @property
-    def first_script(self) -> str:
-        """The script of the first failure of the first broken rung; empty where none is broken."""
+    def first_scripts(self) -> tuple[str, str]:
+        """Return the scripts of the first failure of the first broken rung, or empty texts.
+
+        The first one needs tinyref, the second one the tool alone.
+        """
         rung_of = {row.id: row.rung for row in self.rows}
         for case in self.failures:
             if case.status.is_broken and rung_of[case.row] is self.first_broken:
-                return str((case.details or {}).get("script", ""))
-        return ""
+                details = case.details or {}
+                return str(details.get("script", "")), str(details.get("tool_script", ""))
+        return "", ""
 
     @property
     def suppressors(self) -> Counter[str]:

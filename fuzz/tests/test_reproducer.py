@@ -15,6 +15,7 @@ import pytest
 from faults import FAULTS, large_case
 
 from tinyref import config
+from tinyref.cli.entry import run
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
@@ -134,6 +135,22 @@ PAIRS = [
 def test_a_script_is_right_where_nothing_is_wrong(name, verdict, capsys, monkeypatch):
     script = reproducer(healthy(name, "UPCAST(0, 2)"), verdict, "CPU")
     assert run_here(script, capsys, monkeypatch) == (0, "right\n")
+
+
+@pytest.mark.long
+def test_a_finding_is_exported_without_tinyref(tmp_path, monkeypatch):
+    """The script is right; with another kernel or with other right values it is wrong."""
+    case, verdict = healthy("matmul-int32", "UPCAST(0, 2)"), PAIRS[2]
+    file, out = tmp_path / "case.json", tmp_path / "reproduce.py"
+    file.write_text(record_text(CaseRecord(case, "", verdict, None, "CPU")))
+    monkeypatch.chdir(tmp_path)
+    assert run(["fuzz", "export", str(file), "--out", str(out)]) == 0
+    text = out.read_text()
+    assert not re.search(r"(import|from) tinyref", text)
+    for changed, code in ((text, 0), (text.replace("= mul i32 ", "= add i32 "), 1)):
+        out.write_text(changed)
+        done = subprocess.run([sys.executable, str(out)], check=False, capture_output=True)
+        assert done.returncode == code, done.stdout + done.stderr
 
 
 def test_variables_and_numbers_without_a_literal(capsys, monkeypatch):

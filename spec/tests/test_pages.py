@@ -10,7 +10,7 @@ import pytest
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref_spec import catalogue, pages
 from tinyref_spec.bits import Array
-from tinyref_spec.reproducer import array_literal
+from tinyref_spec.literal_text import array_literal
 from tinyref_spec.samples import random_bits
 
 

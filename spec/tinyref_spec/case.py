@@ -201,8 +201,9 @@ class Failure:
     """All that a person needs to look into a failed case.
 
     index: position of the first mismatch in the flattened output, -1 when there is none.
-    script: a self-contained reproducer of under 40 lines. difference: the first node of the kernel
-    whose value is another one on the device, as a sentence, where it was looked for.
+    script: a self-contained reproducer of under 40 lines. tool_script: one in the words of the
+    tool, without tinyref, where there is one; of Python, or of C. difference: the first node of
+    the kernel whose value is another one on the device, as a sentence, where it was looked for.
     """
 
     inputs: list[Values] = field(default_factory=list)
@@ -214,6 +215,7 @@ class Failure:
     source: str = ""
     ir: str = ""
     script: str = ""
+    tool_script: str = ""
     difference: str = ""
 
 

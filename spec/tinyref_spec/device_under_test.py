@@ -163,11 +163,13 @@ class DeviceUnderTest:
     of rows that take two, if not the next of its kind. all_unaligned: every buffer of a kernel
     begins at an element that vectors are not aligned by, and not every other one. announce: called
     with each launch before it is made, and before anything is compiled for it, by a function that
-    says what a report would show. trace_seconds: how long the first node that differs is looked
-    for where a kernel fails.
+    says what a report would show. language: of the scripts without tinyref that are asked for; by
+    default that of the device, where it can say the launch. trace_seconds: how long the first node
+    that differs is looked for where a kernel fails.
     """
 
     announce: Announce = staticmethod(_ignore)
+    language = ""
     all_unaligned = False
     trace_seconds = 0.0
 

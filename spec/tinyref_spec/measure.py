@@ -38,6 +38,7 @@ from tinyref_spec.error_rules import (
 )
 from tinyref_spec.evidence import Elements, evidence_of
 from tinyref_spec.oracles import Expected
+from tinyref_spec.tool_scripts.languages import script_of
 
 # Values of each buffer that a failure shows.
 SHOWN_VALUES = 16
@@ -388,9 +389,23 @@ def _describe_failure(
             unaligned=unaligned,
             before=before,
         )
+        about = f"{experiment.case_id} of tinyref, on {device.name}"
+        failure.tool_script = _tool_script(device, about, launch, wanted)
         if item is not None and device.trace_seconds:
             failure.difference = launch.first_difference(device.trace_seconds)
     return failure
+
+
+def _tool_script(
+    device: DeviceUnderTest, about: str, launch: ReproducedLaunch, wanted: Sequence[Wanted]
+) -> str:
+    """Return the script without tinyref. Without one, return "" unless the device asks for it."""
+    try:
+        return script_of(about, launch, wanted, device.language)
+    except TinyrefError:
+        if device.language:
+            raise
+        return ""
 
 
 def _earlier_launches(device: DeviceUnderTest, experiment: Experiment) -> list[MadeLaunch]:

@@ -9,11 +9,9 @@ case of the suite.
 
 from __future__ import annotations
 
-import base64
 import re
 import textwrap
-import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -30,10 +28,13 @@ from tinyref.uops.program import Program
 from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.device_under_test import MadeLaunch
 from tinyref_spec.error_rules import Rule, SameBits, Ulp
+from tinyref_spec.literal_text import array_literal, is_unknown_to_numpy, packed
 from tinyref_spec.oracles import Expected
 from tinyref_spec.subjects.name import is_subject
+from tinyref_spec.tool_scripts.launch import bounds_of
 
 MAX_LINES = 40
+MAX_LIBRARY_LINES = 15
 # Elements that a script looks at.
 MAX_PLACES = 16
 _LONGEST_TEXT = 14
@@ -85,29 +86,10 @@ def script(
 # Values as text
 
 
-def array_literal(values: Array) -> str:
-    """Return a Python expression of the same bits; it needs np, base64 and zlib."""
-    bits = to_bits(values).ravel()
-    name = from_numpy_dtype(values.dtype).name
-    if bits.size and (bits == bits[0]).all():
-        inner = f"np.full({bits.size}, {int(bits[0]):#x}, np.{bits.dtype})"
-    elif bits.size <= 16:
-        inner = f"np.array([{', '.join(f'{int(item):#x}' for item in bits)}], np.{bits.dtype})"
-    else:
-        inner = f"np.frombuffer({_packed(bits.tobytes())}, np.{bits.dtype})"
-    return f"{inner}.view(numpy_dtype(dtypes.{name}))"
-
-
-def _packed(data: bytes) -> str:
-    return (
-        f"zlib.decompress(base64.b85decode({base64.b85encode(zlib.compress(data, 9)).decode()!r}))"
-    )
-
-
 def _text_literal(text: str) -> str:
     if len(text.splitlines()) <= _LONGEST_TEXT and '"""' not in text and "\\" not in text:
         return f'"""{text}"""'
-    return f"{_packed(text.encode())}.decode()"
+    return f"{packed(text.encode())}.decode()"
 
 
 def _arrays_literal(arrays: Sequence[Array | None]) -> str:
@@ -219,20 +201,28 @@ def _compiled(kernel: ScriptKernel) -> list[str]:
 
 @dataclass(frozen=True)
 class Wording:
-    """How a script says in the words of a library that it makes a tensor and reads one.
-
-    tensor: over `array` (an expression), `place` (a device) and `wants_gradient`. read: over
-    `actual` (an expression of a tensor). dtype: over `name` (the name of a type). layers: imports
-    for expressions that have layers. marks_inputs: whether an input whose gradient may be asked
-    for says so where only the value is asked for; it is not freed early then.
-    """
+    """Templates by which a script makes and reads the tensors of a library."""
 
     imports: tuple[str, ...]
     tensor: str
+    """Makes a tensor from `array` (an expression), `name` (of its type), `place` (a device) and
+    `wants_gradient`."""
     read: str
+    """Gives a numpy array from `actual` (an expression of a tensor)."""
     dtype: str = "dtypes.{name}"
     layers: tuple[str, ...] = ()
+    """Imports for expressions with layers."""
     marks_inputs: bool = False
+    """Inputs request gradients even if only the value is used; this keeps them alive longer."""
+    widen: str = "{actual}"
+    """Casts `actual`, a tensor of a type that numpy lacks, to float32."""
+    translate: Callable[[str, Question], str] = lambda expression, _: expression
+    """Gives the calls of the library for an expression of the rows; empty if it cannot."""
+    bool_name: str = "bool"
+    package: str = ""
+    """The package that pip installs; empty for scripts that need tinyref."""
+    otherwise: Wording | None = None
+    """The wording of scripts with calls that `translate` cannot write."""
 
 
 TINYREF = Wording(
@@ -262,8 +252,13 @@ def tensor_script(
 ) -> str:
     """Return a script that evaluates an expression of the inputs and says what is wrong.
 
-    place: the device as the library calls it.
+    place: the device as the library calls it. The script of another library needs no tinyref.
     """
+    if wording.package:
+        text = _library_script(question, place, expression, item, wording)
+        if text or wording.otherwise is None:
+            return text
+        wording = wording.otherwise
     lines = []
     if "device" in expression:
         lines.append(f"device = {place!r}")
@@ -272,7 +267,7 @@ def tensor_script(
     lines += [f"wanted = {_wanted_literal([item])}", "def value():"]
     for name, values in question.values.items():
         shaped = f"({array_literal(values)}).reshape({values.shape})"
-        wants = name in question.targets and ("g" in question.values or wording.marks_inputs)
+        wants = name in question.targets and "g" in question.values
         made = wording.tensor.format(array=shaped, place=place, wants_gradient=wants)
         lines.append(f"    {name} = {made}")
     lines += _lines_of_value(expression)
@@ -281,6 +276,73 @@ def tensor_script(
     read = wording.read.format(actual="value()")
     about = f"{question.case_id} on {place}"
     return script(about, imports, lines, f"check_values(lambda: [{read}], wanted)")
+
+
+def _library_script(
+    question: Question, place: str, expression: str, item: Wanted, wording: Wording
+) -> str:
+    """Return a script of at most `MAX_LIBRARY_LINES` that needs only the library and numpy.
+
+    Return an empty text if the library's calls cannot be written.
+    """
+    call = wording.translate(expression, question)
+    if not call:
+        return ""
+    inputs = _library_inputs(question, place, call, wording)
+    values = [_widened(array) for array in (item.values, *item.others)]
+    if is_unknown_to_numpy(item.values):
+        call = wording.widen.format(actual=call)
+    good = ["(got == value)", "(got != got) & (value != value)"]
+    good += [f"(got == {array_literal(other)})" for other in values[1:]]
+    checks = [f"value = {array_literal(values[0])}"]
+    low, high = bounds_of(item)
+    if low is not None and high is not None:
+        checks.append(f"low, high = {', '.join(map(array_literal, map(_widened, (low, high))))}")
+        good.append("(low <= got) & (got <= high)")
+    body = [
+        f"got = np.ravel({wording.read.format(actual=call)})[{list(item.places)}]",
+        *checks,
+        f"good = {' | '.join(good)}",
+        "print('expected', value, 'got', got)",
+        "sys.exit(0 if good.all() else 1)",
+    ]
+    needs_zlib = "zlib." in "".join([*inputs, *body])
+    head = [
+        f"# {question.case_id} on {place}: exit code 1 while it is wrong, 0 when it is right.",
+        "import base64, sys, zlib" if needs_zlib else "import sys",
+        "try:",
+        f"    import numpy as np; {'; '.join(wording.imports)}",
+        "except ImportError as error:",
+        f"    sys.exit(print(error, '- to install: pip install numpy {wording.package}') or 2)",
+    ]
+    if len(head + inputs + body) > MAX_LIBRARY_LINES:
+        inputs = ["; ".join(inputs)]
+    return "\n".join([*head, *inputs, *body, ""])
+
+
+def _library_inputs(question: Question, place: str, call: str, wording: Wording) -> list[str]:
+    """Return assignments for the inputs of `call`, and for `device` and `dtype` if it uses them."""
+    lines = []
+    for name, values in question.values.items():
+        wants = name in question.targets and ("g" in question.values or wording.marks_inputs)
+        type_name = from_numpy_dtype(values.dtype).name
+        made = wording.tensor.format(
+            array=f"{array_literal(_widened(values))}.reshape({values.shape})",
+            name=wording.bool_name if values.dtype == np.bool_ else type_name,
+            place=place,
+            wants_gradient=wants,
+        )
+        lines.append(f"{name} = {made}")
+    if re.search(r"\bdevice\b", call):
+        lines.append(f"device = {place!r}")
+    if re.search(r"\bdtype\b(?!=)", call):
+        lines.append(f"dtype = {wording.dtype.format(name=question.dtype.name)}")
+    return lines
+
+
+def _widened(values: Array) -> Array:
+    """Return float32 for a type that numpy lacks."""
+    return values.astype(np.float32) if is_unknown_to_numpy(values) else values
 
 
 def _lines_of_value(expression: str) -> list[str]:

@@ -41,7 +41,7 @@ def commands_below(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     commands = list(commands_below(typer.main.get_command(app)))
-    assert len(commands) == 27
+    assert len(commands) == 29
     for words in commands:
         text = output(capsys, *words, "--help")
         assert text.startswith(f"Usage: tinyref {' '.join(words)}")

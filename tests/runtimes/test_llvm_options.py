@@ -104,7 +104,7 @@ def test_llvm_22_still_leaves_lanes_out(monkeypatch: pytest.MonkeyPatch) -> None
     """The fault llvm-1 of docs/found.md; with another LLVM the pass may be used again."""
     if llvm.llvm_version_info[0] != 22 or platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("llvm-1 is of LLVM 22 for x86-64")
-    monkeypatch.setattr(cpu, "_faulty_passes", lambda: ())
+    monkeypatch.setattr(cpu, "faulty_passes", lambda: ())
     with Context(CPU_LEVEL=2, CACHE=0):
         assert difference_of_sum("distance_of_bytes", 16, "uint8") != 0
 

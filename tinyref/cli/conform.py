@@ -43,6 +43,7 @@ Examples:
   tinyref conform merge A B C D                         their reports as that of one run
   tinyref conform diff before.json after.json           fixes, regressions, accuracy
   tinyref conform matrix A.json B.json                  devices side by side
+  tinyref conform export CASE --for opencl              a script that needs pyopencl alone
   tinyref conform verify report.json                    that nobody edited it
   tinyref conform faulty                                prove that the suite catches broken devices
   tinyref conform compile --device CUDA --arch sm_90    compile its kernels where no GPU is
@@ -372,6 +373,41 @@ def diff(
     found = compare(reports.load(before), reports.load(after))
     _show_comparison(found, form, output)
     raise typer.Exit(1 if found.is_worse else 0)
+
+
+@conform_app.command("export")
+def export(
+    case: Annotated[str, typer.Argument(metavar="CASE", help="The id of a case.")],
+    name: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="torch, numpy, array-api:MODULE, opencl, cuda, ptx, hip, metal, wgsl, llvm, c; "
+            "the language of the device if empty.",
+        ),
+    ] = "",
+    device: Annotated[str, typer.Option(help="The device; the default one if empty.")] = "",
+    on: Annotated[str, typer.Option(help="With a library: its device by its own name.")] = "",
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", help="With a library: a package that registers the device."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(parser=path, help="A file; standard output if not given.")
+    ] = None,
+) -> None:
+    """Print the script of a case for the maintainers of a library or compiler, without tinyref.
+
+    It has the inputs, the text of the kernel or the call, and the expected values. Exit code of
+    the script: 1 while the tool is wrong, 0 when it is right, 2 where it cannot run.
+    """
+    from tinyref_spec.tool_scripts.export import export_case
+
+    text = export_case(case, name, device_name(device or None), on, imports or ())
+    if out is None:
+        print(text, end="")
+    else:
+        write_output(out, text, "out")
 
 
 @conform_app.command("merge")

@@ -94,7 +94,7 @@ MODULE_KERNELS = 16
 
 # One code object with only the device's code. Correct rounding of float32 divisions and roots, and
 # subnormals, are defaults, but stated anyway. No name depends on the path of a file.
-_OPTIONS = (
+OPTIONS = (
     "-x",
     "hip",
     "-std=c++17",
@@ -175,7 +175,7 @@ class HipCompiler:
         """Return the command line without files. Raises `DeviceError` without a compiler."""
         contraction = "off" if config.integer("STRICT_FLOAT") else "fast"
         target = f"--offload-arch={self.architecture}"
-        return (clang(), *_OPTIONS, f"-ffp-contract={contraction}", target)
+        return (clang(), *OPTIONS, f"-ffp-contract={contraction}", target)
 
     @property
     def key(self) -> str:

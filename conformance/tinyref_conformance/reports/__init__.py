@@ -17,8 +17,11 @@ from tinyref_conformance.reports.sarif import is_shown, sarif
 
 JSON_NAME = "report.json"
 HTML_NAME = "report.html"
-# The script of the first failure; a run without one leaves none.
+# The script of the first failure; a run without one leaves none. Where there is one that needs
+# no tinyref, it has this name, and the other one is `REPLAY_NAME`. A file of C stands beside it.
 SCRIPT_NAME = "reproduce.py"
+REPLAY_NAME = "replay.py"
+C_NAME = "reproduce.c"
 
 
 def as_json(report: Report) -> str:
@@ -51,7 +54,7 @@ FORMS: dict[str, Callable[[Report], str]] = {
     "summary.md": markdown,
     "badge.svg": badge,
 }
-NAMES = (*FORMS, SCRIPT_NAME)
+NAMES = (*FORMS, SCRIPT_NAME, REPLAY_NAME, C_NAME)
 
 
 def write_all(report: Report, folder: Path) -> list[Path]:
@@ -60,8 +63,7 @@ def write_all(report: Report, folder: Path) -> list[Path]:
     Raises `UserError` naming the file that cannot be written.
     """
     texts = {name: printable_json(form(report)) for name, form in FORMS.items()}
-    if script := report.first_script:
-        texts[SCRIPT_NAME] = printable_json(script)
+    texts |= {name: printable_json(text) for name, text in _scripts(report).items() if text}
     for name in NAMES:
         path = folder / name
         try:
@@ -69,6 +71,15 @@ def write_all(report: Report, folder: Path) -> list[Path]:
         except OSError as error:
             raise UserError(f"report: cannot write {path}: {error.strerror or error}") from error
     return [folder / name for name in texts]
+
+
+def _scripts(report: Report) -> dict[str, str]:
+    script, tool_script = report.first_scripts
+    if tool_script.startswith("/*"):
+        return {SCRIPT_NAME: script, C_NAME: tool_script}
+    if tool_script:
+        return {SCRIPT_NAME: tool_script, REPLAY_NAME: script}
+    return {SCRIPT_NAME: script}
 
 
 def _replace(path: Path, text: str | None) -> None:

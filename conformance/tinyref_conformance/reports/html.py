@@ -36,7 +36,7 @@ FAILURES_IN_ALL = 1500
 TEXT_LENGTH = 12_000
 MAX_TEXT = 1_500_000
 GROUPS = 60
-_LONG = ("source", "ir", "script", "log")
+_LONG = ("source", "ir", "script", "tool_script", "log")
 
 # What the columns of a histogram count.
 DISTANCES = ("0", "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "∞")

@@ -16,7 +16,7 @@ from tinyref.optimise.opt import opts_text, parse_opts
 from tinyref.workers.processes import Death, Message
 from tinyref_fuzz.findings.examine import Finding, blame_or_pair, examine
 from tinyref_fuzz.findings.pair import blame_of_pair
-from tinyref_fuzz.findings.reproducer import reproducer
+from tinyref_fuzz.findings.reproducer import reproducer, tool_reproducer
 from tinyref_fuzz.findings.service import JudgeService, judge_in_fork, serve_judge
 from tinyref_fuzz.findings.show import outline, side_by_side
 from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE, verdict_of_death
@@ -77,9 +77,12 @@ class IsolatedJudge(JudgeService):
         text: str = answer["text"]
         return text
 
-    def script(self, case: KernelCase, verdict: KernelVerdict) -> str:
-        """The text of `reproducer`. Raises `UserError` where writing it ends the process."""
-        answer = self._ask_about(verdict, "script", case)
+    def script(self, case: KernelCase, verdict: KernelVerdict, language: str = "") -> str:
+        """Return the text of `reproducer`, or of `tool_reproducer` in a language.
+
+        Raise `UserError` where writing it ends the process.
+        """
+        answer = self._ask_about(verdict, "script", case, language=language)
         if isinstance(answer, Death):
             raise UserError(f"script: {self.device} does not even say its list: {answer.words}")
         text: str = answer["text"]
@@ -192,7 +195,10 @@ def _show(judge: Judge, case: KernelCase, message: Mapping[str, Any]) -> Message
 
 
 def _script(judge: Judge, case: KernelCase, message: Mapping[str, Any]) -> Message:
-    return {"text": reproducer(case, verdict_from_json(message["verdict"]), judge.device)}
+    verdict, language = verdict_from_json(message["verdict"]), message["language"]
+    if language:
+        return {"text": tool_reproducer(case, verdict, judge.device, language)}
+    return {"text": reproducer(case, verdict, judge.device)}
 
 
 def _examine(judge: Judge, case: KernelCase, message: Mapping[str, Any]) -> Message:

@@ -6,17 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import from_numpy_dtype
 from tinyref.optimise.opt import OptOp, opts_text
 from tinyref.runtimes.identity import device_settings
-from tinyref.runtimes.reproducer import Wanted
+from tinyref.runtimes.reproducer import ReproducedLaunch, Wanted
 from tinyref_fuzz.findings.one_line import data_line, failing_kernel_line, fault_line, wrapped
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.guard import WrittenElements
 from tinyref_fuzz.judge.judge import Judge, level_of
 from tinyref_fuzz.judge.oracles import AllowedElements, Oracle, oracle_for
-from tinyref_spec.kernel_case import Blame, KernelCase, KernelVerdict, Pair
+from tinyref_spec.kernel_case import Array, Blame, KernelCase, KernelVerdict, Pair
 from tinyref_spec.reproducer import ScriptKernel, kernel_script
+from tinyref_spec.tool_scripts.languages import script_of
 
 # Runs what the compiler makes for any device.
 _INTERPRETER = "PYTHON"
@@ -31,19 +33,39 @@ def reproducer(case: KernelCase, verdict: KernelVerdict, device: str) -> str:
     """
     judge = Judge(device)
     kernel, on_device = _failing_kernel(judge, case, verdict)
-    outputs = WrittenElements.of(kernel.ast, case.buffers, case.bindings)
     oracle = _device_oracle(judge, case, kernel) if on_device else oracle_for(case)
-    # Of an output that is not read the script chooses what it holds before.
-    inputs = [None if at in outputs.poisoned else data for at, data in enumerate(case.buffers)]
+    inputs, wanted = _inputs_and_wanted(case, kernel, oracle)
     return kernel_script(
         fault_line(verdict),
         judge.device if on_device else _INTERPRETER,
         kernel,
         inputs,
-        [_wanted(slot, allowed, outputs) for slot, allowed in oracle.allowed.items()],
+        wanted,
         bindings=case.bindings,
         settings=_settings(verdict, kernel),
     )
+
+
+def tool_reproducer(case: KernelCase, verdict: KernelVerdict, device: str, language: str) -> str:
+    """Return a script in a language without tinyref; `device` has kernels of that language.
+
+    Raise `UserError` if the language cannot express the launch, and what `oracle_for` raises.
+    """
+    judge = Judge(device)
+    kernel, _ = _failing_kernel(judge, case, verdict)
+    inputs, wanted = _inputs_and_wanted(case, kernel, _device_oracle(judge, case, kernel))
+    program = compile_kernel(kernel.ast, judge.capabilities, opts=kernel.opts)
+    launch = ReproducedLaunch(device, program, inputs, case.bindings)
+    return script_of(fault_line(verdict), launch, wanted, language)
+
+
+def _inputs_and_wanted(
+    case: KernelCase, kernel: ScriptKernel, oracle: Oracle
+) -> tuple[list[Array | None], list[Wanted]]:
+    outputs = WrittenElements.of(kernel.ast, case.buffers, case.bindings)
+    # The script chooses the contents of an output that the kernel does not read.
+    inputs = [None if at in outputs.poisoned else data for at, data in enumerate(case.buffers)]
+    return inputs, [_wanted(slot, allowed, outputs) for slot, allowed in oracle.allowed.items()]
 
 
 def _failing_kernel(

@@ -7,6 +7,7 @@ softmax, it does not offer: that would judge the composition here, and not the l
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import math
@@ -21,6 +22,7 @@ import numpy as np
 from tinyref.dtype import DType, dtype_from_name, dtypes, from_numpy_dtype
 from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
+from tinyref_spec.reproducer import Question, Wording
 from tinyref_spec.subjects.expressions import (
     ExpressionSubject,
     package_version,
@@ -28,6 +30,13 @@ from tinyref_spec.subjects.expressions import (
     without_bfloat16,
 )
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+from tinyref_spec.subjects.transcript import (
+    MODULE,
+    RaisingCallError,
+    WritingNamespace,
+    WrittenArray,
+    text_of,
+)
 
 # Methods of a Tensor that are a function of the standard with the same arguments.
 SAME: Mapping[str, str] = {
@@ -80,6 +89,8 @@ SAME: Mapping[str, str] = {
 }
 WIDE_SUMS = "integers are added up and multiplied in the default integer type of the standard"
 PLACES = "places are of the default index type of the standard"
+# How a script reads the arrays of a module that `np.asarray` does not read.
+_READ = {"ndonnx": "({actual}).unwrap_numpy()", "sparse": "({actual}).todense()"}
 Key = int | slice | EllipsisType | None
 
 
@@ -407,7 +418,7 @@ class ArraySubject(ExpressionSubject):
     def __init__(self, name: SubjectName) -> None:
         super().__init__(name)
         self.module = self.module_of(name)
-        self.namespace = self._namespace()
+        self.namespace: Any = self._namespace()
         self.device = self._device()
         self.tensor(np.zeros(1, np.float32)).numpy()
 
@@ -499,6 +510,53 @@ class ArraySubject(ExpressionSubject):
     @property
     def names(self) -> Mapping[str, Any]:
         return {"Tensor": self.maker}
+
+    @property
+    def wording(self) -> Wording:
+        where = f", device={self.script_device}" if self.script_device else ""
+        return Wording(
+            self.script_imports,
+            f"{MODULE}.asarray({{array}}, dtype={MODULE}.{{name}}{where})",
+            _READ.get(self.module, "np.asarray({actual})"),
+            widen=f"{MODULE}.asarray({{actual}}, dtype={MODULE}.float32)",
+            translate=self._translate,
+            bool_name="bool" if hasattr(self.namespace, "bool") else "bool_",
+            package=self.module.partition(".")[0],
+            otherwise=super().wording,
+        )
+
+    @property
+    def script_imports(self) -> tuple[str, ...]:
+        """The first statements of a script that calls the module alone."""
+        return (f"import {self.module} as {MODULE}",)
+
+    @property
+    def script_device(self) -> str:
+        """An expression of the device in such a script; empty for the module's own choice."""
+        return "" if self.device is None else repr(self.place)
+
+    def _translate(self, expression: str, question: Question) -> str:
+        """Return the calls that an expression of the rows makes, up to one that raises.
+
+        Return an empty text if an expression does more than calls, such as an assignment.
+        """
+        writer = copy.copy(self)
+        writer.namespace = WritingNamespace(self.namespace)
+        tensors = {name: self.tensor(array) for name, array in question.values.items()}
+        for name, tensor in tensors.items():
+            tensor.library = writer
+            tensor.array = WrittenArray(tensor.array, name)
+        known = {"Tensor": writer.maker, "dtypes": dtypes, "np": np}
+        names = {**tensors, "dtype": question.dtype, "device": self.place}
+        try:
+            with np.errstate(all="ignore"):
+                return text_of(eval(expression, known, names).array)
+        except RaisingCallError as error:
+            return str(error)
+        except NotOfferedError:
+            raise
+        except Exception:  # arrays that are not of the module, such as those of numpy's setitem
+            return ""
 
     @property
     def maker(self) -> _Maker:

@@ -256,6 +256,8 @@ class CompiledForm(ExpressionSubject):
     """
 
     compiler = ""
+    # A script without tinyref would evaluate op by op.
+    wording = ExpressionSubject.wording
     # Errors by which the compiler says that it does not trace something, and words of them.
     untraced: tuple[type[Exception], ...] = ()
     untraced_words = ""

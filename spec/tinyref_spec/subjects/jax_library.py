@@ -108,6 +108,16 @@ class JaxSubject(ArraySubject):
         platform, _, index = self.place.partition(":")
         return jax.devices(platform)[int(index or 0)]
 
+    @property
+    def script_imports(self) -> tuple[str, ...]:
+        wide = "jax.config.update('jax_enable_x64', True)"
+        return ("import jax", wide, *super().script_imports)
+
+    @property
+    def script_device(self) -> str:
+        platform, _, index = self.place.partition(":")
+        return "" if self.device is None else f"jax.devices({platform!r})[{int(index or 0)}]"
+
     def versions(self) -> dict[str, str]:
         return {name: package_version(name) for name in ("jax", "jaxlib")}
 

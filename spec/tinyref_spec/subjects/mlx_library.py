@@ -26,6 +26,7 @@ from tinyref_spec.subjects.numpy_like import (
     own_functions,
     require,
 )
+from tinyref_spec.subjects.transcript import MODULE
 
 
 def _layer_norm(x: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
@@ -118,6 +119,13 @@ class MlxSubject(ArraySubject):
     def _device(self) -> Any:
         if self.place != DEFAULT_PLACE:
             mx.set_default_device(mx.Device(getattr(mx, self.place)))
+
+    @property
+    def script_imports(self) -> tuple[str, ...]:
+        imports = super().script_imports
+        if self.place == DEFAULT_PLACE:
+            return imports
+        return (*imports, f"{MODULE}.set_default_device({MODULE}.{self.place})")
 
     def versions(self) -> dict[str, str]:
         return {"mlx": package_version("mlx")}

@@ -14,7 +14,7 @@ from tinyref.dtype import DType, dtype_from_name, numpy_dtype
 from tinyref_spec.bits import Array
 from tinyref_spec.subjects import onnx_graph
 from tinyref_spec.subjects.array_api import SAME, ArraySubject, ArrayTensor
-from tinyref_spec.subjects.expressions import package_version
+from tinyref_spec.subjects.expressions import ExpressionSubject, package_version
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 
 # The function of the standard for each operator of Python, where `SAME` has none.
@@ -55,6 +55,8 @@ class OnnxSubject(ArraySubject):
     # No kernel of the provider for the type, or no such type of the operator in ONNX.
     refusals = (errors.NotImplemented, errors.InvalidGraph)
     no_gradients = "ONNX has no gradients"
+    # A graph is no calls of a module.
+    wording = ExpressionSubject.wording
 
     def __init__(self, name: SubjectName) -> None:
         self.provider = _provider(name.place)

@@ -15,6 +15,7 @@ from tinyref.dtype import DType, from_numpy_dtype
 from tinyref.errors import describe_error
 from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
+from tinyref_spec.reproducer import Wording
 from tinyref_spec.subjects.expressions import ExpressionSubject, Function, package_version
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 
@@ -43,6 +44,18 @@ class TinygradSubject(ExpressionSubject):
     @property
     def names(self) -> Mapping[str, Any]:
         return {"Tensor": tinygrad.Tensor, "dtypes": tinygrad.dtypes}
+
+    @property
+    def wording(self) -> Wording:
+        target = f"from tinygrad.helpers import DEV; DEV.value = {DEV.value!r}"
+        return Wording(
+            ("from tinygrad import Tensor, dtypes", target),
+            "Tensor({array}, dtype=dtypes.{name}, device={place!r})",
+            "({actual}).numpy()",
+            widen="({actual}).float()",
+            package="tinygrad",
+            otherwise=super().wording,
+        )
 
     def versions(self) -> dict[str, str]:
         return {"tinygrad": package_version("tinygrad")}

@@ -39,14 +39,13 @@ OUR_DTYPES = {theirs: ours for ours, theirs in TORCH_DTYPES.items()}
 # The places of the largest: integers of the tables have equal ones among them, floats have none.
 _TOPK = re.compile(r"x\.topk\(.*\)\[1\]")
 WORDING = Wording(
-    (
-        "import torch, torch.nn.functional as F",
-        "from tinyref_spec.subjects.torch_library import from_torch, to_torch",
-    ),
-    "to_torch({array}, {place!r}, requires_grad={wants_gradient})",
-    "from_torch({actual})",
+    ("import torch, torch.nn.functional as F",),
+    "torch.tensor({array}, dtype=torch.{name}, device={place!r}, requires_grad={wants_gradient})",
+    "torch.as_tensor({actual}).detach().cpu().numpy()",
     "torch.{name}",
     marks_inputs=True,
+    widen="({actual}).float()",
+    package="torch",
 )
 
 

@@ -136,18 +136,17 @@ def run_forward(
     has_gradient = form.has_gradient and dtype.is_float
     targets = [item.name for item in form.inputs if item.is_differentiable and has_gradient]
     question = Question(case_id, dtype, values, targets)
-    device.announce(functools.partial(_failure, question, device, expression, expected, rule))
+    narrow = _rounding_each_part(subject, form, dtype)
+    loosest = reference(narrow, dtype, values)[0] if narrow else expected
+    device.announce(functools.partial(_failure, question, device, expression, loosest, rule))
     result = subject.value(form, dtype, values)
     problem = _misfit(expression, result, form.output(dtype), shape)
     if problem:
         return Measurement(False, problem, compared=1)
     actual, note = result.numpy(), ""
     found = _judge_value(device, actual, expected)
-    if found.fails and (narrow := _rounding_each_part(subject, form, dtype)):
-        found, note = (
-            _judge_value(device, actual, reference(narrow, dtype, values)[0]),
-            ROUNDS_PARTS,
-        )
+    if found.fails and narrow:
+        found, note = _judge_value(device, actual, loosest), ROUNDS_PARTS
     measured = _measure_expressions(question, device, [expression], [("result", found)])
     return _with_notes(measured, [getattr(result, "note", ""), note])
 
@@ -165,7 +164,9 @@ def run_backward(
     expressions = subject.gradient_expressions(form, targets)
     references = _gradient_references(form, dtype, values, weights)
     question = Question(case_id, dtype, {**values, "g": weights}, targets)
-    first = (expressions[0], references[0], _rule(references[0]))
+    narrow = _rounding_each_part(subject, form, dtype)
+    loosest = _gradient_references(narrow, dtype, values, weights) if narrow else references
+    first = (expressions[0], loosest[0], _rule(loosest[0]))
     device.announce(functools.partial(_failure, question, device, *first))
     gradients = subject.gradients(form, dtype, values, weights, targets)
     for name, gradient in zip(targets, gradients, strict=True):
@@ -175,9 +176,8 @@ def run_backward(
     actual, note = [gradient.numpy() for gradient in gradients], ""
     judge_all = functools.partial(map, functools.partial(_judge_value, device), actual)
     judged = list(judge_all(references))
-    narrow = _rounding_each_part(subject, form, dtype)
     if narrow and any(item.fails for item in judged):
-        judged = list(judge_all(_gradient_references(narrow, dtype, values, weights)))
+        judged = list(judge_all(loosest))
         note = ROUNDS_PARTS
     named = list(zip(targets, judged, strict=True))
     return _with_notes(_measure_expressions(question, device, expressions, named), [note])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tinyref import reproduce
-from tinyref.cli.fuzz.case_files import corpus_app, harvest, keep, reduce, replay, show
+from tinyref.cli.fuzz.case_files import corpus_app, export, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz.score_command import score
 from tinyref.cli.options import (
     MAX_JOBS,
@@ -267,6 +267,7 @@ def _naming_options(name: str) -> list[str]:
 
 fuzz_app.command("replay")(replay)
 fuzz_app.command("show")(show)
+fuzz_app.command("export")(export)
 fuzz_app.command("reduce")(reduce)
 fuzz_app.command("keep")(keep)
 fuzz_app.add_typer(corpus_app, name="corpus")

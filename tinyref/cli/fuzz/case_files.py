@@ -1,4 +1,4 @@
-"""`tinyref fuzz replay|reduce|show|keep|corpus|harvest`: what one does with cases on file."""
+"""`tinyref fuzz replay|reduce|show|export|keep|corpus|harvest`: commands for cases on file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyref.cli.options import check_target, device_name, path
+from tinyref.cli.options import check_target, device_name, path, write_output
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
@@ -140,6 +140,51 @@ def show(
             print(outline(loaded, verdict, width), end="")
             return
         print(judge.show(loaded, verdict, width), end="")
+
+
+def export(
+    case: _CASE,
+    name: Annotated[
+        str,
+        typer.Option("--for", help="opencl, cuda, ...; the language of the device if empty."),
+    ] = "",
+    device: _DEVICE = "",
+    out: Annotated[
+        Path | None, typer.Option(parser=path, help="A file; standard output if not given.")
+    ] = None,
+    timeout: _TIMEOUT = 60.0,
+) -> None:
+    """Print a script for the maintainers of a compiler: it shows the fault without tinyref.
+
+    It has the text of the kernel and calls the tool by its usual binding. Exit code of the script:
+    1 while the kernel is wrong, 0 when it is right, 2 where it cannot run.
+
+    \b
+    Examples:
+      tinyref fuzz export fuzz-OPENCL/cases/device-4f1d2a90b3c7.json
+      tinyref fuzz export case.json --for cuda --out reproduce.py
+    """
+    from tinyref_fuzz.findings.isolated import IsolatedJudge
+    from tinyref_spec.kernel_case.files import load_record
+    from tinyref_spec.tool_scripts.languages import device_for, language_for
+
+    if _is_program_file(case):
+        raise UserError(
+            f"export: {case} is a tensor program of several kernels: accepted are cases of one "
+            "kernel; tinyref fuzz show --script prints a program"
+        )
+    record = load_record(case)
+    seen_on = device_of(device, record.device, "export", case)
+    language = language_for(name, seen_on)
+    with IsolatedJudge(device_for(language, seen_on), timeout) as judge:
+        verdict = record.verdict or judge.verdict(record.case)
+        if verdict.agrees:
+            raise UserError(f"export: {case} does not fail on {seen_on}: there is no fault to show")
+        text = judge.script(record.case, verdict, language)
+    if out is None:
+        print(text, end="")
+    else:
+        write_output(out, text, "out")
 
 
 def _print_script(loaded: KernelCase, file: Path, name: str, timeout: float) -> None:

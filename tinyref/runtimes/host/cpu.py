@@ -81,7 +81,7 @@ class LlvmCompiler:
     @property
     def key(self) -> str:
         level = config.integer("CPU_LEVEL")
-        without = " ".join(_faulty_passes()) if level > 1 else ""
+        without = " ".join(faulty_passes()) if level > 1 else ""
         return f"{_host_key()} level {level} {without}".rstrip()
 
     def compile(self, source: str) -> bytes:
@@ -291,12 +291,12 @@ def run_all_passes(module: Any, machine: Any, level: int, vectorises: bool = Tru
     """
     builder = _pass_builder(machine, level, vectorises)
     # A pass manager does not run twice, so each module gets a new one.
-    with _options(*_faulty_passes()):
+    with _options(*faulty_passes()):
         builder.getModulePassManager().run(module, builder)
 
 
 @functools.cache
-def _faulty_passes() -> tuple[str, ...]:
+def faulty_passes() -> tuple[str, ...]:
     """Return options against passes that produced wrong code or hung: llvm-1 to 3, docs/found.md.
 
     An option that this LLVM does not know would end the process.

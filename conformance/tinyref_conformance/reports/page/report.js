@@ -214,6 +214,7 @@
     if (tables.length) parts.push(make("div", { class: "beside" }, ...tables));
     parts.push(...copied("Run this case again", failure.repro));
     parts.push(...copied("Script", details.script));
+    parts.push(...copied("Script without tinyref", details.tool_script));
     for (const [title, text] of [["Source", details.source], ["IR", details.ir], ["Log of the worker", details.log]])
       if (text) parts.push(...copied(title, text));
     return parts;

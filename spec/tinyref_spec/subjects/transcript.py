@@ -1,0 +1,164 @@
+"""Record the calls of an expression as text, by a namespace and arrays that note each use."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinyref_spec.literal_text import array_literal
+
+# The name of the module in scripts.
+MODULE = "xp"
+_BINARY = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "truediv": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "pow": "**",
+    "matmul": "@",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "lshift": "<<",
+    "rshift": ">>",
+    "lt": "<",
+    "gt": ">",
+    "le": "<=",
+    "ge": ">=",
+    "eq": "==",
+    "ne": "!=",
+}
+_UNARY = {"neg": "-", "invert": "~"}
+_COMPARISONS = frozenset({"lt", "gt", "le", "ge", "eq", "ne"})
+
+
+class WrittenArray:
+    """An array of a library, and an expression that computes it."""
+
+    def __init__(self, array: Any, text: str) -> None:
+        self.array = array
+        self.text = text
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.array, name)
+
+    def __getitem__(self, key: Any) -> WrittenArray:
+        return WrittenArray(self.array[_value_of(key)], f"{self.text}[{_key_text(key)}]")
+
+
+def _operate(name: str, sign: str, is_swapped: bool) -> Callable[[Any, Any], WrittenArray]:
+    compute = getattr(operator, f"__{name}__")
+
+    def apply(first: WrittenArray, second: Any) -> WrittenArray:
+        pair = (second, first) if is_swapped else (first, second)
+        array = compute(*map(_value_of, pair))
+        return WrittenArray(array, f"({text_of(pair[0])} {sign} {text_of(pair[1])})")
+
+    return apply
+
+
+def _negate(name: str, sign: str) -> Callable[[WrittenArray], WrittenArray]:
+    compute = getattr(operator, name)
+    return lambda item: WrittenArray(compute(item.array), f"({sign}{item.text})")
+
+
+for _name, _sign in _BINARY.items():
+    setattr(WrittenArray, f"__{_name}__", _operate(_name, _sign, is_swapped=False))
+    if _name not in _COMPARISONS:
+        setattr(WrittenArray, f"__r{_name}__", _operate(_name, _sign, is_swapped=True))
+for _name, _sign in _UNARY.items():
+    setattr(WrittenArray, f"__{_name}__", _negate(_name, _sign))
+
+
+class WritingNamespace:
+    """A module whose functions take and return written arrays."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._module, name)
+        if name.startswith("_"):
+            return member
+        text = f"{MODULE}.{name}"
+        if isinstance(member, type) or not callable(member):
+            return _Named(member, text)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            texts = [text_of(value) for value in arguments]
+            texts += [f"{key}={text_of(value)}" for key, value in named.items()]
+            values = {key: _value_of(value) for key, value in named.items()}
+            expression = f"{text}({', '.join(texts)})"
+            try:
+                result = member(*map(_value_of, arguments), **values)
+            except Exception as error:
+                raise RaisingCallError(expression) from error
+            return _written(result, expression)
+
+        return call
+
+
+class RaisingCallError(Exception):
+    """A function of the module raised; the text is the call."""
+
+
+class _Named:
+    """A type of the module, and its name there."""
+
+    def __init__(self, value: Any, text: str) -> None:
+        self.value = value
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == _value_of(other))
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+def _written(result: Any, text: str) -> Any:
+    if isinstance(result, tuple | list):
+        return [WrittenArray(item, f"{text}[{number}]") for number, item in enumerate(result)]
+    return WrittenArray(result, text)
+
+
+def _value_of(value: Any) -> Any:
+    if isinstance(value, WrittenArray):
+        return value.array
+    if isinstance(value, _Named):
+        return value.value
+    if isinstance(value, tuple | list):
+        return type(value)(map(_value_of, value))
+    return value
+
+
+def text_of(value: Any) -> str:
+    """Return an expression of an argument."""
+    if isinstance(value, WrittenArray | _Named):
+        return value.text
+    if isinstance(value, np.ndarray):
+        return f"({array_literal(value)}).reshape({value.shape})"
+    if isinstance(value, tuple | list):
+        comma = "," if isinstance(value, tuple) and len(value) == 1 else ""
+        inner = f"{', '.join(map(text_of, value))}{comma}"
+        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+    if isinstance(value, float) and not np.isfinite(value):
+        return f"float('{value}')"
+    return repr(value)
+
+
+def _key_text(key: Any) -> str:
+    parts = key if isinstance(key, tuple) else (key,)
+    return ", ".join(map(_part_text, parts))
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, slice):
+        ends = [part.start, part.stop] if part.step is None else [part.start, part.stop, part.step]
+        return ":".join("" if end is None else str(end) for end in ends)
+    return "..." if part is ... else text_of(part)
