@@ -300,7 +300,7 @@ def _library_script(
         checks.append(f"low, high = {', '.join(map(array_literal, map(_widened, (low, high))))}")
         good.append("(low <= got) & (got <= high)")
     body = [
-        f"got = np.ravel({wording.read.format(actual=call)})[{list(item.places)}]",
+        f"got = np.ravel({wording.read.format(actual=call)})[{list(item.indices)}]",
         *checks,
         f"good = {' | '.join(good)}",
         "print('expected', value, 'got', got)",

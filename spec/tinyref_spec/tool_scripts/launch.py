@@ -148,9 +148,9 @@ def _check(item: Wanted) -> str:
     if low is not None and high is not None:
         bounds = f"{_raw_literal(low)}, {_raw_literal(high)}"
     values = ", ".join(map(_raw_literal, (item.values, *item.others)))
-    count = len(item.places)
-    is_first = list(item.places) == list(range(count))
-    elements = f"slice({count})" if is_first else repr(list(item.places))
+    count = len(item.indices)
+    is_first = list(item.indices) == list(range(count))
+    elements = f"slice({count})" if is_first else repr(list(item.indices))
     return f"({item.slot}, {elements}, [{values}], {bounds})"
 
 
@@ -213,10 +213,10 @@ def _c_check(number: int, item: Wanted) -> list[str]:
         # Zeros of both signs are between two zeros.
         low = high = values if item.others or values.dtype.kind != "f" else values * np.nan
     kinds = {"values": values, "low": low, "high": high}
-    lines = [f"  static const int elements{number}[] = {c_array(np.array(item.places))};"]
+    lines = [f"  static const int elements{number}[] = {c_array(np.array(item.indices))};"]
     lines += [
         f"  static const {c_type(array)} {name}{number}[] = {c_array(array)};"
         for name, array in kinds.items()
     ]
     parts = ", ".join(f"{name}{number}" for name in ("elements", *kinds))
-    return [*lines, f"  CHECK({item.slot}, {len(item.places)}, {c_type(values)}, {parts})"]
+    return [*lines, f"  CHECK({item.slot}, {len(item.indices)}, {c_type(values)}, {parts})"]
