@@ -66,6 +66,8 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.CMPNE: np.not_equal,
 }
 _SHIFTS = (Ops.SHL, Ops.SHR)
+# Outputs of one program.
+_TOGETHER = 64
 
 
 def apply_op(op: Ops, *operands: UOp) -> UOp:
@@ -75,10 +77,17 @@ def apply_op(op: Ops, *operands: UOp) -> UOp:
     return UOp(op, dtype, operands)
 
 
-def evaluate(node: UOp, data: Mapping[UOp, Array]) -> Array:
-    """Return the values of `node` by numpy, from the values of its loads in `data`."""
-    if node in data:
-        return data[node]
+def evaluate(node: UOp, data: dict[UOp, Array]) -> Array:
+    """Return the values of `node` by numpy, from the values of its loads in `data`.
+
+    The values of all nodes are added to `data`.
+    """
+    if node not in data:
+        data[node] = _compute(node, data)
+    return data[node]
+
+
+def _compute(node: UOp, data: dict[UOp, Array]) -> Array:
     dtype = numpy_dtype(node.dtype)
     if isinstance(node.arg, ConstArg):
         return np.full(LANES, node.arg.value, dtype)
@@ -100,14 +109,14 @@ def measure_outputs(
     outputs: Sequence[Output],
     lanes: int = 0,
 ) -> Measurement:
-    """Measure kernels that compute the outputs from inputs of `dtype`, as many as they may store.
+    """Measure kernels that compute the outputs from inputs of `dtype`, several in each kernel.
 
     A failure names the output: its kernel is run again for each output alone.
 
     lanes: of the vectors of a program that goes to the renderer as it stands. If it is 0, the
-    compiler lowers a kernel.
+    compiler lowers a kernel, which has a buffer for each output.
     """
-    several = max(1, device.capabilities.buffer_limit - len(data))
+    several = _TOGETHER if lanes else max(1, device.capabilities.buffer_limit - len(data))
     compared = 0
     for first in range(0, len(outputs), several):
         part = outputs[first : first + several]
@@ -148,13 +157,21 @@ def _measure_part(
     needed = {node for result in results for node in result.toposort()}
     # Slots have no gaps: an input that no output uses is no parameter.
     is_used = [draft in needed for draft in drafts]
-    make = functools.partial(_program, lanes) if lanes else _kernel
-    loaded = dict(zip(drafts, data, strict=True))
+    values = dict(zip(drafts, data, strict=True))
     with np.errstate(all="ignore"):
-        expected = [evaluate(result, loaded) for result in results]
+        expected = [evaluate(result, values) for result in results]
     inputs = [array for array, used in zip(data, is_used, strict=True) if used]
-    kernel = make(dtype, is_used, outputs)
-    return run_exact(case_id, device, kernel, [*[None] * len(outputs), *inputs], expected)
+    if not lanes:
+        kernel = _kernel(dtype, is_used, outputs)
+        return run_exact(case_id, device, kernel, [*[None] * len(outputs), *inputs], expected)
+    of_type: dict[DType, list[Array]] = {}
+    for result, array in zip(results, expected, strict=True):
+        of_type.setdefault(result.dtype, []).append(array)
+    joined = {to: np.concatenate(arrays) for to, arrays in of_type.items()}
+    sizes = {to: array.size for to, array in joined.items()}
+    subject = _program(lanes, dtype, is_used, outputs, sizes)
+    every = [*[None] * len(joined), *inputs]
+    return run_exact(case_id, device, subject, every, [*joined.values()])
 
 
 def _kernel(dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]) -> UOp:
@@ -168,22 +185,34 @@ def _kernel(dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]) ->
 
 
 def _program(
-    lanes: int, dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]
+    lanes: int,
+    dtype: DType,
+    is_used: Sequence[bool],
+    outputs: Sequence[Output],
+    sizes: Mapping[DType, int],
 ) -> Program:
-    """Return a loop over all elements that computes the outputs, `lanes` elements at a time."""
+    """Return a loop over all elements that computes the outputs, `lanes` elements at a time.
+
+    sizes: of the buffers that hold the outputs of each type, one after the other.
+    """
     counter = loop(LANES // lanes, 0)
     position = build.mul(counter, lanes)
-    slot = len(outputs)
+    slot = len(sizes)
     loads = []
     for used in is_used:
         memory = build.define_global(slot, dtype, LANES)
         loads.append(build.load(at(memory, position), lanes=lanes))
         slot += used
+    results = {
+        to: build.define_global(number, to, size) for number, (to, size) in enumerate(sizes.items())
+    }
+    firsts = dict.fromkeys(sizes, 0)
     stores = []
-    for number, output in enumerate(outputs):
+    for output in outputs:
         value = output.node(*loads)
-        memory = build.define_global(number, value.dtype.scalar, LANES)
-        stores.append(build.store(at(memory, position), value))
+        to = value.dtype.scalar
+        stores.append(build.store(at(results[to], build.add(position, firsts[to])), value))
+        firsts[to] += LANES
     return program("chains", counter, *stores, build.close(counter))
 
 

@@ -45,10 +45,11 @@ def emit(*roots: UOp) -> tuple[UOp, ...]:
     first: list[UOp] = []
     found: list[UOp] = []
     seen: set[UOp] = set()
+    wait = barrier()
     for root in roots:
         for node in root.toposort():
             # A barrier has no sources: each one that is written down counts.
-            if node is barrier() or node not in seen:
+            if node is wait or node not in seen:
                 seen.add(node)
                 (first if node.op in _EVERYWHERE else found).append(node)
     return (*first, *found)
