@@ -24,11 +24,13 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, make_row
 from tinyref_spec.data_kinds import of_all_kinds
-from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.device_under_test import DeviceUnderTest, Runnable
+from tinyref_spec.error_rules import Ulp, identical
 from tinyref_spec.isa.elementwise import LANES
 from tinyref_spec.kernel.programs import at, loop, program
 from tinyref_spec.kernels.notation import Sketch, load
-from tinyref_spec.measure import run_exact
+from tinyref_spec.measure import Experiment, measure
+from tinyref_spec.oracles import Expected
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.MUL: np.multiply,
     Ops.IDIV: quotient,
     Ops.MOD: np.fmod,
-    Ops.MAX: np.maximum,
+    Ops.MAX: lambda x, y: np.where(x < y, y, x),
     Ops.AND: np.bitwise_and,
     Ops.OR: np.bitwise_or,
     Ops.XOR: np.bitwise_xor,
@@ -65,9 +67,11 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.CMPLT: np.less,
     Ops.CMPNE: np.not_equal,
 }
+# Of two zeros, or of a NaN and another number, MAX may give either.
+_OTHER_REFERENCES = {**REFERENCES, Ops.MAX: lambda x, y: np.where(y < x, x, y)}
 _SHIFTS = (Ops.SHL, Ops.SHR)
 # Outputs of one program.
-_TOGETHER = 64
+_TOGETHER = 128
 
 
 def apply_op(op: Ops, *operands: UOp) -> UOp:
@@ -77,28 +81,31 @@ def apply_op(op: Ops, *operands: UOp) -> UOp:
     return UOp(op, dtype, operands)
 
 
-def evaluate(node: UOp, data: dict[UOp, Array]) -> Array:
+References = Mapping[Ops, Callable[..., Array]]
+
+
+def evaluate(node: UOp, data: dict[UOp, Array], references: References = REFERENCES) -> Array:
     """Return the values of `node` by numpy, from the values of its loads in `data`.
 
     The values of all nodes are added to `data`.
     """
     if node not in data:
-        data[node] = _compute(node, data)
+        data[node] = _compute(node, data, references)
     return data[node]
 
 
-def _compute(node: UOp, data: dict[UOp, Array]) -> Array:
+def _compute(node: UOp, data: dict[UOp, Array], references: References) -> Array:
     dtype = numpy_dtype(node.dtype)
     if isinstance(node.arg, ConstArg):
         return np.full(LANES, node.arg.value, dtype)
-    operands = [evaluate(source, data) for source in node.src]
+    operands = [evaluate(source, data, references) for source in node.src]
     if node.op is Ops.CAST:
         return operands[0].astype(dtype)
     if node.op is Ops.BITCAST:
         return operands[0].view(dtype)
     if node.op is Ops.WHERE:
         return np.where(*operands)
-    return REFERENCES[node.op](*operands)
+    return references[node.op](*operands)
 
 
 def measure_outputs(
@@ -154,24 +161,44 @@ def _measure_part(
 ) -> Measurement:
     drafts = [load(number, dtype, (LANES,)) for number in range(len(data))]
     results = [output.node(*drafts) for output in outputs]
-    needed = {node for result in results for node in result.toposort()}
     # Slots have no gaps: an input that no output uses is no parameter.
-    is_used = [draft in needed for draft in drafts]
-    values = dict(zip(drafts, data, strict=True))
-    with np.errstate(all="ignore"):
-        expected = [evaluate(result, values) for result in results]
+    is_used = [any(draft in result.toposort() for result in results) for draft in drafts]
+    expected = _expected(results, dict(zip(drafts, data, strict=True)))
     inputs = [array for array, used in zip(data, is_used, strict=True) if used]
+    kernel: Runnable
     if not lanes:
         kernel = _kernel(dtype, is_used, outputs)
-        return run_exact(case_id, device, kernel, [*[None] * len(outputs), *inputs], expected)
-    of_type: dict[DType, list[Array]] = {}
-    for result, array in zip(results, expected, strict=True):
-        of_type.setdefault(result.dtype, []).append(array)
-    joined = {to: np.concatenate(arrays) for to, arrays in of_type.items()}
-    sizes = {to: array.size for to, array in joined.items()}
-    subject = _program(lanes, dtype, is_used, outputs, sizes)
-    every = [*[None] * len(joined), *inputs]
-    return run_exact(case_id, device, subject, every, [*joined.values()])
+    else:
+        of_type: dict[DType, list[Expected]] = {}
+        for result, item in zip(results, expected, strict=True):
+            of_type.setdefault(result.dtype, []).append(item)
+        expected = [_joined(items) for items in of_type.values()]
+        sizes = {to: LANES * len(items) for to, items in of_type.items()}
+        kernel = _program(lanes, dtype, is_used, outputs, sizes)
+    every = [*[None] * len(expected), *inputs]
+    rules = [Ulp(0)] * len(expected)
+    return measure(device, Experiment(case_id, kernel, every, expected, rules))
+
+
+def _expected(results: Sequence[UOp], loaded: Mapping[UOp, Array]) -> list[Expected]:
+    """Return the values of nodes; floats are specified where either form of MAX gives the same."""
+    values, others = dict(loaded), dict(loaded)
+    items = []
+    with np.errstate(all="ignore"):
+        for result in results:
+            item = Expected(evaluate(result, values))
+            if result.dtype.is_float:
+                other = evaluate(result, others, _OTHER_REFERENCES)
+                item.specified = identical(item.values, other)
+            items.append(item)
+    return items
+
+
+def _joined(items: Sequence[Expected]) -> Expected:
+    values = np.concatenate([item.values for item in items])
+    if items[0].specified is None:
+        return Expected(values)
+    return Expected(values, np.concatenate([item.specified for item in items]))
 
 
 def _kernel(dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]) -> UOp:

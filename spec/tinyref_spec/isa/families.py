@@ -1,0 +1,571 @@
+"""Families of short chains: each operation with each, and each form of a comparison.
+
+`idioms.py` names single chains. Here each family is a product of operations, operands and
+constants, so that a compiler that rewrites one member wrongly is detected whichever it is. The
+chains go to the renderer as they stand, and the reference is numpy.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.build import branch, close
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_spec import samples
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, make_row
+from tinyref_spec.data_kinds import of_all_kinds
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.isa.elementwise import LANES
+from tinyref_spec.isa.idioms import Chain, direct, funnel, swapped_bytes, unsigned
+from tinyref_spec.isa.widths import Output, divisors, evaluate, integers, measure_outputs
+from tinyref_spec.kernel.programs import at, loop, program
+from tinyref_spec.literals import is_subnormal
+from tinyref_spec.measure import run_exact
+from tinyref_spec.styles import VECTOR_LANES
+
+Unary = Callable[[UOp], UOp]
+Condition = Callable[[UOp, UOp], UOp]
+# Yields chains of a type; if the flag is set, those of the quick profile.
+OutputsOf = Callable[[DType, DeviceUnderTest, bool], Iterator[Output]]
+
+# Joined conditions: those that a compiler rewrites by De Morgan, and exclusive ones.
+JOINED: Mapping[str, Condition] = {
+    "not (a and b)": lambda a, b: build.logical_not(build.both(a, b)),
+    "not (a or b)": lambda a, b: build.logical_not(build.either(a, b)),
+    "not a and not b": lambda a, b: build.both(build.logical_not(a), build.logical_not(b)),
+    "not a or not b": lambda a, b: build.either(build.logical_not(a), build.logical_not(b)),
+    "not (not a and b)": lambda a, b: build.logical_not(build.both(build.logical_not(a), b)),
+    "not (a or not b)": lambda a, b: build.logical_not(build.either(a, build.logical_not(b))),
+    "a and b": build.both,
+    "a or b": build.either,
+    "a xor b": functools.partial(build.binary, Ops.XOR),
+    "not (a xor b)": lambda a, b: build.logical_not(build.binary(Ops.XOR, a, b)),
+    "not a xor b": lambda a, b: build.binary(Ops.XOR, build.logical_not(a), b),
+    "a != b": build.not_equal,
+    "a < b": build.less,
+    "a ? not b : b": lambda a, b: build.where(a, build.logical_not(b), b),
+    "(a and b) xor True": lambda a, b: build.binary(Ops.XOR, build.both(a, b), True),
+}
+
+
+def _minimum(x: UOp, y: UOp) -> UOp:
+    return build.where(build.less(x, y), x, y)
+
+
+def _negated(x: UOp) -> UOp:
+    return build.unary(Ops.NEG, x)
+
+
+def _complement(x: UOp) -> UOp:
+    return build.binary(Ops.XOR, x, -1)
+
+
+def _magnitude(x: UOp) -> UOp:
+    return build.where(build.less(x, 0), _negated(x), x)
+
+
+# --- an operand that is used twice ----------------------------------------------------------------
+
+_BINARY: Mapping[str, Chain] = {
+    "+": build.add,
+    "-": build.sub,
+    "*": build.mul,
+    "max": build.maximum,
+    "min": _minimum,
+    "&": build.both,
+    "|": build.either,
+    "^": functools.partial(build.binary, Ops.XOR),
+}
+_COMPARED: Mapping[str, Chain] = {
+    **{sign: _BINARY[sign] for sign in ("max", "min", "-")},
+    "<": lambda x, y: build.cast(build.less(x, y), x.dtype.scalar),
+}
+
+
+def _text(sign: str, first: str, second: str) -> str:
+    if sign in ("max", "min"):
+        return f"{sign}({first}, {second})"
+    return f"({first} {sign} {second})"
+
+
+def _reused(first: Chain, second: Chain, form: str, step: int, x: UOp, y: UOp) -> UOp:
+    """Return `second` of the value of `first`, plus a step, and of one of its operands."""
+    inner = first(x, y)
+    if step:
+        inner = build.add(inner, step)
+    operands = {"i": inner, "x": x, "y": y}
+    return second(operands[form[0]], operands[form[1]])
+
+
+def reused(dtype: DType, is_quick: bool) -> Iterator[Output]:
+    """Yield two operations that share an operand, in each order, and others with a step between.
+
+    is_quick: where x and y are alike in the inner operation, half of the orders.
+    """
+    orders = ("xi", "iy") if dtype.is_unsigned else ("ix", "yi")
+    for first, inner in _BINARY.items():
+        for seconds, step in ((_BINARY, 0), (_COMPARED, 1), (_COMPARED, -3)):
+            for second, outer in seconds.items():
+                for form in orders if is_quick and first != "-" else ("ix", "xi", "iy", "yi"):
+                    text = _text(first, "x", "y")
+                    text = f"({text} + {step})" if step else text
+                    name = _text(second, *(text if part == "i" else part for part in form))
+                    yield Output(name, functools.partial(_reused, inner, outer, form, step))
+
+
+_AVERAGES: Mapping[str, Chain] = {
+    "x + ((y - x) >> 1)": lambda x, y: build.add(x, _shr(build.sub(y, x), 1)),
+    "(x >> 1) + (y >> 1) + (x & y & 1)": lambda x, y: build.add(
+        build.add(_shr(x, 1), _shr(y, 1)), build.both(build.both(x, y), 1)
+    ),
+    "(x | y) - ((x ^ y) >> 1)": lambda x, y: build.sub(
+        build.either(x, y), _shr(build.binary(Ops.XOR, x, y), 1)
+    ),
+}
+
+
+def _shr(x: UOp, count: int | UOp) -> UOp:
+    return build.binary(Ops.SHR, x, count)
+
+
+def _shl(x: UOp, count: int | UOp) -> UOp:
+    return build.binary(Ops.SHL, x, count)
+
+
+def _clamped(chain: Chain, low: int, high: int, is_low_first: bool, x: UOp, y: UOp) -> UOp:
+    value = chain(x, y)
+    if is_low_first:
+        return _minimum(build.maximum(value, low), build.const(value.dtype, high))
+    return build.maximum(_minimum(value, build.const(value.dtype, high)), low)
+
+
+def clamps(dtype: DType) -> Iterator[Output]:
+    """Yield sums, differences and products between two limits, and averages."""
+    least, most = int(dtype.minimum), int(dtype.maximum)
+    for sign in ("-", "+", "*"):
+        for low, high in ((least // 2, most // 2), (3, 100)):
+            for is_low_first in (False, True):
+                order = "from below first" if is_low_first else "from above first"
+                name = f"(x {sign} y) between {low} and {high}, {order}"
+                clamped = functools.partial(_clamped, _BINARY[sign], low, high, is_low_first)
+                yield Output(name, clamped)
+    for name, chain in _AVERAGES.items():
+        yield Output(name, chain)
+
+
+# --- negations and magnitudes ---------------------------------------------------------------------
+
+_NEGATIVES: Mapping[str, Unary] = {
+    "-x": _negated,
+    "x * -1": lambda x: build.mul(x, -1),
+    "0 - x": lambda x: build.sub(0, x),
+    "~x": _complement,
+}
+_MAGNITUDES: Mapping[str, Unary] = {
+    "|x|": _magnitude,
+    "max(x, -x)": lambda x: build.maximum(x, _negated(x)),
+    "-|x|": lambda x: _negated(_magnitude(x)),
+    "min(x, -x)": lambda x: _minimum(x, _negated(x)),
+}
+_OF_FLOATS: Mapping[str, Unary] = {"-x": _negated, **_MAGNITUDES}
+_BESIDE: Mapping[str, Chain] = {
+    **_COMPARED,
+    "!=": lambda x, y: build.cast(build.not_equal(x, y), x.dtype.scalar),
+}
+
+
+def _beside(function: Unary, second: Chain, form: str, x: UOp, y: UOp) -> UOp:
+    operands = {"f": function(x), "x": x, "y": y}
+    return second(operands[form[0]], operands[form[1]])
+
+
+def beside(functions: Mapping[str, Unary], signs: Sequence[str], forms: str) -> Iterator[Output]:
+    """Yield maxima, minima and comparisons of functions of x with x or y, in these orders."""
+    for text, function in functions.items():
+        for sign in signs:
+            for form in forms.split():
+                name = _text(sign, *(text if part == "f" else part for part in form))
+                yield Output(name, functools.partial(_beside, function, _BESIDE[sign], form))
+
+
+_NEGATIONS: Mapping[str, Chain] = {
+    "-x": lambda x, y: _negated(x),
+    "-(-x)": lambda x, y: _negated(_negated(x)),
+    "-(~x)": lambda x, y: _negated(_complement(x)),
+    "~(-x)": lambda x, y: _complement(_negated(x)),
+    "-(x + y)": lambda x, y: _negated(build.add(x, y)),
+    "-(x - y)": lambda x, y: _negated(build.sub(x, y)),
+    "-(x * y)": lambda x, y: _negated(build.mul(x, y)),
+    "x + -y": lambda x, y: build.add(x, _negated(y)),
+    "-x + y": lambda x, y: build.add(_negated(x), y),
+    "x - -y": lambda x, y: build.sub(x, _negated(y)),
+    "-x - y": lambda x, y: build.sub(_negated(x), y),
+    "x * -y": lambda x, y: build.mul(x, _negated(y)),
+    "-x * -y": lambda x, y: build.mul(_negated(x), _negated(y)),
+    "-x * 7": lambda x, y: build.mul(_negated(x), 7),
+    "x // -y": lambda x, y: build.idiv(x, _negated(y)),
+    "-x // y": lambda x, y: build.idiv(_negated(x), y),
+    "-x // -y": lambda x, y: build.idiv(_negated(x), _negated(y)),
+    "-x // 3": lambda x, y: build.idiv(_negated(x), 3),
+    "-(x // y)": lambda x, y: _negated(build.idiv(x, y)),
+    "x % -y": lambda x, y: build.mod(x, _negated(y)),
+    "-x % y": lambda x, y: build.mod(_negated(x), y),
+    "-(x % y)": lambda x, y: _negated(build.mod(x, y)),
+    "-x >> 1": lambda x, y: _shr(_negated(x), 1),
+    "-(x >> 1)": lambda x, y: _negated(_shr(x, 1)),
+    "-(x << 1)": lambda x, y: _negated(_shl(x, 1)),
+    "-(x < y)": lambda x, y: _negated(build.cast(build.less(x, y), x.dtype.scalar)),
+    "x < 0 ? -x : y": lambda x, y: build.where(build.less(x, 0), _negated(x), y),
+    "-x < -y": lambda x, y: build.cast(build.less(_negated(x), _negated(y)), x.dtype.scalar),
+}
+
+
+# --- shifts of what is widened --------------------------------------------------------------------
+
+
+def _constant_shift(
+    op: Ops, value: int, target: DType, is_wide: bool, count: int, x: UOp, y: UOp
+) -> UOp:
+    """Shift a constant by y, or by `count` if it is not 0; widen it before or after."""
+    constant = build.const(x.dtype, value)
+    start = build.cast(constant, target) if is_wide else constant
+    amount = build.const(start.dtype, count) if count else build.both(y, x.dtype.scalar.bits - 1)
+    if amount.dtype.scalar is not start.dtype.scalar:
+        amount = build.cast(amount, start.dtype.scalar)
+    return build.cast(build.binary(op, start, amount), target)
+
+
+def _shifted_cast(op: Ops, target: DType, is_first: bool, count: int, x: UOp, y: UOp) -> UOp:
+    if is_first:
+        return build.cast(build.binary(op, x, count), target)
+    wide = build.cast(x, target)
+    return build.binary(op, wide, build.const(wide.dtype, count))
+
+
+def wide_shifts(dtype: DType, target: DType) -> Iterator[Output]:
+    """Yield shifts of constants and of x, by constants and by y, before and after a cast."""
+    last, half = dtype.bits - 1, dtype.bits // 2
+    for op, sign in ((Ops.SHL, "<<"), (Ops.SHR, ">>")):
+        for value in (1, int(dtype.maximum), int(dtype.minimum) or int(dtype.maximum) - 1, -1):
+            for is_wide in (False, True):
+                for count in (0, last):
+                    name = f"{value} {sign} {count or 'y'} as {target.name}"
+                    shift = functools.partial(_constant_shift, op, value, target, is_wide, count)
+                    yield Output(f"{name}, widened {'before' if is_wide else 'after'}", shift)
+        for count in (1, half, last):
+            for is_first in (False, True):
+                name = f"x {sign} {count}, cast to {target.name}"
+                shift = functools.partial(_shifted_cast, op, target, is_first, count)
+                yield Output(f"{name} {'after' if is_first else 'before'}", shift)
+
+
+# --- a number and a function of itself ------------------------------------------------------------
+
+
+def _rotated(count: int, x: UOp) -> UOp:
+    bits = unsigned(x)
+    return build.cast(funnel(bits, bits, count), x.dtype.scalar)
+
+
+def functions_of_itself(dtype: DType) -> dict[str, Unary]:
+    """Return rotations, shifts, negatives and neighbours of an integer, by their texts."""
+    rotations = [*range(8, dtype.bits, 8)] or [4]
+    shifts = sorted({1, 8 % dtype.bits or 4, dtype.bits // 2, dtype.bits - 1})
+    return {
+        **{f"rotation by {count}": functools.partial(_rotated, count) for count in rotations},
+        "swapped bytes": lambda x: swapped_bytes(x, x),
+        **{f"x << {count}": functools.partial(_shl, count=count) for count in shifts},
+        **{f"x >> {count}": functools.partial(_shr, count=count) for count in shifts},
+        **_NEGATIVES,
+        **_MAGNITUDES,
+        "x": lambda x: x,
+        "x + 1": lambda x: build.add(x, 1),
+        "x - 1": lambda x: build.sub(x, 1),
+        "x + 100": lambda x: build.add(x, 100),
+        "x * 3": lambda x: build.mul(x, 3),
+        "x & 7": lambda x: build.both(x, 7),
+        "x | 7": lambda x: build.either(x, 7),
+        "x ^ 7": lambda x: build.binary(Ops.XOR, x, 7),
+        "x // 3": lambda x: build.idiv(x, 3),
+    }
+
+
+# --- choices --------------------------------------------------------------------------------------
+
+
+def _differs(x: UOp, y: UOp) -> UOp:
+    return UOp(Ops.CMPNE, dtypes.bool.vec(x.dtype.lanes), (x, y))
+
+
+def _not(condition: Condition) -> Condition:
+    return lambda x, y: build.logical_not(condition(x, y))
+
+
+_ORDERS: Mapping[str, Condition] = {
+    "x < k": build.less,
+    "k < x": lambda x, k: build.less(k, x),
+    "x != k": _differs,
+}
+_COMPARISONS: Mapping[str, Condition] = {
+    **_ORDERS,
+    **{f"not ({text})": _not(condition) for text, condition in _ORDERS.items()},
+}
+
+
+def _choice(condition: Condition, constant: ConstType | None, branches: str, x: UOp, y: UOp) -> UOp:
+    """Choose by a comparison of x with k, which is y if there is no constant."""
+    bound = y if constant is None else build.const(x.dtype, constant)
+    operands = {"x": x, "y": y, "k": bound}
+    if x.dtype.is_int and constant is not None:
+        operands["<"] = build.const(x.dtype, int(constant) - 1)
+        operands[">"] = build.const(x.dtype, int(constant) + 1)
+    return build.where(condition(x, bound), operands[branches[0]], operands[branches[1]])
+
+
+def _choice_of_bits(condition: Condition, constant: ConstType, x: UOp, y: UOp) -> UOp:
+    bound = build.const(x.dtype, constant)
+    bits = next(to for to in dtypes.ints if to.is_unsigned and to.bits == x.dtype.scalar.bits)
+    return build.where(condition(x, bound), build.bitcast(x, bits), build.bitcast(bound, bits))
+
+
+def _joined(join: Condition, constant: ConstType, is_second: bool, x: UOp, y: UOp) -> UOp:
+    """Join two comparisons of x, y and a constant."""
+    bound = build.const(x.dtype, constant)
+    if is_second:
+        return join(_differs(x, bound), build.less(y, bound))
+    return join(build.less(x, y), build.less(bound, x))
+
+
+def _joined_choice(condition: Condition, x: UOp, y: UOp) -> UOp:
+    return build.where(condition(x, y), x, y)
+
+
+def joined_conditions(dtype: DType) -> Iterator[tuple[str, Condition]]:
+    """Yield two comparisons that are joined in each way, with their texts."""
+    constant = _bounds(dtype)[0]
+    for text, join in JOINED.items():
+        for is_second in (False, True):
+            meaning = "a is x != k, b is y < k" if is_second else "a is x < y, b is k < x"
+            condition = functools.partial(_joined, join, constant, is_second)
+            yield f"{text}, where {meaning}, k = {constant}", condition
+
+
+def _bounds(dtype: DType) -> tuple[ConstType, ...]:
+    """Return the constants of comparisons, an ordinary one first."""
+    if dtype.is_float:
+        return 1.5, 0.0, -0.0, math.inf, -math.inf, math.nan
+    below = int(dtype.maximum) - 1 if dtype.is_unsigned else -1
+    return tuple(dict.fromkeys((7, 0, 1, below, int(dtype.maximum), int(dtype.minimum))))
+
+
+def choices(dtype: DType) -> Iterator[Output]:
+    """Yield choices by each comparison with y and with constants, and by joined comparisons."""
+    bounds = _bounds(dtype)
+    for constant in (None, *bounds):
+        forms = ["xk", "kx"]
+        if constant == bounds[0]:
+            forms += ["xy", "yx", "ky", "yk"]
+            forms += ["x<", "<x", "x>", ">x"] if dtype.is_int else []
+        for text, condition in _COMPARISONS.items():
+            name = text if constant is None else text.replace("k", str(constant))
+            for form in forms:
+                chain = functools.partial(_choice, condition, constant, form)
+                yield Output(f"{name} ? {form[0]} : {form[1]}, k = {constant}", chain)
+            if dtype.is_float and constant is not None:
+                chain = functools.partial(_choice_of_bits, condition, constant)
+                yield Output(f"{name} ? bits of x : bits of {constant}", chain)
+    for text, condition in joined_conditions(dtype):
+        yield Output(f"x if {text}, else y", functools.partial(_joined_choice, condition))
+
+
+# --- branches -------------------------------------------------------------------------------------
+
+_OLD = 42
+
+
+def _branches(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Store x where joined conditions hold: in an IF, and by a store with a gate."""
+    x_data, y_data = _data(dtype, device)
+    conditions = [*joined_conditions(dtype)]
+    size = 2 * len(conditions) * LANES
+    out, *memories = (
+        build.define_global(slot, dtype, count) for slot, count in enumerate((size, LANES, LANES))
+    )
+    i = loop(LANES, 0)
+    x, y = (build.load(at(memory, i)) for memory in memories)
+    loaded = {x: x_data, y: y_data}
+    nodes: list[UOp] = [i, x, y]
+    names, expected = [], []
+    for text, condition in conditions:
+        holds = condition(x, y)
+        block = branch(holds)
+        first = len(names) * LANES
+        in_block = build.store(at(out, build.add(i, first)), x)
+        gated = build.store(at(out, build.add(i, first + LANES)), x, holds)
+        nodes += [holds, block, in_block, close(block), gated]
+        names += [f"IF {text}", f"store with the gate {text}"]
+        expected += [np.where(evaluate(holds, loaded), x_data, x_data.dtype.type(_OLD))] * 2
+    old = np.full(size, _OLD, x_data.dtype)
+    subject = program("branches", *nodes, close(i))
+    joined = [np.concatenate(expected)]
+    measured = run_exact(case_id, device, subject, [old, x_data, y_data], joined)
+    if measured.details is not None and measured.details.index >= 0:
+        name = names[measured.details.index // LANES]
+        measured.message = f"{name}: {measured.message}"
+    return measured
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def chains(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator[Output]:
+    """Yield the chains of arithmetic of an integer type."""
+    yield from reused(dtype, is_quick)
+    yield from clamps(dtype)
+    yield from beside({**_NEGATIVES, **_MAGNITUDES}, ("max", "min"), "fy yf fx xf")
+    for name, chain in _NEGATIONS.items():
+        yield Output(name, chain)
+    for target in dtypes.ints:
+        if target.bits > dtype.bits:
+            yield from wide_shifts(dtype, target)
+
+
+def comparisons(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator[Output]:
+    """Yield choices and comparisons of a type, with functions of the same number as well."""
+    yield from choices(dtype)
+    if dtype.is_int:
+        yield from beside(functions_of_itself(dtype), ("<", "!="), "fx xf")
+        return
+    yield from beside(_OF_FLOATS, ("max", "min"), "fy yf fx xf")
+    functions: dict[str, Unary] = {"x": lambda x: x, **_OF_FLOATS}
+    if device.capabilities.rounds_each_operation:
+        functions["x + 1"] = lambda x: build.add(x, 1)
+    yield from beside(functions, ("<", "!="), "fx xf")
+
+
+def _integers(dtype: DType) -> list[Array]:
+    """Return pairs of integers of all kinds, numbers of equal bytes and palindromes among x.
+
+    y is none of 0, 1 and -1, so that -y divides as well.
+    """
+    x, y = integers(dtype, 8), divisors(dtype, 9)
+    edges = samples.edges(dtype)[:20]
+    count = len(edges) ** 2
+    x[:count], y[:count] = np.repeat(edges, len(edges)), np.tile(edges, len(edges))
+    if dtype.bits == 8:
+        x[-256:] = samples.table(dtype)
+    else:
+        raw = x[-256:].view(np.uint8).reshape(256, dtype.itemsize)
+        half = dtype.itemsize // 2
+        raw[:64] = raw[:64, :1]
+        raw[64:128, half:] = raw[64:128, :half]
+        raw[128:, half:] = raw[128:, :half][:, ::-1]
+    no_divisor = np.isin(y, np.array([0, 1, -1]).astype(y.dtype))
+    y[no_divisor] = y.dtype.type(3)
+    return [x, y]
+
+
+def _floats(dtype: DType, keeps_subnormals: bool) -> list[Array]:
+    """Return pairs of floats of all kinds: each edge with itself, its negative and others."""
+    special = np.array([1.5, -1.5, 0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 2.0])
+    kinds = of_all_kinds(dtype, 100, "each", keeps_subnormals)
+    parts = [samples.edges(dtype), samples.nan_payloads(dtype), kinds]
+    grid = np.concatenate(parts)
+    grid = grid[keeps_subnormals | ~is_subnormal(grid, dtype)]
+    generator = np.random.default_rng(10)
+    x, y = (generator.permutation(np.resize(grid, LANES)) for _ in range(2))
+    y[::4], y[1::4] = x[::4], -x[1::4]
+    count, special = len(special) ** 2, special.astype(numpy_dtype(dtype))
+    x[:count], y[:count] = np.repeat(special, len(special)), np.tile(special, len(special))
+    return [x, y]
+
+
+def _data(dtype: DType, device: DeviceUnderTest) -> list[Array]:
+    if dtype.is_float:
+        return _floats(dtype, device.capabilities.keeps_subnormals)
+    return _integers(dtype)
+
+
+def _measure(
+    dtype: DType, family: OutputsOf, is_quick: bool, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Measure the chains as programs of scalars and of vectors, until one fails.
+
+    is_quick: every other chain of vectors.
+    """
+    capabilities = device.capabilities
+    data = _data(dtype, device)
+    outputs = direct(family(dtype, device, is_quick), dtype, capabilities)
+    measured = measure_outputs(case_id, device, dtype, data, outputs, 1)
+    if measured.passed and VECTOR_LANES in capabilities.vector_lanes:
+        some = outputs[dtype.is_unsigned :: 2] if is_quick else outputs
+        measured = measure_outputs(case_id, device, dtype, data, some, VECTOR_LANES)
+    return measured
+
+
+def _checks(dtype: DType, family: OutputsOf) -> Iterator[Check]:
+    yield Check("some", functools.partial(_measure, dtype, family, True))
+    yield Check("all", functools.partial(_measure, dtype, family, False), full_only=True)
+
+
+def _row(
+    name: str,
+    dtype: DType,
+    sentence: str,
+    checks: Callable[[], Iterable[Check]],
+    clauses: tuple[str, ...],
+    rung: Rung = Rung.CAST,
+    advice: str = "look at the rule of the compiler that rewrites the chain of the message",
+) -> Row:
+    return make_row(
+        f"isa.{name}.{dtype.name}",
+        f"{sentence} In {dtype.name}.",
+        clauses=clauses,
+        rung=rung,
+        dtype=dtype,
+        uses=(dtype, dtypes.bool),
+        features=(f"native:{dtype.name}",),
+        checks=checks,
+        advice=advice,
+    )
+
+
+def rows() -> Iterator[Row]:
+    """Yield the rows of chains, comparisons and branches for each type of numbers."""
+    for dtype in dtypes.ints:
+        yield _row(
+            "chain",
+            dtype,
+            "Two operations that share an operand, negatives, magnitudes and shifts of constants "
+            "give what their operations give.",
+            functools.partial(_checks, dtype, chains),
+            ("int.wrap", "isa.add", "isa.sub", "isa.mul", "isa.max", "isa.neg", "isa.shl"),
+        )
+    for dtype in (*dtypes.ints, *dtypes.floats):
+        yield _row(
+            "comparison",
+            dtype,
+            "Choices by a comparison, and comparisons of a number with a function of itself, are "
+            "those of their operations, for NaN, infinities and zeros too.",
+            functools.partial(_checks, dtype, comparisons),
+            ("isa.cmplt", "isa.cmpne", "isa.where", "isa.max", "isa.neg"),
+        )
+        yield _row(
+            "branch",
+            dtype,
+            "Branches and gates hold where their joined comparisons do, negated ones as well.",
+            lambda dtype=dtype: [Check("joined", functools.partial(_branches, dtype))],
+            ("kernel.if", "memory.gate.store", "isa.and", "isa.or", "isa.xor"),
+            rung=Rung.GATE,
+            advice="look at how the condition of the message is negated or inverted: by De Morgan "
+            "an AND becomes an OR, and a comparison with NaN its unordered negation",
+        )
