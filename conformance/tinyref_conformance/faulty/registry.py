@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from itertools import chain
 
-from tinyref_conformance.faulty import arithmetic, launches, memory, order, replay, texts, transfers
+from tinyref_conformance.faulty import (
+    arithmetic,
+    launches,
+    memory,
+    order,
+    replay,
+    rewrites,
+    texts,
+    transfers,
+)
 from tinyref_conformance.faulty.device import FaultyDevice
 
-_GROUPS = (memory, arithmetic, launches, order, replay, transfers)
+_GROUPS = (memory, arithmetic, rewrites, launches, order, replay, transfers)
 FAULTY_DEVICES: dict[str, FaultyDevice] = {
     faulty.name: faulty for faulty in chain.from_iterable(group.FAULTS for group in _GROUPS)
 }

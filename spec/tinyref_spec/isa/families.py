@@ -212,20 +212,26 @@ _NEGATIONS: Mapping[str, Chain] = {
     "x * -y": lambda x, y: build.mul(x, _negated(y)),
     "-x * -y": lambda x, y: build.mul(_negated(x), _negated(y)),
     "-x * 7": lambda x, y: build.mul(_negated(x), 7),
-    "x // -y": lambda x, y: build.idiv(x, _negated(y)),
-    "-x // y": lambda x, y: build.idiv(_negated(x), y),
-    "-x // -y": lambda x, y: build.idiv(_negated(x), _negated(y)),
-    "-x // 3": lambda x, y: build.idiv(_negated(x), 3),
-    "-(x // y)": lambda x, y: _negated(build.idiv(x, y)),
-    "x % -y": lambda x, y: build.mod(x, _negated(y)),
-    "-x % y": lambda x, y: build.mod(_negated(x), y),
-    "-(x % y)": lambda x, y: _negated(build.mod(x, y)),
     "-x >> 1": lambda x, y: _shr(_negated(x), 1),
     "-(x >> 1)": lambda x, y: _negated(_shr(x, 1)),
     "-(x << 1)": lambda x, y: _negated(_shl(x, 1)),
     "-(x < y)": lambda x, y: _negated(build.cast(build.less(x, y), x.dtype.scalar)),
     "x < 0 ? -x : y": lambda x, y: build.where(build.less(x, 0), _negated(x), y),
     "-x < -y": lambda x, y: build.cast(build.less(_negated(x), _negated(y)), x.dtype.scalar),
+}
+
+
+_QUOTIENTS: Mapping[str, Chain] = {
+    "x // y": build.idiv,
+    "x // -y": lambda x, y: build.idiv(x, _negated(y)),
+    "-x // y": lambda x, y: build.idiv(_negated(x), y),
+    "-x // -y": lambda x, y: build.idiv(_negated(x), _negated(y)),
+    "-x // 3": lambda x, y: build.idiv(_negated(x), 3),
+    "-(x // y)": lambda x, y: _negated(build.idiv(x, y)),
+    "x % y": build.mod,
+    "x % -y": lambda x, y: build.mod(x, _negated(y)),
+    "-x % y": lambda x, y: build.mod(_negated(x), y),
+    "-(x % y)": lambda x, y: _negated(build.mod(x, y)),
 }
 
 
@@ -413,7 +419,9 @@ def _branches(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
         gated = build.store(at(out, build.add(i, first + LANES)), x, holds)
         nodes += [holds, block, in_block, close(block), gated]
         names += [f"IF {text}", f"store with the gate {text}"]
-        expected += [np.where(evaluate(holds, loaded), x_data, x_data.dtype.type(_OLD))] * 2
+        with np.errstate(invalid="ignore"):
+            is_stored = evaluate(holds, loaded)
+        expected += [np.where(is_stored, x_data, x_data.dtype.type(_OLD))] * 2
     old = np.full(size, _OLD, x_data.dtype)
     subject = program("branches", *nodes, close(i))
     joined = [np.concatenate(expected)]
@@ -437,6 +445,12 @@ def chains(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator[Ou
     for target in dtypes.ints:
         if target.bits > dtype.bits:
             yield from wide_shifts(dtype, target)
+
+
+def quotients(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator[Output]:
+    """Yield quotients and remainders of two integers and of their negatives, side by side."""
+    for name, chain in _QUOTIENTS.items():
+        yield Output(name, chain)
 
 
 def comparisons(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator[Output]:
@@ -517,6 +531,11 @@ def _checks(dtype: DType, family: OutputsOf) -> Iterator[Check]:
     yield Check("all", functools.partial(_measure, dtype, family, False), full_only=True)
 
 
+def _chain_checks(dtype: DType) -> Iterator[Check]:
+    yield from _checks(dtype, chains)
+    yield Check("quotients", functools.partial(_measure, dtype, quotients, False))
+
+
 def _row(
     name: str,
     dtype: DType,
@@ -545,9 +564,9 @@ def rows() -> Iterator[Row]:
         yield _row(
             "chain",
             dtype,
-            "Two operations that share an operand, negatives, magnitudes and shifts of constants "
-            "give what their operations give.",
-            functools.partial(_checks, dtype, chains),
+            "Two operations that share an operand, negatives, their quotients, magnitudes and "
+            "shifts of constants give what their operations give.",
+            functools.partial(_chain_checks, dtype),
             ("int.wrap", "isa.add", "isa.sub", "isa.mul", "isa.max", "isa.neg", "isa.shl"),
         )
     for dtype in (*dtypes.ints, *dtypes.floats):

@@ -118,7 +118,8 @@ def measure_outputs(
 ) -> Measurement:
     """Measure kernels that compute the outputs from inputs of `dtype`, several in each kernel.
 
-    A failure names the output: its kernel is run again for each output alone.
+    A failure names the output: its kernel is run again for each output alone. If none fails alone,
+    the failure names those that the wrong element may belong to.
 
     lanes: of the vectors of a program that goes to the renderer as it stands. If it is 0, the
     compiler lowers a kernel, which has a buffer for each output.
@@ -146,7 +147,6 @@ def _name_output(
     for output in outputs:
         measured = _measure_part(case_id, device, dtype, data, [output], lanes)
         if not measured.passed:
-            measured.message = f"{output.name}: {measured.message}"
             return measured
     return None
 
@@ -165,19 +165,31 @@ def _measure_part(
     is_used = [any(draft in result.toposort() for result in results) for draft in drafts]
     expected = _expected(results, dict(zip(drafts, data, strict=True)))
     inputs = [array for array, used in zip(data, is_used, strict=True) if used]
+    names = [[output.name] for output in outputs]
     kernel: Runnable
     if not lanes:
         kernel = _kernel(dtype, is_used, outputs)
     else:
-        of_type: dict[DType, list[Expected]] = {}
-        for result, item in zip(results, expected, strict=True):
-            of_type.setdefault(result.dtype, []).append(item)
-        expected = [_joined(items) for items in of_type.values()]
-        sizes = {to: LANES * len(items) for to, items in of_type.items()}
+        of_type: dict[DType, list[int]] = {}
+        for number, result in enumerate(results):
+            of_type.setdefault(result.dtype, []).append(number)
+        names = [[outputs[number].name for number in numbers] for numbers in of_type.values()]
+        expected = [_joined([expected[number] for number in part]) for part in of_type.values()]
+        sizes = {to: LANES * len(numbers) for to, numbers in of_type.items()}
         kernel = _program(lanes, dtype, is_used, outputs, sizes)
     every = [*[None] * len(expected), *inputs]
     rules = [Ulp(0)] * len(expected)
-    return measure(device, Experiment(case_id, kernel, every, expected, rules))
+    measured = measure(device, Experiment(case_id, kernel, every, expected, rules))
+    if not measured.passed:
+        measured.message = f"{_names_at(measured, names)}: {measured.message}"
+    return measured
+
+
+def _names_at(measured: Measurement, names: Sequence[Sequence[str]]) -> str:
+    """Return the outputs that the first wrong element may belong to; `names` are by buffer."""
+    index = measured.details.index if measured.details is not None else -1
+    number = max(index, 0) // LANES
+    return " or ".join(buffer[number] for buffer in names if number < len(buffer))
 
 
 def _expected(results: Sequence[UOp], loaded: Mapping[UOp, Array]) -> list[Expected]:
