@@ -57,6 +57,11 @@ JOINED: Mapping[str, Condition] = {
 }
 
 
+def _bits_type(dtype: DType) -> DType:
+    """Return the unsigned integer of the width of a type."""
+    return next(to for to in dtypes.ints if to.is_unsigned and to.bits == dtype.bits)
+
+
 def _minimum(x: UOp, y: UOp) -> UOp:
     return build.where(build.less(x, y), x, y)
 
@@ -176,7 +181,24 @@ _MAGNITUDES: Mapping[str, Unary] = {
     "-|x|": lambda x: _negated(_magnitude(x)),
     "min(x, -x)": lambda x: _minimum(x, _negated(x)),
 }
-_OF_FLOATS: Mapping[str, Unary] = {"-x": _negated, **_MAGNITUDES}
+
+
+def _bits_changed(op: Ops, x: UOp) -> UOp:
+    """Return the magnitude of a float by AND, its negative by XOR."""
+    dtype = x.dtype.scalar
+    bits = build.bitcast(x, _bits_type(dtype))
+    sign = 1 << (dtype.bits - 1)
+    mask = sign if op is Ops.XOR else sign - 1
+    return build.bitcast(build.binary(op, bits, mask), dtype)
+
+
+_OF_FLOATS: Mapping[str, Unary] = {
+    "-x": _negated,
+    "x * -1": lambda x: build.mul(x, -1.0),
+    **_MAGNITUDES,
+    "x without its sign bit": functools.partial(_bits_changed, Ops.AND),
+    "x with its sign bit inverted": functools.partial(_bits_changed, Ops.XOR),
+}
 _BESIDE: Mapping[str, Chain] = {
     **_COMPARED,
     "!=": lambda x, y: build.cast(build.not_equal(x, y), x.dtype.scalar),
@@ -197,6 +219,10 @@ def beside(functions: Mapping[str, Unary], signs: Sequence[str], forms: str) -> 
                 yield Output(name, functools.partial(_beside, function, _BESIDE[sign], form))
 
 
+def _negated_maximum(x: UOp, y: UOp) -> UOp:
+    return _negated(build.maximum(_negated(x), _negated(y)))
+
+
 _NEGATIONS: Mapping[str, Chain] = {
     "-x": lambda x, y: _negated(x),
     "-(-x)": lambda x, y: _negated(_negated(x)),
@@ -212,6 +238,8 @@ _NEGATIONS: Mapping[str, Chain] = {
     "x * -y": lambda x, y: build.mul(x, _negated(y)),
     "-x * -y": lambda x, y: build.mul(_negated(x), _negated(y)),
     "-x * 7": lambda x, y: build.mul(_negated(x), 7),
+    "-max(-x, -y)": _negated_maximum,
+    "~max(~x, ~y)": lambda x, y: _complement(build.maximum(_complement(x), _complement(y))),
     "-x >> 1": lambda x, y: _shr(_negated(x), 1),
     "-(x >> 1)": lambda x, y: _negated(_shr(x, 1)),
     "-(x << 1)": lambda x, y: _negated(_shl(x, 1)),
@@ -259,7 +287,7 @@ def _shifted_cast(op: Ops, target: DType, is_first: bool, count: int, x: UOp, y:
 
 def wide_shifts(dtype: DType, target: DType) -> Iterator[Output]:
     """Yield shifts of constants and of x, by constants and by y, before and after a cast."""
-    last, half = dtype.bits - 1, dtype.bits // 2
+    last = dtype.bits - 1
     for op, sign in ((Ops.SHL, "<<"), (Ops.SHR, ">>")):
         for value in (1, int(dtype.maximum), int(dtype.minimum) or int(dtype.maximum) - 1, -1):
             for is_wide in (False, True):
@@ -267,8 +295,14 @@ def wide_shifts(dtype: DType, target: DType) -> Iterator[Output]:
                     name = f"{value} {sign} {count or 'y'} as {target.name}"
                     shift = functools.partial(_constant_shift, op, value, target, is_wide, count)
                     yield Output(f"{name}, widened {'before' if is_wide else 'after'}", shift)
-        for count in (1, half, last):
-            for is_first in (False, True):
+    yield from shifted_casts(dtype, target)
+
+
+def shifted_casts(dtype: DType, target: DType) -> Iterator[Output]:
+    """Yield shifts of x by constants before and after a cast; wide shifts of narrow types only."""
+    for op, sign in ((Ops.SHL, "<<"), (Ops.SHR, ">>")):
+        for count in (1, dtype.bits // 2, dtype.bits - 1):
+            for is_first in (True, False)[: 1 + (target.bits > dtype.bits)]:
                 name = f"x {sign} {count}, cast to {target.name}"
                 shift = functools.partial(_shifted_cast, op, target, is_first, count)
                 yield Output(f"{name} {'after' if is_first else 'before'}", shift)
@@ -339,7 +373,7 @@ def _choice(condition: Condition, constant: ConstType | None, branches: str, x: 
 
 def _choice_of_bits(condition: Condition, constant: ConstType, x: UOp, y: UOp) -> UOp:
     bound = build.const(x.dtype, constant)
-    bits = next(to for to in dtypes.ints if to.is_unsigned and to.bits == x.dtype.scalar.bits)
+    bits = _bits_type(x.dtype.scalar)
     return build.where(condition(x, bound), build.bitcast(x, bits), build.bitcast(bound, bits))
 
 
@@ -445,6 +479,8 @@ def chains(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator[Ou
     for target in dtypes.ints:
         if target.bits > dtype.bits:
             yield from wide_shifts(dtype, target)
+        elif target.bits < dtype.bits and target.is_unsigned is dtype.is_unsigned:
+            yield from shifted_casts(dtype, target)
 
 
 def quotients(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator[Output]:
@@ -459,6 +495,7 @@ def comparisons(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterat
     if dtype.is_int:
         yield from beside(functions_of_itself(dtype), ("<", "!="), "fx xf")
         return
+    yield Output("-max(-x, -y)", _negated_maximum)
     yield from beside(_OF_FLOATS, ("max", "min"), "fy yf fx xf")
     functions: dict[str, Unary] = {"x": lambda x: x, **_OF_FLOATS}
     if device.capabilities.rounds_each_operation:
