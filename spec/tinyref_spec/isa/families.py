@@ -1,4 +1,4 @@
-"""Families of short chains: each operation with each, and each form of a comparison.
+"""Families of short chains of integer arithmetic: each operation with each, in every order.
 
 `idioms.py` names single chains. Here each family is a product of operations, operands and
 constants, so that a compiler that rewrites one member wrongly is detected whichever it is. The
@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
+from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
-from tinyref.uops.build import branch, close
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_spec import samples
@@ -26,10 +25,8 @@ from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.isa.elementwise import LANES
 from tinyref_spec.isa.idioms import Chain, direct, funnel, swapped_bytes, unsigned
-from tinyref_spec.isa.widths import Output, divisors, evaluate, integers, measure_outputs
-from tinyref_spec.kernel.programs import at, loop, program
+from tinyref_spec.isa.widths import Output, divisors, integers, measure_outputs
 from tinyref_spec.literals import is_subnormal
-from tinyref_spec.measure import run_exact
 from tinyref_spec.styles import VECTOR_LANES
 
 Unary = Callable[[UOp], UOp]
@@ -37,27 +34,8 @@ Condition = Callable[[UOp, UOp], UOp]
 # Yields chains of a type; if the flag is set, those of the quick profile.
 OutputsOf = Callable[[DType, DeviceUnderTest, bool], Iterator[Output]]
 
-# Joined conditions: those that a compiler rewrites by De Morgan, and exclusive ones.
-JOINED: Mapping[str, Condition] = {
-    "not (a and b)": lambda a, b: build.logical_not(build.both(a, b)),
-    "not (a or b)": lambda a, b: build.logical_not(build.either(a, b)),
-    "not a and not b": lambda a, b: build.both(build.logical_not(a), build.logical_not(b)),
-    "not a or not b": lambda a, b: build.either(build.logical_not(a), build.logical_not(b)),
-    "not (not a and b)": lambda a, b: build.logical_not(build.both(build.logical_not(a), b)),
-    "not (a or not b)": lambda a, b: build.logical_not(build.either(a, build.logical_not(b))),
-    "a and b": build.both,
-    "a or b": build.either,
-    "a xor b": functools.partial(build.binary, Ops.XOR),
-    "not (a xor b)": lambda a, b: build.logical_not(build.binary(Ops.XOR, a, b)),
-    "not a xor b": lambda a, b: build.binary(Ops.XOR, build.logical_not(a), b),
-    "a != b": build.not_equal,
-    "a < b": build.less,
-    "a ? not b : b": lambda a, b: build.where(a, build.logical_not(b), b),
-    "(a and b) xor True": lambda a, b: build.binary(Ops.XOR, build.both(a, b), True),
-}
 
-
-def _bits_type(dtype: DType) -> DType:
+def bits_type(dtype: DType) -> DType:
     """Return the unsigned integer of the width of a type."""
     return next(to for to in dtypes.ints if to.is_unsigned and to.bits == dtype.bits)
 
@@ -114,13 +92,19 @@ def _reused(first: Chain, second: Chain, form: str, step: int, x: UOp, y: UOp) -
 def reused(dtype: DType, is_quick: bool) -> Iterator[Output]:
     """Yield two operations that share an operand, in each order, and others with a step between.
 
-    is_quick: where x and y are alike in the inner operation, half of the orders.
+    is_quick: one step, and half of the orders where x and y are alike in the inner operation;
+    signed and unsigned types have the other half each.
     """
-    orders = ("xi", "iy") if dtype.is_unsigned else ("ix", "yi")
+    orders, steps = ("ix", "yi", "xi", "iy"), (1, -3)
+    part = int(dtype.is_unsigned)
+    some = orders[2 * part : 2 * part + 2]
+    followers = [(_BINARY, 0), *((_COMPARED, step) for step in steps)]
+    if is_quick:
+        followers = [(_BINARY, 0), (_COMPARED, steps[part])]
     for first, inner in _BINARY.items():
-        for seconds, step in ((_BINARY, 0), (_COMPARED, 1), (_COMPARED, -3)):
+        for seconds, step in followers:
             for second, outer in seconds.items():
-                for form in orders if is_quick and first != "-" else ("ix", "xi", "iy", "yi"):
+                for form in some if is_quick and first != "-" else orders:
                     text = _text(first, "x", "y")
                     text = f"({text} + {step})" if step else text
                     name = _text(second, *(text if part == "i" else part for part in form))
@@ -186,13 +170,13 @@ _MAGNITUDES: Mapping[str, Unary] = {
 def _bits_changed(op: Ops, x: UOp) -> UOp:
     """Return the magnitude of a float by AND, its negative by XOR."""
     dtype = x.dtype.scalar
-    bits = build.bitcast(x, _bits_type(dtype))
+    bits = build.bitcast(x, bits_type(dtype))
     sign = 1 << (dtype.bits - 1)
     mask = sign if op is Ops.XOR else sign - 1
     return build.bitcast(build.binary(op, bits, mask), dtype)
 
 
-_OF_FLOATS: Mapping[str, Unary] = {
+OF_FLOATS: Mapping[str, Unary] = {
     "-x": _negated,
     "x * -1": lambda x: build.mul(x, -1.0),
     **_MAGNITUDES,
@@ -219,7 +203,8 @@ def beside(functions: Mapping[str, Unary], signs: Sequence[str], forms: str) -> 
                 yield Output(name, functools.partial(_beside, function, _BESIDE[sign], form))
 
 
-def _negated_maximum(x: UOp, y: UOp) -> UOp:
+def negated_maximum(x: UOp, y: UOp) -> UOp:
+    """Return the minimum of x and y by their negatives; of integers the least one has none."""
     return _negated(build.maximum(_negated(x), _negated(y)))
 
 
@@ -238,7 +223,7 @@ _NEGATIONS: Mapping[str, Chain] = {
     "x * -y": lambda x, y: build.mul(x, _negated(y)),
     "-x * -y": lambda x, y: build.mul(_negated(x), _negated(y)),
     "-x * 7": lambda x, y: build.mul(_negated(x), 7),
-    "-max(-x, -y)": _negated_maximum,
+    "-max(-x, -y)": negated_maximum,
     "~max(~x, ~y)": lambda x, y: _complement(build.maximum(_complement(x), _complement(y))),
     "-x >> 1": lambda x, y: _shr(_negated(x), 1),
     "-(x >> 1)": lambda x, y: _negated(_shr(x, 1)),
@@ -339,133 +324,6 @@ def functions_of_itself(dtype: DType) -> dict[str, Unary]:
     }
 
 
-# --- choices --------------------------------------------------------------------------------------
-
-
-def _differs(x: UOp, y: UOp) -> UOp:
-    return UOp(Ops.CMPNE, dtypes.bool.vec(x.dtype.lanes), (x, y))
-
-
-def _not(condition: Condition) -> Condition:
-    return lambda x, y: build.logical_not(condition(x, y))
-
-
-_ORDERS: Mapping[str, Condition] = {
-    "x < k": build.less,
-    "k < x": lambda x, k: build.less(k, x),
-    "x != k": _differs,
-}
-_COMPARISONS: Mapping[str, Condition] = {
-    **_ORDERS,
-    **{f"not ({text})": _not(condition) for text, condition in _ORDERS.items()},
-}
-
-
-def _choice(condition: Condition, constant: ConstType | None, branches: str, x: UOp, y: UOp) -> UOp:
-    """Choose by a comparison of x with k, which is y if there is no constant."""
-    bound = y if constant is None else build.const(x.dtype, constant)
-    operands = {"x": x, "y": y, "k": bound}
-    if x.dtype.is_int and constant is not None:
-        operands["<"] = build.const(x.dtype, int(constant) - 1)
-        operands[">"] = build.const(x.dtype, int(constant) + 1)
-    return build.where(condition(x, bound), operands[branches[0]], operands[branches[1]])
-
-
-def _choice_of_bits(condition: Condition, constant: ConstType, x: UOp, y: UOp) -> UOp:
-    bound = build.const(x.dtype, constant)
-    bits = _bits_type(x.dtype.scalar)
-    return build.where(condition(x, bound), build.bitcast(x, bits), build.bitcast(bound, bits))
-
-
-def _joined(join: Condition, constant: ConstType, is_second: bool, x: UOp, y: UOp) -> UOp:
-    """Join two comparisons of x, y and a constant."""
-    bound = build.const(x.dtype, constant)
-    if is_second:
-        return join(_differs(x, bound), build.less(y, bound))
-    return join(build.less(x, y), build.less(bound, x))
-
-
-def _joined_choice(condition: Condition, x: UOp, y: UOp) -> UOp:
-    return build.where(condition(x, y), x, y)
-
-
-def joined_conditions(dtype: DType) -> Iterator[tuple[str, Condition]]:
-    """Yield two comparisons that are joined in each way, with their texts."""
-    constant = _bounds(dtype)[0]
-    for text, join in JOINED.items():
-        for is_second in (False, True):
-            meaning = "a is x != k, b is y < k" if is_second else "a is x < y, b is k < x"
-            condition = functools.partial(_joined, join, constant, is_second)
-            yield f"{text}, where {meaning}, k = {constant}", condition
-
-
-def _bounds(dtype: DType) -> tuple[ConstType, ...]:
-    """Return the constants of comparisons, an ordinary one first."""
-    if dtype.is_float:
-        return 1.5, 0.0, -0.0, math.inf, -math.inf, math.nan
-    below = int(dtype.maximum) - 1 if dtype.is_unsigned else -1
-    return tuple(dict.fromkeys((7, 0, 1, below, int(dtype.maximum), int(dtype.minimum))))
-
-
-def choices(dtype: DType) -> Iterator[Output]:
-    """Yield choices by each comparison with y and with constants, and by joined comparisons."""
-    bounds = _bounds(dtype)
-    for constant in (None, *bounds):
-        forms = ["xk", "kx"]
-        if constant == bounds[0]:
-            forms += ["xy", "yx", "ky", "yk"]
-            forms += ["x<", "<x", "x>", ">x"] if dtype.is_int else []
-        for text, condition in _COMPARISONS.items():
-            name = text if constant is None else text.replace("k", str(constant))
-            for form in forms:
-                chain = functools.partial(_choice, condition, constant, form)
-                yield Output(f"{name} ? {form[0]} : {form[1]}, k = {constant}", chain)
-            if dtype.is_float and constant is not None:
-                chain = functools.partial(_choice_of_bits, condition, constant)
-                yield Output(f"{name} ? bits of x : bits of {constant}", chain)
-    for text, condition in joined_conditions(dtype):
-        yield Output(f"x if {text}, else y", functools.partial(_joined_choice, condition))
-
-
-# --- branches -------------------------------------------------------------------------------------
-
-_OLD = 42
-
-
-def _branches(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Store x where joined conditions hold: in an IF, and by a store with a gate."""
-    x_data, y_data = _data(dtype, device)
-    conditions = [*joined_conditions(dtype)]
-    size = 2 * len(conditions) * LANES
-    out, *memories = (
-        build.define_global(slot, dtype, count) for slot, count in enumerate((size, LANES, LANES))
-    )
-    i = loop(LANES, 0)
-    x, y = (build.load(at(memory, i)) for memory in memories)
-    loaded = {x: x_data, y: y_data}
-    nodes: list[UOp] = [i, x, y]
-    names, expected = [], []
-    for text, condition in conditions:
-        holds = condition(x, y)
-        block = branch(holds)
-        first = len(names) * LANES
-        in_block = build.store(at(out, build.add(i, first)), x)
-        gated = build.store(at(out, build.add(i, first + LANES)), x, holds)
-        nodes += [holds, block, in_block, close(block), gated]
-        names += [f"IF {text}", f"store with the gate {text}"]
-        with np.errstate(invalid="ignore"):
-            is_stored = evaluate(holds, loaded)
-        expected += [np.where(is_stored, x_data, x_data.dtype.type(_OLD))] * 2
-    old = np.full(size, _OLD, x_data.dtype)
-    subject = program("branches", *nodes, close(i))
-    joined = [np.concatenate(expected)]
-    measured = run_exact(case_id, device, subject, [old, x_data, y_data], joined)
-    if measured.details is not None and measured.details.index >= 0:
-        name = names[measured.details.index // LANES]
-        measured.message = f"{name}: {measured.message}"
-    return measured
-
-
 # --- rows -----------------------------------------------------------------------------------------
 
 
@@ -477,9 +335,10 @@ def chains(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator[Ou
     for name, chain in _NEGATIONS.items():
         yield Output(name, chain)
     for target in dtypes.ints:
-        if target.bits > dtype.bits:
+        is_alike = target.is_unsigned is dtype.is_unsigned
+        if target.bits > dtype.bits and (is_alike or target is dtypes.int64 or not is_quick):
             yield from wide_shifts(dtype, target)
-        elif target.bits < dtype.bits and target.is_unsigned is dtype.is_unsigned:
+        elif target.bits < dtype.bits and is_alike:
             yield from shifted_casts(dtype, target)
 
 
@@ -487,20 +346,6 @@ def quotients(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator
     """Yield quotients and remainders of two integers and of their negatives, side by side."""
     for name, chain in _QUOTIENTS.items():
         yield Output(name, chain)
-
-
-def comparisons(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator[Output]:
-    """Yield choices and comparisons of a type, with functions of the same number as well."""
-    yield from choices(dtype)
-    if dtype.is_int:
-        yield from beside(functions_of_itself(dtype), ("<", "!="), "fx xf")
-        return
-    yield Output("-max(-x, -y)", _negated_maximum)
-    yield from beside(_OF_FLOATS, ("max", "min"), "fy yf fx xf")
-    functions: dict[str, Unary] = {"x": lambda x: x, **_OF_FLOATS}
-    if device.capabilities.rounds_each_operation:
-        functions["x + 1"] = lambda x: build.add(x, 1)
-    yield from beside(functions, ("<", "!="), "fx xf")
 
 
 def _integers(dtype: DType) -> list[Array]:
@@ -540,7 +385,8 @@ def _floats(dtype: DType, keeps_subnormals: bool) -> list[Array]:
     return [x, y]
 
 
-def _data(dtype: DType, device: DeviceUnderTest) -> list[Array]:
+def data_of(dtype: DType, device: DeviceUnderTest) -> list[Array]:
+    """Return the values of x and of y, as the device takes them."""
     if dtype.is_float:
         return _floats(dtype, device.capabilities.keeps_subnormals)
     return _integers(dtype)
@@ -551,29 +397,30 @@ def _measure(
 ) -> Measurement:
     """Measure the chains as programs of scalars and of vectors, until one fails.
 
-    is_quick: every other chain of vectors.
+    is_quick: every third chain of vectors.
     """
     capabilities = device.capabilities
-    data = _data(dtype, device)
+    data = data_of(dtype, device)
     outputs = direct(family(dtype, device, is_quick), dtype, capabilities)
     measured = measure_outputs(case_id, device, dtype, data, outputs, 1)
     if measured.passed and VECTOR_LANES in capabilities.vector_lanes:
-        some = outputs[dtype.is_unsigned :: 2] if is_quick else outputs
+        some = outputs[dtype.is_unsigned :: 3] if is_quick else outputs
         measured = measure_outputs(case_id, device, dtype, data, some, VECTOR_LANES)
     return measured
 
 
-def _checks(dtype: DType, family: OutputsOf) -> Iterator[Check]:
+def checks_of(dtype: DType, family: OutputsOf) -> Iterator[Check]:
+    """Yield the checks of a family of chains: some of them, and in the full profile all."""
     yield Check("some", functools.partial(_measure, dtype, family, True))
     yield Check("all", functools.partial(_measure, dtype, family, False), full_only=True)
 
 
 def _chain_checks(dtype: DType) -> Iterator[Check]:
-    yield from _checks(dtype, chains)
+    yield from checks_of(dtype, chains)
     yield Check("quotients", functools.partial(_measure, dtype, quotients, False))
 
 
-def _row(
+def row_of(
     name: str,
     dtype: DType,
     sentence: str,
@@ -582,6 +429,7 @@ def _row(
     rung: Rung = Rung.CAST,
     advice: str = "look at the rule of the compiler that rewrites the chain of the message",
 ) -> Row:
+    """Return a row of programs on a type that the device computes in."""
     return make_row(
         f"isa.{name}.{dtype.name}",
         f"{sentence} In {dtype.name}.",
@@ -596,32 +444,13 @@ def _row(
 
 
 def rows() -> Iterator[Row]:
-    """Yield the rows of chains, comparisons and branches for each type of numbers."""
+    """Yield the rows of chains for each type of integers."""
     for dtype in dtypes.ints:
-        yield _row(
+        yield row_of(
             "chain",
             dtype,
             "Two operations that share an operand, negatives, their quotients, magnitudes and "
             "shifts of constants give what their operations give.",
             functools.partial(_chain_checks, dtype),
             ("int.wrap", "isa.add", "isa.sub", "isa.mul", "isa.max", "isa.neg", "isa.shl"),
-        )
-    for dtype in (*dtypes.ints, *dtypes.floats):
-        yield _row(
-            "comparison",
-            dtype,
-            "Choices by a comparison, and comparisons of a number with a function of itself, are "
-            "those of their operations, for NaN, infinities and zeros too.",
-            functools.partial(_checks, dtype, comparisons),
-            ("isa.cmplt", "isa.cmpne", "isa.where", "isa.max", "isa.neg"),
-        )
-        yield _row(
-            "branch",
-            dtype,
-            "Branches and gates hold where their joined comparisons do, negated ones as well.",
-            lambda dtype=dtype: [Check("joined", functools.partial(_branches, dtype))],
-            ("kernel.if", "memory.gate.store", "isa.and", "isa.or", "isa.xor"),
-            rung=Rung.GATE,
-            advice="look at how the condition of the message is negated or inverted: by De Morgan "
-            "an AND becomes an OR, and a comparison with NaN its unordered negation",
         )
