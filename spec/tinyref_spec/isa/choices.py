@@ -18,6 +18,7 @@ from tinyref.uops import build
 from tinyref.uops.build import branch, close
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -175,7 +176,8 @@ def _branches(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
     x, y = (build.load(at(memory, i)) for memory in memories)
     loaded = {x: x_data, y: y_data}
     nodes: list[UOp] = [i, x, y]
-    names, expected = [], []
+    names: list[str] = []
+    expected: list[Array] = []
     for text, condition in conditions:
         holds = condition(x, y)
         block = branch(holds)

@@ -50,6 +50,15 @@ def quotient(x: Array, y: Array) -> Array:
     return np.asarray((x - np.fmod(x, y)) // y)
 
 
+def _larger(x: Array, y: Array) -> Array:
+    """Return the larger one; x if both are zeros, or if one is NaN."""
+    return np.asarray(np.where(x < y, y, x))
+
+
+def _other_larger(x: Array, y: Array) -> Array:
+    return np.asarray(np.where(y < x, x, y))
+
+
 # Each is exact in numpy, and wraps.
 REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.NEG: np.negative,
@@ -58,7 +67,7 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.MUL: np.multiply,
     Ops.IDIV: quotient,
     Ops.MOD: np.fmod,
-    Ops.MAX: lambda x, y: np.where(x < y, y, x),
+    Ops.MAX: _larger,
     Ops.AND: np.bitwise_and,
     Ops.OR: np.bitwise_or,
     Ops.XOR: np.bitwise_xor,
@@ -68,7 +77,7 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.CMPNE: np.not_equal,
 }
 # Of two zeros, or of a NaN and another number, MAX may give either.
-_OTHER_REFERENCES = {**REFERENCES, Ops.MAX: lambda x, y: np.where(y < x, x, y)}
+_OTHER_REFERENCES: Mapping[Ops, Callable[..., Array]] = {**REFERENCES, Ops.MAX: _other_larger}
 _SHIFTS = (Ops.SHL, Ops.SHR)
 # Outputs of one program.
 _TOGETHER = 128
