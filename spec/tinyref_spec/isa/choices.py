@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from tinyref_spec.isa.families import (
     Unary,
     beside,
     bits_type,
+    check_of,
     checks_of,
     data_of,
     functions_of_itself,
@@ -116,20 +117,22 @@ def joined_conditions(dtype: DType) -> Iterator[tuple[str, Condition]]:
             yield f"{text}, where {meaning}, k = {constant}", condition
 
 
+_ZEROS = (0.0, -0.0)
+
+
 def _bounds(dtype: DType) -> tuple[ConstType, ...]:
     """Return the constants of comparisons, an ordinary one first."""
     if dtype.is_float:
-        return 1.5, 0.0, -0.0, math.inf, -math.inf, math.nan
+        return 1.5, math.inf, -math.inf, math.nan
     below = int(dtype.maximum) - 1 if dtype.is_unsigned else -1
     return tuple(dict.fromkeys((7, 0, below, int(dtype.maximum), int(dtype.minimum))))
 
 
-def choices(dtype: DType) -> Iterator[Output]:
-    """Yield choices by each comparison with y and with constants, and by joined comparisons."""
-    bounds = _bounds(dtype)
-    for constant in (None, *bounds):
+def choices(dtype: DType, bounds: Iterable[ConstType | None]) -> Iterator[Output]:
+    """Yield choices by each comparison with constants, or with y for None."""
+    for constant in bounds:
         forms = ["xk", "kx"]
-        if constant == bounds[0]:
+        if constant == _bounds(dtype)[0]:
             forms += ["xy", "yx", "ky", "yk"]
             forms += ["x<", "<x", "x>", ">x"] if dtype.is_int else []
         for text, condition in _COMPARISONS.items():
@@ -140,13 +143,18 @@ def choices(dtype: DType) -> Iterator[Output]:
             if dtype.is_float and constant is not None:
                 chain = functools.partial(_choice_of_bits, condition, constant)
                 yield Output(f"{name} ? bits of x : bits of {constant}", chain)
-    for text, condition in joined_conditions(dtype):
-        yield Output(f"x if {text}, else y", functools.partial(_joined_choice, condition))
+
+
+def zeros(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator[Output]:
+    """Yield choices by comparisons of a float with zeros of both signs."""
+    yield from choices(dtype, _ZEROS)
 
 
 def comparisons(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator[Output]:
     """Yield choices and comparisons of a type, with functions of the same number as well."""
-    yield from choices(dtype)
+    yield from choices(dtype, (None, *_bounds(dtype)))
+    for text, condition in joined_conditions(dtype):
+        yield Output(f"x if {text}, else y", functools.partial(_joined_choice, condition))
     if dtype.is_int:
         yield from beside(functions_of_itself(dtype), ("<",), "fx xf")
         yield from beside(functions_of_itself(dtype), ("!=",), "xf" if is_quick else "fx xf")
@@ -199,6 +207,12 @@ def _branches(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
     return measured
 
 
+def _comparison_checks(dtype: DType) -> Iterator[Check]:
+    yield from checks_of(dtype, comparisons)
+    if dtype.is_float:
+        yield check_of("zeros", dtype, zeros)
+
+
 def _branch_checks(dtype: DType) -> Iterator[Check]:
     yield Check("joined", functools.partial(_branches, dtype))
 
@@ -211,7 +225,7 @@ def rows() -> Iterator[Row]:
             dtype,
             "Choices by a comparison, and comparisons of a number with a function of itself, are "
             "those of their operations, for NaN, infinities and zeros too.",
-            functools.partial(checks_of, dtype, comparisons),
+            functools.partial(_comparison_checks, dtype),
             ("isa.cmplt", "isa.cmpne", "isa.where", "isa.max", "isa.neg"),
         )
         yield row_of(

@@ -68,6 +68,7 @@ _BINARY: Mapping[str, Chain] = {
     "|": build.either,
     "^": functools.partial(build.binary, Ops.XOR),
 }
+_WITH_BITS = (dtypes.int32, dtypes.uint8)
 _COMPARED: Mapping[str, Chain] = {
     **{sign: _BINARY[sign] for sign in ("max", "min", "-")},
     "<": lambda x, y: build.cast(build.less(x, y), x.dtype.scalar),
@@ -92,19 +93,23 @@ def _reused(first: Chain, second: Chain, form: str, step: int, x: UOp, y: UOp) -
 def reused(dtype: DType, is_quick: bool) -> Iterator[Output]:
     """Yield two operations that share an operand, in each order, and others with a step between.
 
-    is_quick: one step, and half of the orders where x and y are alike in the inner operation;
-    signed and unsigned types have the other half each.
+    is_quick: one step, and half of the orders if neither is a difference; signed and unsigned types
+    have the other half each. Two types have operations on bits too.
     """
     orders, steps = ("ix", "yi", "xi", "iy"), (1, -3)
     part = int(dtype.is_unsigned)
     some = orders[2 * part : 2 * part + 2]
-    followers = [(_BINARY, 0), *((_COMPARED, step) for step in steps)]
+    binary = _BINARY
+    if is_quick and dtype not in _WITH_BITS:
+        binary = {sign: chain for sign, chain in _BINARY.items() if sign not in "&|^"}
+    followers = [(binary, 0), *((_COMPARED, step) for step in steps)]
     if is_quick:
-        followers = [(_BINARY, 0), (_COMPARED, steps[part])]
-    for first, inner in _BINARY.items():
+        followers = [(binary, 0), (_COMPARED, steps[part])]
+    for first, inner in binary.items():
         for seconds, step in followers:
             for second, outer in seconds.items():
-                for form in some if is_quick and first != "-" else orders:
+                is_symmetric = "-" not in (first, second)
+                for form in some if is_quick and is_symmetric else orders:
                     text = _text(first, "x", "y")
                     text = f"({text} + {step})" if step else text
                     name = _text(second, *(text if part == "i" else part for part in form))
@@ -397,16 +402,21 @@ def _measure(
 ) -> Measurement:
     """Measure the chains as programs of scalars and of vectors, until one fails.
 
-    is_quick: every third chain of vectors.
+    is_quick: every fourth chain of vectors.
     """
     capabilities = device.capabilities
     data = data_of(dtype, device)
     outputs = direct(family(dtype, device, is_quick), dtype, capabilities)
     measured = measure_outputs(case_id, device, dtype, data, outputs, 1)
     if measured.passed and VECTOR_LANES in capabilities.vector_lanes:
-        some = outputs[dtype.is_unsigned :: 3] if is_quick else outputs
+        some = outputs[dtype.is_unsigned :: 4] if is_quick else outputs
         measured = measure_outputs(case_id, device, dtype, data, some, VECTOR_LANES)
     return measured
+
+
+def check_of(name: str, dtype: DType, family: OutputsOf) -> Check:
+    """Return the check of all chains of a family, for the quick profile too."""
+    return Check(name, functools.partial(_measure, dtype, family, False))
 
 
 def checks_of(dtype: DType, family: OutputsOf) -> Iterator[Check]:
@@ -417,7 +427,7 @@ def checks_of(dtype: DType, family: OutputsOf) -> Iterator[Check]:
 
 def _chain_checks(dtype: DType) -> Iterator[Check]:
     yield from checks_of(dtype, chains)
-    yield Check("quotients", functools.partial(_measure, dtype, quotients, False))
+    yield check_of("quotients", dtype, quotients)
 
 
 def row_of(
