@@ -15,7 +15,7 @@ from tinyref.codegen.linearise import linearise
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.build import accumulator, barrier, branch, close, update
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, sources_first
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
@@ -47,7 +47,7 @@ def emit(*roots: UOp) -> tuple[UOp, ...]:
     seen: set[UOp] = set()
     wait = barrier()
     for root in roots:
-        for node in root.toposort():
+        for node in sources_first(root, seen):
             # A barrier has no sources: each one that is written down counts.
             if node is wait or node not in seen:
                 seen.add(node)
