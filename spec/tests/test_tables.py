@@ -24,7 +24,13 @@ from tinyref_spec.tensor.rows import FUNCTIONS
 
 AST_LEVELS = ("isa", "kernel", "memory")
 # Rows whose programs go to the renderer as they stand, by parts of their ids.
-PROGRAMS = (".program.", "isa.pair.", "isa.idiom.", "isa.divisor.", "isa.cast_chain.")
+PROGRAMS = (
+    ".program.",
+    *(
+        f"isa.{name}."
+        for name in ("pair", "idiom", "divisor", "cast_chain", "chain", "comparison", "branch")
+    ),
+)
 
 
 def has_programs(row: Row) -> bool:

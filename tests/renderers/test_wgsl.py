@@ -82,6 +82,18 @@ def test_each_lane_is_shifted_by_a_literal() -> None:
     assert "vec2<u64>(v1[0] << 55u, v1[1] << 55u)" in text
 
 
+def test_a_shift_of_two_constants_has_a_named_operand() -> None:
+    """A lost bit of a constant expression is an error of WGSL."""
+    text = RENDERER.render(stored(build.binary(Ops.SHL, build.const(INT, 1), 31)))
+    assert re.search(r"let (v\d): i32 = 1i;\n  let v\d: i32 = \1 << 31u;", text)
+
+
+def test_an_unsigned_integer_is_subtracted_from_zero() -> None:
+    """WGSL negates signed integers alone."""
+    text = RENDERER.render(stored(build.unary(Ops.NEG, loaded(1, WORD))))
+    assert "(0u - v1)" in text
+
+
 def test_positions_are_of_32_bits() -> None:
     position = build.cast(loaded(1, INT), dtypes.int64)
     address = build.index(build.define_global(0, INT, 8), position)

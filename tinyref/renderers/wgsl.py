@@ -193,6 +193,9 @@ class WgslRenderer(CStyleRenderer):
         return f"(!{left} && {right})" if dtype.is_bool else f"{left} < {right}"
 
     def negate(self, value: str, dtype: DType) -> str:
+        if dtype.is_unsigned:
+            # WGSL negates no unsigned integer.
+            return f"({self.binary(Ops.SUB, self.literal(0, dtype), value, dtype)})"
         return self.opaque(f"(-{value})", dtype)
 
     def binary(self, op: Ops, left: str, right: str, dtype: DType) -> str:
@@ -210,6 +213,9 @@ class WgslRenderer(CStyleRenderer):
         masked = f"(u32({count}) & {dtype.bits - 1}u)"
         if known:
             masked = f"{int(known.group(1)) & (dtype.bits - 1)}u"
+            if left.startswith(_CONSTANT):
+                # Of two constants a lost bit is an error, but a named value is not one.
+                left = self.define(dtype, left)
         return f"{left} {'<<' if op is Ops.SHL else '>>'} {masked}"
 
     def call(self, op: Ops, operands: Sequence[str], dtype: DType) -> str:

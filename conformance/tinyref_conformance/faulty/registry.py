@@ -11,12 +11,13 @@ from tinyref_conformance.faulty import (
     memory,
     order,
     replay,
+    rewrites,
     texts,
     transfers,
 )
 from tinyref_conformance.faulty.device import FaultyDevice
 
-_GROUPS = (memory, arithmetic, launches, matching, order, replay, transfers)
+_GROUPS = (memory, arithmetic, rewrites, launches, matching, order, replay, transfers)
 FAULTY_DEVICES: dict[str, FaultyDevice] = {
     faulty.name: faulty for faulty in chain.from_iterable(group.FAULTS for group in _GROUPS)
 }

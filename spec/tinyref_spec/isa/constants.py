@@ -24,7 +24,7 @@ from tinyref_spec.checks import Check, make_row
 from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Rule
-from tinyref_spec.isa.elementwise import LANES, Operation, run_operation
+from tinyref_spec.isa.elementwise import LANES, Operation, run_operations
 from tinyref_spec.oracles import Expected
 
 # An operation, and which of its operands is the constant.
@@ -122,20 +122,11 @@ def _loaded(form: Form, dtype: DType) -> Array:
     return values
 
 
-def _run(
-    form: Form,
-    dtype: DType,
-    value: ConstType,
-    rule_of: RuleOf,
-    case_id: str,
-    device: DeviceUnderTest,
-) -> Measurement:
-    op, _ = form
-    inputs = [_loaded(form, dtype)]
-    if op is Ops.WHERE:
-        inputs.insert(0, samples.random_bits(dtypes.bool, LANES, 7))
-    operation = Operation(
-        case_id,
+def _operation(form: Form, dtype: DType, value: ConstType, rule_of: RuleOf) -> Operation:
+    op, position = form
+    name = f"{op.name} with {value} as its operand {position}"
+    return Operation(
+        name,
         op.name,
         dtype.name,
         "",
@@ -148,32 +139,61 @@ def _run(
         rule_of(op.name, dtype),
         (),
     )
-    expected = operation.reference(inputs)
-    return run_operation(operation, case_id, inputs, expected, operation.rule, device)
 
 
-def _checks(dtype: DType, rule_of: RuleOf) -> list[Check]:
+def _inputs(form: Form, dtype: DType) -> list[Array]:
+    loaded = [_loaded(form, dtype)]
+    if form[0] is Ops.WHERE:
+        loaded.insert(0, samples.random_bits(dtypes.bool, LANES, 7))
+    return loaded
+
+
+def _run(
+    pairs: Sequence[tuple[Form, ConstType]],
+    dtype: DType,
+    rule_of: RuleOf,
+    case_id: str,
+    device: DeviceUnderTest,
+) -> Measurement:
+    """Measure kernels of several operations each; a failure names one, which runs alone again."""
+    operations = [
+        (_operation(form, dtype, value, rule_of), _inputs(form, dtype)) for form, value in pairs
+    ]
+    # Each operation has an output, and all of them share three inputs.
+    several = device.capabilities.buffer_limit - 3
+    compared = 0
+    for first in range(0, len(operations), several):
+        part = operations[first : first + several]
+        measured = run_operations(case_id, part, device)
+        if not measured.passed:
+            return _name_operation(case_id, part, device) or measured
+        compared += measured.compared
+    measured.compared = compared
+    return measured
+
+
+def _name_operation(
+    case_id: str, operations: Sequence[tuple[Operation, Sequence[Array]]], device: DeviceUnderTest
+) -> Measurement | None:
+    for operation, inputs in operations:
+        measured = run_operations(case_id, [(operation, inputs)], device)
+        if not measured.passed:
+            measured.message = f"{operation.id}: {measured.message}"
+            return measured
+    return None
+
+
+def _checks(dtype: DType, rule_of: RuleOf) -> Iterator[Check]:
     forms = FLOAT_FORMS if dtype.is_float else INTEGER_FORMS
     specials = FLOAT_SPECIALS if dtype.is_float else INTEGER_SPECIALS
-    given = constants(dtype)
-    return [
-        Check(
-            f"{form[0].name.lower()}{form[1]}:{number}",
-            functools.partial(_run, form, dtype, value, rule_of),
-            # Each form with one constant, and each constant with some form.
-            full_only=number != place % len(given),
-        )
-        for place, form in enumerate(forms)
-        for number, value in enumerate(given)
-    ] + [
-        Check(
-            f"{form[0].name.lower()}{form[1]}:special{number}",
-            functools.partial(
-                _run, form, dtype, int(dtype.minimum) if value is None else value, rule_of
-            ),
-        )
-        for number, (form, value) in enumerate(specials)
-    ]
+    values = constants(dtype)
+    # Each form with one constant, and each constant with some form.
+    some = [(form, values[number % len(values)]) for number, form in enumerate(forms)]
+    least = 0 if dtype.is_float else int(dtype.minimum)
+    some += [(form, least if value is None else value) for form, value in specials]
+    yield Check("some", functools.partial(_run, some, dtype, rule_of))
+    every = [(form, value) for form in forms for value in values]
+    yield Check("all", functools.partial(_run, every, dtype, rule_of), full_only=True)
 
 
 def rows(rule_of: RuleOf) -> Iterator[Row]:
@@ -189,4 +209,6 @@ def rows(rule_of: RuleOf) -> Iterator[Row]:
             uses=(dtype, dtypes.bool),
             error_rule=rule_of("ADD", dtype).sentence,
             checks=functools.partial(_checks, dtype, rule_of),
+            advice="look at the type of the literal of the message, and at the type in which the "
+            "language computes with it",
         )

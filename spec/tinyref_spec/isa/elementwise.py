@@ -12,6 +12,7 @@ import numpy as np
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType
 from tinyref.optimise.opt import Opt, OptOp
+from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref_spec import samples
 from tinyref_spec.bits import Array, bits_dtype, from_bits, to_bits
@@ -20,6 +21,7 @@ from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
 from tinyref_spec.error_rules import Bounded, Rule, SameBits, Ulp, smallest_normal, ulp_limit
 from tinyref_spec.isa.specials import Special
 from tinyref_spec.kernels.named import elementwise
+from tinyref_spec.kernels.notation import Sketch
 from tinyref_spec.ladder import foundations
 from tinyref_spec.literals import NotRepresentableError, is_subnormal, literal
 from tinyref_spec.measure import Experiment, measure
@@ -432,3 +434,33 @@ def run_operation(
     kernel = Optimised(operation.kernel, opts) if opts else operation.kernel
     experiment = Experiment(case_id, kernel, [None, *inputs], [expected], [rule])
     return measure(device.on_rung(operation.rung), experiment)
+
+
+def run_operations(
+    case_id: str, operations: Sequence[tuple[Operation, Sequence[Array]]], device: DeviceUnderTest
+) -> Measurement:
+    """Measure one kernel of several operations of a rung, each with its inputs.
+
+    Equal inputs of one type are one buffer.
+    """
+    sketch = Sketch(outputs=len(operations))
+    loads: dict[tuple[DType, bytes], UOp] = {}
+    data: list[Array] = []
+    expected, rules = [], []
+    for operation, inputs in operations:
+        operands = []
+        for dtype, array in zip(operation.sources, inputs, strict=True):
+            key = dtype, array.tobytes()
+            if key not in loads:
+                loads[key] = sketch.input(dtype, LANES)
+                data.append(array)
+            operands.append(loads[key])
+        sketch.store(operation.build(*operands), LANES)
+        reference = operation.reference(inputs)
+        owed = operation.owed(device.capabilities, inputs, reference, operation.rule)
+        expected.append(owed[0])
+        rules.append(owed[1])
+    kernel = build.sink(*sketch.stores)
+    every = [*[None] * len(operations), *data]
+    rung = operations[0][0].rung
+    return measure(device.on_rung(rung), Experiment(case_id, kernel, every, expected, rules))

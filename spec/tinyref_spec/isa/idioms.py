@@ -129,7 +129,7 @@ def _magnitude_by_sign(x: UOp, y: UOp) -> UOp:
     return build.sub(_xor(x, sign), sign)
 
 
-def _funnel(x: UOp, y: UOp, count: int) -> UOp:
+def funnel(x: UOp, y: UOp, count: int) -> UOp:
     """Return the upper part of the pair (x, y), shifted left by `count` of 1 .. bits - 1."""
     return _or(_shl(x, count), _shr(y, x.dtype.scalar.bits - count))
 
@@ -140,7 +140,8 @@ def _variable_rotation(x: UOp, y: UOp) -> UOp:
     return _or(_shl(x, _and(y, last)), _shr(x, back))
 
 
-def _swapped_bytes(x: UOp, y: UOp) -> UOp:
+def swapped_bytes(x: UOp, y: UOp) -> UOp:
+    """Return x with its bytes in reverse."""
     parts = []
     for byte in range(x.dtype.scalar.itemsize):
         low = _and(_shr(x, 8 * byte), 255)
@@ -159,12 +160,14 @@ def _halved_towards_zero(x: UOp, y: UOp) -> UOp:
     return _shr(build.add(x, bias), 2)
 
 
-def _unsigned(x: UOp) -> UOp:
+def unsigned(x: UOp) -> UOp:
+    """Return x in the unsigned type of its width."""
     dtype = x.dtype.scalar
-    return build.cast(x, dtype if dtype.is_unsigned else _other_sign(dtype))
+    return build.cast(x, dtype if dtype.is_unsigned else other_sign(dtype))
 
 
-def _other_sign(dtype: DType) -> DType:
+def other_sign(dtype: DType) -> DType:
+    """Return the integer type of the same width and the other sign."""
     return next(
         to
         for to in dtypes.ints
@@ -208,16 +211,16 @@ _ANY: Mapping[str, Chain] = {
     "average": lambda x, y: _shr(build.add(x, y), 1),
     "rounded average": lambda x, y: _shr(build.add(build.add(x, y), 1), 1),
     "average without overflow": lambda x, y: build.add(_and(x, y), _shr(_xor(x, y), 1)),
-    "rotation by 1": lambda x, y: _funnel(x, x, 1),
-    "rotation by 3": lambda x, y: _funnel(x, x, 3),
-    "rotation by all but 1": lambda x, y: _funnel(x, x, x.dtype.scalar.bits - 1),
+    "rotation by 1": lambda x, y: funnel(x, x, 1),
+    "rotation by 3": lambda x, y: funnel(x, x, 3),
+    "rotation by all but 1": lambda x, y: funnel(x, x, x.dtype.scalar.bits - 1),
     "rotation by a loaded count": _variable_rotation,
-    "funnel shift by 5": lambda x, y: _funnel(x, y, 5),
+    "funnel shift by 5": lambda x, y: funnel(x, y, 5),
     "half with its sign": lambda x, y: _shr(
         _shl(x, x.dtype.scalar.bits // 2), build.const(x.dtype, x.dtype.scalar.bits // 2)
     ),
     "field of 3 bits": lambda x, y: _and(_shr(x, 2), 7),
-    "swapped bytes": _swapped_bytes,
+    "swapped bytes": swapped_bytes,
     "saturated sum": lambda x, y: build.where(
         build.less(build.add(x, y), x),
         build.const(x.dtype, int(x.dtype.scalar.maximum)),
@@ -240,9 +243,9 @@ _ANY: Mapping[str, Chain] = {
     "products by 7 and -9": lambda x, y: build.add(build.mul(x, 7), build.mul(y, -9)),
 }
 _SIGNED: Mapping[str, Chain] = {
-    "unsigned comparison": lambda x, y: _as(x, build.less(_unsigned(x), _unsigned(y))),
-    "unsigned quotient": lambda x, y: _as(x, build.idiv(_unsigned(x), _unsigned(y))),
-    "unsigned shift": lambda x, y: _as(x, _shr(_unsigned(x), 3)),
+    "unsigned comparison": lambda x, y: _as(x, build.less(unsigned(x), unsigned(y))),
+    "unsigned quotient": lambda x, y: _as(x, build.idiv(unsigned(x), unsigned(y))),
+    "unsigned shift": lambda x, y: _as(x, _shr(unsigned(x), 3)),
     "magnitude by a choice": lambda x, y: _magnitude(x),
     "magnitude by a maximum": lambda x, y: build.maximum(x, _negative(x)),
     "magnitude by its sign": _magnitude_by_sign,
@@ -280,7 +283,7 @@ def _casts(targets: Sequence[DType], x: UOp, y: UOp) -> UOp:
 
 
 def _cast_of_bits(target: DType, x: UOp, y: UOp) -> UOp:
-    return build.cast(build.bitcast(x, _other_sign(x.dtype.scalar)), target)
+    return build.cast(build.bitcast(x, other_sign(x.dtype.scalar)), target)
 
 
 def cast_chains(dtype: DType, device: DeviceUnderTest) -> Iterator[Output]:
@@ -288,12 +291,12 @@ def cast_chains(dtype: DType, device: DeviceUnderTest) -> Iterator[Output]:
     supported = [*filter(device.capabilities.supports, (dtypes.float32, dtypes.float64))]
     for middle in filter(device.capabilities.supports, (dtypes.int32, dtypes.int64)):
         for last in supported if dtype.is_float else ():
-            chain = functools.partial(_casts, (middle, _other_sign(middle), last))
+            chain = functools.partial(_casts, (middle, other_sign(middle), last))
             yield Output(f"CAST to {middle.name}, unsigned, {last.name}", chain)
             chain = functools.partial(_casts, (middle, last))
             yield Output(f"CAST to {middle.name}, {last.name}", chain)
     for last in () if dtype.is_float else supported:
-        chain = functools.partial(_casts, (_other_sign(dtype), last))
+        chain = functools.partial(_casts, (other_sign(dtype), last))
         yield Output(f"CAST to the other sign, {last.name}", chain)
         chain = functools.partial(_cast_of_bits, last)
         yield Output(f"BITCAST to the other sign, CAST to {last.name}", chain)
@@ -387,24 +390,29 @@ def _measure(
     capabilities = device.capabilities
     data = _data(dtype)
     every = list(outputs(device))
-    direct = [output for output in every if _is_direct(output, dtype, capabilities)]
-    lowered = [output for output in every if output not in direct]
+    printed = direct(every, dtype, capabilities)
+    lowered = [output for output in every if output not in printed]
     measured = measure_outputs(case_id, device, dtype, data, lowered) if lowered else None
     for lanes in widths:
-        if direct and lanes in capabilities.vector_lanes and (measured is None or measured.passed):
-            measured = measure_outputs(case_id, device, dtype, data, direct, lanes)
+        if printed and lanes in capabilities.vector_lanes and (measured is None or measured.passed):
+            measured = measure_outputs(case_id, device, dtype, data, printed, lanes)
     assert measured is not None, "every device computes scalars"
     return measured
 
 
-def _is_direct(output: Output, dtype: DType, capabilities: Capabilities) -> bool:
-    """Return True if the renderer prints every operation of the chain in every type."""
-    x, y = (load(slot, dtype, (LANES,)) for slot in range(2))
-    nodes = set(output.node(x, y).toposort()) - set(x.toposort()) - set(y.toposort())
-    operations = {node.op.name for node in nodes if node.op is not Ops.CONST}
-    return operations <= capabilities.ops and all(
-        node.dtype in capabilities.dtypes for node in nodes
-    )
+def direct(outputs: Iterable[Output], dtype: DType, capabilities: Capabilities) -> list[Output]:
+    """Return the chains of which the renderer prints every operation in every type."""
+    loads = [load(slot, dtype, (LANES,)) for slot in range(2)]
+    known = dict.fromkeys(loads, True)
+
+    def is_printed(node: UOp) -> bool:
+        if node not in known:
+            is_known = node.op is Ops.CONST or node.op.name in capabilities.ops
+            is_known = is_known and node.dtype in capabilities.dtypes
+            known[node] = is_known and all(map(is_printed, node.src))
+        return known[node]
+
+    return [output for output in outputs if is_printed(output.node(*loads))]
 
 
 def _check(

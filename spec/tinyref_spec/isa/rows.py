@@ -17,7 +17,7 @@ from tinyref_spec import oracles
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Row, Rung
 from tinyref_spec.error_rules import Rule, SameBits, Ulp, ulp_limit
-from tinyref_spec.isa import constants, idioms, widths
+from tinyref_spec.isa import choices, constants, families, idioms, widths
 from tinyref_spec.isa.advice import OF_FLOATS, OF_INTEGERS, TRAPS
 from tinyref_spec.isa.elementwise import Operation, Reference, edge_row_of, row_of, vector_row_of
 from tinyref_spec.isa.sequences import (
@@ -220,6 +220,8 @@ def rows() -> Iterator[Row]:
     yield from constants.rows(_rule)
     yield from widths.rows()
     yield from idioms.rows()
+    yield from families.rows()
+    yield from choices.rows()
     for operation in operations():
         yield row_of(operation)
         yield vector_row_of(operation)

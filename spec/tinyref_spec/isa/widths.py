@@ -24,11 +24,13 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, make_row
 from tinyref_spec.data_kinds import of_all_kinds
-from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.device_under_test import DeviceUnderTest, Runnable
+from tinyref_spec.error_rules import Ulp, identical
 from tinyref_spec.isa.elementwise import LANES
 from tinyref_spec.kernel.programs import at, loop, program
 from tinyref_spec.kernels.notation import Sketch, load
-from tinyref_spec.measure import run_exact
+from tinyref_spec.measure import Experiment, measure
+from tinyref_spec.oracles import Expected
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,15 @@ def quotient(x: Array, y: Array) -> Array:
     return np.asarray((x - np.fmod(x, y)) // y)
 
 
+def _larger(x: Array, y: Array) -> Array:
+    """Return the larger one; x if both are zeros, or if one is NaN."""
+    return np.asarray(np.where(x < y, y, x))
+
+
+def _other_larger(x: Array, y: Array) -> Array:
+    return np.asarray(np.where(y < x, x, y))
+
+
 # Each is exact in numpy, and wraps.
 REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.NEG: np.negative,
@@ -56,7 +67,7 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.MUL: np.multiply,
     Ops.IDIV: quotient,
     Ops.MOD: np.fmod,
-    Ops.MAX: np.maximum,
+    Ops.MAX: _larger,
     Ops.AND: np.bitwise_and,
     Ops.OR: np.bitwise_or,
     Ops.XOR: np.bitwise_xor,
@@ -65,7 +76,11 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.CMPLT: np.less,
     Ops.CMPNE: np.not_equal,
 }
+# Of two zeros, or of a NaN and another number, MAX may give either.
+_OTHER_REFERENCES: Mapping[Ops, Callable[..., Array]] = {**REFERENCES, Ops.MAX: _other_larger}
 _SHIFTS = (Ops.SHL, Ops.SHR)
+# Outputs of one program.
+_TOGETHER = 128
 
 
 def apply_op(op: Ops, *operands: UOp) -> UOp:
@@ -75,21 +90,31 @@ def apply_op(op: Ops, *operands: UOp) -> UOp:
     return UOp(op, dtype, operands)
 
 
-def evaluate(node: UOp, data: Mapping[UOp, Array]) -> Array:
-    """Return the values of `node` by numpy, from the values of its loads in `data`."""
-    if node in data:
-        return data[node]
+References = Mapping[Ops, Callable[..., Array]]
+
+
+def evaluate(node: UOp, data: dict[UOp, Array], references: References = REFERENCES) -> Array:
+    """Return the values of `node` by numpy, from the values of its loads in `data`.
+
+    The values of all nodes are added to `data`.
+    """
+    if node not in data:
+        data[node] = _compute(node, data, references)
+    return data[node]
+
+
+def _compute(node: UOp, data: dict[UOp, Array], references: References) -> Array:
     dtype = numpy_dtype(node.dtype)
     if isinstance(node.arg, ConstArg):
         return np.full(LANES, node.arg.value, dtype)
-    operands = [evaluate(source, data) for source in node.src]
+    operands = [evaluate(source, data, references) for source in node.src]
     if node.op is Ops.CAST:
         return operands[0].astype(dtype)
     if node.op is Ops.BITCAST:
         return operands[0].view(dtype)
     if node.op is Ops.WHERE:
         return np.where(*operands)
-    return REFERENCES[node.op](*operands)
+    return references[node.op](*operands)
 
 
 def measure_outputs(
@@ -100,14 +125,15 @@ def measure_outputs(
     outputs: Sequence[Output],
     lanes: int = 0,
 ) -> Measurement:
-    """Measure kernels that compute the outputs from inputs of `dtype`, as many as they may store.
+    """Measure kernels that compute the outputs from inputs of `dtype`, several in each kernel.
 
-    A failure names the output: its kernel is run again for each output alone.
+    A failure names the output: its kernel is run again for each output alone. If none fails alone,
+    the failure names those that the wrong element may belong to.
 
     lanes: of the vectors of a program that goes to the renderer as it stands. If it is 0, the
-    compiler lowers a kernel.
+    compiler lowers a kernel, which has a buffer for each output.
     """
-    several = max(1, device.capabilities.buffer_limit - len(data))
+    several = _TOGETHER if lanes else max(1, device.capabilities.buffer_limit - len(data))
     compared = 0
     for first in range(0, len(outputs), several):
         part = outputs[first : first + several]
@@ -130,7 +156,6 @@ def _name_output(
     for output in outputs:
         measured = _measure_part(case_id, device, dtype, data, [output], lanes)
         if not measured.passed:
-            measured.message = f"{output.name}: {measured.message}"
             return measured
     return None
 
@@ -145,16 +170,56 @@ def _measure_part(
 ) -> Measurement:
     drafts = [load(number, dtype, (LANES,)) for number in range(len(data))]
     results = [output.node(*drafts) for output in outputs]
-    needed = {node for result in results for node in result.toposort()}
     # Slots have no gaps: an input that no output uses is no parameter.
-    is_used = [draft in needed for draft in drafts]
-    make = functools.partial(_program, lanes) if lanes else _kernel
-    loaded = dict(zip(drafts, data, strict=True))
-    with np.errstate(all="ignore"):
-        expected = [evaluate(result, loaded) for result in results]
+    is_used = [any(draft in result.toposort() for result in results) for draft in drafts]
+    expected = _expected(results, dict(zip(drafts, data, strict=True)))
     inputs = [array for array, used in zip(data, is_used, strict=True) if used]
-    kernel = make(dtype, is_used, outputs)
-    return run_exact(case_id, device, kernel, [*[None] * len(outputs), *inputs], expected)
+    names = [[output.name] for output in outputs]
+    kernel: Runnable
+    if not lanes:
+        kernel = _kernel(dtype, is_used, outputs)
+    else:
+        of_type: dict[DType, list[int]] = {}
+        for number, result in enumerate(results):
+            of_type.setdefault(result.dtype, []).append(number)
+        names = [[outputs[number].name for number in numbers] for numbers in of_type.values()]
+        expected = [_joined([expected[number] for number in part]) for part in of_type.values()]
+        sizes = {to: LANES * len(numbers) for to, numbers in of_type.items()}
+        kernel = _program(lanes, dtype, is_used, outputs, sizes)
+    every = [*[None] * len(expected), *inputs]
+    rules = [Ulp(0)] * len(expected)
+    measured = measure(device, Experiment(case_id, kernel, every, expected, rules))
+    if not measured.passed:
+        measured.message = f"{_names_at(measured, names)}: {measured.message}"
+    return measured
+
+
+def _names_at(measured: Measurement, names: Sequence[Sequence[str]]) -> str:
+    """Return the outputs that the first wrong element may belong to; `names` are by buffer."""
+    index = measured.details.index if measured.details is not None else -1
+    number = max(index, 0) // LANES
+    return " or ".join(buffer[number] for buffer in names if number < len(buffer))
+
+
+def _expected(results: Sequence[UOp], loaded: Mapping[UOp, Array]) -> list[Expected]:
+    """Return the values of nodes; floats are specified where either form of MAX gives the same."""
+    values, others = dict(loaded), dict(loaded)
+    items = []
+    with np.errstate(all="ignore"):
+        for result in results:
+            item = Expected(evaluate(result, values))
+            if result.dtype.is_float:
+                other = evaluate(result, others, _OTHER_REFERENCES)
+                item.specified = identical(item.values, other)
+            items.append(item)
+    return items
+
+
+def _joined(items: Sequence[Expected]) -> Expected:
+    values = np.concatenate([item.values for item in items])
+    if items[0].specified is None:
+        return Expected(values)
+    return Expected(values, np.concatenate([item.specified for item in items]))
 
 
 def _kernel(dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]) -> UOp:
@@ -168,22 +233,34 @@ def _kernel(dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]) ->
 
 
 def _program(
-    lanes: int, dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]
+    lanes: int,
+    dtype: DType,
+    is_used: Sequence[bool],
+    outputs: Sequence[Output],
+    sizes: Mapping[DType, int],
 ) -> Program:
-    """Return a loop over all elements that computes the outputs, `lanes` elements at a time."""
+    """Return a loop over all elements that computes the outputs, `lanes` elements at a time.
+
+    sizes: of the buffers that hold the outputs of each type, one after the other.
+    """
     counter = loop(LANES // lanes, 0)
     position = build.mul(counter, lanes)
-    slot = len(outputs)
+    slot = len(sizes)
     loads = []
     for used in is_used:
         memory = build.define_global(slot, dtype, LANES)
         loads.append(build.load(at(memory, position), lanes=lanes))
         slot += used
+    results = {
+        to: build.define_global(number, to, size) for number, (to, size) in enumerate(sizes.items())
+    }
+    firsts = dict.fromkeys(sizes, 0)
     stores = []
-    for number, output in enumerate(outputs):
+    for output in outputs:
         value = output.node(*loads)
-        memory = build.define_global(number, value.dtype.scalar, LANES)
-        stores.append(build.store(at(memory, position), value))
+        to = value.dtype.scalar
+        stores.append(build.store(at(results[to], build.add(position, firsts[to])), value))
+        firsts[to] += LANES
     return program("chains", counter, *stores, build.close(counter))
 
 

@@ -16,7 +16,7 @@ from tinyref.codegen.linearise import linearise
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.build import accumulator, barrier, branch, close, update
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, sources_first
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
@@ -46,10 +46,11 @@ def emit(*roots: UOp) -> tuple[UOp, ...]:
     first: list[UOp] = []
     found: list[UOp] = []
     seen: set[UOp] = set()
+    wait = barrier()
     for root in roots:
-        for node in root.toposort():
+        for node in sources_first(root, seen):
             # A barrier has no sources: each one that is written down counts.
-            if node is barrier() or node not in seen:
+            if node is wait or node not in seen:
                 seen.add(node)
                 (first if node.op in _EVERYWHERE else found).append(node)
     return (*first, *found)
