@@ -47,12 +47,16 @@ class TinygradSubject(ExpressionSubject):
 
     @property
     def wording(self) -> Wording:
-        target = f"from tinygrad.helpers import DEV; DEV.value = {DEV.value!r}"
+        imports = ["from tinygrad import Tensor, dtypes"]
+        if self.name.place != DEFAULT_PLACE:
+            imports.append(f"from tinygrad.helpers import DEV; DEV.value = {str(DEV.value)!r}")
         return Wording(
-            ("from tinygrad import Tensor, dtypes", target),
+            tuple(imports),
             "Tensor({array}, dtype=dtypes.{name}, device={place!r})",
             "({actual}).numpy()",
             widen="({actual}).float()",
+            # A gradient is a call of the subject.
+            translate=lambda expression, _: "" if "subject." in expression else expression,
             package="tinygrad",
             otherwise=super().wording,
         )

@@ -138,7 +138,7 @@ def _value_of(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Return an expression of an argument."""
+    """Return an expression of an argument. Raise `TypeError` if there is none."""
     if isinstance(value, WrittenArray | _Named):
         return value.text
     if isinstance(value, np.ndarray):
@@ -149,7 +149,9 @@ def text_of(value: Any) -> str:
         return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
     if isinstance(value, float) and not np.isfinite(value):
         return f"float('{value}')"
-    return repr(value)
+    if isinstance(value, int | float | complex | str | None):
+        return repr(value)
+    raise TypeError(f"a {type(value).__name__} has no literal")
 
 
 def _key_text(key: Any) -> str:
