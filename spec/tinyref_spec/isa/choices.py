@@ -76,6 +76,8 @@ _ORDERS: Mapping[str, Condition] = {
 _COMPARISONS: Mapping[str, Condition] = {
     **_ORDERS,
     **{f"not ({text})": _not(condition) for text, condition in _ORDERS.items()},
+    # True for all numbers but k, and not for NaN.
+    "x < k or k < x": lambda x, k: build.either(build.less(x, k), build.less(k, x)),
 }
 
 

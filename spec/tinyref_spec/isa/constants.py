@@ -63,6 +63,8 @@ FLOAT_SPECIALS: tuple[tuple[Form, ConstType], ...] = (
     ((Ops.CMPLT, 1), -0.0),
     ((Ops.MAX, 1), -math.inf),
     ((Ops.CMPNE, 1), math.inf),
+    # A square root of -inf is NaN, and of -0 it is -0: powers of both are not.
+    *(((Ops.POW, 1), exponent) for exponent in (0.5, -0.5, 2.0, -1.0, 3.0, 0.0)),
 )
 # None is the least integer of the type.
 INTEGER_SPECIALS: tuple[tuple[Form, ConstType | None], ...] = (

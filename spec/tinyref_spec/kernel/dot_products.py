@@ -149,6 +149,32 @@ def _lanes(kind: Kind, case_id: str, device: DeviceUnderTest) -> Measurement:
     return run_exact(case_id, device, subject, [None, x, y], [_sums(x, y, kind)])
 
 
+def _vectors(kind: Kind, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A loop that adds products of vectors, of which one operand is also loaded in elements."""
+    count = ROWS * LANES
+    whole, joined, first, second = _memories(kind, (LANES, LANES), (count, count))
+    k = loop(ROWS, 0)
+    wide = kind[2].vec(LANES)
+    begin = build.mul(k, LANES)
+    elements = [build.load(at(first, _position(k, LANES, lane))) for lane in range(LANES)]
+    other = build.cast(build.load(at(second, begin), lanes=LANES), kind[2])
+    factors = (build.load(at(first, begin), lanes=LANES), build.vectorize(*elements))
+    totals = [accumulator(name, build.const(wide, 0)) for name in ("whole", "joined")]
+    news = [
+        update(total, build.add(total, build.mul(build.cast(factor, kind[2]), other)))
+        for total, factor in zip(totals, factors, strict=True)
+    ]
+    stores = [
+        build.store(at(out, build.const(INT, 0)), new)
+        for out, new in zip((whole, joined), news, strict=True)
+    ]
+    subject = program("vectors", *totals, k, *news, close(k), *stores)
+    x, y = _data(kind, LANES)
+    columns = [_sums(x[:, [lane]].T, y[:, [lane]].T, kind) for lane in range(LANES)]
+    expected = np.concatenate(columns)
+    return run_exact(case_id, device, subject, [None, None, x, y], [expected, expected])
+
+
 def _checks(kind: Kind) -> list[Check]:
     features = [f"native:{dtype.name}" for dtype in dict.fromkeys(kind)]
     native, vectors = (
@@ -159,6 +185,7 @@ def _checks(kind: Kind) -> list[Check]:
         Check("loop", functools.partial(_loop, kind), needs=native),
         Check("matrix", functools.partial(_matrix, kind)),
         Check("lanes", functools.partial(_lanes, kind), needs=vectors),
+        Check("vectors", functools.partial(_vectors, kind), needs=vectors),
     ]
 
 

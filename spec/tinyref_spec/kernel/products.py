@@ -80,15 +80,21 @@ def _exact(
     return measure(device, Experiment(case_id, kernel, [None, a, b], [expected], [Ulp(0)]))
 
 
-def _residual(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Add a part of a wider matrix to a product: its rows begin further on than they are long."""
+def _residual(
+    dtype: DType, first: tuple[int, int], case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Add a part of a wider matrix to a product: its rows begin further on than they are long.
+
+    first: the row and the column at which the part begins.
+    """
     (rows, inner, columns), (height, width) = RESIDUAL, WIDER
     a, b, c = (
         samples.small_integers(dtype, size, seed, 3)
         for seed, size in enumerate((rows * inner, inner * columns, height * width), 1)
     )
     within = accumulator_of(dtype)
-    part = shaped(height, width).shrink(((1, 1 + rows), (2, 2 + columns)))
+    row, column = first
+    part = shaped(height, width).shrink(((row, row + rows), (column, column + columns)))
     sizes = (rows, columns, inner)
     value = multiplied(
         load(1, dtype, notation.left(*sizes)), load(2, dtype, notation.right(*sizes)), 2, within
@@ -96,11 +102,11 @@ def _residual(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
     added = load(3, dtype, part.reshape((rows, columns, 1)), height * width)
     value = build.add(value, build.cast(added, within))
     kernel = kernel_of(build.cast(value, dtype), rows, columns, 1)
-    added_part = c.reshape(height, width)[1 : 1 + rows, 2 : 2 + columns]
+    added_part = c.reshape(height, width)[row : row + rows, column : column + columns]
     # A @ B + C is one product of [A, I] and B over C.
-    first = np.hstack([a.reshape(rows, inner), np.eye(rows, dtype=a.dtype)])
+    left = np.hstack([a.reshape(rows, inner), np.eye(rows, dtype=a.dtype)])
     second = np.vstack([b.reshape(inner, columns), added_part])
-    expected = _exact_product(first, second, dtype)
+    expected = _exact_product(left, second, dtype)
     return run_exact(case_id, device, kernel, [None, a, b, c], [expected])
 
 
@@ -196,7 +202,8 @@ def _checks(dtype: DType) -> list[Check]:
     for shape in LONG:
         name = "x".join(map(str, shape))
         found.append(Check(f"long.{name}", functools.partial(_long, shape, dtype)))
-    found.append(Check("residual", functools.partial(_residual, dtype)))
+    found.append(Check("residual", functools.partial(_residual, dtype, (1, 2))))
+    found.append(Check("residual.first", functools.partial(_residual, dtype, (0, 0))))
     found.append(Check("transposed.9x8x7", functools.partial(_exact, (9, 8, 7), dtype, True)))
     if dtype.is_float:
         for shape in MEASURED:

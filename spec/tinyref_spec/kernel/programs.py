@@ -280,6 +280,24 @@ def _behind_loops(depth: int, case_id: str, device: DeviceUnderTest) -> Measurem
     return run_exact(case_id, device, subject, [None, old], [sums, lasts])
 
 
+def _behind_all_loops(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Stores behind two loops that stand in no other one, with a branch and stores inside."""
+    out, data = build.define_global(0, INT, 8), build.define_global(1, INT, 6)
+    row, column = loop(2, 0), loop(3, 1)
+    total = accumulator("total", build.const(INT, 5))
+    position = build.add(build.mul(row, 3), column)
+    number = build.load(at(data, position))
+    taken = branch(build.less(0, number))
+    steps = (number, taken, build.store(at(out, position), number), close(taken))
+    new = update(total, build.add(total, number))
+    final = (build.store(at(out, 6), new), build.store(at(out, 7), build.const(INT, 10)))
+    subject = program("after", total, row, column, *steps, new, close(column), close(row), *final)
+    values = np.array([4, -3, 0, 7, 2, -9], np.int32)
+    old = np.full(8, 42, np.int32)
+    expected = np.array([4, 42, 42, 7, 2, 42, 5 + 1, 10], np.int32)
+    return run_exact(case_id, device, subject, [old, values], [expected])
+
+
 def _branch_of_variable(case_id: str, device: DeviceUnderTest) -> Measurement:
     """A store in a branch of a loop of n iterations, where each launch has another n, 0 too."""
     count = 9
@@ -542,6 +560,7 @@ ROWS: tuple[Row, ...] = (
             "no_branch": _no_branch,
             "behind:2": functools.partial(_behind_loops, 2),
             "behind:3": functools.partial(_behind_loops, 3),
+            "behind:all": _behind_all_loops,
             "branch_of_variable": _branch_of_variable,
             "memory:before": functools.partial(_in_memory, -1),
             "memory:ahead": functools.partial(_in_memory, 1),
