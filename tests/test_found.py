@@ -62,6 +62,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "oclgrind": lambda: "21.10" in output_of("oclgrind", "--version"),
     "lavapipe": has_vulkan,
     "naga": has_vulkan,
+    "pocl": lambda: " 15.0." in output_of("clang-15", "--version"),
     "gcc": lambda: " 12.2." in output_of("gcc", "--version"),
     "llvm": has_llvm,
     "clang": lambda: " 19.1.7" in output_of("clang-19", "--version"),
@@ -74,6 +75,8 @@ NEEDS: dict[str, Callable[[], bool]] = {
 }
 WORDS = {
     "gcc-1": "expected 1155, got 35",
+    "pocl-1": "expected 0, got -0",
+    "gcc-3": "expected 1 and 1, got 1 and -1",
     "gcc-2": "unsupported masking for `vmovsh'",
     "clang-1": "PLEASE submit a bug report",
     "oclgrind-1": "got [  0 255 255 255]",

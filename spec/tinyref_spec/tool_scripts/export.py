@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,9 +56,14 @@ def _library_script(case: Case, library: SubjectName) -> str:
         script = _described(case, open_device(str(library))).script
     except NotOfferedError as error:
         raise UserError(f"export: {case.id} on {library}: {error}") from error
-    if not script:
+    if not script or needs_tinyref(script):
         raise UserError(f"export: {case.id} does more on {library} than a script can call")
     return script
+
+
+def needs_tinyref(script: str) -> bool:
+    """Return True if a script imports a package of tinyref."""
+    return re.search(r"(import|from) tinyref", script) is not None
 
 
 def _kernel_script(case: Case, language: str, name: str) -> str:
