@@ -20,6 +20,8 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
 from tinyref_spec.kernels import named
 from tinyref_spec.kernels.notation import kernel_of, left, load, right, total
 
@@ -87,6 +89,13 @@ def test_a_loop_without_its_last_iteration_has_no_gates() -> None:
 def test_a_loop_without_iterations_that_are_whole_is_its_last_one() -> None:
     root = simplify(lower(planned(named.matmul(8, 4, 4, dtypes.int32), "PADTO(0, 16)")))
     assert extents(root) == [4, 8]
+
+
+def test_a_kernel_that_writes_nothing_has_nothing_to_peel() -> None:
+    nowhere = ShapeTracker((View((9,), (0,), 0, ((0, 0),)),))
+    memory = build.view(build.define_global(0, dtypes.int32, 9), nowhere)
+    ast = build.sink(build.store(memory, build.const(dtypes.int32, 1)))
+    assert not lower(planned(ast, "PADTO(0, 8) UPCAST(0, 8)")).src
 
 
 def test_a_kernel_whose_scratch_memory_does_not_fit_twice_is_not_peeled() -> None:

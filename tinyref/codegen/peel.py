@@ -47,20 +47,27 @@ def _peeled_loop(plan: Plan, root: UOp, axis: Axis, counter: UOp) -> UOp:
     size = plan.shape[axis.target]
     assert isinstance(size, int), "an axis of unknown size cannot be padded"
     full, rest = divmod(size, axis.stride)
-    last = _last_iteration(root, counter, full).src if rest else ()
+    order = root.toposort()
+    dependent = _dependent(order, counter)
+    stores = [store for store in root.src if store in dependent]
+    others = [store for store in root.src if store not in dependent]
+    last = _last_iteration(order, stores, counter, full) if rest and stores else ()
     if not full:
-        return build.sink(*last)
+        return build.sink(*others, *last)
     loop = build.counter(full, range_number(counter), AxisKind.LOOP)
     return build.sink(*substitute(root, {counter: loop}).src, *last)
 
 
-def _last_iteration(root: UOp, counter: UOp, number: int) -> UOp:
-    """Return a copy of the kernel with the loop's counter at `number`.
+def _last_iteration(
+    order: Sequence[UOp], stores: Sequence[UOp], counter: UOp, number: int
+) -> tuple[UOp, ...]:
+    """Return copies of the stores in a loop, with its counter at `number`.
 
-    The loops in it, and the scratch memory that they fill, are its own. The loops around it, and
+    The loops in it, and the scratch memory that they fill, are their own. The loops around it, and
     the memory that is filled before it, are those of the kernel.
+
+    order: the nodes of the kernel, sources first.
     """
-    order = root.toposort()
     dependent = _dependent(order, counter)
     shared = {node: node for node in order if node.op is Ops.AFTER and node not in dependent}
     first = 1 + max(range_number(node) for node in order if node.op is Ops.RANGE)
@@ -73,7 +80,8 @@ def _last_iteration(root: UOp, counter: UOp, number: int) -> UOp:
             return UOp(node.op, node.dtype, src, LocalArg(f"{node.arg.name}_{first}"))
         return None
 
-    return rebuild(root, copied, {counter: build.const(counter.dtype, number), **shared})
+    root = build.sink(*stores)
+    return rebuild(root, copied, {counter: build.const(counter.dtype, number), **shared}).src
 
 
 def _dependent(order: Sequence[UOp], counter: UOp) -> set[UOp]:
