@@ -37,6 +37,7 @@ SHAPES: tuple[Shape, ...] = (
 )
 # Longer than the tiles and the parts in which libraries add up, and no multiple of them.
 LONG: tuple[Shape, ...] = ((1, 131, 3), (3, 2053, 2), (16, 33_001, 16))
+MANY_RESULTS = 100
 # The product to which a part of a matrix of 9 x 13 is added.
 RESIDUAL: Shape = (7, 16, 9)
 WIDER = (9, 13)
@@ -120,7 +121,7 @@ def _exact_product(a: Array, b: Array, dtype: DType) -> Array:
 def _long(shape: Shape, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Zeros and ones: sums of thousands, which are rounded once, at the end."""
     rows, inner, columns = shape
-    if device.capabilities.is_interpreted:
+    if device.capabilities.is_interpreted and rows * columns > MANY_RESULTS:
         # Simulators take 15 s for 256 results.
         rows, columns = 1, 2
     generator = np.random.default_rng(inner)
