@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,13 +16,23 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
+PAGE = (DOCS / "found.md").read_text()
+README = (DOCS.parent / "README.md").read_text()
 SCRIPTS = {file.stem: file for file in sorted((DOCS / "found").iterdir())}
 # Entries whose page says why there is no script.
 WITHOUT = {"oclgrind-4"}
 
 
+# Entries of libraries: their scripts are short, and say what to install.
+LIBRARIES = {
+    name
+    for name in SCRIPTS
+    if name.startswith(("jax", "tinygrad", "torch", "numpy", "mlx", "dask", "ndonnx"))
+}
+
+
 def test_each_entry_has_a_script_without_tinyref() -> None:
-    entries = set(re.findall(r"^### ([a-z0-9-]+):", (DOCS / "found.md").read_text(), re.MULTILINE))
+    entries = set(re.findall(r"^### ([a-z0-9-]+):", PAGE, re.MULTILINE))
     assert entries - WITHOUT == SCRIPTS.keys()
     for file in SCRIPTS.values():
         text = file.read_text()
@@ -30,11 +41,43 @@ def test_each_entry_has_a_script_without_tinyref() -> None:
             compile(text, file.name, "exec")
 
 
+def test_the_table_has_each_entry_once_and_the_counts_are_those_of_the_entries() -> None:
+    tools, libraries = PAGE.partition("## Libraries")[::2]
+    headings = [re.findall(r"^### (.*)$", part, re.MULTILINE) for part in (tools, libraries)]
+    rows = re.findall(r"^\| [a-z ]+ \| \[([a-z0-9-]+: .*)\]\(#", PAGE, re.MULTILINE)
+    assert sorted(rows) == sorted(headings[0] + headings[1])
+    counts = [len(part) for part in headings]
+    assert f"{sum(counts)} faults, found by" in PAGE
+    assert f"{counts[0]} of compilers, drivers and simulators, and {counts[1]} of" in PAGE
+    assert f"{counts[0]} faults of compilers, drivers and simulators" in README
+    assert f"{counts[1]} of libraries" in README
+
+
+def test_scripts_of_libraries_are_short_and_name_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise ImportError('no numpy')\n")
+    for name in LIBRARIES:
+        assert len(SCRIPTS[name].read_text().splitlines()) <= 15, name
+        done = run([sys.executable, str(SCRIPTS[name])], tmp_path)
+        assert (done.returncode, "It needs" in done.stdout) == (2, True), name
+
+
 def output_of(*command: str) -> str:
     """Return what a tool says of its version; empty if it is missing."""
     if shutil.which(command[0]) is None:
         return ""
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script whose modules of `folder` hide those that are installed."""
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def has_package(name: str, prefix: str) -> bool:
@@ -58,6 +101,12 @@ def has_llvm() -> bool:
     return has_package("llvmlite", "0.50") and platform.machine() in ("x86_64", "AMD64")
 
 
+def has_torch_compile() -> bool:
+    """Return True if the faulty version of PyTorch can compile: it needs Python's headers too."""
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    return has_package("torch", "2.13.0") and headers.exists() and shutil.which("g++") is not None
+
+
 NEEDS: dict[str, Callable[[], bool]] = {
     "oclgrind": lambda: "21.10" in output_of("oclgrind", "--version"),
     "lavapipe": has_vulkan,
@@ -66,6 +115,14 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "gcc": lambda: " 12.2." in output_of("gcc", "--version"),
     "llvm": has_llvm,
     "clang": lambda: " 19.1.7" in output_of("clang-19", "--version"),
+    "jax": lambda: has_package("jaxlib", "0.10.2"),
+    "tinygrad": lambda: has_package("tinygrad", "0.14.0"),
+    "torch": has_torch_compile,
+    "torch-3": lambda: has_package("torch", "2.13.0"),
+    "numpy": lambda: has_package("numpy", "2.4.6"),
+    "mlx": lambda: has_package("mlx", "0.32.4"),
+    "dask": lambda: has_package("dask", "2026.8.0"),
+    "ndonnx": lambda: has_package("ndonnx", "0.23.0"),
     "ptxas": lambda: False,
     "nvrtc": lambda: False,
     # It needs no GPU.
@@ -90,6 +147,18 @@ WORDS = {
     "llvm-3": "TimeoutExpired",
     "llvm-4": "TimeoutExpired",
     "llvm-5": "expected [-16 -16], got [-32 -32]",
+    "jax-1": "float32: expected 1.2089258196146292e+24, got inf",
+    "tinygrad-1": "1.4901160971803055e-08], got [6.103515625e-05, 9.5367431640625e-07, 0.0]",
+    "tinygrad-2": "0.9953222650189527], got [2.05089",
+    "tinygrad-3": "1.4901161193847656e-08], got [-inf, -7.624619007110596, 0.0]",
+    "torch-1": "-2.384185791015625e-07, 0.0]",
+    "torch-2": "6.725663942667909e-08], got [0.001102077",
+    "torch-3": "expected [0.0, inf], got [-0.0, nan]; with an exponent for each element [0.0, inf]",
+    "numpy-1": "expected [inf  0.], got [nan -0.]; with an exponent for each element [inf  0.]",
+    "mlx-1": "2.718281828459045, 20.085536923187668], got [1.6487213373184204, 2.7182817",
+    "mlx-2": "expected [1.0, 1.0, 1.0], got [1.0, nan, nan]",
+    "dask-1": 'got ValueError("Missing dependency',
+    "ndonnx-1": "expected [-1.0, -2.0], got [nan, nan]",
 }
 
 
@@ -119,14 +188,7 @@ def test_a_script_fails_with_the_faulty_version(name: str, tmp_path: Path) -> No
         pytest.skip(f"{name}: the faulty version of its tool is not here")
     # tinyref is not importable there.
     (tmp_path / "tinyref.py").write_text("raise ImportError('a script needs no tinyref')\n")
-    done = subprocess.run(
-        command_of(name, SCRIPTS[name], tmp_path),
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(command_of(name, SCRIPTS[name], tmp_path), tmp_path)
     said = done.stdout + done.stderr
     assert WORDS.get(name, "wrong") in said
     assert done.returncode != 0 if SCRIPTS[name].suffix == ".c" else done.returncode == 1
