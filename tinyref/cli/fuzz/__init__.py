@@ -39,7 +39,7 @@ Examples:
   tinyref fuzz --device MINE --policy matmul      kernels of one kind
   tinyref fuzz --device MINE --programs 2000      tensor programs: schedule, views, replay
   tinyref fuzz --subject torch-compile --seconds 1800   a library: its compiler and its ops
-  tinyref fuzz --subject array-api:jax.numpy --programs 500
+  tinyref fuzz --subject jax-jit --programs 500
   tinyref fuzz --device MINE --resume             go on after Ctrl-C, a crash
   tinyref fuzz --device MINE --cluster tcp://10.0.0.7:8786
   tinyref fuzz replay fuzz-MINE/cases/case-1f0c.json   judge one case again
@@ -70,7 +70,7 @@ def fuzz(
         str,
         typer.Option(
             help="Fuzz a library by tensor programs instead of a device: torch, torch-compile, "
-            "numpy, array-api:MODULE."
+            "jax-jit, tinygrad, numpy, array-api:MODULE."
         ),
     ] = "",
     on: Annotated[
