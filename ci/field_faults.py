@@ -204,9 +204,7 @@ def main() -> int:
     unknown = set(options.names) - set(FIELD_FAULTS)
     if unknown:
         parser.error(f"unknown faults {', '.join(sorted(unknown))}")
-    names = options.names or [
-        name for name in FIELD_FAULTS if not options.fresh or is_fresh(name)
-    ]
+    names = options.names or [name for name in FIELD_FAULTS if not options.fresh or is_fresh(name)]
     for name in [] if options.page else names:
         stored = read_verdicts().get(name, {})
         known = stored.get("now", stored.get("first", {}))
