@@ -86,7 +86,10 @@ def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
     """Return `plan` with lanes, a register block, unrolled loops and threads, if they pay."""
     whole = _with_lanes(plan, limits, _lanes)
     packed = _with_packed_lanes(plan, whole.lanes, limits)
-    plan = packed or _with_block(_with_lanes(plan, limits, _padded_lanes), limits)
+    if packed is None:
+        natural = _with_lanes(plan, limits, _padded_lanes) if _pads(plan, limits) else whole
+        packed = _with_block(natural, limits)
+    plan = packed
     plan = _with_mirrored_lanes(plan)
     plan = _with_reduce_lanes(plan, limits)
     plan = _with_reused_values(plan)
@@ -115,7 +118,7 @@ def _padded_lanes(
     1 for none.
     """
     extent = axis.extent
-    if isinstance(extent, int) and _may_pad(plan, axis, limits):
+    if isinstance(extent, int) and _pads(plan, limits):
         return max((lanes for lanes in _vectors(plan, accessed) if lanes <= extent), default=1)
     return _lanes(plan, axis, accessed, limits)
 
@@ -126,13 +129,12 @@ def _vectors(plan: Plan, accessed: Sequence[AxisAccess]) -> list[int]:
     return [lanes for lanes in plan.capabilities.vector_lanes if lanes <= widest]
 
 
-def _may_pad(plan: Plan, axis: Axis, limits: CompileLimits) -> bool:
+def _pads(plan: Plan, limits: CompileLimits) -> bool:
     """Return whether blocks that do not divide an output axis pay: in products of enough work.
 
     The last block is a copy of the kernel, so it takes as long to compile again.
     """
-    is_known = axis.kind is AxisKind.GLOBAL and isinstance(axis.extent, int)
-    return is_known and len(_summed_loads(plan)) > 1 and computing_ns(plan) >= limits.padded
+    return computing_ns(plan) >= limits.padded and len(_summed_loads(plan)) > 1
 
 
 def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
@@ -280,7 +282,7 @@ def _block(plan: Plan, target: int, amounts: Sequence[int], limits: CompileLimit
     if number is None or 2 * divisor > amounts[0]:
         return divisor
     fitting = [amount for amount in amounts if amount < extent]
-    return fitting[0] if fitting and _may_pad(plan, plan.axes[number], limits) else divisor
+    return fitting[0] if fitting and _pads(plan, limits) else divisor
 
 
 def _panels(plan: Plan, limits: CompileLimits) -> Iterator[_Panel]:
