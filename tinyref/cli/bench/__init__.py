@@ -6,15 +6,18 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tinyref.cli.options import path, write_output
 from tinyref.errors import TinyrefError
+
+if TYPE_CHECKING:
+    from tinyref.cli.bench.speed import Variant
 
 
 @dataclass
@@ -163,21 +166,9 @@ def _measure_machine(device: str | None, repeats: int) -> None:
 
 def _print_table(row: str, device: str | None, repeats: int, json_file: Path | None) -> None:
     from tinyref.cli.bench.table import table_rows, table_text
-    from tinyref.cli.options import check_target
-    from tinyref.errors import UserError
 
-    if device is not None:
-        raise UserError(f"bench: --table is of the device CPU, and takes no --device, got {device}")
-    if json_file is not None:
-        check_target(json_file, "bench: --json")
-    measured: list[Measured] = []
-    for variant, rows in table_rows(row):
-        lines: list[Measured] = []
-        for bench_row in rows:
-            _show_progress(f"measuring {bench_row.name}")
-            lines += measure(bench_row, repeats)
-        print(table_text(variant, lines), end="\n\n", flush=True)
-        measured += lines
+    _check_host_alone("--table", device, json_file)
+    measured = _print_groups(table_rows(row), table_text, repeats)
     if json_file is not None:
         _write_numbers(json_file, "tinyref.bench.table", measured)
 
@@ -186,26 +177,45 @@ def _print_sweep(
     seed: int, count: int, device: str | None, repeats: int, json_file: Path | None
 ) -> None:
     from tinyref.cli.bench import sweep
+
+    _check_host_alone("--sweep", device, json_file)
+    peak = sweep.measure_peak(repeats)
+    works = sweep.draw_works(seed, count)
+    print(f"seed {seed}: {len(works)} works beside torch, processor time of one thread")
+    groups = ((variant, sweep.sweep_rows(works, variant, peak)) for variant in sweep.VARIANTS)
+    measured = _print_groups(groups, sweep.summary_text, repeats)
+    if json_file is not None:
+        _write_numbers(json_file, "tinyref.bench.sweep", measured, seed=str(seed))
+
+
+def _check_host_alone(option: str, device: str | None, json_file: Path | None) -> None:
+    """Raise `UserError` if a device is named, or if the file of numbers cannot be written."""
     from tinyref.cli.options import check_target
     from tinyref.errors import UserError
 
     if device is not None:
-        raise UserError(f"bench: --sweep is of the device CPU, and takes no --device, got {device}")
+        raise UserError(
+            f"bench: {option} is of the device CPU, and takes no --device, got {device}"
+        )
     if json_file is not None:
         check_target(json_file, "bench: --json")
-    peak = sweep.measure_peak(repeats)
-    works = sweep.draw_works(seed, count)
-    print(f"seed {seed}: {len(works)} works beside torch, processor time of one thread")
+
+
+def _print_groups(
+    groups: Iterable[tuple[Variant, Sequence[BenchRow]]],
+    text_of: Callable[[Variant, Sequence[Measured]], str],
+    repeats: int,
+) -> list[Measured]:
+    """Measure the rows of each variant, print its text, and return all that was measured."""
     measured: list[Measured] = []
-    for variant in sweep.VARIANTS:
+    for variant, rows in groups:
         lines: list[Measured] = []
-        for number, bench_row in enumerate(sweep.sweep_rows(works, variant, peak), 1):
-            _show_progress(f"measuring {number} of {len(works)}: {bench_row.name}")
+        for number, bench_row in enumerate(rows, 1):
+            _show_progress(f"measuring {bench_row.name}, {number} of {len(rows)}")
             lines += measure(bench_row, repeats)
-        print(sweep.summary_text(variant, lines), end="\n\n", flush=True)
+        print(text_of(variant, lines), end="\n\n", flush=True)
         measured += lines
-    if json_file is not None:
-        _write_numbers(json_file, "tinyref.bench.sweep", measured, seed=str(seed))
+    return measured
 
 
 def _write_numbers(file: Path, schema: str, measured: Sequence[Measured], **more: str) -> None:

@@ -69,7 +69,7 @@ class Drawn:
 class Draw:
     """Draws of sizes from a seed."""
 
-    def __init__(self, seed: int | str) -> None:
+    def __init__(self, seed: str) -> None:
         self.random = random.Random(seed)
 
     def size(self, usual: Sequence[int], most: int = 1 << 20) -> int:
@@ -122,11 +122,11 @@ def convolution(draw: Draw) -> Drawn:
     weight = (outputs, channels // groups, *(width,) * axes)
     kinds = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     function = f"conv{axes}d"
-    places = batch * (extent / stride) ** axes
+    positions = batch * (extent / stride) ** axes
     return _drawn(
         f"{function}.stride{stride}.dilation{dilation}.groups{groups}",
         (image, weight),
-        2 * places * math.prod(weight),
+        2 * positions * math.prod(weight),
         lambda x, w: x.conv2d(w, **kinds),
         lambda torch, x, w: getattr(torch.nn.functional, function)(x, w, **kinds),
     )
@@ -448,12 +448,14 @@ def measure_peak(repeats: int) -> Peak:
     )
 
 
-def sweep_rows(drawn: Sequence[Drawn], variant: Variant, peak: Peak) -> Iterator[BenchRow]:
-    """Yield a row for each work in a variant."""
-    for one in drawn:
-        yield BenchRow(
-            one.work.name + variant.suffix, functools.partial(_measure, one, variant, peak)
+def sweep_rows(works: Sequence[Drawn], variant: Variant, peak: Peak) -> list[BenchRow]:
+    """Return a row for each work in a variant."""
+    return [
+        BenchRow(
+            drawn.work.name + variant.suffix, functools.partial(_measure, drawn, variant, peak)
         )
+        for drawn in works
+    ]
 
 
 def _measure(drawn: Drawn, variant: Variant, peak: Peak, repeats: int) -> Iterator[Measured]:
