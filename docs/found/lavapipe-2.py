@@ -45,7 +45,7 @@ encoder = device.create_command_encoder()
 work = encoder.begin_compute_pass()
 work.set_pipeline(device.create_compute_pipeline(layout=layout, compute=stage))
 work.set_bind_group(0, device.create_bind_group(layout=group, entries=bound))
-work.dispatch_workgroups(*(1, 1, 1))
+work.dispatch_workgroups(1, 1, 1)
 work.end()
 device.queue.submit([encoder.finish()])
 for part, item in zip(memory, bound):

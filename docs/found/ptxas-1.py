@@ -83,7 +83,7 @@ for part, start in zip(memory, starts):
 values = [ctypes.c_uint64(start + at) for start, (at, _) in zip(starts, arrays)]
 values += [ctypes.c_int32(value) for value in []]
 pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-call(driver.cuLaunchKernel(kernel, *(7, 1, 1), *(1, 1, 1), 0, stream, ctypes.addressof(pointers), 0))
+call(driver.cuLaunchKernel(kernel, 7, 1, 1, 1, 1, 1, 0, stream, ctypes.addressof(pointers), 0))
 for part, start in zip(memory, starts):
     call(driver.cuMemcpyDtoHAsync(part.ctypes.data, start, part.size, stream))
 call(driver.cuStreamSynchronize(stream))

@@ -114,6 +114,8 @@ def _python_text(language: str, launch: ToolLaunch) -> str:
         "entry": launch.entry,
         "grid": repr(launch.grid),
         "group": repr(launch.group),
+        "counts": ", ".join(map(str, launch.grid)),
+        "sizes": ", ".join(map(str, launch.group)),
         "variables": repr(list(launch.variables)),
         "options": repr(list(launch.options)),
         "seen": repr(launch.seen),
