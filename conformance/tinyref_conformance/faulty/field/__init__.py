@@ -2,7 +2,7 @@
 
 A module has the faults of one kind of stack. `verdicts.json` has the first verdict of suite and
 fuzzer on each fault, which never changes, and the present one: `python ci/field_faults.py` writes
-it. Rows have been written for all of them but those of `fresh`, which are the honest sample.
+it. No row was written for the faults of `fresh`: they stand for faults that nobody has seen.
 """
 
 from __future__ import annotations
