@@ -151,9 +151,9 @@ def fuzz(session: nox.Session) -> None:
             continue
         arguments = session.posargs or [f"--{subject}", str(count), "--seed", "1", "--jobs", "2"]
         # On a slow machine a case may take long: that is no finding of this lane.
-        arguments = ["--timeout", "300", *arguments]
+        arguments = ["--timeout", "5m", *arguments]
         folder = REPORT / (f"fuzz-{device}" if subject == "kernels" else f"fuzz-programs-{device}")
-        session.run("tinyref", "fuzz", "--device", device, "--folder", str(folder), *arguments)
+        session.run("tinyref", "fuzz", "--device", device, "--out", str(folder), *arguments)
 
 
 # The thorough lane: each part takes `--shard i/n`.
@@ -248,11 +248,11 @@ def each_python(session: nox.Session) -> None:
 
 @nox.session
 def fuzz_nightly(session: nox.Session) -> None:
-    """A long fuzz with a random seed: `nox -s fuzz_nightly -- --device MINE --seconds 28800`.
+    """A long fuzz with a random seed: `nox -s fuzz_nightly -- --device MINE --budget 8h`.
 
     The folder report/fuzz-nightly keeps what was found; the last night's database stays beside it.
     """
     session.install(".[cluster]")
-    arguments = session.posargs or ["--seconds", "3600"]
+    arguments = session.posargs or ["--budget", "1h"]
     folder = REPORT / "fuzz-nightly"
-    session.run("tinyref", "fuzz", "--folder", str(folder), *arguments)
+    session.run("tinyref", "fuzz", "--out", str(folder), *arguments)

@@ -78,7 +78,7 @@ def conform(
     if reason:
         text = note_unavailable(report, row.id, f"{reason}; it needs {row.needs}{_help(row)}")
         (session.error if row.required and _is_ci() else session.skip)(text)
-    words = ["tinyref", "conform", "--device", row.device, "--report", str(report), *options]
+    words = ["tinyref", "conform", "--device", row.device, "--out", str(report), *options]
     if row.second:
         words += ["--second", row.second]
     words += expectations(row.id)

@@ -50,7 +50,7 @@ def ask_suite(fault: FieldFault, known: str, folder: Path, jobs: int) -> Verdict
     if verdict is not None:
         return verdict
     report = folder / "all"
-    if run([*conform(fault, jobs), "--fail-fast", "--report", str(report)]) == 0:
+    if run([*conform(fault, jobs), "--fail-fast", "--out", str(report)]) == 0:
         return None
     first = read_report(report)
     # A run that stops at its first failure has too few of them for a diagnosis.
@@ -66,7 +66,7 @@ def conform(fault: FieldFault, jobs: int) -> list[str]:
 def ask_level(fault: FieldFault, case: str, report: Path, jobs: int) -> Verdict | None:
     """Return the verdict of the level of `case`; None if the level passes, or `case` is empty."""
     level = case.split(".")[0]
-    if not level or run([*conform(fault, jobs), "--query", level, "--report", str(report)]) != 1:
+    if not level or run([*conform(fault, jobs), "--query", level, "--out", str(report)]) != 1:
         return None
     return read_report(report)
 
@@ -90,7 +90,7 @@ def ask_fuzzer(fault: FieldFault, folder: Path, jobs: int) -> Verdict | None:
         ("programs", PROGRAM_SECONDS, ["--programs", str(MANY_PROGRAMS)]),
     ):
         words = ["fuzz", "--device", fault.device.device, "--seed", "1", "--jobs", str(jobs)]
-        words += ["--seconds", str(seconds / jobs), "--folder", str(folder / what), *more]
+        words += ["--budget", f"{seconds / jobs:g}s", "--out", str(folder / what), *more]
         start = time.monotonic()
         if run(words) == 1:
             return {"by": "fuzz", "case": what, "seconds": round(time.monotonic() - start)}

@@ -68,7 +68,7 @@ def conform(
         session.skip(conform_row.note_unavailable(report, library.id, reason))
     words = ["tinyref", "conform", "--subject", library.subject, "--profile", library.profile]
     words += ["--query", library.query]
-    words += ["--budget", BUDGET, "--report", str(report), *options]
+    words += ["--budget", BUDGET, "--out", str(report), *options]
     if library.place:
         words += ["--on", library.place]
     for package in library.imports:

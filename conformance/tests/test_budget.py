@@ -8,26 +8,12 @@ from typing import Any
 
 import pytest
 
-from tinyref.errors import UserError
-from tinyref_conformance.budget import feature_of, parse_budget, telling_order
+from tinyref_conformance.budget import feature_of, telling_order
 from tinyref_conformance.plan import make_plan
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
 from tinyref_conformance.time_left import TimeLeft
 from tinyref_spec.case import Profile, Rung
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("0.5s", 0.5)]
-)
-def test_a_budget_is_read(text: str, seconds: float) -> None:
-    assert parse_budget(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "5", "m", "-5m", "0m", "5 m", "1d", "infs", "1e3s", "1.5.1h"])
-def test_a_bad_budget_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match=r"accepted are 90s, 5m, 1\.5h"):
-        parse_budget(text)
 
 
 @pytest.mark.long

@@ -158,11 +158,11 @@ def test_the_commands_write_each_form(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(["conform", "diff", *files, "--format", "markdown"]) == 1
     assert capsys.readouterr().out.startswith("# 8 regressions\n")
     page = tmp_path / "diff.html"
-    assert run(["conform", "diff", *files, "--format", "html", "--output", str(page)]) == 1
+    assert run(["conform", "diff", *files, "--format", "html", "--out", str(page)]) == 1
     assert page.read_text().startswith("<!doctype html>")
-    assert run(["conform", "matrix", *files, "--format", "json"]) == 0
+    assert run(["conform", "matrix", *files, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["reports"]) == 2
     assert run(["conform", "matrix", *files, "--format", "pdf"]) == 2
     assert "format: got 'pdf', accepted are text, markdown, html" in capsys.readouterr().err
-    assert run(["conform", "matrix", *files, "--output", str(tmp_path)]) == 2
+    assert run(["conform", "matrix", *files, "--out", str(tmp_path)]) == 2
     assert "output: cannot write" in capsys.readouterr().err

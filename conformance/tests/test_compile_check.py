@@ -105,7 +105,7 @@ def test_a_batch_that_is_refused_is_compiled_one_by_one() -> None:
     [("a", 0, "0 of them refused"), ("b", 1, "line 1: ' % ' is not known")],
 )
 def test_the_command_says_how_many(tmp_path: Path, arch: str, code: int, words: str) -> None:
-    options = ["--device", BACKEND, "--arch", arch, "--query", FEW, "--report", str(tmp_path)]
+    options = ["--device", BACKEND, "--arch", arch, "--query", FEW, "--out", str(tmp_path)]
     found = CliRunner().invoke(app, ["conform", "compile", *options])
     assert found.exit_code == code, found.output
     assert words in found.stdout

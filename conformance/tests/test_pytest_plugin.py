@@ -67,7 +67,7 @@ def test_the_options_cost_nothing_unasked() -> None:
 
 def options(**changes: str) -> Options:
     given = {"second": "", "profile": "quick", "query": "memory.copy", "expectations": ""}
-    return Options.parse("PYTHON", **{**given, "timeout": "30", **changes})
+    return Options.parse("PYTHON", **{**given, "timeout": "30s", **changes})
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def options(**changes: str) -> Options:
     [
         ({"profile": "all"}, "profile: got 'all', accepted are quick, full"),
         ({"query": "isa.gone"}, "no case of profile quick matches 'isa.gone'"),
-        ({"timeout": "soon"}, "timeout: got 'soon', accepted are seconds above 0"),
-        ({"timeout": "-1"}, "timeout: got '-1'"),
+        ({"timeout": "soon"}, "timeout: got 'soon', accepted are 90s, 5m, 1.5h"),
+        ({"timeout": "-1s"}, "timeout: got '-1s'"),
         ({"timeout": "nan"}, "timeout: got 'nan'"),
         ({"expectations": "gone.toml"}, "cannot read gone.toml"),
         ({"second": "GONE"}, "GONE"),

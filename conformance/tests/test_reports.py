@@ -218,9 +218,7 @@ def test_words_that_utf8_does_not_have_reach_every_file(
     assert reports.load(Path(file)).certificate["device_versions"] == {"fake": "card \udc80"}
     for form in ("text", "json", "html", "markdown"):
         output = tmp_path / form
-        assert (
-            run(["conform", "matrix", file, file, "--format", form, "--output", str(output)]) == 0
-        )
+        assert run(["conform", "matrix", file, file, "--format", form, "--out", str(output)]) == 0
     summary = tmp_path / "summary.md"
     write_summary(first.report, {"GITHUB_STEP_SUMMARY": str(summary)})
     assert "card \\udc80" in summary.read_text(encoding="utf-8")
@@ -296,7 +294,7 @@ def test_the_command_prints_annotations_instead_of_the_ladder(
 
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
     words = ["conform", "--device", "PYTHON", "--query", "memory.copy", "--jobs", "1"]
-    assert run([*words, "--report", str(tmp_path / "r"), "--format", "github"]) == 0
+    assert run([*words, "--out", str(tmp_path / "r"), "--format", "github"]) == 0
     shown = capsys.readouterr().out
     assert "::notice title=not a conformance run::only the cases of --query memory.copy" in shown
     assert "allocate and copy" not in shown

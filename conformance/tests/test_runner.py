@@ -167,10 +167,10 @@ def test_rows_that_depend_on_each_other_are_refused(fake: Any) -> None:
 def test_a_folder_that_cannot_be_written_is_named_before_the_run(fake: Any, tmp_path: Path) -> None:
     occupied = tmp_path / "file"
     occupied.write_text("")
-    with pytest.raises(UserError, match=r"report: cannot write to .*file"):
-        prepare_folder(occupied / "report", "report")
+    with pytest.raises(UserError, match=r"out: cannot write to .*file"):
+        prepare_folder(occupied / "report", "out")
     fake.folder = occupied
-    with pytest.raises(UserError, match="report: cannot write to"):
+    with pytest.raises(UserError, match="out: cannot write to"):
         fake.scenario("good").run()
     assert fake.ran() == []
 

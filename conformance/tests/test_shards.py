@@ -107,7 +107,7 @@ def test_the_command_writes_every_form_and_keeps_what_was_there(
     assert load_unedited(merged / "report.json").is_conformance_run
     assert run(["conform", "merge", "1", "2", "3"]) == 0
     assert (merged / "report.previous.json").exists()
-    assert run(["conform", "merge", "1", "2", "--report", "other"]) == 2
+    assert run(["conform", "merge", "1", "2", "--out", "other"]) == 2
     assert not (tmp_path / "other").exists()
 
 

@@ -76,7 +76,7 @@ def test_a_backend_outside_of_torch_is_judged(
     query = ["--query", "tensor.relu.float32,tensor.softmax.float32"]
     for package, failed in (("torch_mine", set()), ("torch_wrong", {"tensor.relu.float32"})):
         words = ["--subject", "torch", "--on", "mine", "--import", package, *query]
-        code = run(["conform", *words, "--report", str(tmp_path / package)])
+        code = run(["conform", *words, "--out", str(tmp_path / package)])
         assert code == (1 if failed else 0)
         cases = reports.load(tmp_path / package / "report.json").cases
         assert len(cases) > 4
@@ -103,7 +103,7 @@ def test_a_run_passes_and_fails_where_it_should(
     query = "tensor.special.literal.round_ties,tensor.softmax.float32.forward"
     for name, code in (("right", 0), ("wrong", 1)):
         command = ["conform", "--subject", f"array-api:{name}_arrays", "--query", query]
-        assert run([*command, "--report", name]) == code
+        assert run([*command, "--out", name]) == code
     report = reports.load(tmp_path / "wrong" / "report.json")
     found = {case.id: case for case in report.cases}
     failed = found["tensor.special.literal.round_ties"]
@@ -136,7 +136,7 @@ def test_a_library_that_does_not_open_is_in_the_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     query = ["--query", "tensor.abs.float32.forward"]
-    assert run(["conform", "--subject", *words, *query, "--report", str(tmp_path)]) == 1
+    assert run(["conform", "--subject", *words, *query, "--out", str(tmp_path)]) == 1
     assert reports.load(tmp_path / "report.json").cases[0].status is Status.FAIL
     shown = capsys.readouterr().out
     assert "the device does not open: device.open" in shown

@@ -5,28 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from tinyref.errors import UserError
 from tinyref_conformance.plan import PlannedRow
 from tinyref_spec.ladder import TOGETHER
 
 _COMMON = ("float32", "int32")
-_UNITS = {"s": 1, "m": 60, "h": 3600}
-
-
-def parse_budget(text: str) -> float:
-    """Seconds for "90s", "5m" or "1.5h". Raises `UserError`."""
-    number, unit = text[:-1], text[-1:]
-    if unit in _UNITS and number.replace(".", "", 1).isdecimal() and float(number) > 0:
-        return float(number) * _UNITS[unit]
-    raise UserError(f"budget: got {text!r}, accepted are 90s, 5m, 1.5h")
-
-
-def budget_text(seconds: float) -> str:
-    """A budget as it is asked for: "90s", "5m", "1h"."""
-    for unit in ("h", "m"):
-        if seconds % _UNITS[unit] == 0:
-            return f"{seconds / _UNITS[unit]:g}{unit}"
-    return f"{seconds:g}s"
 
 
 def telling_order(rows: Iterable[PlannedRow]) -> list[tuple[str, list[str]]]:

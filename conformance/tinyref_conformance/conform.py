@@ -71,7 +71,7 @@ def conform(request: ConformRequest, reporter: Reporter | None = None) -> Finish
     expectations = _expectations(request, suite)
     timings = _timings(request.timings)
     plan = make_plan(suite, request.profile, request.query, request.shard, timings)
-    prepare_folder(settings.folder, "report")
+    prepare_folder(settings.folder, "out")
     started = report_files.now()
     assembler = Assembler(
         plan,
@@ -234,14 +234,5 @@ def resume_command(request: ConformRequest) -> str:
         parts += ["--timings", str(request.timings)]
     if request.expectations is not None:
         parts += ["--expectations", str(request.expectations)]
-    parts += ["--report", str(settings.folder), "--resume"]
+    parts += ["--out", str(settings.folder), "--resume"]
     return reproduce.command(parts, reproduce.settings())
-
-
-def parse_memory(text: str) -> int:
-    """Bytes for "512", "512M" or "4G" (plain numbers are MiB). Raises `UserError`."""
-    units = {"M": 1 << 20, "G": 1 << 30}
-    number, unit = (text[:-1], text[-1:].upper()) if text[-1:].isalpha() else (text, "M")
-    if number.isdecimal() and int(number) > 0 and unit in units:
-        return int(number) * units[unit]
-    raise UserError(f"memory limit: got {text!r}, accepted are MiB or 512M, 4G")

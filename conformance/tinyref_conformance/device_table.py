@@ -63,7 +63,7 @@ class DeviceRow:
         """Those in the thorough lane, where all of a profile is run."""
         # Without an optimiser, as tcc is, the longest case takes a minute of two cores; so does one
         # of the quick profile on a simulator, where the machine has other work.
-        options = {"--profile": self.thorough, **self._query, "--timeout": "240"}
+        options = {"--profile": self.thorough, **self._query, "--timeout": "4m"}
         return list(itertools.chain.from_iterable(options.items()))
 
     @property

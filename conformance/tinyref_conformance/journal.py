@@ -21,7 +21,6 @@ class CaseJournal(journal.Journal):
 
     NAME = "journal.sqlite"
     APPLICATION = int.from_bytes(b"tryc")
-    OPTION = "report"
     TABLES = {
         "results": "number integer primary key, case_id text not null, attempt integer not null, "
         "record text not null, unique (case_id, attempt)"

@@ -154,6 +154,6 @@ def _certificate(shards: Sequence[Report]) -> dict[str, Any]:
 
 def write(report: Report, folder: Path) -> list[Path]:
     """The files of a merged report; those of an earlier run are kept beside them."""
-    prepare_folder(folder, "report")
+    prepare_folder(folder, "out")
     set_aside([folder / name for name in reports.NAMES])
     return reports.write_all(report, folder)

@@ -16,6 +16,7 @@ from typing import Any, Self
 import pytest
 
 from tinyref.device import Device
+from tinyref.durations import parse_duration
 from tinyref.errors import TinyrefError, UserError
 from tinyref.runtimes.identity import device_settings
 from tinyref.workers.processes import Limits
@@ -78,12 +79,9 @@ def name_of_subject(library: str, place: str, packages: str) -> str:
 
 def _seconds(text: str) -> float:
     try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if 0.0 < seconds < float("inf"):
-        return seconds
-    raise UserError(f"timeout: got {text!r}, accepted are seconds above 0")
+        return parse_duration(text)
+    except UserError as error:
+        raise UserError(f"timeout: {error}") from error
 
 
 def declare_marks(config: pytest.Config) -> None:

@@ -21,9 +21,9 @@ _OPTIONS = {
     "profile": "how much: quick (if not given) or full",
     "query": "only these cases: ids, prefixes or globs of them; commas join",
     "expectations": "a TOML file of known failures: they xfail, and its skips are skipped",
-    "timeout": "seconds that one case may take (30 if not given)",
+    "timeout": "stop a case after this time, such as 90s, 5m (30s if not given)",
 }
-_DEFAULTS = {"profile": "quick", "query": "*", "timeout": "30"}
+_DEFAULTS = {"profile": "quick", "query": "*", "timeout": "30s"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

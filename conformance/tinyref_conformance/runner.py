@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tinyref.durations import duration_text
 from tinyref.errors import UserError
 from tinyref.workers import run as harness
 from tinyref.workers.processes import Cause, Limits
@@ -25,7 +26,7 @@ from tinyref.workers.tasks import (
 )
 from tinyref_conformance import history
 from tinyref_conformance.batches import Batches
-from tinyref_conformance.budget import budget_text, telling_order
+from tinyref_conformance.budget import telling_order
 from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.expectations import Phase
@@ -194,7 +195,7 @@ class Runner(harness.Plan):
         """What a run of limited time came to; every case without its turn says why."""
         if not self.settings.budget or self.outcome.opened is None:
             return
-        budget = budget_text(self.settings.budget)
+        budget = duration_text(self.settings.budget)
         late = f"not run: the time budget of {budget} was over before its turn"
         for case in self._cases.values():
             if not self.outcome.has(case.id, 1) and case.id not in self.outcome.derived:

@@ -246,7 +246,7 @@ def test_the_same_is_judged_and_found_with_any_number_of_workers(tmp_path: Path)
 
 def started(folder: Path, device: str, kernels: int) -> subprocess.Popen[bytes]:
     """A campaign in a process of its own, as of the command line."""
-    words = ["--device", f"campaign_devices:{device}", "--folder", str(folder), "--seed", str(SEED)]
+    words = ["--device", f"campaign_devices:{device}", "--out", str(folder), "--seed", str(SEED)]
     words += ["--policy", "small", "--kernels", str(kernels), "--jobs", "2"]
     return subprocess.Popen(
         [sys.executable, "-m", "tinyref.cli", "fuzz", *words],

@@ -117,7 +117,7 @@ def test_there_is_no_script_of_a_healthy_case(capsys):
 def test_reduce_writes_a_smaller_case(capsys, tmp_path, wrong):
     path = tmp_path / "it.json"
     shutil.copy(GOOD, path)
-    assert tinyref("reduce", path, "--device", "PYTHON", "--seconds", "3") == 0
+    assert tinyref("reduce", path, "--device", "PYTHON", "--budget", "3s") == 0
     found = capsys.readouterr().out
     assert f"wrote {tmp_path / 'it-reduced.json'}" in found
     small = load_record(tmp_path / "it-reduced.json")
@@ -184,7 +184,7 @@ def test_the_name_of_an_installed_device_is_taken_from_a_file(device, capsys, tm
 @pytest.mark.long
 def test_a_case_without_an_end_on_the_interpreter(capsys, inject):
     inject(no_end_for_sum)
-    assert tinyref("replay", GOOD, "--device", "PYTHON", "--timeout", "1") == 1
+    assert tinyref("replay", GOOD, "--device", "PYTHON", "--timeout", "1s") == 1
     found = capsys.readouterr().out
     assert "PYTHON: between the evaluator and the plain program: no end in sight" in found
     assert "no end within 1 s" in found
@@ -195,7 +195,7 @@ def test_a_case_without_an_end_on_the_interpreter(capsys, inject):
 
 def test_keep_writes_a_regression(capsys, tmp_path):
     case = save_record(tmp_path / "found.json", CaseRecord(load_record(GOOD).case, device="CPU"))
-    words = ["--name", "a-new-one", "--note", "It was wrong once.", "--folder", tmp_path]
+    words = ["--name", "a-new-one", "--note", "It was wrong once.", "--out", tmp_path]
     assert tinyref("keep", case, *words) == 0
     assert "run it: tinyref conform --query kernel.regression.a-new-one" in capsys.readouterr().out
     kept = load_record(tmp_path / "a-new-one.json")
@@ -214,14 +214,14 @@ def test_keep_writes_a_regression(capsys, tmp_path):
     ],
 )
 def test_what_is_not_kept(name, note, message, capsys, tmp_path):
-    assert tinyref("keep", GOOD, "--name", name, "--note", note, "--folder", tmp_path) == 2
+    assert tinyref("keep", GOOD, "--name", name, "--note", note, "--out", tmp_path) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.long
 def test_a_case_that_still_fails_is_not_kept(capsys, tmp_path, wrong):
-    assert tinyref("keep", GOOD, "--note", "It was wrong once.", "--folder", tmp_path) == 2
+    assert tinyref("keep", GOOD, "--note", "It was wrong once.", "--out", tmp_path) == 2
     assert "still fails, between the evaluator and the plain program" in capsys.readouterr().err
 
 

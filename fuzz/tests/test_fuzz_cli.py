@@ -50,33 +50,33 @@ def test_the_command_that_goes_on_says_what_the_database_does_not_keep(monkeypat
         timeout=4.5,
         memory=900 << 20,
     )
-    assert resume_command(kept) == "tinyref fuzz --device CPU --folder 'a b' --resume"
+    assert resume_command(kept) == "tinyref fuzz --device CPU --out 'a b' --resume"
     here = CampaignRequest("CPU", Path("f"), jobs=3)
-    assert resume_command(here) == "tinyref fuzz --device CPU --folder f --jobs 3 --resume"
+    assert resume_command(here) == "tinyref fuzz --device CPU --out f --jobs 3 --resume"
     there = CampaignRequest("CPU", Path("f"), cluster="tcp://a:1")
     assert resume_command(there) == (
-        "tinyref fuzz --device CPU --folder f --cluster tcp://a:1 --resume"
+        "tinyref fuzz --device CPU --out f --cluster tcp://a:1 --resume"
     )
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--seconds", "inf"], "seconds: expected a number of seconds, got inf"),
-        (["--timeout", "inf"], "timeout: expected a number of seconds, got inf"),
+        (["--budget", "inf"], "got 'inf', accepted are 90s, 5m, 1.5h"),
+        (["--timeout", "30"], "got '30', accepted are 90s, 5m, 1.5h"),
         (["--kernels", "0"], "--kernels"),
-        (["--seconds", "0"], "--seconds"),
+        (["--budget", "0s"], "--budget"),
         (["--seed", "-1"], "--seed"),
         (["--jobs", "-1"], "--jobs"),
         (["--jobs", "99999"], "--jobs"),
-        (["--memory-limit", "1"], "--memory-limit"),
+        (["--memory-limit", "1M"], "got '1M': accepted are sizes from 64M on"),
         (["--policy", "odd"], "policy: 'odd'"),
         (["--device", "GPU9"], "unknown device 'GPU9'"),
         (["--cluster", "tcp://a:1", "--jobs", "2"], "give --jobs or --cluster, not both"),
-        (["--resume", "--folder", "nowhere"], "resume: there is no campaign in nowhere"),
-        (["--folder", "a-file"], "folder: cannot write to a-file"),
+        (["--resume", "--out", "nowhere"], "resume: there is no campaign in nowhere"),
+        (["--out", "a-file"], "out: cannot write to a-file"),
         (["--corpus", "a-file"], "corpus: cannot write to a-file"),
-        (["--folder", "/proc/no"], "folder: cannot write to /proc/no"),
+        (["--out", "/proc/no"], "out: cannot write to /proc/no"),
         (["nonsense"], "No such command 'nonsense'"),
     ],
 )
@@ -103,8 +103,8 @@ def test_what_cannot_be_done_is_said_before_anything_is(
 def test_a_worker_that_is_too_large_by_itself_is_no_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    words = ["--device", "PYTHON", "--folder", tmp_path, "--kernels", 2, "--jobs", 1]
-    assert tinyref(*words, "--memory-limit", 64) == 2
+    words = ["--device", "PYTHON", "--out", tmp_path, "--kernels", 2, "--jobs", 1]
+    assert tinyref(*words, "--memory-limit", "64M") == 2
     assert "before its first case, more than half of its limit of 64 MiB" in capsys.readouterr().err
 
 
@@ -122,7 +122,7 @@ def judged(folder: Path) -> int:
 def started(script: str, words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
     """A campaign in a process of its own that has judged its first cases."""
     process = subprocess.Popen(
-        [sys.executable, "-c", script, "fuzz", *words, "--folder", str(folder)],
+        [sys.executable, "-c", script, "fuzz", *words, "--out", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -157,7 +157,7 @@ def test_a_signal_ends_a_campaign_and_says_how_to_go_on(
     assert out == ""
     assert "Traceback" not in err
     if len(signals) == 1:
-        command = f"tinyref fuzz --device PYTHON --folder {tmp_path} --jobs 2"
+        command = f"tinyref fuzz --device PYTHON --out {tmp_path} --jobs 2"
         assert err.splitlines()[-2:] == [
             "tinyref: stopped; what was judged and found is kept. Go on with:",
             f"  {command} --resume",

@@ -137,7 +137,7 @@ def saved(path: Path, first: int, last: int) -> Path:
 def test_a_campaign_is_of_the_harvested_kernels_that_it_began_with(tmp_path, capsys):
     file, other = saved(tmp_path / "k.json", 0, 3), saved(tmp_path / "other.json", 3, 6)
     folder = tmp_path / "campaign"
-    words = ["fuzz", "--device", "PYTHON", "--folder", str(folder), "--jobs", "1"]
+    words = ["fuzz", "--device", "PYTHON", "--out", str(folder), "--jobs", "1"]
     assert run([*words, "--kernels", "4", "--harvested", str(file)]) == 0
     assert "policy models" in capsys.readouterr().out
     database = Database.open(folder)

@@ -79,14 +79,14 @@ class Sleepy(Brittle):
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("device", "words"),
-    [("Brittle", []), pytest.param("Sleepy", ["--timeout", "1"], marks=pytest.mark.slow)],
+    [("Brittle", []), pytest.param("Sleepy", ["--timeout", "1s"], marks=pytest.mark.slow)],
 )
 def test_parts_of_a_case_that_crash_or_have_no_end_are_left_out(
     device: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     path = save_record(tmp_path / "it.json", CaseRecord(large_case()))
     small = tmp_path / "small.json"
-    words = [*words, "--device", f"test_isolated:{device}", "--out", str(small), "--seconds", "20"]
+    words = [*words, "--device", f"test_isolated:{device}", "--out", str(small), "--budget", "20s"]
     assert run(["fuzz", "reduce", str(path), *words]) == 0
     assert f"wrote {small}" in capsys.readouterr().out
     kept = load_record(small)

@@ -407,9 +407,9 @@ def _as_eager(programs: LibraryPrograms) -> Callable[..., Any]:
 @pytest.mark.long
 def test_a_campaign_on_a_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["fuzz", "--subject", "numpy", "--programs", "40", "--seed", "3", "--jobs", "1"]
-    assert command([*words, "--folder", str(tmp_path)]) == 0
+    assert command([*words, "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("numpy on cpu: 40 programs judged, all agree")
-    again = ["fuzz", "--subject", "numpy", "--folder", str(tmp_path), "--resume", "--programs"]
+    again = ["fuzz", "--subject", "numpy", "--out", str(tmp_path), "--resume", "--programs"]
     assert command([*again, "50"]) == 0
     assert "50 programs judged" in capsys.readouterr().out
 

@@ -181,7 +181,7 @@ def test_programs_do_not_go_with_what_is_of_kernels(capsys):
 
 
 def kept_words(folder: Path, name: str = "a-new-one", note: str = "It was wrong once.") -> list:
-    return ["--name", name, "--note", note, "--folder", folder]
+    return ["--name", name, "--note", note, "--out", folder]
 
 
 @pytest.mark.long

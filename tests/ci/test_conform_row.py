@@ -119,7 +119,7 @@ def test_a_row_runs_what_it_says_in_its_environment(tmp_path: Path) -> None:
         ("pip", "card-driver>=2"),
         ("card-load", "--quiet", "unit 1"),
         ("tinyref", "devices", "--json", "MINE"),
-        tuple(f"tinyref conform --device MINE --report {tmp_path} --profile quick".split()),
+        tuple(f"tinyref conform --device MINE --out {tmp_path} --profile quick".split()),
     ]
     for environment in session.environments:
         assert environment["CARD"] == "1"
@@ -136,7 +136,7 @@ def test_expectations_of_a_row_are_given_to_its_run(
         known.unlink() if not more else known.write_text("")
         session = Session(described(True))
         conform_row.conform(session, row_of(tmp_path), tmp_path, [], CommandFailed)
-        command = f"tinyref conform --device MINE --report {tmp_path}"
+        command = f"tinyref conform --device MINE --out {tmp_path}"
         assert session.calls[-1] == (*command.split(), *more)
 
 
@@ -312,14 +312,14 @@ def test_the_options_of_a_row(
 ) -> None:
     (row,) = rows_of(tmp_path, text.replace("required = true", f"required = true\n{more}"))
     assert " ".join(row.default_options) == default
-    assert " ".join(row.thorough_options) == f"{thorough} --timeout 240"
+    assert " ".join(row.thorough_options) == f"{thorough} --timeout 4m"
 
 
 def test_a_row_of_two_runs_on_described(tmp_path: Path) -> None:
     (row,) = rows_of(tmp_path, TWO)
     session = Session(described(True, True))
     conform_row.conform(session, row, tmp_path, row.default_options, CommandFailed)
-    command = f"tinyref conform --device MINE --report {tmp_path} --profile quick {TRANSFERS}"
+    command = f"tinyref conform --device MINE --out {tmp_path} --profile quick {TRANSFERS}"
     assert session.calls[-2:] == [
         ("tinyref", "devices", "--json", "MINE", "OTHER:1"),
         (*command.split(), "--second", "OTHER:1"),

@@ -87,7 +87,17 @@ def test_a_compiler_of_many_sources_is_compared_with_itself(mine: str) -> None:
 @pytest.mark.long
 def test_a_backend_that_is_not_installed_is_measured(mine: str, tmp_path: Path) -> None:
     file = tmp_path / "numbers.json"
-    arguments = ["bench", "--device", mine, "--row", "copy", "--repeats", "1", "--json", str(file)]
+    arguments = [
+        "bench",
+        "--device",
+        mine,
+        "--query",
+        "copy",
+        "--repeats",
+        "1",
+        "--json",
+        str(file),
+    ]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     numbers = json.loads(file.read_text())
@@ -110,10 +120,10 @@ def test_the_start_of_a_process_is_measured_on_the_device() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--row", "lower"], "no row matches 'lower': accepted are globs of compile, compile.t"),
-        (["--device", "NULL", "--row", "launch"], "device: NULL "),
-        (["--device", "NPY", "--row", "launch"], "device: NPY "),
-        (["--table", "--row", "op.nothing"], "no row of the table matches 'op.nothing'"),
+        (["--query", "lower"], "no row matches 'lower': accepted are globs of compile, compile.t"),
+        (["--device", "NULL", "--query", "launch"], "device: NULL "),
+        (["--device", "NPY", "--query", "launch"], "device: NPY "),
+        (["--table", "--query", "op.nothing"], "no row of the table matches 'op.nothing'"),
         (["--table", "--device", "PYTHON"], "--table is of the device CPU, and takes no --device"),
         (["--machine", "--device", "PYTHON"], "takes no --device, got PYTHON"),
     ],
@@ -233,7 +243,7 @@ def test_it_has_the_twelve_works_in_all_variants() -> None:
 def test_the_table_of_one_work_is_printed_and_written(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     file = tmp_path / "numbers.json"
-    arguments = ["bench", "--table", "--row", "op.gelu", "--repeats", "1", "--json", str(file)]
+    arguments = ["bench", "--table", "--query", "op.gelu", "--repeats", "1", "--json", str(file)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert done.output.count("| op.gelu ") == 4

@@ -72,7 +72,7 @@ def test_github_has_a_job_for_each_device_and_shard_of_the_table() -> None:
     assert jobs["merge"]["needs"] == list(conform)
     merges = [step["run"] for step in jobs["merge"]["steps"] if " merge " in step.get("run", "")]
     assert merges[0] == (
-        "tinyref conform merge report/cpu-1 report/cpu-2 report/cpu-3 --report merged/cpu"
+        "tinyref conform merge report/cpu-1 report/cpu-2 report/cpu-3 --out merged/cpu"
     )
     assert len(merges) == len(rows)
     assert jobs["merge"]["steps"][-2]["run"].endswith('>> "$GITHUB_STEP_SUMMARY"')
@@ -137,7 +137,7 @@ def test_a_device_of_ones_own_needs_no_table(
     monkeypatch.chdir(tmp_path)
     words = ["ci", "--provider", "github", "--device", MINE, "--shards", "2"]
     file = Path(".github/workflows/conformance.yml")
-    assert run([*words, "--expectations", "known.toml", "--output", str(file)]) == 0
+    assert run([*words, "--expectations", "known.toml", "--out", str(file)]) == 0
     assert f"{file}: 1 devices, 2 shards each" in capsys.readouterr().out
     data = yaml.safe_load(file.read_text())
     assert problems("github", {("on" if key is True else key): data[key] for key in data}) == []

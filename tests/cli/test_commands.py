@@ -118,7 +118,7 @@ def test_config(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.long
 def test_spec(capsys: pytest.CaptureFixture[str]) -> None:
-    listed = output(capsys, "spec", "list", "isa.binary.mod")
+    listed = output(capsys, "spec", "list", "-q", "isa.binary.mod")
     assert "isa.binary.mod.int32 " in listed
     assert "isa.binary.add" not in listed
     text = output(capsys, "spec", "show", "isa.binary.mod.int32")
@@ -135,7 +135,7 @@ def test_spec(capsys: pytest.CaptureFixture[str]) -> None:
 def test_conform_writes_a_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = tmp_path / "a"
     arguments = ["--device", "python", "--query", "memory.copy.uint8", "--jobs", "1"]
-    text = output(capsys, "conform", *arguments, "--report", str(folder))
+    text = output(capsys, "conform", *arguments, "--out", str(folder))
     assert "PYTHON: all that was run is as expected (not a conformance run)" in text
     assert f"report: {folder / 'report.html'}" in text
     report = json.loads((folder / "report.json").read_text())
@@ -161,7 +161,7 @@ def test_devices_named_are_shown_alone_and_decide_the_exit_code(
 
 
 def test_spec_rules_lists_equation_domain_and_proof(capsys: pytest.CaptureFixture[str]) -> None:
-    text = output(capsys, "spec", "rules", "--family", "division")
+    text = output(capsys, "spec", "rules", "--query", "division")
     assert "mod-of-mod               division" in text
     assert "(x % (a * d)) % d == x % d for a, d > 0" in text
     assert "domain: integers and index" in text
@@ -183,7 +183,7 @@ def test_spec_rules_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_spec_rules_refuses_an_unknown_family(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["spec", "rules", "--family", "nothing"]) != 0
+    assert run(["spec", "rules", "--query", "nothing"]) != 0
     assert "accepted are boolean, casts" in capsys.readouterr().err
 
 
@@ -196,13 +196,13 @@ def test_a_query_means_the_same_in_spec_and_conform(capsys):
 
     # A glob, a case, a glob that begins with a star, and a row.
     query = "isa.*.mod.*int32,isa.binary.add.int8.special:3,*.mod.int8,memory.open"
-    assert run(["spec", "list", query]) == 0
+    assert run(["spec", "list", "-q", query]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     planned = make_plan(Suite(), Profile.QUICK, query).rows
     assert sorted(listed) == sorted(row.id for row in planned)
     wanted = {"isa.binary.mod.int32", "isa.binary.add.int8", "isa.binary.mod.int8", "memory.open"}
     assert wanted <= set(listed)
-    assert run(["spec", "list", "isa.binary,isa.gone"]) == 2
+    assert run(["spec", "list", "-q", "isa.binary,isa.gone"]) == 2
     assert "no row matches 'isa.gone'" in capsys.readouterr().err
 
 

@@ -32,22 +32,22 @@ COMMAND = [sys.executable, "-m", "tinyref.cli"]
         (["conform", "--profile", "huge"], "profile: got 'huge', accepted are quick, full"),
         (["conform", "--query", "isa.nothing"], "no case of profile quick matches 'isa.nothing'"),
         (["conform", "--shard", "5/4"], "shard: got '5/4', accepted is i/n"),
-        (["conform", "--memory-limit", "much"], "memory limit: got 'much'"),
-        (["conform", "--report", "/dev/null/x"], "report: cannot write to /dev/null/x"),
+        (["conform", "--memory-limit", "much"], "got 'much': accepted are sizes from 64M on"),
+        (["conform", "--out", "/dev/null/x"], "out: cannot write to /dev/null/x"),
         (["conform", "--expectations", "/no/file"], "cannot read /no/file"),
         (["conform", "--update-expectations"], "say which file with --expectations"),
         (["conform", "--timings", "/no/file"], "cannot read /no/file"),
         (["conform", "diff", "/no/a", "/no/b"], "cannot read /no/a"),
         (["conform", "matrix", "/no/a"], "cannot read /no/a"),
-        (["conform", "faulty", "--only", "Unicorn"], "unknown device 'Unicorn'"),
+        (["conform", "faulty", "--query", "Unicorn"], "unknown device 'Unicorn'"),
         (["spec", "show", "isa.binary.nope.int32"], "unknown id 'isa.binary.nope.int32'"),
-        (["spec", "list", "zzz"], "no row matches 'zzz'"),
+        (["spec", "list", "-q", "zzz"], "no row matches 'zzz'"),
         (["explain", "Tensor([[1, 2], [3]])"], "ragged list"),
         (["explain", "Tensor([1, 2]) + Tensor([1, 2, 3])"], "do not broadcast"),
         (["explain", "Tensor.zeros(-3)"], "size -3 is negative"),
         (["explain", "Tensor.zeros(3, dtype='flaot')"], "unknown dtype 'flaot': accepted are"),
         (["explain", "Tensor([1])", "--device", "NOPE"], "unknown device 'NOPE'"),
-        (["bench", "--row", "zzz"], "no row matches 'zzz'"),
+        (["bench", "--query", "zzz"], "no row matches 'zzz'"),
         (["bench", "--json", "/no/folder/x.json"], "--json /no/folder/x.json cannot be written"),
     ],
 )
@@ -224,7 +224,7 @@ has_full = pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device
 
 @has_full
 @pytest.mark.long
-@pytest.mark.parametrize("command", [["config"], ["explain", "Tensor([1])", "--every-stage"]])
+@pytest.mark.parametrize("command", [["config"], ["explain", "Tensor([1])", "--verbose"]])
 def test_a_full_disk_behind_the_output_is_no_bug(command: list[str]) -> None:
     with FULL.open("w") as full:
         done = subprocess.run(
@@ -259,7 +259,9 @@ def test_a_message_that_cannot_be_written_changes_no_exit_code(
 
 @pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_error() -> None:
-    first = subprocess.Popen([*COMMAND, "spec", "list"], stdout=subprocess.PIPE, stderr=-1)
+    first = subprocess.Popen(
+        [*COMMAND, "spec", "list", "-q", "*"], stdout=subprocess.PIPE, stderr=-1
+    )
     assert first.stdout is not None
     assert first.stdout.readline()
     first.stdout.close()
@@ -270,7 +272,7 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
-    arguments = ["conform", "--device", "PYTHON", "--report", str(tmp_path), "--jobs", "1"]
+    arguments = ["conform", "--device", "PYTHON", "--out", str(tmp_path), "--jobs", "1"]
     process = subprocess.Popen(
         [*COMMAND, *arguments],
         stderr=subprocess.PIPE,
@@ -284,7 +286,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
     error = process.stderr.read()
     assert process.wait(20) == 130
     assert "Traceback" not in error
-    assert f"tinyref conform --device PYTHON --profile quick --report {tmp_path} --resume" in error
+    assert f"tinyref conform --device PYTHON --profile quick --out {tmp_path} --resume" in error
 
 
 @pytest.mark.long

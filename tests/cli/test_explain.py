@@ -33,7 +33,7 @@ def test_every_stage_is_printed(capsys: pytest.CaptureFixture[str], device: str)
 
 
 def test_every_stage_of_the_compiler_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", "Tensor([1.5]).exp2()", "--every-stage"]) == 0
+    assert run(["explain", "Tensor([1.5]).exp2()", "--verbose"]) == 0
     text = capsys.readouterr().out
     for stage in ("lower", "simplify", "decompose", "accumulate", "narrow"):
         assert f"indexed kernel, after {stage}" in text
@@ -136,7 +136,7 @@ def test_nothing_else_can_be_reached(text: str, says: str) -> None:
         evaluate(text)
 
 
-@pytest.mark.parametrize("page", [[], ["--html", "page.html"]], ids=["text", "page"])
+@pytest.mark.parametrize("page", [[], ["--out", "page.html"]], ids=["text", "page"])
 @pytest.mark.parametrize(
     "text",
     [

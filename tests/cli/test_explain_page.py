@@ -38,7 +38,7 @@ def explained(tmp_path: Path, program: str, *more: str, code: int = 0) -> str:
     path = tmp_path / "program.py"
     path.write_text(program)
     target = tmp_path / "out.html"
-    assert run(["explain", str(path), "--html", str(target), *more]) == code
+    assert run(["explain", str(path), "--out", str(target), *more]) == code
     return target.read_text()
 
 
@@ -108,12 +108,12 @@ def test_a_program_gets_its_arguments(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "import sys\nfrom tinyref import Tensor\n"
-        "assert sys.argv[1:] == ['--epochs', '3', '--html', 'no']\n"
+        "assert sys.argv[1:] == ['--epochs', '3', '--out', 'no']\n"
         "(Tensor([1.0]) * int(sys.argv[2])).realize()\n"
     )
     target = tmp_path / "page.html"
-    words = ["explain", str(program), "--html", str(target)]
-    assert run([*words, "--", "--epochs", "3", "--html", "no"]) == 0
+    words = ["explain", str(program), "--out", str(target)]
+    assert run([*words, "--", "--epochs", "3", "--out", "no"]) == 0
     assert target.exists()
 
 
@@ -130,7 +130,7 @@ def test_captured_functions_show_their_replays(tmp_path: Path) -> None:
 
 def test_an_expression_has_a_page_too(tmp_path: Path) -> None:
     target = tmp_path / "out.html"
-    assert run(["explain", "Tensor([1, 2]) + 1", "--html", str(target), "--device", "PYTHON"]) == 0
+    assert run(["explain", "Tensor([1, 2]) + 1", "--out", str(target), "--device", "PYTHON"]) == 0
     text = target.read_text()
     assert "explain, on PYTHON" in text
     assert "<h1>Tensor([1, 2]) + 1</h1>" in text
@@ -150,7 +150,7 @@ raise ValueError({HOSTILE!r} + chr(0xd800))
     path = folder / "a'\"<u>.py"
     path.write_text(program)
     target = tmp_path / "out.html"
-    assert run(["explain", str(path), "--html", str(target)]) == 1
+    assert run(["explain", str(path), "--out", str(target)]) == 1
     text = target.read_text()
     found = Page(text)
     assert found.tags.count("script") == 1
@@ -212,7 +212,7 @@ def test_what_a_program_does_to_the_process_is_undone(tmp_path: Path, statement:
     (tmp_path / "program.py").write_text("\n".join([*lines, statement]))
     (tmp_path / "elsewhere").mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "tinyref", "explain", "program.py", "--html", "page.html"],
+        [sys.executable, "-m", "tinyref", "explain", "program.py", "--out", "page.html"],
         cwd=tmp_path,
         check=False,
         capture_output=True,
@@ -244,15 +244,15 @@ def test_a_kernel_that_does_not_run_is_said(
 @pytest.mark.parametrize(
     ("program", "arguments", "says"),
     [
-        (None, ["--html", "out.html"], "no such file"),
-        ("pass\n", [], "say with --html where its page goes"),
-        ("pass\n", ["--html", "out.html"], "computed nothing"),
-        ("from tinyref import Tensor\nTensor.ones(3).numpy()\n", ["--html", "o"], "nothing"),
-        ("pass\n", ["--html", "none/out.html"], "cannot be written"),
-        ("pass\n", ["--html", "."], "cannot be written"),
-        ("pass\n", ["--html", "program.py"], "is the program itself"),
-        ("pass\n", ["--html", "o", "--device", "NONE"], "unknown device"),
-        ("import sys; sys.exit(0)\n", ["--html", "o"], "computed nothing"),
+        (None, ["--out", "out.html"], "no such file"),
+        ("pass\n", [], "say with --out where its page goes"),
+        ("pass\n", ["--out", "out.html"], "computed nothing"),
+        ("from tinyref import Tensor\nTensor.ones(3).numpy()\n", ["--out", "o"], "nothing"),
+        ("pass\n", ["--out", "none/out.html"], "cannot be written"),
+        ("pass\n", ["--out", "."], "cannot be written"),
+        ("pass\n", ["--out", "program.py"], "is the program itself"),
+        ("pass\n", ["--out", "o", "--device", "NONE"], "unknown device"),
+        ("import sys; sys.exit(0)\n", ["--out", "o"], "computed nothing"),
     ],
 )
 def test_errors_are_one_line(

@@ -45,7 +45,7 @@ def test_findings_come_with_a_table_and_reproducers_that_work_from_any_directory
     monkeypatch.chdir(tmp_path / "elsewhere")
     capsys.readouterr()
     folder = f"../{Path(file).parts[0]}"
-    assert run(["fuzz", "--device", device, "--folder", folder, "--resume"]) == 1
+    assert run(["fuzz", "--device", device, "--out", folder, "--resume"]) == 1
     files = [words[2] for words in replays(capsys.readouterr().out)]
     assert f"../{file}" in files
     assert Path(f"../{file}").exists()

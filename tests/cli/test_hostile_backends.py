@@ -18,10 +18,10 @@ CASE = "isa.binary.add.int32.special:0"
 # What `conform` exits with where the device does not open is that of a failure: it has a report.
 COMMANDS = {
     "devices": f"devices {DEVICE} PYTHON".split(),
-    "conform": f"conform --device {DEVICE} --query {CASE} --jobs 1 --timeout 2".split(),
-    "fuzz": f"fuzz --device {DEVICE} --kernels 1 --jobs 1 --timeout 2".split(),
+    "conform": f"conform --device {DEVICE} --query {CASE} --jobs 1 --timeout 2s".split(),
+    "fuzz": f"fuzz --device {DEVICE} --kernels 1 --jobs 1 --timeout 2s".split(),
     "explain": ["explain", "Tensor([2, 3]) * 2", "--device", DEVICE],
-    "bench": ["bench", "--row", "launch", "--repeats", "1"],
+    "bench": ["bench", "--query", "launch", "--repeats", "1"],
 }
 COMMANDS["conform"].append("--no-rerun-failures")
 Ended = Callable[..., tuple[int, str]]

@@ -42,7 +42,7 @@ def generated(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path
 
 def conform(folder: Path, *options: str) -> str:
     report = str(folder / "report")
-    run = tinyref("conform", "--device", "SAMPLE", "--report", report, *options, path=folder)
+    run = tinyref("conform", "--device", "SAMPLE", "--out", report, *options, path=folder)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout
 
@@ -169,7 +169,7 @@ def test_a_broken_table_fails_the_rung_that_it_breaks(tmp_path: Path) -> None:
         "conform",
         "--device",
         "SAMPLE",
-        "--report",
+        "--out",
         report,
         "--query",
         "memory.view",

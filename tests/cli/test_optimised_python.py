@@ -19,7 +19,7 @@ print("sum", Tensor([1, 2]).sum().item())
 print({rule.name: rule.equation for rule in ALL_RULES.rules}["bool-not-not"])
 commands = ["devices --help", "conform verify --help"]
 commands += ["spec show kernel.opt.group.int8"]
-commands += ["conform --device PYTHON --report report --query kernel.opt.group.int8"]
+commands += ["conform --device PYTHON --out report --query kernel.opt.group.int8"]
 print([run(each.split()) for each in commands])
 """
 

@@ -15,8 +15,8 @@ from tinyref.folders import prepare_folder
 
 LONG = "a" * 300
 EARLIER = "what was there before"
-CI = ["ci", "--provider", "github", "--device", "mine.backend:Mine", "--output"]
-BENCH = ["bench", "--row", "launch", "--repeats", "1", "--json"]
+CI = ["ci", "--provider", "github", "--device", "mine.backend:Mine", "--out"]
+BENCH = ["bench", "--query", "launch", "--repeats", "1", "--json"]
 
 
 @pytest.fixture
@@ -91,29 +91,28 @@ def test_a_folder_that_takes_no_byte_keeps_no_probe(
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
 
     monkeypatch.setattr(Path, "write_bytes", fails)
-    with pytest.raises(UserError, match=r"report: cannot write to .*: File too large"):
-        prepare_folder(tmp_path, "report")
+    with pytest.raises(UserError, match=r"out: cannot write to .*: File too large"):
+        prepare_folder(tmp_path, "out")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        "conform --report",
+        "conform --out",
         "conform --expectations",
         "conform --timings",
         "conform diff a.json",
         "conform matrix a.json",
         "conform merge",
         "conform verify",
-        "conform faulty --report",
-        "conform zoo --report",
-        "fuzz --folder",
+        "conform faulty --out",
+        "fuzz --out",
         "fuzz replay",
         "fuzz keep --note bug",
         "fuzz corpus check",
         "fuzz harvest",
-        "fuzz score --json",
+        "fuzz score --out",
         "ci --provider github --table",
         "bench --json",
     ],
@@ -131,9 +130,9 @@ def test_a_page_and_a_program_of_such_a_path_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["explain", "Tensor([1])", "--html", LONG]) == 2
+    assert run(["explain", "Tensor([1])", "--out", LONG]) == 2
     assert "the path is too long: no file can have it" in capsys.readouterr().err
-    assert run(["explain", f"{LONG}.py", "--html", "page.html"]) == 2
+    assert run(["explain", f"{LONG}.py", "--out", "page.html"]) == 2
     assert ".py: no such file" in capsys.readouterr().err
 
 
@@ -158,5 +157,5 @@ def test_kernels_that_could_not_be_written_are_not_computed(
     program.write_text(f"open({str(mark)!r}, 'w')")
     out = tmp_path / "no folder" / "kernels.json"
     assert run(["fuzz", "harvest", str(program), "--out", str(out)]) == 2
-    assert "cannot be written: its folder must be there" in capsys.readouterr().err
+    assert "cannot be written: its folder must exist" in capsys.readouterr().err
     assert not mark.exists()

@@ -69,15 +69,15 @@ CASE = "isa.binary.add.int32.special:0"
     [
         (["conform", "--device", "backend:Mine", "--query", CASE, "--jobs", "1"], "report: "),
         (["fuzz", "--device", "backend:Mine", "--kernels", "2", "--jobs", "1"], "2 kernels"),
-        (["bench", "--row", "jit.replay", "--repeats", "1"], "jit.replay"),
-        (["explain", "train.py", "--html", "t.html", "--device", "PYTHON"], "[3 6]"),
+        (["bench", "--query", "jit.replay", "--repeats", "1"], "jit.replay"),
+        (["explain", "train.py", "--out", "t.html", "--device", "PYTHON"], "[3 6]"),
         (["explain", "Tensor([2, 3]) * 2", "--device", "backend:Mine"], "[4 6]"),
         (["fuzz", "harvest", "train.py", "--device", "PYTHON"], "wrote train-kernels.json: 1"),
         (["devices", "backend:Mine", "PYTHON"], "mine 3"),
-        (["spec", "list", "isa.binary.add.int32"], "isa.binary.add.int32"),
+        (["spec", "list", "-q", "isa.binary.add.int32"], "isa.binary.add.int32"),
         (["--version"], "tinyref 0"),
         (["config"], "OPEN_SECONDS"),
-        (["bench", "--row", "start", "--repeats", "1"], "start.first"),
+        (["bench", "--query", "start", "--repeats", "1"], "start.first"),
     ],
 )
 def test_no_command_imports_from_the_folder_where_it_is_started(
@@ -103,8 +103,8 @@ def test_a_case_on_file_is_judged_where_it_lies(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_score_imports_nothing_from_there_either(folder: Path) -> None:
     fault = "max-of-lanes-as-sum"  # It is found in a second: no goal of speed is missed.
-    arguments = ["fuzz", "score", "--only", fault, "--seeds", "1", "--seconds", "10"]
-    ran(folder, *arguments, "--examine", "0", "--further", "0")
+    arguments = ["fuzz", "score", "--query", fault, "--seeds", "1", "--budget", "10s"]
+    ran(folder, *arguments, "--examine", "0s", "--further", "0s")
 
 
 @pytest.mark.long

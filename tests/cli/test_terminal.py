@@ -64,10 +64,10 @@ def test_streams_are_plain_within_a_command_and_as_before_after_it(
         ["conform", "--query", f"no{ATTACK}"],
         ["conform", "diff", f"no{ATTACK[:-6]}", "b"],
         ["spec", "show", f"no{ATTACK}"],
-        ["spec", "list", f"no{ATTACK}"],
+        ["spec", "list", "-q", f"no{ATTACK}"],
         ["explain", f"Tensor([1]) + 'no{ATTACK}'"],
         ["fuzz", "replay", f"no{ATTACK[:-6]}"],
-        ["bench", "--row", f"no{ATTACK}"],
+        ["bench", "--query", f"no{ATTACK}"],
         ["conform", f"--no{ATTACK}"],
         [f"no{ATTACK}"],
         ["conform", "--jobs", f"no{ATTACK}"],
@@ -103,7 +103,7 @@ def test_the_words_of_a_backend_are_plain(
 ) -> None:
     (tmp_path / "hostile_card.py").write_text(BACKEND)
     monkeypatch.syspath_prepend(tmp_path)
-    conform = ["conform", "--report", str(tmp_path / "out"), "--query", "isa.binary.add.int8"]
+    conform = ["conform", "--out", str(tmp_path / "out"), "--query", "isa.binary.add.int8"]
     for command in (["devices"], [*conform, "--device"]):
         done = run_tinyref(*command, "hostile_card:Hostile")
         shown = done.out + done.err

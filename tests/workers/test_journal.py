@@ -105,7 +105,7 @@ with notes.writing():
 
 def test_a_folder_has_one_run_at_a_time(tmp_path: Path) -> None:
     held = Notes.lock(tmp_path)
-    with pytest.raises(UserError, match=r"folder: another walk is writing to .*its own --folder"):
+    with pytest.raises(UserError, match=r"out: another walk is writing to .*its own --out"):
         Notes.lock(tmp_path)
     held.release()
     Notes.lock(tmp_path).release()
@@ -132,7 +132,7 @@ def test_what_is_not_a_whole_journal_of_ours_is_refused(tmp_path: Path, how: str
     message = {
         "truncated": "damaged",
         "garbage": "damaged or not a journal: file is not a database",
-        "foreign": "is not of a walk: choose another --folder, or move it away",
+        "foreign": "is not of a walk: choose another --out, or move it away",
         "newer": "is of version 99, this tinyref reads 1",
         "lacking": "it lacks tables",
         "missing": "there is no walk in",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,25 +15,30 @@ from tinyref.cli.devices import devices
 from tinyref.cli.explain import explain
 from tinyref.cli.fuzz import fuzz_app
 from tinyref.cli.new_backend import new_backend
+from tinyref.cli.options import json_option, write_json
 from tinyref.cli.spec import spec_app
 
 _HELP = """Test accelerators against a small reference tensor compiler.
 
 \b
 A first look at this machine:
-  tinyref devices                              which devices work here, and what is missing
-  tinyref conform --device CPU                 run the conformance suite, write an HTML report
-  tinyref fuzz --device CPU                    judge random kernels for a minute
+  tinyref devices                              which devices work here, and what others lack
+  tinyref conform -d CPU                       run the conformance suite, write an HTML report
+  tinyref fuzz -d CPU                          test random kernels for a minute
   tinyref explain "Tensor([1, 2, 3]).sum()"    see every stage from tensor to source
-  tinyref explain train.py --html train.html   a page of all that a program computes
+  tinyref explain train.py                     write a page about all that a program computes
 
 \b
-Bringing up a device of your own (docs/bring-up.md), from a package that conforms as it is written:
+Bring up a device of your own (docs/bring-up.md), from a package that passes from the start:
   tinyref new-backend MINE --language opencl
-  tinyref conform --device mine.backend:MineBackend      # before it is installed
-The report names the first broken rung; each failing case gives the command that runs it alone:
-  tinyref conform --device MINE --query isa.binary.mod.int32.special:3
+  tinyref conform -d mine.backend:MineBackend  # before it is installed
+The report names the first broken rung; each failing case has the command that runs it alone:
+  tinyref conform -d MINE -q isa.binary.mod.int32.special:3
   tinyref spec show isa.binary.mod.int32
+
+\b
+In all commands: -d a device, -q a part (--query), -j processes (--jobs), -o what is written
+(--out), -v more output (--verbose), --json [FILE]; times are 90s, 5m or 1h.
 
 \b
 Exit codes: 0 all as expected, 1 failures, 2 wrong usage or bad input, 70 a bug in tinyref.
@@ -49,12 +54,12 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         from tinyref.commit import commit
 
-        found = commit()
-        print(f"tinyref {__version__}{f' ({found})' if found else ''}")
+        source = commit()
+        print(f"tinyref {__version__}{f' ({source})' if source else ''}")
         raise typer.Exit
 
 
@@ -68,19 +73,19 @@ def _root(
     return
 
 
-def config_command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
-) -> None:
-    """List every flag with its value now, where that comes from, and what it does.
+def config_command(json: Annotated[Path | None, json_option()] = None) -> None:
+    """List every flag with its current value, where that comes from, and what it does.
 
     \b
-    Set a flag for one command:   TINYREF_DEBUG=2 tinyref explain "Tensor.ones(4) + 1"
-    In a program:                 with Context(DEBUG=2): ...
+    Examples:
+      tinyref config
+      TINYREF_DEBUG=2 tinyref explain "Tensor.ones(4) + 1"    set a flag for one command
+      with Context(DEBUG=2): ...                              set it in a program
     """
     from tinyref import config
 
     entries = list(config.describe())
-    if as_json:
+    if json is not None:
         listed = [
             {
                 "name": flag.name,
@@ -92,11 +97,11 @@ def config_command(
             }
             for flag, value, origin in entries
         ]
-        print(json.dumps(listed, indent=1))
+        write_json(json, listed, "config")
         return
     for flag, value, origin in entries:
-        shown = repr(value) if isinstance(value, str) else str(value)
-        print(f"TINYREF_{flag.name:14} {shown:10} {origin:12} {flag.help} ({flag.accepted})")
+        text = repr(value) if isinstance(value, str) else str(value)
+        print(f"TINYREF_{flag.name:14} {text:10} {origin:12} {flag.help} ({flag.accepted})")
 
 
 app.command("devices")(devices)

@@ -1,12 +1,14 @@
-"""`tinyref devices`: what works here, what is missing, and what each device declares."""
+"""`tinyref devices`: print which devices work here, what others lack, and what each declares."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from tinyref.cli.options import json_option, write_json
 
 if TYPE_CHECKING:
     from tinyref.probe import Probed
@@ -16,9 +18,9 @@ def devices(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these devices.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    json: Annotated[Path | None, json_option()] = None,
 ) -> None:
-    """Say for each known device whether it works here, and if not, what is missing.
+    """Show which devices work here, and what the others lack.
 
     \b
     Examples:
@@ -27,32 +29,31 @@ def devices(
       tinyref devices CLANG my_package.backend:MyBackend
 
     Backends are found through the entry-point group tinyref.backends. Without a name, the libraries
-    that `tinyref conform --subject` judges come after them. Exit code 1 when a device that was
-    named does not work here.
+    of `tinyref conform --subject` follow. Exit code 1: a named device does not work here.
     """
     from tinyref.device import Device
     from tinyref.errors import UserError
     from tinyref.probe import probe
 
-    found = probe(names or Device.names())
-    for device in found:
+    probed = probe(names or Device.names())
+    for device in probed:
         if device.is_misnamed:
             raise UserError(device.reason)
-    if as_json:
-        described = [_as_json(device) for device in found]
+    if json is not None:
+        described = [_as_json(device) for device in probed]
         data = {"default": Device.default, "devices": described, "subjects": _subjects(names)}
-        print(json.dumps(data, indent=1))
+        write_json(json, data, "devices")
     else:
-        for device in found:
+        for device in probed:
             _print(device, Device.default)
         print("\nTest one with: tinyref conform --device NAME")
         _print_subjects(_subjects(names))
-    if names and not all(device.works for device in found):
+    if names and not all(device.works for device in probed):
         raise typer.Exit(1)
 
 
 def _subjects(names: list[str] | None) -> list[dict[str, str]]:
-    """Describe the libraries that can be judged; none where devices were named."""
+    """Describe the libraries that can be tested; none if devices were named."""
     from tinyref_spec.subjects.name import LIBRARIES
 
     if names:
@@ -71,7 +72,7 @@ def _print_subjects(subjects: list[dict[str, str]]) -> None:
         state = subject["version"] or "missing"
         print(f"{subject['name']:14} {state:14} {subject['title']}")
     print(f"{'PACKAGE:CLASS':14} {'':14} a subject of your own: docs/subjects.md")
-    print("\nJudge one with: tinyref conform --subject NAME")
+    print("\nTest one with: tinyref conform --subject NAME")
 
 
 def _as_json(device: Probed) -> dict[str, Any]:

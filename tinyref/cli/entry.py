@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyref import __version__, config
+from tinyref.cli.options import fill_json
 from tinyref.cli.terminal import discard_output, plain_streams
 from tinyref.errors import TinyrefError, UserError, VerifyError, vendors_error
 from tinyref.sources import docstring
@@ -156,15 +157,15 @@ def _refuse_repeats(command: Any) -> None:
         parse_args = parser.parse_args
 
         def parse(args: list[str]) -> Any:
-            found = parse_args(args=args)
+            parsed = parse_args(args=fill_json(args))
             if context.resilient_parsing:
-                return found  # a shell asks how the line may go on
-            for parameter, times in Counter(found[-1]).items():
+                return parsed  # a shell asks how the line may go on
+            for parameter, times in Counter(parsed[-1]).items():
                 is_value = parameter.param_type_name == "option" and not parameter.is_flag
                 if is_value and not parameter.multiple and times > 1:
                     name = max(parameter.opts, key=len)
                     context.fail(f"{name} is given {times} times: accepted is once")
-            return found
+            return parsed
 
         parser.parse_args = parse
         return parser

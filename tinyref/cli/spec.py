@@ -1,29 +1,33 @@
-"""`tinyref spec`: the tables that the suite is made of, readable by a person."""
+"""`tinyref spec`: print the tables that the suite is made of."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tinyref.cli.options import json_option, query_option, write_json
+
 if TYPE_CHECKING:
     from tinyref_spec.case import Row
 
-_HELP = """Read the specification: what each case asks of a device.
+_HELP = """Read the specification: what each case requires of a device.
 
 \b
 Examples:
-  tinyref spec list "isa.binary.mod.*"
+  tinyref spec list                             the families of rows
+  tinyref spec list -q "isa.binary.mod.*"       the rows of a query
   tinyref spec show isa.binary.mod.int32
   tinyref spec show isa.binary.mod.int32.special:3
-  tinyref spec rules --family division
+  tinyref spec rules -q division
 """
 
 spec_app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=_HELP)
 _SHOWN_SPECIALS = 40
+_JSON = Annotated[Path | None, json_option()]
 
 
 @spec_app.callback(help=_HELP)
@@ -34,49 +38,88 @@ def _spec() -> None:
 @spec_app.command("list")
 def list_rows(
     query: Annotated[
-        str, typer.Argument(help="An id, a prefix or a glob, of rows or cases; commas join.")
-    ] = "*",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+        str,
+        query_option("List the rows of an id, a prefix or a glob of rows or cases; commas join."),
+    ] = "",
+    json: _JSON = None,
 ) -> None:
-    """List the rows whose id or cases match, with their number of quick and full cases."""
+    """List the families of rows, or the rows of a query, with their quick and full cases.
+
+    \b
+    Examples:
+      tinyref spec list
+      tinyref spec list -q isa.binary
+      tinyref spec list -q "*.float16" --json float16.json
+    """
     from tinyref.errors import UserError
     from tinyref_conformance import queries
     from tinyref_spec import catalogue
     from tinyref_spec.case import Profile
 
     rows = list(catalogue.all_rows())
-    cases = {row.id: [case.id for case in row.cases(Profile.FULL)] for row in rows}
-    # An id of a row is a query for all of its cases.
-    unmatched = queries.unmatched_parts(query, itertools.chain(cases, *cases.values()))
-    found = [
-        row
-        for row in rows
-        if any(queries.matches(query, each) for each in (row.id, *cases[row.id]))
-    ]
-    if unmatched:
-        raise UserError(
-            f"spec: no row matches {unmatched[0]!r}: accepted are an id, a prefix such as "
-            "isa.binary, or a glob such as '*.int32'"
-        )
-    if as_json:
-        print(json.dumps([_row_facts(row) for row in found], indent=1))
-        return
-    for row in found:
-        quick, full = (len(row.cases(profile)) for profile in (Profile.QUICK, Profile.FULL))
-        print(f"{row.id:44} {quick:5} quick {full:5} full  {row.sentence}")
+    if query:
+        cases = {row.id: [case.id for case in row.cases(Profile.FULL)] for row in rows}
+        # The id of a row is a query for all of its cases.
+        unmatched = queries.unmatched_parts(query, itertools.chain(cases, *cases.values()))
+        rows = [
+            row
+            for row in rows
+            if any(queries.matches(query, name) for name in (row.id, *cases[row.id]))
+        ]
+        if unmatched:
+            raise UserError(
+                f"spec: no row matches {unmatched[0]!r}: accepted are an id, a prefix such as "
+                "isa.binary, or a glob such as '*.int32'"
+            )
+    if json is not None:
+        write_json(json, [_row_facts(row) for row in rows], "spec")
+    elif query:
+        for row in rows:
+            quick, full = (len(row.cases(profile)) for profile in (Profile.QUICK, Profile.FULL))
+            print(f"{row.id:44} {quick:5} quick {full:5} full  {row.sentence}")
+    else:
+        _print_families(rows)
+
+
+def _print_families(rows: list[Row]) -> None:
+    """Print the first two words of the ids, with the number of rows and cases of each."""
+    from tinyref_spec.case import Profile
+
+    families: dict[str, list[Row]] = {}
+    for row in rows:
+        families.setdefault(".".join(row.id.split(".")[:2]), []).append(row)
+    print(f"{'family':28} {'rows':>6} {'quick':>7} {'full':>7}  rungs")
+    totals = [0, 0, 0]
+    for family, members in families.items():
+        counts = [len(members)]
+        counts += [
+            sum(len(row.cases(profile)) for row in members)
+            for profile in (Profile.QUICK, Profile.FULL)
+        ]
+        totals = [total + count for total, count in zip(totals, counts, strict=True)]
+        rungs = ", ".join(rung.title for rung in sorted({row.rung for row in members}))
+        print(f"{family:28} {counts[0]:6,} {counts[1]:7,} {counts[2]:7,}  {rungs}")
+    print(f"{'all':28} {totals[0]:6,} {totals[1]:7,} {totals[2]:7,}")
+    print("\nThe rows of one: tinyref spec list -q FAMILY")
 
 
 @spec_app.command("show")
 def show(
     case_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a row or of a case.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    json: _JSON = None,
 ) -> None:
-    """Show one row: its clauses, what a device must declare, its error rule and its cases."""
+    """Show one row: its clauses, what a device must declare, its error rule and its cases.
+
+    \b
+    Examples:
+      tinyref spec show isa.binary.mod.int32
+      tinyref spec show isa.binary.mod.int32.special:3
+    """
     from tinyref_spec import catalogue
 
     row = catalogue.find_row(case_id)
-    if as_json:
-        print(json.dumps(_row_facts(row), indent=1))
+    if json is not None:
+        write_json(json, _row_facts(row), "spec")
         return
     for name, value in _lines(row, case_id):
         print(f"{name:13} {value}")
@@ -84,24 +127,41 @@ def show(
 
 @spec_app.command("rules")
 def rules(
-    family: Annotated[str, typer.Option(help="Only rules of this family, such as integer.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    query: Annotated[
+        str, query_option("Only the rules of this family, such as integer, or of this name.")
+    ] = "",
+    json: _JSON = None,
 ) -> None:
-    """List every rewrite rule: equation, domain and proof."""
+    """List the rewrite rules: equation, domain and proof.
+
+    \b
+    Examples:
+      tinyref spec rules -q division
+      tinyref spec rules -q "int-*"
+    """
+    from fnmatch import fnmatchcase
+
     from tinyref.errors import UserError
     from tinyref_spec.proofs import record
 
-    if family and family not in record.families():
+    facts_of_rules = [
+        facts
+        for facts in record.all_facts(None)
+        if not query or facts.family == query or fnmatchcase(facts.name, query)
+    ]
+    if not facts_of_rules:
         accepted = ", ".join(record.families())
-        raise UserError(f"spec rules: unknown family {family!r}: accepted are {accepted}")
-    found = record.all_facts(family or None)
+        raise UserError(
+            f"spec rules: no family and no rule is called {query!r}: accepted are {accepted}, "
+            "and names or globs of rules"
+        )
     proofs = record.committed_proofs()
-    counts = record.counts(proofs[facts.name] for facts in found)
-    if as_json:
-        entries = [asdict(facts) for facts in found]
-        print(json.dumps({"counts": counts, "rules": entries}, indent=1))
+    counts = record.counts(proofs[facts.name] for facts in facts_of_rules)
+    if json is not None:
+        entries = [asdict(facts) for facts in facts_of_rules]
+        write_json(json, {"counts": counts, "rules": entries}, "spec")
         return
-    for facts in found:
+    for facts in facts_of_rules:
         print(f"{facts.name:24} {facts.family}")
         print(f"    {facts.equation}")
         print(f"    domain: {facts.domain}")

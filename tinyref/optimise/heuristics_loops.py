@@ -1,7 +1,7 @@
 """Heuristics for processors that run a kernel as loops: vectors, register blocks, threads.
 
 Estimated times decide what pays: the operations and bytes of a kernel, at the rates of the host
-(`tinyref/machine.py`). `tinyref bench --row "op.*"` measures the effect.
+(`tinyref/machine.py`). `tinyref bench --query "op.*"` measures the effect.
 """
 
 from __future__ import annotations

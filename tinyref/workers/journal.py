@@ -65,14 +65,12 @@ class Journal:
 
     NAME: the name of the file.
     APPLICATION: the number that identifies its format.
-    OPTION: the option that names the folder.
     NOUN: the word for such a run.
     TABLES: the tables in addition to `config`; the first has a row as soon as there is a result.
     """
 
     NAME: ClassVar[str]
     APPLICATION: ClassVar[int]
-    OPTION: ClassVar[str] = "folder"
     NOUN: ClassVar[str] = "run"
     TABLES: ClassVar[Mapping[str, str]]
 
@@ -84,8 +82,8 @@ class Journal:
     @classmethod
     def lock(cls, folder: Path) -> FileLock:
         """Lock a folder for one run. Raises `UserError` if another run has locked it."""
-        taken = f"another {cls.NOUN} is writing to {folder}: give this one its own --{cls.OPTION}"
-        return FileLock(folder / f"{cls.NAME}.lock", cls.OPTION, taken)
+        taken = f"another {cls.NOUN} is writing to {folder}: give this one its own --out"
+        return FileLock(folder / f"{cls.NAME}.lock", "out", taken)
 
     @classmethod
     def create(cls, folder: Path, config: Mapping[str, Any], pages: Sequence[str] = ()) -> Self:
@@ -106,7 +104,7 @@ class Journal:
                     connection.execute(f"create table {name} ({columns})")
                 _remember(connection, config)
         except sqlite3.Error as error:
-            raise UserError(f"{cls.OPTION}: cannot write {path}: {error}") from error
+            raise UserError(f"out: cannot write {path}: {error}") from error
         return cls(path, connection)
 
     @classmethod
@@ -135,7 +133,7 @@ class Journal:
         """Open the journal of a folder. Raises `UserError` if it has none that can be read."""
         path = folder / cls.NAME
         if not path.exists():
-            raise UserError(f"{cls.OPTION}: there is no {cls.NOUN} in {folder}")
+            raise UserError(f"out: there is no {cls.NOUN} in {folder}")
         try:
             connection = connect(path)
             (application,) = connection.execute("pragma application_id").fetchone()
@@ -144,9 +142,7 @@ class Journal:
             tables = {row[0] for row in connection.execute("select name from sqlite_master")}
         except (sqlite3.Error, ValueError) as error:
             reason = printable(str(error))
-            raise UserError(
-                f"{cls.OPTION}: {path} is damaged or not a journal: {reason}"
-            ) from error
+            raise UserError(f"out: {path} is damaged or not a journal: {reason}") from error
         refusal = ""
         if application != cls.APPLICATION:
             refusal = f"is not of a {cls.NOUN}"
@@ -158,8 +154,7 @@ class Journal:
             refusal = "is damaged: it lacks tables"
         if refusal:
             connection.close()
-            where = f"choose another --{cls.OPTION}, or move it away"
-            raise UserError(f"{cls.OPTION}: {path} {refusal}: {where}")
+            raise UserError(f"out: {path} {refusal}: choose another --out, or move it away")
         return cls(path, connection)
 
     def has_results(self) -> bool:
@@ -177,14 +172,13 @@ class Journal:
             is_busy, *_ = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
         if is_busy:
             raise UserError(
-                f"{self.OPTION}: {self.path} is read by another program: end that, or choose "
-                f"another --{self.OPTION}"
+                f"out: {self.path} is read by another program: end that, or choose another --out"
             )
 
     def check(self) -> None:
         """Raise `RemovedError` if the file is not where it was."""
         if is_removed(self.path, self._file):
-            raise RemovedError(self.OPTION, self.path)
+            raise RemovedError("out", self.path)
 
     def close(self) -> None:
         """Move the log into the one file; nothing is lost without this."""
@@ -224,7 +218,7 @@ class Journal:
             yield self._connection
         except (sqlite3.Error, ValueError, OverflowError) as error:
             reason = printable(str(error))
-            raise UserError(f"{self.OPTION}: {self.path} is damaged: {reason}") from error
+            raise UserError(f"out: {self.path} is damaged: {reason}") from error
 
     def config(self) -> dict[str, Any]:
         """Return the configuration that the run was started with."""

@@ -152,7 +152,7 @@ def run(
         policy_named(request.policy)
     if request.resume and not (request.folder / Database.NAME).exists():
         raise UserError(f"resume: there is no campaign in {request.folder}")
-    prepare_folder(request.folder, "folder")
+    prepare_folder(request.folder, "out")
     if request.corpus is not None:
         prepare_folder(request.corpus, "corpus")
     held = Database.lock(request.folder)

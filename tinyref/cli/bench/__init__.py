@@ -1,8 +1,8 @@
-"""`tinyref bench`: measure a device and tinyref around it, beside a peer where there is one."""
+"""`tinyref bench`: measure a device and tinyref, and compare with a peer where there is one."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import sys
 import time
@@ -11,9 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from tinyref.cli.options import path, write_output
+from tinyref.cli.options import (
+    STDOUT,
+    device_option,
+    flag,
+    json_option,
+    named,
+    query_option,
+    write_json,
+)
 from tinyref.errors import TinyrefError
 
 if TYPE_CHECKING:
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Measured:
-    """One line of the table. `missing` says what the row needs that is not here."""
+    """One line of the table. `missing` names what the row needs and this machine lacks."""
 
     name: str
     unit: str
@@ -42,13 +48,13 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """Of the medians, this to the peer, both of this run."""
+        """The median divided by the median of the peer, both of this run."""
         return self.median / self.peer_median
 
     def to_json(self) -> dict[str, Any]:
         if self.missing:
             return {"name": self.name, "missing": self.missing}
-        found: dict[str, Any] = {
+        members: dict[str, Any] = {
             "name": self.name,
             "unit": self.unit,
             "median": self.median,
@@ -58,8 +64,8 @@ class Measured:
         }
         if self.peer_name:
             peer = {"name": self.peer_name, "median": self.peer_median, "values": self.peer_values}
-            found |= {"peer": peer, "ratio": self.ratio}
-        return found | ({"note": self.note} if self.note else {})
+            members |= {"peer": peer, "ratio": self.ratio}
+        return members | ({"note": self.note} if self.note else {})
 
 
 def _median(values: list[float]) -> float:
@@ -71,14 +77,14 @@ def _median(values: list[float]) -> float:
 
 @dataclass(frozen=True)
 class BenchRow:
-    """A name, or the common head of several, and what measures it."""
+    """A name, or the common prefix of several names, and the function that measures them."""
 
     name: str
     run: Callable[[int], Iterator[Measured]]
 
 
 def measure(row: BenchRow, repeats: int) -> Iterator[Measured]:
-    """The lines of a row; what the machine lacks is said, not skipped."""
+    """Yield the lines of a row. A missing peer or feature is a line too."""
     try:
         yield from row.run(repeats)
     except TinyrefError as error:
@@ -86,40 +92,40 @@ def measure(row: BenchRow, repeats: int) -> Iterator[Measured]:
 
 
 def bench(
-    row: Annotated[str, typer.Option(help="Only rows that match this glob.")] = "*",
-    json_file: Annotated[
-        Path | None, typer.Option("--json", parser=path, help="Write the numbers to this file too.")
+    query: Annotated[str, query_option("Only the rows that match this glob.")] = "*",
+    json: Annotated[
+        Path | None, json_option("Print the numbers as JSON, or also write them to FILE.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="Measure this device (default: CPU).")] = None,
-    table: Annotated[
-        bool, typer.Option("--table", help="The table of works beside torch.")
-    ] = False,
-    sweep: Annotated[
-        bool, typer.Option("--sweep", help="Works drawn at random, beside torch.")
-    ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of --sweep.")] = 0,
-    count: Annotated[int, typer.Option(min=1, help="The number of works of --sweep.")] = 100,
+    device: Annotated[str | None, device_option("The device to measure (default: CPU).")] = None,
+    table: Annotated[bool, flag("--table", "Print the table of works, compared with torch.")] = (
+        False
+    ),
+    sweep: Annotated[bool, flag("--sweep", "Measure random works, compared with torch.")] = False,
+    seed: Annotated[int, named("--seed", "N", "The seed of --sweep.", min=0)] = 0,
+    count: Annotated[int, named("--count", "N", "The number of works of --sweep.", min=1)] = 100,
     machine: Annotated[
         bool,
-        typer.Option("--machine", help="Measure this host, for plans of its kernels; keep it."),
+        flag("--machine", "Measure this host and keep the result, for the plans of its kernels."),
     ] = False,
-    repeats: Annotated[int, typer.Option(min=1, help="How often each row is measured.")] = 5,
+    repeats: Annotated[
+        int, named("--repeats", "N", "The number of measurements of each row.", min=1)
+    ] = 5,
 ) -> None:
-    """Measure a device: compiles, launches, copies, replays, operations and training beside torch.
+    """Measure a device: compiles, launches, copies, replays, operations and training.
 
     \b
     Examples:
       tinyref bench
-      tinyref bench --row "jit.*" --json numbers.json
-      tinyref bench --row "op.*"                     operations beside torch; model.*: training
-      tinyref bench --table                          what users wait for, as tables of Markdown
-      tinyref bench --sweep --seed 7                 100 works drawn by this seed, and the worst
-      tinyref bench --device MINE                    its compiler, launches, copies, fuzz, conform
-      tinyref bench --device my_package.backend:MyBackend --row copy
-      tinyref bench --machine                        this host, for plans; MACHINE=0 forgets it
+      tinyref bench -q "jit.*" --json numbers.json
+      tinyref bench -q "op.*"                 operations, compared with torch; model.*: training
+      tinyref bench --table                   the time of common works, as tables of Markdown
+      tinyref bench --sweep --seed 7          100 random works of this seed, and the slowest
+      tinyref bench -d MINE                   its compiler, launches, copies, fuzz, conform
+      tinyref bench -d my_package.backend:MyBackend -q copy
+      tinyref bench --machine                 this host, for plans; MACHINE=0 ignores the result
 
-    Each row shows median, least and most of its repeats. Where a row has a peer, both were
-    measured in this run, and the ratio is theirs: compare ratios between machines, not times.
+    Each row shows the median, the minimum and the maximum of its repeats. A row with a peer
+    measures both in this run and shows the ratio. Between machines compare ratios, not times.
     """
     from tinyref.cli.bench.device_rows import matching_rows
     from tinyref.cli.options import check_gives_values, check_target, opening_device
@@ -128,19 +134,29 @@ def bench(
     if machine:
         _measure_machine(device, repeats)
         return
-    if sweep:
-        _print_sweep(seed, count, device, repeats, json_file)
-        return
-    if table:
-        _print_table(row, device, repeats, json_file)
-        return
-    name = opening_device(device)
-    check_gives_values(name)
-    if json_file is not None:
-        check_target(json_file, "bench: --json")
-    # It may have opened in another process only.
-    _ = Device[name].capabilities
-    rows = matching_rows(name, row)
+    name = "CPU" if table or sweep else opening_device(device)
+    if table or sweep:
+        _check_host_alone("--table" if table else "--sweep", device)
+    else:
+        check_gives_values(name)
+    if json is not None and json != STDOUT:
+        check_target(json, "bench: --json")
+    # Standard output is for the JSON, if it goes there.
+    with contextlib.redirect_stdout(sys.stderr if json == STDOUT else sys.stdout):
+        if sweep:
+            numbers = _print_sweep(seed, count, repeats)
+        elif table:
+            numbers = _print_table(query, repeats)
+        else:
+            # It may have opened in another process only.
+            _ = Device[name].capabilities
+            numbers = _print_rows(name, matching_rows(name, query), repeats)
+    if json is not None:
+        write_json(json, numbers, "bench")
+
+
+def _print_rows(name: str, rows: Sequence[BenchRow], repeats: int) -> dict[str, Any]:
+    """Measure rows, print a line for each result as it comes, and return the numbers."""
     print(f"{'row':40} {'median':>10} {'min':>10} {'max':>10}  unit")
     measured: list[Measured] = []
     for number, bench_row in enumerate(rows, 1):
@@ -148,8 +164,7 @@ def bench(
         for result in measure(bench_row, repeats):
             measured.append(result)
             print(_line(result), flush=True)
-    if json_file is not None:
-        _write_numbers(json_file, "tinyref.bench", measured, device=name)
+    return _numbers("tinyref.bench", measured, device=name)
 
 
 def _measure_machine(device: str | None, repeats: int) -> None:
@@ -158,47 +173,36 @@ def _measure_machine(device: str | None, repeats: int) -> None:
     from tinyref.runtimes.host.description import store_machine
 
     if device is not None:
-        raise UserError(f"bench: --machine is of the host, and takes no --device, got {device}")
-    found = measure_machine(repeats, lambda text: _show_progress(f"measuring {text}"))
-    print("\n".join(machine_lines(found)))
-    print(f"Kept in {store_machine(found)}: processes that start from now on plan by it.")
+        raise UserError(f"bench: --machine measures the host: leave out --device {device}")
+    host = measure_machine(repeats, lambda text: _show_progress(f"measuring {text}"))
+    print("\n".join(machine_lines(host)))
+    print(f"Kept in {store_machine(host)}: processes that start from now on plan with it.")
 
 
-def _print_table(row: str, device: str | None, repeats: int, json_file: Path | None) -> None:
+def _print_table(query: str, repeats: int) -> dict[str, Any]:
     from tinyref.cli.bench.table import table_rows, table_text
 
-    _check_host_alone("--table", device, json_file)
-    measured = _print_groups(table_rows(row), table_text, repeats)
-    if json_file is not None:
-        _write_numbers(json_file, "tinyref.bench.table", measured)
+    measured = _print_groups(table_rows(query), table_text, repeats)
+    return _numbers("tinyref.bench.table", measured)
 
 
-def _print_sweep(
-    seed: int, count: int, device: str | None, repeats: int, json_file: Path | None
-) -> None:
+def _print_sweep(seed: int, count: int, repeats: int) -> dict[str, Any]:
     from tinyref.cli.bench import sweep
 
-    _check_host_alone("--sweep", device, json_file)
     peak = sweep.measure_peak(repeats)
     works = sweep.draw_works(seed, count)
-    print(f"seed {seed}: {len(works)} works beside torch, processor time of one thread")
+    print(f"seed {seed}: {len(works)} works compared with torch, processor time of one thread")
     groups = ((variant, sweep.sweep_rows(works, variant, peak)) for variant in sweep.VARIANTS)
     measured = _print_groups(groups, sweep.summary_text, repeats)
-    if json_file is not None:
-        _write_numbers(json_file, "tinyref.bench.sweep", measured, seed=str(seed))
+    return _numbers("tinyref.bench.sweep", measured, seed=str(seed))
 
 
-def _check_host_alone(option: str, device: str | None, json_file: Path | None) -> None:
-    """Raise `UserError` if a device is named, or if the file of numbers cannot be written."""
-    from tinyref.cli.options import check_target
+def _check_host_alone(option: str, device: str | None) -> None:
+    """Raise `UserError` if a device is named."""
     from tinyref.errors import UserError
 
     if device is not None:
-        raise UserError(
-            f"bench: {option} is of the device CPU, and takes no --device, got {device}"
-        )
-    if json_file is not None:
-        check_target(json_file, "bench: --json")
+        raise UserError(f"bench: {option} measures the device CPU: leave out --device {device}")
 
 
 def _print_groups(
@@ -218,14 +222,13 @@ def _print_groups(
     return measured
 
 
-def _write_numbers(file: Path, schema: str, measured: Sequence[Measured], **more: str) -> None:
-    numbers = {"schema": schema, "version": 1, **facts(), **more}
-    numbers["rows"] = [result.to_json() for result in measured]
-    write_output(file, json.dumps(numbers, indent=1) + "\n", "bench")
+def _numbers(schema: str, measured: Sequence[Measured], **more: str) -> dict[str, Any]:
+    rows = [result.to_json() for result in measured]
+    return {"schema": schema, "version": 1, **facts(), **more, "rows": rows}
 
 
 def _show_progress(text: str) -> None:
-    """A line that the next row overwrites; only a person at a terminal wants it."""
+    """Print a line that the next row overwrites, if a person is at the terminal."""
     if sys.stderr.isatty():
         print(f"{text:60}", end="\r", file=sys.stderr)
 
@@ -248,7 +251,7 @@ def _short(number: float) -> str:
 
 
 def facts() -> dict[str, Any]:
-    """Versions and the machine, without which the numbers mean nothing."""
+    """Return the versions and the machine, without which the numbers mean nothing."""
     from tinyref import __version__
     from tinyref.runtimes.host.description import host_machine, processor_name
     from tinyref.workers.machine import usable_cores

@@ -1,4 +1,4 @@
-"""`tinyref ci`: pipelines as text, a job a device and shard, caches, artifacts, and a merge."""
+"""`tinyref ci`: write pipelines with a job for each device and shard, and a merge."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from tinyref.cli.options import path, write_output
+from tinyref.cli.options import (
+    device_option,
+    file_option,
+    flag,
+    named,
+    out_option,
+    write_output,
+)
 from tinyref.errors import UserError
 from tinyref.folders import file_name
 
@@ -21,59 +26,64 @@ if TYPE_CHECKING:
     from tinyref_conformance.device_table import DeviceRow
 
 TABLE = Path("ci/devices.toml")
-# By the name of the provider: the template.
+# The template of each provider.
 PROVIDERS = {
     "github": "github.yml.jinja",
     "gitlab": "gitlab.yml.jinja",
     "docker": "Dockerfile.jinja",
 }
-# What GitLab accepts for `parallel`.
+# The limit of `parallel` of GitLab.
 MAX_SHARDS = 200
 
 
 def ci(
-    provider: Annotated[str, typer.Option(help="github, gitlab, or docker for a Dockerfile.")],
+    provider: Annotated[
+        str, named("--provider", "NAME", "github, gitlab, or docker for a Dockerfile.")
+    ],
     device: Annotated[
-        str,
-        typer.Option(help="A device of your own, as `tinyref conform` takes it; no table then."),
+        str, device_option("Only this device, without a table; as `tinyref conform` takes it.")
     ] = "",
     table: Annotated[
         Path | None,
-        typer.Option(
-            parser=path, help=f"A device table: {TABLE} if it is there. [[device]] a row."
-        ),
+        file_option("--table", f"The table of devices, a [[device]] for each (default: {TABLE})."),
     ] = None,
-    shards: Annotated[int, typer.Option(help="Jobs for each device, which share its cases.")] = 1,
+    shards: Annotated[
+        int, named("--shards", "N", "Number of jobs of each device, which share its cases.")
+    ] = 1,
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="All of the profile that a row names for that.")
+        bool, flag("--thorough", "Run all of the thorough profile of each row.")
     ] = False,
     expectations: Annotated[
         Path | None,
-        typer.Option(parser=path, help="Known failures of --device; rows have theirs by their id."),
+        file_option(
+            "--expectations", "Known failures of --device; those of a row are found by its id."
+        ),
     ] = None,
     install: Annotated[
-        str, typer.Option(help="What pip installs in each job: your package, with tinyref.")
+        str,
+        named("--install", "TEXT", "The arguments of pip install: your package, with tinyref."),
     ] = ".",
-    python: Annotated[str, typer.Option(help="The version of Python.")] = "3.12",
+    python: Annotated[str, named("--python", "VERSION", "The version of Python.")] = "3.12",
     runner: Annotated[
-        str, typer.Option(help="Where GitHub runs what needs no card.")
+        str, named("--runner", "NAME", "The runner of GitHub for jobs that need no card.")
     ] = "ubuntu-latest",
-    output: Annotated[
-        Path | None, typer.Option(parser=path, help="The file; standard output if not given.")
+    out: Annotated[
+        Path | None, out_option("Write to this file (default: standard output).")
     ] = None,
 ) -> None:
-    """Write the pipeline that runs the conformance suite in CI.
+    """Write a pipeline that runs the conformance suite in CI.
 
     \b
     Examples:
-      tinyref ci --provider github --device mine.backend:MineBackend --shards 4 \\
-        --output .github/workflows/conformance.yml
-      tinyref ci --provider gitlab --table ci/devices.toml --output .gitlab-ci.yml
-      tinyref ci --provider docker --output Dockerfile
+      tinyref ci --provider github -d mine.backend:MineBackend --shards 4 \\
+        -o .github/workflows/conformance.yml
+      tinyref ci --provider gitlab --table ci/devices.toml -o .gitlab-ci.yml
+      tinyref ci --provider docker -o Dockerfile
 
-    Each device has a job a shard, with caches of packages and of compiled kernels, and its reports
-    as artifacts; a last job merges the shards and shows the devices side by side. A row with a
-    `driver` runs on a machine with its id as label: `self-hosted` of GitHub, a tag of GitLab.
+    Each device has a job for each shard, with caches of packages and of compiled kernels, and its
+    reports as artifacts. A last job merges the shards and shows the devices side by side. A row
+    with a `driver` runs on a machine whose label is its id: `self-hosted` of GitHub, a tag of
+    GitLab.
     """
     settings = PipelineSettings(shards, thorough, python, install, runner)
     if device and table:
@@ -88,15 +98,15 @@ def ci(
     else:
         jobs = jobs_of_table(table or TABLE, settings)
     text = pipeline(provider, jobs, settings, _command())
-    if output is None:
+    if out is None:
         print(text, end="")
         return
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"ci: cannot make {output.parent}: {error.strerror or error}") from error
-    write_output(output, text, "ci")
-    print(f"{output}: {len(jobs)} devices, {shards} shards each")
+        raise UserError(f"ci: cannot make {out.parent}: {error.strerror or error}") from error
+    write_output(out, text, "ci")
+    print(f"{out}: {len(jobs)} devices, {shards} shards each")
 
 
 def _command() -> str:
@@ -180,15 +190,13 @@ class DeviceJob:
             words += ["--expectations", self.expectations]
         # Not quoted: it is filled in.
         shard = f"--shard {number}/{self.settings.shards}"
-        return f"{shlex.join(words)} {shard} --format {form} --report report/{self.id}-{number}"
+        return f"{shlex.join(words)} {shard} --format {form} --out report/{self.id}-{number}"
 
     @property
     def merge(self) -> str:
         """The command that makes one report of those of the shards."""
         folders = [f"report/{self.id}-{number}" for number in self.numbers]
-        return shlex.join(
-            ["tinyref", "conform", "merge", *folders, "--report", f"merged/{self.id}"]
-        )
+        return shlex.join(["tinyref", "conform", "merge", *folders, "--out", f"merged/{self.id}"])
 
 
 def jobs_of_table(path: Path, settings: PipelineSettings) -> list[DeviceJob]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref.cli.options import device_option, flag, out_option
+
 if TYPE_CHECKING:
     from tinyref.schedule import KernelItem
     from tinyref.tensor import Tensor
@@ -23,23 +25,22 @@ def explain(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[-- ARGUMENTS]", help="What FILE.py is given.")
     ] = None,
-    device: Annotated[str, typer.Option(help="The device; the default one if empty.")] = "",
-    every_stage: Annotated[
-        bool, typer.Option("--every-stage", help="Show each stage of the kernel compiler.")
-    ] = False,
-    html: Annotated[
-        str, typer.Option("--html", metavar="OUT", help="Write a page to this file instead.")
-    ] = "",
+    device: Annotated[str, device_option()] = "",
+    verbose: Annotated[bool, flag("--verbose", "Show every stage of the kernel compiler.")] = False,
+    out: Annotated[
+        Path | None,
+        out_option("Write a page to this file (default for a program: FILE.html)."),
+    ] = None,
 ) -> None:
     """Show each stage on the way from tensors to kernels: of an expression, or of a program.
 
     \b
     Examples:
       tinyref explain "Tensor([1, 2, 3]).sum()"
-      tinyref explain "(Tensor.ones(4, 4) @ Tensor.ones(4, 2)).relu()" --device PYTHON
-      tinyref explain "Tensor.eye(4)[:, 1:3] * 2.5" --every-stage
-      tinyref explain train.py --html train.html
-      tinyref explain train.py --html train.html -- --epochs 1
+      tinyref explain "(Tensor.ones(4, 4) @ Tensor.ones(4, 2)).relu()" -d PYTHON
+      tinyref explain "Tensor.eye(4)[:, 1:3] * 2.5" -v
+      tinyref explain train.py
+      tinyref explain train.py -o page.html -- --epochs 1
 
     \b
     Allowed are Tensor and its methods, dtypes.NAME, operators, subscripts and literals. A DISK
@@ -49,7 +50,7 @@ def explain(
     kernel, the program, and the source that the device compiles.
 
     \b
-    With --html the same goes to one page, with the time of each kernel, what each stage changed
+    With --out the same goes to one page, with the time of each kernel, what each stage changed
     and the rules that fired in it. FILE.py is run as a program of its own, with all your rights,
     as python FILE.py would; the page shows all that it computes, in its own thread, and is
     written even where the program ends in an error (exit code 1 then).
@@ -63,24 +64,26 @@ def explain(
     from tinyref.runtimes.data_only import read_only_files
 
     name = opening_device(device)
-    if html or expression.endswith(".py"):
-        _write_page(expression, arguments or [], name, html)
+    is_program = expression.endswith(".py")
+    if out is not None or is_program:
+        target = out if out is not None else Path(f"{Path(expression).stem}.html")
+        _write_page(expression, arguments or [], name, target)
         return
     if arguments:
         raise UserError(f"explain: {arguments[0]}: an expression takes no arguments")
     with Context(DEVICE=name), read_only_files():
         tensor = evaluate(expression)
-        _explain(tensor, every_stage)
+        _explain(tensor, verbose)
 
 
-def _write_page(subject: str, arguments: list[str], device: str, html: str) -> None:
+def _write_page(subject: str, arguments: list[str], device: str, out: Path) -> None:
     """Runs an expression or a program with a recorder, and writes the page of what it did."""
     from tinyref.cli.explain.page import page
     from tinyref.cli.explain.recording import Failure, Recording, run_expression, run_program
     from tinyref.cli.options import write_output
     from tinyref.errors import UserError
 
-    target = _checked_target(subject, html)
+    target = _checked_target(subject, out)
     record = Recording()
     failure: Failure | None = None
     if subject.endswith(".py"):
@@ -94,7 +97,7 @@ def _write_page(subject: str, arguments: list[str], device: str, html: str) -> N
         )
     write_output(target, page(subject, device, record, failure), "explain")
     kernels = _count(len(record.kernels), "kernel")
-    print(f"wrote {html}: {_count(len(record.realizes), 'schedule')}, {kernels}")
+    print(f"wrote {out}: {_count(len(record.realizes), 'schedule')}, {kernels}")
     if failure is not None:
         print(f"tinyref: error: {subject} ended with {failure.line}", file=sys.stderr)
         raise typer.Exit(1)
@@ -110,19 +113,14 @@ def _checked_program(subject: str) -> Path:
     return path
 
 
-def _checked_target(subject: str, html: str) -> Path:
-    """Where the page goes: asked before the program runs, which may take long."""
+def _checked_target(subject: str, out: Path) -> Path:
+    """Return the absolute path of the page. Raise `UserError` before a program that may be long."""
     from tinyref.cli.options import check_target, is_too_long
-    from tinyref.errors import UserError
 
-    if not html:
-        raise UserError(f"explain: {subject} is a program: say with --html where its page goes")
-    if is_too_long(html):
-        raise UserError(f"explain: --html {html[:80]}: the path is too long: no file can have it")
     program = None if is_too_long(subject) else Path(subject)
-    check_target(Path(html), "explain: --html", program)
+    check_target(out, "explain: --out", program)
     # The program may change the folder.
-    return Path(html).absolute()
+    return out.absolute()
 
 
 def _explain(tensor: Tensor, every_stage: bool) -> None:

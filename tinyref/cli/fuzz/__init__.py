@@ -1,4 +1,4 @@
-"""`tinyref fuzz`: a campaign on one device, and what one does with the cases that it keeps."""
+"""`tinyref fuzz`: a campaign on one device. Commands on its cases: `case_files.py`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from tinyref import reproduce
 from tinyref.cli.fuzz.case_files import corpus_app, export, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz.score_command import score
 from tinyref.cli.options import (
-    MAX_JOBS,
-    check_finite,
     check_gives_values,
     device_name,
+    device_option,
+    duration_option,
+    file_option,
+    flag,
+    jobs_option,
+    memory_size,
+    named,
+    out_option,
     path,
-    say_bounded,
+    report_fewer_workers,
     until_stopped,
 )
 from tinyref.errors import UserError
@@ -26,35 +32,35 @@ from tinyref.folders import file_name
 if TYPE_CHECKING:
     from tinyref_fuzz.campaign.campaign import CampaignRequest
 
-# Told in the help without importing them.
+# Written here so that the help imports nothing.
 _POLICIES = "all, small, integers, floats, reduces, matmul, views, models"
 
-_HELP = """Fuzz a device: random kernels, whose every value must agree with the reference.
+_HELP = """Fuzz a device: run random kernels and compare every value with the reference.
 
 \b
 Examples:
-  tinyref fuzz --device CPU                       a minute, on all cores
-  tinyref fuzz --device CPU --seconds 28800       a night
-  tinyref fuzz --device MINE --kernels 5000 --seed 7   always the same 5000
-  tinyref fuzz --device MINE --policy matmul      kernels of one kind
-  tinyref fuzz --device MINE --programs 2000      tensor programs: schedule, views, replay
-  tinyref fuzz --subject torch-compile --seconds 1800   a library: its compiler and its ops
+  tinyref fuzz -d CPU                                  a minute, on all cores
+  tinyref fuzz -d CPU --budget 8h                      a night
+  tinyref fuzz -d MINE --kernels 5000 --seed 7         always the same 5000 kernels
+  tinyref fuzz -d MINE --policy matmul                 kernels of one kind
+  tinyref fuzz -d MINE --programs 2000                 tensor programs: schedule, views, replay
+  tinyref fuzz --subject torch-compile --budget 30m    a library: its compiler and its ops
   tinyref fuzz --subject jax-jit --programs 500
-  tinyref fuzz --device MINE --resume             go on after Ctrl-C, a crash
-  tinyref fuzz --device MINE --cluster tcp://10.0.0.7:8786
-  tinyref fuzz replay fuzz-MINE/cases/case-1f0c.json   judge one case again
+  tinyref fuzz -d MINE --resume                        continue after Ctrl-C or a crash
+  tinyref fuzz -d MINE --cluster tcp://10.0.0.7:8786
+  tinyref fuzz replay fuzz-MINE/cases/case-1f0c.json   run one case again
 
-A device is a name of `tinyref devices`, or package.module:ClassName before it is installed. What
-does not agree is reduced, blamed on a stage and put in a bucket with all of the same cause; the
+A device is a name of `tinyref devices`, or package.module:ClassName before it is installed. A
+failing case is reduced, blamed on a stage and put in a bucket with the cases of the same cause. The
 smallest case of each bucket is kept as a file. A device that crashes or hangs costs one case.
 
 \b
-The folder, ./fuzz-DEVICE unless --folder is given:
-  campaign.sqlite   all that was done and found; survives kill -9
+The folder, ./fuzz-DEVICE or --out:
+  campaign.sqlite   everything that was done and found; survives kill -9
   cases/*.json      one reduced case for each bucket
 
 Exit code 0: all agree. 1: something was found. 2: wrong usage, or the device does not work here.
-3: nothing was, but the campaign is incomplete. 130: interrupted; 129, 143: by a signal.
+3: nothing was found, but the campaign is incomplete. 130, 129, 143: stopped by a signal.
 """
 
 fuzz_app = typer.Typer(rich_markup_mode=None, invoke_without_command=True, help=_HELP)
@@ -63,101 +69,111 @@ fuzz_app = typer.Typer(rich_markup_mode=None, invoke_without_command=True, help=
 @fuzz_app.callback(help=_HELP)
 def fuzz(
     context: typer.Context,
-    device: Annotated[
-        str | None, typer.Option(help="The device; the default device if not given.")
-    ] = None,
+    device: Annotated[str | None, device_option()] = None,
     subject: Annotated[
         str,
-        typer.Option(
-            help="Fuzz a library by tensor programs instead of a device: torch, torch-compile, "
-            "jax-jit, tinygrad, numpy, array-api:MODULE."
+        named(
+            "--subject",
+            "LIBRARY",
+            "Fuzz a library with tensor programs instead of a device: torch, torch-compile, "
+            "jax-jit, tinygrad, numpy, array-api:MODULE.",
         ),
     ] = "",
     on: Annotated[
         str,
-        typer.Option(
-            help="With --subject: the library's device by its own name. If not given: cpu, and "
-            "for array-api:MODULE the one that the library takes by itself."
+        named(
+            "--on",
+            "NAME",
+            "With --subject: the device, by the library's name for it (default: cpu, and the "
+            "library's own default for array-api:MODULE).",
         ),
     ] = "",
     imports: Annotated[
         list[str] | None,
-        typer.Option("--import", help="With --subject: a package that registers the device."),
+        named("--import", "PACKAGE", "With --subject: a package that registers the device."),
     ] = None,
     expectations: Annotated[
         Path | None,
-        typer.Option(
-            parser=path, help="With --subject: a TOML file of known faults, which are left out."
+        file_option(
+            "--expectations", "With --subject: a TOML file with known faults to leave out."
         ),
     ] = None,
-    seconds: Annotated[
+    budget: Annotated[
         float | None,
-        typer.Option(min=0.1, help="End after so long: 60 if --kernels is not given either."),
+        duration_option(
+            "--budget",
+            "Stop after this time, such as 90s, 5m, 1h (default: 60s, without a limit of cases).",
+        ),
     ] = None,
-    kernels: Annotated[int | None, typer.Option(min=1, help="Judge so many kernels.")] = None,
+    kernels: Annotated[
+        int | None, named("--kernels", "N", "Number of kernels to test.", min=1)
+    ] = None,
     programs: Annotated[
         int | None,
-        typer.Option(min=1, help="Judge so many tensor programs instead: schedule, views, replay."),
+        named("--programs", "N", "Number of tensor programs to test instead of kernels.", min=1),
     ] = None,
     compiled_every: Annotated[
         int | None,
-        typer.Option(
+        named(
+            "--compiled-every",
+            "N",
+            "Compile every n-th program, and evaluate the kernels of the others (default: 4 on "
+            "PYTHON, 1 elsewhere).",
             min=1,
-            help="Of programs compile one in so many, evaluate the kernels of others: 4 on PYTHON, "
-            "1 elsewhere if not given.",
-            show_default=False,
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            min=0, help="The same seed gives the same kernels; drawn and printed if not given."
+        named(
+            "--seed",
+            "N",
+            "The same seed gives the same kernels (default: a random seed, which is printed).",
+            min=0,
         ),
     ] = None,
-    jobs: Annotated[
-        int,
-        typer.Option(
-            min=0, max=MAX_JOBS, help="Worker processes; 0 is one a core.", show_default=False
-        ),
-    ] = 0,
+    jobs: Annotated[int, jobs_option()] = 0,
     cluster: Annotated[
-        str, typer.Option(help="The address of a Dask scheduler; needs the extra `cluster`.")
+        str,
+        named("--cluster", "ADDRESS", "Run on a Dask scheduler; needs the extra `cluster`."),
     ] = "",
     policy: Annotated[
-        str | None, typer.Option(help=f"What the kernels are like: {_POLICIES}; all if not given.")
+        str | None,
+        named("--policy", "NAME", f"The kind of the kernels: {_POLICIES} (default: all)."),
     ] = None,
     harvested: Annotated[
         Path | None,
-        typer.Option(
-            parser=path,
-            metavar="FILE",
-            help="Draw kernels of this file of `fuzz harvest`; the policy is models if not given.",
+        file_option(
+            "--harvested",
+            "Draw kernels from this file of `fuzz harvest`; the default policy is models then.",
         ),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the campaign in the folder.")
-    ] = False,
+    resume: Annotated[bool, flag("--resume", "Continue the campaign in the folder.")] = False,
     restart: Annotated[
-        bool,
-        typer.Option("--restart", help="With --resume: begin anew where device or flags changed."),
+        bool, flag("--restart", "With --resume: start over if device or flags changed.")
     ] = False,
-    folder: Annotated[
-        Path | None, typer.Option(parser=path, help="Where all is kept: ./fuzz-DEVICE.")
+    out: Annotated[
+        Path | None, out_option("The folder of the campaign (default: ./fuzz-DEVICE).")
     ] = None,
     corpus: Annotated[
         Path | None,
-        typer.Option(
-            parser=path, help="Where reproducers go, shared by campaigns perhaps: FOLDER/cases."
+        named(
+            "--corpus",
+            "PATH",
+            "Write reproducers to this folder, which may be shared (default: cases in --out).",
+            parser=path,
         ),
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Seconds that one case may take: 30 if not given."),
+        duration_option("--timeout", "Stop a case after this time (default: 30s)."),
     ] = None,
     memory_limit: Annotated[
         int | None,
-        typer.Option(
-            min=64, help="MiB that a worker may hold; its share of the machine if not given."
+        named(
+            "--memory-limit",
+            "SIZE",
+            "Memory of a worker, such as 512M, 4G (default: its share of the machine).",
+            parser=memory_size,
         ),
     ] = None,
 ) -> None:
@@ -172,17 +188,16 @@ def fuzz(
     if cluster and jobs:
         raise UserError("jobs: a cluster has its own workers: give --jobs or --cluster, not both")
     if restart and not resume:
-        raise UserError("restart: goes with --resume; without it a campaign begins anew anyway")
+        raise UserError("restart: goes with --resume; without it a campaign starts over anyway")
     if programs is not None and (kernels, policy, harvested) != (None, None, None):
         raise UserError("programs: does not go with --kernels, --policy or --harvested")
     if compiled_every is not None and programs is None and not resume:
         raise UserError("compiled-every: goes with --programs")
-    check_finite(seconds=seconds, timeout=timeout)
     limits = CaseLimits(timeout)
     if subject:
         if (device, kernels, policy, harvested, compiled_every) != (None,) * 5:
             raise UserError(
-                "subject: a library is fuzzed by programs: leave out --device, --kernels, "
+                "subject: a library is fuzzed with programs: leave out --device, --kernels, "
                 "--policy, --harvested and --compiled-every"
             )
         name = subject_name(subject, on, imports or [])
@@ -196,12 +211,12 @@ def fuzz(
     is_programs = bool(subject) or programs is not None
     request = CampaignRequest(
         device=name,
-        folder=folder
+        folder=out
         or Path(f"fuzz-{'programs-' if programs and not subject else ''}{file_name(name)}"),
         seed=seed,
         policy=policy,
         kernels=programs or kernels,
-        seconds=seconds,
+        seconds=budget,
         jobs=jobs,
         cluster=cluster,
         corpus=corpus,
@@ -209,14 +224,14 @@ def fuzz(
         restart=restart,
         timeout=limits.timeout,
         examine_seconds=limits.examine_seconds,
-        memory=memory_limit << 20 if memory_limit is not None else None,
+        memory=memory_limit,
         harvested=collection_text(harvested) if harvested is not None else None,
         subject=PROGRAMS if is_programs else KERNELS,
         compiled_every=compiled_every,
         known=known_faults(expectations, name) if expectations is not None else None,
         began=context.obj,
     )
-    say_bounded(jobs, request.workers)
+    report_fewer_workers(jobs, request.workers)
     raise typer.Exit(_fuzz(request))
 
 
@@ -239,7 +254,7 @@ def _campaign(request: CampaignRequest) -> int:
 
 
 def _say_seed(request: CampaignRequest) -> None:
-    """Before the first case, so that a campaign that is killed can be repeated too."""
+    """Print the seed before the first case, so that a killed campaign can be repeated too."""
     policy = f", policy {request.policy}" if request.subject == "kernels" else ", tensor programs"
     print(
         f"fuzzing {request.device} with seed {request.seed}{policy}, in {request.folder}",
@@ -249,8 +264,8 @@ def _say_seed(request: CampaignRequest) -> None:
 
 
 def resume_command(request: CampaignRequest) -> str:
-    """The command that goes on with an interrupted campaign; its database knows the rest."""
-    words = ["tinyref", "fuzz", *_naming_options(request.device), "--folder", str(request.folder)]
+    """Return the command that continues a campaign; its database has the other options."""
+    words = ["tinyref", "fuzz", *_naming_options(request.device), "--out", str(request.folder)]
     if request.cluster:
         words += ["--cluster", request.cluster]
     if request.jobs:
@@ -259,7 +274,7 @@ def resume_command(request: CampaignRequest) -> str:
 
 
 def _naming_options(name: str) -> list[str]:
-    """The options that name what is fuzzed: a device or a library."""
+    """Return the options that name the device or the library."""
     from tinyref_spec.subjects.name import is_subject, parse_subject
 
     return parse_subject(name).options if is_subject(name) else ["--device", name]

@@ -12,39 +12,52 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyref.cli.options import check_target, device_name, path, write_output
+from tinyref.cli.options import (
+    check_target,
+    device_name,
+    device_option,
+    duration_option,
+    flag,
+    named,
+    out_option,
+    path,
+    write_output,
+)
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
     from tinyref_fuzz.findings.isolated import IsolatedJudge
     from tinyref_spec.kernel_case import KernelCase, KernelVerdict
 
-# Where nobody knows how wide the terminal is.
+# Columns, if the width of the terminal is unknown.
 _WIDTH = 100
 
 _CASE = Annotated[Path, typer.Argument(parser=path, metavar="CASE", help="The file of a case.")]
 _DEVICE = Annotated[
-    str, typer.Option(help="The device; the one that the case was found on if empty.")
+    str, device_option("The device to use (default: the one that the case was found on).")
 ]
-_TIMEOUT = Annotated[float, typer.Option(min=0.1, help="Seconds that judging it may take.")]
+_TIMEOUT = Annotated[float, duration_option("--timeout", "Stop after this time (default: 60s).")]
+_SCRIPT_FILE = Annotated[Path | None, out_option("Write to this file (default: standard output).")]
 _FOLDER = Annotated[
     Path | None,
     typer.Argument(
-        parser=path, metavar="FOLDER", help="A folder of cases; those that come with tinyref."
+        parser=path,
+        metavar="FOLDER",
+        help="A folder of cases (default: those that come with tinyref).",
     ),
 ]
 
 
 def replay(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
-    """Judge a case again: what differs, in which stage. Exit code 1 if anything does.
-
-    A case that crashes the device, or does not end, is one that fails: it has a process of its own.
-    A device that is not installed, module:Class, is not taken from CASE: name it with --device.
+    """Run a case again and show the first difference and its stage. Exit code 1: it fails.
 
     \b
     Examples:
       tinyref fuzz replay fuzz-CPU/cases/lower-4f1d2a90b3c7.json
-      tinyref fuzz replay case.json --device PYTHON
+      tinyref fuzz replay case.json -d PYTHON
+
+    The case runs in a process of its own: one that crashes the device or does not end has failed.
+    A device that is not installed, module:Class, is not taken from CASE: name it with --device.
     """
     from tinyref_fuzz.findings.isolated import IsolatedJudge
     from tinyref_spec.kernel_case.files import load_record
@@ -71,21 +84,26 @@ def reduce(
     case: _CASE,
     device: _DEVICE = "",
     out: Annotated[
-        Path | None, typer.Option(parser=path, help="Write it to this file, or into this folder.")
+        Path | None,
+        out_option("Write to this file or folder (default: CASE with -reduced in its name)."),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Stop after so long.")] = 10.0,
+    budget: Annotated[
+        float, duration_option("--budget", "Stop reducing after this time (default: 10s).")
+    ] = 10.0,
     timeout: _TIMEOUT = 60.0,
 ) -> None:
-    """Make a failing case small, name the stage to blame, and write what is left.
+    """Make a failing case small, find the stage to blame, and write the smaller case.
 
-    The file goes beside CASE, with `-reduced` before its ending, unless --out is given.
+    \b
+    Example:
+      tinyref fuzz reduce case.json --budget 1m -o small.json
     """
     from tinyref_fuzz.findings.isolated import IsolatedJudge
     from tinyref_spec.kernel_case import CaseRecord
     from tinyref_spec.kernel_case.files import load_record, save_record
 
     if _is_program_file(case):
-        _reduce_program(case, device, out, seconds, timeout)
+        _reduce_program(case, device, out, budget, timeout)
         return
     record = load_record(case)
     name = device_of(device, record.device, "reduce", case)
@@ -93,7 +111,7 @@ def reduce(
     with IsolatedJudge(name, timeout) as judge:
         verdict = judge.verdict(loaded)
         _check_reducible(case, verdict, name)
-        found = judge.finding(loaded, verdict, seconds)
+        found = judge.finding(loaded, verdict, budget)
     reduced = CaseRecord(found.case, record.note, found.verdict, found.blame, name)
     written = save_record(out or _reduced_name(case), reduced, case.stem)
     print(f"{found.nodes} nodes, {found.opts} optimisations, in {found.seconds:.1f} s")
@@ -107,13 +125,16 @@ def show(
     case: _CASE,
     device: _DEVICE = "",
     timeout: _TIMEOUT = 60.0,
-    script: Annotated[
-        bool, typer.Option("--script", help="Print a program that shows the fault, nothing else.")
-    ] = False,
+    script: Annotated[bool, flag("--script", "Print only a program that shows the fault.")] = False,
 ) -> None:
-    """Show a case: kernel, data, and its stages with the first difference.
+    """Show a case: its kernel, its data, and its stages with the first difference.
 
-    Of one that agrees, and of one that crashes or does not end, only what it is.
+    \b
+    Examples:
+      tinyref fuzz show fuzz-CPU/cases/lower-4f1d2a90b3c7.json
+      tinyref fuzz show case.json --script
+
+    The stages are left out for a case that agrees, crashes or does not end.
     """
     from tinyref_fuzz.findings.bucket import DEATHS
     from tinyref_fuzz.findings.isolated import IsolatedJudge
@@ -146,23 +167,21 @@ def export(
     case: _CASE,
     name: Annotated[
         str,
-        typer.Option("--for", help="opencl, cuda, ...; the language of the device if empty."),
+        named("--for", "TOOL", "opencl, cuda, ... (default: the language of the device)."),
     ] = "",
     device: _DEVICE = "",
-    out: Annotated[
-        Path | None, typer.Option(parser=path, help="A file; standard output if not given.")
-    ] = None,
+    out: _SCRIPT_FILE = None,
     timeout: _TIMEOUT = 60.0,
 ) -> None:
-    """Print a script for the maintainers of a compiler: it shows the fault without tinyref.
-
-    It has the text of the kernel and calls the tool by its usual binding. Exit code of the script:
-    1 while the kernel is wrong, 0 when it is right, 2 where it cannot run.
+    """Print a script for the maintainers of a compiler that shows the fault without tinyref.
 
     \b
     Examples:
       tinyref fuzz export fuzz-OPENCL/cases/device-4f1d2a90b3c7.json
-      tinyref fuzz export case.json --for cuda --out reproduce.py
+      tinyref fuzz export case.json --for cuda -o reproduce.py
+
+    The script has the source of the kernel and calls the tool by its usual binding. Its exit code
+    is 1 if the kernel is wrong, 0 if it is right, 2 if the script cannot run.
     """
     from tinyref_fuzz.findings.isolated import IsolatedJudge
     from tinyref_spec.kernel_case.files import load_record
@@ -200,37 +219,41 @@ def _print_script(loaded: KernelCase, file: Path, name: str, timeout: float) -> 
 
 def keep(
     case: _CASE,
-    note: Annotated[str, typer.Option(help="A line on the bug that it found.")],
+    note: Annotated[str, named("--note", "TEXT", "A line about the bug that it found.")],
     name: Annotated[
-        str, typer.Option(help="What to call it, in lower case; the file's name if empty.")
+        str, named("--name", "NAME", "Its name, in lower case (default: the name of the file).")
     ] = "",
-    folder: Annotated[
+    out: Annotated[
         Path | None,
-        typer.Option(parser=path, help="Where to; the regressions of the spec suite if not given."),
+        out_option("Write to this folder (default: the regressions of the spec suite)."),
     ] = None,
 ) -> None:
-    """Keep a case or a tensor program as a regression; it must agree on the interpreter by now.
+    """Keep a case or a tensor program as a regression; it must agree on the interpreter now.
 
-    The spec suite runs cases on every device, as rows kernel.regression.NAME; `fuzz corpus check`
-    runs both.
+    \b
+    Example:
+      tinyref fuzz keep case.json --note "Remainder of a negative divisor." --name negative-mod
+
+    The spec suite runs cases on every device, as rows kernel.regression.NAME. `fuzz corpus check`
+    runs cases and programs.
     """
     from tinyref_fuzz.corpus.keep import keep_program, keep_regression
 
     if _is_program_file(case):
-        written = keep_program(case, name or case.stem, note, folder)
+        written = keep_program(case, name or case.stem, note, out)
         command = f"tinyref fuzz corpus check {shlex.quote(str(written.parent))}"
     else:
-        written = keep_regression(case, name or case.stem, note, folder)
+        written = keep_regression(case, name or case.stem, note, out)
         command = f"tinyref conform --query kernel.regression.{written.stem}"
     print(f"wrote {written}")
     print(f"run it: {command}")
 
 
-_CORPUS_HELP = """Check folders of cases, or bring old files up to date.
+_CORPUS_HELP = """Check folders of cases.
 
 \b
-Without FOLDER these are the regressions and the harvested kernels that come with tinyref.
-Other files than *.json are not looked at.
+Example:
+  tinyref fuzz corpus check fuzz-CPU/cases
 """
 corpus_app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=_CORPUS_HELP)
 
@@ -243,20 +266,29 @@ def _corpus() -> None:
 @corpus_app.command("check")
 def check(
     folder: _FOLDER = None,
-    device: Annotated[str, typer.Option(help="The device; the default one if empty.")] = "",
+    device: Annotated[str, device_option()] = "",
     timeout: _TIMEOUT = 60.0,
 ) -> None:
-    """Load, verify and replay every case. Exit code 1 if any file has a problem."""
+    """Load, verify and replay every case. Exit code 1: a file has a problem.
+
+    \b
+    Examples:
+      tinyref fuzz corpus check
+      tinyref fuzz corpus check fuzz-CPU/cases -d PYTHON
+
+    Only files *.json are read. Without FOLDER these are the regressions and the harvested kernels
+    that come with tinyref.
+    """
     from tinyref_fuzz.corpus.folder import SHIPPED, files_of, problems_of
 
     name = device_name(device)
     folders = SHIPPED if folder is None else (folder,)
     problems = 0
-    for each in folders:
-        for problem in problems_of(each, name, timeout):
+    for checked in folders:
+        for problem in problems_of(checked, name, timeout):
             problems += 1
             print(problem)
-    files = sum(len(files_of(each)) for each in folders)
+    files = sum(len(files_of(checked)) for checked in folders)
     print(f"{files} file{'' if files == 1 else 's'}, {problems} with a problem, on {name}")
     if problems:
         raise typer.Exit(1)
@@ -265,31 +297,35 @@ def check(
 def harvest(
     program: Annotated[Path, typer.Argument(parser=path, metavar="FILE.py", help="A program.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGUMENTS]", help="What FILE.py is given.")
+        list[str] | None,
+        typer.Argument(metavar="[-- ARGUMENTS]", help="The arguments of the program."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(parser=path, help="A file, or a folder; FILE-kernels.json if not given."),
+        Path | None, out_option("Write to this file or folder (default: FILE-kernels.json).")
     ] = None,
-    device: Annotated[str, typer.Option(help="The device; the default one if empty.")] = "",
+    device: Annotated[str, device_option()] = "",
     every_size: Annotated[
-        bool, typer.Option("--every-size", help="Keep kernels that differ in sizes alone, too.")
+        bool, flag("--every-size", "Also keep kernels that differ only in sizes.")
     ] = False,
     max_nodes: Annotated[
         int,
-        typer.Option(
+        named(
             "--max-nodes",
-            "--most-nodes",
+            "N",
+            "Leave out kernels with more nodes (default: 200).",
             min=1,
-            help="Leave out kernels of more nodes.",
             show_default=False,
         ),
     ] = 200,
 ) -> None:
-    """Take the kernels out of a program: it is run, and what it computes is written to a file.
+    """Run a program and write its kernels to a file, for `tinyref fuzz --harvested`.
 
-    FILE.py is run as a program of its own, with all your rights, as python FILE.py would. Kernels
-    are kept without their data, and of those that differ in sizes alone the smallest one.
+    \b
+    Example:
+      tinyref fuzz harvest train.py -o kernels.json -- --epochs 1
+
+    FILE.py runs as python FILE.py would, with all your rights. Kernels are kept without their
+    data. Of kernels that differ only in sizes, the smallest is kept.
     """
     from tinyref_fuzz.generate.corpus.harvest import harvest as run_harvest
 

@@ -1,4 +1,4 @@
-"""`tinyref fuzz score`: how many planted faults the fuzzer finds, how fast, and what it says."""
+"""`tinyref fuzz score`: the planted faults that the fuzzer finds, its time, and its diagnosis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tinyref import reproduce
-from tinyref.cli.options import MAX_JOBS, check_finite, path, until_stopped
+from tinyref.cli.options import (
+    duration_option,
+    duration_or_zero,
+    flag,
+    jobs_option,
+    named,
+    out_option,
+    query_option,
+    until_stopped,
+)
+from tinyref.durations import duration_text
 from tinyref.errors import UserError, printable
 
 if TYPE_CHECKING:
@@ -18,55 +28,74 @@ if TYPE_CHECKING:
 
 
 def score(
-    only: Annotated[str, typer.Option(help="Only these: names, NAME* or kinds; commas join.")] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds for each fault.")] = 5,
-    first: Annotated[int, typer.Option(min=0, help="The first seed; the others follow.")] = 0,
-    seconds: Annotated[
-        float, typer.Option(min=1, help="Give a fault up after this much processor time.")
+    query: Annotated[
+        str, query_option("Only these faults: names, NAME* or kinds, joined by commas.")
+    ] = "",
+    seeds: Annotated[int, named("--seeds", "N", "Number of seeds for each fault.", min=1)] = 5,
+    first: Annotated[int, named("--first", "N", "The first seed; the others follow.", min=0)] = 0,
+    budget: Annotated[
+        float,
+        duration_option(
+            "--budget", "Give up a fault after this much processor time (default: 60s)."
+        ),
     ] = 60.0,
-    jobs: Annotated[int, typer.Option(min=1, max=MAX_JOBS, help="Processes at a time.")] = 2,
+    jobs: Annotated[int, jobs_option("Number of processes at a time (default: 2).", least=1)] = 2,
     further: Annotated[
-        float, typer.Option(min=0, help="Processor seconds for more findings after the first.")
+        float,
+        named(
+            "--further",
+            "TIME",
+            "Processor time to search more findings after the first; 0s for none (default: 5s).",
+            parser=duration_or_zero,
+            show_default=False,
+        ),
     ] = 5.0,
     examine: Annotated[
         float,
-        typer.Option(min=0, help="Seconds to reduce a finding; 0: no reduction, blame, buckets."),
+        named(
+            "--examine",
+            "TIME",
+            "Time to reduce a finding; 0s for no reduction, blame and buckets (default: 10s).",
+            parser=duration_or_zero,
+            show_default=False,
+        ),
     ] = 10.0,
-    json: Annotated[
-        Path | None,
-        typer.Option(parser=path, help="Write the result to this file after each run."),
+    out: Annotated[
+        Path | None, out_option("Write the result to this JSON file after each run.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the score in --json.")
-    ] = False,
-    listing: Annotated[bool, typer.Option("--list", help="Only list the faults.")] = False,
+    resume: Annotated[bool, flag("--resume", "Continue the score in --out.")] = False,
+    listing: Annotated[bool, flag("--list", "Only list the faults.")] = False,
 ) -> None:
-    """Score the fuzzer by faults that are planted in the compiler.
+    """Score the fuzzer with faults that are planted in the compiler.
 
-    Each fault is planted in a process of its own, which fuzzes the device of the fault until a case
-    disagrees, and then reduces, blames and buckets what it found. Seconds are those of the
-    processor, without the start of the process. Exit code 0: every goal is met. 1: one is missed,
-    or a run is missing.
+    \b
+    Examples:
+      tinyref fuzz score --list
+      tinyref fuzz score -q remainder-floored --seeds 1
+      tinyref fuzz score -j 8 -o score.json
+
+    Each fault is planted in a process of its own. It fuzzes the device of the fault until a case
+    fails, then reduces, blames and buckets the finding. Times are processor times, without the
+    start of the process. Exit code 0: every goal is met. 1: a goal is missed, or a run is missing.
     """
     from tinyref_fuzz.faults import faults_named
 
-    faults = faults_named(only)
+    faults = faults_named(query)
     if listing:
         for fault in faults:
             print(f"{fault.name:33} {fault.device:40} {fault.kind:45} {fault.seam.place}")
         return
-    if resume and json is None:
-        raise UserError("score: --resume needs the --json file to go on with")
-    check_finite(seconds=seconds, further=further, examine=examine)
+    if resume and out is None:
+        raise UserError("score: --resume needs the file to continue: give --out FILE")
     from tinyref_fuzz.faults.score import ScoreSettings, Scoring
 
-    settings = ScoreSettings(seeds, seconds, jobs, further, examine, first)
-    scoring = Scoring(faults, settings, json, say)
+    settings = ScoreSettings(seeds, budget, jobs, further, examine, first)
+    scoring = Scoring(faults, settings, out, say)
     if resume:
         scoring.resume()
-    if json is None:
+    if out is None:
         raise typer.Exit(_run_scoring(scoring))
-    command = resume_command(only, settings, json)
+    command = resume_command(query, settings, out)
     raise typer.Exit(until_stopped(lambda: _run_scoring(scoring), "scored", lambda: command))
 
 
@@ -81,16 +110,20 @@ def _run_scoring(scoring: Scoring) -> int:
     return 0 if is_complete and all(goal.is_met for goal in reached) else 1
 
 
-def resume_command(only: str, settings: ScoreSettings, file: Path) -> str:
-    """Return the command that goes on with an interrupted score."""
+def resume_command(query: str, settings: ScoreSettings, file: Path) -> str:
+    """Return the command that continues an interrupted score."""
     words = ["tinyref", "fuzz", "score"]
-    if only:
-        words += ["--only", only]
-    usual = vars(type(settings)())
-    for name, value in vars(settings).items():
-        if value != usual[name]:
-            words += [f"--{name}", str(value)]
-    return reproduce.command([*words, "--json", str(file), "--resume"], reproduce.settings())
+    if query:
+        words += ["--query", query]
+    usual = type(settings)()
+    for option in ("seeds", "jobs", "first"):
+        if getattr(settings, option) != getattr(usual, option):
+            words += [f"--{option}", str(getattr(settings, option))]
+    times = {"budget": "seconds", "further": "further", "examine": "examine"}
+    for option, name in times.items():
+        if getattr(settings, name) != getattr(usual, name):
+            words += [f"--{option}", duration_text(getattr(settings, name))]
+    return reproduce.command([*words, "--out", str(file), "--resume"], reproduce.settings())
 
 
 def say(line: str) -> None:

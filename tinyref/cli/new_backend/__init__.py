@@ -16,30 +16,31 @@ from typing import Annotated
 
 import typer
 
-from tinyref.cli.options import path
+from tinyref.cli.options import named, out_option
 from tinyref.config import nearest
 from tinyref.errors import UserError, UserLookupError
 
 
 def new_backend(
-    name: Annotated[str, typer.Argument(help="What the device is called, such as MINE.")],
+    name: Annotated[str, typer.Argument(help="The name of the device, such as MINE.")],
     language: Annotated[
-        str, typer.Option(help="The language of its kernels: c, opencl, cuda, llvm, wgsl.")
+        str,
+        named("--language", "NAME", "The language of its kernels: c, opencl, cuda, llvm, wgsl."),
     ] = "opencl",
     out: Annotated[
-        Path | None, typer.Option(parser=path, help="The folder to write: ./NAME in lower case.")
+        Path | None, out_option("Write to this new folder (default: ./NAME in lower case).")
     ] = None,
 ) -> None:
-    """Write a package for a device of your own, which conforms as it is written.
+    """Write a package for a device of your own, which passes the suite from the start.
 
     \b
     Examples:
       tinyref new-backend MINE --language opencl
-      cd mine && python -m pip install -e . && tinyref conform --device MINE
+      cd mine && python -m pip install -e . && tinyref conform -d MINE
 
-    The package prints kernels, compiles them and runs them on a GPU that is made of this host, with
-    groups, barriers, shared memory and memory of its own. Its README says what to replace in which
-    order; docs/bring-up.md goes with you from rung to rung.
+    The package renders kernels, compiles them and runs them on a GPU that is emulated on this host,
+    with groups, barriers, shared memory and memory of its own. Its README lists what to replace, in
+    order; docs/bring-up.md explains each rung.
     """
     device, chosen = checked_name(name), language_called(language)
     files = files_of(device, chosen)
