@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tinyref.dtype import dtype_from_name
 from tinyref_conformance.report import Report, RowResult
 from tinyref_conformance.statuses import MEASURED, Status
-from tinyref_spec.accuracy import SIDE, Accuracy, range_of_place
+from tinyref_spec.accuracy import SIDE, Accuracy, range_of_bin
 
 # Number of rows in the chart: enough for the inexact ones of most devices.
 DRAWN = 400
@@ -161,7 +161,7 @@ def _operand(accuracy: Accuracy) -> str:
     if not accuracy.operand:
         return ""
     worst = max(accuracy.by_operand, key=lambda at: accuracy.by_operand[at])
-    low, high = range_of_place(worst, dtype_from_name(accuracy.operand))
+    low, high = range_of_bin(worst, dtype_from_name(accuracy.operand))
     sign = "-" if worst < SIDE else ""
     return f"worst from {sign}{low:.0e} to {sign}{high:.0e}, {accuracy.operand}"
 
