@@ -14,7 +14,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_conformance.faulty.arithmetic import right
 from tinyref_conformance.faulty.device import Array, Call, FaultyDevice, SimulatedKernel
-from tinyref_conformance.faulty.programs import each
+from tinyref_conformance.faulty.programs import each_node
 
 
 def _is_signed(dtype: DType) -> bool:
@@ -118,7 +118,7 @@ DEVICES = (
     _device(
         name="HalfSteps",
         sentence="Adds products of float16 in float16.",
-        program=each(_rounded_steps),
+        program=each_node(_rounded_steps),
     ),
 )
 globals().update({faulty.name: faulty.backend for faulty in DEVICES})

@@ -135,7 +135,7 @@ def test_a_cause_that_devices_share_is_one_line() -> None:
     assert (data["schema"], data["version"]) == ("tinyref.conformance.matrix", 1)
     assert [cause["cases"] for cause in data["causes"]] == [[6, 1, 0], [0, 2, 0]]
     assert [report["as_expected"] for report in data["reports"]] == [False, False, True]
-    assert data["reports"][0]["rungs"]["ALU"] == {"state": "broken", "fine": 1, "owed": 7}
+    assert data["reports"][0]["rungs"]["ALU"] == {"state": "broken", "fine": 1, "required": 7}
     table = Matrix([ONE, TWO, PART]).page().markdown()
     assert "| every operation | BROKEN 1/7 | BROKEN 0/3 | holds 1/1 |" in table
     assert "| 6 | 1 | . |" in table

@@ -119,7 +119,7 @@ def test_lanes_explain_nothing_in_kernels_of_groups_without_vectors() -> None:
     of_lanes.forms = {"group": (1, 0), "grid": (1, 0)}
     (group,) = group_of(("kernel.a", of_lanes))
     assert "lane" not in group.cause
-    assert "are zero where something else is owed" in group.cause
+    assert "are zero where another value is expected" in group.cause
     of_lanes.forms["vector"] = (1, 0)
     assert group_of(("kernel.a", of_lanes))[0].cause.startswith(lanes)
 
@@ -160,7 +160,7 @@ FAULTS = {
     "FlushedSubnormals": (
         "isa.unary.neg.float32,isa.unary.sqrt.float32",
         "have a subnormal operand or result",
-        "declare `keeps_subnormals=False`, or mend what flushes them",
+        "declare `keeps_subnormals=False`, or fix what flushes them",
     ),
     "LostNegativeZero": (
         "isa.binary.mul.float32,isa.unary.neg.float32",
@@ -184,7 +184,7 @@ FAULTS = {
     ),
     "ReversedVectors": (
         "kernel.program.vector4",
-        "are right values at other places",
+        "are right values at other indices",
         "strides, the order of lanes",
     ),
     "MissingBarrier": ("kernel.program.group", "work-items race", "a barrier is missing"),
@@ -260,7 +260,7 @@ MISLEADING = {
     ),
     "LostOffWord": (
         "kernel.store.constant.int8,kernel.store.constant.uint16,kernel.copy.int32",
-        "store 1 or 2 bytes from an address that is no multiple of 4 on, and none passes",
+        "store 1 or 2 bytes at an address that is no multiple of 4, and none passes",
         "how stores and fills of 1 and 2 bytes are made of words",
     ),
     "HalfSteps": (

@@ -270,19 +270,19 @@ def test_what_is_on_the_list_of_skips_is_not_run(fake: Any, file: Callable[..., 
     assert "isa.hangs.int32.special:1" not in fake.ran()
     hanging = case_of(done, "isa.hangs.int32.special:1")
     assert hanging.status is Status.NOT_RUN
-    assert hanging.message == "on the list of skips: known (https://example.org/1)"
+    assert hanging.message == "on the skip list: known (https://example.org/1)"
     assert report.counts[Status.PASS] == 9
     # Nothing failed, and yet it shows no conformance.
     assert report.exit_code == 0
     assert not report.is_conformance_run
-    assert report.reductions == ["not run, as on the list of skips: 1 of the cases"]
+    assert report.reductions == ["not run because of the skip list: 1 of the cases"]
     assert "conforms" not in report.verdict
     assert report.rungs[Rung.ALU].state is RungState.INCOMPLETE
     assert compare(before, report).changes["regressions"] == []
     for name, words in (
-        ("report.html", "not run, as on the list of skips: 1 of the cases"),
-        ("summary.md", "not run, as on the list of skips: 1 of the cases"),
-        ("junit.xml", "NotRun: on the list of skips"),
+        ("report.html", "not run because of the skip list: 1 of the cases"),
+        ("summary.md", "not run because of the skip list: 1 of the cases"),
+        ("junit.xml", "NotRun: on the skip list"),
         ("badge.svg", "not a conformance run"),
     ):
         assert words in (fake.folder / name).read_text()

@@ -121,7 +121,7 @@ def test_what_is_expected_to_fail_is_an_xfail_in_its_phase_only(tmp_path: Path) 
     assert code == 0, output
     assert counts(output)["xfailed"] == len(failed)
     assert "the divider rounds down (https://example.org/issues/1)" in output
-    assert "on the list of skips: hangs the card" in output
+    assert "on the skip list: hangs the card" in output
 
     words = with_expectations(tmp_path, "compile", ",".join(failed))
     code, output = pytest_run(tmp_path, *words)

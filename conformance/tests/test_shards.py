@@ -67,10 +67,10 @@ def test_what_reduced_a_shard_or_went_wrong_there_is_still_said() -> None:
         ({"compiler": "cc 2"}, r"compiler: \(none\) -> cc 2"),
         ({"flags": {"NOOPT": 1}}, r"flags: \(none\) -> {'NOOPT': 1}"),
         ({"identity": {**IDENTITY, "tinyref": "0.1.0 cd"}}, "tinyref: 0.1.0 ab -> 0.1.0 cd"),
-        ({"identity": {}}, "does not say of what device it is"),
+        ({"identity": {}}, "does not identify its device"),
         ({"shard": None}, "is of no shard"),
         ({"shard": "2/4"}, "shards of 3 and of 4 are not of one run"),
-        ({"shard": "1/3"}, "shard 1/3 is there twice: 1.json, 2.json"),
+        ({"shard": "1/3"}, "shard 1/3 appears twice: 1.json, 2.json"),
         ({"shard": "9"}, "shard: got '9'"),
     ],
 )

@@ -168,8 +168,8 @@ def test_a_library_that_ends_none_of_its_first_cases_is_too_slow(fake: Any) -> N
     library = replace(asked, settings=replace(asked.settings, device="numpy on cpu"))
     report = conform(library).report
     words = (
-        "too slow here: none of the first 3 cases ended within 0.5 s of the processor; --timeout "
-        "gives them more"
+        "too slow here: none of the first 3 cases ended within 0.5 s of processor time; "
+        "--timeout gives them more"
     )
     assert report.problems == report.reductions == [words]
     assert report.counts == {Status.NOT_RUN: 4}

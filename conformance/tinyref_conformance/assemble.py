@@ -1,4 +1,4 @@
-"""From the outcome of a run to its report: expectations applied, nothing planned left out."""
+"""From the outcome of a run to its report: with expectations, and all planned cases."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Row, Rung
 from tinyref_spec.reproducer import case_script, open_script
 
-_SHOWN_AS_FAILURE = BROKEN | {Status.EXPECTED_FAIL}
+_FAILURES = BROKEN | {Status.EXPECTED_FAIL}
 
 
 class Assembler:
-    """Makes the report of one run; `report_file` is where its JSON will be."""
+    """Makes the report of one run; `report_file` is the path of its JSON."""
 
     def __init__(
         self,
@@ -53,34 +53,34 @@ class Assembler:
 
     @property
     def flags(self) -> Mapping[str, config.FlagValue]:
-        """Those that are not at their default, as the workers had them."""
+        """Return the flags of the workers that are not at their default."""
         opened = self.outcome.opened
         return config.changed_flags() if opened is None else opened["flags"]
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that the backend reads."""
+        """Return the environment variables that the backend reads."""
         return {} if self.outcome.opened is None else self.outcome.opened["environment"]
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a command or a script must set to run as this run did."""
+        """Return what a command or a script must set to run as this run did."""
         return reproduce.settings_of(self.flags, self.environment)
 
     @property
     def reductions(self) -> list[str]:
-        """Why this is not the conformance run of its profile; empty when it is."""
-        not_run = sum(found[0] is Status.NOT_RUN for found in self.outcome.derived.values())
+        """Return why this is not a conformance run of its profile; empty if it is one."""
+        not_run = sum(status is Status.NOT_RUN for status, _ in self.outcome.derived.values())
         skipped = not_run - self.outcome.late
-        found = [*self.plan.reductions, *reproduce.reasons(self.flags)]
+        reasons = [*self.plan.reductions, *reproduce.reasons(self.flags)]
         if self.outcome.cut_short:
-            found.append(self.outcome.cut_short)
+            reasons.append(self.outcome.cut_short)
         if skipped:
-            found.append(f"not run, as on the list of skips: {skipped:,} of the cases")
-        return found
+            reasons.append(f"not run because of the skip list: {skipped:,} of the cases")
+        return reasons
 
     def report(self, started: str) -> Report:
-        """The report: every planned case is in it with exactly one status."""
+        """Return the report, which has every planned case with exactly one status."""
         rows, cases = [_open_row()], [self._open_case()]
         rows[0].add(cases[0])
         for planned in self.plan.rows:
@@ -93,25 +93,25 @@ class Assembler:
         return Report(self._certificate(started), rows, cases, self._problems())
 
     def observed(self) -> list[Observed]:
-        """The cases as an update of the expectations needs them."""
-        found = []
+        """Return the cases as an update of the expectations needs them."""
+        observed = []
         for planned in self.plan.rows:
             for case in planned.cases:
                 record = _decisive(self.outcome.records.get(case.id, ()))
                 if record is not None and not self._is_skipped(case):
-                    found.append(Observed(case.id, case.row, record.status, record.phase))
+                    observed.append(Observed(case.id, case.row, record.status, record.phase))
                 else:
                     status = self.outcome.derived.get(case.id, (Status.SUPPRESSED, ""))[0]
                     phase = Phase.RUN.value if status is Status.FAIL else ""
-                    found.append(Observed(case.id, case.row, status, phase))
-        return found
+                    observed.append(Observed(case.id, case.row, status, phase))
+        return observed
 
     def skipped(self, case_id: str) -> str | None:
-        """Why the list of skips keeps this case from being run; None where it does not."""
+        """Return the reason in the skip list for not running this case; None if there is none."""
         return self.expectations.skipped(case_id, self._today)
 
     def is_expected(self, record: Record) -> bool:
-        """Whether an expectation covers this failure, or it is not to be run any more."""
+        """Return True if an expectation covers this failure, or the skip list names it."""
         if self.skipped(record.case) is not None:
             return True
         final, _ = self.expectations.final(record.case, record.status, record.phase, self._today)
@@ -146,13 +146,13 @@ class Assembler:
             attempts=len(attempts),
             fault=record.fault,
         )
-        if status in _SHOWN_AS_FAILURE:
+        if status in _FAILURES:
             sequence = (attempts[-1].details or {}).get("sequence", ())
             self._explain(result, record, sequence if status is Status.FLAKE else ())
         return result
 
     def _attempts(self, case: Case) -> Sequence[Record]:
-        # What is on the list of skips may have been measured before it was.
+        # A case of the skip list may have been measured before it was listed.
         return [] if self._is_skipped(case) else self.outcome.attempts(case.id)
 
     def _record(self, case: Case) -> Record | None:
@@ -164,7 +164,7 @@ class Assembler:
     def _explain(
         self, result: CaseResult, record: Record | None, sequence: Sequence[str] = ()
     ) -> None:
-        """Adds details, script and command; `sequence` ends with the case, which fails after it."""
+        """Add details, script and command; `sequence` ends with the case, which fails after it."""
         about = (self.device, self.plan.profile.value)
         alone = (result.id, *about, self.second)
         details: dict[str, Any] = dict((record and record.details) or {})
@@ -254,7 +254,7 @@ class Assembler:
 
 
 def _decisive(attempts: Sequence[Record]) -> Record | None:
-    """The attempt that a report shows: the first, which failed if there was a second."""
+    """Return the attempt that a report shows: the first, which failed if there is a second."""
     return min(attempts, key=lambda record: record.attempt, default=None)
 
 

@@ -1,4 +1,4 @@
-"""The certificate of a run: what was asked, of which device, with which versions of everything."""
+"""The certificate of a run: the cases, the device, and the versions of everything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tinyref.formats.payload_fields import tile_from_json, tile_to_json
 from tinyref.machine import Machine
 from tinyref.runtimes.identity import library_versions
 
-# How a field of the capabilities is written and read back, by its declared type.
+# Functions that write and read a field of the capabilities, by its declared type.
 _FORMATS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "bool": (bool, bool),
     "int": (int, int),
@@ -37,7 +37,7 @@ _FORMATS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 
 def capabilities_to_json(capabilities: Capabilities) -> dict[str, Any]:
-    """What the device declares, in a form that sorts and compares."""
+    """Return the capabilities in a form that sorts and compares."""
     return {
         field.name: _FORMATS[str(field.type)][0](getattr(capabilities, field.name))
         for field in dataclasses.fields(Capabilities)
@@ -45,7 +45,7 @@ def capabilities_to_json(capabilities: Capabilities) -> dict[str, Any]:
 
 
 def capabilities_from_json(data: Mapping[str, Any]) -> Capabilities:
-    """Return the capabilities. Raises `UserError` for a matrix tile that is none."""
+    """Return the capabilities. Raises `UserError` for an invalid matrix tile."""
     return Capabilities(
         **{
             field.name: _FORMATS[str(field.type)][1](data[field.name])
@@ -55,30 +55,30 @@ def capabilities_from_json(data: Mapping[str, Any]) -> Capabilities:
 
 
 def device_versions(name: str, device: Any) -> dict[str, str]:
-    """Names and versions of device, driver and compiler, as far as the backend gives them."""
+    """Return names and versions of device, driver and compiler, as the backend states them."""
     own = getattr(device, "versions", None)
     try:
-        found = own() if callable(own) else Device[name].versions()
+        versions = own() if callable(own) else Device[name].versions()
     except (TinyrefError, UserError):
         return {}
-    return {str(key): str(value) for key, value in sorted(found.items())}
+    return {str(key): str(value) for key, value in sorted(versions.items())}
 
 
 def surroundings() -> dict[str, Any]:
-    """The part of the certificate that says where the run took place, and by which tinyref."""
-    found = commit()
+    """Return the part of the certificate about the machine and the version of tinyref."""
+    revision = commit()
     return {
         "tinyref": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
         "libraries": library_versions(),
-        "git": None if found is None else found.to_json(),
+        "git": None if revision is None else revision.to_json(),
     }
 
 
 def facts_of(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a certificate says, in words; its capabilities are `capabilities_of` it."""
+    """Yield the facts of a certificate in words; for its capabilities, see `capabilities_of`."""
     git = certificate["git"]
     commit = "commit unknown"
     if git:
@@ -108,7 +108,7 @@ def facts_of(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def capabilities_of(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what the device of a certificate declares, in words."""
+    """Yield the capabilities of a certificate's device, in words."""
     for name, value in sorted((certificate["capabilities"] or {}).items()):
         yield f"Declares {name}", _plain(value)
 

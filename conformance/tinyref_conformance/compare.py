@@ -1,4 +1,4 @@
-"""Two reports against each other: what changed, by its cause."""
+"""Two reports compared: what changed, by its cause."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tinyref_conformance.statuses import Status
 
 SCHEMA = "tinyref.conformance.diff"
 VERSION = 1
-# A worse ULP below this is noise of another seed or library, not a change worth a line.
+# A smaller increase in ULP is noise of another seed or library.
 ACCURACY_STEP = 0.05
-# Cases that are named of each group.
+# Number of cases that a group names.
 _NAMED = 3
 # The kinds of changes, the worst first, in words.
 KINDS = {
@@ -33,7 +33,7 @@ _HEAD = ("cases", "where", "change", "cause", "such as")
 
 @dataclass(frozen=True)
 class Change:
-    """One case that changed. before, after: its statuses, empty where it is not in the report."""
+    """A case that changed. before, after: its statuses, empty if it is not in the report."""
 
     case: str
     row: str
@@ -44,7 +44,7 @@ class Change:
 
     @property
     def words(self) -> str:
-        """What changed, without the case."""
+        """Return the change without the case."""
         if not self.after:
             return f"was {self.before}, is not in the newer report"
         return f"{self.before} -> {self.after}" if self.before else f"new, {self.after}"
@@ -52,18 +52,18 @@ class Change:
 
 @dataclass(frozen=True)
 class ChangeGroup:
-    """Changes that are alike: the same statuses, for the same cause."""
+    """Changes with the same statuses and the same cause."""
 
     changes: tuple[Change, ...]
 
     @property
     def where(self) -> str:
-        """What the ids of their rows have in common."""
+        """Return what the ids of their rows have in common."""
         return common_name(list(dict.fromkeys(change.row for change in self.changes)))
 
     @property
     def examples(self) -> list[str]:
-        """The first of them."""
+        """Return the first changed cases."""
         return [change.case for change in self.changes[:_NAMED]]
 
     def to_json(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class ChangeGroup:
             "before": first.before,
             "after": first.after,
             "cause": first.cause,
-            "cases": [{"id": each.case, "message": each.message} for each in self.changes],
+            "cases": [{"id": change.case, "message": change.message} for change in self.changes],
         }
 
 
@@ -92,7 +92,7 @@ class AccuracyChange:
 
 @dataclass
 class Comparison:
-    """What changed from one report to the next, by the kinds of `KINDS`."""
+    """The changes from one report to the next, by the kinds of `KINDS`."""
 
     notes: list[str] = field(default_factory=list)
     changes: dict[str, list[Change]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
@@ -103,15 +103,15 @@ class Comparison:
         return bool(self.changes["regressions"])
 
     def groups(self, kind: str) -> list[ChangeGroup]:
-        """The changes of a kind that are alike together, most first."""
-        found: dict[tuple[str, str], list[Change]] = {}
+        """Return the groups of a kind, the largest first."""
+        by_cause: dict[tuple[str, str], list[Change]] = {}
         for change in self.changes[kind]:
-            found.setdefault((change.words, change.cause), []).append(change)
-        groups = [ChangeGroup(tuple(changes)) for changes in found.values()]
+            by_cause.setdefault((change.words, change.cause), []).append(change)
+        groups = [ChangeGroup(tuple(changes)) for changes in by_cause.values()]
         return sorted(groups, key=lambda group: -len(group.changes))
 
     def page(self) -> Page:
-        """Return it as tables, the worst first."""
+        """Return the comparison as tables, the worst first."""
         tables = [
             Table(
                 f"{len(self.changes[kind]):,} {words}",
@@ -121,8 +121,7 @@ class Comparison:
             for kind, words in KINDS.items()
         ]
         accuracy = [
-            (each.row, f"{each.before:.4g}", f"{each.after:.4g}", each.word)
-            for each in self.accuracy
+            (row.row, f"{row.before:.4g}", f"{row.after:.4g}", row.word) for row in self.accuracy
         ]
         head = ("row", "ULP before", "ULP after", "")
         tables.append(Table(f"{len(accuracy):,} changes of accuracy", head, accuracy))
@@ -131,7 +130,7 @@ class Comparison:
         return Page(title, self.notes, tables)
 
     def json(self) -> str:
-        """The same as data, versioned."""
+        """Return the comparison as data with a version."""
         data = {
             "schema": SCHEMA,
             "version": VERSION,
@@ -139,8 +138,8 @@ class Comparison:
             "notes": self.notes,
             **{kind: [group.to_json() for group in self.groups(kind)] for kind in KINDS},
             "accuracy": [
-                {"row": each.row, "before": str(each.before), "after": str(each.after)}
-                for each in self.accuracy
+                {"row": row.row, "before": str(row.before), "after": str(row.after)}
+                for row in self.accuracy
             ],
         }
         return json.dumps(data, indent=1) + "\n"
@@ -155,45 +154,45 @@ def _cells(group: ChangeGroup) -> Sequence[str]:
 
 
 def _is_bad(status: Status) -> bool:
-    """Worse than before when it was not so: also a case that can no longer be run."""
+    """Return True for a failure, or a case that can no longer be run."""
     return status.is_failure or status is Status.SUPPRESSED
 
 
 def compare(before: Report, after: Report) -> Comparison:
-    """What `after` changed. A missing case counts as a regression unless `after` was reduced."""
-    found = Comparison(notes=_notes(before, after))
+    """Return what changed. A missing case is a regression unless `after` was reduced."""
+    comparison = Comparison(notes=_notes(before, after))
     old = {case.id: case for case in before.cases}
     new = {case.id: case for case in after.cases}
     causes = _Causes(before, after)
     for case_id, was in old.items():
         now = new.get(case_id)
         for kind in _kinds(was, now, after):
-            found.changes[kind].append(causes.change(was, now))
+            comparison.changes[kind].append(causes.change(was, now))
     for case in after.cases:
         if case.id not in old:
             for kind in ("new", "regressions") if _is_bad(case.status) else ("new",):
-                found.changes[kind].append(causes.change(None, case))
-    found.accuracy = _accuracy(before, after)
-    return found
+                comparison.changes[kind].append(causes.change(None, case))
+    comparison.accuracy = _accuracy(before, after)
+    return comparison
 
 
 class _Causes:
-    """What failures have in common, of either report."""
+    """The causes of failures in both reports."""
 
     def __init__(self, before: Report, after: Report) -> None:
         self._before = {name: group.cause for group in before.groups for name in group.cases}
         self._after = {name: group.cause for group in after.groups for name in group.cases}
 
     def change(self, was: CaseResult | None, now: CaseResult | None) -> Change:
-        """With the cause for which it fails now or, where it does not any more, failed."""
-        shown = now or was
-        assert shown is not None, "a case is in one of the reports"
-        cause = self._after.get(shown.id) or self._before.get(shown.id)
+        """Return the change with the cause of its failure or, if it is fixed, the former one."""
+        result = now or was
+        assert result is not None, "a case is in one of the reports"
+        cause = self._after.get(result.id) or self._before.get(result.id)
         message = now.message if now else ""
         if cause is None:
             cause = shape_of(message) if message else ""
         before, after = ("" if case is None else case.status.value for case in (was, now))
-        return Change(shown.id, shown.row, before, after, message, cause)
+        return Change(result.id, result.row, before, after, message, cause)
 
 
 def _notes(before: Report, after: Report) -> list[str]:
@@ -221,7 +220,7 @@ def _flags(report: Report) -> str:
 
 
 def _kinds(was: CaseResult, now: CaseResult | None, after: Report) -> tuple[str, ...]:
-    """Of which kinds a change is; none where the status is the same."""
+    """Return the kinds of a change; none if the status is the same."""
     if now is None:
         is_worse = after.is_conformance_run and not _is_bad(was.status)
         return ("missing", "regressions") if is_worse else ("missing",)
@@ -231,18 +230,18 @@ def _kinds(was: CaseResult, now: CaseResult | None, after: Report) -> tuple[str,
     if _is_bad(now.status) and not _is_bad(was.status):
         return ("regressions",)
     if excused and was.status is Status.PASS:
-        # What once worked and is now excused is a step back, however well it is explained.
+        # A case that passed and is now excused is a step back, even with a good reason.
         return ("regressions",)
     return ("fixes",) if _is_bad(was.status) and not _is_bad(now.status) else ("other",)
 
 
 def _accuracy(before: Report, after: Report) -> list[AccuracyChange]:
     old = {row.id: row.max_ulp for row in before.rows}
-    found = []
+    changes = []
     for row in after.rows:
         was, now = old.get(row.id), row.max_ulp
         if was is None or now is None or was == now or (math.isnan(was) and math.isnan(now)):
             continue
         if not abs(now - was) < ACCURACY_STEP:
-            found.append(AccuracyChange(row.id, was, now))
-    return found
+            changes.append(AccuracyChange(row.id, was, now))
+    return changes

@@ -1,8 +1,8 @@
-"""Kernels of the suite compiled for an architecture of which no device is there.
+"""Check that kernels of the suite compile for an architecture, without a device of it.
 
-The kernels are those that the cases ask for before they read a first value, made for what such a
-device would declare. That they compile says that the text is of its language and within its limits,
-and nothing of what they compute.
+The kernels are those that cases ask for before they read a first value, made for the capabilities
+of such a device. A kernel that compiles is in the right language and within its limits. Nothing is
+said about what it computes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tinyref_conformance.suite import Suite
 from tinyref_conformance.worker import run_on
 from tinyref_spec.case import Case, Profile
 
-# So many texts are compiled in one call, if the compiler takes many.
+# Number of sources in one call of a compiler that takes many.
 BATCH = 16
 
 
 @dataclass(frozen=True)
 class RefusedKernel:
-    """A kernel that does not compile, the first case that asks for it, and the compiler's words."""
+    """A kernel that does not compile, the first case that uses it, and the compiler's message."""
 
     case: str
     message: str
@@ -45,7 +45,7 @@ class RefusedKernel:
 
 @dataclass
 class CompileReport:
-    """What was compiled for one architecture: texts that are the same count once."""
+    """The result for one architecture; equal sources count once."""
 
     target: str
     cases: int = 0
@@ -54,21 +54,21 @@ class CompileReport:
     refused: list[RefusedKernel] = field(default_factory=list)
 
     def text(self) -> str:
-        """A line of counts, and the first words of each refusal."""
+        """Return a line of counts, and the first line of each refusal."""
         counts = (
             f"{self.target}: {self.kernels:,} kernels of {self.cases:,} cases compiled in "
             f"{self.seconds:.0f} s, {len(self.refused):,} of them refused"
         )
-        # A compiler that crashes says a page; `write` keeps it.
-        lines = [f"  {each.case}: {each.message.splitlines()[0]}" for each in self.refused]
+        # A compiler that crashes may print pages, which `write` stores in full.
+        lines = [f"  {one.case}: {one.message.splitlines()[0]}" for one in self.refused]
         return "\n".join([counts, *lines, ""])
 
     def write(self, folder: Path) -> None:
-        """The text of each refused kernel as a file, under what the compiler says of it."""
+        """Write a file for each refused kernel: the compiler's message, then the source."""
         folder.mkdir(parents=True, exist_ok=True)
-        for number, each in enumerate(self.refused):
-            path = folder / f"{number}-{file_name(each.case)}.txt"
-            path.write_text(printable(f"{each.message}\n\n{each.source}"), encoding="utf-8")
+        for number, kernel in enumerate(self.refused):
+            path = folder / f"{number}-{file_name(kernel.case)}.txt"
+            path.write_text(printable(f"{kernel.message}\n\n{kernel.source}"), encoding="utf-8")
 
 
 def compile_suite(
@@ -77,13 +77,12 @@ def compile_suite(
     sample: int = 0,
     jobs: int = 1,
 ) -> CompileReport:
-    """Compiles the kernels of the quick profile for `target`.
+    """Compile the kernels of the quick profile for `target`.
 
-    sample: only so many kernels, of the most telling cases first; 0 is all. jobs: how many are
-    compiled at a time. Raises `UserError` for a query that
-    names no case.
+    sample: number of kernels, from the cases that tell most; 0 for all. jobs: number of compilers
+    that run at a time. Raises `UserError` for a query that names no case.
     """
-    # What is kept was of another target, maybe, and would be asked for no more.
+    # Stored kernels may be for another target, and would not be asked for again.
     forget_kernels()
     report = CompileReport(target.name)
     started = time.perf_counter()
@@ -93,7 +92,7 @@ def compile_suite(
 
     texts = _texts(target, query, sample, report)
     with ThreadPoolExecutor(jobs) as pool:
-        # Not more at a time: all kernels of the profile are hundreds of MB of text.
+        # The kernels of the profile are hundreds of MB of text, so only a few are held at a time.
         while group := list(itertools.islice(texts, BATCH * jobs)):
             batches = [group[start : start + BATCH] for start in range(0, len(group), BATCH)]
             for text, problem in itertools.chain.from_iterable(pool.map(compiled, batches)):
@@ -106,7 +105,7 @@ def compile_suite(
 
 @dataclass(frozen=True)
 class _Text:
-    """A source, or the nodes of a program that the renderer refuses and why; and its first case."""
+    """A source, or a program's nodes and the error of the renderer; with its first case."""
 
     case: str
     source: str
@@ -114,12 +113,12 @@ class _Text:
 
 
 def _problems_of(target: CompileTarget, texts: Sequence[_Text]) -> list[str]:
-    """Why each text does not compile; empty where it does. Together, if the compiler takes many."""
+    """Return why each text does not compile, or an empty text; in one call if possible."""
     compiler = target.compiler
     if isinstance(compiler, BatchCompiler) and not any(text.problem for text in texts):
         with contextlib.suppress(DeviceError):
             results = compiler.compile_many([text.source for text in texts])
-            return [_words(each) if isinstance(each, DeviceError) else "" for each in results]
+            return [_words(result) if isinstance(result, DeviceError) else "" for result in results]
     return [text.problem or _problem_of(compiler, text.source) for text in texts]
 
 
@@ -138,7 +137,7 @@ def _words(error: DeviceError) -> str:
 def _texts(
     target: CompileTarget, query: str, sample: int, report: CompileReport
 ) -> Iterator[_Text]:
-    """Each text once, with the case that asks for it first."""
+    """Yield each text once, with the first case that uses it."""
     seen: set[str] = set()
     for case in _telling_cases(query):
         report.cases += 1

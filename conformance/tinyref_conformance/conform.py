@@ -1,4 +1,4 @@
-"""A whole run from settings to written reports: what the command line calls."""
+"""A whole run from settings to written reports, for the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tinyref_spec.case import Profile
 
 @dataclass(frozen=True)
 class ConformRequest:
-    """All that a caller may ask of a run.
+    """All options of a run.
 
     timings: an earlier JSON report, whose seconds weigh the shards. update: new failures go to the
     expectations file with `reason` and `link`.
@@ -49,22 +49,22 @@ class ConformRequest:
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that ended, its report, and where its files are."""
+    """A run that ended, its report, and the paths of its files."""
 
     report: Report
     files: list[Path]
 
     @property
     def reproducer(self) -> Path | None:
-        """The script of the first failure; None where nothing failed."""
+        """Return the script of the first failure; None if nothing failed."""
         return next((path for path in self.files if path.name == reports.SCRIPT_NAME), None)
 
 
 def conform(request: ConformRequest, reporter: Reporter | None = None) -> Finished:
-    """Runs the suite and writes the reports.
+    """Run the suite and write the reports.
 
-    Raises `UserError` for anything that is wrong with the request, before a case runs, and lets
-    `KeyboardInterrupt` out with everything measured on disk.
+    Raises `UserError` for an invalid request, before a case runs. Raises `KeyboardInterrupt` with
+    all results on disk.
     """
     settings = request.settings
     suite = Suite(settings.catalogue)
@@ -87,11 +87,11 @@ def conform(request: ConformRequest, reporter: Reporter | None = None) -> Finish
     except ChangedError as error:
         if not settings.restart:
             raise UserError(
-                f"resume: {error}: go on with --resume --restart to begin anew, which keeps the "
-                "earlier results beside the new ones"
+                f"resume: {error}: go on with --resume --restart to begin again and "
+                "rename the earlier results"
             ) from error
-        anew = replace(request, settings=replace(settings, resume=False))
-        assembler.outcome = _run(anew, plan, suite, assembler, reporter or Quiet())
+        again = replace(request, settings=replace(settings, resume=False))
+        assembler.outcome = _run(again, plan, suite, assembler, reporter or Quiet())
     if request.update:
         assembler.expectations = _update(request, assembler, suite)
     report = assembler.report(started)
@@ -103,9 +103,9 @@ def conform(request: ConformRequest, reporter: Reporter | None = None) -> Finish
 def _run(
     request: ConformRequest, plan: Plan, suite: Suite, assembler: Assembler, reporter: Reporter
 ) -> Outcome:
-    """The outcome. Raises `ChangedError` where there is something else than what is to resume."""
+    """Return the outcome. Raises `ChangedError` if the run to resume is a different one."""
     settings = request.settings
-    held = CaseJournal.lock(settings.folder)
+    lock = CaseJournal.lock(settings.folder)
     try:
         journal = CaseJournal.start(
             settings.folder, _binding(request, suite, plan), settings.resume, reports.NAMES
@@ -118,7 +118,7 @@ def _run(
         finally:
             journal.close()
     finally:
-        held.release()
+        lock.release()
 
 
 def _binding(request: ConformRequest, suite: Suite, plan: Plan) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _binding(request: ConformRequest, suite: Suite, plan: Plan) -> dict[str, Any
         "query": request.query,
         "shard": None if request.shard is None else str(request.shard),
         "number of cases": plan.count,
-        **({"order": "that of the query"} if request.settings.sequence else {}),
+        **({"order": "as in the query"} if request.settings.sequence else {}),
         **({"second device": request.settings.second} if request.settings.second else {}),
         **request.extra_binding,
     }
@@ -151,27 +151,26 @@ def _expectations(request: ConformRequest, suite: Suite) -> known.Expectations:
             return known.Expectations(device)
     if path is None:
         return with_differences(known.Expectations(device), suite)
-    found = with_differences(expectations_file.load(path, device), suite)
-    if not request.update and (unmatched := found.unmatched(_all_ids(suite))):
+    expectations = with_differences(expectations_file.load(path, device), suite)
+    if not request.update and (unmatched := expectations.unmatched(_all_ids(suite))):
         raise UserError(
             f"expectations: {path}: no case of the suite matches {unmatched[0]!r}: accepted are an "
             "id, a prefix of ids or a glob; tinyref spec list shows them"
         )
-    return found
+    return expectations
 
 
 def with_differences(own: known.Expectations, suite: Suite) -> known.Expectations:
-    """The expectations with what a library that is judged defines otherwise, wherever it runs."""
-    paths = suite.differences(own.device)
-    found = [expectations_file.load(path, path.stem) for path in paths]
-    return replace(own, entries=(*own.entries, *(each for one in found for each in one.entries)))
+    """Return the expectations together with those for a library's own definitions."""
+    own_files = [expectations_file.load(path, path.stem) for path in suite.differences(own.device)]
+    return replace(own, entries=(*own.entries, *(e for file in own_files for e in file.entries)))
 
 
 def as_sequence(request: ConformRequest, text: str) -> ConformRequest:
-    """The request for cases in an order, all in one worker: that is the query of the run.
+    """Return a request that runs cases in a fixed order, all in one worker.
 
-    text: ids that commas separate, or a report.json, which has a sequence for the case of the
-    query. Raises `UserError` where it has none, or an id is named twice.
+    text: ids separated by commas, or a report.json that has a sequence for the case of the query.
+    Raises `UserError` if it has none, or an id is named twice.
     """
     path = Path(text)
     if _is_file(path):
@@ -180,7 +179,7 @@ def as_sequence(request: ConformRequest, text: str) -> ConformRequest:
         ids = queries.parts(text)
     if len(set(ids)) < len(ids):
         raise UserError("sequence: each case may be in it once")
-    # What fails there may not alone: that is what it is to show.
+    # A failure in a sequence may pass alone, which is what the sequence shows.
     settings = replace(request.settings, sequence=ids, rerun_seconds=0.0)
     return replace(request, query=",".join(ids), settings=settings)
 
@@ -194,7 +193,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _all_ids(suite: Suite) -> list[str]:
-    """Of the cases of every profile: a file of expectations serves them all."""
+    """Return the cases of every profile, which one expectations file serves."""
     return [
         case.id for profile in Profile for row in suite.rows(profile) for case in row.cases(profile)
     ]
@@ -218,7 +217,7 @@ def _timings(path: Path | None) -> dict[str, float]:
 
 
 def resume_command(request: ConformRequest) -> str:
-    """The command that goes on with an interrupted run."""
+    """Return the command that continues an interrupted run."""
     settings = request.settings
     parts = ["tinyref", "conform", *report_files.device_options(settings.device, settings.second)]
     parts += ["--profile", request.profile.value]

@@ -1,7 +1,7 @@
 """The device table: a row for each conformance run of a pipeline, read strictly from TOML.
 
-ci/devices.toml is one, with what each key means. nox runs a row of it, `tinyref ci` writes a job
-for it. Nothing but the standard library is imported here: CI reads it before anything is installed.
+ci/devices.toml is one, and explains each key. nox runs a row of it, and `tinyref ci` writes a job
+for it. CI reads it before anything is installed, so this file imports only the standard library.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 PROFILES = ("quick", "full")
-# The cases about two devices; all others are those of a row of its own for each.
+# The cases about two devices; all other cases run in a row for each device.
 TWO_DEVICES = "system.transfer,system.shard"
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\-\[\]=<>!~,]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -22,17 +22,17 @@ _ID = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
 class DeviceTableError(ValueError):
-    """A file that is no device matrix: names the row, the key, the value and what is accepted."""
+    """An invalid device table: names the row, the key, the value and what is accepted."""
 
 
 @dataclass(frozen=True)
 class DeviceRow:
-    """One conformance run. required: a pipeline is red without the device; it is not left out.
+    """One conformance run. required: without the device, a pipeline fails instead of skipping it.
 
-    second: the other device of a row of two, which runs the cases about two devices and no others.
-    profile, options: what the default lane runs. thorough: the profile of the thorough lane.
-    budget: seconds that the default lane may take on two cores. driver: libraries of the system,
-    one of which must load before anything is installed. pip, apt: packages that it installs.
+    second: the second device of a row for two, which runs only the cases about two devices.
+    profile, options: of the default lane. thorough: the profile of the thorough lane.
+    budget: seconds that the default lane may take on two cores. driver: system libraries;
+    one must load before anything is installed. pip, apt: packages that it installs.
     setup: commands that run before it, in `environment` too.
     """
 
@@ -53,22 +53,22 @@ class DeviceRow:
 
     @property
     def default_options(self) -> list[str]:
-        """The options of `tinyref conform` in the default lane; a row's own replace these."""
+        """Return the options of `tinyref conform` in the default lane; the row's own win."""
         ours = {"--profile": self.profile, **self._query}
-        kept = ((name, value) for name, value in ours.items() if not self._sets(name))
-        return [*itertools.chain.from_iterable(kept), *self.options]
+        defaults = ((name, value) for name, value in ours.items() if not self._sets(name))
+        return [*itertools.chain.from_iterable(defaults), *self.options]
 
     @property
     def thorough_options(self) -> list[str]:
-        """Those in the thorough lane, where all of a profile is run."""
-        # Without an optimiser, as tcc is, the longest case takes a minute of two cores; so does one
-        # of the quick profile on a simulator, where the machine has other work.
+        """Return the options in the thorough lane, which runs all of a profile."""
+        # The longest case takes a minute on two cores with a compiler that does not optimise, as
+        # tcc. So does a case of the quick profile on a simulator if the machine is busy.
         options = {"--profile": self.thorough, **self._query, "--timeout": "4m"}
         return list(itertools.chain.from_iterable(options.items()))
 
     @property
     def devices(self) -> list[str]:
-        """The names of the one or two."""
+        """Return the names of the devices, one or two."""
         return [self.device, *filter(None, [self.second])]
 
     @property
@@ -80,7 +80,7 @@ class DeviceRow:
 
 
 def read(path: Path) -> list[DeviceRow]:
-    """The rows of a matrix. Raises `DeviceTableError`."""
+    """Return the rows of a device table. Raises `DeviceTableError`."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -91,11 +91,11 @@ def read(path: Path) -> list[DeviceRow]:
     raw = data.get("device")
     if not isinstance(raw, list) or not raw:
         raise DeviceTableError(f"{path.name}: write rows as [[device]], at least one")
-    rows = [_row(each, f"{path.name}: row {number}") for number, each in enumerate(raw, 1)]
+    rows = [_row(table, f"{path.name}: row {number}") for number, table in enumerate(raw, 1)]
     ids = [row.id for row in rows]
-    for each in ids:
-        if ids.count(each) > 1:
-            raise DeviceTableError(f"{path.name}: id {each!r} is there twice")
+    for name in ids:
+        if ids.count(name) > 1:
+            raise DeviceTableError(f"{path.name}: id {name!r} is there twice")
     return rows
 
 
@@ -135,7 +135,7 @@ def _row(raw: dict[str, Any], where: str) -> DeviceRow:
 
 
 def _devices(raw: dict[str, Any], where: str) -> tuple[str, str]:
-    """The device of a row, and the other one of a row of two."""
+    """Return the device of a row, and the second device of a row for two."""
     if "devices" not in raw:
         return _text(raw, "device", where), ""
     names = _texts(raw, "devices", where)
@@ -149,36 +149,36 @@ def _check(is_right: object, where: str, value: Any, accepted: str) -> None:
         raise DeviceTableError(f"{where} {value!r}: accepted {accepted}")
 
 
-def _check_keys(found: dict[str, Any], known: tuple[str, ...], where: str) -> None:
-    if not isinstance(found, dict):
-        raise DeviceTableError(f"{where}: got {found!r}, accepted is a table")
-    for key in sorted(set(found) - set(known)):
+def _check_keys(table: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+    if not isinstance(table, dict):
+        raise DeviceTableError(f"{where}: got {table!r}, accepted is a table")
+    for key in sorted(set(table) - set(known)):
         _check(False, f"{where}: unknown key", key, f"are {', '.join(known)}")
 
 
 def _table(raw: dict[str, Any], key: str, where: str) -> dict[str, Any]:
-    found: dict[str, Any] = raw.get(key, {})
-    _check(isinstance(found, dict), f"{where}: {key}", found, "is a table")
-    return found
+    table: dict[str, Any] = raw.get(key, {})
+    _check(isinstance(table, dict), f"{where}: {key}", table, "is a table")
+    return table
 
 
 def _text(raw: dict[str, Any], key: str, where: str) -> str:
-    found = raw.get(key)
-    is_right = isinstance(found, str) and found.strip()
-    _check(is_right, f"{where}: {key}", found, "is a text, and it is mandatory")
-    return str(found)
+    value = raw.get(key)
+    is_right = isinstance(value, str) and value.strip()
+    _check(is_right, f"{where}: {key}", value, "is a text, and it is mandatory")
+    return str(value)
 
 
 def _texts(raw: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
-    found = raw.get(key, [])
-    is_right = isinstance(found, list) and all(isinstance(each, str) and each for each in found)
-    _check(is_right, f"{where}: {key}", found, "is a list of texts")
-    return tuple(found)
+    texts = raw.get(key, [])
+    is_right = isinstance(texts, list) and all(isinstance(text, str) and text for text in texts)
+    _check(is_right, f"{where}: {key}", texts, "is a list of texts")
+    return tuple(texts)
 
 
-def _profile(found: Any, where: str) -> str:
-    _check(found in PROFILES, where, found, f"are {', '.join(PROFILES)}")
-    return str(found)
+def _profile(name: Any, where: str) -> str:
+    _check(name in PROFILES, where, name, f"are {', '.join(PROFILES)}")
+    return str(name)
 
 
 def _packages(install: dict[str, Any], key: str, where: str) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
-"""Failures grouped by their cause: what they have in common, in words, and what to do about it.
+"""Failures grouped by their cause, with what to do about each cause.
 
-Failures that pass alone are groups of their own. A form of kernels, over all cases of the run,
-explains the rows whose failing cases all have it, where no passing one does. The failures of other
-rows are explained by a condition of `tinyref_spec.conditions` where all of their wrong values meet
-it and their right ones do not. The condition that explains the most rows makes a group of them, and
-so on with those that are left. What nothing explains is grouped by the fault that it names, and by
-what it says. Advice is that of the rows, else that of the condition.
+Failures that pass alone form groups of their own. Then come forms of kernels: a form explains rows
+if all their failing cases have it, and no passing case of the run does. Then come the conditions
+of `tinyref_spec.conditions`: one explains a row if all its wrong values meet it, and the right ones
+do not. The condition that explains the most rows makes a group, and the rest is grouped in the same
+way. Other failures are grouped by the fault that they name, and by their message. Advice comes from
+the rows, or else from the condition.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tinyref_spec.evidence import Evidence, Explained, may_be_chance
 if TYPE_CHECKING:
     from tinyref_conformance.report import CaseResult, RowResult
 
-# Fewer launches than these may be those of a case itself.
+# A case itself may make this many launches.
 LEAST_LAUNCHES = 20
-# Of fewer cases that fail, or pass, it says nothing that they are of one form, or of others.
+# With fewer failing or passing cases, a common form may be chance.
 LEAST_CASES = 3
-# Of the kernels of a form that is wrong, this share of those that fail may pass.
+# A form may explain failures if at most this share of its kernels passes.
 MOST_PASSING = 0.1
 
 
@@ -40,8 +40,8 @@ MOST_PASSING = 0.1
 class Group:
     """Failures of one cause.
 
-    cause: what they have in common, a clause. advice: a sentence, empty where nothing is known.
-    rows, cases: their ids. wrong: how many values are wrong, where values were compared.
+    cause: what they have in common, a clause. advice: a sentence, empty if nothing is known.
+    rows, cases: their ids. wrong: the number of wrong values, if values were compared.
     """
 
     rung: Rung
@@ -54,7 +54,7 @@ class Group:
 
     @property
     def where(self) -> str:
-        """What the ids of the rows have in common."""
+        """Return what the ids of the rows have in common."""
         return common_name(self.rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -72,9 +72,9 @@ class Group:
 
 @dataclass(eq=False)
 class _Unit:
-    """The failures of one row that are explained together, or not at all.
+    """Failures of one row that are explained together, or not at all.
 
-    shape: of what was said, where they are not of wrong values.
+    shape: of the message, for failures that are not about wrong values.
     """
 
     row: RowResult
@@ -95,12 +95,12 @@ class _Unit:
 
     @property
     def has_groups_alone(self) -> bool:
-        """Return True if its wrong kernels have groups of work-items, and no vectors."""
+        """Return True if the wrong kernels have groups of work-items, and no vectors."""
         forms = {name for name, (wrong, _) in self.evidence.forms.items() if wrong}
         return "group" in forms and "vector" not in forms
 
     def explained(self, condition: ValueCondition) -> Explained:
-        """Return how well a condition explains the unit; lanes explain none without vectors."""
+        """Return how well a condition explains the unit; lanes count only with vectors."""
         if condition.name.startswith("lane-") and self.has_groups_alone:
             return Explained.NOT
         return self.evidence.explains(condition.name)
@@ -114,7 +114,7 @@ class _Unit:
 
 
 def diagnose(rows: Iterable[RowResult], failing: Iterable[CaseResult]) -> list[Group]:
-    """The groups of the failing cases, each case in one; the lowest rung comes first."""
+    """Return the groups of the failing cases, each case in one; the lowest rung comes first."""
     measured = {row.id: row for row in rows}
     units = _units(measured, failing)
     total = Evidence()
@@ -130,31 +130,31 @@ def diagnose(rows: Iterable[RowResult], failing: Iterable[CaseResult]) -> list[G
 
 
 def _units(rows: Mapping[str, RowResult], failing: Iterable[CaseResult]) -> list[_Unit]:
-    found: dict[tuple[str, str, bool], _Unit] = {}
+    units: dict[tuple[str, str, bool], _Unit] = {}
     for case in failing:
         row = rows[case.row]
         is_of_values = case.phase == Phase.ACCURACY.value and row.evidence.elements[0] > 0
-        # What passes alone is not wrong because of its values.
+        # A case that passes alone is not wrong because of its values.
         is_of_values &= not case.fault and case.status is not Status.FLAKE
         shape = "" if is_of_values else case.fault or shape_of(case.message)
         key = case.row, shape, case.status is Status.FLAKE
-        found.setdefault(key, _Unit(row, [], shape)).cases.append(case)
-    return list(found.values())
+        units.setdefault(key, _Unit(row, [], shape)).cases.append(case)
+    return list(units.values())
 
 
 Explanations = Iterator[tuple[list[_Unit], Group]]
 
 
 def _group(units: Sequence[_Unit], cause: str, advice: str) -> Group:
-    found = Group(min(unit.row.rung for unit in units), cause, advice)
+    group = Group(min(unit.row.rung for unit in units), cause, advice)
     for unit in sorted(units, key=lambda unit: unit.row.rung):
-        found.rows.append(unit.row.id)
-        found.cases += [case.id for case in unit.cases]
-        found.statuses.update(case.status for case in unit.cases)
+        group.rows.append(unit.row.id)
+        group.cases += [case.id for case in unit.cases]
+        group.statuses.update(case.status for case in unit.cases)
         if not unit.shape:
-            found.wrong += unit.evidence.elements[0]
-    found.rows = list(dict.fromkeys(found.rows))
-    return found
+            group.wrong += unit.evidence.elements[0]
+    group.rows = list(dict.fromkeys(group.rows))
+    return group
 
 
 def _by_launches(units: Sequence[_Unit]) -> Explanations:
@@ -165,7 +165,7 @@ def _by_launches(units: Sequence[_Unit]) -> Explanations:
     first = min(map(_launches, known))
     last = max(unit.evidence.launches[1] or 0 for unit in known)
     if first >= LEAST_LAUNCHES and last < first:
-        # Not each failure was run again alone; those that say the same are of the same cause.
+        # Not every failure was run again; those with the same message have the same cause.
         said = {unit.shape for unit in known}
         late = [unit for unit in units if unit.shape in said and _launches(unit) >= first]
         cause = f"all fail after about {_rounded(first):,} launches of a process, and pass alone"
@@ -177,7 +177,7 @@ def _launches(unit: _Unit) -> int:
 
 
 def _rounded(count: int) -> int:
-    """Return a number with one digit that is not 0: the others depend on which cases came first."""
+    """Return a number with one digit that is not 0: the others depend on the order of cases."""
     return round(count, 1 - len(str(count)))
 
 
@@ -185,7 +185,7 @@ _LEAK = "something is used up: free what a launch takes (memory, events, handles
 
 
 def _by_values(total: Evidence, units: Sequence[_Unit]) -> Explanations:
-    """What a condition of the elements explains, that of the most rows first."""
+    """Yield what conditions on elements explain; the condition with the most rows comes first."""
     left = [unit for unit in units if not unit.shape]
     while left:
         explained = {
@@ -193,8 +193,8 @@ def _by_values(total: Evidence, units: Sequence[_Unit]) -> Explanations:
             for condition in CONDITIONS
             if condition.kind in _ELEMENTS
         }
-        # Of equals the one that fewer right values meet, then the first of the table.
-        best = max(explained, key=lambda each: _weight(total, explained[each], each))
+        # If equal, the condition that fewer right values meet, then the first of the table.
+        best = max(explained, key=lambda condition: _weight(total, explained[condition], condition))
         taken = explained[best]
         if not taken:
             return
@@ -223,18 +223,19 @@ def _right_too(units: Sequence[_Unit], condition: ValueCondition) -> int:
 
 
 def _cause(units: Sequence[_Unit], best: ValueCondition) -> str:
-    """The words of the condition, and of one of each other kind that explains all of it fully."""
+    """Return the words of the condition, and of fully explaining ones of other kinds."""
     named = [best]
     for condition in CONDITIONS:
-        is_new = condition.kind not in {each.kind for each in named} and condition.kind in _ELEMENTS
+        kinds = {other.kind for other in named}
+        is_new = condition.kind not in kinds and condition.kind in _ELEMENTS
         if is_new and all(unit.explained(condition) is Explained.FULLY for unit in units):
             named.append(condition)
     wrong = sum(unit.evidence.elements[0] for unit in units)
     how_many = "all wrong values" if wrong > 1 else "the wrong value"
     words = " and ".join(condition.words for condition in named)
-    found = f"{how_many} {words if wrong > 1 else _singular(words)}"
+    cause = f"{how_many} {words if wrong > 1 else _singular(words)}"
     right = _right_too(units, best)
-    return f"{found} (as do {right:,} right ones)" if right else found
+    return f"{cause} (as do {right:,} right ones)" if right else cause
 
 
 _ELEMENTS = frozenset({ConditionKind.VALUE, ConditionKind.PLACE, ConditionKind.OUTCOME})
@@ -246,7 +247,7 @@ def _singular(words: str) -> str:
 
 
 def _by_forms(total: Evidence, units: Sequence[_Unit]) -> Explanations:
-    """Failures of kernels of one form, where no kernel of the run that has it passed."""
+    """Yield failures of kernels of one form, if no kernel with that form passed."""
     left = [unit for unit in units if not unit.is_history]
     if total.cases[1] < LEAST_CASES:
         return
@@ -256,7 +257,7 @@ def _by_forms(total: Evidence, units: Sequence[_Unit]) -> Explanations:
             condition: [unit for unit in left if _are_all_of_form(unit, condition)]
             for condition in failing
         }
-        # Of equals the first of the table.
+        # If equal, the first of the table.
         best = max(failing, key=lambda condition: _count(explained[condition]))
         taken = explained[best]
         if _count(taken) < LEAST_CASES:
@@ -268,11 +269,11 @@ def _by_forms(total: Evidence, units: Sequence[_Unit]) -> Explanations:
 
 
 def _fails(total: Evidence, condition: ValueCondition) -> bool:
-    """Return whether nearly all kernels of a form fail, so that it is no chance."""
+    """Return True if nearly all kernels of a form fail, so that it is not chance."""
     wrong, right = total.forms.get(condition.name, (0, 0))
     if condition.kind is not ConditionKind.FORM or not wrong:
         return False
-    # Some results are right whatever is wrong: those of equal values at other places.
+    # Some results are right by luck: those of equal values at other indices.
     return not right or (
         right <= MOST_PASSING * wrong and not may_be_chance(wrong, right, total.cases[1])
     )
@@ -310,15 +311,15 @@ _HISTORY = (
 
 
 def _by_shape(units: Sequence[_Unit]) -> Explanations:
-    """What is left, by its status and by what it says."""
-    found: dict[tuple[str, ...], list[_Unit]] = {}
+    """Yield the other failures, by their status and their message."""
+    groups: dict[tuple[str, ...], list[_Unit]] = {}
     for unit in units:
         words = _words(unit)
         family = ".".join(unit.row.id.split(".")[:2])
-        # What has a name of its own is one group, wherever it is.
+        # A fault with a name is one group on all rungs.
         key = words if unit.shape and words[1] else (*words, family)
-        found.setdefault(key, []).append(unit)
-    for (cause, advice, *_), taken in found.items():
+        groups.setdefault(key, []).append(unit)
+    for (cause, advice, *_), taken in groups.items():
         yield taken, _group(taken, cause, advice)
 
 
@@ -344,17 +345,17 @@ _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[-+]?\d+)?|'[^']*'")
 
 
 def shape_of(message: str) -> str:
-    """A message without what differs from case to case: numbers, quoted names, its history."""
+    """Return a message without what differs from case to case: numbers, quoted names, history."""
     parts = _HISTORY_WORDS.split(headline(message))[0].split(" … ")
-    # The cause is last: neither part is cut for the other.
+    # The cause is last, so each part is cut on its own.
     return " … ".join(_VARIABLE.sub("#", part)[:160] for part in parts) or "no message"
 
 
 def common_name(ids: Sequence[str]) -> str:
-    """The shortest words for some rows: their id, or what they have in common."""
+    """Return a short name for rows: their id, or what their ids have in common."""
     if len(ids) == 1:
         return ids[0]
-    parts = [each.split(".") for each in ids]
+    parts = [row.split(".") for row in ids]
     families = list(dict.fromkeys(part[0] for part in parts))
     if len(families) > 1:
         return ", ".join(families)

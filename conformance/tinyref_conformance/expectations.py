@@ -1,9 +1,9 @@
-"""What a device is known to get wrong: one TOML file per device, strict in both directions.
+"""Known failures of a device: one TOML file per device, checked in both directions.
 
-An entry has a query, a phase, a reason and a link (all mandatory) and may expire. Of the cases that
-it names it covers each that fails in its phase, and each that passes is an UnexpectedPass: stale. A
-query that names no case of the suite is an error. What hangs or harms the machine is on the list of
-skips: it is not run, which is no conformance run then.
+An entry has a query, a phase, a reason and a link (all mandatory) and may expire. It covers each
+case of its query that fails in its phase. A case of its query that passes is an UnexpectedPass: the
+entry is stale. A query that matches no case of the suite is an error. Cases that hang or harm the
+machine belong in the skip list. They are not run, and such a run is no conformance run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tinyref_conformance.statuses import Status
 
 
 class Phase(Enum):
-    """When a case goes wrong: before the launch, during it, or in its answer."""
+    """The phase in which a case fails: before the launch, during it, or in its answer."""
 
     COMPILE = "compile"
     RUN = "run"
@@ -27,7 +27,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Skip:
-    """Cases that are not to be run; `expires` is the first day on which it no longer counts."""
+    """Cases that are not run; from the day `expires` on, the entry has no effect."""
 
     query: str
     reason: str
@@ -40,30 +40,30 @@ class Skip:
 
 @dataclass(frozen=True)
 class Expectation(Skip):
-    """One known failure: cases that are run, and fail in this phase."""
+    """A known failure: cases that are run, and fail in this phase."""
 
     phase: Phase = Phase.ACCURACY
 
 
 @dataclass(frozen=True)
 class Expectations:
-    """The entries for one device, and what is not run there; empty where there is no file."""
+    """The known failures and skipped cases of one device; empty without a file."""
 
     device: str
     entries: tuple[Expectation, ...] = ()
     skips: tuple[Skip, ...] = ()
 
     def skipped(self, case_id: str, today: datetime.date) -> str | None:
-        """Why a case is not to be run; None where it is."""
+        """Return the reason why a case is not run; None if it is run."""
         for skip in self.skips:
             if not skip.is_expired(today) and queries.matches(skip.query, case_id):
-                return f"on the list of skips: {skip.reason} ({skip.link})"
+                return f"on the skip list: {skip.reason} ({skip.link})"
         return None
 
     def final(
         self, case_id: str, status: Status, phase: str, today: datetime.date
     ) -> tuple[Status, str]:
-        """The status with the expectations applied, and the sentence that explains a change."""
+        """Return the status after the expectations are applied, and the reason of a change."""
         entries = [entry for entry in self.entries if queries.matches(entry.query, case_id)]
         if status.is_broken:
             return _final_of_failure(status, phase, entries, today)
@@ -75,7 +75,7 @@ class Expectations:
         return status, ""
 
     def unmatched(self, case_ids: Iterable[str]) -> list[str]:
-        """The queries, or parts of them between commas, that name none of the cases."""
+        """Return the parts of queries, between commas, that match none of the cases."""
         ids = list(case_ids)
         named = [entry.query for entry in self.entries] + [skip.query for skip in self.skips]
         return [part for query in named for part in queries.unmatched_parts(query, ids)]
@@ -95,13 +95,13 @@ def _final_of_failure(
     return status, ""
 
 
-# Not run: nobody knows whether it would still fail.
+# Not run: it is unknown whether the case would still fail.
 _UNDECIDED = frozenset({Status.SUPPRESSED, Status.NOT_RUN})
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A case of a finished run as the update sees it: before expectations were applied."""
+    """A case of a finished run, before expectations are applied."""
 
     case_id: str
     row: str
@@ -111,33 +111,34 @@ class Observed:
 
 @dataclass(frozen=True)
 class Update:
-    """The entries of `old` that stay as they are, and the new ones that come behind them."""
+    """A change of expectations: `unchanged` entries of `old`, followed by `new` ones."""
 
     old: Expectations
-    kept: tuple[Expectation, ...]
+    unchanged: tuple[Expectation, ...]
     new: tuple[Expectation, ...]
 
     @property
     def expectations(self) -> Expectations:
-        """The expectations after it."""
-        return replace(self.old, entries=(*self.kept, *self.new))
+        """Return the expectations after the update."""
+        return replace(self.old, entries=(*self.unchanged, *self.new))
 
     def without(self, parts: Sequence[str]) -> Update:
-        """The update that drops the entries with one of these parts of queries too."""
-        kept = tuple(each for each in self.kept if not set(queries.parts(each.query)) & set(parts))
-        return replace(self, kept=kept)
+        """Return an update that also drops the entries with one of these query parts."""
+        dropped = set(parts)
+        unchanged = (e for e in self.unchanged if dropped.isdisjoint(queries.parts(e.query)))
+        return replace(self, unchanged=tuple(unchanged))
 
 
 def updated_expectations(
     old: Expectations, observed: Sequence[Observed], reason: str, link: str
 ) -> Update:
-    """What makes this run come out as expected, in one pass.
+    """Return the update after which this run is as expected.
 
-    An entry stays as it is if all its cases still fail, or if none of them was part of the run.
-    Entries for the cases that fail replace every other one. New failures get `reason` and `link`;
-    a row whose cases all fail in the same phase gets one entry.
+    An entry stays as it is if all its cases still fail, or if the run had none of them. Other
+    entries are replaced by entries for those of their cases that fail. New failures get `reason`
+    and `link`; a row whose cases all fail in the same phase gets one entry.
     """
-    kept: list[Expectation] = []
+    unchanged: list[Expectation] = []
     new: list[Expectation] = []
     covered: set[str] = set()
     for entry in old.entries:
@@ -147,29 +148,29 @@ def updated_expectations(
         ]
         decided = [case for case in named if case.status not in _UNDECIDED]
         if len(failing) == len(decided):
-            kept.append(entry)
+            unchanged.append(entry)
         else:
             new += [replace(entry, query=query) for query, _ in _queries(failing, observed)]
         covered |= {case.case_id for case in failing}
     uncovered = [case for case in observed if case.status.is_broken and case.case_id not in covered]
     for query, phase in _queries(uncovered, observed):
         new.append(Expectation(query, reason, link, phase=Phase(phase)))
-    return Update(old, tuple(kept), tuple(new))
+    return Update(old, tuple(unchanged), tuple(new))
 
 
 def _queries(failing: Sequence[Observed], observed: Sequence[Observed]) -> list[tuple[str, str]]:
-    """Queries with phases that name exactly the failing cases, whole rows by their id."""
+    """Return pairs of query and phase that match exactly the failing cases; rows if possible."""
     by_row: dict[tuple[str, str], list[str]] = {}
     for case in failing:
         by_row.setdefault((case.row, case.phase), []).append(case.case_id)
     sizes: dict[str, int] = {}
     for case in observed:
         sizes[case.row] = sizes.get(case.row, 0) + 1
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for (row, phase), ids in by_row.items():
         whole = len(ids) == sizes[row] and all(queries.matches(row, name) for name in ids)
         if whole and not any(other != row and queries.matches(row, other) for other in sizes):
-            found.append((row, phase))
+            pairs.append((row, phase))
         else:
-            found.extend((name, phase) for name in ids)
-    return found
+            pairs.extend((name, phase) for name in ids)
+    return pairs

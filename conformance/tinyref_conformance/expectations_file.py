@@ -1,4 +1,4 @@
-"""Expectations as a TOML file: read strictly, written whole, and updated around its comments."""
+"""Expectations as a TOML file: read strictly, and updated without loss of its comments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXPECTED = re.compile(r"\s*\[\[\s*expected\s*\]\]")
 
 
 def load(path: Path, device: str) -> Expectations:
-    """Reads the file strictly. Raises `UserError` naming the file, the entry and what is wrong."""
+    """Return the expectations in a file. Raises `UserError` with file, entry and error."""
     try:
         text = text_of_file(path, MAX_TOML)
     except OSError as error:
@@ -33,7 +33,7 @@ def load(path: Path, device: str) -> Expectations:
 
 
 def parse(text: str, path: Path, device: str) -> Expectations:
-    """The expectations in a text; raises as `load`, with `path` as its name."""
+    """Return the expectations in a text. Raises `UserError` as `load`; `path` names the text."""
     try:
         data = toml_table(text)
     except ValueError as error:
@@ -55,7 +55,7 @@ def parse(text: str, path: Path, device: str) -> Expectations:
 
 
 def _tables(data: dict[str, Any], key: str, path: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    """The tables of one kind, each with words for where it stands."""
+    """Yield the tables of one kind, each with words that say where it is."""
     entries = data.get(key, [])
     if not isinstance(entries, list) or not all(isinstance(raw, dict) for raw in entries):
         raise UserError(f"expectations: {path}: write entries as [[{key}]]")
@@ -66,7 +66,7 @@ def _tables(data: dict[str, Any], key: str, path: Path) -> Iterator[tuple[dict[s
 def _members(
     raw: dict[str, Any], where: str, *more: str
 ) -> tuple[str, str, str, datetime.date | None]:
-    """Return the members of a `Skip`: texts, `more` of which are mandatory, and a date."""
+    """Return the fields of a `Skip`: mandatory texts, some named by `more`, and the date."""
     keys = ("query", *more, "reason", "link")
     unknown = sorted(set(raw) - {*keys, "expires"})
     if unknown:
@@ -89,7 +89,7 @@ def _expectation(raw: dict[str, Any], where: str) -> Expectation:
 
 
 def check_link(link: str, where: str) -> None:
-    """Raises `UserError` unless `link` leads to a page that a person can open."""
+    """Raise `UserError` unless `link` is a page that a person can open."""
     if not link.startswith(("https://", "http://", "docs/")):
         raise UserError(
             f"expectations: {where}: link {link!r}: use an https:// address, or an entry of a page "
@@ -106,15 +106,15 @@ def _expiry(value: Any, where: str) -> datetime.date | None:
 
 
 def write(expectations: Expectations, path: Path) -> None:
-    """Writes the file anew. Raises `UserError` naming a path that cannot be written."""
+    """Write the whole file. Raises `UserError` with a path that cannot be written."""
     write_text(path, _text(expectations))
 
 
 def write_update(update: Update, path: Path) -> None:
-    """Writes an update of a file into it: what stays as it was keeps its lines and comments.
+    """Write an update into a file: unchanged entries keep their lines and comments.
 
-    A comment right above an entry belongs to it. A file that is written in a way that cannot be
-    updated so is written anew, and what it was is kept beside it.
+    A comment right above an entry belongs to it. If the file's style does not allow such an update,
+    a new file is written, and the old one is renamed.
     """
     if not path.exists():
         write(update.expectations, path)
@@ -135,31 +135,31 @@ def _says(text: str, path: Path, expectations: Expectations) -> bool:
 
 
 def _updated_text(text: str, update: Update) -> str:
-    """The text with its entries changed as `update` says; what it means is to be checked."""
+    """Return the text with the changes of `update`; callers must check what the result means."""
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
     blocks = _blocks(lines)
     if len(blocks) != len(update.old.entries):
         return ""
-    found: list[str] = []
-    place = 0
+    updated: list[str] = []
+    copied = 0
     for (start, stop), entry in zip(blocks, update.old.entries, strict=True):
-        if entry in update.kept:
+        if entry in update.unchanged:
             continue
-        found += lines[place:start]
+        updated += lines[copied:start]
         # The blank line after the entry goes too.
-        place = stop if stop == len(lines) or lines[stop].strip() else stop + 1
-    found += lines[place:]
+        copied = stop if stop == len(lines) or lines[stop].strip() else stop + 1
+    updated += lines[copied:]
     for new in update.new:
-        found += ["\n", *_entry_lines(new)]
-    return "".join(found)
+        updated += ["\n", *_entry_lines(new)]
+    return "".join(updated)
 
 
 def _blocks(lines: list[str]) -> list[tuple[int, int]]:
-    """Where each [[expected]] begins, with the comment above it, and ends."""
+    """Return the first line of each [[expected]], or of the comment above it, and its end."""
     headers = [number for number, line in enumerate(lines) if _HEADER.match(line)]
-    found = []
+    blocks = []
     for header, following in itertools.pairwise([*headers, len(lines)]):
         if not _EXPECTED.match(lines[header]):
             continue
@@ -168,8 +168,8 @@ def _blocks(lines: list[str]) -> list[tuple[int, int]]:
             start -= 1
         while stop > header + 1 and _is_comment_or_blank(lines[stop - 1]):
             stop -= 1
-        found.append((start, stop))
-    return found
+        blocks.append((start, stop))
+    return blocks
 
 
 def _is_comment_or_blank(line: str) -> bool:
@@ -183,9 +183,9 @@ def _text(expectations: Expectations) -> str:
         f"schema = {SCHEMA}\n",
         f"device = {_quote(expectations.device)}\n",
     ]
-    found: list[Expectation | Skip] = [*expectations.skips, *expectations.entries]
-    for each in found:
-        lines += ["\n", *_entry_lines(each)]
+    entries: list[Expectation | Skip] = [*expectations.skips, *expectations.entries]
+    for entry in entries:
+        lines += ["\n", *_entry_lines(entry)]
     return "".join(lines)
 
 
@@ -204,7 +204,7 @@ def _entry_lines(entry: Expectation | Skip) -> list[str]:
 
 
 def _quote(text: str) -> str:
-    # A JSON string of ASCII is a TOML basic string, but for the code points that JSON pairs up.
+    # A JSON string of ASCII is a TOML basic string, except for surrogate pairs.
     if all(ord(letter) < 0x10000 for letter in text):
         return json.dumps(text).replace("\x7f", "\\u007f")
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

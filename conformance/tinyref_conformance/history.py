@@ -1,8 +1,8 @@
-"""Failures that depend on what ran before: each alone, and the shortest sequence that shows it.
+"""Failures that depend on earlier cases: the shortest sequence of cases that shows each one.
 
-After a run, each failure is run again as the only case of a fresh worker. One that passes then is
-looked for in the cases that its worker had run before it: sequences of them, each in a fresh worker
-with the failing case at the end, become shorter as long as it still fails.
+After a run, each failure is run again as the only case of a fresh worker. If it passes there, it
+depends on a case that its worker had run before. Sequences of those cases, followed by the failing
+one, run in fresh workers. They are shortened as long as the last case still fails.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Case
 from tinyref_spec.delta_debugging import shortest_ending
 
-# So many cases of a sequence are named in a message.
+# Number of cases of a sequence that a message names.
 MAX_NAMED = 3
 
 
 class Trials:
-    """Sequences of cases, each in a worker of its own.
+    """Runs of sequences of cases, each in a new worker.
 
-    executor: where they run. config: of the worker. limits: of each case. seconds: of the processor
-    of this machine that all may take, so that other work makes no difference. end: no trial begins
-    after it.
+    executor: where they run. config: of the worker. limits: of each case. seconds: processor time
+    on this machine for all of them; other load does not count. end: no trial begins after it.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Trials:
         self.seconds = seconds
         self.end = end
         self._begin = seconds_of_children()
-        # The cases before another one that failed after them, and not alone.
+        # Sequences after which a case failed that passes alone.
         self._known: list[Sequence[str]] = []
 
     @property
@@ -59,14 +58,14 @@ class Trials:
         return spent >= self.seconds or time.monotonic() >= self.end
 
     def run(self, sequence: Sequence[str]) -> Record | None:
-        """What the last case of a sequence comes to; None where the worker did not come to it."""
+        """Return the record of the last case of a sequence; None if the worker did not reach it."""
         if self.is_late:
             return None
         cases = [(name, self.cases[name].row) for name in sequence]
         return self.executor.call(run_sequence, self.config, cases, self.limits)
 
     def alone(self, names: Sequence[str], jobs: int) -> Iterator[Record]:
-        """What each case comes to alone, of as many as there is time for; so many at once."""
+        """Yield the record of each case run alone, `jobs` at a time, until the time is over."""
         with ThreadPoolExecutor(jobs) as threads:
             try:
                 for record in threads.map(lambda name: self.run([name]), names):
@@ -76,19 +75,19 @@ class Trials:
                 threads.shutdown(wait=True, cancel_futures=True)
 
     def shortest(self, before: Sequence[str], name: str) -> Sequence[str] | None:
-        """The fewest of the cases before that make this one fail; None where all of them do not.
+        """Return the fewest cases of `before` after which this one fails; None if it never does.
 
         Sequences that explained another case come first, then those that `shortest_ending` tries.
         """
         for known in self._known:
             if set(known) <= set(before) and self._fails(known, name):
                 return known
-        found = shortest_ending(
+        sequence = shortest_ending(
             before, lambda chosen: self._fails(chosen, name), lambda: self.is_late
         )
-        if found is not None:
-            self._known.append(found)
-        return found
+        if sequence is not None:
+            self._known.append(sequence)
+        return sequence
 
     def _fails(self, before: Sequence[str], name: str) -> bool:
         record = self.run([*before, name])
@@ -98,17 +97,17 @@ class Trials:
 def run_sequence(
     config: Mapping[str, Any], cases: Sequence[tuple[str, str]], limits: Limits
 ) -> Record | None:
-    """Run cases with their rows in a worker; return what the last one comes to, if it is reached.
+    """Run cases with their rows in a worker; return the record of the last one, if it is reached.
 
-    The worker is a new process of the machine that this is called on.
+    The worker is a new process on the machine that runs this function.
     """
     with Service("tinyref_conformance.worker", config) as service:
-        for place, (name, row) in enumerate(cases):
+        for number, (name, row) in enumerate(cases):
             try:
                 answer = service.ask({"measure": name, "row": row}, limits)
             except OpeningError:
                 return None
-            if place == len(cases) - 1:
+            if number == len(cases) - 1:
                 return record_of(name, answer)
             if isinstance(answer, Death):
                 return None
@@ -116,7 +115,7 @@ def run_sequence(
 
 
 def record_of(name: str, answer: Mapping[str, Any] | Death) -> Record:
-    """What a case came to that a worker was asked to measure."""
+    """Return the record of a case that a worker was asked to measure."""
     if not isinstance(answer, Death):
         return Record.from_json(answer["measured"])
     status = Status.TIMEOUT if answer.cause is Cause.TIMEOUT else Status.CRASH
@@ -124,16 +123,16 @@ def record_of(name: str, answer: Mapping[str, Any] | Death) -> Record:
 
 
 def cases_before(outcome: Outcome, record: Record) -> list[str]:
-    """The cases that the worker of a record had run before it, in order."""
+    """Return the cases that the worker of a record had run before it, in order."""
     firsts = [attempts[0] for attempts in outcome.records.values()]
-    mine = [each.case for each in firsts if each.worker == record.worker and each.worker]
+    mine = [first.case for first in firsts if first.worker == record.worker and first.worker]
     return mine[: mine.index(record.case)] if record.case in mine else []
 
 
 def explain(trials: Trials, before: Sequence[str], record: Record) -> Record:
-    """The record of a case that passed alone, with what it depends on.
+    """Return the record of a case that passed alone, with the cases that it depends on.
 
-    before: the cases that ran before it where it failed.
+    before: the cases that ran before it when it failed.
     """
     sequence = trials.shortest(before, record.case) if before else None
     details: dict[str, Any] = {}
@@ -143,19 +142,19 @@ def explain(trials: Trials, before: Sequence[str], record: Record) -> Record:
         more = f" and {len(sequence) - MAX_NAMED:,} more" if len(sequence) > MAX_NAMED else ""
         words = f"it depends on what ran before: it passes alone, and fails after {named}{more}"
     elif trials.is_late:
-        words = "it passes alone; what it depends on was not looked for: there was no time left"
+        words = "it passes alone; there was no time left to find what it depends on"
     elif before:
-        words = f"it passes alone, and also after the {len(before):,} that ran before it"
+        words = f"it passes alone, and also after the {len(before):,} cases that ran before it"
     else:
-        words = "it passes alone, and nothing is known to have run before it"
+        words = "it passes alone, and no case is known to have run before it"
     return Record(record.case, record.status, 2, message=words, details=details or None)
 
 
 def in_order_of_rows(cases: Iterable[Case]) -> list[str]:
-    """The first case of each row, then the second, and so on: one of each kind before more."""
+    """Return the first case of each row, then the second of each, and so on."""
     seen: dict[str, int] = {}
     numbered = []
     for case in cases:
         seen[case.row] = seen.get(case.row, 0) + 1
         numbered.append((seen[case.row], case.id))
-    return [name for _, name in sorted(numbered, key=lambda each: each[0])]
+    return [name for _, name in sorted(numbered, key=lambda item: item[0])]

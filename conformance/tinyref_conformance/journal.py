@@ -30,10 +30,10 @@ class CaseJournal(journal.Journal):
     def start(
         cls, folder: Path, binding: Mapping[str, Any], resume: bool, pages: Sequence[str] = ()
     ) -> CaseJournal:
-        """Return the journal for a run: a new one, or with `resume` the one that is there.
+        """Return the journal for a run: a new one, or with `resume` the existing one.
 
-        The binding is what the run is of. Raises `UserError` if there is none to resume, or it
-        cannot be read, and `ChangedError` if it belongs to another run.
+        `binding` describes the run. Raises `UserError` if there is none to resume, or it cannot be
+        read, and `ChangedError` if it belongs to another run.
         """
         if not resume:
             return cls.create(folder, {BINDING: dict(binding)}, pages)
@@ -50,7 +50,7 @@ class CaseJournal(journal.Journal):
     def _check(self, binding: Mapping[str, Any]) -> None:
         before = self.config().get(BINDING)
         if not isinstance(before, dict):
-            raise ChangedError(f"the run in {self.path.parent} does not say what it is of")
+            raise ChangedError(f"the journal in {self.path.parent} does not describe its run")
         then = {key: before.get(key) for key in binding}
         if changes := differences(then, binding):
             raise ChangedError(
@@ -58,7 +58,7 @@ class CaseJournal(journal.Journal):
             )
 
     def add(self, record: Record) -> None:
-        """Store a result; of one attempt at a case the first counts."""
+        """Store a result; a second result of the same attempt is ignored."""
         row = (record.case, record.attempt, json.dumps(record.to_json(), allow_nan=False))
         with self.writing() as connection:
             connection.execute(

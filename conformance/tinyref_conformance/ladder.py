@@ -1,7 +1,7 @@
-"""The ladder: which rung is broken, and what that suppresses.
+"""The ladder: which rungs are broken, and which cases are suppressed for that reason.
 
-A case is suppressed only by the cases and rows that it names, when those are broken or suppressed
-themselves: what else fails below it says nothing about it.
+A case is suppressed only if a case or row that it names is broken or suppressed. Other failures on
+lower rungs do not suppress it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tinyref_spec.case import Rung
 
 
 class RungState(Enum):
-    """How one rung came out: the word that reports use, a symbol, and the colour family."""
+    """The state of a rung: its word in reports, its symbol, and its colour."""
 
     HOLDS = "holds", "✓", "pass"
     BROKEN = "broken", "✗", "fail"
     SUPPRESSED = "suppressed", "↑", "info"
-    SKIPPED = "not owed", "-", "none"
+    SKIPPED = "not required", "-", "none"
     INCOMPLETE = "incomplete", "?", "warn"
     EMPTY = "no cases", "·", "none"
 
@@ -46,7 +46,7 @@ class RungReport:
 
     @property
     def state(self) -> RungState:
-        """Broken as soon as one case is; it holds when something was measured and all is well."""
+        """Return BROKEN if any case is broken; HOLDS if cases were measured and all are well."""
         seen = {status for status, count in self.counts.items() if count}
         if seen & BROKEN:
             return RungState.BROKEN
@@ -60,7 +60,7 @@ class RungReport:
 
 
 def climb(results: Iterable[tuple[Rung, Status]]) -> list[RungReport]:
-    """Every rung from the ground up, also those without cases."""
+    """Return every rung, lowest first, including those without cases."""
     reports = {rung: RungReport(rung) for rung in Rung}
     for rung, status in results:
         reports[rung].counts[status] += 1
@@ -68,30 +68,30 @@ def climb(results: Iterable[tuple[Rung, Status]]) -> list[RungReport]:
 
 
 class Suppression:
-    """Decides, while results come in, what is not worth running any more.
+    """Decides during a run which cases need not be run.
 
-    `reason` answers for a case; `note` learns that a case of a row is broken, `note_suppressed`
-    that one is suppressed.
+    `note` records a broken case, `note_suppressed` a suppressed one; `reason` then answers for
+    others.
     """
 
     def __init__(self) -> None:
-        # Each with the broken case that is the reason.
+        # The broken case behind each case and row that is broken or suppressed.
         self._roots: dict[str, str] = {}
         self._broken: set[str] = set()
 
     def note(self, case: str, row: str) -> None:
-        """`case` is broken and no expectation covers it, so its row is broken too."""
+        """Record that `case` is broken without an expectation, and its row with it."""
         self._broken |= {case, row}
         self._roots[case] = case
         self._roots.setdefault(row, case)
 
     def note_suppressed(self, case: str, row: str, reason: str) -> None:
-        """`case` was not run, so nothing that stands on it or its row can be judged either."""
+        """Record that `case` was not run, so its dependants cannot be judged."""
         self._roots[case] = root_of(reason)
         self._roots.setdefault(row, root_of(reason))
 
     def reason(self, depends_on: Iterable[str]) -> str | None:
-        """Why a case that stands on these is not run, in one sentence; None where it is to run."""
+        """Return why a case that depends on these is not run; None if it is run."""
         for name in depends_on:
             if name in self._broken:
                 return f"it depends on {name}, which is broken"
@@ -104,6 +104,6 @@ _REASON = re.compile(r"it depends on (\S+), which is (?:broken|suppressed by (\S
 
 
 def root_of(reason: str) -> str:
-    """The case or row whose failure is behind a reason of `Suppression`; else the reason itself."""
+    """Return the broken case or row named in a reason of `Suppression`, else the reason itself."""
     match = _REASON.fullmatch(reason)
     return reason if match is None else match[2] or match[1]

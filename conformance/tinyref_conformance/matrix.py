@@ -1,4 +1,4 @@
-"""Many reports side by side: their ladders, the causes of failures, and the errors of rows."""
+"""Reports side by side: their ladders, the causes of failures, and the errors of rows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tinyref_spec.case import Rung
 SCHEMA = "tinyref.conformance.matrix"
 VERSION = 1
 _SHORT = {RungState.BROKEN: "BROKEN", RungState.EMPTY: "."}
-_UNOWED = (Status.SKIP, Status.SUPPRESSED, Status.NOT_RUN)
+_WITHOUT_ANSWER = (Status.SKIP, Status.SUPPRESSED, Status.NOT_RUN)
 
 
 @dataclass
 class FailureCause:
-    """What failures have in common, with the number of cases in each report, by its place."""
+    """A cause of failures, and the number of cases in each report, by the report's index."""
 
     rung: Rung
     cause: str
@@ -37,7 +37,7 @@ class FailureCause:
 
 
 class Matrix:
-    """Reports side by side. Raises `UserError` for no report at all."""
+    """Reports side by side. Raises `UserError` if there is none."""
 
     def __init__(self, reports: Sequence[Report]) -> None:
         if not reports:
@@ -46,7 +46,7 @@ class Matrix:
 
     @property
     def heads(self) -> list[str]:
-        """A name for each report."""
+        """Return a name for each report."""
         return [f"{report.device}/{report.certificate['profile']}" for report in self.reports]
 
     @property
@@ -58,25 +58,25 @@ class Matrix:
         ]
 
     def ladder(self) -> list[list[str]]:
-        """A line a rung, a cell a report, and whether all came out as expected."""
+        """Return a line for each rung and a cell for each report; last, if all is as expected."""
         climbed = [report.rungs for report in self.reports]
         lines = [[rung.title, *(_cell(rungs[rung]) for rungs in climbed)] for rung in Rung]
         fine = ["yes" if report.exit_code == EXIT_AS_EXPECTED else "NO" for report in self.reports]
         return [*lines, ["as expected", *fine]]
 
     def causes(self) -> list[FailureCause]:
-        """Of the failures of all reports, the lowest rung first; what is alike is one."""
-        found: dict[tuple[Rung, str], FailureCause] = {}
-        for place, report in enumerate(self.reports):
+        """Return the causes of failures in all reports, the lowest rung first."""
+        merged: dict[tuple[Rung, str], FailureCause] = {}
+        for index, report in enumerate(self.reports):
             for group in report.groups:
                 key = (group.rung, group.cause)
-                cause = found.setdefault(key, FailureCause(group.rung, group.cause, group.advice))
+                cause = merged.setdefault(key, FailureCause(group.rung, group.cause, group.advice))
                 cause.rows |= dict.fromkeys(group.rows)
-                cause.counts[place] = cause.counts.get(place, 0) + len(group.cases)
-        return sorted(found.values(), key=lambda cause: cause.rung)
+                cause.counts[index] = cause.counts.get(index, 0) + len(group.cases)
+        return sorted(merged.values(), key=lambda cause: cause.rung)
 
     def errors(self) -> list[list[str]]:
-        """A line for each row that a device is not exact in, or may be inexact in.
+        """Return a line for each row in which a device is inexact, or may be.
 
         A cell has the largest error and, in parentheses, the 99th percentile.
         """
@@ -93,11 +93,11 @@ class Matrix:
         return lines
 
     def _counts(self, cause: FailureCause) -> list[str]:
-        places = range(len(self.reports))
-        return [f"{cause.counts[place]:,}" if place in cause.counts else "." for place in places]
+        counts = (cause.counts.get(index) for index in range(len(self.reports)))
+        return ["." if count is None else f"{count:,}" for count in counts]
 
     def page(self) -> Page:
-        """Return it as tables."""
+        """Return the matrix as tables."""
         causes = self.causes()
         failures = [
             (cause.rung.title, cause.where, cause.cause, *self._counts(cause), cause.advice or "-")
@@ -115,7 +115,7 @@ class Matrix:
         return Page(f"{len(self.reports)} devices side by side", self.notes, tables)
 
     def json(self) -> str:
-        """The same as data, versioned."""
+        """Return the matrix as data with a version."""
         data = {
             "schema": SCHEMA,
             "version": VERSION,
@@ -126,7 +126,7 @@ class Matrix:
                     "where": cause.where,
                     "cause": cause.cause,
                     "advice": cause.advice,
-                    "cases": [cause.counts.get(place, 0) for place in range(len(self.reports))],
+                    "cases": [cause.counts.get(index, 0) for index in range(len(self.reports))],
                 }
                 for cause in self.causes()
             ],
@@ -143,7 +143,11 @@ def _facts(report: Report) -> dict[str, Any]:
         "conformance_run": report.is_conformance_run,
         "reductions": report.reductions,
         "rungs": {
-            rung.rung.name: {"state": rung.state.value, "fine": _fine(rung), "owed": _owed(rung)}
+            rung.rung.name: {
+                "state": rung.state.value,
+                "fine": _fine(rung),
+                "required": _required(rung),
+            }
             for rung in report.rungs
         },
     }
@@ -153,7 +157,7 @@ def _error(row: RowResult | None) -> str:
     return "-" if row is None else f"{row.max_ulp:.3g} ({row.p99_ulp or 0:.3g})"
 
 
-def _owed(rung: RungReport) -> int:
+def _required(rung: RungReport) -> int:
     return sum(count for status, count in rung.counts.items() if status is not Status.SKIP)
 
 
@@ -161,10 +165,10 @@ def _fine(rung: RungReport) -> int:
     return sum(
         count
         for status, count in rung.counts.items()
-        if not status.is_failure and status not in _UNOWED
+        if not status.is_failure and status not in _WITHOUT_ANSWER
     )
 
 
 def _cell(rung: RungReport) -> str:
     short = _SHORT.get(rung.state, rung.state.value)
-    return f"{short} {_fine(rung):,}/{_owed(rung):,}" if _owed(rung) else short
+    return f"{short} {_fine(rung):,}/{_required(rung):,}" if _required(rung) else short

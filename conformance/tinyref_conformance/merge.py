@@ -1,4 +1,4 @@
-"""The reports of all shards as the report of one run, where they are of one build and device."""
+"""The reports of all shards merged into one, if they are of the same build and device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tinyref_conformance import reports
 from tinyref_conformance.plan import Shard, shard_reduction
 from tinyref_conformance.report import HASH, OPEN_CASE, CaseResult, Report, RowResult
 
-# Members of the certificate that are the same in all shards of a run, in words.
+# Fields of the certificate that must be equal in all shards of a run, with their names.
 SAME = {
     "device": "device",
     "second": "other device",
@@ -35,26 +35,28 @@ SAME = {
 
 
 def load_shards(paths: Sequence[Path]) -> list[tuple[str, Report]]:
-    """The reports, with where each is from; a folder stands for the report.json in it.
+    """Return the reports with their paths; for a folder, its report.json.
 
-    Raises `UserError` for one that was edited.
+    Raises `UserError` for a report that was edited.
     """
     files = [path / reports.JSON_NAME if path.is_dir() else path for path in paths]
     return [(str(file), report_files.load_unedited(file)) for file in files]
 
 
 def merge(shards: Sequence[tuple[str, Report]]) -> Report:
-    """The report of the whole run. Raises `UserError` that says what keeps them from being one."""
+    """Return the report of the whole run. Raises `UserError` with what prevents it."""
     ordered = _in_order(shards)
     first_name, first = ordered[0]
     for name, report in ordered[1:]:
-        if found := changes(first.certificate, report.certificate):
-            raise UserError(f"merge: {name} is not of the run of {first_name}: {'; '.join(found)}")
+        if differing := changes(first.certificate, report.certificate):
+            raise UserError(
+                f"merge: {name} is of another run than {first_name}: {'; '.join(differing)}"
+            )
     _check_cases(ordered)
     rows: list[RowResult] = []
     cases: dict[str, list[CaseResult]] = {}
     for _, report in ordered:
-        # Each has opened the device: it is in the report once.
+        # Each shard opened the device, but the report has that row once.
         rows += [row for row in report.rows if row.id != OPEN_CASE or not rows]
         for case in report.cases:
             if case.id != OPEN_CASE or not cases:
@@ -70,8 +72,8 @@ def merge(shards: Sequence[tuple[str, Report]]) -> Report:
 
 
 def changes(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """What keeps two certificates from being of one run, a line each."""
-    # Sources, libraries and capabilities, beside what was said by its name already.
+    """Return the differences that show that two certificates are of different runs."""
+    # If the named fields agree, sources, libraries and capabilities may still differ.
     return differences(_named(first), _named(other)) or differences(
         first["identity"], other["identity"]
     )
@@ -82,35 +84,35 @@ def _named(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _in_order(shards: Sequence[tuple[str, Report]]) -> list[tuple[str, Report]]:
-    """From the first shard to the last, each of them there once."""
+    """Return the shards from first to last, after checking that each is present once."""
     if not shards:
         raise UserError("merge: name the report.json of each shard")
     numbered: dict[Shard, tuple[str, Report]] = {}
     for name, report in shards:
         shard = _shard_of(name, report)
         if shard in numbered:
-            raise UserError(f"merge: shard {shard} is there twice: {numbered[shard][0]}, {name}")
+            raise UserError(f"merge: shard {shard} appears twice: {numbered[shard][0]}, {name}")
         numbered[shard] = (name, report)
     counts = sorted({shard.count for shard in numbered})
     if len(counts) > 1:
         raise UserError(f"merge: shards of {counts[0]} and of {counts[1]} are not of one run")
-    wanted = [Shard(number, counts[0]) for number in range(1, counts[0] + 1)]
-    if missing := [str(shard) for shard in wanted if shard not in numbered]:
+    expected = [Shard(number, counts[0]) for number in range(1, counts[0] + 1)]
+    if missing := [str(shard) for shard in expected if shard not in numbered]:
         raise UserError(f"merge: missing: shard {', '.join(missing)}")
-    return [numbered[shard] for shard in wanted]
+    return [numbered[shard] for shard in expected]
 
 
 def _shard_of(name: str, report: Report) -> Shard:
     facts = report.certificate
     if not facts.get("identity"):
-        raise UserError(f"merge: {name} does not say of what device it is: it did not open")
-    if not isinstance(facts.get("shard"), str):
-        raise UserError(f"merge: {name} is of no shard: it was run without --shard")
+        raise UserError(f"merge: {name} does not identify its device, which did not open")
+        if not isinstance(facts.get("shard"), str):
+            raise UserError(f"merge: {name} is of no shard: it was run without --shard")
     return Shard.parse(facts["shard"])
 
 
 def _check_cases(shards: Sequence[tuple[str, Report]]) -> None:
-    """Shards that were weighed by other timings overlap, or leave cases out."""
+    """Raise `UserError` if shards overlap or leave cases out, as with different timings."""
     homes: dict[str, str] = {}
     for name, report in shards:
         for case in report.cases:
@@ -128,32 +130,32 @@ def _check_cases(shards: Sequence[tuple[str, Report]]) -> None:
 
 
 def _certificate(shards: Sequence[Report]) -> dict[str, Any]:
-    """That of the first; what a whole run has is the sum of its shards."""
+    """Return the certificate of the first shard, with the sums of all shards."""
     facts = [report.certificate for report in shards]
     sums = {
-        name: round(sum(each[name] for each in facts), 3)
+        name: round(sum(shard[name] for shard in facts), 3)
         for name in ("cases_planned", "seconds", "resumed_cases")
     }
     reductions = [
         reason
-        for each in facts
-        for reason in each["reductions"]
-        if reason != shard_reduction(each["shard"])
+        for shard in facts
+        for reason in shard["reductions"]
+        if reason != shard_reduction(shard["shard"])
     ]
     return {
         **facts[0],
         **sums,
         "shard": None,
         "reductions": list(dict.fromkeys(reductions)),
-        "started": min(each["started"] for each in facts),
+        "started": min(shard["started"] for shard in facts),
         "shards": [
-            {name: each[name] for name in ("shard", "started", "seconds", HASH)} for each in facts
+            {name: shard[name] for name in ("shard", "started", "seconds", HASH)} for shard in facts
         ],
     }
 
 
 def write(report: Report, folder: Path) -> list[Path]:
-    """The files of a merged report; those of an earlier run are kept beside them."""
+    """Write the files of a merged report; files of an earlier run are renamed."""
     prepare_folder(folder, "out")
     set_aside([folder / name for name in reports.NAMES])
     return reports.write_all(report, folder)

@@ -1,4 +1,4 @@
-"""What a run did not look for: the sizes that it tried, and the types without an answer."""
+"""What a run did not try: larger sizes, and types without an answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNITS = ("", "Ki", "Mi", "Gi", "Ti")
 
 @dataclass(frozen=True)
 class Tried:
-    """A line of the section: what was tried, beside what the device declares, in words."""
+    """A line of the section: what was tried, and what the device declares, in words."""
 
     what: str
     tried: str
@@ -32,7 +32,7 @@ class Tried:
 
 
 def not_probed(report: Report) -> list[Tried]:
-    """Return the lines of the section, empty where the device did not open or runs no kernels."""
+    """Return the lines of the section; empty if the device did not open or runs no kernels."""
     capabilities = report.certificate["capabilities"]
     reach: dict[str, int] = {}
     for row in report.rows:
@@ -49,7 +49,7 @@ def not_probed(report: Report) -> list[Tried]:
 
 @functools.cache
 def _verdicts() -> dict[str, Any]:
-    """Return the verdicts on field faults: each form of a report needs them."""
+    """Return the verdicts on field faults, which each form of a report needs."""
     verdicts: dict[str, Any] = json.loads(VERDICTS_FILE.read_text(encoding="utf-8"))
     return verdicts
 
@@ -57,7 +57,7 @@ def _verdicts() -> dict[str, Any]:
 def field_faults(verdicts: Mapping[str, Any]) -> Tried:
     """Return the line about faults of real accelerators: how many the quick suite detects.
 
-    verdicts: for each fault its "kind" and the present verdict, as in `faulty/field/verdicts.json`.
+    verdicts: for each fault its "kind" and its verdict, as in `faulty/field/verdicts.json`.
     """
     missed = [fault["kind"] for fault in verdicts.values() if fault["now"]["by"] != "suite"]
     kinds = ", ".join(f"{kind} ({count})" for kind, count in Counter(missed).most_common())
@@ -96,7 +96,7 @@ def _longest(report: Report) -> Tried:
 
 
 def number(size: int, unit: str) -> str:
-    """Return a size in words: bytes by powers of 1,024, where they are whole, as 64 KiB."""
+    """Return a size in words: multiples of a power of 1,024 bytes as, say, 64 KiB."""
     if unit != "bytes":
         return f"{size:,} {unit}"
     power = 0

@@ -1,4 +1,4 @@
-"""What a run is going to do: the rows with their cases, filtered, sharded and in order."""
+"""The plan of a run: its rows and cases, filtered, sharded and in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tinyref_conformance import queries
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Profile, Row, Rung
 
-# A case that was never timed counts as this many seconds when shards are weighed.
+# Weight of a case without a known time, in seconds, when shards are formed.
 UNTIMED_SECONDS = 0.01
 
 
@@ -24,7 +24,7 @@ class Shard:
 
     @staticmethod
     def parse(text: str) -> Shard:
-        """Reads "2/4". Raises `UserError` saying what is accepted."""
+        """Return the shard of a text such as "2/4". Raises `UserError` with what is accepted."""
         number, slash, count = text.partition("/")
         if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
             return Shard(int(number), int(count))
@@ -36,7 +36,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """A row with those of its cases that the run covers."""
+    """A row, and the cases of it that the run covers."""
 
     row: Row
     cases: tuple[Case, ...]
@@ -52,9 +52,9 @@ class PlannedRow:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a run covers, lowest rung first.
+    """All cases of a run, lowest rung first.
 
-    asked: cases of the query, without a shard. total: cases of the profile.
+    asked: number of cases that match the query, in all shards. total: cases of the profile.
     """
 
     profile: Profile
@@ -70,7 +70,7 @@ class Plan:
         return sum(len(row.cases) for row in self.rows)
 
     def worker_configuration(self, catalogue: str, device: str, second: str) -> dict[str, str]:
-        """What a worker that runs cases of the plan is started with."""
+        """Return the configuration of a worker that runs cases of the plan."""
         return {
             "catalogue": catalogue,
             "suite_hash": self.suite_hash,
@@ -81,17 +81,17 @@ class Plan:
 
     @property
     def reductions(self) -> list[str]:
-        """Why this is not the whole suite of its profile; empty when it is."""
-        found = []
+        """Return the reasons why this is not the whole suite of its profile; empty if it is."""
+        reasons = []
         if self.query != queries.EVERYTHING:
-            found.append(f"only the cases of --query {self.query}")
+            reasons.append(f"only the cases of --query {self.query}")
         if self.shard is not None:
-            found.append(shard_reduction(str(self.shard)))
-        return found
+            reasons.append(shard_reduction(str(self.shard)))
+        return reasons
 
 
 def parse_profile(text: str) -> Profile:
-    """Reads "quick". Raises `UserError` saying what is accepted."""
+    """Return the profile with this name. Raises `UserError` with what is accepted."""
     try:
         return Profile(text)
     except ValueError as error:
@@ -100,7 +100,7 @@ def parse_profile(text: str) -> Profile:
 
 
 def shard_reduction(shard: str) -> str:
-    """Why a run of one shard is not the whole suite."""
+    """Return the reason why a run of one shard is not the whole suite."""
     return f"only shard {shard}"
 
 
@@ -112,10 +112,9 @@ def make_plan(
     shard: Shard | None = None,
     timings: Mapping[str, float] | None = None,
 ) -> Plan:
-    """The plan of a run; `timings` are seconds by case id, of an earlier run.
+    """Return the plan of a run; `timings` are seconds by case id, from an earlier run.
 
-    Raises `UserError` for a query, or a part of one, that names no case, and for tables that break
-    the contract.
+    Raises `UserError` for a query, or a part of one, that matches no case, and for invalid tables.
     """
     total = 0
     suite_hash = suite.hash()
@@ -144,7 +143,7 @@ def make_plan(
 def _check_row(row: Row, cases: Sequence[Case], seen: set[str]) -> None:
     for case in cases:
         if case.id in seen:
-            raise UserError(f"suite: case id {case.id!r} is there twice")
+            raise UserError(f"suite: case id {case.id!r} appears twice")
         if case.row != row.id:
             raise UserError(f"suite: case {case.id!r} says row {case.row!r}, not {row.id!r}")
         if row.id in case.depends_on:
@@ -155,7 +154,7 @@ def _check_row(row: Row, cases: Sequence[Case], seen: set[str]) -> None:
 def shard_of(
     rows: Iterable[PlannedRow], shard: Shard, timings: Mapping[str, float]
 ) -> list[PlannedRow]:
-    """The rows of one shard: the heaviest rows go first to the lightest shard.
+    """Return the rows of one shard: the heaviest rows go first to the lightest shard.
 
     The same rows and timings give the same shards everywhere; every row is in exactly one.
     """

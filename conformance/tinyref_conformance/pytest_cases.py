@@ -1,8 +1,8 @@
-"""The cases of the suite as items of pytest; each runs in a worker, whose death it survives.
+"""The cases of the suite as items of pytest; each runs in a worker and may end it.
 
-Nothing is suppressed here: each item says what becomes of its case alone. So the order and the
-processes of pytest-xdist make no difference; `--dist loadgroup` keeps the cases of a row together,
-which compiles what they share once.
+Nothing is suppressed: each item reports its own case alone. So the order of cases and the processes
+of pytest-xdist make no difference. `--dist loadgroup` keeps the cases of a row together, so that
+what they share is compiled once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tinyref_spec.subjects.name import SubjectName, default_place, is_subject
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked for. Raises `pytest.UsageError` for what is not accepted."""
+    """The options of the plugin."""
 
     device: str
     second: str
@@ -46,14 +46,14 @@ class Options:
 
     @property
     def catalogue(self) -> str:
-        """The name of the module with the rows."""
+        """Return the name of the module with the rows."""
         return SUBJECTS if is_subject(self.device) else DEFAULT_CATALOGUE
 
     @classmethod
     def parse(
         cls, device: str, second: str, profile: str, query: str, expectations: str, timeout: str
     ) -> Self:
-        """From the words of the command line."""
+        """Return the options on the command line. Raises `pytest.UsageError` for an invalid one."""
         try:
             name = device if is_subject(device) else Device.canonical(device)
             suite = Suite(SUBJECTS if is_subject(device) else DEFAULT_CATALOGUE)
@@ -68,11 +68,11 @@ class Options:
             raise pytest.UsageError(f"tinyref: {error}") from error
 
 
-def name_of_subject(library: str, place: str, packages: str) -> str:
-    """The name of a library, its device and the packages that register the device."""
+def name_of_subject(library: str, device: str, packages: str) -> str:
+    """Return the name of a library, its device and the packages that register the device."""
     names = tuple(filter(None, packages.split(",")))
     try:
-        return str(SubjectName(library, place or default_place(library), names))
+        return str(SubjectName(library, device or default_place(library), names))
     except UserError as error:
         raise pytest.UsageError(f"tinyref: {error}") from error
 
@@ -85,13 +85,13 @@ def _seconds(text: str) -> float:
 
 
 def declare_marks(config: pytest.Config) -> None:
-    """So that `--strict-markers` knows those of the items."""
+    """Declare the marks of the items, which `--strict-markers` requires."""
     for mark in ("rung(name)", "row(name)", "dtype(name)", "xdist_group(name)"):
         config.addinivalue_line("markers", f"{mark}: of a conformance case of tinyref")
 
 
 class CaseFailedError(Exception):
-    """A case that failed, with what a report says of it."""
+    """A case that failed, with the note of the report."""
 
     def __init__(self, record: Record, note: str) -> None:
         super().__init__(record.message)
@@ -100,11 +100,11 @@ class CaseFailedError(Exception):
 
 
 class ExpectedFailureError(CaseFailedError):
-    """One that failed in the phase in which that is expected."""
+    """A case that failed in the phase in which that is expected."""
 
 
 class Cases:
-    """The plugin where a device is named: collects the cases, and runs them in one worker."""
+    """The plugin if a device is named: collects the cases, and runs them in one worker."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -116,18 +116,18 @@ class Cases:
     def pytest_collection_modifyitems(
         self, session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Before `-m` and `-k` select, which they then do of the cases too."""
+        """Add the cases before `-m` and `-k` select items."""
         name = f"tinyref[{self.options.device}]"
         parent = CaseCollector.from_parent(session, name=name, nodeid=name, cases=self)
         items += parent.collect()
 
     def pytest_unconfigure(self) -> None:
-        """Ends the worker."""
+        """End the worker."""
         if self._service is not None:
             self._service.close()
 
     def marks(self, case: Case) -> Iterator[pytest.MarkDecorator]:
-        """Rung, row, dtype, the group of xdist, and the expected failure."""
+        """Yield marks: rung, row, dtype, the group of xdist, and the expected failure."""
         yield pytest.mark.rung(name=case.rung.name)
         yield pytest.mark.row(name=case.row)
         if case.dtype:
@@ -140,7 +140,7 @@ class Cases:
                 return
 
     def run(self, case: Case) -> None:
-        """Raises what pytest shows for a case that is skipped or failed."""
+        """Run a case, and raise what pytest shows if it is skipped or fails."""
         known = self.options.expectations
         if (skipped := known.skipped(case.id, self._today)) is not None:
             pytest.skip(skipped)
@@ -183,7 +183,7 @@ class Cases:
         return self._service
 
     def command(self, case: Case) -> str:
-        """The command that runs the case alone, without pytest."""
+        """Return the command that runs the case alone, without pytest."""
         asked = self.options
         profile = asked.plan.profile.value
         try:
@@ -194,7 +194,7 @@ class Cases:
 
 
 class CaseCollector(pytest.Collector):
-    """What all cases are below."""
+    """The parent of all cases."""
 
     def __init__(self, *, cases: Cases, **members: Any) -> None:
         super().__init__(**members)
@@ -209,7 +209,7 @@ class CaseCollector(pytest.Collector):
 
 
 class CaseItem(pytest.Item):
-    """One case."""
+    """One case as an item of pytest."""
 
     def __init__(self, *, case: Case, cases: Cases, **members: Any) -> None:
         super().__init__(**members)

@@ -1,7 +1,7 @@
-"""Case ids are queries: an id names one case, a prefix or a glob a set, commas join several.
+"""Queries on case ids: an id names one case, a prefix or glob several; commas join queries.
 
-A prefix ends at a border of the id, and a glob may be of a prefix: `isa.*.float32` names every case
-of every row that it names.
+A prefix ends at a `.` or `:` of the id. A glob may also match a prefix: `isa.*.float32` matches
+every case of every row that it matches.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ _BORDERS = (".", ":")
 
 
 def matches(query: str, case_id: str) -> bool:
-    """True where a part of `query` is the id or a prefix that ends at a border, or a glob of one.
+    """Return True if a part of `query` is the id, a prefix that ends at a border, or a glob of one.
 
-    The id may be that of a row, too.
+    `case_id` may also be the id of a row.
     """
     return any(_is_matched(part, case_id) for part in parts(query))
 
 
 @functools.lru_cache(maxsize=64)
 def parts(query: str) -> tuple[str, ...]:
-    """What the commas of a query separate."""
+    """Return the parts of a query between its commas."""
     return tuple(part.strip() for part in query.split(","))
 
 
 def unmatched_parts(query: str, ids: Iterable[str]) -> list[str]:
-    """The parts of `query` that match none of the ids."""
+    """Return the parts of `query` that match none of the ids."""
     left = [*parts(query)]
-    for each in ids:
+    for name in ids:
         if not left:
             break
-        left = [part for part in left if not _is_matched(part, each)]
+        left = [part for part in left if not _is_matched(part, name)]
     return left
 
 

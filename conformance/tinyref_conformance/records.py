@@ -1,4 +1,4 @@
-"""One measured case as a line of JSON: what workers write and everything else reads."""
+"""The record of one measured case: a line of JSON that workers write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tinyref_spec.accuracy import Accuracy
 from tinyref_spec.case import Case, Failure, Measurement
 from tinyref_spec.evidence import Evidence
 
-# Long programs, sources and words of a vendor would swell the journal; what is cut is said there.
+# Long programs, sources and driver messages would swell the journal, so they are cut.
 MAX_TEXT = 40_000
 
 
@@ -25,10 +25,10 @@ MAX_TEXT = 40_000
 class Record:
     """The outcome of one attempt at one case, before expectations are applied.
 
-    phase: where it went wrong (see `expectations.Phase`); empty when it did not.
+    phase: where it failed (see `expectations.Phase`); empty if it did not.
     details: the fields of `tinyref_spec.case.Failure`, for failures that have them. worker: the
     name of the process that ran it. evidence, accuracy: what the measurement counted. fault: the
-    condition of kind `FAULT` that was found; empty for others.
+    condition of kind `FAULT` that was detected; empty for others.
     """
 
     case: str
@@ -49,12 +49,12 @@ class Record:
     fault: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Members that say nothing are left out; numbers that JSON lacks become text."""
+        """Return the record without empty fields; numbers that JSON lacks become text."""
         return {"case": self.case, "status": self.status.value, **members_to_json(self)}
 
     @staticmethod
     def from_json(data: object) -> Record:
-        """Raises `ValueError` for data that no worker wrote."""
+        """Return the record. Raises `ValueError` for data that no worker wrote."""
         if not isinstance(data, Mapping):
             raise ValueError("a result is an object")
         members = {key: value for key, value in data.items() if key in Record.__dataclass_fields__}
@@ -65,8 +65,8 @@ class Record:
 
 
 def members_to_json(result: Any) -> dict[str, Any]:
-    """The members of a dataclass that are not their defaults; none of those that have none."""
-    # mypy takes the hash of a class for that of its instances.
+    """Return the fields of a dataclass that differ from their defaults."""
+    # mypy confuses the hash of a class with the hash of its instances.
     defaults = _defaults(type(result))  # type: ignore[arg-type]
     return {
         name: number_to_json(value)
@@ -77,7 +77,7 @@ def members_to_json(result: Any) -> dict[str, Any]:
 
 @functools.cache
 def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    """The members of a dataclass that have a default, with it."""
+    """Return names and defaults of the fields of a dataclass that have one."""
     fields = dataclasses.fields(kind)
     return tuple(
         (field.name, field.default) for field in fields if field.default is not dataclasses.MISSING
@@ -85,17 +85,17 @@ def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
 
 
 def with_counts(members: Mapping[str, Any]) -> dict[str, Any]:
-    """Members as JSON has them, those that count as what they are. `ValueError` if damaged."""
-    found = dict(members)
-    if found.get("evidence") is not None:
-        found["evidence"] = Evidence.from_json(found["evidence"])
-    if found.get("accuracy") is not None:
-        found["accuracy"] = Accuracy.from_json(found["accuracy"])
-    return found
+    """Return fields from JSON as their classes. Raises `ValueError` if they are damaged."""
+    fields = dict(members)
+    if fields.get("evidence") is not None:
+        fields["evidence"] = Evidence.from_json(fields["evidence"])
+    if fields.get("accuracy") is not None:
+        fields["accuracy"] = Accuracy.from_json(fields["accuracy"])
+    return fields
 
 
 def number_to_json(value: Any) -> Any:
-    """Infinities and NaN as text: strict JSON readers refuse the bare words."""
+    """Return infinities and NaN as text, because strict JSON readers refuse them."""
     if isinstance(value, Evidence | Accuracy):
         return value.to_json()
     if isinstance(value, float) and not math.isfinite(value):
@@ -104,11 +104,11 @@ def number_to_json(value: Any) -> Any:
 
 
 def number_from_json(value: Any) -> float | None:
-    """The other way round. Raises `ValueError` for what is no number."""
+    """Return the number that `number_to_json` wrote. Raises `ValueError` for anything else."""
     if value is None:
         return None
     if not isinstance(value, int | float | str):
-        raise ValueError(f"a {type(value).__name__}, expected is a number")
+        raise ValueError(f"got a {type(value).__name__}, accepted is a number")
     try:
         return float(value)
     except OverflowError as error:
@@ -116,9 +116,9 @@ def number_from_json(value: Any) -> float | None:
 
 
 def of_measurement(case: Case, measurement: Measurement, seconds: float, attempt: int) -> Record:
-    """The record of a case that ran to its end, whatever it found.
+    """Return the record of a case that ran to its end.
 
-    A pass that compared nothing is a failure: a check that checks nothing must not look green.
+    A pass that compared nothing becomes a failure: it would prove nothing.
     """
     status, message = Status.PASS, measurement.message
     if not measurement.passed:
@@ -150,7 +150,7 @@ def of_measurement(case: Case, measurement: Measurement, seconds: float, attempt
 
 
 def _plain(value: float | None) -> float | None:
-    # Measurements come from numpy: its scalars are not JSON.
+    # Measurements hold scalars of numpy, which are not JSON.
     return None if value is None else float(value)
 
 
@@ -162,14 +162,14 @@ def details_of(failure: Failure) -> dict[str, Any]:
     return details
 
 
-# What the fault handler of Python prints around the stacks of a process that crashed or hung.
+# Headings that Python's fault handler prints around the stacks of a process.
 _NOT_A_CAUSE = re.compile(r"(Current thread|Thread) 0x|Extension modules: ")
 
 
 def headline(message: str) -> str:
     """Return the first line of a message and its last one, where drivers put the cause.
 
-    Indented lines are those of sources and tracebacks; `_NOT_A_CAUSE` are headings of stacks.
+    Indented lines of sources and tracebacks do not count, nor do `_NOT_A_CAUSE` headings.
     """
     lines = [line.rstrip() for line in message.strip().splitlines() if line.strip()]
     first, *rest = lines or [""]
@@ -178,7 +178,7 @@ def headline(message: str) -> str:
 
 
 def clipped(text: str) -> str:
-    """The beginning of a text that is too long for a journal and a page, and how much is cut."""
+    """Return the beginning of a text, and how many characters were cut if it is too long."""
     if len(text) <= MAX_TEXT:
         return text
     return f"{text[:MAX_TEXT]}\n... {len(text) - MAX_TEXT} more characters"
@@ -186,11 +186,11 @@ def clipped(text: str) -> str:
 
 @dataclass
 class Outcome:
-    """All that a run found, before expectations are applied.
+    """All results of a run, before expectations are applied.
 
     records: the attempts at each case. derived: Skip and Suppressed with their reasons.
     open_failure: why the device did not open. opened: what it declares. cut_short: how far a run
-    came that had no time for all cases; empty for others. late: the number of those cases.
+    of limited time came; empty if it ran all cases. late: the number of cases that it did not run.
     """
 
     opened: Mapping[str, Any] | None = None
@@ -204,7 +204,7 @@ class Outcome:
     late: int = 0
 
     def add(self, record: Record) -> bool:
-        """Keeps a record; False for an attempt that is there already."""
+        """Add a record; return False if the same attempt is present."""
         attempts = self.records.setdefault(record.case, [])
         if any(known.attempt == record.attempt for known in attempts):
             return False
@@ -212,7 +212,7 @@ class Outcome:
         return True
 
     def attempts(self, case_id: str) -> Sequence[Record]:
-        """The records of a case."""
+        """Return the records of a case."""
         return self.records.get(case_id, ())
 
     def has(self, case_id: str, attempt: int) -> bool:

@@ -1,4 +1,4 @@
-"""The report of a run as data: what the JSON file holds and every other form is made of."""
+"""The report of a run as data: the contents of the JSON file, and the basis of other forms."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ SCHEMA = "tinyref.conformance.report"
 VERSION = 1
 HASH = "report_hash"
 NOT_A_RUN = "not a conformance run"
-# The case that every run has: the device opens. No table can hold it.
+# The case that every run has: the device opens. It is in no table.
 OPEN_CASE = "device.open"
-# Why the others did not run, if that one failed.
+# Why the other cases did not run if that one failed.
 NOT_OPEN = "the device does not open"
-# Of a sequence of more cases a command names the report that has it.
+# For a sequence of more cases, a command names the report that holds it.
 MAX_INLINE = 8
 # A report of every case of the full profile has a tenth of that.
 MAX_BYTES = 1 << 29
 
 
 class EditedError(UserError):
-    """A report that is not as tinyref wrote it."""
+    """A report that was edited after tinyref wrote it."""
 
 
 @dataclass
 class CaseResult:
-    """One case as it came out, expectations applied."""
+    """The result of one case, after expectations were applied."""
 
     id: str
     row: str
@@ -72,16 +72,16 @@ class CaseResult:
     fault: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Members that say nothing are left out."""
+        """Return the fields that are not empty."""
         named = {"id": self.id, "row": self.row, "status": self.status.value}
         return {**named, **members_to_json(self)}
 
 
 @dataclass
 class RowResult:
-    """One row of the tables with what its cases came to.
+    """One row of the tables, with the results of its cases.
 
-    clauses: labels; their texts are `clause_sentences`. advice: as of `tinyref_spec.case.Row`.
+    clauses: labels; their texts are `clause_sentences`. advice: see `tinyref_spec.case.Row`.
     """
 
     id: str
@@ -105,7 +105,7 @@ class RowResult:
     advice: Mapping[str, str] = field(default_factory=dict)
 
     def add(self, case: CaseResult, record: Record | None = None) -> None:
-        """Counts a case and keeps the worst that was seen; `record` has what it measured."""
+        """Count a case and keep its worst result; `record` has what it measured."""
         if record is not None:
             self.evidence.add(record.evidence or Evidence())
             self.accuracy.add(record.accuracy or Accuracy())
@@ -122,7 +122,7 @@ class RowResult:
         self.observed = self.observed or case.observed
 
     def to_json(self) -> dict[str, Any]:
-        found = {
+        data = {
             name: number_to_json(getattr(self, name))
             for name in (
                 "id",
@@ -139,16 +139,16 @@ class RowResult:
                 "observed",
             )
         }
-        found["clauses"] = list(self.clauses)
-        found["clause_sentences"] = list(self.clause_sentences)
-        found["rung"] = self.rung.name
-        found["counts"] = _counts_to_json(self.counts)
+        data["clauses"] = list(self.clauses)
+        data["clause_sentences"] = list(self.clause_sentences)
+        data["rung"] = self.rung.name
+        data["counts"] = _counts_to_json(self.counts)
         optional = {
             "evidence": self.evidence.to_json(),
             "accuracy": self.accuracy.to_json(),
             "advice": dict(self.advice),
         }
-        return found | {name: value for name, value in optional.items() if value}
+        return data | {name: value for name, value in optional.items() if value}
 
 
 @dataclass
@@ -165,12 +165,12 @@ class Report:
 
     @property
     def counts(self) -> Counter[Status]:
-        """The number of cases of each status; the opening of the device is none of them."""
+        """Return the number of cases of each status, without the opening of the device."""
         return Counter(case.status for case in self.cases if case.id != OPEN_CASE)
 
     @property
     def exit_code(self) -> int:
-        # The opening of the device is no answer of a table: it alone does not make a run green.
+        # The opening of the device alone does not make a run green.
         asked = [case.status for case in self.cases if case.id != OPEN_CASE]
         opened = [case.status for case in self.cases if case.id == OPEN_CASE]
         if self._is_empty_shard:
@@ -191,42 +191,42 @@ class Report:
 
     @property
     def own_rungs(self) -> list[ladder.RungReport]:
-        """The rungs that a device has: for a library, those with cases."""
+        """Return the rungs that a device has: for a library, those with cases."""
         if not is_subject(self.device):
             return self.rungs
         return [rung for rung in self.rungs if rung.state is not ladder.RungState.EMPTY]
 
     @functools.cached_property
     def scope(self) -> Scope | None:
-        """How much of the suite a library was asked; None for a device."""
+        """Return how much of the suite a library was asked; None for a device."""
         if not is_subject(self.device):
             return None
         return scope_of((case.status, case.message) for case in self.cases if case.id != OPEN_CASE)
 
     @property
     def first_broken(self) -> Rung | None:
-        """The lowest broken rung: where a person who brings up a device looks first."""
+        """Return the lowest broken rung, at which bringing up a device begins."""
         states = ((report.rung, report.state) for report in self.rungs)
         return next((rung for rung, state in states if state is ladder.RungState.BROKEN), None)
 
     @property
     def failures(self) -> list[CaseResult]:
-        """What was measured and failed, what is broken first; the rungs of a plan rise."""
-        found = [
+        """Return the measured cases that failed, broken ones first; rungs of a plan rise."""
+        failures = [
             case
             for case in self.cases
             if case.status.is_failure and case.status is not Status.MISSING
         ]
-        return sorted(found, key=lambda case: not case.status.is_broken)
+        return sorted(failures, key=lambda case: not case.status.is_broken)
 
     @functools.cached_property
     def groups(self) -> list[Group]:
-        """What is broken, by its cause; the lowest rung comes first."""
+        """Return the broken cases by their cause; the lowest rung comes first."""
         return diagnose(self.rows, [case for case in self.cases if case.status.is_broken])
 
     @property
     def missing(self) -> str:
-        """How many cases the run ended before, in words; empty where it came to all of them."""
+        """Return how many planned cases were not run, in words; empty if all were."""
         count = self.counts[Status.MISSING]
         return f"{count:,} cases were planned and not run" if count else ""
 
@@ -245,7 +245,7 @@ class Report:
 
     @property
     def suppressors(self) -> Counter[str]:
-        """The broken cases because of which others were not run, with the number of those."""
+        """Return the broken cases that suppress others, with the number of those."""
         reasons = [case.message for case in self.cases if case.status is Status.SUPPRESSED]
         return Counter(map(ladder.root_of, reasons))
 
@@ -255,7 +255,7 @@ class Report:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The flags that were not at their default, and the environment of the backend."""
+        """Return the flags that were not at their default, and the environment of the backend."""
         facts = self.certificate
         return reproduce.settings_of(facts.get("flags", {}), facts.get("environment", {}))
 
@@ -265,13 +265,13 @@ class Report:
 
     @property
     def device(self) -> str:
-        """The device, with the second one if it was named."""
+        """Return the device, with the second one if it was named."""
         second = self.certificate.get("second", "")
         return " with ".join(filter(None, (self.certificate["device"], second)))
 
     @property
     def verdict(self) -> str:
-        """One line: what the run shows about the device."""
+        """Return one line: what the run shows about the device."""
         device, profile = self.device, self.certificate["profile"]
         if self.exit_code == EXIT_AS_EXPECTED:
             known = self.counts[Status.EXPECTED_FAIL]
@@ -289,7 +289,7 @@ class Report:
         return words if self.is_conformance_run else f"{words} ({NOT_A_RUN})"
 
     def to_json(self) -> dict[str, Any]:
-        """The file's contents, versioned."""
+        """Return the contents of the JSON file, with a version."""
         cases = [case.to_json() for case in self.cases]
         broken = self.first_broken
         data: dict[str, Any] = {
@@ -324,7 +324,7 @@ class Report:
 
 
 def hash_of(data: Mapping[str, Any]) -> str:
-    """The digest of a report's file, of every member but itself, in whatever order they are."""
+    """Return the digest of a report's file without the hash itself; order does not count."""
     facts = {name: value for name, value in data["certificate"].items() if name != HASH}
     return _sha256({**data, "certificate": facts})
 
@@ -334,7 +334,7 @@ def _counts_to_json(counts: Counter[Status]) -> dict[str, int]:
 
 
 def _digest(cases: Sequence[Mapping[str, Any]]) -> str:
-    """Of what was answered, not of how long it took."""
+    """Return the digest of the answers, without times."""
     return _sha256([{key: case[key] for key in case if key != "seconds"} for case in cases])
 
 
@@ -343,7 +343,7 @@ def _sha256(data: Any) -> str:
 
 
 def from_json(data: Any, where: str) -> Report:
-    """Return the report in `data`. Raises `UserError` naming `where` it came from if it is none."""
+    """Return the report in `data`. Raises `UserError` with its origin `where` if it is invalid."""
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise UserError(f"report: {where} is not a report of tinyref conform")
     if data.get("version") != VERSION:
@@ -351,21 +351,21 @@ def from_json(data: Any, where: str) -> Report:
             f"report: {where} has version {data.get('version')!r}, accepted is {VERSION}"
         )
     try:
-        found = Report(
+        report = Report(
             certificate=_certificate(data["certificate"]),
             rows=[_row_from_json(row) for row in data["rows"]],
             cases=[_case_from_json(case) for case in data["cases"]],
             problems=[_text(problem) for problem in data["problems"]],
         )
-        # Each case is of a row that is there.
-        _ = found.verdict
-        return found
+        # Each case must belong to a row of the report.
+        _ = report.verdict
+        return report
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"report: {where} is damaged: {describe_error(error)}") from error
 
 
 def _certificate(data: Mapping[str, Any]) -> dict[str, Any]:
-    """With the members that comparisons look at, of their types."""
+    """Return the certificate after checking the types of fields that comparisons read."""
     for name in ("device", "profile", "suite_hash", "started", "tinyref"):
         _text(data[name])
     for name in ("flags", "environment", "identity"):
@@ -378,7 +378,7 @@ def _certificate(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"a {type(value).__name__}, expected is text")
+        raise ValueError(f"got a {type(value).__name__}, accepted is text")
     return value
 
 
@@ -404,21 +404,21 @@ def _case_from_json(data: Mapping[str, Any]) -> CaseResult:
 
 
 def load(path: Path) -> Report:
-    """Reads a JSON report. Raises `UserError` naming the file and what is wrong with it."""
+    """Return the report in a JSON file. Raises `UserError` with the file and the error."""
     return from_json(_read(path), str(path))
 
 
 def load_unedited(path: Path) -> Report:
-    """Read a JSON report that is as it was written. Raises `EditedError` for one that is not."""
+    """Return a report as it was written. Raises `EditedError` for one that was edited."""
     data = _read(path)
     report = from_json(data, str(path))
     written = report.certificate.get(HASH)
     if not isinstance(written, str):
-        raise UserError(f"report: {path} has no {HASH}: nothing shows that it is unedited")
-    if written != (found := hash_of(data)):
-        words = f"its {HASH} is {written}, that of what it holds {found}"
+        raise UserError(f"report: {path} has no {HASH}: it may have been edited")
+    if written != (actual := hash_of(data)):
+        words = f"its {HASH} is {written}, but its contents have {actual}"
         raise EditedError(f"report: {path} was edited: {words}")
-    # Whoever writes a new hash as well must still make all that follows from the cases agree.
+    # If someone also writes a new hash, all that follows from the cases must still agree.
     again = report.to_json()
     again["certificate"][HASH] = written
     for name in sorted({*again, *data}):
@@ -437,7 +437,7 @@ def _read(path: Path) -> Any:
 
 
 def device_options(device: str, second: str = "") -> list[str]:
-    """The options of `tinyref conform` that name the devices of a run."""
+    """Return the options of `tinyref conform` that name the devices of a run."""
     if is_subject(device):
         return parse_subject(device).options
     return ["--device", device, *(["--second", second] if second else [])]
@@ -450,7 +450,7 @@ def repro_command(
     settings: Mapping[str, str] | None = None,
     second: str = "",
 ) -> str:
-    """One command that runs this case alone, under the same flags."""
+    """Return a command that runs this case alone, under the same flags."""
     return _command(device, profile, ["--query", case_id], settings, second)
 
 
@@ -462,7 +462,7 @@ def sequence_command(
     second: str = "",
     file: Path | None = None,
 ) -> str:
-    """One command that runs these cases in one worker; `file` is the report that has them."""
+    """Return a command that runs these cases in one worker; `file` is the report with them."""
     options = ["--sequence", ",".join(sequence)]
     if file is not None and len(sequence) > MAX_INLINE:
         options = ["--sequence", str(file), "--query", sequence[-1]]
@@ -481,7 +481,7 @@ def _command(
 
 
 def sequence_of(report: Report, case_id: str) -> tuple[str, ...]:
-    """The sequence that a report has for a case. Raises `UserError` where it has none."""
+    """Return the sequence that a report has for a case. Raises `UserError` if it has none."""
     for case in report.cases:
         if case.id == case_id and (case.details or {}).get("sequence"):
             return tuple(_text(name) for name in (case.details or {})["sequence"])
@@ -489,5 +489,5 @@ def sequence_of(report: Report, case_id: str) -> tuple[str, ...]:
 
 
 def now() -> str:
-    """This moment in UTC, to the second."""
+    """Return the current time in UTC, to the second."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

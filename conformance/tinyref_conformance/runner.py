@@ -1,4 +1,4 @@
-"""The plan of a conformance run for the harness: which rows come next, and what results mean."""
+"""The rules of a conformance run: which rows come next, and what results mean for others."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from tinyref_spec.case import Case
 from tinyref_spec.ladder import TOGETHER
 from tinyref_spec.subjects.name import is_subject
 
-ALONE = "failures run again, each alone"
-SEQUENCES = "failures that pass alone: what they depend on is looked for"
-# What takes seconds of the processor may take this many times as long.
+ALONE = "failures, each run again alone"
+SEQUENCES = "failures that pass alone: finding what they depend on"
+# A limit in processor seconds allows this many times as much elapsed time.
 IDLE_SHARE = 6.0
 
 IsExpected = Callable[[Record], bool]
@@ -52,7 +52,7 @@ Skipped = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class RowPart:
-    """Cases of one row that go to one worker; they share what is compiled for the row."""
+    """Cases of one row for one worker, which share what is compiled for the row."""
 
     row: str
     cases: list[str]
@@ -61,8 +61,8 @@ class RowPart:
 class Runner(harness.Plan):
     """Carries out one plan on one device.
 
-    is_expected: whether an expectation covers a failure, so that it suppresses nothing.
-    skipped: why a case is not to be run, None where it is.
+    is_expected: returns True if an expectation covers a failure, so that it suppresses nothing.
+    skipped: returns the reason why a case is not run, None if it is run.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Runner(harness.Plan):
         self._rows = {planned.id: planned for planned in plan.rows}
         self._cases = {case.id: case for planned in plan.rows for case in planned.cases}
         self._below = {planned.id: self._cases_below(planned) for planned in plan.rows}
-        # The cases that others depend on and that have not had their turn.
+        # The cases that others depend on, and that are neither run nor decided.
         self._unsettled: set[str] = set().union(*self._below.values()) & self._cases.keys()
         self._suppression = Suppression()
         self._parts: deque[RowPart] = deque()
@@ -98,12 +98,12 @@ class Runner(harness.Plan):
         self._jobs = settings.workers
 
     def run(self) -> Outcome:
-        """Return the outcome; let `KeyboardInterrupt` out, with all results in the journal."""
+        """Return the outcome. Raises `KeyboardInterrupt` with all results in the journal."""
         started = time.monotonic()
         self._deadline = started + (self.settings.budget or math.inf)
         for record in self.journal.records():
             self.outcome.add(record)
-        self.outcome.resumed = sum(len(found) for found in self.outcome.records.values())
+        self.outcome.resumed = sum(map(len, self.outcome.records.values()))
         try:
             if self._open():
                 self._work()
@@ -120,11 +120,11 @@ class Runner(harness.Plan):
         return self.outcome
 
     def _open(self) -> bool:
-        """Open the device and bind the run to it; False if it does not open."""
+        """Open the device and bind the run to it; return False if it does not open."""
         try:
             opened = self._executor.open()
         except OpeningError as error:
-            # A library is not in a list of names: that it does not open is in the report.
+            # Names of libraries are in no list, so the report says that one does not open.
             if error.is_misnamed and not is_subject(self.settings.device):
                 raise UserError(str(error)) from error
             self.outcome.open_failure = error.description
@@ -133,7 +133,7 @@ class Runner(harness.Plan):
         self.outcome.opened = opened
         self._capabilities = capabilities_from_json(opened["capabilities"])
         if self.settings.second:
-            # Another one is there, whether or not it is of this kind.
+            # A second device exists, even if it is of another kind.
             self._capabilities = replace(self._capabilities, is_single=False)
         self._batches.offered = bool(opened.get("compiles_many")) and not self.settings.sequence
         self._jobs = self._executor.workers
@@ -141,8 +141,9 @@ class Runner(harness.Plan):
         return True
 
     def _work(self) -> None:
-        for record in [each for found in self.outcome.records.values() for each in found]:
-            self._judge(record)
+        for attempts in list(self.outcome.records.values()):
+            for record in attempts:
+                self._judge(record)
         self._parts.extend(self._all_parts())
         try:
             harness.run(self, self._executor, self.journal, self.reporter)
@@ -173,7 +174,7 @@ class Runner(harness.Plan):
         self.outcome.problems.append(problem)
 
     def _give_up(self, problem: str) -> None:
-        """End the run; every case that did not have its turn says why."""
+        """End the run; every other case gets the reason."""
         self._stop(problem)
         reason = headline(problem)
         for case_id in self._cases:
@@ -181,7 +182,7 @@ class Runner(harness.Plan):
                 self.outcome.derived.setdefault(case_id, (Status.SUPPRESSED, reason))
 
     def _note_end(self, record: Record) -> None:
-        """Give up on a library that does not end its first cases in time: that is no verdict."""
+        """Give up on a library whose first cases all exceed the time limit, without a verdict."""
         if not is_subject(self.settings.device) or not self._start.is_too_slow(record):
             return
         self._stop(self._start.words(self.settings.timeout))
@@ -192,7 +193,7 @@ class Runner(harness.Plan):
             self.outcome.late += decided[0] is Status.NOT_RUN
 
     def _note_budget(self) -> None:
-        """What a run of limited time came to; every case without its turn says why."""
+        """Record how far a run of limited time came; cases that did not run get the reason."""
         if not self.settings.budget or self.outcome.opened is None:
             return
         budget = duration_text(self.settings.budget)
@@ -209,7 +210,7 @@ class Runner(harness.Plan):
     # What comes next
 
     def next_task(self) -> Task | None:
-        """The first row whose ground is known: the cases that it depends on had their turn."""
+        """Return the task of the first row whose cases depend only on decided ones."""
         while not self._is_stopped and not self.is_late():
             part = self._take_ready()
             if part is None:
@@ -228,46 +229,46 @@ class Runner(harness.Plan):
         return None
 
     def _task_of(self, part: RowPart) -> Task:
-        """The task of a part; of several if their kernels are compiled together."""
+        """Return the task of a part; of several if their kernels are compiled together."""
         parts = [part]
         rows = self._batches.rows if self._may_compile_together() else 0
         if not rows:
             return Task(tuple(part.cases), {"rows": [part.row]})
-        # Near the end no worker should have all that is left.
+        # Near the end no worker should get all remaining rows.
         rows = min(rows, 1 + len(self._parts) // self._jobs)
         while len(parts) < rows and (other := self._take_ready()) is not None:
             if (pruned := self._prune(other)).cases:
                 parts.append(pruned)
-        cases = tuple(name for each in parts for name in each.cases)
-        request = {"rows": [each.row for each in parts], "compiles_together": True}
+        cases = tuple(name for part in parts for name in part.cases)
+        request = {"rows": [part.row for part in parts], "compiles_together": True}
         return Task(cases, request, begin_seconds=self.settings.timeout)
 
     def _may_compile_together(self) -> bool:
-        """Whether what is compiled together is known to be right, or is not asked."""
+        """Return True if the cases about batches passed, or are not asked."""
         cases = self._rows[TOGETHER].cases if TOGETHER in self._rows else ()
         attempts = [self.outcome.attempts(case.id) for case in cases]
         decided = all(
-            found or case.id in self.outcome.derived
-            for case, found in zip(cases, attempts, strict=True)
+            records or case.id in self.outcome.derived
+            for case, records in zip(cases, attempts, strict=True)
         )
-        return decided and not any(each.status.is_broken for found in attempts for each in found)
+        return decided and not any(r.status.is_broken for records in attempts for r in records)
 
     def _is_ready(self, part: RowPart) -> bool:
         return self._below[part.row].isdisjoint(self._unsettled)
 
     def _cases_below(self, planned: PlannedRow) -> set[str]:
-        """The cases that those of a row depend on, by name or by the name of their row."""
+        """Return the cases that those of a row depend on, by name or by the name of their row."""
         names = {name for case in planned.cases for name in case.depends_on}
         return {
             case
             for name in names
             for case in (
-                [each.id for each in self._rows[name].cases] if name in self._rows else [name]
+                [other.id for other in self._rows[name].cases] if name in self._rows else [name]
             )
         }
 
     def _prune(self, part: RowPart) -> RowPart:
-        """The part without the cases that are decided without running."""
+        """Return the part without the cases that are decided without running."""
         left = []
         for case_id in part.cases:
             decided = self._decide(self._cases[case_id])
@@ -302,8 +303,8 @@ class Runner(harness.Plan):
     # What comes back
 
     def take(self, event: Event) -> None:
-        """Store a result and judge it; note what a batch came to."""
-        # Workers go on until they are told: what they still did is no part of such a report.
+        """Store a result and judge it; record how a batch went."""
+        # Workers continue until told to stop: later results do not belong in the report.
         if self._is_stopped and self.settings.fail_fast:
             return
         if isinstance(event, Result):
@@ -349,16 +350,16 @@ class Runner(harness.Plan):
         self.outcome.problems.append(f"kernels that compile alone do not compile together: {words}")
 
     def _say_crashes(self) -> None:
-        """Of the batches that ended their worker, those in which no single case does that."""
+        """Report the batches that ended their worker although none of their cases does."""
         for cases, words in self._crashes:
-            found = {each.status for name in cases for each in self.outcome.attempts(name)}
-            if not found & {Status.CRASH, Status.TIMEOUT}:
+            statuses = {r.status for name in cases for r in self.outcome.attempts(name)}
+            if not statuses & {Status.CRASH, Status.TIMEOUT}:
                 self._say_unprepared(words)
 
     # Progress
 
     def _count_cases(self) -> None:
-        """The device is open: which cases are to run is known."""
+        """Count the cases to run, which are known when the device is open."""
         todo = Counter(
             self._rows[case.row].rung
             for case in self._cases.values()
@@ -384,7 +385,7 @@ class Runner(harness.Plan):
             describe_deaths(self.outcome, self._cases, config, self.settings.timeout)
 
     def _rerun_failures(self, config: dict[str, str]) -> None:
-        """Runs failures again, each alone, and finds what those depend on that then pass."""
+        """Run failures again, each alone, and find what those depend on that then pass."""
         seconds = self.settings.rerun_seconds
         failing = self._failures_to_rerun()
         if self._is_stopped or not seconds or not failing:
@@ -392,7 +393,7 @@ class Runner(harness.Plan):
         self._executor.end_workers()
         limits = Limits(self.settings.timeout, self.settings.memory_bytes)
         end = min(time.monotonic() + IDLE_SHARE * seconds, self._deadline)
-        # The sequences have the other half.
+        # Sequences get the other half of the time.
         trials = history.Trials(self._executor, config, self._cases, limits, seconds / 2, end)
         passing = []
         self._show_again(ALONE, 0, len(failing))
@@ -418,7 +419,7 @@ class Runner(harness.Plan):
         self.reporter.update(Progress(text, 1, done / total, phase=what))
 
     def _failures_to_rerun(self) -> list[str]:
-        """Those that nobody expects and that were not run again, one of each row before more."""
+        """Return unexpected failures that were not run again: the first of each row, then more."""
         return history.in_order_of_rows(
             case
             for case in self._cases.values()
@@ -431,27 +432,27 @@ class Runner(harness.Plan):
 
 
 def record_of(result: Result) -> Record:
-    """The record of a case that ended, or that a worker died of."""
+    """Return the record of a case that ended, or that its worker died of."""
     if result.death is None:
         return Record.from_json(result.answer)
-    found = result.death
-    death = found.death
+    last = result.death
+    death = last.death
     message = death.words
     if death.cause is Cause.MEMORY:
         message = f"out of memory: {message}"
-    if not found.is_its_own:
+    if not last.is_its_own:
         message += f"; it was tried {MAX_TRIES} times, at last alone"
     details: dict[str, Any] = {"log": death.log} if death.log else {}
-    if found.note:
-        details["launch"] = found.note
+    if last.note:
+        details["launch"] = last.note
     return Record(
         case=str(result.item),
         status=Status.TIMEOUT if death.cause is Cause.TIMEOUT else Status.CRASH,
         phase=Phase.RUN.value,
         message=message,
-        seconds=found.seconds,
+        seconds=last.seconds,
         details=details or None,
-        worker=found.worker,
+        worker=last.worker,
     )
 
 

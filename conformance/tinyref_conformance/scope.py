@@ -1,4 +1,4 @@
-"""How much of the suite a library was asked, and why it was not asked the rest."""
+"""Which part of the suite applied to a library, and the reasons for the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from tinyref_conformance.statuses import MEASURED, Status
 
-# The kinds of reasons of skipped cases, each with words that its messages have.
+# Kinds of reasons for skipped cases, each with words that occur in its messages.
 _ABOUT_TINYREF = (
     "about tinyref, or left open by the standards",
     ("it is about how tinyref", "left open"),
@@ -20,7 +20,7 @@ _LACKS = "functions, arguments or types that the library lacks"
 
 @dataclass
 class Scope:
-    """The cases of a run of a library: all, those asked, and the others by the kind of reason."""
+    """The cases in a run of a library: all, those asked, and the others by the kind of reason."""
 
     cases: int = 0
     asked: int = 0
@@ -42,7 +42,7 @@ class Scope:
 
 
 def scope_of(results: Iterable[tuple[Status, str]]) -> Scope:
-    """Return the scope of cases, given as pairs of a status and a message."""
+    """Return the scope of cases, from pairs of a status and a message."""
     scope = Scope()
     for status, message in results:
         scope.cases += 1

@@ -1,4 +1,4 @@
-"""The settings of a run, and what its workers are started with."""
+"""The settings of a run, and the configuration of its workers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tinyref_conformance.suite import DEFAULT_CATALOGUE
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a run is carried out; what it covers is the `Plan`.
+    """The options of a run, except its cases, which are in the `Plan`.
 
-    folder: where journal and reports go. timeout: seconds a case may take. memory_limit: bytes a
-    worker may hold, None for a fair share of the machine. budget: seconds that the whole run may
-    take, None for as long as it takes; see `budget.telling_order`. restart: begin again if what
-    is to be resumed is of another run or device. keep_going: run also what rests on something
-    broken. second: the other device of rows that take two; empty where it is the next of its kind.
-    rerun_seconds: of the processor, in which failures are run again, each alone, and what those
-    that then pass depend on is looked for. sequence: the cases of the plan, where they are to run
-    in that order in one worker. cluster: the address of a Dask scheduler, empty for this machine.
+    folder: for journal and reports. timeout: seconds a case may take. memory_limit: bytes a worker
+    may use, None for a fair share of the machine. budget: seconds the whole run may take, None for
+    no limit (see `budget.telling_order`). restart: begin again if the run to resume was of another
+    plan or device. keep_going: also run cases that depend on a broken one. second: the second
+    device of rows that take two; empty for the next one of the same kind. rerun_seconds: processor
+    time for running failures again, alone, and for finding what those that then pass depend on.
+    sequence: the cases of the plan in their order, if one worker is to run them all. cluster: the
+    address of a Dask scheduler, empty for this machine.
     """
 
     device: str
@@ -57,7 +57,7 @@ def worker_configuration(settings: RunSettings, plan: Plan) -> dict[str, str]:
 
 
 def executor_of(settings: RunSettings, plan: Plan) -> Executor:
-    """Return where the run has its cases done."""
+    """Return the executor that runs the cases."""
     job = Job(
         "tinyref_conformance.worker",
         worker_configuration(settings, plan),

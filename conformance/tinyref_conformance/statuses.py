@@ -1,4 +1,4 @@
-"""What a case can come to, how a report shows it, and what it means for the exit code."""
+"""Statuses of cases, their symbols and sentences in a report, and exit codes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 
 
 class Status(Enum):
-    """The end of one case; the value is the word that reports use."""
+    """The result of one case; the value is the word in reports."""
 
     PASS = "Pass"
     FAIL = "Fail"
@@ -29,45 +29,45 @@ class Status(Enum):
 
     @property
     def symbol(self) -> str:
-        """One sign for the status, without colour."""
+        """Return the sign of the status, which needs no colour."""
         return _SHOWN[self][0]
 
     @property
     def sentence(self) -> str:
-        """What the status says about the device."""
+        """Return a sentence that says what the status means for the device."""
         return _SHOWN[self][1]
 
     @property
     def is_broken(self) -> bool:
-        """The device itself showed a wrong or missing answer: breaks a rung."""
+        """Return True if the device gave a wrong answer or none, which breaks a rung."""
         return self in BROKEN
 
     @property
     def is_failure(self) -> bool:
-        """The run does not come out as expected: exit code 1."""
+        """Return True if the status makes the exit code 1."""
         return self in FAILURES
 
 
 _SHOWN: dict[Status, tuple[str, str]] = {
     Status.PASS: ("✓", "The answer is the specified one."),
     Status.FAIL: ("✗", "The answer differs from the specified one."),
-    Status.SKIP: ("-", "The device does not declare what the case needs, so it does not owe it."),
-    Status.UNSUPPORTED: ("∅", "Asked for what it does not declare, the device refused clearly."),
+    Status.SKIP: ("-", "The device does not declare what the case needs, so it is not required."),
+    Status.UNSUPPORTED: ("∅", "The device clearly refused what it does not declare."),
     Status.CRASH: ("☠", "The worker process died in this case, or ran out of memory."),
-    Status.TIMEOUT: ("∞", "The case did not end within its time."),
-    Status.FLAKE: ("≈", "The case failed, and passed when it ran again alone."),
-    Status.EXPECTED_FAIL: ("▽", "The case fails, as the expectations file says with a reason."),
+    Status.TIMEOUT: ("∞", "The case did not end within its time limit."),
+    Status.FLAKE: ("≈", "The case failed, and passed when it was run again alone."),
+    Status.EXPECTED_FAIL: ("▽", "The case fails, and the expectations file says why."),
     Status.UNEXPECTED_PASS: ("△", "The case passes, but the expectations file says it fails."),
     Status.MISSING: ("?", "The case was planned but not measured."),
     Status.NOT_RUN: (
         "⊘",
         "Not run: the skip list of the expectations file names it, with a reason.",
     ),
-    Status.SUPPRESSED: ("↑", "Not run: something that it stands on is broken."),
+    Status.SUPPRESSED: ("↑", "Not run: a case that it depends on is broken."),
 }
 BROKEN = frozenset({Status.FAIL, Status.CRASH, Status.TIMEOUT, Status.FLAKE})
 FAILURES = BROKEN | {Status.UNEXPECTED_PASS, Status.MISSING}
-# Statuses behind which there is an answer of the device.
+# Statuses with an answer of the device.
 MEASURED = BROKEN | {
     Status.PASS,
     Status.UNSUPPORTED,
@@ -77,7 +77,7 @@ MEASURED = BROKEN | {
 
 
 def exit_code(statuses: Iterable[Status], problems: Iterable[str] = ()) -> int:
-    """0 when all came out as expected; 1 for a failure, a problem, or nothing measured at all."""
+    """Return 0 if all is as expected; 1 after a failure, a problem, or if nothing was measured."""
     seen = set(statuses)
     if seen & FAILURES or any(True for _ in problems):
         return EXIT_FAILURES

@@ -1,7 +1,7 @@
-"""How long a run will still take, from what its cases took and from how costly others are.
+"""An estimate of the time left, from the times of finished cases and the costs of rungs.
 
-The rungs differ by a hundredfold, and come one after the other: an average over what is done says
-nothing about what is left.
+Costs of rungs differ by a factor of 100, and rungs run one after another. So an average over
+finished cases says nothing about the others.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ COSTS: dict[Rung, float] = {
 }
 # The cost of a rung in this table weighs as much as this many measured cases.
 PRIOR_CASES = 15
-# Before so many cases and seconds there is nothing to go by.
+# There is no estimate before this many cases and seconds.
 LEAST_CASES = 50
 LEAST_SECONDS = 1.0
-# A library is too slow for the limit where this many cases do not end, the first ones of a run.
+# A library is too slow for the time limit if this many cases do not end, the first of a run.
 SLOW_CASES = 3
 
 
 class SlowStart:
-    """The first cases of a run, as long as none of them ends within its time."""
+    """The first cases of a run, as long as all of them exceed the time limit."""
 
     def __init__(self) -> None:
         self.cases: list[str] = []
@@ -56,17 +56,17 @@ class SlowStart:
         return not self._is_over and len(self.cases) == SLOW_CASES
 
     def words(self, seconds: float) -> str:
-        """Return the problem in words; `seconds` is the limit of a case."""
+        """Return the problem in words; `seconds` is the time limit of a case."""
         return (
             f"too slow here: none of the first {SLOW_CASES} cases ended within {seconds:g} s of "
-            "the processor; --timeout gives them more"
+            "processor time; --timeout gives them more"
         )
 
 
 class TimeLeft:
-    """Learns what cases take and says how long the others will; `jobs` run at a time.
+    """Estimates how long the remaining cases take; `jobs` run at a time.
 
-    left: the cases that are to run, by rung.
+    left: the number of cases still to run, by rung.
     """
 
     def __init__(self, left: Counter[Rung], jobs: int) -> None:
@@ -76,16 +76,16 @@ class TimeLeft:
         self._seconds: dict[Rung, float] = {}
 
     def note(self, rung: Rung, seconds: float) -> None:
-        """A case took so long: of its worker, with all that the worker did for it before."""
+        """Record the seconds of a case, including all that its worker did for it before."""
         self._done[rung] += 1
         self._seconds[rung] = self._seconds.get(rung, 0.0) + seconds
 
     def drop(self, rung: Rung) -> None:
-        """A case has run, or will not."""
+        """Record that a case has run, or will not run."""
         self._left[rung] -= 1
 
     def seconds(self) -> float | None:
-        """The seconds that are left; None while too little is known."""
+        """Return the seconds that are left; None while too little is known."""
         seconds = sum(self._seconds.values())
         if sum(self._done.values()) < LEAST_CASES or seconds < LEAST_SECONDS:
             return None
@@ -104,7 +104,7 @@ class TimeLeft:
 
 
 def left_text(left: float | None) -> str:
-    """Return the time left as one says it, without a false precision."""
+    """Return the time left in words, rounded."""
     if left is None:
         return ""
     return f", about {left:.0f} s left" if left < 100 else f", about {left / 60:.0f} min left"

@@ -1,9 +1,9 @@
-"""A worker: opens the device and runs cases, one JSON line in, one JSON line out.
+"""A worker: opens the device and runs cases; messages are JSON lines, one in, one out.
 
     python -m tinyref_conformance.worker
 
-It says which case it begins before it begins it, so a death is pinned to one case. When the main
-process is gone the closed pipe shows that, and the worker exits.
+It announces each case before it begins, so a death is attributed to one case. When the main
+process has ended, the pipe is closed, and the worker exits.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COMPILING = frozenset({"renderer.render", "compiler.key", "compiler.compile", "l
 
 
 class _Described(BaseException):
-    """Ends a case at the launch that is to be described; no case catches it."""
+    """Ends a case at the launch to be described; no case catches it."""
 
     def __init__(self, describe: Callable[[], Failure]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class _Described(BaseException):
 
 
 def main() -> None:
-    """Runs until the main process closes the pipe."""
+    """Run until the main process closes the pipe."""
     serve(_open_worker)
 
 
@@ -70,7 +70,7 @@ class ConformWorker:
 
     def __init__(self, config: Mapping[str, Any], send: Send) -> None:
         self.send = send
-        # A process that was started later may have the same number.
+        # The number of a process may be used again, so the name has the time too.
         self.name = f"{os.getpid()}-{time.time_ns()}"
         self.suite = Suite(config["catalogue"])
         self.profile = Profile(config["profile"])
@@ -81,16 +81,17 @@ class ConformWorker:
         self._device: Any = None
         self._health: Health | None = None
         self._passing_case: Case | None = None
-        # Of the case that runs: how many launches it has begun, and what describes the last.
+        # Number of launches that the running case has begun, and a function that describes the
+        # last.
         self._launches = 0
         self._launches_before = 0
         self._describe: Callable[[], Failure] | None = None
-        # The sizes that the device was asked for, and which of them were sent.
+        # The largest sizes that the device was asked for, and those that were sent.
         self._reach: dict[str, int] = {}
         self._sent_reach: dict[str, int] = {}
 
     def open(self) -> Mapping[str, Any]:
-        """Opens the device and gives what it declares."""
+        """Open the device and return what it declares."""
         if self.suite.hash() != self.suite_hash:
             raise FatalError("the tables changed on disk while the run was going on")
         self._device = self.suite.open_device(self.device_name, self.second_name)
@@ -98,29 +99,29 @@ class ConformWorker:
         if isinstance(self._device, DeviceUnderTest):
             self._health = Health(self.device_name)
             load_watchers.append(self._note_program)
-        found = describe_device(self.device_name, self._device)
-        return {**found, **self._describe_second(found), "worker": self.name}
+        description = describe_device(self.device_name, self._device)
+        return {**description, **self._describe_second(description), "worker": self.name}
 
     def _health_problem(self) -> str:
-        """Why the device does not answer any more; empty where it does."""
+        """Return why the device no longer answers; empty if it does."""
         problem = "" if self._health is None else self._health.problem_since()
         return problem or self._problem_of_launches()
 
     def _problem_of_launches(self) -> str:
-        """That a launch which was right in this process is not any more: copies may go on."""
+        """Return a problem if a case that passed in this process now fails; copies may work."""
         passing = self._passing_case
         if passing is None or self._run(passing).status is Status.PASS:
             return ""
         return f"{passing.id} passed before, and fails now"
 
     def _note_passing(self, case: Case, record: Record) -> None:
-        """The first case that passed and launched something: of the simplest kernels only."""
+        """Remember the first case of the simplest kernels that launched something and passed."""
         is_one = record.status is Status.PASS and self._launches and case.rung is Rung.STORE
         if self._passing_case is None and is_one:
             self._passing_case = case
 
     def _describe_second(self, first: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What results bind to beside the first device; nothing where no second is named."""
+        """Return what results depend on besides the first device; empty if no second is named."""
         if not self.second_name:
             return {}
         second = describe_device(self.second_name, self.suite.open_device(self.second_name))
@@ -132,7 +133,7 @@ class ConformWorker:
         }
 
     def answer(self, message: Message) -> Message:
-        """Describes a launch, traces or measures a case, or runs a task."""
+        """Describe a launch, trace or measure a case, or run a task."""
         if "describe" in message:
             return self.describe(message)
         if "trace" in message:
@@ -140,16 +141,16 @@ class ConformWorker:
         return self.measure(message) if "measure" in message else self.run_task(message["task"])
 
     def measure(self, message: Mapping[str, Any]) -> Message:
-        """What a case comes to when it is run again, of which no journal is kept.
+        """Return the record of a case that is run again, which is not put into the journal.
 
-        lost: why the device does not answer any more; empty where it does.
+        lost: why the device no longer answers; empty if it does.
         """
         self._device.announce = self._note_launch
         case = self._case(message["row"], message["measure"])
         record = self._run(case, attempt=2)
         self._note_passing(case, record)
         lost = "" if record.status is Status.PASS else self._health_problem()
-        # What looks whether the device is well launches too: nothing of it is sent for the answer.
+        # The check of the device's health launches too, and must not send notes before the answer.
         self._device.announce = self._begin_launch
         return {"measured": record.to_json(), "lost": lost}
 
@@ -171,7 +172,7 @@ class ConformWorker:
             case.id: case for row in task["rows"] for case in self._row(row).cases(self.profile)
         }
         chosen = [cases[name] for name in task["items"]]
-        # What took a worker with it is not compiled together again.
+        # Cases that ended a worker are not compiled together again.
         if task.get("compiles_together") and task["attempt"] == 1:
             self.send(self._prepare(chosen))
         for case in chosen:
@@ -188,7 +189,7 @@ class ConformWorker:
         return {"done": True}
 
     def _of_this_process(self, record: Record) -> Record:
-        """With its name, and the number of launches that it had made when the case ended."""
+        """Return the record with the worker's name and its number of launches so far."""
         self._launches_before += self._launches
         known = record.evidence or Evidence()
         count = self._launches_before
@@ -211,10 +212,10 @@ class ConformWorker:
         return grown
 
     def _prepare(self, cases: Sequence[Case]) -> Message:
-        """Compile what cases need in one call; return how many kernels that were, and how long.
+        """Compile the kernels of cases in one call; return their number and the time.
 
-        What fails is no verdict: each kernel is then compiled when its case asks for it. That a
-        compiler refuses a batch is its right, that it gives something else is a problem.
+        A failed call fails no case: each kernel is then compiled when its case asks for it. A
+        compiler may refuse a batch. If it returns something other than programs, that is a problem.
         """
         started = time.perf_counter()
         kernels, problem = 0, ""
@@ -234,15 +235,15 @@ class ConformWorker:
         return {"prepared": kernels, "seconds": seconds, "problem": problem}
 
     def describe(self, message: Mapping[str, Any]) -> Message:
-        """What a report shows of a launch of a case, by its number, without making it."""
-        wanted = int(message["launch"])
+        """Return what a report shows of a launch of a case, by its number, without making it."""
+        number = int(message["launch"])
 
         def stop(describe: Callable[[], Failure]) -> None:
             self._launches += 1
-            if self._launches == wanted:
+            if self._launches == number:
                 raise _Described(describe)
 
-        found: dict[str, Any] = {}
+        details: dict[str, Any] = {}
         self._launches = 0
         self._device.announce = stop
         for case in self._row(message["row"]).cases(self.profile):
@@ -250,12 +251,12 @@ class ConformWorker:
                 try:
                     case.run(self._device)
                 except _Described as reached:
-                    found = records.details_of(reached.describe())
+                    details = records.details_of(reached.describe())
         self._device.announce = self._begin_launch
-        return {"described": found}
+        return {"described": details}
 
     def _begin_launch(self, describe: Callable[[], Failure]) -> None:
-        """Put down before the launch, so that a death can be attributed to it."""
+        """Send a note before the launch, so that a death can be attributed to it."""
         self._note_launch(describe)
         self.send({"note": self._launches})
 
@@ -274,19 +275,19 @@ class ConformWorker:
         try:
             measurement = case.run(self._device)
         except MemoryError:
-            found = self._stop_record(
+            record = self._stop_record(
                 case, attempt, started, Status.CRASH, "out of memory", Phase.RUN
             )
             details = {"launch": self._launches}
-            return dataclasses.replace(found, details=details, fault="no-memory")
+            return dataclasses.replace(record, details=details, fault="no-memory")
         except NotOfferedError as reason:
             return self._not_offered(case, attempt, started, str(reason))
         except Exception as error:  # a case must not take the run down with it
-            found = self._stop_record(
+            record = self._stop_record(
                 case, attempt, started, Status.FAIL, explain_error(error), phase_of(error)
             )
             fault = getattr(origin_of(error), "fault", "")
-            return dataclasses.replace(found, details=self._details(error), fault=fault)
+            return dataclasses.replace(record, details=self._details(error), fault=fault)
         if memory.unfreed:
             message = memory.unfreed[0]
             memory.unfreed.clear()
@@ -294,7 +295,7 @@ class ConformWorker:
         return records.of_measurement(case, measurement, time.perf_counter() - started, attempt)
 
     def _not_offered(self, case: Case, attempt: int, started: float, reason: str) -> Record:
-        """A skip, of a library alone: what a device does not owe is what it does not declare."""
+        """Return a skip for a library; a device fails, because capabilities decide its skips."""
         if isinstance(self._device, DeviceUnderTest):
             reason = f"a device cannot leave out a case as a library does: {reason}"
             return self._stop_record(case, attempt, started, Status.FAIL, reason, Phase.RUN)
@@ -302,15 +303,15 @@ class ConformWorker:
         return Record(case.id, Status.SKIP, attempt, "", reason, seconds)
 
     def _details(self, error: Exception) -> dict[str, Any] | None:
-        """What was known of the launch that ended in an error, and the source that it names."""
-        found: dict[str, Any] = {}
+        """Return what is known of the launch that ended in an error, and the error's source."""
+        details: dict[str, Any] = {}
         if self._describe is not None:
-            with contextlib.suppress(Exception):  # it may be what the error is of
-                found = records.details_of(self._describe())
+            with contextlib.suppress(Exception):  # the description may be what failed
+                details = records.details_of(self._describe())
         source = getattr(error, "source", "")
         if source:
-            found["source"] = records.clipped(source)
-        return found or None
+            details["source"] = records.clipped(source)
+        return details or None
 
     def _stop_record(
         self, case: Case, attempt: int, started: float, status: Status, message: str, phase: Phase
@@ -321,36 +322,36 @@ class ConformWorker:
 
 
 def run_on(case: Case, name: str) -> Measurement:
-    """What a case measures on the device of that name."""
+    """Return what a case measures on the device with this name."""
     return case.run(DeviceUnderTest(name))
 
 
 def origin_of(error: BaseException) -> BaseException:
-    """Return the deliberate error behind others, which say what it happened in."""
+    """Return the deliberate error behind others, which only add where it happened."""
     while isinstance(error.__cause__, TinyrefError):
         error = error.__cause__
     return error
 
 
 def phase_of(error: BaseException) -> Phase:
-    """Return compile for what a compiler or a verifier refused, run for the rest."""
+    """Return COMPILE for what a compiler or a verifier refused, RUN for the rest."""
     error = vendors_error(error) or origin_of(error)
     member = getattr(error, "member", "")
     if member in COMPILING:
         return Phase.COMPILE
     if isinstance(error, DeviceError):
         return Phase.COMPILE if error.source else Phase.RUN
-    # A backend may also refuse a launch by a UserError.
+    # A backend may also refuse a launch with a UserError.
     is_refused = isinstance(error, UserError | VerifyError) and not member
     return Phase.COMPILE if is_refused else Phase.RUN
 
 
 def describe_device(name: str, device: Any) -> dict[str, Any]:
-    """Capabilities as JSON and as the runner needs them, versions, flags, and what results bind to.
+    """Return the capabilities as JSON, versions, flags, and what results depend on.
 
-    compiles_many: whether its compiler takes many sources.
+    compiles_many: True if the device's compiler takes many sources.
 
-    Flags and environment are those of this process, in which the cases run.
+    Flags and environment are those of this process, which runs the cases.
     """
     from tinyref.runtimes.identity import environment, identity
     from tinyref_conformance.certificate import capabilities_to_json, device_versions

@@ -35,7 +35,7 @@ def allows(name: str, capabilities: Capabilities, inputs: list[np.ndarray], actu
     """Whether the row accepts a result of a device with these capabilities."""
     operation = OPERATIONS[name]
     strict = operation.reference(inputs)
-    expected, rule = operation.owed(capabilities, inputs, strict, operation.rule)
+    expected, rule = operation.expectation(capabilities, inputs, strict, operation.rule)
     good = rule.judge(f32(actual), expected).good
     return bool((good | ~_specified(expected)).all())
 

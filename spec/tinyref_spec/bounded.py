@@ -1,18 +1,18 @@
-"""Values with error bounds: how the rules of composite functions are derived from their parts.
+"""Values with error bounds, from which the rules of composite functions are derived.
 
-A `Bounded value` is a float64 reference and a bound on how far a computation in a given float
-type may be from it (running error analysis: Wilkinson, "Rounding Errors in Algebraic Processes",
-1963; Higham, "Accuracy and Stability", section 3.3). Every operation passes the bounds of its
-operands on and adds its own: u times the result for a correctly rounded one, (2L + 1) u for one
-that may be L ULP off, n u times the sum of magnitudes for a sum of n.
+A `Value` is a float64 reference and a bound on the error of its computation in a given float type.
+This is running error analysis (Wilkinson, "Rounding Errors in Algebraic Processes", 1963; Higham,
+"Accuracy and Stability", section 3.3). Every operation passes the bounds of its operands on and
+adds its own. That is u times a correctly rounded result, or (2L + 1) u times one that may be L ULP
+off. For a sum of n, it is n u times the sum of magnitudes.
 
-So softmax(x) = exp(x - max x) / sum(exp(x - max x)) is written once, in these values, and that is
-both its reference and its rule. What an implementation may order otherwise (exp as 2 ** (x log2 e)
-or the terms of a gradient) is covered by `SLACK`, a constant factor for a constant number of
-further roundings. It is never a tolerance on the data: where nothing rounds, the bound is zero.
+So softmax(x) = exp(x - max x) / sum(exp(x - max x)) is written once, in these values. That is both
+its reference and its rule. An implementation may order things differently (exp as 2 ** (x log2 e),
+or the terms of a gradient). `SLACK`, a constant factor, covers such further roundings. It is never
+a tolerance on the data: if nothing rounds, the bound is zero.
 
-Every value remembers what it was made of and how a gradient goes back to its operands, so `tape.py`
-derives the gradient of a reference, with its bound, from the reference itself.
+Every value remembers its operands and how to pass a gradient back to them. So `tape.py` derives the
+gradient of a reference, with its bound, from the reference itself.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Axes = tuple[int, ...]
 class Value:
     """A reference and a bound on the error of its computation in `dtype`.
 
-    parents: the values that it was computed from. pull: for the gradient of this value, that of
-    each parent (None where there is none).
+    parents: the values that it was computed from. pull: maps the gradient of this value to those of
+    its parents (None for no gradient).
     """
 
     value: Array
@@ -56,7 +56,7 @@ class Value:
         return unit_roundoff(self.dtype)
 
     def made(self, value: Array, error: Array, parents: tuple[Value, ...], pull: Pull) -> Value:
-        """A value of this type that was computed from `parents` without a further rounding."""
+        """Return a value of this type computed from `parents` without a further rounding."""
         return Value(np.asarray(value), np.asarray(error), self.dtype, parents, pull)
 
     def rounded(
@@ -67,9 +67,7 @@ class Value:
         pull: Pull,
         roundings: float | Array = 1.0,
     ) -> Value:
-        """A value of this type: `error` is what the operands passed on, to which it adds its own
-        roundings.
-        """
+        """Return a value of this type: `error` comes from the operands; its own is added."""
         tiny = smallest_subnormal(self.dtype)
         with np.errstate(all="ignore"):
             own = roundings * (self.unit * (np.abs(value) + error) + tiny)
@@ -128,7 +126,7 @@ class Value:
         return self.made(-self.value, self.error, (self,), lambda g: (-g,))
 
     def reshape(self, *shape: int) -> Value:
-        """The same elements in another shape."""
+        """Return the same elements in another shape."""
         return self.made(
             self.value.reshape(shape),
             self.error.reshape(shape),
@@ -137,7 +135,7 @@ class Value:
         )
 
     def spread(self, shape: Sequence[int]) -> Value:
-        """Repeated to `shape`, as broadcasting does it."""
+        """Return the value repeated to `shape`, as by broadcasting."""
         return self.made(
             np.broadcast_to(self.value, tuple(shape)),
             np.broadcast_to(self.error, tuple(shape)),
@@ -146,7 +144,7 @@ class Value:
         )
 
     def sum(self, axes: Axes | None = None, keepdims: bool = False) -> Value:
-        """A sum in any order: n u times the sum of magnitudes."""
+        """Return a sum in any order: its bound is n u times the sum of magnitudes."""
         where = tuple(range(self.value.ndim)) if axes is None else self._counted(axes)
         length = math.prod(self.value.shape[axis] for axis in where)
         value = self.value.sum(axis=where, keepdims=keepdims)
@@ -155,52 +153,52 @@ class Value:
         return self.made(value, error, (self,), lambda g: (g.restored(where, self.shape),))
 
     def _counted(self, axes: Axes) -> Axes:
-        """Axes counted from the front."""
+        """Return axes counted from the front."""
         return tuple(axis % self.value.ndim for axis in axes)
 
     def restored(self, axes: Axes, shape: tuple[int, ...]) -> Value:
-        """What a reduction over `axes` of `shape` left, repeated along them again."""
-        kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
-        return self.reshape(*kept).spread(shape)
+        """Return the result of a reduction over `axes` of `shape`, repeated along them."""
+        reduced = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+        return self.reshape(*reduced).spread(shape)
 
     def to(self, dtype: DType) -> Value:
-        """Rounded once more, into a type that rounds more; a wider one adds nothing."""
+        """Return the value rounded once more; a wider type adds no error."""
 
         def pull(g: Value) -> Gradients:
             return (g.to(self.dtype),)
 
         if unit_roundoff(dtype) <= self.unit:
             return Value(self.value, self.error, dtype, (self,), pull)
-        found = Value(self.value, self.error, dtype)
-        return found.rounded(self.value, self.error, (self,), pull)
+        value = Value(self.value, self.error, dtype)
+        return value.rounded(self.value, self.error, (self,), pull)
 
     def unbroadcast(self, shape: Sequence[int]) -> Value:
-        """Summed over the axes that broadcasting added or grew: the gradient of a broadcast."""
+        """Return the sum over the axes that broadcasting added or grew: the gradient of it."""
         extra = tuple(range(self.value.ndim - len(shape)))
-        found = self.sum(extra) if extra else self
+        total = self.sum(extra) if extra else self
         grown = tuple(
             axis
             for axis, extent in enumerate(shape)
-            if extent == 1 and found.value.shape[axis] != 1
+            if extent == 1 and total.value.shape[axis] != 1
         )
-        return found.sum(grown, keepdims=True) if grown else found
+        return total.sum(grown, keepdims=True) if grown else total
 
 
 Gradients = tuple[Value | None, ...]
 Pull = Callable[[Value], Gradients]
 
 
-# Values that nothing was computed for
+# Values without operands
 
 
 def exact(values: Array, dtype: DType) -> Value:
-    """Inputs: they are what they are."""
+    """Return an input, which has no error."""
     wide = np.asarray(values).astype(np.float64)
     return Value(wide, np.zeros_like(wide), dtype)
 
 
 def constant(value: float, dtype: DType) -> Value:
-    """A constant rounded to `dtype`; of integers, the integer."""
+    """Return a constant rounded to `dtype`; of integers, the integer."""
     if not dtype.is_float:
         return Value(np.array(float(value)), np.array(0.0), dtype)
     wide = np.array(float(value))
@@ -211,42 +209,42 @@ def constant(value: float, dtype: DType) -> Value:
 
 
 def zeros(shape: Sequence[int], dtype: DType) -> Value:
-    """Exact zeros."""
+    """Return exact zeros."""
     return exact(np.zeros(tuple(shape)), dtype)
 
 
 def ones(shape: Sequence[int], dtype: DType) -> Value:
-    """Exact ones."""
+    """Return exact ones."""
     return exact(np.ones(tuple(shape)), dtype)
 
 
 def detached(x: Value) -> Value:
-    """The same value, through which no gradient goes back."""
+    """Return the same value, through which no gradient goes back."""
     return Value(x.value, x.error, x.dtype)
 
 
-# Functions of one
+# Functions of one operand
 
 
 def function(x: Value, op: str, value: Array, passed: Array, pull: Pull) -> Value:
-    """The result of a primitive op: `passed` is what the error of x makes of it."""
+    """Return the result of a primitive op; `passed` is the error due to the error of x."""
     return x.rounded(value, passed, (x,), pull, 2 * ulp_limit(op, x.dtype, False) + 1)
 
 
 def exp2(x: Value) -> Value:
-    """2 ** x: an absolute error of x is a relative one of the result."""
+    """Return 2 ** x: an absolute error of x is a relative one of the result."""
     value = np.exp2(x.value)
     passed = value * np.expm1(x.error * math.log(2))
     return function(x, "EXP2", value, passed, lambda g: (g * exp2(x) * math.log(2),))
 
 
 def exp(x: Value) -> Value:
-    """e ** x by way of 2 ** (x log2 e)."""
+    """Return e ** x, computed as 2 ** (x log2 e)."""
     return exp2(x * (1 / math.log(2)))
 
 
 def log2(x: Value) -> Value:
-    """The logarithm to base 2: a relative error of x is an absolute one of the result."""
+    """Return the logarithm to base 2: a relative error of x is an absolute one of the result."""
     with np.errstate(all="ignore"):
         value = np.log2(x.value)
         passed = -np.log1p(-np.minimum(x.error / np.abs(x.value), 1)) / math.log(2)
@@ -255,23 +253,23 @@ def log2(x: Value) -> Value:
 
 
 def log(x: Value) -> Value:
-    """The natural logarithm by way of log2(x) ln 2."""
+    """Return the natural logarithm, computed as log2(x) ln 2."""
     return log2(x) * math.log(2)
 
 
 def sin(x: Value) -> Value:
-    """The sine; its slope is at most 1."""
+    """Return the sine; its slope is at most 1."""
     return function(x, "SIN", np.sin(x.value), x.error, lambda g: (g * cos(x),))
 
 
 def cos(x: Value) -> Value:
-    """The cosine: from sines of x, 2x and x/2, each with the relative error of SIN."""
+    """Return the cosine: from sines of x, 2x and x/2, each with the relative error of SIN."""
     passed = x.error + 2 * ulp_limit("SIN", x.dtype, False) * x.unit * np.abs(np.cos(x.value))
     return function(x, "SIN", np.cos(x.value), passed, lambda g: (-(g * sin(x)),))
 
 
 def sqrt(x: Value) -> Value:
-    """The square root."""
+    """Return the square root."""
     with np.errstate(all="ignore"):
         value = np.sqrt(x.value)
         passed = np.where(x.error > 0, x.error / value, 0)
@@ -279,29 +277,29 @@ def sqrt(x: Value) -> Value:
 
 
 def smooth(x: Value, value: Array, slope: Callable[[Value], Value], ulp: float = 2.0) -> Value:
-    """A function that a device computes to within `ulp` ULP; `slope` is that of the function."""
+    """Return a function that is computed to within `ulp` ULP; `slope` is its derivative."""
     with np.errstate(all="ignore"):
         passed = np.where(x.error > 0, np.abs(slope(detached(x)).value) * x.error, 0)
     return x.rounded(value, passed, (x,), lambda g: (g * slope(x),), 2 * ulp + 1)
 
 
 def absolute(x: Value) -> Value:
-    """The magnitude; its slope at 0 is 0."""
+    """Return the magnitude; its slope at 0 is 0."""
     sign = exact(np.sign(x.value), x.dtype)
     return x.made(np.abs(x.value), x.error, (x,), lambda g: (g * sign,))
 
 
 def stepwise(x: Value, value: Array) -> Value:
-    """An exact function of x that is constant between its steps: its slope is 0."""
+    """Return an exact function that is constant between its steps: its slope is 0."""
     zero = zeros(x.shape, x.dtype)
     return x.made(np.asarray(value, np.float64), np.zeros(x.shape), (x,), lambda g: (zero,))
 
 
-# Functions of two and more
+# Functions of two operands and more
 
 
 def power(x: Value, y: Value) -> Value:
-    """x ** y for positive x."""
+    """Return x ** y for positive x."""
 
     def pull(g: Value) -> Gradients:
         for_base = g * (y * power(x, y - 1.0))
@@ -316,7 +314,7 @@ def power(x: Value, y: Value) -> Value:
 
 
 def maximum(x: Value, y: Value) -> Value:
-    """The larger one; equal ones share the gradient evenly."""
+    """Return the larger one; equal ones share the gradient evenly."""
     wins = x.value > y.value
     share = np.where(wins, 1.0, np.where(x.value == y.value, 0.5, 0.0))
 
@@ -329,12 +327,12 @@ def maximum(x: Value, y: Value) -> Value:
 
 
 def minimum(x: Value, y: Value) -> Value:
-    """The smaller one; equal ones share the gradient evenly."""
+    """Return the smaller one; equal ones share the gradient evenly."""
     return -maximum(-x, -y)
 
 
 def choose(condition: Array, first: Value, second: Value) -> Value:
-    """The first where the condition holds, else the second."""
+    """Return the first value if the condition is true, else the second."""
     condition = np.asarray(condition, dtype=np.bool_)
 
     def pull(g: Value) -> Gradients:
@@ -348,7 +346,7 @@ def choose(condition: Array, first: Value, second: Value) -> Value:
 
 
 def matmul(x: Value, y: Value) -> Value:
-    """x @ y for matrices (2-D or batches); each product may underflow."""
+    """Return x @ y for matrices (2-D or batches); each product may underflow."""
 
     def pull(g: Value) -> Gradients:
         left = matmul(g, transposed(y)).unbroadcast(x.shape)
@@ -366,7 +364,7 @@ def matmul(x: Value, y: Value) -> Value:
 
 
 def largest(x: Value, axes: Axes, keepdims: bool = True) -> Value:
-    """The maximum over axes: no further off than the worst operand; ties share the gradient."""
+    """Return the maximum over axes, with the largest error of an operand; ties share."""
     where = tuple(axis % x.value.ndim for axis in axes)
     value = np.asarray(x.value.max(axis=where, keepdims=keepdims))
     best = x.value == x.value.max(axis=where, keepdims=True)
@@ -379,20 +377,20 @@ def largest(x: Value, axes: Axes, keepdims: bool = True) -> Value:
 
 
 def smallest(x: Value, axes: Axes, keepdims: bool = True) -> Value:
-    """The minimum over axes; ties share the gradient."""
+    """Return the minimum over axes; ties share the gradient."""
     return -largest(-x, axes, keepdims)
 
 
 def product(x: Value, axis: int) -> Value:
-    """The product over one axis, factor by factor."""
-    found = take_place(x, 0, axis)
+    """Return the product over one axis, factor by factor."""
+    result = take(x, 0, axis)
     for number in range(1, x.value.shape[axis]):
-        found = found * take_place(x, number, axis)
-    return found
+        result = result * take(x, number, axis)
+    return result
 
 
 def cumsum(x: Value, axis: int) -> Value:
-    """Running sums along an axis: the i-th is a sum of i + 1 terms in any order."""
+    """Return running sums along an axis: the i-th is a sum of i + 1 terms in any order."""
     magnitude = np.cumsum(np.abs(x.value) + x.error, axis)
     terms = np.arange(1, x.value.shape[axis] + 1)
     shape = [1] * x.value.ndim
@@ -409,21 +407,22 @@ def cumsum(x: Value, axis: int) -> Value:
 
 
 def gather(x: Value, numbers: Array) -> Value:
-    """Any movement: element numbers from 1 on, in C order, give the result; 0 is padding.
+    """Return any movement: element numbers from 1 on, in C order; 0 is padding.
 
-    In the gradient every element gets the sum of the places where it went.
+    The gradient of an element is the sum over all its copies.
     """
-    places = np.asarray(numbers)
+    indices = np.asarray(numbers)
     values = np.concatenate([[0.0], x.value.reshape(-1)])
     errors = np.concatenate([[0.0], x.error.reshape(-1)])
     return x.made(
-        values[places], errors[places], (x,), lambda g: (scatter_add(g, places, x.shape),)
+        values[indices], errors[indices], (x,), lambda g: (scatter_add(g, indices, x.shape),)
     )
 
 
 def scatter_add(g: Value, numbers: Array, shape: tuple[int, ...]) -> Value:
-    """The transpose of `gather`: zeros of `shape` to which every element of g is added at its
-    number; one that nothing, or one element, is added to is exact.
+    """Return the transpose of `gather`: every element of g is added to zeros at its number.
+
+    An element with no addend, or one, is exact.
     """
     size = math.prod(shape)
     flat = np.asarray(numbers).reshape(-1)
@@ -442,32 +441,32 @@ def scatter_add(g: Value, numbers: Array, shape: tuple[int, ...]) -> Value:
 
 
 def move_elements(x: Value, move: Callable[[Array], Array]) -> Value:
-    """`gather` by a function of numpy that moves elements, such as a slice or a transpose."""
+    """Return `gather` by a numpy function that moves elements, such as a slice or a transpose."""
     return gather(x, move(np.arange(1, x.value.size + 1).reshape(x.shape)))
 
 
 def transposed(x: Value) -> Value:
-    """The last two axes exchanged."""
+    """Return the value with the last two axes exchanged."""
     return move_elements(x, lambda numbers: np.swapaxes(numbers, -1, -2))
 
 
 def flipped(x: Value, axis: int) -> Value:
-    """An axis in reverse order."""
+    """Return the value with an axis in reverse order."""
     return move_elements(x, lambda numbers: np.flip(numbers, axis))
 
 
-def take_place(x: Value, number: int, axis: int) -> Value:
-    """One place of an axis, which goes."""
+def take(x: Value, number: int, axis: int) -> Value:
+    """Return one slice of an axis, without the axis."""
     return move_elements(x, lambda numbers: np.take(numbers, number, axis))
 
 
 def cut(x: Value, low: int, high: int, axis: int) -> Value:
-    """The places of an axis from `low` to before `high`."""
+    """Return the part of an axis from `low` to before `high`."""
     return move_elements(x, lambda numbers: np.take(numbers, range(low, high), axis))
 
 
 def concatenated(values: Sequence[Value], axis: int = 0) -> Value:
-    """Values one after the other along an axis."""
+    """Return values one after another along an axis."""
     ends = np.cumsum([0, *(value.shape[axis] for value in values)])
 
     def pull(g: Value) -> Gradients:
@@ -482,7 +481,7 @@ def concatenated(values: Sequence[Value], axis: int = 0) -> Value:
 
 
 def expected_of(value: Value, output: DType) -> Expected:
-    """What a device owes: within SLACK times the bound, and one rounding to the output."""
+    """Return what a device must give: within SLACK times the bound, and rounded once."""
     if not output.is_float:
         return Expected(value.value.astype(numpy_dtype(output)).reshape(-1))
     wide = value.value.reshape(-1)

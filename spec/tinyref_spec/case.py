@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Rung(IntEnum):
     """One step of the ladder that a new device climbs.
 
-    Kernels up to `LOOP` use groups of one work-item, scalars and no optimisation (`styles`).
+    Kernels up to `LOOP` use groups of one work-item, scalars and no optimisation (see `styles`).
     """
 
     OPEN = 0
@@ -45,17 +45,17 @@ class Rung(IntEnum):
 
     @property
     def title(self) -> str:
-        """The short name that reports show."""
+        """Return the short name in reports."""
         return _RUNGS[self][0]
 
     @property
     def sentence(self) -> str:
-        """What a device has shown when this rung holds."""
+        """Return what a device has shown if this rung holds."""
         return _RUNGS[self][1]
 
 
 _RUNGS: dict[Rung, tuple[str, str]] = {
-    Rung.OPEN: ("open", "The device opens and says what it can do."),
+    Rung.OPEN: ("open", "The device opens and declares its capabilities."),
     Rung.MEMORY: ("allocate and copy", "Bytes copied to the device come back unchanged."),
     Rung.STORE: ("store a constant", "A work-item writes a constant to all of a small output."),
     Rung.ONE_ALU: ("one operation", "A work-item loads, adds and stores plain values."),
@@ -69,7 +69,7 @@ _RUNGS: dict[Rung, tuple[str, str]] = {
     Rung.VECTOR: ("vectors", "Vector loads, stores and arithmetic of the declared widths."),
     Rung.LOOP: ("loops and reduces", "Loops, accumulators and reductions."),
     Rung.GROUP: ("groups and barriers", "Work-items share memory and meet at barriers."),
-    Rung.OPTIMISED: ("optimised kernels", "Every optimisation of a kernel keeps its value."),
+    Rung.OPTIMISED: ("optimised kernels", "No optimisation of a kernel changes its values."),
     Rung.MATMUL: ("matrix products", "Matrix products within bound, bias and variance."),
     Rung.TENSOR: ("tensor functions", "Every Tensor function, forward."),
     Rung.AUTOGRAD: ("gradients", "Every Tensor function, backward."),
@@ -79,13 +79,13 @@ _RUNGS: dict[Rung, tuple[str, str]] = {
     ),
     Rung.MODEL: (
         "models",
-        "Layers, optimisers and small networks compute and learn as they should.",
+        "Layers, optimisers and small networks compute and learn as specified.",
     ),
 }
 
 
 class Profile(Enum):
-    """How much of the tables a run covers."""
+    """The part of the tables that a run covers."""
 
     QUICK = "quick"
     FULL = "full"
@@ -93,22 +93,21 @@ class Profile(Enum):
 
 @dataclass(frozen=True)
 class CaseNeeds:
-    """What a device must declare before it owes a case.
+    """Features that a device must declare for a case to apply to it.
 
-    features: "kernels" (it runs any), "grid", "groups", "grid:2x3x4" and "group:2x3x4" (so many in
-    each dimension), "items:N" (work-items of a launch, where there is a grid), "shared:N" (bytes of
-    a group), "threads" (of a host, more than one),
-    "scratch" (memory of a work-item, without groups), "vectors:N", "tile:NAME" (one of `TILES`),
-    "tile:own" (one that is not), "native:DTYPE" (computed in and stored as it is), "images",
-    "subnormals" (it keeps them), "strict floats" (it neither contracts nor reassociates), "second"
-    (another device of its kind).
+    features: "kernels" (it runs any). "grid", "groups". "grid:2x3x4" and "group:2x3x4" (at least
+    these sizes). "items:N" (work-items of a launch, if there is a grid), "shared:N" (bytes of a
+    group), "threads" (of a host, more than one), "scratch" (memory of a work-item, without groups).
+    "vectors:N", "tile:NAME" (one of `TILES`), "tile:own" (one that is not). "native:DTYPE"
+    (computed and stored in that type), "images", "subnormals" (it keeps them), "strict floats" (it
+    neither contracts nor reassociates), "second" (another device of its kind).
     """
 
     dtypes: frozenset[DType] = frozenset()
     features: frozenset[str] = frozenset()
 
     def unmet(self, capabilities: Capabilities) -> str | None:
-        """The sentence that says why the device does not owe the case; None where it does."""
+        """Return the reason why the case does not apply to the device; None if it applies."""
         if self.features and not capabilities.ops:
             return "the device runs no kernels"
         missing = sorted(dtype.name for dtype in self.dtypes if not capabilities.supports(dtype))
@@ -129,7 +128,7 @@ _SIZES = {
 
 
 def is_size_of_launch(feature: str) -> bool:
-    """Whether a feature says how large a launch is."""
+    """Return True if a feature is the size of a launch."""
     name, _, size = feature.partition(":")
     return bool(size) and name in _SIZES
 
@@ -187,7 +186,7 @@ def _has_tile(name: str, capabilities: Capabilities) -> bool:
 
 @dataclass
 class Values:
-    """A buffer as a report shows it: the first values and their bits, as text."""
+    """A buffer in a report: the first values and their bits, as text."""
 
     name: str
     dtype: str
@@ -198,12 +197,12 @@ class Values:
 
 @dataclass
 class Failure:
-    """All that a person needs to look into a failed case.
+    """The details of a failed case.
 
-    index: position of the first mismatch in the flattened output, -1 when there is none.
-    script: a self-contained reproducer of under 40 lines. tool_script: one in the words of the
-    tool, without tinyref, where there is one; of Python, or of C. difference: the first node of
-    the kernel whose value is another one on the device, as a sentence, where it was looked for.
+    index: position of the first mismatch in the flattened output, -1 if there is none. script: a
+    self-contained reproducer of under 40 lines. tool_script: one of Python or C without tinyref, if
+    there is one. difference: the first node of the kernel with a wrong value on the device, as a
+    sentence, if it was searched for.
     """
 
     inputs: list[Values] = field(default_factory=list)
@@ -221,13 +220,13 @@ class Failure:
 
 @dataclass
 class Measurement:
-    """What one case showed.
+    """The result of one case.
 
-    compared: values that were compared; a passed case with 0 is a failure of the suite.
-    max_ulp, p99_ulp: distance from the correctly rounded result, where that is measured.
-    observed: which of the allowed behaviours the device shows, where the rule leaves a choice.
-    evidence, accuracy: what a report counts to say what failures have in common, and to draw.
-    fault: the condition of kind `FAULT` that the measurement found; empty where values differ.
+    compared: number of compared values; a passed case with 0 is a failure of the suite.
+    max_ulp, p99_ulp: distance from the correctly rounded result, if it is measured.
+    observed: the behaviour that the device chose, if the rule leaves a choice.
+    evidence, accuracy: counts for diagnosis and for charts.
+    fault: the condition of kind `FAULT` that the measurement detected; empty if values differ.
     """
 
     passed: bool
@@ -244,7 +243,7 @@ class Measurement:
 
 
 class NotOfferedError(Exception):
-    """A library that is judged lacks what a case asks for: the sentence that says so."""
+    """A library lacks what a case needs; the message says what."""
 
 
 @dataclass(frozen=True)
@@ -252,9 +251,10 @@ class Case:
     """One check, named by its id; `run` judges it and returns what it measured.
 
     depends_on: ids of cases, or of whole rows, without which the case says nothing.
-    expects_refusal: what the case asks for is not declared, and it passes when the device refuses
-    it with a clear error; `run` itself catches that error and judges it.
-    Errors that `run` lets out (DeviceError, internal bugs) count as failures.
+    expects_refusal: the case needs something undeclared, and passes if the device refuses it with a
+    clear error; `run` itself catches that error and judges it.
+
+    Errors that `run` raises (DeviceError, internal bugs) count as failures.
     """
 
     id: str
@@ -276,7 +276,7 @@ class Row:
 
     make_cases: builds the cases of a profile; data is made only when a case runs.
     specials: the literal special cases as (inputs, result) text, for the pages. advice: where to
-    look when a case fails, by the name of a condition; "" is for any other.
+    look if a case fails, by the name of a condition; "" is for any other.
     """
 
     id: str
@@ -293,7 +293,7 @@ class Row:
     advice: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def cases(self, profile: Profile) -> Sequence[Case]:
-        """The cases of this row in `profile`, built once: plans and workers list all, twice."""
+        """Return the cases of this row in `profile`; they are built once."""
         if profile not in self._cases:
             self._cases[profile] = self.make_cases(profile)
         return self._cases[profile]

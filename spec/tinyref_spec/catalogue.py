@@ -1,4 +1,4 @@
-"""The catalogue: every row and case of the suite, found by id or by query."""
+"""The catalogue: all rows and cases of the suite, by id or by query."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tinyref.errors import UserError
 from tinyref.garbage import collection_paused
 from tinyref_spec.case import Case, Profile, Row, Rung
 
-# Each is the first word of the ids of its rows, and a folder whose `rows.py` gives them.
+# The first word of the ids of rows, and a folder whose `rows.py` returns them.
 LEVELS = ("memory", "kernel", "isa", "tensor", "system", "model")
 
 
 @functools.cache
 @collection_paused()
 def _rows_of(level: str) -> tuple[Row, ...]:
-    """The rows of one of `LEVELS`: who asks for one need not wait for the others."""
+    """Return the rows of one of `LEVELS`, without loading the others."""
     return tuple(importlib.import_module(f"tinyref_spec.{level}.rows").rows())
 
 
 @functools.cache
 def _rows_at(levels: tuple[str, ...]) -> tuple[Row, ...]:
-    """The rows of some levels, in the order of the ladder."""
+    """Return the rows of some levels, in the order of the ladder."""
     return tuple(sorted((row for level in levels for row in _rows_of(level)), key=_rung))
 
 
@@ -35,24 +35,24 @@ def _rung(row: Row) -> Rung:
 
 
 def _levels_of(row_or_case_id: str) -> tuple[str, ...]:
-    """The level with which an id begins; none where it begins with another word."""
+    """Return the level with which an id begins; none if it begins with another word."""
     return tuple(level for level in LEVELS if row_or_case_id.startswith(f"{level}."))
 
 
 def all_rows() -> tuple[Row, ...]:
-    """Every row, in the order of the ladder; ids are unique."""
+    """Return every row, in the order of the ladder; ids are unique."""
     return _rows_at(LEVELS)
 
 
 def rows(profile: Profile = Profile.QUICK) -> Iterator[Row]:
-    """The rows that have cases in `profile`, in the order of the ladder."""
+    """Yield the rows that have cases in `profile`, in the order of the ladder."""
     for row in all_rows():
         if row.cases(profile):
             yield row
 
 
 def matches(case_id: str, query: str) -> bool:
-    """Whether a query names this id: the id itself, or a prefix up to a dot or colon.
+    """Return True if a query names this id: the id itself, or a prefix up to a dot or colon.
 
     Both may hold the wildcards of a glob.
     """
@@ -64,7 +64,7 @@ def matches(case_id: str, query: str) -> bool:
 
 
 def _may_match(row_id: str, query: str) -> bool:
-    """Whether a case of the row can match: compares what comes before the first wildcard."""
+    """Return False if no case of the row can match, by what comes before the first wildcard."""
     fixed = query
     for character in "*?[":
         fixed = fixed.partition(character)[0]
@@ -72,9 +72,9 @@ def _may_match(row_id: str, query: str) -> bool:
 
 
 def cases(profile: Profile = Profile.QUICK, query: str = "*") -> list[Case]:
-    """The cases of `profile` that any of the comma-separated queries names; may be empty."""
+    """Return the cases of `profile` that any of the comma-separated queries names."""
     queries = [part.strip() for part in query.split(",") if part.strip()]
-    asked = (each for each in LEVELS if any(_may_match(each, part) for part in queries))
+    asked = (level for level in LEVELS if any(_may_match(level, part) for part in queries))
     return [
         case
         for row in _rows_at(tuple(asked))
@@ -85,7 +85,7 @@ def cases(profile: Profile = Profile.QUICK, query: str = "*") -> list[Case]:
 
 
 def find(case_id: str) -> Case:
-    """The case with this id, of either profile. Raises `UserError` that names the nearest row."""
+    """Return the case with this id, of either profile. Raises `UserError` for an unknown id."""
     for row in _rows_at(_levels_of(case_id)):
         if case_id.startswith((f"{row.id}.", f"{row.id}:")):
             for case in row.cases(Profile.FULL):
@@ -95,10 +95,10 @@ def find(case_id: str) -> Case:
 
 
 def find_row(row_id: str) -> Row:
-    """The row with this id, or the row of this case. Raises `UserError` for another id."""
+    """Return the row with this id, or the row of this case. Raises `UserError` for another id."""
     known = _rows_by_id(_levels_of(row_id))
-    found = known.get(row_id)
-    return known[find(row_id).row] if found is None else found
+    row = known.get(row_id)
+    return known[find(row_id).row] if row is None else row
 
 
 @functools.cache
@@ -119,7 +119,7 @@ def _advice(case_id: str) -> str:
 
 @functools.cache
 def suite_hash() -> str:
-    """SHA-256 over sources and stored cases: what a certificate names the suite by."""
+    """Return the SHA-256 of sources and stored cases, which identifies the suite."""
     digest = hashlib.sha256()
     root = Path(__file__).parent
     stored = (*root.glob("regressions/*.json"), *root.glob("fuzzed/*.json"))

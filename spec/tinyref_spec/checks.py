@@ -34,8 +34,8 @@ EXACT = Ulp(0).sentence
 class Check:
     """One case of a row: `run` takes the case's id and the device.
 
-    name: what follows the id of the row; after a dot, unless it begins with a colon itself.
-    full_only: left out of the quick profile. needs: beyond those of the row.
+    name: follows the id of the row; after a dot, unless it begins with a colon itself.
+    full_only: not in the quick profile. needs: in addition to those of the row.
     """
 
     name: str
@@ -44,21 +44,21 @@ class Check:
     needs: CaseNeeds | None = None
 
     def id(self, row_id: str) -> str:
-        """The id of the case."""
+        """Return the id of the case."""
         return f"{row_id}{self.name}" if self.name.startswith(":") else f"{row_id}.{self.name}"
 
 
 def kernel_needs(*dtypes: DType, features: Iterable[str] = ()) -> CaseNeeds:
-    """What a kernel over these dtypes needs."""
+    """Return what a kernel over these dtypes needs."""
     return CaseNeeds(frozenset(dtypes), KERNELS | frozenset(features))
 
 
 def launch_needs(grid: Sequence[int] = (), group: Sequence[int] = (), shared: int = 0) -> CaseNeeds:
-    """What a program of such a launch, with so many bytes of shared memory, needs besides."""
-    found = [
+    """Return what a program with such a launch and shared memory needs."""
+    sizes = [
         f"{name}:{'x'.join(map(str, it))}" for name, it in (("grid", grid), ("group", group)) if it
     ]
-    return kernel_needs(features=[*found, f"shared:{shared}"] if shared else found)
+    return kernel_needs(features=[*sizes, f"shared:{shared}"] if shared else sizes)
 
 
 def make_row(
@@ -82,18 +82,18 @@ def make_row(
         checks: its cases, by name, or a function that is called when cases are listed.
         uses: the types that its kernels compute in, by default `dtype`.
         features: what else a device must declare.
-        needs: in place of both, of a row that is not about kernels.
-        advice: where to look when a case fails.
+        needs: replaces both for a row that is not about kernels.
+        advice: where to look if a case fails.
     """
     level = row_id.partition(".")[0]
     if uses is None:
         uses = () if isinstance(dtype, str) else (dtype,)
     type_name = dtype if isinstance(dtype, str) else dtype.name
-    owed = kernel_needs(*uses, features=features) if needs is None else needs
+    required = kernel_needs(*uses, features=features) if needs is None else needs
 
     def make_cases(profile: Profile) -> list[Case]:
         listed = _listed(checks)
-        kinds = [(each.full_only, _kind_of(each.needs)) for each in listed]
+        kinds = [(check.full_only, _kind_of(check.needs)) for check in listed]
         unaligned = unaligned_cases(row_id, kinds)
         return [
             Case(
@@ -104,7 +104,7 @@ def make_row(
                 op=op,
                 dtype=type_name,
                 clauses=clauses,
-                needs=_join_needs(owed, check.needs),
+                needs=_join_needs(required, check.needs),
                 depends_on=foundations(rung, type_name),
                 run=functools.partial(
                     _run_on,
@@ -126,7 +126,7 @@ def make_row(
         op=op,
         dtype=type_name,
         error_rule=error_rule,
-        needs=owed,
+        needs=required,
         make_cases=make_cases,
         advice={"": advice} if advice else {},
     )
@@ -135,7 +135,7 @@ def make_row(
 def sized_checks(
     make: Callable[..., Measurement], dtype: DType, sizes: Iterable[int], name: str = "size"
 ) -> list[Check]:
-    """Return a case for each size, `make` of the type and of it."""
+    """Return a case for each size, which calls `make` with the type and the size."""
     return [Check(f"{name}:{size}", functools.partial(make, dtype, size)) for size in sizes]
 
 
@@ -146,19 +146,19 @@ def _listed(checks: Mapping[str, Run] | Callable[[], Iterable[Check]]) -> list[C
 
 
 def _kind_of(needs: CaseNeeds | None) -> CaseNeeds | None:
-    """Cases that differ in the size of their launch alone are of one kind."""
+    """Return the kind of a case; cases that differ only in the size of their launch share it."""
     if needs is None:
         return None
-    others = {each for each in needs.features if not is_size_of_launch(each)}
+    others = {feature for feature in needs.features if not is_size_of_launch(feature)}
     kind = replace(needs, features=frozenset(others))
     return None if kind == kernel_needs() else kind
 
 
 def unaligned_cases(name: str, kinds: Sequence[Hashable]) -> frozenset[int]:
-    """The cases of a row, by number, in which every buffer of a kernel begins unaligned.
+    """Return the cases of a row, by number, in which every buffer of a kernel begins unaligned.
 
-    Every other case, from one that the row's name draws, of those of one kind: whichever kinds a
-    device owes, it meets such a case. A case that is alone of its kind is one.
+    These are every other case of each kind, from a first one that the row's name selects. So a
+    device meets such a case whichever kinds apply to it. The only case of a kind is always one.
     """
     of_kind: dict[Hashable, list[int]] = defaultdict(list)
     for number, kind in enumerate(kinds):
@@ -175,7 +175,7 @@ def _run_on(
     all_unaligned: bool,
     device: DeviceUnderTest,
 ) -> Measurement:
-    """Runs a case with kernels that use no more than what the rungs below have shown."""
+    """Run a case with kernels that use only what lower rungs have shown."""
     return run(device.on_rung(rung, all_unaligned))
 
 
@@ -185,26 +185,26 @@ def _join_needs(first: CaseNeeds, second: CaseNeeds | None) -> CaseNeeds:
     return CaseNeeds(first.dtypes | second.dtypes, first.features | second.features)
 
 
-def same_bytes(found: Array, expected: Array, what: str) -> Measurement:
-    """Compares two byte arrays; red zones count, so that nothing is compared empty."""
-    good = to_bits(found) == to_bits(expected)
+def same_bytes(actual: Array, expected: Array, what: str) -> Measurement:
+    """Compare two byte arrays; red zones count, so that the comparison is never empty."""
+    good = to_bits(actual) == to_bits(expected)
     if bool(good.all()):
         return Measurement(True, compared=max(1, int(expected.size)))
     first = int(np.flatnonzero(~good)[0])
     return Measurement(
         False,
-        f"{what}: element {first} is {found[first]!r}, was {expected[first]!r}",
+        f"{what}: element {first} is {actual[first]!r}, was {expected[first]!r}",
         compared=int(expected.size),
     )
 
 
-def judge_pairs(pairs: Iterable[tuple[str, object, object]]) -> Measurement:
-    """Passes where all found arrays equal the wanted ones; each pair says what it is."""
+def judge_pairs(triples: Iterable[tuple[str, object, object]]) -> Measurement:
+    """Compare arrays; each triple has a name, the actual array and the expected one."""
     compared = 0
-    for what, found, wanted in pairs:
-        have, want = np.asarray(found), np.asarray(wanted)
+    for what, actual, expected in triples:
+        have, want = np.asarray(actual), np.asarray(expected)
         compared += max(want.size, 1)
         if have.shape != want.shape or not np.array_equal(have, want):
-            message = f"{what}: wanted {want.reshape(-1)[:4]}, got {have.reshape(-1)[:4]}"
+            message = f"{what}: expected {want.reshape(-1)[:4]}, got {have.reshape(-1)[:4]}"
             return Measurement(False, message, compared)
     return Measurement(True, "", compared)

@@ -1,6 +1,6 @@
-"""The labelled clauses of the specification: every row cites some, and a test counts both ways.
+"""The labelled clauses of the specification; every row cites some of them.
 
-A label is that of the op table (`isa.add`, `kernel.view`, `tensor.pad`) or names a rule that
+A label comes from the op table (`isa.add`, `kernel.view`, `tensor.pad`), or names a rule that
 several operations share (`float.round`).
 """
 
@@ -19,7 +19,7 @@ from tinyref.uops.ops import Ops
 
 @dataclass(frozen=True)
 class Clause:
-    """One sentence that a device or the library must fulfil, and where it comes from."""
+    """One sentence that a device or the library must fulfil, and its source."""
 
     label: str
     sentence: str
@@ -32,7 +32,7 @@ LIMITS = "semantics, error limits"
 HARNESS = "harness, levels"
 OPTIMISER = "the kernel optimiser"
 
-# label -> (sentence, source). Grouped as the ladder climbs.
+# label -> (sentence, source), in the order of the ladder.
 _DEVICE: dict[str, tuple[str, str]] = {
     "memory.open": (
         "A device opens once per name; one that runs kernels declares the core dtypes and ops.",
@@ -43,17 +43,17 @@ _DEVICE: dict[str, tuple[str, str]] = {
         "architecture, devices",
     ),
     "device.order": (
-        "Launches, copies and frees of one device have the effect of happening one after the "
-        "other, in the order in which they are called.",
+        "Launches, copies and frees of one device have the effect of running one after another, "
+        "in the order of their calls.",
         "the contract of a backend",
     ),
     "device.wait": (
-        "synchronize, and a launch with wait, return when all work so far is done; the seconds of "
-        "a launch are positive and those that it took.",
+        "synchronize, and a launch with wait, return after all earlier work has ended; the "
+        "seconds of a launch are positive and the time that it took.",
         "the contract of a backend",
     ),
     "device.together": (
-        "A kernel that is compiled in one call with others is what it is when compiled alone.",
+        "A kernel compiled in one call with others computes what it computes compiled alone.",
         "the contract of a backend",
     ),
     "device.limit": (
@@ -67,7 +67,7 @@ _DEVICE: dict[str, tuple[str, str]] = {
         HARNESS,
     ),
     "memory.red_zone": (
-        "No copy and no kernel writes outside of the buffers that it was given to write.",
+        "No copy and no kernel writes outside of the buffers that it is to write.",
         HARNESS,
     ),
     "memory.refuse": (
@@ -75,7 +75,7 @@ _DEVICE: dict[str, tuple[str, str]] = {
         "architecture, errors",
     ),
     "memory.launch": (
-        "Every launch computes all of its output from its own inputs, whatever was there before.",
+        "Every launch computes its whole output from its inputs, whatever memory held before.",
         HARNESS,
     ),
     "memory.bool": (
@@ -130,7 +130,7 @@ _NUMBERS: dict[str, tuple[str, str]] = {
     ),
     "cast.bool": ("CAST to bool is x != 0, so a NaN is true.", OPS),
 }
-# Where the clause of an arithmetic op is from, if not from semantics.md alone.
+# Sources of the clauses of arithmetic ops, except those from semantics.md alone.
 _SOURCES = {
     Ops.FDIV: f"{OPS}; {IEEE} 7",
     Ops.SQRT: f"{OPS}; {IEEE} 5.4.1",
@@ -157,7 +157,7 @@ _KERNEL: dict[str, tuple[str, str]] = {
     "kernel.sink": ("A kernel does all of its stores, of one or several outputs.", OPS),
     "kernel.global": ("A kernel takes its buffers by slot, and may read one that it writes.", OPS),
     "kernel.name": (
-        "A kernel may have any name of letters, digits and _: it means nothing to a language.",
+        "A kernel may have any name of letters, digits and _, even a reserved word.",
         "the contract of a backend",
     ),
     "kernel.view": ("A view maps the axes of a kernel to elements: strides, offset, mask.", OPS),
@@ -167,18 +167,18 @@ _KERNEL: dict[str, tuple[str, str]] = {
         OPS,
     ),
     "kernel.gather": (
-        "A reduce whose terms are the identity but where a counter is an index gives that term, or "
-        "the identity; it touches no other element.",
+        "A reduce in which an index selects the only term that is not the identity gives that "
+        "term, or the identity; it touches no other element.",
         OPS,
     ),
     "kernel.index": ("An address is computed exactly, for any shape.", OPS),
     "kernel.variable": ("A symbolic integer has the value that the launch gives it.", OPS),
     "kernel.range": ("A loop runs from 0 to its bound minus 1; a bound of 0 runs nothing.", OPS),
     "kernel.accumulator": (
-        "An accumulator starts anew each time the loops around it iterate.",
+        "An accumulator starts again each time the loops around it iterate.",
         OPS,
     ),
-    "kernel.if": ("What stands in an IF happens where its condition holds.", OPS),
+    "kernel.if": ("The nodes in an IF take effect only if its condition is true.", OPS),
     "kernel.special": ("Launch indices take every value of the grid and group once.", OPS),
     "kernel.image": (
         "Images are read and written by texels of four lanes, as float32, by row and column.",
@@ -187,22 +187,22 @@ _KERNEL: dict[str, tuple[str, str]] = {
     "kernel.vector": ("Vector loads, stores, arithmetic and GEP act lane by lane.", OPS),
     "kernel.local": ("Shared memory is one array per group.", OPS),
     "kernel.barrier": ("At a barrier the items of a group see all that was written before.", OPS),
-    "kernel.after": ("What stands after a node sees what the node did.", OPS),
+    "kernel.after": ("What comes after a node sees what the node did.", OPS),
     "kernel.wmma": (
-        "The threads of a matrix tile are runs of a group in launch order, and hold what its "
-        "layout says; products and sums are in the accumulator's dtype.",
+        "The threads of a matrix tile are consecutive items of a group, and hold the elements that "
+        "its layout says; products and sums are in the accumulator's dtype.",
         OPS,
     ),
     "kernel.opt": (
-        "An optimisation changes how a kernel runs and nothing of what it computes.",
+        "An optimisation changes how a kernel runs, but never what it computes.",
         OPTIMISER,
     ),
     "kernel.regression": (
-        "Kernels that found a bug once are compiled right: what was wrong stays right.",
+        "Kernels that revealed a bug once are compiled correctly.",
         OPTIMISER,
     ),
     "kernel.fuzzed": (
-        "Kernels in which things meet that nobody has put together on purpose are compiled right.",
+        "Random kernels, with combinations that nobody wrote by hand, are compiled correctly.",
         OPTIMISER,
     ),
     **{
@@ -211,29 +211,29 @@ _KERNEL: dict[str, tuple[str, str]] = {
     },
     "kernel.matmul": ("Products of small integers are exact in every float dtype.", LIMITS),
     "kernel.matmul.statistics": (
-        "Over 1,000 products and more the errors have no bias, and no more spread than honest "
+        "Over 1,000 products or more, errors have no bias, and no more spread than correct "
         "rounding of the accumulator gives.",
         LIMITS,
     ),
 }
 _TENSOR: dict[str, tuple[str, str]] = {
     "tensor.derived": (
-        "A composite function errs by no more than its parts may, passed on through each other.",
+        "A composite function errs by no more than the error bounds of its parts, combined.",
         LIMITS,
     ),
     "tensor.gradient": (
-        "A gradient is that of the function; equal candidates of a maximum share evenly.",
+        "A gradient is correct; equal candidates of a maximum share it evenly.",
         HARNESS,
     ),
-    "tensor.special": ("Special values and empty tensors give what the parts of it give.", OPS),
+    "tensor.special": ("Special values and empty tensors follow from a function's parts.", OPS),
     "tensor.refuse": (
-        "A call that cannot be meant raises a UserError that names the argument and the value.",
+        "A call with invalid arguments raises a UserError that names the argument and the value.",
         "architecture, errors",
     ),
     "tensor.buffer": ("A realised tensor owns memory on its device.", HARNESS),
     "tensor.assign": ("An assignment writes into the memory of its target.", HARNESS),
     "system.shard": (
-        "On several devices a tensor computes what it computes on one, in whatever layout.",
+        "On several devices a tensor computes what it computes on one, in any layout.",
         HARNESS,
     ),
     "tensor.multi": (
@@ -248,11 +248,11 @@ _TENSOR: dict[str, tuple[str, str]] = {
     "system.symbolic": ("A kernel with symbolic sizes serves every value of them.", HARNESS),
     "system.jit": ("A replay computes what a plain call with its arguments computes.", HARNESS),
     "system.jit.flight": (
-        "A replay has the arguments of its call and what was called before it, however late it is "
-        "done.",
+        "A replay sees the arguments of its call and the effects of earlier calls, even if it runs "
+        "late.",
         HARNESS,
     ),
-    "system.jit.state": ("What a captured function assigns to goes on with each replay.", HARNESS),
+    "system.jit.state": ("What a captured function assigns to advances with each replay.", HARNESS),
     "model.layer": ("A layer computes its definition from the weights that it has.", HARNESS),
     "model.optim": (
         "An optimiser moves its parameters by the steps of its paper, and nothing else.",
@@ -264,7 +264,7 @@ _TENSOR: dict[str, tuple[str, str]] = {
         HARNESS,
     ),
     "model.generates": (
-        "A network run token by token gives what it gives for a sequence.",
+        "A network run token by token gives what it gives for a whole sequence.",
         HARNESS,
     ),
     "tensor.bind": ("A bound variable stands for its value.", HARNESS),
@@ -273,23 +273,23 @@ _TENSOR: dict[str, tuple[str, str]] = {
 
 @functools.cache
 def clauses() -> Mapping[str, Clause]:
-    """Every clause by label; those of the Tensor functions come from their table."""
+    """Return every clause by label; those of the Tensor functions come from their table."""
     from tinyref_spec.tensor.rows import FUNCTIONS
 
-    found = {
+    clauses_by_label = {
         label: Clause(label, sentence, source)
         for table in (_DEVICE, _NUMBERS, _ISA, _KERNEL, _TENSOR)
         for label, (sentence, source) in table.items()
     }
     for function in FUNCTIONS:
         label = f"tensor.{function.name}"
-        found[label] = Clause(label, f"{function.name}: {function.sentence}", HARNESS)
-    return MappingProxyType(found)
+        clauses_by_label[label] = Clause(label, f"{function.name}: {function.sentence}", HARNESS)
+    return MappingProxyType(clauses_by_label)
 
 
 def clause(label: str) -> Clause:
-    """The clause with this label. Raises `UserError` for an unknown one."""
-    found = clauses().get(label)
-    if found is None:
+    """Return the clause with this label. Raises `UserError` for an unknown one."""
+    known = clauses().get(label)
+    if known is None:
         raise UserError(f"clause: unknown label {label!r}")
-    return found
+    return known

@@ -1,7 +1,7 @@
 """The conditions by which a report says what wrong values have in common: one table.
 
-`evidence.py` counts, element by element, which of them hold; the forms of kernels are those of
-`forms_of`. The order of the table is that in which conditions are preferred.
+`evidence.py` counts the elements that meet each of them; `forms_of` determines the forms of
+kernels. Conditions that come first in the table are preferred.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from enum import Enum
 
 
 class ConditionKind(Enum):
-    """What a condition is about; a diagnosis names at most one of each kind.
+    """The kind of a condition; a diagnosis names at most one of each kind.
 
-    VALUE: what goes in and what is owed. PLACE: where in the output an element lies. OUTCOME: how
-    the wrong value differs from the right one. FORM: what the kernel of the case is made of.
-    FAULT: what went wrong where no values were compared; a measurement or an error names it.
+    VALUE: operands and expected results. PLACE: where in the output an element is. OUTCOME: how the
+    wrong value differs from the right one. FORM: what the kernel of the case consists of. FAULT:
+    what went wrong if no values were compared; a measurement or an error names it.
     """
 
     VALUE = "value"
@@ -30,8 +30,8 @@ class ConditionKind(Enum):
 class ValueCondition:
     """One line of the table.
 
-    words: goes on after "all 12 wrong values"; of a fault, the whole cause. advice: what to do
-    about it, one sentence; that of a row may say more.
+    words: continues "all 12 wrong values"; for a fault, the whole cause. advice: what to do about
+    it, one sentence; a row may have its own advice.
     """
 
     name: str
@@ -40,22 +40,22 @@ class ValueCondition:
     advice: str
 
 
-_SUBNORMALS = "declare `keeps_subnormals=False`, or mend what flushes them (a mode of the unit, "
+_SUBNORMALS = "declare `keeps_subnormals=False`, or fix what flushes them (a mode of the unit, "
 _OFFSETS = (
     "buffers begin at any element: look at how the offset of each argument is passed, or declare "
     "the alignment that views need"
 )
 _NARROW = "look at the width of registers, intermediate values, constants and casts"
-# Operands below these powers of 1/2 are told from others.
+# Conditions for operands below these powers of 1/2.
 SMALL_POWERS = (12, 4)
-# Buffers of a kernel that a diagnosis tells apart.
+# The number of buffers that have conditions of their own.
 UNALIGNED_SLOTS = 4
 _WORDS = (
     "look at how stores and fills of 1 and 2 bytes are made of words of 4: masks, addresses that "
     "are no multiple of 4, neighbours that are written in between"
 )
-# Wrong values that lost digits are this many units away at most; this many on one side show that
-# they are truncated.
+# Wrong values that lost digits are at most this many units away. If this many are all on one
+# side, they are truncated.
 FEW_UNITS = 16
 LEAST_VALUES = 8
 _ORDER = "look at how the lanes of a vector are loaded, computed and stored, and at their order"
@@ -91,7 +91,7 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         "have the least integer of their type among them",
         "look at its negation and absolute value, which wrap, and at how its constant is written",
     ),
-    # Of equals the least is right: where no value lies between two of them, it explains both.
+    # Of conditions that explain the same, the first is right: no value lies between the two bounds.
     ValueCondition(
         "above-2^24",
         ConditionKind.VALUE,
@@ -147,7 +147,7 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         "last-of-odd",
         ConditionKind.PLACE,
         "are the last element of an output of odd size",
-        "the rest that a vector leaves over is not computed: look at the loop of the tail",
+        "the rest after whole vectors is not computed: look at the loop of the tail",
     ),
     ValueCondition(
         "last",
@@ -187,8 +187,8 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         "untouched",
         ConditionKind.OUTCOME,
         "were never written",
-        "work-items are missing, a store is gated off that should not be, or results are read "
-        "before the launch has ended",
+        "work-items are missing, a store is gated off wrongly, or results are read before the "
+        "launch has ended",
     ),
     ValueCondition(
         "sign-of-zero",
@@ -199,26 +199,26 @@ CONDITIONS: tuple[ValueCondition, ...] = (
     ValueCondition(
         "zero",
         ConditionKind.OUTCOME,
-        "are zero where something else is owed",
+        "are zero where another value is expected",
         "results are flushed, not stored, or read before they arrive; or an index leads to memory "
         "that nobody wrote",
     ),
     ValueCondition(
         "nan-lost",
         ConditionKind.OUTCOME,
-        "are a number where NaN is owed",
+        "are a number where NaN is expected",
         "look at comparisons (ordered or unordered), MAX, and options that assume no NaN",
     ),
     ValueCondition(
         "nan-made",
         ConditionKind.OUTCOME,
-        "are NaN where a number is owed",
+        "are NaN where a number is expected",
         "look at 0 * infinity and infinity - infinity in intermediate steps, and at unset memory",
     ),
     ValueCondition(
         "infinity-made",
         ConditionKind.OUTCOME,
-        "are infinite where a finite number is owed",
+        "are infinite where a finite number is expected",
         "an intermediate result overflows: scale it, or compute it in a wider type",
     ),
     ValueCondition(
@@ -230,7 +230,7 @@ CONDITIONS: tuple[ValueCondition, ...] = (
     ValueCondition(
         "other-place",
         ConditionKind.OUTCOME,
-        "are right values at other places",
+        "are right values at other indices",
         "look at indices: strides, the order of lanes, work-items and groups",
     ),
     *(
@@ -241,7 +241,7 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         "truncated",
         ConditionKind.OUTCOME,
         "are one unit nearer to zero than the right ones",
-        "results are truncated, and are to be rounded to nearest, ties to even (IEEE 754, 4.3.1)",
+        "results are truncated, but must be rounded to nearest, ties to even (IEEE 754, 4.3.1)",
     ),
     ValueCondition(
         "one-unit",
@@ -285,7 +285,7 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         "extreme",
         ConditionKind.OUTCOME,
         "are the largest or smallest value of their type",
-        "something saturates: integers are to wrap, casts as the clause says",
+        "something saturates: integers must wrap, and casts follow the clause",
     ),
     ValueCondition(
         "tile",
@@ -314,7 +314,7 @@ CONDITIONS: tuple[ValueCondition, ...] = (
     ValueCondition(
         "off-word-store",
         ConditionKind.FORM,
-        "are of kernels that store 1 or 2 bytes from an address that is no multiple of 4 on",
+        "are of kernels that store 1 or 2 bytes at an address that is no multiple of 4",
         _WORDS,
     ),
     ValueCondition(
@@ -391,13 +391,13 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         "race",
         ConditionKind.FAULT,
         "work-items race",
-        "a barrier is missing or orders no memory, two indices are one, or an off gate stores",
+        "a barrier is missing or orders no memory, two indices are equal, or an off gate stores",
     ),
     ValueCondition(
         "divergence",
         ConditionKind.FAULT,
         "not all work-items of a group reach the barrier",
-        "a barrier is printed inside of a condition or a loop that depends on the work-item",
+        "a barrier is printed inside a condition or a loop that depends on the work-item",
     ),
     ValueCondition(
         "bounds",

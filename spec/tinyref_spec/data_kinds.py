@@ -1,7 +1,7 @@
-"""Kinds of data at which faults show that ordinary numbers hide: one table, by type and op.
+"""Kinds of data that reveal faults which ordinary numbers hide: one table, by type and op.
 
-A sum of any of them is exact in every order, or wraps; of a product and a maximum as well. So what
-a row owes for them is known to the bit, but for the sign of a zero that a sum or a maximum gives.
+A sum of any of them is exact in every order, or wraps; so is a product or a maximum. So the result
+of a row is known to the bit, except for the sign of a zero that a sum or a maximum gives.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref_spec import samples
 from tinyref_spec.bits import Array, from_bits
 
-# A sum of so many elements is exact in every order and every float type of arithmetic.
+# A sum of this many elements is exact in every order and every float type of arithmetic.
 MAX_EXACT = 96
 
 
 @dataclass(frozen=True)
 class DataKind:
-    """One kind: `pattern` gives some elements of a type, which are repeated.
+    """One kind: `pattern` returns some elements of a type, which are repeated.
 
-    ops: of which a row may use it: `add`, `mul`, `max`, and `each` for what takes elements one by
-    one. of: the types that have it. subnormal: whether a device has to keep subnormals.
+    ops: the rows that may use it: `add`, `mul`, `max`, and `each` for elementwise rows. of: returns
+    True for types that have it. subnormal: True if a device must keep subnormals for it.
     """
 
     name: str
@@ -35,7 +35,7 @@ class DataKind:
     subnormal: bool = False
 
     def array(self, dtype: DType, count: int) -> Array:
-        """`count` elements of `dtype`, the same on every machine."""
+        """Return `count` elements of `dtype`, the same on every machine."""
         return np.resize(self.pattern(dtype), count)
 
 
@@ -44,7 +44,7 @@ def _filled(*values: float) -> Callable[[DType], Array]:
 
 
 def _cancelling(dtype: DType) -> Array:
-    """Terms that cancel and leave a small number: each partial sum has few enough bits."""
+    """Return terms that cancel to a small number; every partial sum is exact."""
     large = 2.0 ** (dtype.mantissa_bits - 6)
     return np.array([large, -large, 1.0, -large, large]).astype(numpy_dtype(dtype))
 
@@ -55,7 +55,7 @@ def _subnormals(dtype: DType) -> Array:
 
 
 def _nans(dtype: DType) -> Array:
-    """Quiet NaNs of either sign with other payloads, among numbers."""
+    """Return quiet NaNs of either sign with different payloads, among numbers."""
     nan, sign = samples.quiet_nan_bits(dtype), 1 << (dtype.bits - 1)
     one = samples.bias(dtype) << dtype.mantissa_bits
     return from_bits([one, nan | 1, one, one, sign | nan | 2, one, one], dtype)
@@ -68,7 +68,7 @@ def _wrapping(dtype: DType) -> Array:
 
 
 def _powers(dtype: DType) -> Array:
-    """Those of all sizes early on: a row may take a few alone."""
+    """Return powers of all sizes among the first few elements, which may be used alone."""
     values = samples.ties(dtype)
     return values[np.arange(values.size) * 17 % values.size]
 
@@ -86,7 +86,7 @@ KINDS = (
     DataKind("all_equal", "One number, again and again.", _filled(-1.0), _ALL, _is_float),
     DataKind(
         "cancelling",
-        "Large terms of both signs that cancel, small ones between them.",
+        "Large terms of both signs that cancel, with small ones between them.",
         _cancelling,
         frozenset({"add", "max", "each"}),
         _is_float,
@@ -103,7 +103,7 @@ KINDS = (
         "nan_payloads",
         "Quiet NaNs with payloads among numbers.",
         _nans,
-        # Which operand a maximum with a NaN gives is for the device to say.
+        # A maximum with a NaN may give either operand.
         frozenset({"add", "mul", "each"}),
         _is_float,
     ),
@@ -123,7 +123,7 @@ KINDS = (
     ),
     DataKind(
         "powers",
-        "Powers of two and their neighbours, halfway between floats as well.",
+        "Powers of two and their neighbours, and numbers halfway between floats.",
         _powers,
         _ALL,
         lambda dtype: dtype.is_int,
@@ -135,13 +135,13 @@ KINDS = (
         _ALL,
         lambda dtype: dtype.is_int,
     ),
-    DataKind("all_false", "Nothing but false.", _filled(0), _ALL, lambda dtype: dtype.is_bool),
-    DataKind("all_true", "Nothing but true.", _filled(1), _ALL, lambda dtype: dtype.is_bool),
+    DataKind("all_false", "Only false.", _filled(0), _ALL, lambda dtype: dtype.is_bool),
+    DataKind("all_true", "Only true.", _filled(1), _ALL, lambda dtype: dtype.is_bool),
 )
 
 
 def kinds_of(dtype: DType, op: str = "each", keeps_subnormals: bool = True) -> tuple[DataKind, ...]:
-    """The kinds for data of a type in rows of an op, in the order of the table."""
+    """Return the kinds for data of a type in rows of an op, in the order of the table."""
     return tuple(
         kind
         for kind in KINDS
@@ -152,19 +152,19 @@ def kinds_of(dtype: DType, op: str = "each", keeps_subnormals: bool = True) -> t
 def of_all_kinds(
     dtype: DType, count: int, op: str = "each", keeps_subnormals: bool = True
 ) -> Array:
-    """`count` elements, as many of each kind as of any other, one kind after the other."""
+    """Return `count` elements, the same number of each kind, one kind after another."""
     kinds = kinds_of(dtype, op, keeps_subnormals)
     if not kinds:
         return samples.moderate(dtype, count, 1)
-    each = -(-count // len(kinds))
-    return np.concatenate([kind.array(dtype, each) for kind in kinds])[:count]
+    share = -(-count // len(kinds))
+    return np.concatenate([kind.array(dtype, share) for kind in kinds])[:count]
 
 
 def small_and_extreme(dtype: DType, count: int, seed: int, limit: int = 4) -> Array:
-    """`samples.small_integers`, of which each third one is of a kind if the type is an integer.
+    """Return small integers; of an integer type, every third element is of a kind.
 
-    For rows of integers that compute modulo 2^n; floats stay exact in every order, and every other
-    one of their zeros is negative.
+    For rows of integers that compute modulo 2^n. Floats stay exact in every order, and every other
+    zero of them is negative.
     """
     small = samples.small_integers(dtype, count, seed, limit)
     if dtype.is_float:

@@ -9,19 +9,19 @@ T = TypeVar("T")
 
 
 def ddmin(items: Sequence[T], attempt: Callable[[Sequence[T]], Sequence[T] | None]) -> Sequence[T]:
-    """A list of which no single item can be left out, as far as `attempt` says.
+    """Return a list from which no single item can be left out, according to `attempt`.
 
-    attempt: takes a shorter list and gives the one that shows it, which may be shorter still, or
-    None where it does not show. The algorithm ddmin of Zeller and Hildebrandt, "Simplifying and
-    Isolating Failure-Inducing Input", 2002: parts alone, then all but one part, then smaller parts.
+    attempt: takes a shorter list and returns one that still shows the fault, maybe shorter still,
+    or None. The algorithm is ddmin of Zeller and Hildebrandt, "Simplifying and Isolating
+    Failure-Inducing Input", 2002: parts alone, then all but one part, then smaller parts.
     """
     parts = 2
     while items:
         parts = min(parts, len(items))
         size = -(-len(items) // parts)
-        places = range(0, len(items), size)
-        chunks = [items[at : at + size] for at in places] if len(places) > 1 else []
-        rests = [[*items[:at], *items[at + size :]] for at in places]
+        starts = range(0, len(items), size)
+        chunks = [items[at : at + size] for at in starts] if len(starts) > 1 else []
+        rests = [[*items[:at], *items[at + size :]] for at in starts]
         shorter = _first(chunks, attempt)
         if shorter is not None:
             items, parts = shorter, 2
@@ -41,11 +41,11 @@ def shortest_ending(
     fails: Callable[[Sequence[T]], bool],
     is_late: Callable[[], bool] = lambda: False,
 ) -> Sequence[T] | None:
-    """The fewest of what came before that make something fail; None where all of it does not.
+    """Return the fewest earlier items that make something fail; None if all of them do not.
 
-    fails: whether it does after a sequence. The last ones come first, as many as it takes: the
-    first of those is needed, and of the others `ddmin` leaves what is. Where `is_late` it is the
-    shortest so far.
+    fails: returns True if it fails after a sequence. The shortest failing end of `before` is found
+    first; its first item is needed, and `ddmin` shortens the rest. If `is_late`, the shortest so
+    far is returned.
     """
     last = _failing_end(before, fails, is_late)
     if last is None:
@@ -61,7 +61,7 @@ def shortest_ending(
 def _failing_end(
     before: Sequence[T], fails: Callable[[Sequence[T]], bool], is_late: Callable[[], bool]
 ) -> Sequence[T] | None:
-    """The end of a list that does it, as short as doubling and halving find."""
+    """Return a short end of the list that fails, found by doubling and halving."""
     passing, failing = 0, 1
     while not fails(before[-failing:]):
         if failing >= len(before) or is_late():
@@ -79,6 +79,6 @@ def _failing_end(
 def _first(
     candidates: Sequence[Sequence[T]], attempt: Callable[[Sequence[T]], Sequence[T] | None]
 ) -> Sequence[T] | None:
-    """What the first candidate comes to that shows it."""
-    found = (attempt(candidate) for candidate in candidates)
-    return next((shorter for shorter in found if shorter is not None), None)
+    """Return the first result of `attempt` that is not None."""
+    results = (attempt(candidate) for candidate in candidates)
+    return next((shorter for shorter in results if shorter is not None), None)

@@ -1,4 +1,4 @@
-"""The device that is being checked: kernels run between red zones, on poisoned outputs."""
+"""The device under test: runs kernels between red zones, on poisoned outputs."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from tinyref_spec.case import Failure, Rung
 from tinyref_spec.evidence import forms_of
 from tinyref_spec.styles import Style, style_of, styled_program
 
-_KEPT_KERNELS = 32
+_MAX_KERNELS = 32
 # Launches of a kernel that a script of a failure makes before the failing one.
-_KEPT_LAUNCHES = 4
-# The device of another kind that is everywhere.
+_MAX_LAUNCHES = 4
+# A device of another kind that exists on every machine.
 REFERENCE = "PYTHON"
 
 
 @dataclass(frozen=True)
 class Optimised:
-    """A kernel AST and the optimisations that its plan gets, instead of those of heuristics."""
+    """A kernel AST, and the optimisations of its plan, which replace those of heuristics."""
 
     ast: UOp
     opts: tuple[Opt, ...]
@@ -60,7 +60,7 @@ class Slot:
 
 
 def slots_of(kernel: Runnable) -> list[Slot]:
-    """The buffer arguments of an AST or a program, by number."""
+    """Return the buffer arguments of an AST or a program, by number."""
     if isinstance(kernel, Optimised):
         return slots_of(kernel.ast)
     nodes = kernel.uops if isinstance(kernel, Program) else tuple(kernel.toposort())
@@ -68,18 +68,18 @@ def slots_of(kernel: Runnable) -> list[Slot]:
     for node in nodes:
         if node.op is Ops.STORE:
             written.add(_buffer_of(node.src[0]))
-    found = {}
+    slots = {}
     for node in nodes:
         if node.op is Ops.DEFINE_GLOBAL and isinstance(node.arg, SlotArg):
             assert isinstance(node.dtype, PtrDType)
-            found[node.arg.slot] = Slot(
+            slots[node.arg.slot] = Slot(
                 node.arg.slot,
                 node.dtype.base,
                 node.dtype.size,
                 node in written,
                 isinstance(node.dtype, ImageDType),
             )
-    return [found[number] for number in sorted(found)]
+    return [slots[number] for number in sorted(slots)]
 
 
 def _buffer_of(address: UOp) -> UOp:
@@ -89,7 +89,7 @@ def _buffer_of(address: UOp) -> UOp:
 
 
 class _Loaded:
-    """A kernel with its guarded buffers, ready to launch again and again."""
+    """A kernel with its guarded buffers, ready for many launches."""
 
     def __init__(
         self, device: str, source: Runnable, kernel: Kernel, all_unaligned: bool = False
@@ -139,33 +139,32 @@ def _check_data(data: Array, slot: Slot) -> Array:
 
 
 def _unaligned_slots(slots: Sequence[Slot], program: Program, every: bool) -> frozenset[int]:
-    """The buffers that begin at an element that vectors are not aligned by: every, or each second.
+    """Return the buffers that begin unaligned for vectors: every one, or every other one.
 
-    Which of two is by the length of the program: inputs of some kernels, outputs of others. In
-    cases of `unaligned_cases` of `checks` it is every one. Images begin where their device says.
+    The length of the program decides which ones: inputs of some kernels, outputs of others. For the
+    `unaligned_cases` of `checks` it is every one. Images begin where their device says.
     """
     first = (len(program.uops) + 1) % 2
-    found = (slot.number for slot in slots if not slot.is_image)
-    return frozenset(number for number in found if every or number % 2 == first)
+    buffers = (slot.number for slot in slots if not slot.is_image)
+    return frozenset(number for number in buffers if every or number % 2 == first)
 
 
 Announce = Callable[[Callable[[], Failure]], None]
 
 
 def _ignore(describe: Callable[[], Failure]) -> None:
-    """Nobody wants to know."""
+    """Ignore the launch."""
 
 
 class DeviceUnderTest:
-    """One device by name; keeps the kernels of the rows that ran last.
+    """One device by name, with the kernels of the rows that ran last.
 
-    style: how much of the device the kernels of ASTs use; see `on_rung`. second: the other device
-    of rows that take two, if not the next of its kind. all_unaligned: every buffer of a kernel
-    begins at an element that vectors are not aligned by, and not every other one. announce: called
-    with each launch before it is made, and before anything is compiled for it, by a function that
-    says what a report would show. language: of the scripts without tinyref that are asked for; by
-    default that of the device, where it can say the launch. trace_seconds: how long the first node
-    that differs is looked for where a kernel fails.
+    style: how much of the device the kernels of ASTs use; see `on_rung`. second: the second device
+    of rows that take two, if not the next one of its kind. all_unaligned: every buffer of a kernel
+    begins unaligned for vectors, not every other one. announce: called before each launch, and
+    before anything is compiled for it, with a function that describes it for a report. language: of
+    the scripts without tinyref; by default the language of the device, if it can express the
+    launch. trace_seconds: time for finding the first node that differs in a kernel that fails.
     """
 
     announce: Announce = staticmethod(_ignore)
@@ -181,31 +180,31 @@ class DeviceUnderTest:
         self._launches: dict[_Key, deque[MadeLaunch]] = {}
 
     def on_rung(self, rung: Rung, all_unaligned: bool = False) -> DeviceUnderTest:
-        """This device, whose kernels use what the rungs up to `rung` have shown.
+        """Return this device with kernels that use only what the rungs up to `rung` have shown.
 
-        A device that has a style keeps it, and how its buffers begin.
+        A device with a style keeps it, and the alignment of its buffers.
         """
         if self.style is not None:
             return self
-        found = copy.copy(self)
-        found._launches = {}
-        found.style = style_of(rung)
-        found.all_unaligned = all_unaligned
-        return found
+        device = copy.copy(self)
+        device._launches = {}
+        device.style = style_of(rung)
+        device.all_unaligned = all_unaligned
+        return device
 
     @property
     def backend(self) -> Backend:
-        """The open backend. Raises `UserError` or `DeviceError` when it does not open."""
+        """Return the open backend. Raises `UserError` or `DeviceError` if it does not open."""
         return Device[self.name]
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the device declares."""
+        """Return what the device declares."""
         return self.backend.capabilities
 
     @property
     def second(self) -> str:
-        """The other device of rows that take two: the one that was named, or the next number."""
+        """Return the second device of rows that take two: the named one, or the next number."""
         if self._second is not None:
             return self._second
         name, _, number = self.name.rpartition(":")
@@ -214,23 +213,23 @@ class DeviceUnderTest:
         return f"{self.name}:1"
 
     def several(self, count: int) -> tuple[str, ...]:
-        """So many devices: this one, the second, those of the next numbers, the reference's.
+        """Return `count` devices: this one, the second, those of the next numbers, the reference's.
 
-        The next numbers as far as there are such, and not where the second was named.
+        Devices of the next numbers are used if they exist and no second one was named.
         """
-        found = [self.name, self.second]
+        names = [self.name, self.second]
         further = DeviceUnderTest(self.second)
-        while self._second is None and len(found) < count and _opens(further.second):
-            found.append(further.second)
+        while self._second is None and len(names) < count and _opens(further.second):
+            names.append(further.second)
             further = DeviceUnderTest(further.second)
         others = (f"{REFERENCE}:{number}" for number in range(1, count + 2))
-        return (*found, *(name for name in others if name not in found))[:count]
+        return (*names, *(name for name in others if name not in names))[:count]
 
     @property
     def partners(self) -> tuple[str, ...]:
-        """The devices to copy to and from: the second, where there is one, and the reference's.
+        """Return the devices to copy to and from: the second, if it exists, and the reference.
 
-        The second alone where it was named.
+        If a second device was named, it alone.
         """
         if self._second is not None:
             return (self._second,)
@@ -248,15 +247,15 @@ class DeviceUnderTest:
         """Run a kernel and return the contents of the written slots, flat, in their order.
 
         inputs: one array per slot (flat size and dtype of the slot), None for a poisoned output.
-        Raises `MemoryDamageError` for a write outside the outputs, else as the device raises.
+        Raises `MemoryDamageError` for a write outside the outputs, and the errors of the device.
         """
         loaded = self._load(kernel)
-        made = self._launches.setdefault(self._key(kernel), deque(maxlen=_KEPT_LAUNCHES))
+        made = self._launches.setdefault(self._key(kernel), deque(maxlen=_MAX_LAUNCHES))
         made.append((inputs, bindings or {}))
         return loaded.launch(inputs, bindings or {}, poison)
 
     def run_kernel(self, kernel: Kernel, inputs: Inputs) -> list[Array]:
-        """Runs a kernel that is loaded already; as `run`."""
+        """Run a kernel that is loaded already; see `run`."""
         loaded = _Loaded(self.name, kernel.program, kernel, self.all_unaligned)
         return loaded.launch(inputs, {}, POISONS[0])
 
@@ -265,14 +264,14 @@ class DeviceUnderTest:
         return tuple(self._launches.get(self._key(kernel), ()))
 
     def source(self, kernel: Runnable) -> str:
-        """The source text that the device compiled; empty when it did not come that far."""
+        """Return the source text that the device compiled; empty if it was not rendered."""
         try:
             return self._load(kernel).kernel.source
         except TinyrefError as error:
             return getattr(error, "source", "")
 
     def forms(self, kernel: Runnable) -> tuple[str, ...]:
-        """The forms of the kernel, of those by which reports tell failures apart."""
+        """Return the forms of the kernel that reports use to group failures."""
         return self._load(kernel).forms
 
     def offsets(self, kernel: Runnable) -> Mapping[int, int]:
@@ -286,7 +285,7 @@ class DeviceUnderTest:
         return None if loaded is None else loaded.outputs()
 
     def program(self, kernel: Runnable) -> Program:
-        """The program that is rendered for a kernel. Errors as of `compile_kernel`."""
+        """Return the program that is rendered for a kernel. Raises as `compile_kernel`."""
         if isinstance(kernel, Program):
             return kernel
         capabilities = Device[self.name].capabilities
@@ -295,11 +294,11 @@ class DeviceUnderTest:
         return styled_program(kernel, capabilities, self.style or Style.FULL)
 
     def unaligned_slots(self, kernel: Runnable, program: Program) -> frozenset[int]:
-        """The buffers that begin where no vector is aligned; `program` is that of `kernel`."""
+        """Return the buffers of a kernel and its `program` that begin unaligned for vectors."""
         return _unaligned_slots(slots_of(kernel), program, self.all_unaligned)
 
     def guarded(self, dtype: DType, size: int) -> GuardedBuffer:
-        """Device memory between red zones."""
+        """Return device memory between red zones."""
         return GuardedBuffer(self.name, dtype, size)
 
     def _key(self, kernel: Runnable) -> _Key:
@@ -307,14 +306,14 @@ class DeviceUnderTest:
 
     def _load(self, kernel: Runnable) -> _Loaded:
         key = self._key(kernel)
-        found = self._loaded.get(key)
-        if found is not None:
+        known = self._loaded.get(key)
+        if known is not None:
             self._loaded.move_to_end(key)
-            return found
+            return known
         compiled = compile_for(self.name, kernel, self.style or Style.FULL)
         loaded = _Loaded(self.name, kernel, compiled, self.all_unaligned)
         self._loaded[key] = loaded
-        while len(self._loaded) > _KEPT_KERNELS:
+        while len(self._loaded) > _MAX_KERNELS:
             self._loaded.popitem(last=False)
         return loaded
 
@@ -327,7 +326,7 @@ def _opens(name: str) -> bool:
 
 
 def compile_for(device: str, kernel: Runnable, style: Style) -> Kernel:
-    """The kernel of `kernel` on `device`; `style` counts for an AST. Errors as of `compile_ast`."""
+    """Return the kernel of `kernel` on `device`; `style` is for an AST. Raises as `compile_ast`."""
     if isinstance(kernel, Program):
         return compile_program(device, kernel)
     if isinstance(kernel, Optimised):

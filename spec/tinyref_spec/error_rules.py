@@ -1,10 +1,9 @@
 """Error rules: how far a result may be from the correct one, never a global tolerance.
 
-Three kinds. `Ulp` counts representable values between the result and the correctly rounded one.
-`Bounded` holds each result to a bound that was derived with the reference itself (see
-`bounded.py`: every composite function's bound is the sum of what its parts may err). `Products`
-adds to that bound a check of bias and variance over at least 1,000 sums of products, which sees
-errors that a bound for the worst case must let pass.
+There are three kinds. `Ulp` counts representable values between the result and the correctly
+rounded one. `Bounded` compares each result with a bound that was derived with the reference itself
+(see `bounded.py`). `Products` adds a check of bias and variance over at least 1,000 sums of
+products, which detects errors within the bound for the worst case.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ LIMITS: dict[str, tuple[float, float, float]] = {
     "SIN": (2, 4, 4),
     "POW": (4, 16, 16),
 }
-# What strict float mode asks for instead.
+# Limits in strict float mode.
 STRICT_LIMITS: dict[str, tuple[float, float, float]] = {
     "FDIV": (1, 0, 0),
     "RECIP": (1, 0, 0),
     "SQRT": (0, 0, 0),
 }
-# Where sums are transformed as if they were exact, the logarithm of a power is one float: its
+# On devices that transform sums as if they were exact, the logarithm of a power is one float. Its
 # relative error is multiplied by an exponent of up to 2^7 or 2^10.
 REASSOCIATED_LIMITS: dict[str, tuple[float, float, float]] = {"POW": (4, 512, 4096)}
 
 
 def ulp_limit(op: str, dtype: DType, strict: bool = True, reassociates: bool = False) -> float:
-    """Most ULP that `op` may be off in `dtype`; 0 for every op that is not in the table.
+    """Return the most ULP that `op` may be off in `dtype`; 0 for an op that is not in the table.
 
-    reassociates: of a device that declares that.
+    reassociates: True if the device declares that it reassociates.
     """
     limits = STRICT_LIMITS.get(op, LIMITS.get(op)) if strict else LIMITS.get(op)
     if reassociates:
@@ -55,24 +54,24 @@ def ulp_limit(op: str, dtype: DType, strict: bool = True, reassociates: bool = F
 
 
 def unit_roundoff(dtype: DType) -> float:
-    """u: the largest relative error of one rounding to nearest; 0 for integers."""
+    """Return u, the largest relative error of one rounding to nearest; 0 for integers."""
     return float(2.0 ** -(dtype.mantissa_bits + 1)) if dtype.is_float else 0.0
 
 
 def smallest_subnormal(dtype: DType) -> float:
-    """The distance between the values next to zero; 0 for integers, which do not round."""
+    """Return the distance of the values next to zero from it; 0 for integers."""
     if not dtype.is_float:
         return 0.0
     return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1)) - dtype.mantissa_bits))
 
 
 def smallest_normal(dtype: DType) -> float:
-    """Below it, floats are subnormal; 0 for integers."""
+    """Return the smallest normal number; 0 for integers."""
     return smallest_subnormal(dtype) * 2.0**dtype.mantissa_bits if dtype.is_float else 0.0
 
 
 def is_nan_bits(bits: Array, dtype: DType) -> BoolArray:
-    """Where these bits of a float type are a NaN, without asking numpy."""
+    """Return where these bits of a float type are a NaN, without asking numpy."""
     magnitude = bits & np.array((1 << (dtype.bits - 1)) - 1, dtype=bits.dtype)
     if dtype is dtypes.fp8e4m3:
         return np.asarray(magnitude == 0x7F)
@@ -80,9 +79,9 @@ def is_nan_bits(bits: Array, dtype: DType) -> BoolArray:
 
 
 def ulp_distance(actual: Array, expected: Array) -> Array:
-    """Representable values from one to the other, as float64, element by element.
+    """Return the number of representable values between two arrays, as float64.
 
-    NaN is 0 from NaN and infinitely far from all else; +0 and -0 are the same place.
+    The distance between NaNs is 0, and infinite between NaN and a number; +0 and -0 are equal.
     """
     dtype = from_numpy_dtype(expected.dtype)
     first, second = to_bits(actual), to_bits(expected)
@@ -94,12 +93,12 @@ def ulp_distance(actual: Array, expected: Array) -> Array:
 
 def _is_zero(values: Array) -> BoolArray:
     bits = to_bits(values)
-    # The sign bit falls off.
+    # The sum drops the sign bit.
     return np.asarray(bits + bits == 0)
 
 
 def identical(actual: Array, expected: Array) -> BoolArray:
-    """Where the values are the same: equal bits, or both NaN. Signed zeros differ."""
+    """Return where the values are the same: equal bits, or both NaN. Signed zeros differ."""
     first, second = to_bits(actual), to_bits(expected)
     same = first == second
     dtype = from_numpy_dtype(expected.dtype)
@@ -110,9 +109,9 @@ def identical(actual: Array, expected: Array) -> BoolArray:
 
 @dataclass
 class Verdict:
-    """Where the result is allowed, and how far off it is in ULP (None where that says nothing).
+    """Marks of the allowed results, and their distance in ULP (None if that says nothing).
 
-    share: the part of what is allowed that it uses; None where only the exact result is.
+    share: the used part of what is allowed; None if only the exact result is.
     """
 
     good: BoolArray
@@ -122,7 +121,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Ulp:
-    """At most `limit` ULP from the correctly rounded value; at 0, its very bits.
+    """At most `limit` ULP from the correctly rounded value; at 0, the same bits.
 
     `signed_zero`: a zero result must have the right sign; else +0 and -0 are equal.
     """
@@ -137,7 +136,7 @@ class Ulp:
         return f"Within {self.limit:g} ULP of the correctly rounded result; special cases exact."
 
     def judge(self, actual: Array, expected: Expected) -> Verdict:
-        """Special results (NaN, infinities, zeros of exact cases) are held to by the literals."""
+        """Judge results; special results (NaN, infinities, zeros) must match exactly."""
         allowed = (expected.values, *expected.alternatives)
         verdicts = [self._against(actual, values) for values in allowed]
         good = np.logical_or.reduce([verdict.good for verdict in verdicts])
@@ -158,14 +157,14 @@ class Ulp:
 
 @dataclass(frozen=True)
 class SameBits:
-    """The very bits of the reference, the sign and the payload of a NaN included."""
+    """The same bits as the reference, including the sign and the payload of a NaN."""
 
     @property
     def sentence(self) -> str:
-        return "Exact: the same bits, those of a NaN too."
+        return "Exact: the same bits, also of a NaN."
 
     def judge(self, actual: Array, expected: Expected) -> Verdict:
-        """Compares bits; the distance says how far off a float is."""
+        """Compare bits; the distance says how far off a float is."""
         good = to_bits(actual) == to_bits(expected.values)
         is_float = from_numpy_dtype(expected.values.dtype).is_float
         distance = ulp_distance(actual, expected.values) if is_float else None
@@ -177,14 +176,14 @@ class Bounded:
     """Within the bound that the reference derived for each element.
 
     NaN, infinities and results beyond the largest value must match the rounded reference.
-    roundings: so many roundings of a number near 1 are allowed besides the bound.
+    roundings: this many roundings of a number near 1 are allowed in addition to the bound.
     """
 
     sentence: str = "Within the bound derived from the parts of the function."
     roundings: int = 0
 
     def judge(self, actual: Array, expected: Expected) -> Verdict:
-        """Needs `expected.wide` and `expected.tolerance`; integers must be equal."""
+        """Judge results by `expected.wide` and `expected.tolerance`; integers must be equal."""
         dtype = from_numpy_dtype(expected.values.dtype)
         if expected.tolerance is None or expected.wide is None or not dtype.is_float:
             return Ulp(signed_zero=False).judge(actual, expected)
@@ -202,15 +201,15 @@ class Bounded:
 
 
 def accumulation_bound(magnitudes: Array, length: int, accumulator: DType, output: DType) -> Array:
-    """n*u*sum|a_i*b_i| in the accumulator's u; `magnitudes` is that sum, per result.
+    """Return n*u*sum|a_i*b_i| with the accumulator's u; `magnitudes` is that sum, per result.
 
-    One rounding to the output dtype is added by `with_rounding`.
+    `with_rounding` adds one rounding to the output dtype.
     """
     return length * unit_roundoff(accumulator) * np.asarray(magnitudes, dtype=np.float64)
 
 
 def with_rounding(wide: Array, bound: Array, output: DType) -> Array:
-    """`bound` plus one rounding of a result near `wide` to the output dtype."""
+    """Return `bound` plus one rounding of a result near `wide` to the output dtype."""
     magnitude = np.abs(wide) + bound
     return bound + np.maximum(unit_roundoff(output) * magnitude, smallest_subnormal(output) / 2)
 
@@ -219,7 +218,7 @@ def with_rounding(wide: Array, bound: Array, output: DType) -> Array:
 class ResultProblem:
     """A problem of results as a whole.
 
-    fault: the name of its condition. explains_elements: whether it explains wrong elements, too.
+    fault: the name of its condition. explains_elements: True if it also explains wrong elements.
     """
 
     message: str = ""
@@ -232,11 +231,11 @@ NO_PROBLEM = ResultProblem()
 
 @dataclass(frozen=True)
 class Statistics:
-    """Mean and spread of normalised errors, and what they may be.
+    """Mean and spread of normalised errors, and their limits.
 
-    The error of each result is divided by u * |a*b|_2, the size of one rounding error of each
-    product added at random. A healthy sum, in any order, has a mean near 0 and a spread of at most
-    sqrt(n/6) plus a little for the products: each partial sum rounds once.
+    The error of each result is divided by u * |a*b|_2: one rounding error of each product, added at
+    random. A correct sum, in any order, has a mean near 0 and a spread of at most sqrt(n/6), plus a
+    little for the products: each partial sum rounds once.
     """
 
     mean: float
@@ -246,7 +245,7 @@ class Statistics:
 
     @property
     def problem(self) -> ResultProblem:
-        """Return what is wrong. A NaN is wrong."""
+        """Return the problem, if there is one. A NaN is a problem."""
         if not abs(self.mean) <= self.mean_limit:
             words = f"mean error {self.mean:.3g} units, at most {self.mean_limit:.3g}"
             return ResultProblem(f"biased: {words}", "biased")
@@ -262,21 +261,21 @@ LEAST_PRODUCTS = 1000
 def statistics(
     error: Array, norm: Array, wide: Array, length: int, accumulator: DType, output: DType
 ) -> Statistics:
-    """Bias and variance of `error` over at least 1,000 sums of `length` products.
+    """Return bias and variance of `error` over at least 1,000 sums of `length` products.
 
     norm: sqrt(sum (a_i*b_i)^2) per result; wide: the exact results, for the final rounding.
-    Raises ValueError for fewer results, so that no check is quietly empty.
+    Raises ValueError for fewer results, so that no check is empty.
     """
     count = error.size
     if count < LEAST_PRODUCTS:
-        raise ValueError(f"statistics: {count} products, at least {LEAST_PRODUCTS} are needed")
+        raise ValueError(f"statistics: {count} products, accepted are at least {LEAST_PRODUCTS}")
     unit = unit_roundoff(accumulator) * np.maximum(norm, np.finfo(np.float64).tiny)
     final = 0.0
     if output is not accumulator:
         # The final rounding is uniform within +-u of the result.
         final = float(np.sqrt(np.mean((unit_roundoff(output) * wide / unit) ** 2) / 3))
     scaled = error / unit
-    # The mean product may be far from zero: partial sums then grow like n, not like sqrt(n).
+    # If the mean product is far from zero, partial sums grow like n, not like sqrt(n).
     growth = float(np.sqrt(np.mean((wide / np.maximum(norm, 1e-300)) ** 2)))
     spread_limit = 1.5 * np.sqrt(1 + length / 6 + length * growth**2 / 9 + final**2)
     spread = float(np.std(scaled))
@@ -300,31 +299,31 @@ class Products:
         )
 
     def judge(self, actual: Array, expected: Expected) -> Verdict:
-        """Bias and variance are judged by `problem`."""
+        """Judge each result by its bound; `problem` judges bias and variance."""
         return Bounded().judge(actual, expected)
 
     def problem(self, actual: Array, expected: Expected, norm: Array) -> ResultProblem:
-        """Return what bias and variance say against the results."""
+        """Return the problem that bias and variance show."""
         if expected.wide is None:
             return NO_PROBLEM
         error = actual.astype(np.float64) - expected.wide
-        found, narrow = (
+        wide, narrow = (
             statistics(error, norm, expected.wide, self.length, accumulator, self.output)
             for accumulator in (self.accumulator, self.output)
         )
-        # Errors of sums, and of products, that are rounded to the type of the results.
+        # Errors of sums, or products, that are rounded to the type of the results.
         is_narrow = narrow.spread <= 2 * narrow.spread_limit
-        return dataclasses.replace(found.problem, explains_elements=is_narrow)
+        return dataclasses.replace(wide.problem, explains_elements=is_narrow)
 
 
 Rule = Ulp | SameBits | Bounded | Products
 
 
 def reassociated(rule: Rule) -> Rule:
-    """The rule for a device that declares to transform float arithmetic as if it were exact.
+    """Return the rule for a device that declares to transform floats as if they were exact.
 
-    There x + 0 is x, so that zeros lose their signs; and (1 + x) - 1 is x, so that what a function
-    of small numbers makes of the rounding of 1 + x is lost.
+    Then x + 0 is x, so zeros lose their signs. Also (1 + x) - 1 is x, so the rounding of 1 + x,
+    which a function of small numbers depends on, is lost.
     """
     if isinstance(rule, Ulp):
         return dataclasses.replace(rule, signed_zero=False)

@@ -1,9 +1,8 @@
-"""How many elements of a measurement meet each condition: what is wrong, and what is right.
+"""Counts of how many wrong and right elements of a measurement meet each condition.
 
-A report says of a fault which values are wrong ("all wrong values are subnormal"). For that every
-measurement counts, for each condition of the table, how many of its wrong elements meet it and how
-many of its right ones do: a condition explains a fault only if all that is wrong meets it and
-nothing that is right does.
+A report says which values a fault makes wrong ("all wrong values are subnormal"). For that, every
+measurement counts the wrong and the right elements that meet each condition of the table. A
+condition explains a fault only if all wrong elements meet it, and no right ones do.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ from tinyref_spec.reach import widen
 from tinyref_spec.samples import inf_bits
 
 Counts = tuple[int, int]
-# Of what meets a condition some may be right all the same. That all wrong elements meet it by
-# chance, drawn from the right ones, must then be less likely than this.
+# Some right elements may meet a condition too. It then explains a fault only if all wrong ones
+# meet it with a probability below this, were they drawn from the right ones.
 MAX_CHANCE = 1e-3
 
 
 class Explained(Enum):
-    """Whether a condition says what is wrong.
+    """The degree to which a condition explains what is wrong.
 
-    FULLY: all that is wrong meets it, and nothing that is right. IN_PART: all that is wrong, and
-    so little of what is right that it is no chance; most of what meets it is wrong.
+    FULLY: all wrong elements meet it, and no right ones. IN_PART: all wrong ones meet it, and so
+    few right ones that it is not chance; most that meet it are wrong.
     """
 
     NOT = "not"
@@ -53,13 +52,13 @@ class Explained(Enum):
 
 
 def may_be_chance(wrong: int, right_with: int, right: int) -> bool:
-    """Return whether all of `wrong` may meet by chance what `right_with` of `right` meet."""
+    """Return True if `wrong` elements may all meet by chance what `right_with` of `right` meet."""
     return wrong * math.log(right_with / right) > math.log(MAX_CHANCE)
 
 
 @dataclass(frozen=True)
 class Elements:
-    """One output, flat: the inputs of each element where they lie side by side with it.
+    """One output, flat, with the inputs that have an element for each of its elements.
 
     bad: which elements are wrong. before: what the output held before the launch. offset: of
     its first element in the allocation, in bytes.
@@ -74,7 +73,7 @@ class Elements:
 
     @functools.cached_property
     def floats(self) -> list[tuple[Array, DType]]:
-        """The bits of the operands and of the owed result, of those that are floats."""
+        """Return the bits and types of the operands and the expected result that are floats."""
         pairs = ((values, from_numpy_dtype(values.dtype)) for values in self.values)
         return [(to_bits(values), dtype) for values, dtype in pairs if dtype.is_float]
 
@@ -83,17 +82,17 @@ class Elements:
         return (*self.inputs, self.expected)
 
 
-Found = Iterator[tuple[str, BoolArray]]
+Masks = Iterator[tuple[str, BoolArray]]
 
 
 @dataclass
 class Evidence:
-    """Counts of one measurement, or of many: first of what is wrong, then of what is right.
+    """Counts of one measurement, or of many: first of wrong elements, then of right ones.
 
-    elements: how many. conditions: those that some element meets. cases: how many. forms: how many
-    cases have a kernel of that form. launches: how many launches the process had made before, the
-    fewest of a failing case and the most of a passing one. reach: the largest sizes that were asked
-    for by then, by the names in `reach`, each once for a process unless it grows.
+    elements: how many. conditions: by condition. cases: how many. forms: cases by the form of their
+    kernels. launches: number of launches of the process before, the fewest of a failing case and
+    the most of a passing one. reach: the largest sizes so far by the names in `reach`, listed when
+    they grow.
     """
 
     elements: Counts = (0, 0)
@@ -104,7 +103,7 @@ class Evidence:
     reach: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Evidence) -> None:
-        """Takes the counts of another in."""
+        """Add the counts of another measurement."""
         self.elements = _plus(self.elements, other.elements)
         self.cases = _plus(self.cases, other.cases)
         for mine, theirs in ((self.conditions, other.conditions), (self.forms, other.forms)):
@@ -115,14 +114,14 @@ class Evidence:
         self.launches = (_of_those_known(min, fewest), _of_those_known(max, most))
 
     def explains(self, name: str) -> Explained:
-        """How well the condition tells what is wrong from what is right."""
+        """Return how well the condition separates wrong elements from right ones."""
         wrong, right = self.elements
         wrong_with, right_with = self.conditions.get(name, (0, 0))
         kind = BY_NAME[name].kind
         if not wrong or wrong_with < wrong:
             return Explained.NOT
         if not right_with:
-            # Of how a value is wrong, nothing right can be the contrast.
+            # Right elements cannot be the contrast of how a value is wrong.
             return Explained.FULLY if right or kind is ConditionKind.OUTCOME else Explained.NOT
         # A fault may leave a value right: 1 plus a subnormal is 1, flushed or not.
         is_weak = right_with > wrong or kind is not ConditionKind.VALUE
@@ -130,8 +129,8 @@ class Evidence:
         return Explained.NOT if is_chance or is_weak else Explained.IN_PART
 
     def to_json(self) -> dict[str, Any]:
-        """Members that say nothing are left out."""
-        found = {
+        """Return the fields that are not empty."""
+        data = {
             "elements": list(self.elements),
             "conditions": {name: list(counts) for name, counts in self.conditions.items()},
             "cases": list(self.cases),
@@ -139,11 +138,11 @@ class Evidence:
             "launches": list(self.launches),
             "reach": self.reach,
         }
-        return {name: value for name, value in found.items() if value not in ([0, 0], {}, _UNKNOWN)}
+        return {name: value for name, value in data.items() if value not in ([0, 0], {}, _UNKNOWN)}
 
     @staticmethod
     def from_json(data: object) -> Evidence:
-        """Raises `ValueError` for data that no measurement wrote."""
+        """Return the evidence. Raises `ValueError` for data that no measurement wrote."""
         if not isinstance(data, Mapping):
             raise ValueError("evidence is an object")
         return Evidence(
@@ -187,49 +186,49 @@ def _launches(value: Any) -> tuple[int | None, int | None]:
 
 
 def evidence_of(elements: Elements, specified: BoolArray | None = None) -> Evidence:
-    """Counts one output; only what is `specified` is right or wrong."""
+    """Count one output; elements that are not `specified` are neither right nor wrong."""
     bad = elements.bad
     good = ~bad if specified is None else ~bad & specified
-    found = Evidence((int(np.count_nonzero(bad)), int(np.count_nonzero(good))))
+    evidence = Evidence((int(np.count_nonzero(bad)), int(np.count_nonzero(good))))
     families = [_special_values, _magnitudes, _near_zero, _ends]
-    if found.elements[0]:
+    if evidence.elements[0]:
         families += [_operands, _lanes, _outcomes]
     with np.errstate(all="ignore"):
         for family in families:
             for name, holds in family(elements):
-                # Right values may differ as well, within a tolerance: no contrast to wrong ones.
+                # Right values may differ too, within a tolerance, so they are no contrast.
                 is_outcome = BY_NAME[name].kind is ConditionKind.OUTCOME
                 right = 0 if is_outcome else int(np.count_nonzero(holds & good))
                 counts = int(np.count_nonzero(holds & bad)), right
-                # What not all of the wrong elements meet explains nothing, whatever else is added.
-                if counts != (0, 0) and counts[0] == found.elements[0]:
-                    found.conditions[name] = counts
-    return found
+                # A condition explains nothing unless all wrong elements meet it.
+                if counts != (0, 0) and counts[0] == evidence.elements[0]:
+                    evidence.conditions[name] = counts
+    return evidence
 
 
 def _any(masks: Sequence[BoolArray]) -> BoolArray:
     return np.asarray(np.logical_or.reduce(masks))
 
 
-def _special_values(elements: Elements) -> Found:
-    """Of operands and results that are floats, by their bits."""
+def _special_values(elements: Elements) -> Masks:
+    """Yield the conditions on the bits of float operands and results."""
     if not elements.floats:
         return
-    found: dict[str, list[BoolArray]] = {}
+    masks_of: dict[str, list[BoolArray]] = {}
     for bits, dtype in elements.floats:
         sign = np.array(1 << (dtype.bits - 1), bits.dtype)
         magnitude = bits & ~sign
         smallest_normal = np.array(1 << dtype.mantissa_bits, bits.dtype)
         small = (magnitude < smallest_normal) & (magnitude != 0)
-        found.setdefault("subnormal", []).append(small)
-        found.setdefault("negative-zero", []).append(bits == sign)
-        found.setdefault("nan", []).append(is_nan_bits(bits, dtype))
-        found.setdefault("infinite", []).append(magnitude == inf_bits(dtype))
-    for name, masks in found.items():
+        masks_of.setdefault("subnormal", []).append(small)
+        masks_of.setdefault("negative-zero", []).append(bits == sign)
+        masks_of.setdefault("nan", []).append(is_nan_bits(bits, dtype))
+        masks_of.setdefault("infinite", []).append(magnitude == inf_bits(dtype))
+    for name, masks in masks_of.items():
         yield name, _any(masks)
 
 
-def _magnitudes(elements: Elements) -> Found:
+def _magnitudes(elements: Elements) -> Masks:
     signed = [values for values in elements.values if values.dtype.kind == "i"]
     if signed:
         yield "least-integer", _any([values == np.iinfo(values.dtype).min for values in signed])
@@ -241,8 +240,8 @@ def _magnitudes(elements: Elements) -> Found:
         yield f"above-2^{power}", _any(masks)
 
 
-def _near_zero(elements: Elements) -> Found:
-    """Yield the conditions that look at operands alone."""
+def _near_zero(elements: Elements) -> Masks:
+    """Yield the conditions on operands alone."""
     sizes = [_absolute(values) for values in elements.inputs]
     if sizes:
         yield "zero-operand", _any([size == 0 for size in sizes])
@@ -259,22 +258,22 @@ def _absolute(values: Array) -> Array:
     return np.abs(values.astype(np.float64))
 
 
-def _ends(elements: Elements) -> Found:
+def _ends(elements: Elements) -> Masks:
     size = elements.bad.size
     if not size:
         return
-    for name, place, is_owed in (
+    for name, index, applies in (
         ("first", 0, True),
         ("last", size - 1, True),
         ("last-of-odd", size - 1, size % 2 == 1),
     ):
         holds = np.zeros(size, bool)
-        holds[place] = is_owed
+        holds[index] = applies
         yield name, holds
 
 
-def _operands(elements: Elements) -> Found:
-    """What goes in alone; only of outputs in which something is wrong."""
+def _operands(elements: Elements) -> Masks:
+    """Yield the conditions on operands of outputs with wrong elements."""
     if not elements.inputs:
         return
     negative = [_is_negative(values) for values in elements.inputs]
@@ -284,7 +283,7 @@ def _operands(elements: Elements) -> Found:
     masks = []
     for values in elements.inputs:
         dtype = from_numpy_dtype(values.dtype)
-        # The mode that rounds them so is one of float32.
+        # Only float32 has a mode that rounds operands so.
         if dtype is dtypes.float32:
             low = np.array((1 << (dtype.mantissa_bits - 10)) - 1, to_bits(values).dtype)
             masks.append((to_bits(values) & low) != 0)
@@ -298,96 +297,96 @@ def _is_negative(values: Array) -> BoolArray:
     return np.asarray(values.astype(np.float64) < 0)
 
 
-def _lanes(elements: Elements) -> Found:
-    """Where wrong elements lie, in the outputs that have some."""
-    places = np.arange(elements.bad.size)
+def _lanes(elements: Elements) -> Masks:
+    """Yield the conditions on indices, for outputs with wrong elements."""
+    indices = np.arange(elements.bad.size)
     for lanes in (2, 4, 8, 16):
-        if places.size >= 2 * lanes:
+        if indices.size >= 2 * lanes:
             for lane in range(lanes):
-                yield f"lane-{lane}-of-{lanes}", places % lanes == lane
+                yield f"lane-{lane}-of-{lanes}", indices % lanes == lane
     size = elements.expected.dtype.itemsize
     if size < 4:
-        yield "off-word", (elements.offset + places * size) % 4 != 0
+        yield "off-word", (elements.offset + indices * size) % 4 != 0
     first = int(np.argmax(elements.bad))
     if first:
-        yield "from-there-on", places >= first
+        yield "from-there-on", indices >= first
 
 
-def _outcomes(elements: Elements) -> Found:
-    """How wrong values differ from right ones."""
+def _outcomes(elements: Elements) -> Masks:
+    """Yield the conditions on how wrong values differ from right ones."""
     actual, expected = elements.actual, elements.expected
-    given, owed = to_bits(actual), to_bits(expected)
-    differs = given != owed
+    got, want = to_bits(actual), to_bits(expected)
+    differs = got != want
     if elements.before is not None:
-        yield "untouched", differs & (given == to_bits(elements.before))
+        yield "untouched", differs & (got == to_bits(elements.before))
     dtype = from_numpy_dtype(expected.dtype)
     if dtype.is_bool:
-        # There is one wrong value: how it differs says nothing.
+        # A bool has only one wrong value, so it says nothing.
         return
     yield "zero", differs & (_magnitude_bits(actual) == 0) & (_magnitude_bits(expected) != 0)
-    yield "other-place", _moved(elements, given, owed)
+    yield "other-place", _moved(elements, got, want)
     yield from _float_outcomes(elements, dtype) if dtype.is_float else _integer_outcomes(elements)
 
 
 def _magnitude_bits(values: Array) -> Array:
     bits = to_bits(values)
-    # The sign bit of a float falls off.
+    # The sum drops the sign bit of a float.
     return bits + bits if from_numpy_dtype(values.dtype).is_float else bits
 
 
-def _moved(elements: Elements, given: Array, owed: Array) -> BoolArray:
-    """All that is wrong, where it holds the values that are missing there; else nothing."""
+def _moved(elements: Elements, got: Array, want: Array) -> BoolArray:
+    """Return all wrong elements if they are a permutation of the expected values, else none."""
     bad = elements.bad
-    missing = np.sort(owed[bad])
+    missing = np.sort(want[bad])
     is_moved = missing.size > 1 and missing[0] != missing[-1]
-    same = is_moved and np.array_equal(np.sort(given[bad]), missing)
+    same = is_moved and np.array_equal(np.sort(got[bad]), missing)
     return bad if same else np.zeros(bad.size, bool)
 
 
-def _float_outcomes(elements: Elements, dtype: DType) -> Found:
-    given, owed = to_bits(elements.actual), to_bits(elements.expected)
-    sign = np.array(1 << (dtype.bits - 1), given.dtype)
-    is_zero = (given & ~sign == 0) & (owed & ~sign == 0)
-    is_nan, nan_owed = is_nan_bits(given, dtype), is_nan_bits(owed, dtype)
-    infinite, infinity_owed = given & ~sign == inf_bits(dtype), owed & ~sign == inf_bits(dtype)
-    nearer = (given & ~sign) < (owed & ~sign)
+def _float_outcomes(elements: Elements, dtype: DType) -> Masks:
+    got, want = to_bits(elements.actual), to_bits(elements.expected)
+    sign = np.array(1 << (dtype.bits - 1), got.dtype)
+    is_zero = (got & ~sign == 0) & (want & ~sign == 0)
+    is_nan, nan_expected = is_nan_bits(got, dtype), is_nan_bits(want, dtype)
+    infinite, infinity_expected = got & ~sign == inf_bits(dtype), want & ~sign == inf_bits(dtype)
+    nearer = (got & ~sign) < (want & ~sign)
     distance = ulp_distance(elements.actual, elements.expected)
     one_off = distance == 1
     yield from _narrow_values(elements, dtype)
-    yield "sign-of-zero", is_zero & (given != owed)
-    yield "nan-lost", ~is_nan & nan_owed
-    yield "nan-made", is_nan & ~nan_owed
-    yield "infinity-made", infinite & ~infinity_owed & ~nan_owed
-    yield "negated", ((given ^ owed) == sign) & ~is_zero & ~nan_owed
+    yield "sign-of-zero", is_zero & (got != want)
+    yield "nan-lost", ~is_nan & nan_expected
+    yield "nan-made", is_nan & ~nan_expected
+    yield "infinity-made", infinite & ~infinity_expected & ~nan_expected
+    yield "negated", ((got ^ want) == sign) & ~is_zero & ~nan_expected
     yield "truncated", one_off & nearer
     yield "one-unit", one_off
     is_near = (distance > 0) & (distance <= FEW_UNITS)
-    # Of a few wrong values chance decides on which side they are.
+    # With few wrong values, their side may be chance.
     if np.count_nonzero(elements.bad) >= LEAST_VALUES:
-        yield "few-units-nearer", is_near & nearer & (given & ~sign != 0)
+        yield "few-units-nearer", is_near & nearer & (got & ~sign != 0)
     yield "few-units", is_near
 
 
-def _narrow_values(elements: Elements, dtype: DType) -> Found:
-    """Values of a narrower type, with low bits of zero, where others are owed."""
-    given, owed = to_bits(elements.actual), to_bits(elements.expected)
-    magnitude = given & ~np.array(1 << (dtype.bits - 1), given.dtype)
-    has_digits = (magnitude != 0) & (magnitude < inf_bits(dtype)) & (given != owed)
-    # Zeros and infinities are values of every type, as are small integers: they tell nothing.
+def _narrow_values(elements: Elements, dtype: DType) -> Masks:
+    """Yield the conditions on values of a narrower type, with low bits of zero."""
+    got, want = to_bits(elements.actual), to_bits(elements.expected)
+    magnitude = got & ~np.array(1 << (dtype.bits - 1), got.dtype)
+    has_digits = (magnitude != 0) & (magnitude < inf_bits(dtype)) & (got != want)
+    # Zeros, infinities and small integers are values of every type, so they say nothing.
     telling = elements.bad & has_digits
     # A result that lost digits has about the size of the right one; a conversion has another size.
-    exponents = ((bits & inf_bits(dtype)) >> dtype.mantissa_bits for bits in (given, owed))
+    exponents = ((bits & inf_bits(dtype)) >> dtype.mantissa_bits for bits in (got, want))
     first, second = (exponent.astype(np.int64) for exponent in exponents)
     is_near = abs(first - second) <= 1
     for narrow in (dtypes.bfloat16, dtypes.float16, dtypes.float32):
         if narrow.mantissa_bits < dtype.mantissa_bits:
-            low = np.array((1 << (dtype.mantissa_bits - narrow.mantissa_bits)) - 1, given.dtype)
-            has_lost = telling & is_near & (owed & low != 0)
+            low = np.array((1 << (dtype.mantissa_bits - narrow.mantissa_bits)) - 1, got.dtype)
+            has_lost = telling & is_near & (want & low != 0)
             if 2 * np.count_nonzero(has_lost) >= np.count_nonzero(telling):
-                yield f"as-{narrow.name}", elements.bad & (given & low == 0)
+                yield f"as-{narrow.name}", elements.bad & (got & low == 0)
 
 
-def _integer_outcomes(elements: Elements) -> Found:
+def _integer_outcomes(elements: Elements) -> Masks:
     limits = np.iinfo(elements.expected.dtype)
     actual, expected = to_bits(elements.actual), to_bits(elements.expected)
     one = np.array(1, actual.dtype)
@@ -406,8 +405,8 @@ def forms_of(
 ) -> tuple[str, ...]:
     """Return the forms of the table that a program has.
 
-    unaligned: the slots of buffers that begin where vectors are not aligned. off_words: those that
-    begin at no multiple of 4 bytes.
+    unaligned: slots of buffers that begin unaligned for vectors. off_words: slots of buffers that
+    do not begin at a multiple of 4 bytes.
     """
     narrow = {
         parameter.slot

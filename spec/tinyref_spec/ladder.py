@@ -1,8 +1,8 @@
-"""What the rungs rest on: the cases without which a case of a higher rung says nothing.
+"""The cases that others depend on: if they fail, a case on a higher rung says nothing.
 
-A case rests on the plainest cases of the rungs below that it uses, and on the same cases of its
-own dtype: a device whose float64 is broken is still judged in float32, one that multiplies wrongly
-is still judged on its casts, and one that reduces nothing wrongly on all else that it reduces.
+A case depends on the plainest cases of the lower rungs that it uses, and on the same cases in its
+own dtype. So a device with a broken float64 is still judged in float32, and one that multiplies
+wrongly is still judged on its casts. Cases after a broken kind of reduce are judged in other kinds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tinyref_spec.case import Rung
 # The row whose cases show that kernels may be compiled in one call.
 TOGETHER = "kernel.together"
 _KERNELS = (Rung.OPEN, Rung.MEMORY, Rung.STORE, Rung.ONE_ALU, Rung.INDEX)
-# Vectors and groups too: heuristics use them where a device has them. Where it has not, their
-# cases are skipped, and nothing rests on what is skipped.
+# Heuristics also use vectors and groups on devices that have them. On other devices those cases
+# are skipped, and a skipped case suppresses nothing.
 _OPTIMISED = (*_KERNELS, Rung.VECTOR, Rung.LOOP, Rung.GROUP)
 
-# The lower rungs that a rung uses. Casts, gates and vectors use no arithmetic; nothing rests on
-# optimisations: nobody need ask for them.
+# The lower rungs that a rung uses. Casts, gates and vectors use no arithmetic. No rung depends
+# on optimisations, because kernels run without them.
 RESTS_ON: dict[Rung, tuple[Rung, ...]] = {
     Rung.OPEN: (),
     Rung.MEMORY: (Rung.OPEN,),
@@ -93,9 +93,9 @@ _OWN_CASES = (
 
 @functools.cache
 def foundations(rung: Rung, dtype: str) -> tuple[str, ...]:
-    """Ids of the cases that a case of `rung` and `dtype` rests on, lowest rung first.
+    """Return ids of the cases that a case of `rung` and `dtype` depends on, lowest rung first.
 
-    `dtype` is "" for a case without one: it rests on the plain cases alone.
+    With a `dtype` of "", these are the plain cases alone.
     """
     lower = RESTS_ON[rung]
     plain = [case for item in lower for case in FOUNDATIONS.get(item, ())]

@@ -1,6 +1,6 @@
-"""The rows of a level as Markdown: one page a family, a section for the rows that say one thing.
+"""The rows of a level as Markdown: one page for each family, a section for each subject.
 
-What all rows of a section share, such as their error rule, is said once above its table.
+Text that all rows of a section share, such as their error rule, stands once above its table.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ LEVELS = {
     "system": "Replay, symbolic sizes, many kernels, memory, transfers, many devices",
     "model": "Small networks that train",
 }
-# Levels of so few rows that one page has them all.
+# Levels with so few rows that one page holds them all.
 _WHOLE = ("memory", "system", "model")
 
 
 def cell(text: str) -> str:
-    """The text as it may stand in a table."""
+    """Return the text as it may stand in a table."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """The lines of a Markdown table."""
+    """Yield the lines of a Markdown table."""
     titles = list(head)
     yield f"| {' | '.join(titles)} |"
     yield f"|{'---|' * len(titles)}"
@@ -39,14 +39,14 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
 
 
 def _needs(row: Row) -> str:
-    """What a device must have for the row, in words."""
+    """Return what a device must have for the row, in words."""
     parts = sorted(dtype.name for dtype in row.needs.dtypes)
     parts += sorted(feature for feature in row.needs.features if feature != "kernels")
     return ", ".join(parts) or "nothing"
 
 
 def _counts(row: Row) -> str:
-    """How many cases the row has in the quick and the full profile."""
+    """Return the number of cases of the row in the quick and the full profile."""
     return f"{len(row.cases(Profile.QUICK))} / {len(row.cases(Profile.FULL))}"
 
 
@@ -61,12 +61,12 @@ def _clauses(row: Row) -> str:
 
 
 def _sentence(row: Row) -> str:
-    """What the row says, without the op and the dtype that are in its id."""
+    """Return the sentence of the row, without the op and the dtype that are in its id."""
     said = row.sentence.removeprefix(f"{row.op} on {row.dtype}: ")
     return said.removesuffix(f" In {row.dtype}.").replace(f" on {row.dtype}.", ".")
 
 
-# What a page tells of a row besides its id, in the order of the columns.
+# The columns of a page after the id of a row, in order.
 COLUMNS: dict[str, Callable[[Row], str]] = {
     "what": _sentence,
     "clauses": _clauses,
@@ -84,7 +84,7 @@ _TENSOR_FAMILIES = {
 
 
 def family(row: Row) -> str:
-    """The family of a row: its level, or a part of it, as `isa.binary` or `tensor.sorting`."""
+    """Return the family of a row: its level, or a part of it, as `isa.binary`, `tensor.sorting`."""
     if row.level in _WHOLE:
         return row.level
     if row.level == "tensor":
@@ -93,18 +93,18 @@ def family(row: Row) -> str:
 
 
 def families(level: str, rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rows of each page of a level, by its name; a row alone is on the page of the level."""
+    """Return the rows of each page of a level; a family of one row is on the level's own page."""
     listed = [row for row in rows if row.level == level]
     sizes = Counter(family(row) for row in listed)
-    found: dict[str, list[Row]] = {}
+    pages: dict[str, list[Row]] = {}
     for row in listed:
         name = family(row)
-        found.setdefault(name if sizes[name] > 1 else level, []).append(row)
-    return dict(sorted(found.items()))
+        pages.setdefault(name if sizes[name] > 1 else level, []).append(row)
+    return dict(sorted(pages.items()))
 
 
 def page(name: str, rows: list[Row]) -> str:
-    """The page of one family: a section for each subject."""
+    """Return the page of one family: a section for each subject."""
     lines = [f"# {LEVELS.get(name, f'`{name}`')}", NOTE, ""]
     for subject, group in _subjects(rows).items():
         lines += [f"## `{subject}`", "", *_section(group)]
@@ -116,22 +116,22 @@ def _beginning(row: Row, parts: int) -> str:
 
 
 def _subjects(rows: list[Row]) -> dict[str, list[Row]]:
-    """The rows by the beginning of their ids that says what they are about.
+    """Return the rows by the beginning of their ids that names their subject.
 
-    It has three parts where several rows share these, as `isa.binary.add`, else two. The third
-    part of Tensor functions is a dtype.
+    It has three parts if several rows share these, as `isa.binary.add`, else two. The third part of
+    Tensor functions is a dtype.
     """
     shared = Counter(_beginning(row, 3) for row in rows if row.level != "tensor")
-    found: dict[str, list[Row]] = {}
+    subjects: dict[str, list[Row]] = {}
     for row in rows:
         three = _beginning(row, 3)
         subject = three if shared[three] > 1 else _beginning(row, 2)
-        found.setdefault(subject, []).append(row)
-    return dict(sorted(found.items()))
+        subjects.setdefault(subject, []).append(row)
+    return dict(sorted(subjects.items()))
 
 
 def _section(rows: list[Row]) -> Iterator[str]:
-    """A table for the rows of each demand: those of one rung, by the same clauses and rule."""
+    """Yield a table for each group of rows with the same clauses, rung and error rule."""
     demands: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         demands.setdefault((_clauses(row), row.rung.title, row.error_rule), []).append(row)
@@ -141,7 +141,7 @@ def _section(rows: list[Row]) -> Iterator[str]:
 
 
 def _table_of(rows: list[Row]) -> Iterator[str]:
-    """What the rows share as a list, and the rest as a table."""
+    """Yield what the rows share as a list, and the rest as a table."""
     cells = {title: [text(row) for row in rows] for title, text in COLUMNS.items()}
     varying = {title: texts for title, texts in cells.items() if len(set(texts)) > 1}
     for title, texts in cells.items():

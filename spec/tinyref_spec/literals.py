@@ -1,4 +1,4 @@
-"""Literals of the special-case tables: names and numbers that stand for exact values of a dtype."""
+"""Literals of the special-case tables: names and numbers for exact values of a dtype."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tinyref_spec.samples import bias, inf_bits, largest_bits, quiet_nan_bits
 
 
 class NotRepresentableError(ValueError):
-    """The dtype has no such value: the table row does not apply to it."""
+    """A value that the dtype lacks: the table row does not apply to it."""
 
 
 # Names of floats in the tables: inf, nan, LARGEST, NORMAL (the smallest normal), SUB (the smallest
-# subnormal), SUB2 and SUB3 (two and three of it), LARGESTSUB, HALFNORMAL, EPS (next after 1), EPS2
+# subnormal), SUB2 and SUB3 (two and three of it). LARGESTSUB, HALFNORMAL, EPS (next after 1), EPS2
 # (after that), ULP (EPS - 1), HALFULP.
 def _float_name_bits(name: str, dtype: DType) -> int | None:
     mantissa = dtype.mantissa_bits
@@ -40,10 +40,10 @@ def _float_name_bits(name: str, dtype: DType) -> int | None:
         if inf_bits(dtype) == quiet_nan_bits(dtype):
             raise NotRepresentableError(f"{dtype.name} has no infinity")
         return inf_bits(dtype)
-    found = known.get(name)
-    if found is not None and found <= 0:
+    bits = known.get(name)
+    if bits is not None and bits <= 0:
         raise NotRepresentableError(f"{dtype.name} has no normal {name}")
-    return found
+    return bits
 
 
 def _integer(text: str, dtype: DType) -> int:
@@ -68,10 +68,10 @@ def _integer(text: str, dtype: DType) -> int:
 
 @functools.cache
 def literal(text: str, dtype: DType) -> Array:
-    """The value that `text` names in `dtype`, as an array of one element.
+    """Return the value that `text` names in `dtype`, as an array of one element.
 
     Accepts Python numbers (also hexadecimal floats), `True`, `False`, and the names above with an
-    optional minus. Raises `NotRepresentableError` when the dtype has no such exact value.
+    optional minus. Raises `NotRepresentableError` if the dtype has no such exact value.
     """
     if dtype.is_bool:
         if text not in ("True", "False"):
@@ -91,7 +91,7 @@ def literal(text: str, dtype: DType) -> Array:
 
 
 def is_subnormal(values: Array, dtype: DType) -> Array:
-    """Where a float value is subnormal (neither zero nor normal); all false for other types."""
+    """Return where a float value is subnormal; all false for other types."""
     if not dtype.is_float:
         return np.zeros(values.shape, dtype=np.bool_)
     magnitude = to_bits(values) & np.array((1 << (dtype.bits - 1)) - 1, to_bits(values).dtype)

@@ -1,4 +1,4 @@
-"""Runs one experiment on a device and judges it: the code under every comparing case."""
+"""The measurement: run one experiment on a device and judge the results."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from tinyref_spec.evidence import Elements, evidence_of
 from tinyref_spec.oracles import Expected
 from tinyref_spec.tool_scripts.languages import script_of
 
-# Values of each buffer that a failure shows.
+# Number of values of each buffer in a failure.
 SHOWN_VALUES = 16
-# How long wrong results may still change that look as before the launch.
+# Seconds in which wrong results that look like old contents may still change.
 LATE_SECONDS = 0.02
 
 
 @dataclass
 class Experiment:
-    """One launch and what it must give.
+    """One launch and its expected results.
 
     inputs: per slot, None for an output. expected, rules: per written slot in order.
     norms: for `Products` rules, sqrt(sum (a*b)^2) per result.
@@ -65,7 +65,7 @@ class Experiment:
 
 @dataclass
 class Judgement:
-    """One output against its rule: `bad` marks the elements that are wrong."""
+    """One output judged by its rule: `bad` marks the elements that are wrong."""
 
     actual: Array
     expected: Expected
@@ -86,9 +86,9 @@ class Judgement:
 
     @property
     def first(self) -> int:
-        """Position of the first wrong element, -1 when only the whole is wrong."""
-        places = np.flatnonzero(self.bad)
-        return int(places[0]) if places.size else -1
+        """Return the position of the first wrong element, -1 if only the whole is wrong."""
+        wrong = np.flatnonzero(self.bad)
+        return int(wrong[0]) if wrong.size else -1
 
 
 def judge(
@@ -98,7 +98,7 @@ def judge(
     norm: Array | None = None,
     reassociates: bool = False,
 ) -> Judgement:
-    """Compares one flat output with what it must be; `reassociates`: what the device declares."""
+    """Compare one flat output with the expected one; `reassociates`: what the device declares."""
     if reassociates:
         rule = reassociated(rule)
     with np.errstate(all="ignore"):
@@ -113,11 +113,11 @@ def judge(
 
 
 def measure(device: DeviceUnderTest, experiment: Experiment) -> Measurement:
-    """Runs the experiment; a result that looks like the poison is run again over another."""
+    """Run the experiment; repeat it with another poison if a result looks like the first one."""
     try:
-        found = _run(device, experiment, POISONS[0])
-        if not any(item.fails for item in found) and any(map(_looks_untouched, found)):
-            found = _run(device, experiment, POISONS[1])
+        judgements = _run(device, experiment, POISONS[0])
+        if not any(item.fails for item in judgements) and any(map(_looks_untouched, judgements)):
+            judgements = _run(device, experiment, POISONS[1])
     except MemoryDamageError as error:
         return Measurement(
             False,
@@ -125,7 +125,7 @@ def measure(device: DeviceUnderTest, experiment: Experiment) -> Measurement:
             details=_failure(device, experiment, None),
             fault=error.fault,
         )
-    return _measurement(device, experiment, found)
+    return _measurement(device, experiment, judgements)
 
 
 def run_exact(
@@ -136,11 +136,11 @@ def run_exact(
     expected: Sequence[Array],
     bindings: Mapping[str, int] | None = None,
 ) -> Measurement:
-    """Measures a kernel whose outputs must have exactly these bits; arrays of any shape."""
-    wanted = [Expected(values.reshape(-1)) for values in expected]
-    rules = [Ulp(0)] * len(wanted)
+    """Measure a kernel whose outputs must have exactly these bits; arrays may have any shape."""
+    results = [Expected(values.reshape(-1)) for values in expected]
+    rules = [Ulp(0)] * len(results)
     flat = [None if data is None else data.reshape(-1) for data in inputs]
-    return measure(device, Experiment(case_id, kernel, flat, wanted, rules, bindings or {}))
+    return measure(device, Experiment(case_id, kernel, flat, results, rules, bindings or {}))
 
 
 def _run(device: DeviceUnderTest, experiment: Experiment, poison: int) -> list[Judgement]:
@@ -149,16 +149,16 @@ def _run(device: DeviceUnderTest, experiment: Experiment, poison: int) -> list[J
     norms = experiment.norms or [None] * len(outputs)
     rows = zip(outputs, experiment.expected, experiment.rules, norms, strict=True)
     reassociates = device.capabilities.reassociates_floats
-    found = [judge(*row, reassociates=reassociates) for row in rows]
-    if any(item.bad.any() for item in found):
-        _note_memory(device, experiment, poison, found)
-    return found
+    judgements = [judge(*row, reassociates=reassociates) for row in rows]
+    if any(item.bad.any() for item in judgements):
+        _note_memory(device, experiment, poison, judgements)
+    return judgements
 
 
 def _note_memory(
     device: DeviceUnderTest, experiment: Experiment, poison: int, judgements: Sequence[Judgement]
 ) -> None:
-    """Note what the outputs held before the launch, and where they begin."""
+    """Record what the outputs held before the launch, and where they begin."""
     offsets = device.offsets(experiment.kernel)
     slots = [slot.number for slot in slots_of(experiment.kernel) if slot.is_written]
     for item, slot in zip(judgements, slots, strict=True):
@@ -168,7 +168,7 @@ def _note_memory(
 
 
 def _filled(like: Array, byte: int) -> Array:
-    """Return an array of the same size and type, of which each byte is the same."""
+    """Return an array of the same size and type in which all bytes are equal."""
     return np.full(like.nbytes, byte, np.uint8).view(like.dtype)
 
 
@@ -176,16 +176,17 @@ def _fault(item: Judgement) -> str:
     """Return the condition that explains a wrong output as a whole, or nothing."""
     if not item.bad.any():
         return item.problem.fault
-    actual, owed = (_at_wrong(item, values) for values in (item.actual, item.expected.values))
+    actual, expected = (_at_wrong(item, values) for values in (item.actual, item.expected.values))
     half_steps = item.expected.half_steps
     with np.errstate(all="ignore"):
-        # The device may add in another order: near is a quarter of the way to what is owed.
+        # The device may add in another order: near is a quarter of the distance to the expected
+        # value.
         if half_steps is not None:
             difference = np.abs(actual - _at_wrong(item, half_steps()))
-            if (4 * difference <= np.abs(actual - owed)).all():
+            if (4 * difference <= np.abs(actual - expected)).all():
                 return "noisy"
-        # What is truncated the conditions of elements say.
-        is_truncated = (np.abs(actual) < np.abs(owed)).all()
+        # Truncation is left to the conditions of elements.
+        is_truncated = (np.abs(actual) < np.abs(expected)).all()
     explains = item.problem.explains_elements and not is_truncated
     return (item.problem.fault or "noisy") if explains else ""
 
@@ -197,7 +198,7 @@ def _at_wrong(item: Judgement, values: Array) -> Array:
 def _arrives_late(
     device: DeviceUnderTest, experiment: Experiment, judgements: Sequence[Judgement]
 ) -> bool:
-    """Return True if outputs that hold what they held before the launch, or zeros, change later."""
+    """Return True if outputs that look unchanged by the launch, or are zero, change later."""
     if not any(map(_looks_early, judgements)):
         return False
     time.sleep(LATE_SECONDS)
@@ -213,36 +214,36 @@ def _arrives_late(
 
 
 def _looks_early(item: Judgement) -> bool:
-    """Return True if all wrong elements are zero or what they were before the launch."""
+    """Return True if all wrong elements are zero or unchanged since before the launch."""
     actual, bad = to_bits(item.actual.reshape(-1)), item.bad.reshape(-1)
     is_zero = actual == 0
     is_old = is_zero if item.before is None else is_zero | (actual == to_bits(item.before))
     return bool(bad.any() and is_old[bad].all())
 
 
-def _looks_untouched(found: Judgement) -> bool:
-    """Whether some result has the bits of the poison: it may be right, or never written."""
-    bits = to_bits(found.actual)
+def _looks_untouched(judgement: Judgement) -> bool:
+    """Return True if a result has the bits of the poison: it is right, or was never written."""
+    bits = to_bits(judgement.actual)
     pattern = int.from_bytes(bytes([POISONS[0]] * bits.dtype.itemsize), "little")
     return bool((bits == np.array(pattern, dtype=bits.dtype)).any())
 
 
 def _measurement(
-    device: DeviceUnderTest, experiment: Experiment, found: Sequence[Judgement]
+    device: DeviceUnderTest, experiment: Experiment, judgements: Sequence[Judgement]
 ) -> Measurement:
-    failing = next((item for item in found if item.fails), None)
+    failing = next((item for item in judgements if item.fails), None)
     result = Measurement(
         failing is None,
-        compared=sum(item.compared for item in found),
-        observed=", ".join(filter(None, map(_observed_behaviour, found))),
+        compared=sum(item.compared for item in judgements),
+        observed=", ".join(filter(None, map(_observed_behaviour, judgements))),
     )
-    _measure_ulp(result, experiment, found)
+    _measure_ulp(result, experiment, judgements)
     inputs = [data for data in experiment.inputs if data is not None]
-    count(result, found, inputs, device.forms(experiment.kernel))
+    count(result, judgements, inputs, device.forms(experiment.kernel))
     if failing is not None:
         result.message = _message(experiment, failing)
         result.fault = _fault(failing)
-        if _arrives_late(device, experiment, found):
+        if _arrives_late(device, experiment, judgements):
             result.fault = "late"
         result.details = _failure(device, experiment, failing)
     elif result.compared == 0:
@@ -251,8 +252,10 @@ def _measurement(
     return result
 
 
-def _measure_ulp(result: Measurement, experiment: Experiment, found: Sequence[Judgement]) -> None:
-    for item in found:
+def _measure_ulp(
+    result: Measurement, experiment: Experiment, judgements: Sequence[Judgement]
+) -> None:
+    for item in judgements:
         distance = item.verdict.ulp
         if distance is None or not distance.size:
             continue
@@ -262,27 +265,27 @@ def _measure_ulp(result: Measurement, experiment: Experiment, found: Sequence[Ju
         largest = float(distance[worst])
         if result.max_ulp is None or largest > result.max_ulp:
             result.max_ulp = largest
-            # Most results are exact: their percentile needs no sorting.
+            # Most results are exact, and need no sorting for their percentile.
             result.p99_ulp = percentile(distance) if largest else 0.0
             result.worst_input = _inputs_at(experiment, worst, distance.size) if largest else ""
 
 
 def count(
     result: Measurement,
-    found: Iterable[Judgement],
+    judgements: Iterable[Judgement],
     inputs: Sequence[Array],
     forms: Sequence[str] = (),
 ) -> None:
-    """Adds what a report counts of the outputs; `inputs` count for outputs of their size."""
-    for item in found:
+    """Add counts of the outputs to a result; `inputs` count for outputs of their size."""
+    for item in judgements:
         size = item.bad.size
-        beside = tuple(data.reshape(-1) for data in inputs if data.size == size)
-        owed = item.expected.values.reshape(-1)
-        values = item.actual.reshape(-1), owed, item.bad, beside
+        parallel = tuple(data.reshape(-1) for data in inputs if data.size == size)
+        expected = item.expected.values.reshape(-1)
+        values = item.actual.reshape(-1), expected, item.bad, parallel
         elements = Elements(*values, item.before, item.offset)
         result.evidence.add(evidence_of(elements, item.expected.specified))
         if item.verdict.ulp is not None:
-            first = beside[0] if len(beside) == len(inputs) and beside else None
+            first = parallel[0] if len(parallel) == len(inputs) and parallel else None
             drawn = item.verdict.ulp, item.verdict.share, first, item.expected.specified
             result.accuracy.add(accuracy_of(*drawn))
     is_wrong = int(not result.passed)
@@ -290,13 +293,13 @@ def count(
 
 
 def percentile(distance: Array) -> float:
-    """The 99th percentile: the smallest distance that 99 of 100 do not exceed."""
+    """Return the 99th percentile: the smallest distance that 99 of 100 do not exceed."""
     rank = max(0, int(np.ceil(0.99 * distance.size)) - 1)
     return float(np.partition(distance, rank)[rank])
 
 
 def _inputs_at(experiment: Experiment, index: int, size: int) -> str:
-    """The inputs of one element, where the kernel has as many inputs as outputs."""
+    """Return the inputs of one element, if the kernel has as many inputs as outputs."""
     columns = [data for data in experiment.inputs if data is not None]
     if not columns or any(data.size != size for data in columns):
         return f"element {index}"
@@ -304,30 +307,30 @@ def _inputs_at(experiment: Experiment, index: int, size: int) -> str:
     return ", ".join(f"{bit_texts(value)[0]} ({hexadecimal(value)[0]})" for value in picked)
 
 
-def _observed_behaviour(found: Judgement) -> str:
-    """Which allowed behaviour the device shows, where the rule leaves a choice."""
-    observe = found.expected.observe
+def _observed_behaviour(judgement: Judgement) -> str:
+    """Return which allowed behaviour the device shows, if the rule leaves a choice."""
+    observe = judgement.expected.observe
     with np.errstate(all="ignore"):
-        return "" if observe is None else observe(found.actual)
+        return "" if observe is None else observe(judgement.actual)
 
 
 def _message(experiment: Experiment, item: Judgement) -> str:
     index = item.first
     if index < 0:
         return item.problem.message
-    wanted = item.expected.values.reshape(-1)[index : index + 1]
-    given = item.actual.reshape(-1)[index : index + 1]
+    expected = item.expected.values.reshape(-1)[index : index + 1]
+    actual = item.actual.reshape(-1)[index : index + 1]
     wrong = int(np.count_nonzero(item.bad))
     return (
-        f"element {index}: expected {bit_texts(wanted)[0]} ({hexadecimal(wanted)[0]}), "
-        f"got {bit_texts(given)[0]} ({hexadecimal(given)[0]}), "
+        f"element {index}: expected {bit_texts(expected)[0]} ({hexadecimal(expected)[0]}), "
+        f"got {bit_texts(actual)[0]} ({hexadecimal(actual)[0]}), "
         f"for {_inputs_at(experiment, index, item.bad.size)}; "
         f"{wrong} of {item.compared} wrong"
     )
 
 
 def values_of(name: str, data: Array, around: int = 0) -> Values:
-    """A buffer as a failure shows it: some values from the first mismatch on."""
+    """Return a buffer for a failure: some values from the first mismatch on."""
     flat = np.ascontiguousarray(data).reshape(-1)
     start = min(max(around, 0), max(flat.size - 1, 0))
     part = flat[start : start + SHOWN_VALUES]
@@ -338,21 +341,21 @@ def values_of(name: str, data: Array, around: int = 0) -> Values:
 def _failure(device: DeviceUnderTest, experiment: Experiment, item: Judgement | None) -> Failure:
     failure = _describe_failure(device, experiment, item)
     if item is not None:
-        wanted = values_of("expected", item.expected.values, item.first)
-        given = values_of("actual", item.actual, item.first)
-        failure.expected, failure.expected_bits = wanted.values, wanted.bits
-        failure.actual, failure.actual_bits = given.values, given.bits
+        expected = values_of("expected", item.expected.values, item.first)
+        actual = values_of("actual", item.actual, item.first)
+        failure.expected, failure.expected_bits = expected.values, expected.bits
+        failure.actual, failure.actual_bits = actual.values, actual.bits
     failure.source = device.source(experiment.kernel)
     return failure
 
 
 def _before(device: DeviceUnderTest, experiment: Experiment) -> Failure:
-    """What a report shows of a launch that never ended: nothing is compiled or launched for it."""
+    """Return the details of a launch that never ended, without compiling or launching it."""
     failure = _describe_failure(device, experiment, None)
     try:
         program = device.program(experiment.kernel)
         failure.source = Device[device.name].renderer.render(program)
-    except Exception as error:  # a vendor's renderer may be what is wrong
+    except Exception as error:  # the vendor's renderer may be at fault
         failure.source = f"not rendered: {type(error).__name__}: {error}"
     return failure
 
@@ -367,12 +370,12 @@ def _describe_failure(
         if data is not None
     ]
     failure = Failure(inputs=inputs, index=index, ir=_ir(experiment.kernel))
-    wanted = _wanted_elements(experiment, item)
+    elements = _wanted_elements(experiment, item)
     try:
         program = device.program(experiment.kernel)
     except TinyrefError:
         return failure
-    if wanted:
+    if elements:
         flat = [None if data is None else data.reshape(-1) for data in experiment.inputs]
         unaligned = device.unaligned_slots(experiment.kernel, program)
         before = _earlier_launches(device, experiment)
@@ -384,13 +387,13 @@ def _describe_failure(
             device.name,
             program,
             flat,
-            wanted,
+            elements,
             bindings=experiment.bindings,
             unaligned=unaligned,
             before=before,
         )
         about = f"{experiment.case_id} of tinyref, on {device.name}"
-        failure.tool_script = _tool_script(device, about, launch, wanted)
+        failure.tool_script = _tool_script(device, about, launch, elements)
         if item is not None and device.trace_seconds:
             failure.difference = launch.first_difference(device.trace_seconds)
     return failure
@@ -399,7 +402,7 @@ def _describe_failure(
 def _tool_script(
     device: DeviceUnderTest, about: str, launch: ReproducedLaunch, wanted: Sequence[Wanted]
 ) -> str:
-    """Return the script without tinyref. Without one, return "" unless the device asks for it."""
+    """Return the script without tinyref; "" if there is none and the device asks for none."""
     try:
         return script_of(about, launch, wanted, device.language)
     except TinyrefError:
@@ -409,7 +412,7 @@ def _tool_script(
 
 
 def _earlier_launches(device: DeviceUnderTest, experiment: Experiment) -> list[MadeLaunch]:
-    """Return the launches of the kernel that the case made before, with flat inputs."""
+    """Return the earlier launches of the kernel in this case, with flat inputs."""
     return [
         ([None if data is None else data.reshape(-1) for data in inputs], bindings)
         for inputs, bindings in device.launches(experiment.kernel)
@@ -418,29 +421,29 @@ def _earlier_launches(device: DeviceUnderTest, experiment: Experiment) -> list[M
 
 
 def _wanted_elements(experiment: Experiment, item: Judgement | None) -> list[Wanted]:
-    """What some elements must be: those that are wrong, or the first of each output.
+    """Return what some elements must be: the wrong ones, or the first of each output.
 
-    Empty where only the whole is wrong: no element says that.
+    Empty if only the whole is wrong, since no single element shows that.
     """
     slots = [slot.number for slot in slots_of(experiment.kernel) if slot.is_written]
     rows = zip(slots, experiment.expected, experiment.rules, strict=True)
     if item is None:
         return [
-            reproducer.wanted_elements(slot, expected, rule, _specified_places(expected))
+            reproducer.wanted_elements(slot, expected, rule, _specified_elements(expected))
             for slot, expected, rule in rows
         ]
-    places = np.flatnonzero(item.bad)
+    wrong = np.flatnonzero(item.bad)
     return [
-        reproducer.wanted_elements(slot, expected, rule, places)
+        reproducer.wanted_elements(slot, expected, rule, wrong)
         for slot, expected, rule in rows
-        if expected is item.expected and places.size
+        if expected is item.expected and wrong.size
     ]
 
 
-def _specified_places(expected: Expected) -> Array:
-    """The places of the elements that have a specified value."""
-    is_owed = expected.specified
-    return np.arange(expected.values.size) if is_owed is None else np.flatnonzero(is_owed)
+def _specified_elements(expected: Expected) -> Array:
+    """Return the indices of the elements with a specified value."""
+    mask = expected.specified
+    return np.arange(expected.values.size) if mask is None else np.flatnonzero(mask)
 
 
 def _is_parallel(item: Judgement | None, data: Array) -> bool:
@@ -456,13 +459,13 @@ def _ir(kernel: Runnable) -> str:
     return program_to_text(kernel) if isinstance(kernel, Program) else to_text(kernel)
 
 
-def refusal(attempt: object, error: TinyrefError | None, wanted: tuple[type, ...]) -> Measurement:
-    """The measurement of a case that must be refused: passes with one of the `wanted` errors."""
+def refusal(attempt: object, error: TinyrefError | None, accepted: tuple[type, ...]) -> Measurement:
+    """Return the measurement of a case that must be refused with one of the `accepted` errors."""
     if error is None:
         message = f"was accepted, and gave {attempt!r}"
         return Measurement(False, message, compared=1, fault="accepted")
-    if not isinstance(error, wanted):
-        names = " or ".join(kind.__name__ for kind in wanted)
+    if not isinstance(error, accepted):
+        names = " or ".join(kind.__name__ for kind in accepted)
         return Measurement(
             False, f"refused with {type(error).__name__}, not {names}: {error}", compared=1
         )

@@ -1,7 +1,7 @@
-"""References: what every primitive operation must give, computed without tinyref's own semantics.
+"""References: the result of every primitive operation, without tinyref's own semantics.
 
-Integers are Python's, wrapped. Floats up to 32 bits are computed in float64, which carries 29 extra
-bits: enough that a second rounding of + - * / and sqrt changes nothing (Figueroa, "When is double
+Integers are Python's, wrapped. Floats up to 32 bits are computed in float64, which has 29 extra
+bits. With these, a second rounding of + - * / and sqrt changes nothing (Figueroa, "When is double
 rounding innocuous?", 1995, asks for 2p+2 = 50 bits). Float64 functions are computed by mpmath.
 """
 
@@ -22,13 +22,13 @@ from tinyref_spec.samples import largest_bits, quiet_nan_bits
 
 @dataclass
 class Expected:
-    """What a device may give.
+    """The results that a device may give.
 
-    values: the correctly rounded results. specified: where a result is owed at all (None is
-    everywhere). alternatives: other results that are allowed element by element. observe: names
-    the behaviour that a device shows where it has the choice. tolerance: a bound on
-    |actual - wide| where the rule is one; wide: the results in float64 before the last rounding.
-    half_steps: computes what sums give that are rounded after each step, if the row owes more.
+    values: the correctly rounded results. specified: which results are specified (None for all).
+    alternatives: other results that are allowed element by element. observe: names the behaviour of
+    a device that has a choice. tolerance: a bound on |actual - wide| if the rule is one; wide: the
+    results in float64 before the last rounding. half_steps: computes sums that are rounded after
+    each step, for rows that need more precision than that.
     """
 
     values: Array
@@ -41,7 +41,7 @@ class Expected:
 
 
 def wrap(value: int, dtype: DType) -> int:
-    """`value` modulo 2^bits, in the range of the integer type."""
+    """Return `value` modulo 2^bits, in the range of the integer type."""
     low = value & ((1 << dtype.bits) - 1)
     if dtype.kind is Kind.SIGNED and low >> (dtype.bits - 1):
         return low - (1 << dtype.bits)
@@ -49,9 +49,9 @@ def wrap(value: int, dtype: DType) -> int:
 
 
 def round_to(wide: Array, dtype: DType) -> Array:
-    """float64 values rounded once to nearest even into a float type; overflow to inf (or NaN).
+    """Round float64 values once to nearest even into a float type; overflow gives inf (or NaN).
 
-    Works by scaling to integers, so that every step but `rint` is exact.
+    Scales to integers, so that every step except `rint` is exact.
     """
     values = np.asarray(wide, dtype=np.float64)
     if dtype is dtypes.float64:
@@ -78,20 +78,20 @@ def _exact_narrow(values: Array, dtype: DType) -> Array:
 
 
 def round_integer(value: int, dtype: DType) -> float:
-    """A Python integer rounded once, to nearest even, into a float type."""
+    """Round a Python integer once, to nearest even, into a float type."""
     precision = dtype.mantissa_bits + 1
     excess = abs(value).bit_length() - precision
     if excess <= 0:
         return float(value)
-    kept, lost = divmod(abs(value), 1 << excess)
+    significand, lost = divmod(abs(value), 1 << excess)
     half = 1 << (excess - 1)
-    if lost > half or (lost == half and kept & 1):
-        kept += 1
-    return math.copysign(math.ldexp(kept, excess), value)
+    if lost > half or (lost == half and significand & 1):
+        significand += 1
+    return math.copysign(math.ldexp(significand, excess), value)
 
 
 def _wide(values: Array) -> Array:
-    # A signalling NaN becomes a quiet one, with a flag.
+    # A signalling NaN becomes a quiet one, and raises a flag.
     with np.errstate(invalid="ignore"):
         return values.astype(np.float64)
 
@@ -129,7 +129,7 @@ def _shift_right(dtype: DType, x: int, y: int) -> int | None:
     return x >> y if 0 <= y < dtype.bits else None
 
 
-# Python's own integers; None is "unspecified".
+# Semantics on Python integers; None is "unspecified".
 INTEGER: dict[str, IntegerSemantics] = {
     "NEG": lambda dtype, x: -x,
     "ADD": lambda dtype, x, y: x + y,
@@ -214,7 +214,7 @@ def _float_result(op: str, dtype: DType, operands: Sequence[Array]) -> Expected:
 
 
 def _maximum(dtype: DType, operands: Sequence[Array], wide: Sequence[Array]) -> Expected:
-    """With a NaN, or zeros of both signs, either operand will do: the device says which."""
+    """Return the maximum; with a NaN, or zeros of both signs, either operand is allowed."""
     first, second = operands
     either = np.isnan(wide[0]) | np.isnan(wide[1]) | (wide[0] == wide[1])
     larger = np.where(wide[0] > wide[1], first, second)
@@ -226,7 +226,7 @@ def _maximum(dtype: DType, operands: Sequence[Array], wide: Sequence[Array]) -> 
 
 
 def _observed_nan(first: BoolArray, second: BoolArray, actual: Array) -> str:
-    """What a device does with one NaN among two operands of MAX."""
+    """Return what a device does with one NaN among two operands of MAX."""
     one = first != second
     if not one.any():
         return ""
@@ -237,12 +237,12 @@ def _observed_nan(first: BoolArray, second: BoolArray, actual: Array) -> str:
         "MAX gives its first operand": is_nan[one] == first[one],
         "MAX gives its second operand": is_nan[one] == second[one],
     }
-    shown = (name for name, holds in behaviours.items() if bool(holds.all()))
-    return next(shown, "MAX gives now the NaN, now the number")
+    observed = (name for name, holds in behaviours.items() if bool(holds.all()))
+    return next(observed, "MAX gives the NaN for some operands and the number for others")
 
 
 def _beyond(op: str, operands: Sequence[Array], special: Array) -> Array:
-    """float64 functions by mpmath at 120 bits where the value is finite and not special."""
+    """Return float64 functions by mpmath at 120 bits, with special values from numpy."""
     columns = [tuple(operand.tolist()) for operand in operands]
     results = [
         _precise(op, values) if _is_regular(op, values) else float(fallback)
@@ -252,7 +252,7 @@ def _beyond(op: str, operands: Sequence[Array], special: Array) -> Array:
 
 
 def _is_regular(op: str, values: Sequence[float]) -> bool:
-    """True where the IEEE special cases, which numpy's own functions honour, do not apply."""
+    """Return True if no IEEE special case applies; numpy's own functions handle those."""
     if not all(math.isfinite(value) for value in values):
         return False
     x = values[0]
@@ -267,7 +267,7 @@ def _is_regular(op: str, values: Sequence[float]) -> bool:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _precise_cached(op: str, values: tuple[float, ...]) -> float:
-    # sin of a large argument cancels up to 1024 bits of it; mpmath itself adds those.
+    # sin of a large argument cancels up to 1024 bits, which mpmath itself adds.
     with mpmath.workprec(120):
         arguments = [mpmath.mpf(value) for value in values]
         if op == "EXP2":
@@ -286,7 +286,7 @@ def _precise(op: str, values: Sequence[float]) -> float:
 
 
 def compare(op: str, operands: Sequence[Array]) -> Expected:
-    """CMPLT and CMPNE: with a NaN, false and true."""
+    """Return CMPLT and CMPNE: with a NaN, false and true."""
     first, second = (
         _wide(operand) if operand.dtype.kind not in "iub" else operand for operand in operands
     )
@@ -294,13 +294,13 @@ def compare(op: str, operands: Sequence[Array]) -> Expected:
 
 
 def select(operands: Sequence[Array]) -> Expected:
-    """WHERE: the bits of the chosen side."""
+    """Return WHERE: the bits of the chosen side."""
     condition, first, second = operands
     return Expected(np.where(condition, first, second))
 
 
 def logical(op: str, operands: Sequence[Array]) -> Expected:
-    """AND, OR, XOR and MAX of bools."""
+    """Return AND, OR, XOR and MAX of bools."""
     functions: dict[str, Callable[[bool, bool], bool]] = {
         "AND": lambda x, y: x and y,
         "OR": lambda x, y: x or y,
@@ -312,9 +312,9 @@ def logical(op: str, operands: Sequence[Array]) -> Expected:
 
 
 def evaluate(op: str, dtype: DType, operands: Sequence[Array]) -> Expected:
-    """What `op` owes for equally long one-dimensional operands; `dtype` is their type.
+    """Return the result of `op` for one-dimensional operands of equal size and type `dtype`.
 
-    For WHERE `dtype` is that of the chosen values. Raises KeyError for an op without oracle.
+    For WHERE `dtype` is the type of the chosen values. Raises KeyError for an op without oracle.
     """
     if op in ("CMPLT", "CMPNE"):
         return compare(op, operands)
@@ -328,7 +328,7 @@ def evaluate(op: str, dtype: DType, operands: Sequence[Array]) -> Expected:
 
 
 def cast(values: Array, source: DType, target: DType) -> Expected:
-    """CAST: wraps, truncates or rounds to nearest even; NaN and out of range are unspecified."""
+    """Return CAST: wraps, truncates or rounds to even; NaN and out of range are unspecified."""
     if target.is_bool:
         return Expected(_wide(values) != 0 if source.is_float else values != 0)
     if source.is_float and target.is_float:
@@ -338,7 +338,7 @@ def cast(values: Array, source: DType, target: DType) -> Expected:
     integers = _integers(values)
     if target.is_float:
         rounded = np.array([round_integer(value, target) for value in integers], dtype=np.float64)
-        # The value has few enough bits already: this only brings overflow to infinity.
+        # The value already has few enough bits; only overflow to infinity remains.
         return Expected(round_to(rounded, target))
     wrapped = [wrap(value, target) for value in integers]
     return Expected(np.array(wrapped, dtype=numpy_dtype(target)))
@@ -358,5 +358,5 @@ def _truncated(values: Array, target: DType) -> Expected:
 
 
 def bitcast(values: Array, target: DType) -> Expected:
-    """BITCAST: the same bits."""
+    """Return BITCAST: the same bits."""
     return Expected(from_bits(to_bits(values), target))

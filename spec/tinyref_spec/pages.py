@@ -18,7 +18,7 @@ from tinyref_spec.proofs import record
 
 
 def index_page() -> str:
-    """The first page: levels, rungs, counts."""
+    """Return the first page: levels, rungs, counts."""
     rows = catalogue.all_rows()
     lines = ["# The specification", NOTE, ""]
     lines.append("Every line of these pages is a row of the tables in `tinyref_spec`; every row is")
@@ -43,13 +43,13 @@ def index_page() -> str:
 
 
 def _links(level: str, rows: list[Row]) -> str:
-    """A link to each page of a level, by the part of its name that says more than the level."""
+    """Return links to the pages of a level, named without the level."""
     names = families(level, rows)
     return ", ".join(f"[{name.removeprefix(f'{level}.')}]({name}.md)" for name in names)
 
 
 def clauses_page() -> str:
-    """Every clause with its source and the number of rows that cite it."""
+    """Return the page of clauses with their sources and the number of rows that cite them."""
     counts: dict[str, int] = {}
     for row in catalogue.all_rows():
         for label in row.clauses:
@@ -66,9 +66,9 @@ def clauses_page() -> str:
 
 
 def limits_page() -> str:
-    """The ULP limits of the functions that are not exact."""
+    """Return the ULP limits of the functions that are not exact."""
     lines = ["# Error limits", NOTE, ""]
-    lines.append("In ULP of the result's dtype, from the correctly rounded value. All else is 0.")
+    lines.append("In ULP of the result's dtype, from the correctly rounded value. Others have 0.")
     lines.append("")
     body = []
     for op, limits in LIMITS.items():
@@ -78,8 +78,8 @@ def limits_page() -> str:
     lines += [
         "",
         "Sums and products of matrices: |error| <= n*u*sum|a*b|, one rounding to the output, no",
-        "bias and no excess spread over 1,000 products. Composite functions: the bounds of their",
-        "parts, passed on through each other (`tinyref_spec.bounded`).",
+        "bias and no excess spread over 1,000 products. Composite functions: the combined bounds",
+        "of their parts (`tinyref_spec.bounded`).",
         "",
     ]
     return "\n".join(lines)
@@ -90,16 +90,16 @@ def _limit(loose: float, strict: float) -> str:
 
 
 def rules_page() -> str:
-    """Every rewrite rule with its equation, domain and proof, and how many are proved how."""
+    """Return the page of rewrite rules, with equation, domain and proof of each, and counts."""
     lines = ["# Rewrite rules", NOTE, ""]
     lines += [
-        "Every rule stands for laws, equations for all values of their leaves and of the",
+        "Every rule stands for laws: equations for all values of their leaves and of the",
         "constants that the rule takes (`tinyref_spec.proofs`). The law of a rule that looks at",
-        "no range and at no constant is its pattern and what its function makes of it. Laws on",
-        "integers and bools are proved by z3: over bit-vectors, or over integers in the range",
-        "of each type of 32 and 64 bits, where nothing may leave it, and unbounded ones for",
-        "`index`. Rules are fired on instances of their written laws and must keep the value.",
-        "Float rules are computed for every float16. `tinyref spec rules` adds how often each",
+        "no range and no constant is its pattern and the result of its function. z3 proves the",
+        "laws on integers and bools. It uses bit-vectors, or integers in the range of each type",
+        "of 32 and 64 bits, which nothing may leave, and unbounded ones for `index`. Rules are",
+        "fired on instances of their written laws and must keep the value. Float rules are",
+        "computed for every float16. `tinyref spec rules` adds how often each rule fires.",
         "rule fires.",
     ]
     lines += ["", "## Counts", ""]
@@ -119,7 +119,7 @@ def rules_page() -> str:
 
 
 def optimisations_page() -> str:
-    """Every optimisation of the kernel optimiser: what it does, and under which conditions."""
+    """Return the page of optimisations: what each does, and under which conditions."""
     lines = ["# Optimisations", NOTE, ""]
     lines.append("What `Opt(op, axis, arg)` does to a plan ([optimiser](../optimiser.md)).")
     lines.append("")
@@ -132,8 +132,8 @@ def optimisations_page() -> str:
 
 
 def pages() -> dict[str, str]:
-    """Every page by file name."""
-    found = {
+    """Return every page by file name."""
+    text_of_page = {
         "index.md": index_page(),
         "clauses.md": clauses_page(),
         "limits.md": limits_page(),
@@ -142,12 +142,12 @@ def pages() -> dict[str, str]:
     }
     for level in LEVELS:
         for name, rows in families(level, catalogue.all_rows()).items():
-            found[f"{name}.md"] = page(name, rows)
-    return found
+            text_of_page[f"{name}.md"] = page(name, rows)
+    return text_of_page
 
 
 def write(folder: Path) -> list[Path]:
-    """Writes every page to `folder` (made if missing), and returns their paths."""
+    """Write every page to `folder` (made if missing), and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, text in pages().items():

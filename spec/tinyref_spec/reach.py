@@ -1,6 +1,6 @@
-"""How far a run went: the largest group, loop, copy and so on that a device was asked for.
+"""The reach of a run: the largest group, loop, copy and so on that a device was asked for.
 
-A report shows it beside what the device declares: a fault may begin above what was tried.
+A report compares it with what the device declares: a fault may begin above what was tried.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Extent:
     """A size of programs or copies.
 
     name: the key in the evidence of a row. title: the words of a report. unit: of the number.
-    limit: the member of `Capabilities` that declares the most; empty where nothing declares it.
-    needs: the member without which a device has no such size; empty where every device has it.
+    limit: the field of `Capabilities` that declares the most; empty if nothing declares it.
+    needs: the field without which a device has no such size; empty if every device has it.
     """
 
     name: str
@@ -82,13 +82,13 @@ def extents_of(program: Program) -> dict[str, int]:
 
 
 def widen(reach: dict[str, int], sizes: Mapping[str, int]) -> None:
-    """Take into `reach` the sizes that are larger than those that it has."""
+    """Raise the sizes in `reach` to those that are larger."""
     for name, size in sizes.items():
         reach[name] = max(size, reach.get(name, 0))
 
 
 def _loops(nodes: Sequence[UOp]) -> Iterator[tuple[int, ...]]:
-    """Yield the iterations of each loop after those around it; 1 where it is no constant."""
+    """Yield the iterations of each loop after those around it; 1 if not constant."""
     open_extents: list[int] = []
     for node in nodes:
         if node.op is Ops.RANGE:

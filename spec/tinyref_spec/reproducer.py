@@ -1,10 +1,9 @@
 """The writer of reproducers: self-contained scripts that show one failure again.
 
 Each has the same parts in at most 40 lines: a comment on what it shows, flags, imports, inputs as
-literal bits, what is run, what is wanted, and `run` of tinyref.runtimes.reproducer, which gives the
-exit code. There is a function for each kind of thing that is run: a launch of a program, a kernel
-with optimisations, an expression of tensors in the words of a library, a program of tensors, and a
-case of the suite.
+literal bits, the computation, and the expected values. `run` of tinyref.runtimes.reproducer gives
+the exit code. Functions write scripts of launches of programs and ASTs, of expressions of libraries,
+of programs of tensors, and of cases of the suite.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from tinyref_spec.tool_scripts.launch import bounds_of
 
 MAX_LINES = 40
 MAX_LIBRARY_LINES = 15
-# Elements that a script looks at.
-MAX_PLACES = 16
+# Number of elements that a script checks.
+MAX_ELEMENTS = 16
 _LONGEST_TEXT = 14
 _LONGEST_COMMENT = 320
 # All gradients of a question, and the index of one.
@@ -65,14 +64,15 @@ def script(
 ) -> str:
     """Return a script that exits with 1 while something is wrong.
 
-    about: what it reproduces. problem: an expression that is empty where nothing is wrong, over
-    what `lines` define. settings: the variables of the environment that it sets first.
+    about: what it reproduces. problem: an expression over what `lines` define, which is empty if
+    nothing is wrong. settings: the environment variables that it sets first.
     """
-    # A device and a file name themselves: no name ends the comment.
-    shown = repr(" ".join(reproduce.without_local_folders(about).split()))[1:-1][:_LONGEST_COMMENT]
+    # `repr` keeps line breaks in names of devices and files from ending the comment.
+    subject = reproduce.without_local_folders(about)
+    comment = repr(" ".join(subject.split()))[1:-1][:_LONGEST_COMMENT]
     text = "\n".join(
         [
-            f"# Reproduces {shown}.",
+            f"# Reproduces {comment}.",
             "# Exit code 1 while it is wrong, 0 when it is right: git bisect run python THIS_FILE",
             "# With --in-this-process it has no child, for a debugger.",
             *imports,
@@ -103,8 +103,8 @@ def _wanted_literal(items: Sequence[Wanted]) -> str:
 def _item_literal(item: Wanted) -> str:
     count = len(item.indices)
     is_first = list(item.indices) == list(range(count))
-    places = f"range({count})" if is_first else repr(list(item.indices))
-    parts = [str(item.slot), places, array_literal(item.values)]
+    indices = f"range({count})" if is_first else repr(list(item.indices))
+    parts = [str(item.slot), indices, array_literal(item.values)]
     if item.others:
         parts.append(f"others={_arrays_literal(item.others)}")
     if item.ulps:
@@ -116,9 +116,9 @@ def _item_literal(item: Wanted) -> str:
     return f"Wanted({', '.join(parts)})"
 
 
-def wanted_elements(slot: int, expected: Expected, rule: Rule, places: Array) -> Wanted:
-    """Return what a few of the elements at `places` must be, as far as one element can say it."""
-    few = [int(place) for place in places.reshape(-1)[:MAX_PLACES]]
+def wanted_elements(slot: int, expected: Expected, rule: Rule, indices: Array) -> Wanted:
+    """Return what the first few of these elements must be, as far as one element can say it."""
+    few = [int(index) for index in indices.reshape(-1)[:MAX_ELEMENTS]]
     values = expected.values.reshape(-1)[few]
     others = [other.reshape(-1)[few] for other in expected.alternatives]
     is_exact = isinstance(rule, SameBits) or (isinstance(rule, Ulp) and rule.signed_zero)
@@ -141,9 +141,9 @@ def wanted_elements(slot: int, expected: Expected, rule: Rule, places: Array) ->
 
 @dataclass(frozen=True)
 class ScriptKernel:
-    """A kernel AST that the script compiles for `device`, whichever runs it.
+    """A kernel AST that the script compiles for `device`, whichever device runs it.
 
-    opts: the optimisations; those of the heuristics for None.
+    opts: the optimisations; None for those of heuristics.
     """
 
     ast: UOp
@@ -250,7 +250,7 @@ class Question:
 def tensor_script(
     question: Question, place: str, expression: str, item: Wanted, wording: Wording
 ) -> str:
-    """Return a script that evaluates an expression of the inputs and says what is wrong.
+    """Return a script that evaluates an expression of the inputs and reports what is wrong.
 
     place: the device as the library calls it. The script of another library needs no tinyref.
     """
@@ -364,8 +364,8 @@ def _lines_of_value(expression: str) -> list[str]:
 def wanted_read(number: int, values: Array) -> Wanted:
     """Return that a read gives these values, in their type and shape; zeros may have any sign."""
     flat = values.reshape(-1)
-    places = range(flat.size)
-    return Wanted(number, places, flat, bounds=(flat, flat), shape=values.shape)
+    indices = range(flat.size)
+    return Wanted(number, indices, flat, bounds=(flat, flat), shape=values.shape)
 
 
 def program_script(about: str, device: str, text: str, reads: Sequence[Array]) -> str:
@@ -389,9 +389,9 @@ def program_script(about: str, device: str, text: str, reads: Sequence[Array]) -
 def case_script(
     case_id: str, device: str, profile: str, second: str = "", before: Sequence[str] = ()
 ) -> str:
-    """Return a script that runs a case which gave none of its own: it died or raised before.
+    """Return a script that runs a case without one of its own: it died or raised too early.
 
-    before: the cases that run first. second: the other device, the next of its kind if empty.
+    before: the cases that run first. second: the second device, the next of its kind if empty.
     """
     opening, opened = _opened(device, second)
     first = _RUN_BEFORE.format(before=list(before), opened=opened).splitlines() if before else []

@@ -1,7 +1,7 @@
-"""How much of a device the kernels of each rung use: no more than the rungs below have shown.
+"""Styles of kernels: what the kernels of each rung may use, so that faults show on their rung.
 
-A fault of launch indices is to be found on the rung of launch indices, one of work-items on that
-of groups, one of vectors on that of vectors, and not where a constant is stored.
+A fault of launch indices shows on the rung of indices, a fault of work-items on the rung of groups.
+None of them shows where a constant is stored.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Program
 from tinyref_spec.case import Rung
 
-# Of the kernels on the rung of vectors.
+# Lanes of the kernels on the rung of vectors.
 VECTOR_LANES = 4
 
 
 class Style(Enum):
-    """What the kernel of an AST may use.
+    """The features that the kernel of an AST may use.
 
-    STRAIGHT: one work-item, no loops over its output, scalars. SCALAR: an element for each launch
-    index, or loops where there is no grid; groups of one work-item, scalars, no optimisation.
-    VECTOR: as SCALAR, but four elements at a time. FULL: what heuristics choose.
+    STRAIGHT: one work-item, no loops over its output, scalars. SCALAR: a launch index for each
+    element, or loops without a grid; groups of one work-item, scalars, no optimisation. VECTOR: as
+    SCALAR, but four elements at a time. FULL: what heuristics choose.
     """
 
     STRAIGHT = "straight"
@@ -38,7 +38,7 @@ class Style(Enum):
 
 
 def style_of(rung: Rung) -> Style:
-    """The style of the kernels on a rung."""
+    """Return the style of the kernels on a rung."""
     if rung <= Rung.ONE_ALU:
         return Style.STRAIGHT
     if rung is Rung.VECTOR:
@@ -47,7 +47,7 @@ def style_of(rung: Rung) -> Style:
 
 
 def styled_capabilities(capabilities: Capabilities, style: Style) -> Capabilities:
-    """The part of what a device declares that kernels of `style` use."""
+    """Return the capabilities that kernels of `style` use."""
     if style is Style.FULL:
         return capabilities
     without_groups = replace(capabilities, has_groups=False, shared_bytes=0, threads=1)
@@ -58,7 +58,7 @@ def styled_capabilities(capabilities: Capabilities, style: Style) -> Capabilitie
 
 
 def styled_opts(ast: UOp, capabilities: Capabilities, style: Style) -> tuple[Opt, ...] | None:
-    """The optimisations of a kernel of `style` on `capabilities`; None: what heuristics choose."""
+    """Return the optimisations of a kernel of `style`; None if heuristics choose them."""
     if style is Style.FULL or _has_images(ast):
         return None
     if style is Style.SCALAR:
@@ -67,11 +67,11 @@ def styled_opts(ast: UOp, capabilities: Capabilities, style: Style) -> tuple[Opt
     if style is Style.VECTOR:
         return (Opt(OptOp.UPCAST, len(plan.of_kind(AxisKind.GLOBAL)) - 1, VECTOR_LANES),)
     while plan.axes:
-        # An axis whose iterations are all copies is the last one: the next is the first again.
-        found = plan.legal(Opt(OptOp.UPCAST, 0, 0))
-        if found is None:
+        # If all iterations of an axis are copies, it becomes the last one; then axis 0 is the next.
+        next_plan = plan.legal(Opt(OptOp.UPCAST, 0, 0))
+        if next_plan is None:
             break
-        plan = found
+        plan = next_plan
     return plan.opts
 
 
@@ -80,6 +80,6 @@ def _has_images(ast: UOp) -> bool:
 
 
 def styled_program(ast: UOp, capabilities: Capabilities, style: Style) -> Program:
-    """The program of a kernel AST in `style`. Errors as of `compile_kernel`."""
+    """Return the program of a kernel AST in `style`. Raises the errors of `compile_kernel`."""
     used = styled_capabilities(capabilities, style)
     return compile_kernel(ast, used, opts=styled_opts(ast, used, style))

@@ -1,7 +1,7 @@
-"""Gradients of bounded values: the reference itself says how each of its parts passes one on.
+"""Gradients of bounded values, derived from how each part of a reference passes them back.
 
 Reverse mode over what the values remember (`Value.parents` and `Value.pull`). The gradients are
-bounded values too: their bounds are those of a device that computes the same parts backwards.
+bounded values too: their bounds hold for a device that computes the same parts backwards.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from tinyref_spec.bounded import Value
 
 
 def gradients(result: Value, g: Value, targets: Sequence[Value]) -> tuple[Value, ...]:
-    """The gradient of sum(result * g) with respect to each target; exact zeros where none goes."""
-    found = {id(result): g}
+    """Return the gradients of sum(result * g) for the targets; exact zeros if independent."""
+    gradient_of = {id(result): g}
     for value in reversed(_history(result)):
-        gradient = found.get(id(value))
+        gradient = gradient_of.get(id(value))
         if gradient is None or value.pull is None:
             continue
         for parent, part in zip(value.parents, value.pull(gradient), strict=True):
             if part is not None:
-                before = found.get(id(parent))
-                found[id(parent)] = part if before is None else before + part
+                before = gradient_of.get(id(parent))
+                gradient_of[id(parent)] = part if before is None else before + part
     return tuple(
-        found.get(id(target), bounded.zeros(target.shape, target.dtype)) for target in targets
+        gradient_of.get(id(target), bounded.zeros(target.shape, target.dtype)) for target in targets
     )
 
 
 def _history(result: Value) -> list[Value]:
-    """Everything that the result was computed from, operands first."""
+    """Return everything that the result was computed from, operands first."""
     order: list[Value] = []
     seen: set[int] = set()
     stack = [(result, False)]

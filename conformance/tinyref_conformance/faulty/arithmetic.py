@@ -19,7 +19,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg
 from tinyref_conformance.faulty.device import Array, FaultyDevice
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_spec.case import Rung
 
 _FLOAT_ARITHMETIC = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.RECIP, Ops.SQRT, Ops.MULACC, Ops.NEG)
@@ -266,14 +266,14 @@ FAULTS = (
         name="ContractedProducts",
         sentence="Computes a product and a sum with one rounding, and declares to round twice.",
         clause="float.strict",
-        program=each(contract),
+        program=each_node(contract),
         ops={Ops.MULACC: _fused},
     ),
     _faulty(
         name="ReassociatedSums",
         sentence="Transforms float arithmetic as if it were exact.",
         clause="float.strict",
-        program=each(reassociate),
+        program=each_node(reassociate),
     ),
     _faulty(
         name="TruncatedBfloat16",
@@ -324,7 +324,7 @@ FAULTS = (
         sentence="Takes the exponent of e**x through an int32, which wraps; infinities are right.",
         clause="float.strict",
         rung=Rung.TENSOR,
-        program=each(_wrapped_exponents),
+        program=each_node(_wrapped_exponents),
         query="memory.open,memory.launch.uint8,isa.unary.exp2,tensor.sigmoid,tensor.special",
     ),
     FaultyDevice(
@@ -332,7 +332,7 @@ FAULTS = (
         sentence="Widens the operands of a left shift in place of its result.",
         clause="int.wrap",
         rung=Rung.CAST,
-        program=each(uncut(Ops.SHL)),
+        program=each_node(uncut(Ops.SHL)),
         query="memory.open,memory.launch.uint8,isa.binary.shl,isa.cast.int8,isa.narrow.shl",
     ),
     FaultyDevice(
@@ -340,7 +340,7 @@ FAULTS = (
         sentence="Divides integers that were widened in the type that they had before.",
         clause="isa.idiv",
         rung=Rung.CAST,
-        program=each(_divide_in_source_type),
+        program=each_node(_divide_in_source_type),
         query="memory.open,memory.launch.uint8,isa.binary.idiv,isa.cast.int8,isa.widened",
     ),
     *(_coarse_device(op) for op in sorted(ALU - _NAMED, key=lambda op: op.name)),

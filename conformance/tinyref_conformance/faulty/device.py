@@ -1,9 +1,9 @@
 """A faulty device: one edit of a healthy one, as data.
 
-The edit is one or two of these: of the text that is printed (`text`), of the program before it is
-printed (`program`), of the semantics of ops (`ops`), of what an access, a loop or an index does
-(`hooks`), or of a runtime call (`memory`, `launch`, `prepared`, `commands`, `queue`, `methods`).
-Edits of texts and of programs go with every healthy device, the others with `Simulated`.
+One or two of these are edited: the printed text (`text`), the program before it is printed
+(`program`), the semantics of ops (`ops`), or accesses, loops and indices (`hooks`). Runtime calls
+can be edited too (`memory`, `launch`, `prepared`, `commands`, `queue`, `methods`). Edits of texts
+and programs work on every healthy device, the others on `Simulated`.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class FaultyDevice:
 
     @functools.cached_property
     def backend(self) -> type[Backend]:
-        """The class of the device."""
+        """Return the class of the device."""
         members = {"__doc__": self.sentence, "__module__": self.module, "faulty": self}
         if self.text is not None or self.program is not None:
             members["renderer"] = property(functools.partial(_EditedRenderer, self))
@@ -169,7 +169,7 @@ class FaultyDevice:
 
     @property
     def device(self) -> str:
-        """The name by which `--device` opens it."""
+        """Return the name by which `--device` opens it."""
         return f"{self.module}:{self.name}"
 
 

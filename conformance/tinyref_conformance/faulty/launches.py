@@ -25,7 +25,7 @@ from tinyref.uops.tiles import MatrixTile
 from tinyref_conformance.faulty.arithmetic import FAULTS as ARITHMETIC
 from tinyref_conformance.faulty.arithmetic import right
 from tinyref_conformance.faulty.device import Array, Call, FaultyDevice, SimulatedKernel
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_spec.case import Rung
 
 _LONG = 500
@@ -203,7 +203,7 @@ def _without_later_stores(program: Program) -> Change:
 def _spilled(program: Program) -> Change:
     middle = program.uops[_LONG // 2 :] if len(program.uops) > _LONG else ()
     position = next(
-        (place for place, node in enumerate(middle) if node.op in (Ops.XOR, Ops.ADD, Ops.MUL)), None
+        (index for index, node in enumerate(middle) if node.op in (Ops.XOR, Ops.ADD, Ops.MUL)), None
     )
     count = iter(range(len(program.uops)))
 
@@ -378,7 +378,7 @@ FAULTS = (
         clause="kernel.if",
         rung=Rung.LOOP,
         sanitize=False,
-        program=each(_without(Ops.IF, Ops.ENDIF)),
+        program=each_node(_without(Ops.IF, Ops.ENDIF)),
     ),
     FaultyDevice(
         name="SwappedTexels",
@@ -386,7 +386,7 @@ FAULTS = (
         clause="kernel.image",
         rung=Rung.VECTOR,
         sanitize=False,
-        program=each(_swapped_texels),
+        program=each_node(_swapped_texels),
     ),
     FaultyDevice(
         name="WrongItemIndex",
@@ -401,7 +401,7 @@ FAULTS = (
         sentence="Prints no barriers; its sanitizer reports the races.",
         clause="kernel.barrier",
         rung=Rung.GROUP,
-        program=each(_without(Ops.BARRIER)),
+        program=each_node(_without(Ops.BARRIER)),
     ),
     FaultyDevice(
         name="NestedBarriersLost",
@@ -436,7 +436,7 @@ FAULTS = (
         rung=Rung.GROUP,
         base=GpuEmuBackend,
         healthy="GPU_EMU",
-        program=each(_swapped_items),
+        program=each_node(_swapped_items),
     ),
     FaultyDevice(
         name="PrivateArrays",

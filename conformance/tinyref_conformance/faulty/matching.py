@@ -14,7 +14,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
 from tinyref.uops.program import Program
 from tinyref_conformance.faulty.device import FaultyDevice
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_spec.case import Rung
 
 _START = "memory.open,memory.launch.uint8,kernel.store.constant.int32,kernel.one_alu.add,"
@@ -222,7 +222,7 @@ FAULTS = (
         "int.wrap",
         Rung.LOOP,
         "kernel.program.dot",
-        each(_saturated),
+        each_node(_saturated),
     ),
     _matched(
         "ShortProducts",
@@ -230,7 +230,7 @@ FAULTS = (
         "isa.mul",
         Rung.LOOP,
         "isa.widened,kernel.program.dot",
-        each(_short_products),
+        each_node(_short_products),
     ),
     _matched(
         "FirstLaneOnly",
@@ -238,7 +238,7 @@ FAULTS = (
         "kernel.vector",
         Rung.LOOP,
         "kernel.program.vector4,kernel.program.dot",
-        each(_first_lane),
+        each_node(_first_lane),
     ),
     _matched(
         "ShortShifts",
@@ -246,7 +246,7 @@ FAULTS = (
         "isa.shr",
         Rung.MATMUL,
         "isa.binary.shr,kernel.unpacked",
-        each(_short_shifts),
+        each_node(_short_shifts),
     ),
     _matched(
         "ResidualFromStart",
@@ -302,6 +302,6 @@ FAULTS = (
         "kernel.image",
         Rung.VECTOR,
         "kernel.image",
-        each(_short_lines),
+        each_node(_short_lines),
     ),
 )

@@ -115,9 +115,9 @@ def _refusing(pattern: str) -> dict[str, Call]:
     """Return a `load` that raises if `pattern` matches the name or the text of a kernel."""
 
     def load(self: Simulated, entry: str, binary: bytes) -> InterpretedKernel:
-        found = re.search(pattern, entry + " " + binary.decode())
-        if found:
-            raise DeviceError(self.name, f"syntax error at {found[0]!r}", binary.decode())
+        error = re.search(pattern, entry + " " + binary.decode())
+        if error:
+            raise DeviceError(self.name, f"syntax error at {error[0]!r}", binary.decode())
         return Simulated.load(self, entry, binary)
 
     return {"load": load}

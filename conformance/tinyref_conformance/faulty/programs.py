@@ -26,6 +26,6 @@ def rewritten(program: Program, change: Change) -> Program:
     return replace(program, uops=tuple(uops))
 
 
-def each(change: Change) -> Callable[[Program], Change]:
+def each_node(change: Change) -> Callable[[Program], Change]:
     """Return the edit that changes every node alike, whatever the program."""
     return lambda program: change

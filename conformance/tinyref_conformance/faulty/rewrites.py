@@ -11,7 +11,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_conformance.faulty.device import Array, FaultyDevice
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_spec.case import Rung
 
 _QUERY = "memory.open,memory.launch.uint8,isa.chain.int32,isa.comparison.*32,isa.branch.*32"
@@ -25,7 +25,7 @@ def _rewritten(
         sentence=sentence,
         clause=clause,
         rung=rung,
-        program=each(change),
+        program=each_node(change),
         query=_QUERY,
     )
 

@@ -1,4 +1,4 @@
-"""Scores the suite: every faulty device caught on its rung, the healthy ones passed."""
+"""The score of the suite: faulty devices caught on their rung, and healthy ones that pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tinyref_spec.case import Rung
 
 @dataclass(frozen=True)
 class Caught:
-    """How the suite judged one broken device; `rung` is the first broken one, if any."""
+    """The verdict on one faulty device; `rung` is the first broken one, if any."""
 
     faulty: FaultyDevice
     rung: Rung | None
@@ -39,8 +39,8 @@ class Caught:
 class Score:
     """All faulty devices.
 
-    healthy: what each healthy one failed, nothing when it passed. skipped: the faulty ones that are
-    made of a device which is not here, and why.
+    healthy: the failures of each healthy device, none if it passed. skipped: faulty devices whose
+    healthy device is not available, with the reason.
     """
 
     healthy: dict[str, list[str]] = field(default_factory=dict)
@@ -49,32 +49,34 @@ class Score:
 
     @property
     def is_perfect(self) -> bool:
-        return not any(self.healthy.values()) and all(found.is_on_its_rung for found in self.caught)
+        return not any(self.healthy.values()) and all(
+            device.is_on_its_rung for device in self.caught
+        )
 
     def text(self) -> str:
-        """A line a device, and the total."""
+        """Return a line for each device, and the total."""
         lines = []
         for name, problems in self.healthy.items():
             lines.append(f"{name:20} {'FAILS' if problems else 'passes'}  the healthy device")
             lines += [f"  {problem}" for problem in problems[:5]]
         lines += [f"skipped: {reason}" for reason in self.skipped]
-        for found in self.caught:
-            lines.append(f"{found.faulty.name:20} {_verdict(found)}  {found.faulty.sentence}")
-            if found.case:
-                lines.append(f"{'':20} first by {found.case}, {found.seconds:.1f} s")
-        right = sum(found.is_on_its_rung for found in self.caught)
-        total = sum(found.is_caught for found in self.caught)
+        for device in self.caught:
+            lines.append(f"{device.faulty.name:20} {_verdict(device)}  {device.faulty.sentence}")
+            if device.case:
+                lines.append(f"{'':20} first by {device.case}, {device.seconds:.1f} s")
+        right = sum(device.is_on_its_rung for device in self.caught)
+        total = sum(device.is_caught for device in self.caught)
         count = len(self.caught)
         lines.append(f"caught {total} of {count}, {right} of {count} on the right rung")
         return "\n".join(lines) + "\n"
 
 
-def _verdict(found: Caught) -> str:
-    if found.rung is None:
+def _verdict(device: Caught) -> str:
+    if device.rung is None:
         return "ESCAPES"
-    where = f"caught on '{found.rung.title}'"
-    due = found.faulty.rung
-    return where if due is None or due is found.rung else f"{where}, not on '{due.title}'"
+    where = f"caught on '{device.rung.title}'"
+    due = device.faulty.rung
+    return where if due is None or due is device.rung else f"{where}, not on '{due.title}'"
 
 
 def score(
@@ -84,7 +86,7 @@ def score(
     devices: Mapping[str, FaultyDevice] = ALL_FAULTY,
     say: Callable[[str], None] = lambda line: None,
 ) -> Score:
-    """Runs the suite on each of `devices`, or on the one named, and on what it is made of.
+    """Run the suite on each of `devices`, or on `only` one, and on their healthy devices.
 
     Reports stay in `folder` if one is given. `say` is called with a line before each device runs.
     Raises `UserError` for an unknown name.
@@ -94,23 +96,23 @@ def score(
     chosen = [devices[only]] if only else list(devices.values())
     with tempfile.TemporaryDirectory(prefix="tinyref-faulty-") as temporary:
         root = folder or Path(temporary)
-        found = Score()
+        result = Score()
         for healthy in dict.fromkeys(faulty.healthy for faulty in chosen):
             same = [faulty for faulty in chosen if faulty.healthy == healthy]
             available = Device.availability(healthy)
             if not available.works:
-                found.skipped.append(f"{len(same)} of {healthy}: {available.reason}")
+                result.skipped.append(f"{len(same)} of {healthy}: {available.reason}")
                 continue
             name = healthy.rpartition(":")[2]
             say(f"{name}, the healthy device of {len(same)} faulty ones")
             longest = max((faulty.query for faulty in same), key=len)
             report = _run(healthy, root / name, longest, jobs)
-            found.healthy[name] = _problems(report)
+            result.healthy[name] = _problems(report)
             for faulty in same:
-                say(f"{len(found.caught) + 1} of {len(chosen)}: {faulty.name}")
+                say(f"{len(result.caught) + 1} of {len(chosen)}: {faulty.name}")
                 report = _run(faulty.device, root / faulty.name, faulty.query, jobs)
-                found.caught.append(_judge(faulty, report))
-    return found
+                result.caught.append(_judge(faulty, report))
+    return result
 
 
 def _run(device: str, folder: Path, query: str, jobs: int) -> Report:

@@ -14,7 +14,7 @@ Edit = Callable[[Simulated], dict[str, Call]]
 
 
 def allocation_of(handle: HostHandle) -> tuple[HostHandle, int]:
-    """Return the memory of which a handle is a part, as it was allocated, and the offset there."""
+    """Return the whole allocation that a handle is part of, and the offset in it."""
     owner: HostHandle = handle if handle.base is None else handle.base
     begin = -address_of(owner) % ALIGNMENT
     return owner[begin:], address_of(handle) - address_of(owner) - begin

@@ -13,19 +13,19 @@ from tinyref_conformance.reports.badge import badge
 from tinyref_conformance.reports.html import html
 from tinyref_conformance.reports.junit import junit
 from tinyref_conformance.reports.markdown import markdown
-from tinyref_conformance.reports.sarif import is_shown, sarif
+from tinyref_conformance.reports.sarif import is_result, sarif
 
 JSON_NAME = "report.json"
 HTML_NAME = "report.html"
-# The script of the first failure; a run without one leaves none. Where there is one that needs
-# no tinyref, it has this name, and the other one is `REPLAY_NAME`. A file of C stands beside it.
+# The script of the first failure, if there is one. A script that needs no tinyref has this name,
+# and the other one is `REPLAY_NAME`. A C program has the name `C_NAME`.
 SCRIPT_NAME = "reproduce.py"
 REPLAY_NAME = "replay.py"
 C_NAME = "reproduce.c"
 
 
 def as_json(report: Report) -> str:
-    """The JSON file: strict JSON, one case a line so that differences read well."""
+    """Return the JSON file: strict JSON, one case a line, so that a diff is readable."""
     data = report.to_json()
     cases, rows = data.pop("cases"), data.pop("rows")
     head = json.dumps(data, ensure_ascii=False, allow_nan=False, indent=1)
@@ -39,8 +39,8 @@ def _lines(items: list[object]) -> str:
 
 
 def as_sarif(report: Report) -> str:
-    """The SARIF log, of which each result is at its line of the JSON file."""
-    if not any(map(is_shown, report.cases)):
+    """Return the SARIF log; each result points to its line of the JSON file."""
+    if not any(map(is_result, report.cases)):
         return sarif(report, 1)
     head, _, _ = as_json(report).partition('\n "cases": [\n')
     return sarif(report, head.count("\n") + 3)
@@ -58,7 +58,7 @@ NAMES = (*FORMS, SCRIPT_NAME, REPLAY_NAME, C_NAME)
 
 
 def write_all(report: Report, folder: Path) -> list[Path]:
-    """Writes every form into `folder`, and the first failure's script; each whole, never half.
+    """Write every form into `folder`, and the first failure's script; each file is whole.
 
     Raises `UserError` naming the file that cannot be written.
     """
@@ -83,7 +83,7 @@ def _scripts(report: Report) -> dict[str, str]:
 
 
 def _replace(path: Path, text: str | None) -> None:
-    """The file holds the text; without one it is gone."""
+    """Replace the text of the file; delete the file if there is no text."""
     if text is None:
         path.unlink(missing_ok=True)
         return

@@ -12,13 +12,13 @@ _PADDING = 12
 
 
 def badge(report: Report) -> str:
-    """The badge of a run: the device, and passed of owed cases; grey when the run was reduced."""
+    """Return the badge of a run: device, passed and required cases; grey if the run was reduced."""
     counts = report.counts
     passed = counts[Status.PASS] + counts[Status.UNSUPPORTED]
-    owed = counts.total() - counts[Status.SKIP]
+    required = counts.total() - counts[Status.SKIP]
     device, profile = report.device, report.certificate["profile"]
     label = f"tinyref {device}"
-    value = f"{profile}: {passed:,} of {owed:,}"
+    value = f"{profile}: {passed:,} of {required:,}"
     if report.exit_code == EXIT_AS_EXPECTED:
         colour = "#2f7d4f"
     else:

@@ -12,28 +12,28 @@ from tinyref_conformance.report import NOT_A_RUN, Report
 from tinyref_conformance.reports.markdown import markdown
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
-# GitHub shows so many errors of a step; more are in the summary and in the report.
+# GitHub shows this many errors of a step; the summary and the report have all.
 MAX_ERRORS = 10
 
 
 def workflow_commands(report: Report) -> str:
-    """A workflow command a group of failures, the lowest rung first, and a line of what is left."""
+    """Return a workflow command for each group of failures, the lowest rung first, and notes."""
     return "".join(f"{line}\n" for line in _lines(report))
 
 
 def _lines(report: Report) -> Iterator[str]:
     problems = [("error", "the run", problem) for problem in report.problems]
-    found = [
+    errors = [
         *problems,
         *(("error", _title(group), _text(report, group)) for group in report.groups),
     ]
     if report.missing:
-        found.append(("error", "the run", report.missing))
-    shown = found if len(found) <= MAX_ERRORS else found[: MAX_ERRORS - 1]
-    for kind, title, text in shown:
+        errors.append(("error", "the run", report.missing))
+    first = errors if len(errors) <= MAX_ERRORS else errors[: MAX_ERRORS - 1]
+    for kind, title, text in first:
         yield _command(kind, title, text)
-    if len(shown) < len(found):
-        left = f"{len(found) - len(shown):,} more causes are in the summary of the job"
+    if len(first) < len(errors):
+        left = f"{len(errors) - len(first):,} more causes are in the summary of the job"
         yield _command("error", "more failures", left)
     for reason in report.reductions:
         yield _command("notice", NOT_A_RUN, reason)
@@ -45,14 +45,14 @@ def _title(group: Group) -> str:
 
 
 def _text(report: Report, group: Group) -> str:
-    """The cause, what to do about it, and the command of its first case."""
+    """Return the cause, what to do about it, and the command of its first case."""
     first = next(case for case in report.cases if case.id == group.cases[0])
     lines = [f"{len(group.cases):,} cases: {group.cause}", group.advice, first.repro]
     return "\n".join(line for line in lines if line)
 
 
 def _command(kind: str, title: str, text: str) -> str:
-    """A workflow command; what would end it, or a property of it, is escaped as they ask."""
+    """Return a workflow command, with the escapes that GitHub specifies."""
     property_ = _data(title).replace(":", "%3A").replace(",", "%2C")
     return f"::{kind} title={property_}::{_data(text)}"
 
@@ -62,7 +62,7 @@ def _data(text: str) -> str:
 
 
 def write_summary(report: Report, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Appends the Markdown summary to the file that a job names; None where it names none."""
+    """Append the Markdown summary to the job's file and return its path; None without a file."""
     name = environment.get(SUMMARY)
     if not name:
         return None

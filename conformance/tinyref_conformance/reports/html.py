@@ -29,8 +29,8 @@ from tinyref_conformance.reports.pictures import (
 from tinyref_conformance.statuses import BROKEN, EXIT_AS_EXPECTED, MEASURED, Status
 from tinyref_spec.case import Rung
 
-# What of the failures the page holds: an example of each row, more of them as long as there is
-# room, and the details of the first. All of it is in report.json.
+# The failures on the page: an example of each row, more if there is room, and the details of
+# the first ones. report.json has all of them.
 FAILURES_A_ROW = 12
 FAILURES_IN_ALL = 1500
 TEXT_LENGTH = 12_000
@@ -38,10 +38,10 @@ MAX_TEXT = 1_500_000
 GROUPS = 60
 _LONG = ("source", "ir", "script", "tool_script", "log")
 
-# What the columns of a histogram count.
+# Labels of the columns of a histogram.
 DISTANCES = ("0", "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "∞")
 _PACKAGE = "tinyref_conformance.reports.page"
-# Worst first: the order in which rows are listed and cells choose their symbol.
+# Worst first: the order of rows, and the order in which cells choose their symbol.
 _RANKED = (
     Status.CRASH,
     Status.TIMEOUT,
@@ -72,12 +72,12 @@ _GOOD = frozenset({Status.PASS, Status.UNSUPPORTED, Status.EXPECTED_FAIL, Status
 
 
 def tone(status: Status) -> str:
-    """The colour family of a status; the symbol says the same without colour."""
+    """Return the colour of a status; its symbol says the same without colour."""
     return _TONES.get(status, "fail")
 
 
 def html(report: Report) -> str:
-    """The page. What devices said goes in as data and is shown as text, never as markup."""
+    """Return the page. Texts of devices are data, never markup."""
     script = _read("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
@@ -108,15 +108,15 @@ def _read(name: str) -> str:
 
 
 def packed(data: Any) -> str:
-    """JSON, compressed, in letters and digits: nothing within can end a script element."""
+    """Return data as compressed JSON in base64, which cannot end a script element."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # A lone surrogate is no text that a file can hold.
+    # A file cannot hold a lone surrogate.
     whole = text.encode("utf-8", errors="replace")
     return base64.b64encode(gzip.compress(whole, mtime=0)).decode()
 
 
 def _groups(report: Report) -> list[dict[str, Any]]:
-    """The groups of failures with an example each; what the page shows without its script."""
+    """Return the groups of failures with an example each, which need no script to be shown."""
     by_id = {case.id: case for case in report.cases}
     return [
         {
@@ -135,7 +135,7 @@ def _groups(report: Report) -> list[dict[str, Any]]:
 
 
 def page_data(report: Report) -> dict[str, Any]:
-    """What the page's script needs: every row, an example of each that fails, then more."""
+    """Return what the page's script needs: every row, an example of each that fails, then more."""
     failures: list[dict[str, Any]] = []
     left = MAX_TEXT
     by_row: dict[str, list[CaseResult]] = {}
@@ -147,7 +147,7 @@ def page_data(report: Report) -> dict[str, Any]:
             reasons.setdefault(case.row, f"{case.status.value}: {case.message}")
     rows = []
     clauses: dict[str, str] = {}
-    for place, row in enumerate(report.rows):
+    for number, row in enumerate(report.rows):
         clauses.update(zip(row.clauses, row.clause_sentences, strict=True))
         failing = by_row.get(row.id, [])
         room = max(min(FAILURES_A_ROW, FAILURES_IN_ALL - len(failures)), 1)
@@ -156,7 +156,7 @@ def page_data(report: Report) -> dict[str, Any]:
         for case in chosen:
             failures.append(_failure(case, is_whole=left > 0))
             left -= sum(len(failures[-1]["details"].get(name, "")) for name in _LONG)
-        entry = _row(row, place, list(indices), len(failing) - len(chosen))
+        entry = _row(row, number, list(indices), len(failing) - len(chosen))
         rows.append({**entry, "why": reasons.get(row.id, "")})
     return {
         "statuses": [
@@ -176,10 +176,10 @@ def page_data(report: Report) -> dict[str, Any]:
     }
 
 
-def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[str, Any]:
+def _row(row: RowResult, number: int, failures: list[int], hidden: int) -> dict[str, Any]:
     return {
         "id": row.id,
-        "place": place,
+        "number": number,
         "sentence": row.sentence,
         "clauses": list(row.clauses),
         "rung": int(row.rung),

@@ -1,4 +1,4 @@
-"""JUnit XML, which CI systems show: one suite a level and rung, one test case a case."""
+"""JUnit XML, which CI systems show: a suite for each rung, a test case for each case."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tinyref_conformance.statuses import Status
 
 _SKIPPED = frozenset({Status.SKIP, Status.SUPPRESSED, Status.EXPECTED_FAIL, Status.NOT_RUN})
 _ERRORS = frozenset({Status.CRASH, Status.TIMEOUT, Status.MISSING})
-# What XML 1.0 cannot hold, not even escaped.
+# Characters that XML 1.0 cannot hold, even if escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(report: Report) -> str:
-    """The XML text."""
+    """Return the XML text."""
     name = f"tinyref conform {report.certificate['device']}"
     if not report.is_conformance_run:
         name += f" ({NOT_A_RUN})"
@@ -38,14 +38,14 @@ def junit(report: Report) -> str:
 
 
 def _properties(report: Report) -> dict[str, str]:
-    """What the run was, for each suite: JUnit knows no properties of a whole file."""
+    """Return facts of the run for each suite: JUnit has no properties of a whole file."""
     facts = report.certificate
-    found = {name: str(facts[name]) for name in ("device", "profile", "suite_hash", "tinyref")}
-    found |= {f"version {name}": value for name, value in facts["device_versions"].items()}
-    found |= report.settings
+    properties = {name: str(facts[name]) for name in ("device", "profile", "suite_hash", "tinyref")}
+    properties |= {f"version {name}": value for name, value in facts["device_versions"].items()}
+    properties |= report.settings
     if not report.is_conformance_run:
-        found[NOT_A_RUN] = "; ".join(report.reductions)
-    return found
+        properties[NOT_A_RUN] = "; ".join(report.reductions)
+    return properties
 
 
 def _add_suite(

@@ -12,7 +12,7 @@ MAX_FAILURES = 25
 
 
 def markdown(report: Report) -> str:
-    """Verdict, causes of failures, ladder, first failures and certificate."""
+    """Return the verdict, causes of failures, ladder, first failures and certificate."""
     parts = [f"# {cell(report.verdict)}", "", _counts_line(report), ""]
     if report.scope is not None and report.scope.sentence:
         parts += [f"{cell(report.scope.sentence.capitalize())}.", ""]
@@ -38,7 +38,7 @@ def _counts_line(report: Report) -> str:
 
 
 def _groups(report: Report) -> list[str]:
-    """The causes of failures, the lowest rung first."""
+    """Return the causes of failures, the lowest rung first."""
     if not report.groups:
         return []
     lines = [
@@ -58,10 +58,10 @@ def _groups(report: Report) -> list[str]:
 def _ladder(report: Report) -> list[str]:
     lines = ["| | rung | state | cases |", "|---|---|---|---|"]
     for rung in report.own_rungs:
-        shown = ", ".join(
+        counts = ", ".join(
             f"{rung.counts[status]:,} {status.value}" for status in Status if rung.counts[status]
         )
-        lines.append(f"| {rung.state.symbol} | {rung.rung.title} | {rung.state.value} | {shown} |")
+        lines.append(f"| {rung.state.symbol} | {rung.rung.title} | {rung.state.value} | {counts} |")
     return [*lines, ""]
 
 
@@ -104,7 +104,7 @@ def _certificate(report: Report) -> list[str]:
 
 
 def cell(text: str) -> str:
-    """`text` on one line, with nothing that Markdown or HTML would take as markup."""
+    """Return `text` on one line, with the markup of Markdown and HTML escaped."""
     flat = " ".join(text.split())
     for letter in "\\`*_[]|":
         flat = flat.replace(letter, f"\\{letter}")

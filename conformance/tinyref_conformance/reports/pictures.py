@@ -1,6 +1,6 @@
-"""What the page draws, as numbers: accuracy by row, time by operation, clauses by family.
+"""The charts of the page, as numbers: accuracy by row, time by operation, clauses by family.
 
-The template makes plain SVG of them: nothing is loaded, and no script is needed to see them.
+The template makes plain SVG of them, which needs no other file and no script.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from tinyref.dtype import dtype_from_name
 from tinyref_conformance.report import Report, RowResult
 from tinyref_conformance.statuses import MEASURED, Status
-from tinyref_spec.accuracy import SIDE, Accuracy, range_of_place
+from tinyref_spec.accuracy import SIDE, Accuracy, range_of_bin
 
-# Rows that are drawn: all that are not exact on most devices, and few enough for a small page.
+# Number of rows in the chart: enough for the inexact ones of most devices.
 DRAWN = 400
 OPERATIONS = 20
-# Columns of a histogram: 0, 1, 2, up to 4, ..., up to 1024, more. Distances are drawn so far.
+# Columns of a histogram of distances: 0, 1, 2, up to 4, ..., up to 1024, more.
 COLUMNS = 13
 HEIGHT = 40
 _LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ULP")
@@ -29,8 +29,8 @@ _LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ULP")
 class Drawn:
     """The accuracy of one row.
 
-    share: how much of what is allowed was used, None where only the exact result is. histogram,
-    over_range: paths in a box `HEIGHT` high, 6 for a column; operand: what the range is of.
+    share: the used part of what is allowed, None if only the exact result is. histogram,
+    over_range: paths in a box `HEIGHT` high, 6 for a column. operand: the dtype of the range.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class ChartBar:
-    """A named part of a whole; width in percent of the longest."""
+    """A named bar; its width is in percent of the longest."""
 
     name: str
     words: str
@@ -60,8 +60,8 @@ class ChartBar:
 class ClauseGroup:
     """The clauses whose labels begin alike.
 
-    holds, broken, open: how many of them; open: of which no case was measured. not_held: those that
-    are not shown to hold, label and sentence.
+    holds, broken, open: their numbers; a clause is open if no case of it was measured. not_held:
+    label and sentence of those that are not shown to hold.
     """
 
     name: str
@@ -76,15 +76,15 @@ class ClauseGroup:
 
 
 def ulp_limit(rule: str) -> float | None:
-    """The limit in ULP that an error rule states; None where it holds results to a bound."""
-    found = _LIMIT.search(rule)
-    if found:
-        return float(found[1])
+    """Return the limit in ULP that an error rule states; None if it has a derived bound."""
+    limit = _LIMIT.search(rule)
+    if limit:
+        return float(limit[1])
     return 0.0 if rule.startswith("Exact") and "bound" not in rule else None
 
 
 def drawn_rows(report: Report) -> tuple[list[Drawn], int, int]:
-    """The rows that are not exact, nearest to their limit first; how many more; how many exact."""
+    """Return inexact rows, nearest to their limit first; the number of others; of exact ones."""
     measured = [row for row in report.rows if row.accuracy.histogram]
     inexact = [row for row in measured if set(row.accuracy.histogram) != {0}]
     inexact.sort(key=lambda row: -_share(row))
@@ -96,7 +96,7 @@ def drawn_rows(report: Report) -> tuple[list[Drawn], int, int]:
 
 
 def _share(row: RowResult) -> float:
-    """Of what is allowed; infinite where anything but the exact result is too much."""
+    """Return the used part of what is allowed; infinite if only the exact result is allowed."""
     share = row.accuracy.share
     return math.inf if share is None or math.isnan(share) else share
 
@@ -121,53 +121,53 @@ def _drawn(row: RowResult) -> Drawn:
 
 
 def ulp(value: float | None) -> str:
-    """A distance in few letters."""
+    """Return a distance in few characters."""
     if value is None or value == math.inf:
         return "" if value is None else "∞"
     return f"{value:.3g}" if value < 1e5 else f"{value:.0e}"
 
 
 def histogram_path(accuracy: Accuracy) -> str:
-    """Columns of the logarithm of counts: even one of a million must show."""
+    """Return columns of the logarithm of counts, so that 1 of a million is visible."""
     counts = [0] * COLUMNS
-    for place, count in accuracy.histogram.items():
-        counts[min(place, COLUMNS - 1)] += count
+    for column, count in accuracy.histogram.items():
+        counts[min(column, COLUMNS - 1)] += count
     most = math.log2(1 + max(counts))
     return "".join(
-        _column(place, 6, math.log2(1 + count) / most * HEIGHT)
-        for place, count in enumerate(counts)
+        _column(column, 6, math.log2(1 + count) / most * HEIGHT)
+        for column, count in enumerate(counts)
         if count
     )
 
 
 def range_path(accuracy: Accuracy) -> str:
-    """Columns of the logarithm of the largest distance, from the lowest operand to the highest."""
+    """Return columns of the logarithm of the largest distance, by operand, lowest first."""
     heights = {at: min(math.log2(1 + most), 64.0) for at, most in accuracy.by_operand.items()}
     highest = max(heights.values(), default=0.0)
     return "".join(
-        _column(place, 3, height / highest * HEIGHT)
-        for place, height in sorted(heights.items())
+        _column(column, 3, height / highest * HEIGHT)
+        for column, height in sorted(heights.items())
         if height
     )
 
 
-def _column(place: int, step: int, height: float) -> str:
+def _column(number: int, step: int, height: float) -> str:
     tall = max(round(height), 1)
-    return f"M{place * step} {HEIGHT}v-{tall}h{step - 1}v{tall}z"
+    return f"M{number * step} {HEIGHT}v-{tall}h{step - 1}v{tall}z"
 
 
 def _operand(accuracy: Accuracy) -> str:
-    """Where in its range the operand is where the result is worst, in words."""
+    """Return the range of operands with the worst result, in words."""
     if not accuracy.operand:
         return ""
-    place = max(accuracy.by_operand, key=lambda at: accuracy.by_operand[at])
-    low, high = range_of_place(place, dtype_from_name(accuracy.operand))
-    sign = "-" if place < SIDE else ""
+    worst = max(accuracy.by_operand, key=lambda at: accuracy.by_operand[at])
+    low, high = range_of_bin(worst, dtype_from_name(accuracy.operand))
+    sign = "-" if worst < SIDE else ""
     return f"worst from {sign}{low:.0e} to {sign}{high:.0e}, {accuracy.operand}"
 
 
 def time_bars(report: Report) -> tuple[list[ChartBar], list[ChartBar]]:
-    """Seconds by rung, and those of the operations that took the longest."""
+    """Return seconds by rung, and those of the operations that took the longest."""
     by_rung: dict[str, float] = defaultdict(float)
     by_op: dict[str, float] = defaultdict(float)
     for row in report.rows:
@@ -180,13 +180,13 @@ def time_bars(report: Report) -> tuple[list[ChartBar], list[ChartBar]]:
 def _bars(seconds: dict[str, float]) -> list[ChartBar]:
     most = max(seconds.values(), default=0.0) or 1.0
     return [
-        ChartBar(name, f"{each:.2f} s", round(each / most * 100, 1))
-        for name, each in seconds.items()
+        ChartBar(name, f"{value:.2f} s", round(value / most * 100, 1))
+        for name, value in seconds.items()
     ]
 
 
 def clause_families(report: Report) -> list[ClauseGroup]:
-    """Each clause that a row of the run checks: whether the run shows that it holds."""
+    """Return the clauses that rows of the run check, by family, and if they hold."""
     sentences: dict[str, str] = {}
     seen: dict[str, set[Status]] = defaultdict(set)
     for row in report.rows:
@@ -209,7 +209,7 @@ def _family(
 
 
 def _state(statuses: set[Status]) -> str:
-    """Empty where the clause holds."""
+    """Return the state of a clause; empty if it holds."""
     if any(status.is_failure and status is not Status.MISSING for status in statuses):
         return "broken"
     return "" if statuses & MEASURED else "not measured"

@@ -1,4 +1,4 @@
-"""SARIF 2.1.0 (OASIS), which code scanning of forges and editors read: a result a failing case."""
+"""SARIF 2.1.0 (OASIS), for code scanning in forges and editors: a result for each failure."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from tinyref_conformance.report import NOT_A_RUN, CaseResult, Report, RowResult
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
-# No source of the vendor is known to be to blame: results are located in the report beside.
+# The source of a fault is unknown, so results are located in the report.
 LOCATED_IN = "report.json"
 
 
-def is_shown(case: CaseResult) -> bool:
-    """Whether a case is a result: it failed, or was expected to."""
+def is_result(case: CaseResult) -> bool:
+    """Return True if a case is a result: it failed, or was expected to."""
     return case.status.is_failure or case.status is Status.EXPECTED_FAIL
 
 
 def sarif(report: Report, first_line: int) -> str:
-    """The log. What is expected to fail is in it as suppressed, with the reason.
+    """Return the log. Expected failures are suppressed in it, with their reason.
 
-    first_line: that of the first case in the JSON file, which has one case a line.
+    first_line: the line of the first case in the JSON file, which has one case a line.
     """
-    lines = {case.id: first_line + place for place, case in enumerate(report.cases)}
-    shown = [case for case in report.cases if is_shown(case)]
+    lines = {case.id: line for line, case in enumerate(report.cases, first_line)}
+    failing = [case for case in report.cases if is_result(case)]
     causes = {name: group.cause for group in report.groups for name in group.cases}
-    failing = {case.row for case in shown}
-    rows = [row for row in report.rows if row.id in failing]
+    failing_rows = {case.row for case in failing}
+    rows = [row for row in report.rows if row.id in failing_rows]
     numbers = {row.id: number for number, row in enumerate(rows)}
     run = {
         "tool": {"driver": _driver(report, rows)},
@@ -40,7 +40,7 @@ def sarif(report: Report, first_line: int) -> str:
                 **_result(case, numbers[case.row], causes),
                 "locations": [_location(case, lines[case.id])],
             }
-            for case in shown
+            for case in failing
         ],
         "properties": {
             "verdict": report.verdict,
@@ -71,7 +71,7 @@ def _rule(row: RowResult) -> dict[str, Any]:
 
 
 def _invocation(report: Report) -> dict[str, Any]:
-    """Problems of the run itself, and why it is none of conformance, are its notifications."""
+    """Return the invocation: problems of the run, and why it is reduced, are notifications."""
     notes = [("error", problem) for problem in report.problems]
     notes += [("note", f"{NOT_A_RUN}: {reason}") for reason in report.reductions]
     return {
@@ -87,7 +87,7 @@ def _invocation(report: Report) -> dict[str, Any]:
 
 
 def _result(case: CaseResult, rule: int, causes: Mapping[str, str]) -> dict[str, Any]:
-    found = {
+    result = {
         "ruleId": case.row,
         "ruleIndex": rule,
         "kind": "fail",
@@ -102,8 +102,8 @@ def _result(case: CaseResult, rule: int, causes: Mapping[str, str]) -> dict[str,
         },
     }
     if case.status is Status.EXPECTED_FAIL:
-        found["suppressions"] = [{"kind": "external", "justification": case.message}]
-    return found
+        result["suppressions"] = [{"kind": "external", "justification": case.message}]
+    return result
 
 
 def _location(case: CaseResult, line: int) -> dict[str, Any]:

@@ -11,14 +11,14 @@ from markupsafe import Markup
 
 from tinyref_conformance.reports.markdown import cell
 
-# Lines that a terminal shows of each table.
+# Number of lines that a terminal shows of each table.
 MAX_LINES = 40
 PAGE = "tinyref_conformance.reports.page"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Lines of cells under their heads; `title` says how much there is."""
+    """Lines of cells under column heads; `title` says how many there are."""
 
     title: str
     head: Sequence[str]
@@ -27,14 +27,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Page:
-    """What a comparison shows: a verdict as title, notes, and tables, the worst first."""
+    """A comparison: its verdict as title, notes, and tables, the worst first."""
 
     title: str
     notes: Sequence[str] = ()
     tables: Sequence[Table] = field(default_factory=tuple)
 
     def text(self) -> str:
-        """Tables in columns, the first lines of each."""
+        """Return tables in columns, the first lines of each."""
         parts = [self.title, *self.notes]
         for table in self.tables:
             parts += ["", table.title]
@@ -45,7 +45,7 @@ class Page:
         return "".join(f"{line}\n" for line in parts)
 
     def markdown(self) -> str:
-        """Tables as GitHub and GitLab show them."""
+        """Return tables in the Markdown of GitHub and GitLab."""
         parts = [f"# {cell(self.title)}", "", *(f"* {cell(note)}" for note in self.notes), ""]
         for table in self.tables:
             parts += [f"## {cell(table.title)}", ""]
@@ -56,7 +56,7 @@ class Page:
         return "\n".join(parts)
 
     def html(self) -> str:
-        """The page: no script, no other file. All text is shown as text, never as markup."""
+        """Return a page without scripts or other files. All text is escaped."""
         environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
         files = resources.files(PAGE)
         template = environment.from_string((files / "tables.html.j2").read_text("utf-8"))
@@ -65,7 +65,7 @@ class Page:
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines

@@ -1,4 +1,4 @@
-"""What a terminal shows of a run: few lines of at most 100 columns, the cause of failures first."""
+"""A run on a terminal: few lines of at most 100 columns, the causes of failures first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUPS = 12
 
 
 def summary(report: Report) -> Iterator[str]:
-    """Verdict, total and time, a line for each group of failures, an example of the first."""
+    """Yield the verdict, total and time, a line for each group of failures, and an example."""
     yield report.verdict
     for reason in report.reductions:
         yield f"not a conformance run: {reason}"
@@ -26,7 +26,7 @@ def summary(report: Report) -> Iterator[str]:
     if report.scope is not None and report.scope.sentence:
         yield from textwrap.wrap(report.scope.sentence, COLUMNS, subsequent_indent="  ")
     for group in report.groups[:GROUPS]:
-        # That the device opens is none of the cases that are counted.
+        # The case that the device opens is not counted.
         count = "" if group.cases == [OPEN_CASE] else _cases(len(group.cases))
         yield clip(f"  {group.rung.title:20} {count:>10}  {title(group)}")
     if len(report.groups) > GROUPS:
@@ -36,12 +36,12 @@ def summary(report: Report) -> Iterator[str]:
 
 
 def title(group: Group) -> str:
-    """What failures have in common, and where they are."""
+    """Return the cause of failures, and what their rows have in common."""
     return f"{group.cause}: {group.where}"
 
 
 def clip(line: str, columns: int = COLUMNS) -> str:
-    """The line, or as much of it as fits."""
+    """Return the line, cut if it is too long."""
     return line if len(line) <= columns else f"{line[: columns - 1]}…"
 
 
@@ -61,7 +61,7 @@ def _advice(report: Report) -> Iterator[str]:
 
 
 def _example(report: Report) -> Iterator[str]:
-    """A case of the first group, else the first of those that are not as expected."""
+    """Yield a case of the first group, or else the first failure, with its command."""
     by_id = {case.id: case for case in report.cases}
     chosen: list[CaseResult] = [by_id[group.cases[0]] for group in report.groups[:1]]
     for case in [*chosen, *report.failures][:1]:

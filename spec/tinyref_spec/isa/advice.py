@@ -1,4 +1,4 @@
-"""Where to look when an operation is wrong, by the condition that its wrong values meet.
+"""Advice on operations: where to look, by the condition that the wrong values meet.
 
 "" is for any other condition, and "dies" for a process that ends or hangs.
 """
@@ -39,5 +39,5 @@ OF_INTEGERS: Mapping[str, Mapping[str, str]] = {
 OF_FLOATS: Mapping[str, Mapping[str, str]] = {
     "CMPLT": {"nan": _ORDERED},
     "CMPNE": {"nan": _ORDERED},
-    "MAX": {"nan": "look at which operand MAX gives where one is NaN"},
+    "MAX": {"nan": "look at which operand MAX gives if one is NaN"},
 }

@@ -1,8 +1,8 @@
 """Choices and branches by comparisons, and comparisons of a number with a function of itself.
 
 A compiler turns a choice into a maximum, negates a joined condition by De Morgan, and drops a
-comparison whose result it believes to know. NaN, zeros and numbers that wrap break such rules. The
-programs go to the renderer as they stand, and the reference is numpy.
+comparison whose result it can derive. NaN, zeros and numbers that wrap break such rules. The
+programs are rendered as they are, and the reference is numpy.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _ORDERS: Mapping[str, Condition] = {
 _COMPARISONS: Mapping[str, Condition] = {
     **_ORDERS,
     **{f"not ({text})": _not(condition) for text, condition in _ORDERS.items()},
-    # True for all numbers but k, and not for NaN.
+    # True for all numbers except k, and false for NaN.
     "x < k or k < x": lambda x, k: build.either(build.less(x, k), build.less(k, x)),
 }
 
@@ -175,7 +175,7 @@ _OLD = 42
 
 
 def _branches(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Store x where joined conditions hold: in an IF, and by a store with a gate."""
+    """Store x if joined conditions are true: in an IF, and by a store with a gate."""
     x_data, y_data = data_of(dtype, device)
     conditions = [*joined_conditions(dtype)]
     size = 2 * len(conditions) * LANES
@@ -225,18 +225,18 @@ def rows() -> Iterator[Row]:
         yield row_of(
             "comparison",
             dtype,
-            "Choices by a comparison, and comparisons of a number with a function of itself, are "
-            "those of their operations, for NaN, infinities and zeros too.",
+            "Choices by a comparison, and comparisons of a number with a function of itself, give "
+            "what their operations give, for NaN, infinities and zeros too.",
             functools.partial(_comparison_checks, dtype),
             ("isa.cmplt", "isa.cmpne", "isa.where", "isa.max", "isa.neg"),
         )
         yield row_of(
             "branch",
             dtype,
-            "Branches and gates hold where their joined comparisons do, negated ones as well.",
+            "Branches and gates follow their joined comparisons, negated ones too.",
             functools.partial(_branch_checks, dtype),
             ("kernel.if", "memory.gate.store", "isa.and", "isa.or", "isa.xor"),
             rung=Rung.GATE,
-            advice="look at how the condition of the message is negated or inverted: by De Morgan "
-            "an AND becomes an OR, and a comparison with NaN its unordered negation",
+            advice="look at how the condition in the message is negated or inverted: by De Morgan "
+            "an AND becomes an OR, and a comparison with NaN becomes its unordered negation",
         )

@@ -1,8 +1,8 @@
-"""One operation of a loaded value and a constant: a literal of a text has a type of its own.
+"""One operation of a loaded value and a constant, whose literal may have another type.
 
-A literal that is wider than its operand makes the language compute in the wider type, and one that
-is narrower loses bits, though as stored both are right (C99, 6.3.1.8 and 6.4.4). The constants are
-such that this gives other bits: the values around them are among those that are loaded.
+A literal that is wider than its operand makes the language compute in the wider type; a narrower
+one loses bits (C99, 6.3.1.8 and 6.4.4). Both can store the right value. The constants here give
+different bits in that case: the loaded values include their neighbours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tinyref_spec.error_rules import Rule
 from tinyref_spec.isa.elementwise import LANES, Operation, run_operations
 from tinyref_spec.oracles import Expected
 
-# An operation, and which of its operands is the constant.
+# An operation, and the index of its constant operand.
 Form = tuple[Ops, int]
 RuleOf = Callable[[str, DType], Rule]
 
@@ -54,7 +54,7 @@ INTEGER_FORMS: tuple[Form, ...] = (
     (Ops.XOR, 1),
     (Ops.SHR, 0),
 )
-# Constants at which a rewriting of the operation is nearly right, and each operation with some.
+# Constants for which a wrong rewrite of the operation is nearly right.
 FLOAT_SPECIALS: tuple[tuple[Form, ConstType], ...] = (
     ((Ops.ADD, 1), 0.0),
     ((Ops.ADD, 1), -0.0),
@@ -63,7 +63,7 @@ FLOAT_SPECIALS: tuple[tuple[Form, ConstType], ...] = (
     ((Ops.CMPLT, 1), -0.0),
     ((Ops.MAX, 1), -math.inf),
     ((Ops.CMPNE, 1), math.inf),
-    # A square root of -inf is NaN, and of -0 it is -0: powers of both are not.
+    # A square root of -inf is NaN, and of -0 it is -0; powers of both are not.
     *(((Ops.POW, 1), exponent) for exponent in (0.5, -0.5, 2.0, -1.0, 3.0, 0.0)),
 )
 # None is the least integer of the type.
@@ -78,9 +78,9 @@ _SHIFTS = (Ops.SHL, Ops.SHR)
 
 
 def constants(dtype: DType) -> tuple[ConstType, ...]:
-    """Constants of a type: decimals that it rounds, integers at its limits and beyond 32 bits."""
+    """Return constants of a type: decimals that it rounds, integers at limits and above 32 bits."""
     if dtype.is_float:
-        # The last one has a bit more than the type, and is rounded to a power of two.
+        # The last one has one bit more than the type, and is rounded to a power of two.
         return 0.1, 0.7, 1 / 3, 2.0 ** (dtype.mantissa_bits + 1) + 1
     largest, least = int(dtype.maximum), int(dtype.minimum)
     wide = (2**32 + 1, 2**40 + 12345) if dtype.bits == 64 else ()
@@ -91,7 +91,7 @@ def _compute(form: Form, constant: UOp, *loaded: UOp) -> UOp:
     op, position = form
     operands = (*loaded[:position], constant, *loaded[position:])
     dtype = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else constant.dtype
-    # Straight into the node: the builder would swap commutative operands.
+    # The node is made directly, because the builder would swap commutative operands.
     return UOp(op, dtype, operands)
 
 
@@ -103,14 +103,14 @@ def _reference(form: Form, dtype: DType, value: ConstType, loaded: Sequence[Arra
 
 
 def _stored(dtype: DType, value: ConstType) -> Array:
-    """The constant in its type, rounded by the reference: one element."""
+    """Return the constant in its type, rounded by the reference: one element."""
     if dtype.is_float:
         return oracles.round_to(np.array([value]), dtype)
     return np.array([value], numpy_dtype(dtype))
 
 
 def _loaded(form: Form, dtype: DType) -> Array:
-    """Values of all kinds and the neighbours of every constant; those that the op is defined on."""
+    """Return values of all kinds for which the op is defined, with the neighbours of constants."""
     op, _ = form
     stored = np.concatenate([_stored(dtype, value) for value in constants(dtype)])
     bits = to_bits(stored)
@@ -157,7 +157,7 @@ def _run(
     case_id: str,
     device: DeviceUnderTest,
 ) -> Measurement:
-    """Measure kernels of several operations each; a failure names one, which runs alone again."""
+    """Measure kernels of several operations; after a failure, each operation runs alone."""
     operations = [
         (_operation(form, dtype, value, rule_of), _inputs(form, dtype)) for form, value in pairs
     ]
@@ -199,7 +199,7 @@ def _checks(dtype: DType, rule_of: RuleOf) -> Iterator[Check]:
 
 
 def rows(rule_of: RuleOf) -> Iterator[Row]:
-    """A row for each type of numbers; `rule_of` gives the rule of an op on a type."""
+    """Yield a row for each type of numbers; `rule_of` returns the rule of an op on a type."""
     for dtype in (*dtypes.ints, *dtypes.floats):
         yield make_row(
             f"isa.constant.{dtype.name}",
@@ -211,6 +211,6 @@ def rows(rule_of: RuleOf) -> Iterator[Row]:
             uses=(dtype, dtypes.bool),
             error_rule=rule_of("ADD", dtype).sentence,
             checks=functools.partial(_checks, dtype, rule_of),
-            advice="look at the type of the literal of the message, and at the type in which the "
+            advice="look at the type of the literal in the message, and at the type in which the "
             "language computes with it",
         )

@@ -1,4 +1,4 @@
-"""Rows of elementwise operations: one kernel of 1,024 lanes, and the batches it runs."""
+"""Rows of elementwise operations: one kernel of 1,024 lanes, and its batches."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ Reference = Callable[[Sequence[Array]], Expected]
 
 # Elements of every elementwise kernel of the tables: one launch of an exhaustive slice.
 LANES = 1024
-# Of vectors, besides those of the rung.
+# Vector widths in addition to the rung's own.
 OTHER_LANES = (2, 8, 16)
 
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """An elementwise operation on given dtypes: how it is built, and what it owes.
+    """An elementwise operation on some dtypes: how it is built, and its expected results.
 
     literals: the special cases whose values the dtypes have. The id is unique in the suite.
-    contracted, reassociated: what a device owes instead that declares `contracts_floats` or
-    `reassociates_floats`, within the tolerance of the values; None is the same.
-    partial: what the first of two operations gives, unrounded: where that is subnormal, a device
-    that flushes owes nothing either. None where there is one operation. advice: as in `Row`.
+    contracted, reassociated: the expected results, with a tolerance, of a device that declares
+    `contracts_floats` or `reassociates_floats`; None if they are the same. partial: the result of
+    the first of two operations, unrounded: if it is subnormal, the result of a device that flushes
+    is not specified. None for one operation. advice: as in `Row`.
     """
 
     id: str
@@ -65,10 +65,10 @@ class Operation:
     partial: Callable[[Sequence[Array]], Array] | None = None
     advice: Mapping[str, str] = field(default_factory=dict)
 
-    def owed(
+    def expectation(
         self, capabilities: Capabilities, inputs: Sequence[Array], expected: Expected, rule: Rule
     ) -> tuple[Expected, Rule]:
-        """What a device with these capabilities owes where `expected` by `rule` is strict."""
+        """Return what a device with these capabilities must give, instead of the strict result."""
         reassociates = capabilities.reassociates_floats
         contracted = None if capabilities.rounds_each_operation else self.contracted
         relaxed = self.reassociated if reassociates and self.reassociated else contracted
@@ -83,7 +83,7 @@ class Operation:
 
     @property
     def kernel(self) -> UOp:
-        """The AST, built anew on each call and interned."""
+        """Return the AST, which is interned."""
         return elementwise(self.build, self.sources, LANES)
 
     @functools.cached_property
@@ -93,17 +93,17 @@ class Operation:
 
     @functools.cached_property
     def applicable(self) -> tuple[Special, ...]:
-        """The literal cases whose values the operation's dtypes have."""
+        """Return the literal cases whose values the operation's dtypes have."""
         return tuple(special for special in self.specials if _fits(self, special))
 
     @property
     def literals(self) -> tuple[Special, ...]:
-        """The applicable cases with a specified result; the others are among the edges."""
+        """Return the applicable cases with a specified result; the others are among the edges."""
         return tuple(special for special in self.applicable if special.result != "?")
 
 
 def row_of(operation: Operation) -> Row:
-    """The row of the tables for one operation."""
+    """Return the row of the tables for one operation."""
     return Row(
         operation.id,
         operation.sentence,
@@ -121,7 +121,7 @@ def row_of(operation: Operation) -> Row:
 
 
 def vector_row_of(operation: Operation) -> Row:
-    """The row of the same operation on vectors: one batch, with the edges of its dtypes."""
+    """Return the row of the same operation on vectors: one batch, with the edges of its dtypes."""
     vectors = dataclasses.replace(
         operation,
         id=f"isa.vector.{operation.id.removeprefix('isa.')}",
@@ -141,9 +141,10 @@ def _with_lanes(operation: Operation, lanes: int) -> CaseNeeds:
 
 
 def _vector_cases(operation: Operation, profile: Profile) -> list[Case]:
-    """The lane count of the rung; every other one in the full profile.
+    """Return the case with the lane count of the rung; in the full profile with all counts.
 
-    Pairs of floats are cast in the quick profile too: GPUs have instructions for those alone.
+    Pairs of floats are cast in the quick profile too, because GPUs have special instructions for
+    them.
     """
     (case,) = _edge_cases(operation, profile)
     cases = [dataclasses.replace(case, needs=_with_lanes(operation, VECTOR_LANES))]
@@ -179,7 +180,7 @@ def _fits(operation: Operation, special: Special) -> bool:
 
 
 def _has_subnormal(operation: Operation, special: Special) -> bool:
-    """Whether an operand or the result is subnormal, by its value: 0x1p-24 is, as float16."""
+    """Return True if an operand or the result is subnormal by value: 0x1p-24 is, as float16."""
     pairs = [*zip(operand_values(operation, special), operation.sources, strict=True)]
     result = result_value(operation, special)
     if result is not None:
@@ -188,13 +189,13 @@ def _has_subnormal(operation: Operation, special: Special) -> bool:
 
 
 def operand_values(operation: Operation, special: Special) -> tuple[Array, ...]:
-    """The operands of a literal case, one element each."""
+    """Return the operands of a literal case, one element each."""
     pairs = zip(special.operands, operation.sources, strict=True)
     return tuple(literal(text, dtype) for text, dtype in pairs)
 
 
 def result_value(operation: Operation, special: Special) -> Array | None:
-    """The result of a literal case, one element; None where it is unspecified."""
+    """Return the result of a literal case, one element; None if it is unspecified."""
     return None if special.result == "?" else literal(special.result, operation.result)
 
 
@@ -202,16 +203,16 @@ Run = Callable[[DeviceUnderTest], Measurement]
 
 
 def _cases(operation: Operation, profile: Profile) -> list[Case]:
-    found = [
+    cases = [
         _case(operation, f"special:{number}", functools.partial(_run_special, special), special)
         for number, special in enumerate(operation.literals)
     ]
     for kind, count in batches(operation, profile).items():
-        found += [
+        cases += [
             _case(operation, f"{kind}:{number}", functools.partial(_run_batch, kind, number))
             for number in range(count)
         ]
-    return found
+    return cases
 
 
 def _case(
@@ -241,28 +242,28 @@ def _case(
 
 
 def batches(operation: Operation, profile: Profile) -> dict[str, int]:
-    """How many batches of 1,024 of each kind `profile` runs."""
+    """Return the number of batches of 1,024 elements by kind that `profile` runs."""
     full = profile is Profile.FULL
     sources = operation.sources
     total = sum(dtype.bits for dtype in sources)
     if total <= 10:
         return {"exhaustive": 1}
-    found = {"edge": -(-_edge_count(operation) // LANES), "random": 64 if full else 2}
+    counts = {"edge": -(-_edge_count(operation) // LANES), "random": 64 if full else 2}
     if operation.op in ("CAST", "BITCAST"):
-        found["random"] = 64 if full else 1
+        counts["random"] = 64 if full else 1
     if total == 16 and _is_quick_table(operation):
-        return {"edge": found["edge"], "exhaustive": (1 << 16) // LANES}
+        return {"edge": counts["edge"], "exhaustive": (1 << 16) // LANES}
     if total == 16 and full:
         # The whole table, and what the quick profile runs.
         return {**batches(operation, Profile.QUICK), "exhaustive": (1 << 16) // LANES}
-    found["moderate"] = 48 if full else 1
+    counts["moderate"] = 48 if full else 1
     if len(sources) == 1:
-        found["spaced"] = 64 if full else 1
-    return found
+        counts["spaced"] = 64 if full else 1
+    return counts
 
 
 def _is_quick_table(operation: Operation) -> bool:
-    """Unary operations on 16 bits run whole even in the quick profile; casts and pairs do not."""
+    """Return True for unary operations on 16 bits: every profile runs all of their values."""
     return len(operation.sources) == 1 and operation.op not in ("CAST", "BITCAST")
 
 
@@ -274,7 +275,7 @@ def _edge_count(operation: Operation) -> int:
 
 
 def columns(operation: Operation, kind: str, number: int) -> tuple[Array, ...]:
-    """The operands of one batch: 1,024 elements each."""
+    """Return the operands of one batch: 1,024 elements each."""
     sources = operation.sources
     if kind == "exhaustive":
         return _table(sources, number)
@@ -295,7 +296,7 @@ def columns(operation: Operation, kind: str, number: int) -> tuple[Array, ...]:
 
 
 def _shift_batch(dtype: DType, number: int, kind: str) -> tuple[Array, ...]:
-    """Any value, and a count within the width."""
+    """Return any values, and counts below the width."""
     maker = samples.random_bits if kind == "random" else samples.moderate
     counts = np.random.default_rng([number, dtype.bits]).integers(0, dtype.bits, LANES)
     return maker(dtype, LANES, 1000 * number), counts.astype(samples.edges(dtype).dtype)
@@ -309,7 +310,7 @@ def _table(sources: tuple[DType, ...], number: int) -> tuple[Array, ...]:
     if sum(dtype.bits for dtype in sources) <= 10:
         grids = [samples.edges(dtype) if dtype.is_bool else _all(dtype) for dtype in sources]
         mesh = np.meshgrid(*[np.arange(len(grid)) for grid in grids], indexing="ij")
-        picked = [grid[place.ravel()] for grid, place in zip(grids, mesh, strict=True)]
+        picked = [grid[index.ravel()] for grid, index in zip(grids, mesh, strict=True)]
         return samples.fit_columns(picked, LANES)
     # A block of pairs has every value on the right.
     return samples.pair_table(sources[0], sources[1], number * LANES + np.arange(LANES))
@@ -326,7 +327,7 @@ def _all(dtype: DType) -> Array:
 
 
 def _bits_batch(source: DType, target: DType) -> tuple[Array, ...]:
-    """The edge grid, and the bits of NaNs of either type."""
+    """Return the edge grid, and the bits of NaNs of either type."""
     nans = [samples.nan_payloads(source)]
     if source.itemsize == target.itemsize:
         nans.append(from_bits(to_bits(samples.nan_payloads(target)), source))
@@ -334,7 +335,7 @@ def _bits_batch(source: DType, target: DType) -> tuple[Array, ...]:
 
 
 def _cast_batch(operation: Operation) -> tuple[Array, ...]:
-    """The edge grid, NaNs, and the limits and ties of what a cast converts to."""
+    """Return the edge grid, NaNs, and the limits and ties of the result type of a cast."""
     (source,) = operation.sources
     parts = (samples.limits_between, samples.ties_between)
     beyond = [values_between(source, operation.result) for values_between in parts]
@@ -344,25 +345,25 @@ def _cast_batch(operation: Operation) -> tuple[Array, ...]:
 
 
 def _edge_batch(sources: tuple[DType, ...], number: int) -> tuple[Array, ...]:
-    """The edge grid crossed with itself; of three operands a seeded part of the cube."""
+    """Return the edge grid crossed with itself; of three operands a random part of the cube."""
     grids = [samples.edges(dtype) for dtype in sources]
     total = 1
     for grid in grids:
         total *= len(grid)
-    places = np.arange(number * LANES, (number + 1) * LANES) % total
+    indices = np.arange(number * LANES, (number + 1) * LANES) % total
     if len(sources) > 2:
-        places = np.random.default_rng([number, total]).integers(0, total, LANES)
-    found: list[Array] = []
+        indices = np.random.default_rng([number, total]).integers(0, total, LANES)
+    chosen: list[Array] = []
     for grid in reversed(grids):
-        found.append(grid[places % len(grid)])
-        places = places // len(grid)
-    return tuple(reversed(found))
+        chosen.append(grid[indices % len(grid)])
+        indices = indices // len(grid)
+    return tuple(reversed(chosen))
 
 
 def _run_special(
     special: Special, operation: Operation, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Every lane gets the same literals and owes the same literal."""
+    """Run a literal case: every lane has the same literals and the same result."""
     operands = operand_values(operation, special)
     result = result_value(operation, special)
     assert result is not None
@@ -374,7 +375,7 @@ def _run_special(
 
 
 def _special_rule(operation: Operation, result: Array) -> Rule:
-    """Zeros, infinities and NaN are exact in every rule; other values keep the row's limit."""
+    """Return the rule for a literal: exact for zeros, infinities and NaN, else the row's own."""
     if not operation.result.is_float or isinstance(operation.rule, SameBits):
         return operation.rule
     wide = float(result.astype(np.float64)[0])
@@ -397,18 +398,18 @@ def _run_batch(
 def without_subnormals(
     operation: Operation, inputs: Sequence[Array], expected: Expected
 ) -> Expected:
-    """Nothing is owed where a device that flushes subnormals meets or gives one.
+    """Leave subnormals unspecified, for a device that flushes them.
 
-    A result that is rounded up to a normal number is one too: many units look before they round.
+    So are results rounded up to a normal number: many units check before they round.
     """
-    kept = ~is_subnormal(expected.values, operation.result)
+    specifiable = ~is_subnormal(expected.values, operation.result)
     if expected.wide is not None and operation.result.is_float:
-        kept &= _is_zero_or_normal(expected.wide, operation.result)
+        specifiable &= _is_zero_or_normal(expected.wide, operation.result)
     for values, dtype in zip(inputs, operation.sources, strict=True):
-        kept &= ~is_subnormal(values, dtype)
+        specifiable &= ~is_subnormal(values, dtype)
     if operation.partial is not None:
-        kept &= _is_zero_or_normal(operation.partial(inputs), operation.result)
-    specified = kept if expected.specified is None else expected.specified & kept
+        specifiable &= _is_zero_or_normal(operation.partial(inputs), operation.result)
+    specified = specifiable if expected.specified is None else expected.specified & specifiable
     return dataclasses.replace(expected, specified=specified)
 
 
@@ -426,11 +427,11 @@ def run_operation(
     device: DeviceUnderTest,
     opts: tuple[Opt, ...] = (),
 ) -> Measurement:
-    """Runs an operation on `LANES` values of each source, by what the device owes of it.
+    """Run an operation on `LANES` values of each source, and judge it by the device's declaration.
 
-    opts: in place of those of the rung, if there are any.
+    opts: replace those of the rung, if there are any.
     """
-    expected, rule = operation.owed(device.capabilities, inputs, expected, rule)
+    expected, rule = operation.expectation(device.capabilities, inputs, expected, rule)
     kernel = Optimised(operation.kernel, opts) if opts else operation.kernel
     experiment = Experiment(case_id, kernel, [None, *inputs], [expected], [rule])
     return measure(device.on_rung(operation.rung), experiment)
@@ -441,7 +442,7 @@ def run_operations(
 ) -> Measurement:
     """Measure one kernel of several operations of a rung, each with its inputs.
 
-    Equal inputs of one type are one buffer.
+    Equal inputs of one type share a buffer.
     """
     sketch = Sketch(outputs=len(operations))
     loads: dict[tuple[DType, bytes], UOp] = {}
@@ -457,9 +458,9 @@ def run_operations(
             operands.append(loads[key])
         sketch.store(operation.build(*operands), LANES)
         reference = operation.reference(inputs)
-        owed = operation.owed(device.capabilities, inputs, reference, operation.rule)
-        expected.append(owed[0])
-        rules.append(owed[1])
+        values, rule = operation.expectation(device.capabilities, inputs, reference, operation.rule)
+        expected.append(values)
+        rules.append(rule)
     kernel = build.sink(*sketch.stores)
     every = [*[None] * len(operations), *data]
     rung = operations[0][0].rung

@@ -1,8 +1,8 @@
 """Families of short chains of integer arithmetic: each operation with each, in every order.
 
 `idioms.py` names single chains. Here each family is a product of operations, operands and
-constants, so that a compiler that rewrites one member wrongly is detected whichever it is. The
-chains go to the renderer as they stand, and the reference is numpy.
+constants, so that a wrong rewrite of any member is detected. The chains are rendered as they are,
+and the reference is numpy.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def _reused(first: Chain, second: Chain, form: str, step: int, x: UOp, y: UOp) -
 
 
 def reused(dtype: DType, is_quick: bool) -> Iterator[Output]:
-    """Yield two operations that share an operand, in each order, and others with a step between.
+    """Yield pairs of operations that share an operand, in each order, and some with a step between.
 
-    is_quick: one step, and half of the orders if neither is a difference; signed and unsigned types
-    have the other half each. Two types have operations on bits too.
+    is_quick: one step, and half of the orders if neither operation is a difference. Signed and
+    unsigned types have different halves. Two types have operations on bits too.
     """
     orders, steps = ("ix", "yi", "xi", "iy"), (1, -3)
     part = int(dtype.is_unsigned)
@@ -209,7 +209,7 @@ def beside(functions: Mapping[str, Unary], signs: Sequence[str], forms: str) -> 
 
 
 def negated_maximum(x: UOp, y: UOp) -> UOp:
-    """Return the minimum of x and y by their negatives; of integers the least one has none."""
+    """Return the minimum of x and y by their negatives; the least integer has none."""
     return _negated(build.maximum(_negated(x), _negated(y)))
 
 
@@ -253,7 +253,8 @@ _QUOTIENTS: Mapping[str, Chain] = {
 }
 
 
-# --- shifts of what is widened --------------------------------------------------------------------
+# --- shifts and casts
+# ------------------------------------------------------------------------------
 
 
 def _constant_shift(
@@ -289,7 +290,7 @@ def wide_shifts(dtype: DType, target: DType) -> Iterator[Output]:
 
 
 def shifted_casts(dtype: DType, target: DType) -> Iterator[Output]:
-    """Yield shifts of x by constants before and after a cast; wide shifts of narrow types only."""
+    """Yield shifts of x by constants before and after a cast; wide shifts only of narrow types."""
     for op, sign in ((Ops.SHL, "<<"), (Ops.SHR, ">>")):
         for count in (1, dtype.bits // 2, dtype.bits - 1):
             for is_first in (True, False)[: 1 + (target.bits > dtype.bits)]:
@@ -354,9 +355,9 @@ def quotients(dtype: DType, device: DeviceUnderTest, is_quick: bool) -> Iterator
 
 
 def _integers(dtype: DType) -> list[Array]:
-    """Return pairs of integers of all kinds, numbers of equal bytes and palindromes among x.
+    """Return pairs of integers of all kinds; x includes numbers of equal bytes and palindromes.
 
-    y is none of 0, 1 and -1, so that -y divides as well.
+    y is never 0, 1 or -1, so that -y can be a divisor too.
     """
     x, y = integers(dtype, 8), divisors(dtype, 9)
     edges = samples.edges(dtype)[:20]
@@ -402,7 +403,7 @@ def _measure(
 ) -> Measurement:
     """Measure the chains as programs of scalars and of vectors, until one fails.
 
-    is_quick: every fourth chain of vectors.
+    is_quick: only every fourth chain of vectors.
     """
     capabilities = device.capabilities
     data = data_of(dtype, device)
@@ -437,7 +438,7 @@ def row_of(
     checks: Callable[[], Iterable[Check]],
     clauses: tuple[str, ...],
     rung: Rung = Rung.CAST,
-    advice: str = "look at the rule of the compiler that rewrites the chain of the message",
+    advice: str = "look at the rule of the compiler that rewrites the chain in the message",
 ) -> Row:
     """Return a row of programs on a type that the device computes in."""
     return make_row(

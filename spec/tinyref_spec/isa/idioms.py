@@ -35,13 +35,13 @@ from tinyref_spec.isa.widths import (
 from tinyref_spec.kernels.notation import load
 from tinyref_spec.styles import VECTOR_LANES
 
-# A chain, of two loaded operands. The second is neither 0 nor -1.
+# A chain of two loaded operands. The second is neither 0 nor -1.
 Chain = Callable[[UOp, UOp], UOp]
 OutputsOf = Callable[[DeviceUnderTest], Iterable[Output]]
 
 _SHIFTS = (Ops.SHL, Ops.SHR)
 _SCALARS, _BOTH = (1,), (1, VECTOR_LANES)
-# The types of which the quick profile runs all pairs.
+# The types for which the quick profile runs all pairs.
 _QUICK = (dtypes.int32, dtypes.uint8)
 _CAST_TARGETS = (dtypes.int8, dtypes.int64)
 _BINARY = tuple(op for op in REFERENCES if op not in (Ops.NEG, Ops.CMPNE))
@@ -111,7 +111,7 @@ def _xor(x: UOp, y: int | UOp) -> UOp:
 
 
 def _negative(x: UOp) -> UOp:
-    """Return -x as the compiler gives it: renderers never see NEG of integers."""
+    """Return -x as the compiler writes it: renderers never see NEG of integers."""
     return build.mul(x, -1)
 
 
@@ -260,7 +260,7 @@ _SIGNED: Mapping[str, Chain] = {
 
 
 def idioms(dtype: DType, device: DeviceUnderTest) -> Iterator[Output]:
-    """Yield the idioms of a type. Narrow ones are widened: their registers have more bits."""
+    """Yield the idioms of a type. Narrow ones are widened, to show the high bits of registers."""
     chains = dict(_ANY) if dtype.is_unsigned else {**_ANY, **_SIGNED}
     top = 1 << (dtype.bits - 1) if dtype.is_unsigned else int(dtype.minimum)
     for op in (Ops.IDIV, Ops.MOD):
@@ -314,7 +314,7 @@ def limits(dtype: DType) -> list[int]:
 
 
 def constant_divisors(dtype: DType) -> list[int]:
-    """Return small numbers, powers of two and their neighbours; of signed types negative ones."""
+    """Return small numbers, powers of two and neighbours; of signed types negative ones too."""
     powers = [1 << bit for bit in range(0, dtype.bits - 1, 3)]
     near = [power + step for power in powers for step in (-1, 1) if power > 8]
     negative = [] if dtype.is_unsigned else [-number for number in (*_ODD, *powers[1:])]
@@ -324,7 +324,7 @@ def constant_divisors(dtype: DType) -> list[int]:
 def quotients(dtype: DType, is_quick: bool, device: DeviceUnderTest) -> Iterator[Output]:
     """Yield quotients and remainders by constants, and of constants.
 
-    is_quick: of types with more than 8 bits every fourth constant, and the limits.
+    is_quick: of types with more than 8 bits only every fourth constant, and the limits.
     """
     step = 4 if is_quick and dtype.bits > 8 else 1
     for number in (*constant_divisors(dtype)[::step], *limits(dtype)):
@@ -363,7 +363,7 @@ def _of_constants(op: Ops, first: int, second: int, x: UOp, y: UOp) -> UOp:
 def _data(dtype: DType) -> list[Array]:
     """Return two arrays: pairs of edges in every combination, then numbers of all kinds.
 
-    Floats are multiples of 1/4 that every integer of 32 bits holds, negative ones too.
+    Floats are multiples of 1/4 that every integer of 32 bits holds, also negative ones.
     """
     if dtype.is_float:
         numbers = (np.arange(LANES) - LANES // 2) * 0.25
@@ -401,7 +401,7 @@ def _measure(
 
 
 def direct(outputs: Iterable[Output], dtype: DType, capabilities: Capabilities) -> list[Output]:
-    """Return the chains of which the renderer prints every operation in every type."""
+    """Return the chains whose operations and types the renderer prints directly."""
     loads = [load(slot, dtype, (LANES,)) for slot in range(2)]
     known = dict.fromkeys(loads, True)
 
@@ -471,8 +471,8 @@ def _cast_chain_row(dtype: DType) -> Row:
     return _row(
         "cast_chain",
         dtype,
-        "Casts through a type of the other sign keep what each of them gives.",
-        "look at the rule of the compiler that joins the casts of the message",
+        "Casts through a type of the other sign give what the single casts give.",
+        "look at the rule of the compiler that joins the casts in the message",
         _cast_chain_checks,
     )
 
@@ -486,21 +486,21 @@ def rows() -> Iterator[Row]:
         yield _row(
             "pair",
             dtype,
-            "Two operations in a row give what they give one after the other.",
-            "look at the rules of the compiler that join the two operations of the message",
+            "Two operations in a row give what they give in separate kernels.",
+            "look at the rules of the compiler that join the two operations in the message",
             _pair_checks,
         )
         yield _row(
             "idiom",
             dtype,
             "Rotations, magnitudes, averages and other chains give what their operations give.",
-            "look at the rule of the compiler that recognises the chain of the message",
+            "look at the rule of the compiler that recognises the chain in the message",
             _idiom_checks,
         )
         yield _row(
             "divisor",
             dtype,
             "Quotients and remainders by constants, and of constants, are exact.",
-            "look at how a division by the constant of the message becomes a product or shifts",
+            "look at how a division by the constant in the message becomes a product or shifts",
             _constant_checks,
         )

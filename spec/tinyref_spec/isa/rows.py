@@ -33,12 +33,12 @@ _FAMILIES = {1: "unary", 2: "binary", 3: "ternary"}
 
 
 def is_strict() -> bool:
-    """Whether strict float mode is on: every float op rounds to its dtype."""
+    """Return True in strict float mode, in which every float op rounds to its dtype."""
     return bool(config.integer("STRICT_FLOAT"))
 
 
 def _apply(op: Ops, *operands: UOp) -> UOp:
-    # Straight into the node: the builder would swap commutative operands.
+    # The node is made directly, because the builder would swap commutative operands.
     dtype = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else operands[-1].dtype
     return UOp(op, dtype, operands)
 
@@ -83,7 +83,7 @@ def _contracted(op: str, dtype: DType) -> Reference | None:
 
 
 def _rule(op: str, dtype: DType) -> Rule:
-    # MAX may give either zero and either NaN operand: the alternatives of its oracle say so.
+    # MAX may give either zero and either NaN operand, as the alternatives of its oracle say.
     return Ulp(ulp_limit(op, dtype, is_strict()))
 
 
@@ -94,7 +94,7 @@ def _clauses(op: str, dtype: DType) -> tuple[str, ...]:
 
 
 def alu_operations() -> Iterator[Operation]:
-    """Unary, binary and ternary operations, dtype by dtype."""
+    """Yield unary, binary and ternary operations, dtype by dtype."""
     for op, accepted in ACCEPTED.items():
         count = OP_TABLE[Ops[op]].arity[0]
         make = functools.partial(_apply, Ops[op])
@@ -105,7 +105,7 @@ def alu_operations() -> Iterator[Operation]:
 
 
 def cast_operations() -> Iterator[Operation]:
-    """CAST of every dtype to every other."""
+    """Yield CAST of every dtype to every other."""
     for source in VALUES:
         for target in VALUES:
             if source is not target:
@@ -147,7 +147,7 @@ def _cast_reference(source: DType, target: DType, operands: Sequence[Array]) -> 
 
 
 def bitcast_operations() -> Iterator[Operation]:
-    """BITCAST between dtypes of one size."""
+    """Yield BITCAST between dtypes of one size."""
     for source in VALUES:
         for target in VALUES:
             if source is not target and source.itemsize == target.itemsize and not target.is_bool:
@@ -176,7 +176,7 @@ def _bitcast_reference(target: DType, operands: Sequence[Array]) -> Expected:
 
 
 def guarded_division(dtype: DType) -> Operation:
-    """WHERE(y != 0, x / y, x): the division that is not chosen has no effect, not even a trap."""
+    """Return WHERE(y != 0, x / y, x): the division that is not chosen must not trap."""
     literals = (Special(("7", "2"), "3"), Special(("7", "0"), "7"), Special(("0", "0"), "0"))
     return Operation(
         f"isa.ternary.where.{dtype.name}_guards_division",
@@ -206,7 +206,7 @@ def _guarded_reference(dtype: DType, operands: Sequence[Array]) -> Expected:
 
 
 def operations() -> Iterator[Operation]:
-    """All elementwise operations of the tables."""
+    """Yield all elementwise operations of the tables."""
     yield from alu_operations()
     yield from map(guarded_division, (dtypes.int32, dtypes.int64, dtypes.uint32))
     yield from cast_operations()
@@ -214,7 +214,7 @@ def operations() -> Iterator[Operation]:
 
 
 def rows() -> Iterator[Row]:
-    """All rows of the level `isa`."""
+    """Yield all rows of the level `isa`."""
     yield from map(row_of, sequences())
     yield from map(edge_row_of, bit_sequences())
     yield from constants.rows(_rule)

@@ -1,8 +1,8 @@
-"""Two operations in a row: what the first one gives is of its type before the second one is done.
+"""Two operations in a row: the first result must be in its type before the second operation.
 
-Each operation on floats rounds for itself, unless the device declares otherwise. What a compiler
-may do that contracts or reassociates shows here and nowhere else for certain: one rounding for a
-product and a sum, a sum and a difference that cancel, a product by a constant zero.
+Each operation on floats rounds, unless the device declares otherwise. Some rewrites of compilers
+show only here: one rounding for a product and a sum, a sum and a difference that cancel, a product
+by a constant zero.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Semantics = Callable[[DType, Sequence[Array]], Expected]
 class TwoOperations:
     """One row for each dtype.
 
-    strict: the value where both operations round. contracted, reassociated: what a device owes that
-    declares that, within a tolerance; None where the declaration changes nothing.
+    strict: the value if both operations round. contracted, reassociated: the values, with a
+    tolerance, of a device that declares this; None if the declaration changes nothing.
     """
 
     name: str
@@ -51,7 +51,7 @@ class TwoOperations:
 
 
 def product_of_first(operands: Sequence[Array]) -> Array:
-    """The product of x * y + z, unrounded where float64 holds it."""
+    """Return the product of x * y + z, not rounded further than float64."""
     with np.errstate(all="ignore"):
         return operands[0].astype(np.float64) * operands[1].astype(np.float64)
 
@@ -66,17 +66,18 @@ def _product_sum(dtype: DType, operands: Sequence[Array]) -> Expected:
 
 
 def within_roundings_of_product(dtype: DType, operands: Sequence[Array]) -> Expected:
-    """x * y + z within one rounding of the product and one of the sum.
+    """Return x * y + z within one rounding of the product and one of the sum.
 
-    Where the product of two numbers rounds to infinity, it need not be rounded: nothing is owed.
+    If the product of two numbers rounds to infinity, a device may skip that rounding, so the result
+    is not specified.
     """
     x, y, z = (operand.astype(np.float64) for operand in operands)
     with np.errstate(all="ignore"):
         expected = oracles.evaluate("MULACC", dtype, operands)
-        found = _within(dtype, expected, x * y + z, np.abs(x * y))
+        result = _within(dtype, expected, x * y + z, np.abs(x * y))
         overflows = np.isfinite(x) & np.isfinite(y) & ~np.isfinite(round_to(x * y, dtype))
-    found.specified = ~overflows
-    return found
+    result.specified = ~overflows
+    return result
 
 
 def _sum_difference(dtype: DType, operands: Sequence[Array]) -> Expected:
@@ -87,18 +88,18 @@ def _sum_difference(dtype: DType, operands: Sequence[Array]) -> Expected:
 
 
 def _sum_difference_of_numbers(dtype: DType, operands: Sequence[Array]) -> Expected:
-    """Within one rounding of the sum of x; nothing is owed where the sum is not finite."""
+    """Return x within one rounding of the sum; not specified if the sum is not finite."""
     x, y = (operand.astype(np.float64) for operand in operands)
     expected = _sum_difference(dtype, operands)
     with np.errstate(all="ignore"):
-        found = _within(dtype, expected, x, np.abs(x + y))
+        result = _within(dtype, expected, x, np.abs(x + y))
         total = round_to(x + y, dtype).astype(np.float64)
-    found.specified = np.isfinite(total) & np.isfinite(y)
-    return found
+    result.specified = np.isfinite(total) & np.isfinite(y)
+    return result
 
 
 def _large(dtype: DType) -> float:
-    """A number whose ULP is 1: what is added to it is rounded to an integer."""
+    """Return a number whose ULP is 1: a sum with it is rounded to an integer."""
     return 1.5 * 2.0**dtype.mantissa_bits
 
 
@@ -116,16 +117,16 @@ def _times_zero(dtype: DType, operands: Sequence[Array]) -> Expected:
 
 
 def _times_zero_of_numbers(dtype: DType, operands: Sequence[Array]) -> Expected:
-    """Zero of any sign; nothing is owed for infinities and NaN."""
+    """Return zero of any sign; not specified for infinities and NaN."""
     expected = _times_zero(dtype, operands)
     x = operands[0].astype(np.float64)
     return Expected(expected.values, np.isfinite(x), tolerance=np.zeros(x.shape), wide=x * 0)
 
 
 def _within(dtype: DType, expected: Expected, wide: Array, partial: Array) -> Expected:
-    """`wide` within a rounding of the partial result and one of its own."""
+    """Return `wide` within a rounding of the partial result and one of its own."""
     unit, least = unit_roundoff(dtype), smallest_subnormal(dtype)
-    # `wide` itself is rounded so in float64.
+    # `wide` itself is rounded in float64.
     times = 2 if dtype is dtypes.float64 else 1
     tolerance = times * unit * (partial + np.abs(wide)) * (1 + 4 * unit) + least
     return Expected(expected.values, expected.specified, tolerance=tolerance, wide=wide)
@@ -189,26 +190,26 @@ _REORDERED = "compilers may contract and reorder floats: -ffp-contract=off, no -
 
 
 def sequences() -> Iterator[Operation]:
-    """Each sequence in each dtype."""
-    for each in SEQUENCES:
+    """Yield each sequence in each dtype."""
+    for sequence in SEQUENCES:
         for dtype in DTYPES:
             yield Operation(
-                f"isa.sequence.{each.name}.{dtype.name}",
-                each.op,
+                f"isa.sequence.{sequence.name}.{dtype.name}",
+                sequence.op,
                 dtype.name,
-                f"{each.sentence} In {dtype.name}.",
+                f"{sequence.sentence} In {dtype.name}.",
                 ("float.round", "float.strict"),
                 Rung.ALU,
-                (dtype,) * each.count,
+                (dtype,) * sequence.count,
                 dtype,
-                each.build,
-                functools.partial(each.strict, dtype),
+                sequence.build,
+                functools.partial(sequence.strict, dtype),
                 Ulp(0),
-                each.specials,
-                contracted=_of(each.contracted, dtype),
+                sequence.specials,
+                contracted=_of(sequence.contracted, dtype),
                 advice={"": _REORDERED},
-                reassociated=_of(each.reassociated, dtype),
-                partial=each.partial,
+                reassociated=_of(sequence.reassociated, dtype),
+                partial=sequence.partial,
             )
 
 

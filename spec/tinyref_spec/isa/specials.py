@@ -1,8 +1,8 @@
-"""What each primitive operation takes, and its special cases, as literals.
+"""The accepted types of each primitive operation, and its special cases, as literals.
 
-One line is one case: operands, `->`, result. The names are those of `literals.py`: MIN, MAX, BITS
-for integers; inf, nan, LARGEST, SUB and the like for floats. A line whose values the dtype does
-not have does not apply to it. Nothing here is computed by the operation that it checks.
+One line is one case: operands, `->`, result. The names are defined in `literals.py`: MIN, MAX, BITS
+for integers; inf, nan, LARGEST, SUB and others for floats. A line with values that a dtype lacks
+does not apply to it. Nothing here is computed by the operation that it checks.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ class Special:
 
     @property
     def text(self) -> tuple[str, str]:
-        """Inputs and result as the pages show them."""
+        """Return inputs and result for a page."""
         return ", ".join(self.operands), "unspecified" if self.result == "?" else self.result
 
 
 @functools.cache
 def parse(table: str) -> tuple[Special, ...]:
-    """The cases of one table; raises ValueError for a line that is not one."""
-    found = []
+    """Return the cases of one table; raises ValueError for a line that is not one."""
+    cases = []
     for line in table.replace(";", "\n").splitlines():
         if not line.strip():
             continue
         operands, arrow, result = line.partition("->")
         if not arrow or len(result.split()) != 1:
             raise ValueError(f"not a special case: {line!r}")
-        found.append(Special(tuple(operands.split()), result.strip()))
-    return tuple(found)
+        cases.append(Special(tuple(operands.split()), result.strip()))
+    return tuple(cases)
 
 
 NUMBERS = (*dtypes.ints, *dtypes.floats)
@@ -47,7 +47,7 @@ BITS = (dtypes.bool, *dtypes.ints)
 ORDERED = (dtypes.bool, *dtypes.ints, *dtypes.floats)
 VALUES = dtypes.all
 
-# The types that each operation takes: what the typing of the op table is held against.
+# The types that each operation accepts; the typing of the op table is compared with them.
 ACCEPTED: dict[str, tuple[DType, ...]] = {
     "NEG": NUMBERS,
     "RECIP": FLOATS,
@@ -76,7 +76,7 @@ ACCEPTED: dict[str, tuple[DType, ...]] = {
     "MULACC": NUMBERS,
 }
 
-# Clauses that a row shows besides its own: `float.` ones on floats, `int.` ones on integers.
+# Clauses that a row checks too: `float.` ones on floats, `int.` ones on integers.
 ALSO: dict[str, tuple[str, ...]] = {
     "ADD": ("float.round", "int.wrap"),
     "MUL": ("float.round", "int.wrap", "float.subnormal"),
@@ -261,5 +261,5 @@ TABLES: dict[Kind, dict[str, str]] = {
 
 
 def specials(op: str, dtype: DType) -> tuple[Special, ...]:
-    """The literal cases of `op` in `dtype`; empty when the op is not defined for its kind."""
+    """Return the literal cases of `op` in `dtype`; empty if the op is not defined for its kind."""
     return parse(TABLES[dtype.kind].get(op, ""))

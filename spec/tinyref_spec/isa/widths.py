@@ -1,8 +1,8 @@
-"""Integers of several widths in one kernel: narrow results that are used, operands with few bits.
+"""Integers of several widths in one kernel: narrow results that are used, operands of few bits.
 
-A kernel of one operation stores the result, which cuts it to its type: registers with more bits
-show only where the result is widened, compared, divided or shifted first. And a compiler that knows
-how few bits an operand has may choose a shorter instruction, which some operands do not fit.
+A kernel of one operation stores the result, which cuts it to its type. Extra bits in registers show
+only if the result is widened, compared, divided or shifted first. A compiler that knows that an
+operand has few bits may choose a shorter instruction, which some operands do not fit.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from tinyref_spec.oracles import Expected
 class Output:
     """One result of a kernel.
 
-    name: says in a failure which result it is.
-    node: makes it of the loaded operands; `evaluate` gives its values.
+    name: identifies the result in a failure.
+    node: makes it from the loaded operands; `evaluate` computes its values.
     """
 
     name: str
@@ -59,7 +59,7 @@ def _other_larger(x: Array, y: Array) -> Array:
     return np.asarray(np.where(y < x, x, y))
 
 
-# Each is exact in numpy, and wraps.
+# All are exact in numpy, and wrap.
 REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.NEG: np.negative,
     Ops.ADD: np.add,
@@ -76,10 +76,10 @@ REFERENCES: Mapping[Ops, Callable[..., Array]] = {
     Ops.CMPLT: np.less,
     Ops.CMPNE: np.not_equal,
 }
-# Of two zeros, or of a NaN and another number, MAX may give either.
+# For two zeros, or a NaN and a number, MAX may give either.
 _OTHER_REFERENCES: Mapping[Ops, Callable[..., Array]] = {**REFERENCES, Ops.MAX: _other_larger}
 _SHIFTS = (Ops.SHL, Ops.SHR)
-# Outputs of one program.
+# Number of outputs of one program.
 _TOGETHER = 128
 
 
@@ -128,10 +128,10 @@ def measure_outputs(
     """Measure kernels that compute the outputs from inputs of `dtype`, several in each kernel.
 
     A failure names the output: its kernel is run again for each output alone. If none fails alone,
-    the failure names those that the wrong element may belong to.
+    the failure names the outputs that the wrong element may belong to.
 
-    lanes: of the vectors of a program that goes to the renderer as it stands. If it is 0, the
-    compiler lowers a kernel, which has a buffer for each output.
+    lanes: vector width of a program that is rendered as it is. If it is 0, the compiler lowers a
+    kernel, which has a buffer for each output.
     """
     several = _TOGETHER if lanes else max(1, device.capabilities.buffer_limit - len(data))
     compared = 0
@@ -223,7 +223,7 @@ def _joined(items: Sequence[Expected]) -> Expected:
 
 
 def _kernel(dtype: DType, is_used: Sequence[bool], outputs: Sequence[Output]) -> UOp:
-    """Return a kernel of the outputs. A constant stands for an input that none uses."""
+    """Return a kernel of the outputs. A constant replaces an input that none uses."""
     sketch = Sketch(outputs=len(outputs))
     unused = build.const(dtype, 0)
     loads = [sketch.input(dtype, LANES) if used else unused for used in is_used]
@@ -241,7 +241,7 @@ def _program(
 ) -> Program:
     """Return a loop over all elements that computes the outputs, `lanes` elements at a time.
 
-    sizes: of the buffers that hold the outputs of each type, one after the other.
+    sizes: of the buffers that hold the outputs of each type, one after another.
     """
     counter = loop(LANES // lanes, 0)
     position = build.mul(counter, lanes)
@@ -285,7 +285,7 @@ def divisors(dtype: DType, seed: int) -> Array:
 # --- narrow results -------------------------------------------------------------------------------
 
 NARROW = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
-# Their results have more bits than the type. Of others the quick profile runs two types.
+# Their results have more bits than the type. For others, the quick profile runs two types.
 _OVERFLOWING = (Ops.NEG, Ops.ADD, Ops.SUB, Ops.MUL, Ops.SHL)
 _QUICK = (dtypes.int8, dtypes.uint16)
 
@@ -295,7 +295,7 @@ def _cast(wide: DType, result: UOp, other: UOp) -> UOp:
 
 
 def _consumers(op: Ops, device: DeviceUnderTest) -> Iterator[Output]:
-    """Yield what is done with x op y; z is what it is compared with and divided by."""
+    """Yield uses of x op y: comparisons and divisions by z, shifts and casts."""
     arity = 1 if op is Ops.NEG else 2
 
     def output(name: str, use: Callable[[UOp, UOp], UOp]) -> Output:
@@ -325,7 +325,7 @@ def _narrow_row(op: Ops, dtype: DType) -> Row:
     check = Check("used", functools.partial(_narrow, op, dtype), full_only=not is_quick)
     return make_row(
         f"isa.narrow.{op.name.lower()}.{dtype.name}",
-        f"A {dtype.name} that {op.name} gives is cut to {dtype.bits} bits before it is used.",
+        f"A {dtype.name} result of {op.name} is cut to {dtype.bits} bits before it is used.",
         clauses=("int.wrap", "isa.cast", f"isa.{op.name.lower()}"),
         rung=Rung.CAST,
         op=op.name,
@@ -353,7 +353,7 @@ FEW_BITS_OPS = (
 
 @dataclass(frozen=True)
 class Narrowing:
-    """How an operand comes to have few bits: `node` makes it of a load, and of `one` a 1."""
+    """A way to make an operand of few bits: `node` applies it to a load; `one` gives a 1."""
 
     name: str
     node: Callable[[UOp], UOp]
@@ -396,9 +396,9 @@ def _constant_dividend(op: Ops, narrowing: Narrowing) -> Output:
 def _few_bits(
     source: DType, narrowing: Narrowing, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Each operation on two operands with few bits; half of the dividends are near a multiple."""
+    """Measure each operation on two operands with few bits; half of the dividends are multiples."""
     x, y = integers(source, 4), integers(source, 5)
-    # Pairs of edges in every combination come first: the least integer and -1 among them.
+    # Pairs of edges in every combination come first, with the least integer and -1.
     edges = samples.edges(source)[:20]
     pairs = len(edges) ** 2
     x[:pairs], y[:pairs] = np.repeat(edges, len(edges)), np.tile(edges, len(edges))
@@ -463,7 +463,7 @@ def rows() -> Iterator[Row]:
             for narrowing in (_masked(8), _masked(24), _shifted(dtype, 8), _shifted(dtype, 24)):
                 yield _few_bits_row(
                     f"few_bits.{narrowing.name}.{dtype.name}",
-                    f"Arithmetic on two {dtype.name} of which a mask or a shift leaves few bits.",
+                    f"Arithmetic on two {dtype.name} of few bits, after a mask or a shift.",
                     dtype,
                     dtype,
                     narrowing,

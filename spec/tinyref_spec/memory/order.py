@@ -1,7 +1,7 @@
-"""In which order launches, copies and frees happen, what synchronize waits for, and seconds.
+"""The order of launches, copies and frees, what synchronize waits for, and reported seconds.
 
-The kernel is a chain of so many multiplications that a launch takes a while: a device that does
-not wait for it gives other numbers, or gives them later than it says.
+The kernel is a long chain of multiplications, so that a launch takes a while. A device that does
+not wait for it gives wrong numbers, or gives them late.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import programs
 
 WORD = dtypes.uint32
-# Of the linear congruential generator of Numerical Recipes, whose later numbers are known.
+# From the linear congruential generator of Numerical Recipes, whose later numbers are known.
 FACTOR, STEP = 1664525, 1013904223
-# A launch that takes so long differs measurably from one that takes no time.
+# A launch of this duration differs measurably from one that takes no time.
 LONG_SECONDS = 0.03
 FIRST_ITERATIONS = 256
 MAX_ITERATIONS = 1 << 28
 ATTEMPTS = 5
-# Within so many seconds a launch of that kind is done.
+# Seconds within which such a launch ends.
 PATIENCE = 2.0
 LAUNCHES = 20
-# More launches than drivers keep in a queue before they look after memory.
+# More launches than drivers queue before they recycle memory.
 QUEUED = 110
 GROUPS = 8
-# Of what is called without a wait in between: words, steps, and the seeds of their choice.
+# For calls without a wait in between: words, steps, and random seeds.
 WORDS = 6
 STEPS = 24
 SEEDS = (1, 2, 3)
-# What a host copies in longer than it takes to change it: 1 MiB.
+# The host needs longer to copy 1 MiB than to change it.
 LARGE = 1 << 18
 
 
 def clock() -> float:
-    """Seconds as they pass for this thread: those when others had its processor do not count."""
+    """Return seconds of this thread, without those in which others used its processor."""
     return time.perf_counter() - seconds_without_processor()
 
 
 def after_iterations(start: int, iterations: int) -> int:
-    """The number that `iterations` steps of the generator make of `start`, without taking them."""
+    """Return the number that `iterations` steps of the generator make from `start`, directly."""
     factor, step, total_factor, total_step = FACTOR, STEP, 1, 0
     while iterations:
         if iterations & 1:
@@ -68,7 +68,7 @@ def after_iterations(start: int, iterations: int) -> int:
 
 
 def chain(iterations: int) -> Program:
-    """out[0] = the number that `iterations` steps make of in[0], one after the other."""
+    """Return out[0] = the number after `iterations` steps from in[0], one after another."""
     out, start = build.define_global(0, WORD, 1), build.define_global(1, WORD, 1)
     iteration = programs.loop(iterations, 0)
     number = build.accumulator("number", build.load(programs.at(start, 0)))
@@ -80,7 +80,7 @@ def chain(iterations: int) -> Program:
 
 
 def _chains(groups: int, iterations: int) -> Program:
-    """The same as `chain` in each of some groups, for an element of its own."""
+    """Return `chain` in each of some groups, for an element of its own."""
     if groups == 1:
         # A device without a grid and threads has no launch indices.
         return chain(iterations)
@@ -94,18 +94,18 @@ def _chains(groups: int, iterations: int) -> Program:
 
 
 def word(device: str, value: int) -> Buffer:
-    """A buffer of one number."""
+    """Return a buffer of one number."""
     return Buffer(device, 1, WORD).copy_in(np.array([value], np.uint32).data)
 
 
 def number_in(buffer: Buffer) -> int:
-    """The number in a buffer of one."""
+    """Return the number in a buffer of one."""
     return int(np.frombuffer(buffer.copy_out(), np.uint32)[0])
 
 
 @dataclass
 class Work:
-    """A kernel whose iterations take about `LONG_SECONDS`, without what each launch takes."""
+    """A kernel whose iterations take about `LONG_SECONDS`, without the cost of a launch."""
 
     kernel: Kernel
     iterations: int
@@ -114,11 +114,11 @@ class Work:
 
 @functools.cache
 def long_work(name: str) -> Work:
-    """The work of a device, which is found once in a process.
+    """Return the work of a device, which is measured once in a process.
 
-    Doubles the iterations until they take `LONG_SECONDS`: what a launch of one iteration takes is
-    left out, as simulators need so much for each. Before that ends where so many give a wrong
-    number: how long a loop may be is asked elsewhere.
+    Doubles the iterations until they take `LONG_SECONDS`. The time of a launch with one iteration
+    is not counted, because simulators need that much for each launch. Stops earlier if a long loop
+    gives a wrong number; other rows test the length of loops.
     """
     device, iterations, work = DeviceUnderTest(name), FIRST_ITERATIONS, None
     single = _least_seconds(device, compile_program(device.name, chain(1)))
@@ -134,11 +134,11 @@ def long_work(name: str) -> Work:
 
 
 def _becomes_right(device: DeviceUnderTest, kernel: Kernel, iterations: int) -> bool:
-    """Whether the result of a launch is right, now or later: a copy may be too early."""
+    """Return True if the result of a launch is right, now or later: a copy may come too early."""
     out, start = word(device.name, 0), word(device.name, 1)
     kernel([out, start])
-    wanted, end = after_iterations(1, iterations), time.monotonic() + PATIENCE
-    while number_in(out) != wanted:
+    expected, end = after_iterations(1, iterations), time.monotonic() + PATIENCE
+    while number_in(out) != expected:
         if time.monotonic() > end:
             return False
         time.sleep(LONG_SECONDS)
@@ -146,7 +146,7 @@ def _becomes_right(device: DeviceUnderTest, kernel: Kernel, iterations: int) -> 
 
 
 def _least_seconds(device: DeviceUnderTest, kernel: Kernel) -> float:
-    """What a launch and the copy of its result take: the less of two, as the first is slower."""
+    """Return the time of a launch and the copy of its result: the smaller of two."""
     taken = []
     for _ in range(2):
         out, start = word(device.name, 0), word(device.name, 1)
@@ -157,10 +157,10 @@ def _least_seconds(device: DeviceUnderTest, kernel: Kernel) -> float:
     return min(taken)
 
 
-def _judge_order(found: int, expected: int, what: str) -> Measurement:
-    if found == expected:
+def _judge_order(actual: int, expected: int, what: str) -> Measurement:
+    if actual == expected:
         return Measurement(True, compared=1)
-    return Measurement(False, f"{what}: got {found}, expected {expected}", compared=1)
+    return Measurement(False, f"{what}: got {actual}, expected {expected}", compared=1)
 
 
 Act = Callable[[DeviceUnderTest, Work], Measurement]
@@ -175,9 +175,9 @@ def _copy_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
 
 
 def _copy_after_groups(device: DeviceUnderTest, work: Work) -> Measurement:
-    """Every group, or thread of a host, is done when the results of a launch are copied out.
+    """Check that every group, or thread of a host, has ended when results are copied out.
 
-    All of them take long: one that a launch does not wait for has still to write then.
+    All of them take long, so a group that a launch does not wait for has not written by then.
     """
     declared = device.capabilities
     groups = GROUPS if declared.has_grid else declared.threads
@@ -189,29 +189,29 @@ def _copy_after_groups(device: DeviceUnderTest, work: Work) -> Measurement:
         out.copy_in(np.zeros_like(numbers).data)
         start.copy_in(numbers.data)
         kernel([out, start])
-        found = np.frombuffer(out.copy_out(), np.uint32)
+        results = np.frombuffer(out.copy_out(), np.uint32)
         for group, number in enumerate(numbers.tolist()):
             what = f"group {group} of {groups}, launch {attempt + 1}"
-            judged = _judge_order(int(found[group]), after_iterations(number, share), what)
+            judged = _judge_order(int(results[group]), after_iterations(number, share), what)
             if not judged.passed:
                 return judged
     return Measurement(True, compared=2 * groups)
 
 
 def _launch_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
-    """Each launch reads what the one before wrote."""
+    """Check that each launch reads what the launch before it wrote."""
     one, other = word(device.name, 3), word(device.name, 0)
     short = compile_program(device.name, chain(FIRST_ITERATIONS))
     work.kernel([other, one])
     for _ in range(LAUNCHES):
         short([one, other])
         one, other = other, one
-    wanted = after_iterations(3, work.iterations + LAUNCHES * FIRST_ITERATIONS)
-    return _judge_order(number_in(other), wanted, f"after {LAUNCHES + 1} launches in a row")
+    expected = after_iterations(3, work.iterations + LAUNCHES * FIRST_ITERATIONS)
+    return _judge_order(number_in(other), expected, f"after {LAUNCHES + 1} launches in a row")
 
 
 def _launch_over_input(device: DeviceUnderTest, work: Work) -> Measurement:
-    """A launch that overwrites what a launch before it reads comes after that one."""
+    """Check that a launch that overwrites what an earlier one reads runs after it."""
     out, middle, start = word(device.name, 0), word(device.name, 0), word(device.name, 7)
     other = word(device.name, 8)
     short = compile_program(device.name, chain(FIRST_ITERATIONS))
@@ -219,45 +219,48 @@ def _launch_over_input(device: DeviceUnderTest, work: Work) -> Measurement:
     work.kernel([out, middle])
     short([start, other])
     short([middle, other])
-    wanted = after_iterations(7, 2 * work.iterations)
-    found = _judge_order(number_in(out), wanted, "overwritten by a launch after the one that reads")
-    wanted = after_iterations(8, FIRST_ITERATIONS)
-    return found if not found.passed else _judge_order(number_in(start), wanted, "overwritten")
+    expected = after_iterations(7, 2 * work.iterations)
+    judged = _judge_order(number_in(out), expected, "overwritten by a launch after the reader")
+    expected = after_iterations(8, FIRST_ITERATIONS)
+    return judged if not judged.passed else _judge_order(number_in(start), expected, "overwritten")
 
 
 def _copy_in_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
-    """A copy to the device waits for the launches that read what was there."""
+    """Check that a copy to the device waits for the launches that read the old contents."""
     out, middle, start = word(device.name, 0), word(device.name, 0), word(device.name, 9)
     work.kernel([middle, start])
     work.kernel([out, middle])
     middle.copy_in(np.array([1], np.uint32).data)
     start.copy_in(np.array([1], np.uint32).data)
-    wanted = after_iterations(9, 2 * work.iterations)
-    found = _judge_order(number_in(out), wanted, "copied in after a launch that read the old value")
-    return found if not found.passed else _judge_order(number_in(middle), 1, "what was copied in")
+    expected = after_iterations(9, 2 * work.iterations)
+    judged = _judge_order(
+        number_in(out), expected, "copied in after a launch that read the old value"
+    )
+    return judged if not judged.passed else _judge_order(number_in(middle), 1, "the copied value")
 
 
 def _free_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
-    """Memory that launches use is not given to others before they are done.
+    """Check that memory of running launches is not given to others.
 
-    Of two: where the device is idle, the first one begins at once and may have read its input.
+    There are two launches: on an idle device the first one begins at once and may have read its
+    input.
     """
     first, second = word(device.name, 3), word(device.name, 11)
     other, out = word(device.name, 0), word(device.name, 0)
-    # Copies that are queued themselves have arrived before anything is freed.
+    # Queued copies have arrived before anything is freed.
     second.copy_out()
     work.kernel([other, first])
     work.kernel([out, second])
     del first, second
     others = [word(device.name, 1) for _ in range(64)]
-    wanted = after_iterations(11, work.iterations)
-    found = _judge_order(number_in(out), wanted, "freed after a launch")
+    expected = after_iterations(11, work.iterations)
+    judged = _judge_order(number_in(out), expected, "freed after a launch")
     spoiled = [other for other in others if number_in(other) != 1]
-    return found if not spoiled else Measurement(False, "a launch wrote to new memory", compared=1)
+    return judged if not spoiled else Measurement(False, "a launch wrote to new memory", compared=1)
 
 
 def _free_in_long_queue(device: DeviceUnderTest, work: Work) -> Measurement:
-    """Memory is freed as soon as a launch is queued that reads it; all wait for a long launch."""
+    """Free memory as soon as the launch that reads it is queued, behind a long launch."""
     words = deque(word(device.name, 3 if number == 0 else 0) for number in range(QUEUED + 2))
     short = compile_program(device.name, chain(FIRST_ITERATIONS))
     kernel = work.kernel
@@ -265,12 +268,12 @@ def _free_in_long_queue(device: DeviceUnderTest, work: Work) -> Measurement:
         kernel([words[1], words[0]])
         words.popleft()
         kernel = short
-    wanted = after_iterations(3, work.iterations + QUEUED * FIRST_ITERATIONS)
-    return _judge_order(number_in(words[0]), wanted, f"freed behind {QUEUED} launches that wait")
+    expected = after_iterations(3, work.iterations + QUEUED * FIRST_ITERATIONS)
+    return _judge_order(number_in(words[0]), expected, f"freed behind {QUEUED} launches that wait")
 
 
 def _source_changed_after_copy_in(device: DeviceUnderTest, work: Work) -> Measurement:
-    """What is copied in behind a launch is what the host had when it was called."""
+    """Check that a copy to the device takes what the host had at the time of the call."""
     out, start = word(device.name, 0), word(device.name, 3)
     numbers = np.arange(LARGE, dtype=np.uint32)
     large, source = Buffer(device.name, LARGE, WORD).allocate(), np.array([21], np.uint32)
@@ -278,26 +281,26 @@ def _source_changed_after_copy_in(device: DeviceUnderTest, work: Work) -> Measur
     start.copy_in(source.data)
     large.copy_in(numbers.data)
     source[:], numbers[:] = 1, 1
-    found = _judge_order(number_in(start), 21, "copied in before its source was changed")
+    judged = _judge_order(number_in(start), 21, "copied in before its source was changed")
     arrived = np.frombuffer(large.copy_out(), np.uint32)
     changed = int(np.count_nonzero(arrived != np.arange(LARGE, dtype=np.uint32)))
-    if found.passed and changed:
-        message = f"{changed} of {LARGE} numbers are not those from before their source was changed"
+    if judged.passed and changed:
+        message = f"{changed} of {LARGE} numbers were copied after their source was changed"
         return Measurement(False, message, compared=LARGE)
-    return found
+    return judged
 
 
 def _interleaved(seed: int, device: DeviceUnderTest, work: Work) -> Measurement:
-    """Behind a long launch: launches of two kernels, copies and new buffers, without a wait.
+    """Queue launches of two kernels, copies and new buffers behind a long launch, without a wait.
 
-    What each reads and writes is drawn, so that buffers are read, overwritten and freed while
-    launches that use them have still to run. At the end the host has made the same steps.
+    The words that each step reads and writes are random, so that buffers are read, overwritten and
+    freed while launches use them. At the end, results are compared with the same steps on the host.
     """
     draw = random.Random(seed)
     counts = (FIRST_ITERATIONS, FIRST_ITERATIONS // 2)
     kernels = [compile_program(device.name, chain(count)) for count in counts]
     numbers = [draw.randrange(1 << 32) for _ in range(WORDS)]
-    words = {place: word(device.name, number) for place, number in enumerate(numbers)}
+    words = {index: word(device.name, number) for index, number in enumerate(numbers)}
     work.kernel([words[0], words[1]])
     numbers[0] = after_iterations(numbers[1], work.iterations)
     for _ in range(STEPS):
@@ -310,32 +313,32 @@ def _interleaved(seed: int, device: DeviceUnderTest, work: Work) -> Measurement:
             continue
         numbers[target] = draw.randrange(1 << 32)
         if step == 14:
-            # Freed before, so that the new one may get its memory.
+            # Freed first, so that the new buffer may get its memory.
             del words[target]
             words[target] = word(device.name, numbers[target])
         else:
             words[target].copy_in(np.array([numbers[target]], np.uint32).data)
-    for place in draw.sample(range(WORDS), WORDS):
-        found = _judge_order(number_in(words[place]), numbers[place], f"buffer {place} at the end")
-        if not found.passed:
-            return found
+    for index in draw.sample(range(WORDS), WORDS):
+        judged = _judge_order(number_in(words[index]), numbers[index], f"buffer {index} at the end")
+        if not judged.passed:
+            return judged
     return Measurement(True, compared=WORDS)
 
 
 def _synchronize(device: DeviceUnderTest, work: Work) -> Measurement:
-    """After synchronize nothing is left to wait for: a copy takes no time to speak of."""
+    """Check that after synchronize nothing is left to wait for: a copy is fast."""
     return _finishes(device, work, _launched_and_synchronised)
 
 
 def _launched_and_synchronised(device: DeviceUnderTest, kernel: Kernel, taken: list[Buffer]) -> str:
     kernel(taken)
     device.backend.synchronize()
-    return "synchronize returned before the launch was done"
+    return "synchronize returned before the launch had ended"
 
 
 def _problem_of_wait(device: DeviceUnderTest, kernel: Kernel, taken: list[Buffer]) -> str:
     kernel(taken, wait=True)
-    return "a launch with wait returned before it was done"
+    return "a launch with wait returned before it had ended"
 
 
 def _finishes(
@@ -343,9 +346,10 @@ def _finishes(
     work: Work,
     launch: Callable[[DeviceUnderTest, Kernel, list[Buffer]], str],
 ) -> Measurement:
-    """The copy after a launch that is done takes a part of the time of both; the best attempt.
+    """Check that the copy after a launch that has ended takes a small part of the whole time.
 
-    All of it is measured in one attempt, so that it is no matter how busy the host was before.
+    Both are measured in one attempt, so that load on the host does not matter; the best attempt
+    counts.
     """
     shares = []
     for _ in range(ATTEMPTS):
@@ -353,13 +357,13 @@ def _finishes(
         begin = clock()
         problem = launch(device, work.kernel, [out, start])
         done = clock()
-        found = _judge_order(
-            number_in(out), after_iterations(13, work.iterations), "after it was done"
+        judged = _judge_order(
+            number_in(out), after_iterations(13, work.iterations), "after it had ended"
         )
         end = clock()
         shares.append((end - done) / max(end - begin, 1e-9))
-        if not found.passed:
-            return found
+        if not judged.passed:
+            return judged
         if shares[-1] < 0.5:
             return Measurement(True, compared=1, observed=f"{shares[-1]:.0%} of the time later")
     if work.seconds < LONG_SECONDS:
@@ -373,10 +377,10 @@ def _wait(device: DeviceUnderTest, work: Work) -> Measurement:
 
 
 def _seconds(device: DeviceUnderTest, work: Work) -> Measurement:
-    """The seconds of a launch are those that it takes: never more than all, and grow as they do.
+    """Check that the reported seconds of a launch are never more than all, and grow with the work.
 
-    They may leave out what is not the launch, or have what each launch takes before it begins: so
-    16 times the work is compared with the work. The least of a few attempts counts.
+    They may leave parts out, or include the cost before each launch. So 16 times the work is
+    compared with the work. The least of a few attempts counts.
     """
     short = compile_program(device.name, chain(max(1, work.iterations // 16)))
     reported, taken = _reported_and_measured(device, work.kernel)
@@ -398,7 +402,7 @@ def _seconds(device: DeviceUnderTest, work: Work) -> Measurement:
 
 
 def _reported_and_measured(device: DeviceUnderTest, kernel: Kernel) -> tuple[float, float]:
-    """The seconds that a launch says that it took, and those that pass: the least of both."""
+    """Return the seconds that a launch reports, and those that pass: the least of each."""
     reported, taken = [], []
     for _ in range(ATTEMPTS):
         out, start = word(device.name, 0), word(device.name, 1)
@@ -436,18 +440,18 @@ def _checks(acts: dict[str, Act]) -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """One row of orders, and one of what waits."""
+    """Yield one row of orders, and one of waits."""
     for name, sentence, clause, acts, advice in (
         (
             "order",
-            "Launches, copies and frees of one device happen as if one after the other.",
+            "Launches, copies and frees of one device act as if they ran one after another.",
             "device.order",
             ORDERS,
             "look at what each launch and copy waits for",
         ),
         (
             "wait",
-            "synchronize and a launch with wait return when all is done; seconds are those taken.",
+            "synchronize and a launch with wait return after all work; reported seconds are true.",
             "device.wait",
             WAITS,
             "look at what synchronize waits for, and at where seconds are measured",

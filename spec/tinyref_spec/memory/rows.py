@@ -28,16 +28,16 @@ from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 from tinyref_spec.measure import refusal, run_exact
 from tinyref_spec.memory import order
 
-# Sizes around powers of two, vector widths and group sizes, where tails go wrong.
+# Sizes around powers of two, vector widths and group sizes, for which tails often fail.
 TAILS = (1, 2, 3, 7, 31, 33, 127, 1000)
 COPY_SIZES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 255, 257, 1000, 4096)
-# Large copies go another way on some devices, by pages or by words; without red zones around them,
-# which move the ends.
+# Some devices make large copies differently, by pages or by words. These have no red zones,
+# which would move the ends.
 ODD_BYTES = (4099, 70_001)
-# Around the sizes of staging buffers and of what 16 bits count.
+# Around the sizes of staging buffers and the limit of 16 bits.
 BLOCK_BYTES = (32_767, 32_768, 32_769, 49_153, 65_535, 65_536, 65_537, 98_305, 131_071, 131_073)
 BLOCK_OFFSETS = (0, 1, 4093)
-# Around 2 GiB and 4 GiB, signed and unsigned 32 bits: the last part lies over the first one then.
+# Around 2 GiB and 4 GiB: a 32-bit offset, signed or unsigned, would reach the first part again.
 FAR_OFFSETS = (0, (1 << 31) - 5, (1 << 32) - 30, (1 << 32) + 8)
 OFFSETS = (0, 1, 2, 3, 4, 5, 7, 8, 16, 31, 63, 64, 100, 511, 70_001)
 LARGE_BYTES = 1 << 24
@@ -45,7 +45,7 @@ HUGE_BYTES = 1 << 28
 GATE_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtypes.float16)
 NARROW_DTYPES = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
 EXACT = Ulp(0).sentence
-KEPT = "look at what is kept from launch to launch: arguments, sizes, results"
+STATE = "look at what is stored from launch to launch: arguments, sizes, results"
 
 
 def _opens(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -60,7 +60,7 @@ def _opens(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _declares_core(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A device that runs kernels must declare the core dtypes; the core ops it may lack."""
+    """Check that a device that runs kernels declares the core dtypes and ops."""
     capabilities = device.capabilities
     if not capabilities.ops:
         return Measurement(True, compared=1, observed="runs no kernels")
@@ -73,32 +73,32 @@ def _declares_core(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _round_trip(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Random bits to the device and back; then other bits over them."""
+    """Copy random bits to the device and back; then other bits over them."""
     buffer = device.guarded(dtype, size)
     try:
         for seed in (size, size + 1):
             data = samples.random_bits(dtype, size, seed)
             buffer.fill(data)
-            found = same_bytes(buffer.read(), data, f"copy {seed - size} of {size} elements")
-            if not found.passed:
-                return found
+            compared = same_bytes(buffer.read(), data, f"copy {seed - size} of {size} elements")
+            if not compared.passed:
+                return compared
     except MemoryDamageError as error:
         return Measurement(False, str(error), compared=1)
-    found.compared += 2 * GUARD
-    return found
+    compared.compared += 2 * GUARD
+    return compared
 
 
 def _views(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Writes through a view: only its part changes; reads through a view see its part."""
+    """Write and read through a view: only its part changes, and only its part is read."""
     whole = samples.random_bits(dtype, max(1024, offset + 400), offset)
     part = samples.random_bits(dtype, 300, offset + 1000)
     base = Buffer(device.name, whole.size, dtype)
     base.copy_in(to_bits(whole).data)
     view = base.view(offset * dtype.itemsize, part.size, dtype)
     before = np.frombuffer(view.copy_out(), dtype=numpy_dtype(dtype))
-    found = same_bytes(before, whole[offset : offset + part.size], f"view at {offset}")
-    if not found.passed:
-        return found
+    compared = same_bytes(before, whole[offset : offset + part.size], f"view at {offset}")
+    if not compared.passed:
+        return compared
     view.copy_in(to_bits(part).data)
     expected = whole.copy()
     expected[offset : offset + part.size] = part
@@ -107,15 +107,15 @@ def _views(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) -> 
 
 
 def _two_buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Two hundred buffers at once: none shares memory with another."""
+    """Fill two hundred buffers at once: none shares memory with another."""
     data = [samples.random_bits(dtypes.uint8, 64 + number, number) for number in range(200)]
     buffers = [Buffer(device.name, item.size, dtypes.uint8) for item in data]
     for buffer, item in zip(buffers, data, strict=True):
         buffer.copy_in(item.data)
     for number, (buffer, item) in enumerate(zip(buffers, data, strict=True)):
-        found = same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), item, f"buffer {number}")
-        if not found.passed:
-            return found
+        compared = same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), item, f"buffer {number}")
+        if not compared.passed:
+            return compared
     return Measurement(True, compared=sum(item.size for item in data))
 
 
@@ -126,11 +126,11 @@ def _large(nbytes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _blocks(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Copies to and from a part of a buffer, of sizes around 32, 64 and 128 KiB, at odd places.
+    """Copy to and from a part of a buffer, with sizes around 32, 64 and 128 KiB, at odd offsets.
 
-    The bytes before and behind stay. The host has what it copies at an odd address too.
+    The bytes before and after stay. The host memory begins at an odd address too.
     """
-    found = Measurement(True)
+    compared = Measurement(True)
     for nbytes in BLOCK_BYTES:
         for offset in BLOCK_OFFSETS:
             old = samples.random_bits(dtypes.uint8, nbytes + offset + 67, nbytes)
@@ -140,15 +140,15 @@ def _blocks(case_id: str, device: DeviceUnderTest) -> Measurement:
             expected = old.copy()
             expected[offset : offset + nbytes] = new
             where = f"{nbytes} bytes at {offset}"
-            for buffer, wanted in ((base, expected), (part, new)):
-                found = same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), wanted, where)
-                if not found.passed:
-                    return found
-    return found
+            for buffer, contents in ((base, expected), (part, new)):
+                compared = same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), contents, where)
+                if not compared.passed:
+                    return compared
+    return compared
 
 
 def _far_views(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Views of a buffer of more than 4 GiB have bytes of their own; the rest is only reserved."""
+    """Copy through views of a buffer of more than 4 GiB, which is mostly only reserved."""
     size = 21
     whole = Buffer(device.name, FAR_OFFSETS[-1] + 4096, dtypes.uint8)
     try:
@@ -159,19 +159,19 @@ def _far_views(case_id: str, device: DeviceUnderTest) -> Measurement:
     data = [samples.random_bits(dtypes.uint8, size, number) for number in range(len(views))]
     for view, held in zip(views, data, strict=True):
         view.copy_in(held.data)
-    found = Measurement(True)
+    compared = Measurement(True)
     for view, held, offset in zip(views, data, FAR_OFFSETS, strict=True):
         arrived = np.frombuffer(view.copy_out(), np.uint8)
-        found = same_bytes(arrived, held, f"a view at {offset:,}")
-        if not found.passed:
-            return found
-    return found
+        compared = same_bytes(arrived, held, f"a view at {offset:,}")
+        if not compared.passed:
+            return compared
+    return compared
 
 
 def _measure_refusal(
     act: Callable[[DeviceUnderTest], object], case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """`act` must raise a UserError of one line."""
+    """Check that `act` raises a UserError of one line."""
     try:
         got = act(device)
     except TinyrefError as error:
@@ -204,7 +204,7 @@ REFUSALS: dict[str, Callable[[DeviceUnderTest], object]] = {
 
 
 def _gated_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A padded view: inside it is the buffer, outside 0."""
+    """Read a padded view: the buffer inside, 0 outside."""
     tracker = shaped(size).pad(((2, 3),))
     kernel = copied(dtype, tracker, size)
     data = samples.random_bits(dtype, size, size)
@@ -213,30 +213,30 @@ def _gated_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) 
 
 
 def _widened_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A padded view of a narrow type as int32: what the rest of a register holds shows."""
+    """Read a padded view of a narrow type as int32, which shows the rest of a register."""
     tracker = shaped(size).pad(((2, 3),))
     wide = build.cast(load(1, dtype, tracker, size), dtypes.int32)
     data = samples.random_bits(dtype, size, size + 1)
-    # Both ends of the type, whatever the sample has: a sign, and what looks like one.
+    # Both ends of the type are always there: a sign bit, and none.
     data[0], data[-1] = dtype.minimum, dtype.maximum
     expected = np.pad(data.astype(np.int32), (2, 3))
     return run_exact(case_id, device, kernel_of(wide, size + 5), [None, data], [expected])
 
 
-# Each bit alone, all of them, some: any byte but 0 is true.
+# Single bits, all bits, some bits: any byte except 0 is true.
 _BYTES_OF_BOOLS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 255, 254, 3, 0)
 
 
 def _bools_of_bytes(form: str, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A kernel over bytes that stand for bools: as bools, turned around, or as a choice."""
+    """Run a kernel over bytes that are read as bools: copied, negated, or as a choice."""
     data = np.array(_BYTES_OF_BOOLS, np.uint8)
     truth, size = data != 0, data.size
-    given = load(1, dtypes.bool, (size,))
+    loaded = load(1, dtypes.bool, (size,))
     seven, nine = build.const(dtypes.int32, 7), build.const(dtypes.int32, 9)
     value, expected = {
-        "copied": (given, truth),
-        "turned": (build.not_equal(given, True), ~truth),
-        "chosen": (build.where(given, seven, nine), np.where(truth, 7, 9).astype(np.int32)),
+        "copied": (loaded, truth),
+        "turned": (build.not_equal(loaded, True), ~truth),
+        "chosen": (build.where(loaded, seven, nine), np.where(truth, 7, 9).astype(np.int32)),
     }[form]
     return run_exact(
         case_id, device, kernel_of(value, size), [None, data.view(np.bool_)], [expected]
@@ -244,7 +244,7 @@ def _bools_of_bytes(form: str, case_id: str, device: DeviceUnderTest) -> Measure
 
 
 def _far_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """All but the first positions are masked, and would lie far outside of the buffer."""
+    """Load with a mask that is off for all positions but the first, which lie far outside."""
     tracker = ShapeTracker((View((64,), (1 << 24,), 0, ((0, 1),)),))
     kernel = copied(dtype, tracker, 1)
     data = samples.moderate(dtype, 1, 5)
@@ -254,7 +254,7 @@ def _far_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) ->
 
 
 def _gated_store(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A store through a padded view writes the valid part; the rest would hit the red zones."""
+    """Store through a padded view: the valid part is written; the rest would hit the red zones."""
     tracker = shaped(size).pad(((2, 3),))
     value = load(1, dtype, (size + 5,))
     kernel = build.sink(store(0, value, tracker))
@@ -263,10 +263,10 @@ def _gated_store(dtype: DType, size: int, case_id: str, device: DeviceUnderTest)
 
 
 def _partial_store(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A masked store into a longer buffer: the elements outside of the mask keep their values."""
+    """Store with a mask into a longer buffer: the elements outside of the mask stay."""
     whole = shaped(size)
     middle = whole.shrink(((size // 3, size - size // 3),))
-    # Shown at full size again: what was cut off is masked.
+    # Padded to full size again: what was cut off is masked.
     tracker = middle.pad(((size // 3, size // 3),))
     kernel = build.sink(store(0, load(1, dtype, (size,)), tracker, size))
     old = samples.random_bits(dtype, size, 1)
@@ -281,22 +281,22 @@ def _plus_one(x: UOp) -> UOp:
 
 
 def _relaunch(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The second launch of a kernel gives results of its own inputs."""
+    """Launch a kernel three times: each launch gives results of its own inputs."""
     kernel = elementwise(_plus_one, (dtype,), 16)
     for seed in (1, 2, 3):
         data = samples.small_integers(dtype, 16, seed, 50)
         expected = (data + 1).astype(data.dtype)
-        found = run_exact(case_id, device, kernel, [None, data], [expected])
-        if not found.passed:
-            found.message = f"launch {seed}: {found.message}"
-            return found
-    return found
+        measured = run_exact(case_id, device, kernel, [None, data], [expected])
+        if not measured.passed:
+            measured.message = f"launch {seed}: {measured.message}"
+            return measured
+    return measured
 
 
 def _measure_untouched_ends(
     dtype: DType, size: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """A kernel over `size` elements in the middle of its buffers leaves both ends alone."""
+    """Run a kernel on the middle `size` elements of its buffers: both ends stay."""
     tracker = shaped(size + 64).shrink(((32, size + 32),))
     value = build.add(load(1, dtype, tracker, size + 64), 1)
     kernel = build.sink(store(0, value, tracker, size + 64))
@@ -308,7 +308,7 @@ def _measure_untouched_ends(
 
 
 def _capability(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """What is declared must work; what is not declared must be refused with a clear error."""
+    """Check that a declared type works, and that others are refused with a clear error."""
     declared = device.capabilities.supports(dtype)
     kernel = copied(dtype, shaped(16))
     data = samples.moderate(dtype, 16, 1)
@@ -324,7 +324,7 @@ def _capability(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurem
 def _host_rows() -> Iterator[Row]:
     yield make_row(
         "memory.open",
-        "The device opens once, and declares what every device must bring.",
+        "The device opens once, and declares what every device must have.",
         clauses=("memory.open",),
         rung=Rung.OPEN,
         op="OPEN",
@@ -334,7 +334,7 @@ def _host_rows() -> Iterator[Row]:
     for dtype in dtypes.all:
         yield make_row(
             f"memory.copy.{dtype.name}",
-            f"Bits of {dtype.name} come back from the device as they went, between red zones.",
+            f"Bits of {dtype.name} copied to the device come back unchanged, between red zones.",
             clauses=("memory.copy", "memory.allocate", "memory.red_zone"),
             rung=Rung.MEMORY,
             op="COPY",
@@ -353,7 +353,7 @@ def _host_rows() -> Iterator[Row]:
             dtype=dtype.name,
             needs=CaseNeeds(),
             checks=functools.partial(sized_checks, _views, dtype, OFFSETS, "offset"),
-            advice="look at the offset of a view, and at what copies make of it",
+            advice="look at the offset of a view, and at how copies use it",
         )
     yield make_row(
         "memory.many",
@@ -371,7 +371,7 @@ def _host_rows() -> Iterator[Row]:
             Check("far", _far_views),
             Check("large:256MiB", functools.partial(_large, HUGE_BYTES), full_only=True),
         ],
-        advice="look at what allocate gives, and at sizes of copies",
+        advice="look at what allocate returns, and at sizes of copies",
     )
     yield make_row(
         "memory.refuse",
@@ -391,7 +391,7 @@ def _host_rows() -> Iterator[Row]:
 def _kernel_rows() -> Iterator[Row]:
     yield make_row(
         "memory.bytes.bool",
-        "A bool in memory is a byte, of which any but 0 is true; kernels write 0 or 1.",
+        "A bool in memory is a byte: any except 0 is true, and kernels write 0 or 1.",
         clauses=("memory.bool", "isa.load", "isa.store"),
         rung=Rung.ALU,
         op="LOAD",
@@ -401,12 +401,12 @@ def _kernel_rows() -> Iterator[Row]:
             Check(form, functools.partial(_bools_of_bytes, form))
             for form in ("copied", "turned", "chosen")
         ],
-        advice="a bool in memory is a byte: any but 0 is true, and what is stored is 0 or 1",
+        advice="a bool in memory is a byte: any except 0 is true, and 0 or 1 is stored",
     )
     for dtype in NARROW_DTYPES:
         yield make_row(
             f"memory.gate.widened.{dtype.name}",
-            f"What a gated LOAD of {dtype.name} gives is the same number in a wider type.",
+            f"The result of a gated LOAD of {dtype.name} is the same number in a wider type.",
             clauses=("isa.load", "memory.gate.load", "isa.cast"),
             rung=Rung.GATE,
             op="LOAD",
@@ -438,13 +438,13 @@ def _kernel_rows() -> Iterator[Row]:
         )
         yield make_row(
             f"memory.launch.{dtype.name}",
-            f"Each launch writes all of its {dtype.name} output, of its own inputs, and no more.",
+            f"Each launch writes all of its {dtype.name} output, from its own inputs, and no more.",
             clauses=("memory.launch", "memory.red_zone"),
             rung=Rung.ONE_ALU,
             op="STORE",
             dtype=dtype,
             checks=functools.partial(_launch_checks, dtype),
-            advice=KEPT,
+            advice=STATE,
         )
         yield make_row(
             f"memory.launch.elements.{dtype.name}",
@@ -456,12 +456,12 @@ def _kernel_rows() -> Iterator[Row]:
             checks=functools.partial(
                 sized_checks, _measure_untouched_ends, dtype, (33, 127), "middle"
             ),
-            advice=KEPT,
+            advice=STATE,
         )
     for dtype in dtypes.all:
         yield make_row(
             f"memory.capability.{dtype.name}",
-            f"{dtype.name} works where it is declared and is refused where it is not.",
+            f"{dtype.name} works if it is declared, and is refused if it is not.",
             clauses=("device.capability",),
             rung=Rung.ONE_ALU,
             op="LOAD",
@@ -487,7 +487,7 @@ def _launch_checks(dtype: DType) -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """All rows of the level `memory`."""
+    """Yield all rows of the level `memory`."""
     yield from _host_rows()
     yield from _kernel_rows()
     yield from order.rows()

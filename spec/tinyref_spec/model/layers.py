@@ -145,7 +145,7 @@ def _lstm(x: Value, a: Value, h: Value, p: Value, q: Value) -> Value:
     size = h.shape[1]
     hidden = cell = bounded.zeros((x.shape[1], size), x.dtype)
     for number in range(x.shape[0]):
-        gates = _linear(bounded.take_place(x, number, 0), a, p) + _linear(hidden, h, q)
+        gates = _linear(bounded.take(x, number, 0), a, p) + _linear(hidden, h, q)
         entering, forgetting, content, leaving = (
             bounded.cut(gates, size * gate, size * (gate + 1), 1) for gate in range(4)
         )

@@ -33,7 +33,7 @@ from tinyref_conformance.faulty.field.fault import (
 )
 from tinyref_conformance.faulty.field.gpu import HEALTHY, OneOrderGpu, broadcast_last
 from tinyref_conformance.faulty.field.patterns import constant_of
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_conformance.faulty.queues import Postponed
 from tinyref_spec.kernel.programs import INT, at, group_index, loop, program
 
@@ -94,7 +94,7 @@ def _quotient(dividend: int, divisor: int, device: str) -> Tensor:
 
 def _is_uniform(node: UOp) -> bool:
     """Return True if all work-items of a group have the same value."""
-    specials = (each.arg for each in node.toposort() if isinstance(each.arg, SpecialArg))
+    specials = (source.arg for source in node.toposort() if isinstance(source.arg, SpecialArg))
     return all(special.scope != "item" for special in specials)
 
 
@@ -165,7 +165,7 @@ def _load_before_barrier(subject: Program) -> Change:
     """Move loads of one element of shared memory before the barrier in front of them."""
     uops = subject.uops
     is_large = math.prod(subject.group) > 512
-    barriers = [place for place, node in enumerate(uops) if node.op is Ops.BARRIER]
+    barriers = [index for index, node in enumerate(uops) if node.op is Ops.BARRIER]
     if not is_large or len(barriers) != 1 or any(node.op is Ops.RANGE for node in uops):
         return lambda node: (node,)
     before, behind = uops[: barriers[0]], uops[barriers[0] :]
@@ -384,7 +384,7 @@ FAULTS = (
             name="LlvmAmdgpuConstantDividendOf24Bits",
             sentence="Divides a constant above 0xff800000 by a widened short number as 24-bit "
             "numbers, so the quotient loses its high byte.",
-            program=each(_divide_constant_by_24_bits),
+            program=each_node(_divide_constant_by_24_bits),
         ),
         kind=FaultKind.INTEGER,
         link="https://github.com/llvm/llvm-project/issues/194829",
@@ -401,7 +401,7 @@ FAULTS = (
             name="LlvmAmdgpuReciprocalOf24Bits",
             sentence="Divides unsigned 24-bit numbers by a float reciprocal and does not correct "
             "a quotient that is one too large.",
-            program=each(_divide_24_bits_by_reciprocal),
+            program=each_node(_divide_24_bits_by_reciprocal),
         ),
         kind=FaultKind.INTEGER,
         link="https://github.com/llvm/llvm-project/pull/202753",
@@ -412,7 +412,7 @@ FAULTS = (
             name="LlvmAmdgpuFunnelShiftByNegative",
             sentence="Shifts a uniform pair of words left by a constant with a count modulo 64 "
             "instead of 32.",
-            program=each(_mask_funnel_shift_by_63),
+            program=each_node(_mask_funnel_shift_by_63),
         ),
         kind=FaultKind.INTEGER,
         link="https://github.com/llvm/llvm-project/pull/199052",
@@ -428,7 +428,7 @@ FAULTS = (
             name="LlvmAmdgpuSelectOfOrderedComparison",
             sentence="Returns x instead of the constant k from a selection by x < k or k < x when "
             "x is NaN.",
-            program=each(_select_other_side_of_comparison),
+            program=each_node(_select_other_side_of_comparison),
         ),
         kind=FaultKind.BOOL,
         link="https://github.com/llvm/llvm-project/pull/213029",
@@ -445,7 +445,7 @@ FAULTS = (
         device=field_device(
             name="LlvmAmdgpuHalfPairsRoundedTwice",
             sentence="Casts pairs of float64 to float16 through float32, and so rounds twice.",
-            program=each(_round_pairs_twice),
+            program=each_node(_round_pairs_twice),
         ),
         kind=FaultKind.CAST,
         link="https://github.com/llvm/llvm-project/pull/135659",

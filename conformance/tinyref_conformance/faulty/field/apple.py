@@ -23,7 +23,7 @@ from tinyref_conformance.faulty.field.direct import compute, launch, reversed_in
 from tinyref_conformance.faulty.field.fault import FaultKind, FieldFault, field_device
 from tinyref_conformance.faulty.field.gpu import HEALTHY, OneOrderGpu, broadcast_last
 from tinyref_conformance.faulty.field.patterns import constant_of
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_conformance.faulty.queues import Postponed
 from tinyref_spec.kernel.programs import INT, at, group_index, loop, program
 
@@ -542,7 +542,7 @@ FAULTS = (
         device=field_device(
             name="MlxUnsignedMaskOfFourLanes",
             sentence="Casts 4 comparisons to uint64 as masks of all bits instead of ones.",
-            program=each(_all_ones_of_comparison),
+            program=each_node(_all_ones_of_comparison),
         ),
         kind=FaultKind.VECTOR,
         link="https://github.com/ml-explore/mlx/issues/2023",

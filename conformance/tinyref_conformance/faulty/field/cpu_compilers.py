@@ -183,7 +183,7 @@ def _tree_sum() -> Program:
     distance = build.binary(Ops.SHL, build.const(INT, 1), round_number)
     position = build.mul(item, build.mul(distance, 2))
     inside = build.branch(build.less(position, 8))
-    parts = (build.load(at(shared, place)) for place in (position, build.add(position, distance)))
+    parts = (build.load(at(shared, index)) for index in (position, build.add(position, distance)))
     is_first = build.branch(build.less(item, 1))
     return program(
         "tree",

@@ -70,5 +70,5 @@ class FieldFault:
 
     @property
     def name(self) -> str:
-        """The name of the model's class."""
+        """Return the name of the model's class."""
         return self.device.name

@@ -35,7 +35,7 @@ from tinyref_conformance.faulty.field.patterns import (
     is_product_of_buffers,
     negated,
 )
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_conformance.faulty.queues import Postponed
 from tinyref_conformance.faulty.transfers import allocation_of
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -230,7 +230,7 @@ FAULTS = (
             name="IgcShufflesBytesOfDot",
             sentence="Pairs the wrong lanes of two int8 vectors of four if one was loaded whole "
             "and the other byte by byte.",
-            program=each(_dot_of_shuffled_bytes),
+            program=each_node(_dot_of_shuffled_bytes),
         ),
         stack="IGC, Intel",
         kind=FaultKind.VECTOR,
@@ -259,7 +259,7 @@ FAULTS = (
         device=field_device(
             name="IgcCallsAllInfOrNan",
             sentence="Returns true for every number if one expression tests for infinity or NaN.",
-            program=each(_always_inf_or_nan),
+            program=each_node(_always_inf_or_nan),
         ),
         stack="IGC, Intel",
         kind=FaultKind.BOOL,
@@ -270,7 +270,7 @@ FAULTS = (
         device=field_device(
             name="OpenVinoSignOfNan",
             sentence="Returns -1 as the sign of a float32 NaN.",
-            program=each(_sign_by_comparisons),
+            program=each_node(_sign_by_comparisons),
         ),
         stack="OpenVINO GPU plugin, Intel",
         kind=FaultKind.SPECIAL,
@@ -328,7 +328,7 @@ FAULTS = (
         device=field_device(
             name="SyclIdentityIsZero",
             sentence="Starts a float minimum or maximum over a loop at 0 instead of infinity.",
-            program=each(_finite_identity),
+            program=each_node(_finite_identity),
         ),
         stack="SYCL reductions, Intel",
         kind=FaultKind.REDUCE,
@@ -341,7 +341,7 @@ FAULTS = (
         device=field_device(
             name="IntelMagnitudeKeepsSign",
             sentence="Returns a negative int32 unchanged as its absolute value.",
-            program=each(_signed_magnitude),
+            program=each_node(_signed_magnitude),
         ),
         stack="OpenGL driver, Intel",
         kind=FaultKind.INTEGER,

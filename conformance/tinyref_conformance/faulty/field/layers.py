@@ -26,7 +26,7 @@ from tinyref_conformance.faulty.field.fault import (
     field_device,
 )
 from tinyref_conformance.faulty.field.patterns import constant_of, is_fill, is_shared_element
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_conformance.faulty.transfers import allocation_of
 from tinyref_spec.kernel.programs import INT, at, item_index, loop, program
 
@@ -233,8 +233,8 @@ def _divided_positions() -> DirectProgram:
     half = dtypes.float16
     out, data = build.define_global(0, half, 4), build.define_global(1, half, 1030)
     i = loop(4, 0)
-    place = build.idiv(build.add(i, 2048), 2)
-    kernel = program("pairs", i, build.store(at(out, i), build.load(at(data, place))), close(i))
+    index = build.idiv(build.add(i, 2048), 2)
+    kernel = program("pairs", i, build.store(at(out, i), build.load(at(data, index))), close(i))
     return launch(kernel, [None, np.arange(1030).astype(np.float16)], 1024, 1024, 1025, 1025)
 
 
@@ -277,8 +277,8 @@ def _tree_sum(size: int) -> DirectProgram:
 def _far_texel() -> DirectProgram:
     wide = ImageDType(dtypes.float32, (2, 4100))
     image = UOp(Ops.DEFINE_GLOBAL, wide, (), SlotArg(0))
-    place = build.texel(image, build.const(INT, 0), build.const(INT, 4097))
-    store = build.store(place, build.const(dtypes.float32.vec(4), 3.0))
+    texel = build.texel(image, build.const(INT, 0), build.const(INT, 4097))
+    store = build.store(texel, build.const(dtypes.float32.vec(4), 3.0))
     zeros = np.zeros(wide.size, np.float32)
     part = slice(4 * 4097, 4 * 4098)
     return launch(program("texel", store), [zeros], 3, 3, 3, 3, take=part)
@@ -289,7 +289,7 @@ FAULTS = (
         device=field_device(
             name="DxcDividesUnsigned",
             sentence="Divides int32 as unsigned by the smallest int32 shifted right.",
-            program=each(_unsigned_division),
+            program=each_node(_unsigned_division),
         ),
         stack="DXC, Microsoft",
         kind=FaultKind.INTEGER,
@@ -307,7 +307,7 @@ FAULTS = (
         device=field_device(
             name="DxcExtendsBitFields",
             sentence="Sign-extends a uint16 bit field that two shifts extract.",
-            program=each(_arithmetic_shift),
+            program=each_node(_arithmetic_shift),
         ),
         stack="DXC, Microsoft",
         kind=FaultKind.CAST,
@@ -323,7 +323,7 @@ FAULTS = (
         device=field_device(
             name="SpirvOptFoldsRemainder",
             sentence="Folds the remainder of two int32 constants with a sum that overflows.",
-            program=each(_folded_remainder),
+            program=each_node(_folded_remainder),
         ),
         stack="SPIRV-Tools, Khronos",
         kind=FaultKind.INTEGER,
@@ -336,7 +336,7 @@ FAULTS = (
         device=field_device(
             name="SpirvOptNegatesDivisor",
             sentence="Folds -x / c to x / -c, which is wrong for the smallest int32.",
-            program=each(_negated_divisor),
+            program=each_node(_negated_divisor),
         ),
         stack="SPIRV-Tools, Khronos",
         kind=FaultKind.INTEGER,
@@ -352,7 +352,7 @@ FAULTS = (
         device=field_device(
             name="NagaDecrements",
             sentence="Subtracts 1 from an integer that is negated twice.",
-            program=each(_decrement),
+            program=each_node(_decrement),
         ),
         stack="naga, gfx-rs",
         kind=FaultKind.INTEGER,
@@ -390,7 +390,7 @@ FAULTS = (
         device=field_device(
             name="MoltenVkBreaksLongLines",
             sentence="Addresses images as if their lines had at most 4,096 texels.",
-            program=each(_broken_lines),
+            program=each_node(_broken_lines),
         ),
         stack="MoltenVK, Khronos",
         kind=FaultKind.IMAGE,
@@ -418,7 +418,7 @@ FAULTS = (
             name="SpirvCrossConvertsUnsigned",
             sentence="Converts a uint32 to float as unsigned although the program bitcasts it "
             "to int32 first.",
-            program=each(_float_of_bits),
+            program=each_node(_float_of_bits),
         ),
         stack="SPIRV-Cross, Khronos",
         kind=FaultKind.CAST,

@@ -36,7 +36,7 @@ from tinyref_conformance.faulty.field.patterns import (
     is_copy,
     is_product_of_buffers,
 )
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_spec.kernel.programs import INT, at, group_index, loop, program
 
 _WHOLE_COLUMNS = 4
@@ -205,8 +205,10 @@ def _recorded_copies(device: str) -> list[float]:
 
 def _one_item_groups() -> DirectProgram:
     data, group = build.define_global(0, INT, 4), group_index(4)
-    place = at(data, group)
-    kernel = program("tens", build.store(place, build.mul(build.load(place), 10)), grid=(4, 1, 1))
+    element = at(data, group)
+    kernel = program(
+        "tens", build.store(element, build.mul(build.load(element), 10)), grid=(4, 1, 1)
+    )
     return launch(kernel, [np.array([1, 2, 3, 4], np.int32)], 10, 20, 30, 40)
 
 
@@ -221,7 +223,7 @@ FAULTS = (
             name="MaliVectorAndIsConstant",
             sentence="Returns the constant operand for the bitwise AND of an integer vector and "
             "a constant vector.",
-            program=each(_constant_of_vector_and),
+            program=each_node(_constant_of_vector_and),
         ),
         stack="GLSL compiler for Mali, Arm",
         kind=FaultKind.VECTOR,
@@ -250,7 +252,7 @@ FAULTS = (
             name="ArmComputeLosesLooseColumns",
             sentence="Writes zero to the columns of a float matrix product that follow the last "
             "whole vector of four.",
-            program=each(_without_loose_columns),
+            program=each_node(_without_loose_columns),
         ),
         stack="Compute Library, Arm",
         kind=FaultKind.TILE,
@@ -268,7 +270,7 @@ FAULTS = (
         device=field_device(
             name="AdrenoIgnoresNegatedCondition",
             sentence="Ignores the negation in a branch condition that negates an AND or OR.",
-            program=each(_without_negation),
+            program=each_node(_without_negation),
         ),
         stack="GLSL compiler for Adreno, Qualcomm",
         kind=FaultKind.LOOP,
@@ -280,7 +282,7 @@ FAULTS = (
             name="AdrenoLeaksShiftedNibble",
             sentence="Keeps the bits above the eighth when it shifts a byte left by a constant "
             "and widens it to uint32.",
-            program=each(_shifted_after_widening),
+            program=each_node(_shifted_after_widening),
         ),
         stack="OpenCL compiler for Adreno, Qualcomm",
         kind=FaultKind.INTEGER,

@@ -27,7 +27,7 @@ from tinyref_conformance.faulty.field.fault import (
     FieldFault,
     field_device,
 )
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_conformance.faulty.queues import Postponed, Work
 from tinyref_spec.kernel.programs import at, loop, program
 
@@ -288,7 +288,7 @@ FAULTS = (
         device=field_device(
             name="TenstorrentIsnanOfBfloat16",
             sentence="Finds no NaN in bfloat16: isnan is false for all elements.",
-            program=each(_is_never_nan),
+            program=each_node(_is_never_nan),
         ),
         stack=_TENSTORRENT,
         kind=FaultKind.SPECIAL,
@@ -317,7 +317,7 @@ FAULTS = (
             name="TenstorrentMaximumLosesLeastInt",
             sentence="Holds int32 as sign and magnitude when it reduces to the largest, so that "
             "-2147483648 counts as 0.",
-            program=each(_least_int_is_zero),
+            program=each_node(_least_int_is_zero),
         ),
         stack=_TENSTORRENT,
         kind=FaultKind.REDUCE,
@@ -346,7 +346,7 @@ FAULTS = (
         device=field_device(
             name="IntelNpuSumsIntsAsHalves",
             sentence="Stops sums of products of int32 at 65,504, the largest float16.",
-            program=each(_saturated_products),
+            program=each_node(_saturated_products),
         ),
         stack="OpenVINO for NPU, Intel",
         kind=FaultKind.REDUCE,
@@ -390,7 +390,7 @@ FAULTS = (
         device=field_device(
             name="HexagonUnclearedVectorSums",
             sentence="Does not set vector accumulators of float sums to zero before the loop.",
-            program=each(_uncleared_vectors),
+            program=each_node(_uncleared_vectors),
         ),
         stack="TVM for Hexagon, Qualcomm",
         kind=FaultKind.VECTOR,

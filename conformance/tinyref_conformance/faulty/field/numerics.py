@@ -249,7 +249,7 @@ def _positions_without_stride(program: Program) -> Change:
         memory, position = node.src
         stride, rest = divmod(memory_size(memory), _output_size(program) or 1)
         positions = [read.src[1] for read in reads if read.src[0] is memory]
-        is_strided = stride > 1 and all(_is_multiple(place, stride) for place in positions)
+        is_strided = stride > 1 and all(_is_multiple(index, stride) for index in positions)
         return (
             build.index(memory, build.idiv(position, stride)) if is_strided and not rest else None
         )

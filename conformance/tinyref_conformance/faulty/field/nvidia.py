@@ -20,7 +20,7 @@ from tinyref_conformance.faulty.arithmetic import right
 from tinyref_conformance.faulty.device import Array
 from tinyref_conformance.faulty.field.direct import compute, launch
 from tinyref_conformance.faulty.field.fault import FaultKind, FieldFault, field_device
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_spec.kernel.programs import at, loop, program
 
 _SPLIT_STEPS = 256
@@ -216,10 +216,10 @@ def _dense_operand(program: Program) -> Change:
         if node.op is not Ops.LOAD or node.dtype is not dtypes.float16 or result is None:
             return (node,)
         memory, position = node.src[0].src
-        place = _row_of(position)
-        if place is None or target is None or place[1] <= result[1]:
+        row = _row_of(position)
+        if row is None or target is None or row[1] <= result[1]:
             return (node,)
-        if place[0] is not result[0] or place[2] is not result[2]:
+        if row[0] is not result[0] or row[2] is not result[2]:
             return (node,)
         return tuple(node.with_sources((build.index(memory, target), *node.src[1:])).toposort())
 
@@ -257,8 +257,8 @@ def _residual(rows: int, columns: int, stride: int, terms: int) -> Program:
     element = build.load(at(data, build.add(build.mul(row, terms), k)))
     new = build.update(total, build.add(total, element))
     added = build.load(at(other, build.add(build.mul(row, stride), column)))
-    place = at(out, build.add(build.mul(row, columns), column))
-    store = build.store(place, build.add(new, added))
+    element = at(out, build.add(build.mul(row, columns), column))
+    store = build.store(element, build.add(new, added))
     blocks = [build.close(column), build.close(row)]
     return program("residual", row, column, total, k, new, build.close(k), store, *blocks)
 
@@ -285,7 +285,7 @@ FAULTS = (
             name="NvidiaPtxasDropsNegationUnderMax",
             sentence="Makes the larger of |x| and y in int32 the larger of x and y, as it fuses "
             "the two maxima.",
-            program=each(_drop_negation),
+            program=each_node(_drop_negation),
         ),
         stack=_PTXAS,
         kind=FaultKind.INTEGER,
@@ -326,7 +326,7 @@ FAULTS = (
             name="NvidiaPtxasTieOfLeastShorts",
             sentence="Finds the magnitude 32,768 of an int16 less than itself, so that an argmin "
             "takes the wrong one of two equal elements.",
-            program=each(_tie_of_least_shorts),
+            program=each_node(_tie_of_least_shorts),
         ),
         stack=_PTXAS,
         kind=FaultKind.BOOL,
@@ -367,7 +367,7 @@ FAULTS = (
             name="NvptxWideShiftOfMinusOne",
             sentence="Sign-extends -1 << 31 from int32 to int64 as a wide product, which is "
             "positive.",
-            program=each(_wide_shift),
+            program=each_node(_wide_shift),
         ),
         stack=_NVPTX,
         kind=FaultKind.INTEGER,
@@ -378,7 +378,7 @@ FAULTS = (
         device=field_device(
             name="NvptxEightHalvesAsFloats",
             sentence="Loads eight 16-bit floats into float32 registers without a conversion.",
-            program=each(_loads_without_conversion),
+            program=each_node(_loads_without_conversion),
         ),
         stack=_NVPTX,
         kind=FaultKind.CAST,
@@ -397,7 +397,7 @@ FAULTS = (
             name="NvptxComparesFourBytesAsOne",
             sentence="Compares the registers of two vectors of four int8, and not their bytes, "
             "where it orders them.",
-            program=each(_compares_registers),
+            program=each_node(_compares_registers),
         ),
         stack=_NVPTX,
         kind=FaultKind.BOOL,
@@ -446,7 +446,7 @@ FAULTS = (
         device=field_device(
             name="NvccProductWithOwnSign",
             sentence="Computes (x > 0) * x in int32 as x, so that negative numbers are kept.",
-            program=each(_product_with_sign),
+            program=each_node(_product_with_sign),
         ),
         stack="nvcc, NVIDIA",
         kind=FaultKind.BOOL,

@@ -10,7 +10,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
 from tinyref.uops.program import Program
-from tinyref_conformance.faulty.programs import Change, each
+from tinyref_conformance.faulty.programs import Change, each_node
 from tinyref_spec.kernel.programs import at, loop, program
 
 # Returns what stands for a node, or None if the node stays.
@@ -19,7 +19,7 @@ Replacement = Callable[[UOp], UOp | None]
 
 def replacing(replacement: Replacement) -> Callable[[Program], Change]:
     """Return the edit that puts `replacement(node)` in the place of each node."""
-    return each(change_of(replacement))
+    return each_node(change_of(replacement))
 
 
 def change_of(replacement: Replacement) -> Change:

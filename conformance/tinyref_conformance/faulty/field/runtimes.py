@@ -55,7 +55,7 @@ def _zeros_from_peers(device: Simulated) -> dict[str, Call]:
 
 
 def _late_peers(device: Simulated) -> dict[str, Call]:
-    """Copies from peers arrive when the host waits for their target, not before its kernels."""
+    """Let copies from peers arrive when the host waits for their target, not before kernels."""
     pending: list[tuple[HostHandle, HostHandle]] = []
 
     def transfer(target: HostHandle, source: HostHandle, origin: HostAllocator) -> None:
@@ -106,7 +106,7 @@ def _reused_under_copies(device: Simulated) -> dict[str, Call]:
 
 
 def _late_slices(device: Simulated) -> dict[str, Call]:
-    """Copies of parts of host memory read it when their turn comes, those of all of it at once."""
+    """Read parts of host memory when their copy's turn comes, and whole memory at once."""
 
     def copy_in(handle: HostHandle, source: memoryview) -> None:
         if not source.nbytes or _is_start(source):
@@ -122,7 +122,7 @@ def _is_start(source: memoryview) -> bool:
 
 
 def _unaligned_remainders(device: Simulated) -> dict[str, Call]:
-    """A freed piece serves a smaller one, and what remains begins at a multiple of 128 below."""
+    """Reuse freed pieces for smaller ones; the rest begins at the multiple of 128 below."""
     freed: list[HostHandle] = []
 
     def allocate(nbytes: int) -> HostHandle:
@@ -150,8 +150,8 @@ class _StaleFlags(LaunchesInARow):
 
     def __call__(self) -> None:
         *others, last = self._launches
-        for each in (last, *others) if self._is_set else (*others, last):
-            each()
+        for launch in (last, *others) if self._is_set else (*others, last):
+            launch()
         self._is_set = True
 
 

@@ -105,7 +105,7 @@
   function drawRows() {
     const rows = data.rows.filter((row) => fits(row));
     const key = SORTED[sorting.by];
-    rows.sort((a, b) => sorting.sign * compare(key(a), key(b)) || a.place - b.place);
+    rows.sort((a, b) => sorting.sign * compare(key(a), key(b)) || a.number - b.number);
     // That the device opens is a row, and none of the cases that are counted.
     const asked = rows.filter((row) => row.id !== "device.open");
     const cases = asked.reduce((sum, row) => sum + total(row.counts), 0);
@@ -138,8 +138,8 @@
   function rowElements(row) {
     const status = STATUS.get(row.worst);
     const isOpen = opened.has(row.id);
-    const opener = make("button", { class: "opener mono", "aria-expanded": String(isOpen), id: `row-${row.place}`,
-      onclick: () => { if (isOpen) opened.delete(row.id); else opened.add(row.id); drawRows(); document.getElementById(`row-${row.place}`).focus(); },
+    const opener = make("button", { class: "opener mono", "aria-expanded": String(isOpen), id: `row-${row.number}`,
+      onclick: () => { if (isOpen) opened.delete(row.id); else opened.add(row.id); drawRows(); document.getElementById(`row-${row.number}`).focus(); },
     }, row.id);
     const all = total(row.counts), fine = good(row.counts);
     const line = make("tr", { class: isOpen ? "open" : null },
@@ -182,7 +182,7 @@
       ["Why", row.why],
     ])];
     if (row.failures.length) parts.push(make("h3", {}, "Failing cases"));
-    row.failures.forEach((index, place) => parts.push(caseElement(data.failures[index], place === 0)));
+    row.failures.forEach((index, order) => parts.push(caseElement(data.failures[index], order === 0)));
     if (row.hidden) parts.push(make("p", { class: "soft" }, `${number(row.hidden)} more failing cases are in report.json.`));
     return parts;
   }
@@ -233,18 +233,18 @@
   }
 
   function compared(details) {
-    const lines = details.expected.map((expected, place) => {
-      const actual = details.actual[place] ?? "", at = details.actual_bits[place] ?? "";
-      const wanted = details.expected_bits[place] ?? "";
-      const bad = at !== wanted || expected !== actual;
-      return make("tr", { class: bad ? "bad" : null }, make("td", {}, `${bad ? "✗" : "✓"} ${Math.max(details.index, 0) + place}`),
-        ...[expected, wanted, actual, at].map((text) => make("td", {}, text)));
+    const lines = details.expected.map((expected, index) => {
+      const actual = details.actual[index] ?? "", at = details.actual_bits[index] ?? "";
+      const expectedBits = details.expected_bits[index] ?? "";
+      const bad = at !== expectedBits || expected !== actual;
+      return make("tr", { class: bad ? "bad" : null }, make("td", {}, `${bad ? "✗" : "✓"} ${Math.max(details.index, 0) + index}`),
+        ...[expected, expectedBits, actual, at].map((text) => make("td", {}, text)));
     });
     return table("Expected and actual, from the first mismatch", ["element", "expected", "bits", "actual", "bits"], lines);
   }
 
   function inputTable(input) {
-    const lines = input.values.map((value, place) => make("tr", {}, make("td", {}, value), make("td", {}, input.bits[place] ?? "")));
+    const lines = input.values.map((value, index) => make("tr", {}, make("td", {}, value), make("td", {}, input.bits[index] ?? "")));
     return table(`Input ${input.name}: ${input.dtype} [${input.shape.join(", ")}]`, ["value", "bits"], lines);
   }
 
@@ -321,12 +321,12 @@
   // The example of a group, with its values, source and script, as soon as it is looked at.
   const byId = new Map(data.failures.map((failure) => [failure.id, failure]));
   for (const group of document.querySelectorAll(".group")) {
-    const place = group.querySelector("[data-example]");
-    const failure = byId.get(place.dataset.example);
+    const example = group.querySelector("[data-example]");
+    const failure = byId.get(example.dataset.example);
     const show = () => {
-      if (failure && group.open && !place.dataset.shown) {
-        place.replaceChildren(...caseParts(failure));
-        place.dataset.shown = "yes";
+      if (failure && group.open && !example.dataset.shown) {
+        example.replaceChildren(...caseParts(failure));
+        example.dataset.shown = "yes";
       }
     };
     group.addEventListener("toggle", show);
@@ -334,9 +334,9 @@
   }
 
   // A link may carry filters and rows to open: report.html#dtype=int32&open=isa.binary.add.int32
-  const wanted = new URLSearchParams(location.hash.slice(1));
-  for (const name of FIELDS) if (wanted.has(name)) filter[name] = wanted.get(name);
-  for (const id of wanted.getAll("open")) opened.add(id);
+  const expectedBits = new URLSearchParams(location.hash.slice(1));
+  for (const name of FIELDS) if (expectedBits.has(name)) filter[name] = expectedBits.get(name);
+  for (const id of expectedBits.getAll("open")) opened.add(id);
   draw();
   for (const link of document.querySelectorAll("[data-open]"))
     link.addEventListener("click", () => {
