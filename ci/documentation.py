@@ -28,6 +28,7 @@ PAGES = {
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
 }
 # What a page loads when it is opened: tags, and the attribute with the address.
 _LOADED = {
@@ -69,8 +70,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Turns the links of a page into those that hold on the site."""
-    return site_links(markdown, "../" * page.file.src_uri.count("/"))
+    """Turn the links of a page into those that hold on the site, and link the glossary."""
+    to_root = "../" * page.file.src_uri.count("/")
+    return f"{site_links(markdown, to_root)}\n\nWords: [glossary]({to_root}glossary.md)\n"
 
 
 def on_post_page(output: str, **_: object) -> str:

@@ -13,6 +13,7 @@ from tinyref import Tensor
 from tinyref.cli.entry import run
 from tinyref.cli.explain.picture import picture
 from tinyref_conformance.statuses import Status
+from tinyref_spec.case import Rung
 
 DOCS = Path(__file__).parent.parent / "docs"
 # The name of an exception is compared, with its module and its words.
@@ -53,6 +54,16 @@ def test_the_course_has_eight_lessons_with_sessions_and_one_with_files() -> None
 def test_every_status_of_a_report_is_explained() -> None:
     page = (DOCS / "report.md").read_text()
     assert [one.value for one in Status if f"| {one.value} | {one.sentence}" not in page] == []
+
+
+def test_the_cheat_sheet_has_every_status_and_rung() -> None:
+    page = (DOCS / "cheat-sheet.md").read_text()
+    for status in Status:
+        breaks = " yes" if status.is_broken else ""
+        fails = " yes" if status.is_failure else ""
+        assert f"| {status.value} | {status.symbol} |{breaks} |{fails} | " in page
+    lines = re.findall(r"^\| \d+ to \d+ \| (.*) \|$", page, re.MULTILINE)
+    assert ", ".join(lines).split(", ") == [rung.title for rung in Rung]
 
 
 EXPLAINED = "(Tensor([[1.0, 2.0], [3.0, 4.0]]) * 2).sum(axis=1)"
