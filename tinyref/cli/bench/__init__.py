@@ -92,7 +92,7 @@ def bench(
     ] = None,
     device: Annotated[str | None, typer.Option(help="Measure this device (default: CPU).")] = None,
     table: Annotated[
-        bool, typer.Option("--table", help="The table of works beside torch.")
+        bool, typer.Option("--table", help="The table of works and networks beside torch.")
     ] = False,
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Works drawn at random, beside torch.")
@@ -113,6 +113,8 @@ def bench(
       tinyref bench --row "jit.*" --json numbers.json
       tinyref bench --row "op.*"                     operations beside torch; model.*: training
       tinyref bench --table                          what users wait for, as tables of Markdown
+      tinyref bench --table --row "net.*"            whole networks, beside torch and tinygrad
+      tinyref bench --table --sweep --seed 7         both, with numbers in one file
       tinyref bench --sweep --seed 7                 100 works drawn by this seed, and the worst
       tinyref bench --device MINE                    its compiler, launches, copies, fuzz, conform
       tinyref bench --device my_package.backend:MyBackend --row copy
@@ -128,11 +130,12 @@ def bench(
     if machine:
         _measure_machine(device, repeats)
         return
-    if sweep:
-        _print_sweep(seed, count, device, repeats, json_file)
-        return
-    if table:
-        _print_table(row, device, repeats, json_file)
+    if table or sweep:
+        _check_host_alone("--table" if table else "--sweep", device, json_file)
+        lines = _print_table(row, repeats) if table else []
+        lines += _print_sweep(seed, count, repeats) if sweep else []
+        if json_file is not None:
+            _write_numbers(json_file, "tinyref.bench.works", lines, seed=str(seed))
         return
     name = opening_device(device)
     check_gives_values(name)
@@ -164,28 +167,20 @@ def _measure_machine(device: str | None, repeats: int) -> None:
     print(f"Kept in {store_machine(found)}: processes that start from now on plan by it.")
 
 
-def _print_table(row: str, device: str | None, repeats: int, json_file: Path | None) -> None:
+def _print_table(row: str, repeats: int) -> list[Measured]:
     from tinyref.cli.bench.table import table_rows, table_text
 
-    _check_host_alone("--table", device, json_file)
-    measured = _print_groups(table_rows(row), table_text, repeats)
-    if json_file is not None:
-        _write_numbers(json_file, "tinyref.bench.table", measured)
+    return _print_groups(table_rows(row), table_text, repeats)
 
 
-def _print_sweep(
-    seed: int, count: int, device: str | None, repeats: int, json_file: Path | None
-) -> None:
+def _print_sweep(seed: int, count: int, repeats: int) -> list[Measured]:
     from tinyref.cli.bench import sweep
 
-    _check_host_alone("--sweep", device, json_file)
     peak = sweep.measure_peak(repeats)
     works = sweep.draw_works(seed, count)
     print(f"seed {seed}: {len(works)} works beside torch, processor time of one thread")
     groups = ((variant, sweep.sweep_rows(works, variant, peak)) for variant in sweep.VARIANTS)
-    measured = _print_groups(groups, sweep.summary_text, repeats)
-    if json_file is not None:
-        _write_numbers(json_file, "tinyref.bench.sweep", measured, seed=str(seed))
+    return _print_groups(groups, sweep.summary_text, repeats)
 
 
 def _check_host_alone(option: str, device: str | None, json_file: Path | None) -> None:
