@@ -248,7 +248,7 @@ def test_the_table_of_one_work_is_printed_and_written(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output.count("| op.gelu ") == 4
     numbers = json.loads(file.read_text())
-    assert numbers["schema"] == "tinyref.bench.table"
+    assert numbers["schema"] == "tinyref.bench.works"
     assert [row["name"] for row in numbers["rows"]][-1] == "op.gelu.threads.contracted"
     assert numbers["rows"][0]["peer"]["name"].startswith("torch ")
 

@@ -97,9 +97,9 @@ def bench(
         Path | None, json_option("Print the numbers as JSON, or also write them to FILE.")
     ] = None,
     device: Annotated[str | None, device_option("The device to measure (default: CPU).")] = None,
-    table: Annotated[bool, flag("--table", "Print the table of works, compared with torch.")] = (
-        False
-    ),
+    table: Annotated[
+        bool, flag("--table", "Print the table of works and networks, compared with torch.")
+    ] = (False),
     sweep: Annotated[bool, flag("--sweep", "Measure random works, compared with torch.")] = False,
     seed: Annotated[int, named("--seed", "N", "The seed of --sweep.", min=0)] = 0,
     count: Annotated[int, named("--count", "N", "The number of works of --sweep.", min=1)] = 100,
@@ -119,6 +119,8 @@ def bench(
       tinyref bench -q "jit.*" --json numbers.json
       tinyref bench -q "op.*"                 operations, compared with torch; model.*: training
       tinyref bench --table                   the time of common works, as tables of Markdown
+      tinyref bench --table -q "net.*"        whole networks, compared with torch and tinygrad
+      tinyref bench --table --sweep --seed 7  both, with their numbers in one file
       tinyref bench --sweep --seed 7          100 random works of this seed, and the slowest
       tinyref bench -d MINE                   its compiler, launches, copies, fuzz, conform
       tinyref bench -d my_package.backend:MyBackend -q copy
@@ -143,10 +145,10 @@ def bench(
         check_target(json, "bench: --json")
     # Standard output is for the JSON, if it goes there.
     with contextlib.redirect_stdout(sys.stderr if json == STDOUT else sys.stdout):
-        if sweep:
-            numbers = _print_sweep(seed, count, repeats)
-        elif table:
-            numbers = _print_table(query, repeats)
+        if table or sweep:
+            measured = _print_table(query, repeats) if table else []
+            measured += _print_sweep(seed, count, repeats) if sweep else []
+            numbers = _numbers("tinyref.bench.works", measured, seed=str(seed))
         else:
             # It may have opened in another process only.
             _ = Device[name].capabilities
@@ -179,22 +181,20 @@ def _measure_machine(device: str | None, repeats: int) -> None:
     print(f"Kept in {store_machine(host)}: processes that start from now on plan with it.")
 
 
-def _print_table(query: str, repeats: int) -> dict[str, Any]:
+def _print_table(query: str, repeats: int) -> list[Measured]:
     from tinyref.cli.bench.table import table_rows, table_text
 
-    measured = _print_groups(table_rows(query), table_text, repeats)
-    return _numbers("tinyref.bench.table", measured)
+    return _print_groups(table_rows(query), table_text, repeats)
 
 
-def _print_sweep(seed: int, count: int, repeats: int) -> dict[str, Any]:
+def _print_sweep(seed: int, count: int, repeats: int) -> list[Measured]:
     from tinyref.cli.bench import sweep
 
     peak = sweep.measure_peak(repeats)
     works = sweep.draw_works(seed, count)
     print(f"seed {seed}: {len(works)} works compared with torch, processor time of one thread")
     groups = ((variant, sweep.sweep_rows(works, variant, peak)) for variant in sweep.VARIANTS)
-    measured = _print_groups(groups, sweep.summary_text, repeats)
-    return _numbers("tinyref.bench.sweep", measured, seed=str(seed))
+    return _print_groups(groups, sweep.summary_text, repeats)
 
 
 def _check_host_alone(option: str, device: str | None) -> None:

@@ -116,7 +116,7 @@ def _problem(work: Work, variant: Variant, device: str, peer: Peer) -> str:
         theirs = _each(work.torch(peer.module, *(peer.tensor(values) for values in data)))
     tolerance = 1e-2 if variant.dtype == "float16" else 1e-4
     problems = (
-        _difference(tensor.numpy(), other.cpu().numpy(), tolerance)
+        difference(tensor.numpy(), other.cpu().numpy(), tolerance)
         for tensor, other in zip(ours, theirs, strict=True)
     )
     return next(filter(None, problems), "")
@@ -127,7 +127,7 @@ def _each(result: Any) -> Sequence[Any]:
     return result if isinstance(result, list | tuple) else (result,)
 
 
-def _difference(ours: Array, theirs: Array, tolerance: float) -> str:
+def difference(ours: Array, theirs: Array, tolerance: float) -> str:
     """Return how a result differs from torch's; empty within `tolerance` of its largest number."""
     if ours.shape != theirs.shape:
         return f"its shape is {ours.shape}, that of torch {theirs.shape}"
@@ -149,7 +149,7 @@ def _replayed(call: Callable[[], object], device: str) -> Callable[[], None]:
     return run
 
 
-def _in_turns(
+def in_turns(
     name: str,
     ours: Callable[[], None],
     theirs: Callable[[], None] | None,
@@ -189,7 +189,7 @@ def _beside_torch(
             peer.use_threads(variant.threads)
             theirs = functools.partial(_awaited, other, peer)
         clock = clock_of(variant.threads) if device == "CPU" else time.perf_counter
-        return _in_turns(name, _replayed(ours, device), theirs, peer, repeats, clock)
+        return in_turns(name, _replayed(ours, device), theirs, peer, repeats, clock)
 
 
 def _awaited(call: Callable[[], object], peer: Peer) -> None:
@@ -294,7 +294,7 @@ def _measure_launches(device: str, repeats: int) -> Measured:
                     x = x + 1
                 peer.synchronize()
 
-        found = _in_turns("op.launches", ours, theirs, peer, repeats)
+        found = in_turns("op.launches", ours, theirs, peer, repeats)
     found.unit = f"ms for {LAUNCHES} kernels of 16 elements, replayed"
     return found
 

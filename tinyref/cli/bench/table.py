@@ -1,4 +1,4 @@
-"""`tinyref bench --table`: twelve works beside torch, in each variant of the processor."""
+"""`tinyref bench --table`: works and whole networks beside torch, in variants of the processor."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import fnmatch
 from collections.abc import Iterator, Sequence
 
 from tinyref.cli.bench import BenchRow, Measured
+from tinyref.cli.bench.libraries import network_rows
+from tinyref.cli.bench.networks import NETWORKS
 from tinyref.cli.bench.speed import ON_HOST, Variant, geometric_mean, speed_rows
 from tinyref.errors import UserError
 
@@ -27,19 +29,21 @@ HEADER = ("work", "ours", "torch", "ratio", "note")
 
 
 def table_rows(glob: str) -> Iterator[tuple[Variant, list[BenchRow]]]:
-    """Yield the rows of the works that match, for each variant of the processor.
+    """Yield the rows of the works and networks that match, for each variant of the processor.
 
-    Raise `UserError` if no work matches.
+    Networks take minutes, and are measured on one thread. Raise `UserError` if nothing matches.
     """
-    names = [name for name in TABLE_WORKS if fnmatch.fnmatchcase(name, glob)]
+    known = [*TABLE_WORKS, *(network.name for network in NETWORKS)]
+    names = [name for name in known if fnmatch.fnmatchcase(name, glob)]
     if not names:
         raise UserError(
-            f"bench: no row of the table matches {glob!r}: accepted are globs of "
-            f"{', '.join(TABLE_WORKS)}"
+            f"bench: no row of the table matches {glob!r}: accepted are globs of {', '.join(known)}"
         )
-    rows = {row.name: row for row in speed_rows("CPU")}
+    on_one_thread = [variant for variant in ON_HOST if variant.threads == 1]
+    rows = {row.name: row for row in (*speed_rows("CPU"), *network_rows(on_one_thread))}
     for variant in ON_HOST:
-        yield variant, [rows[name + variant.suffix] for name in names]
+        suffixed = (name + variant.suffix for name in names)
+        yield variant, [rows[name] for name in suffixed if name in rows]
 
 
 def table_text(variant: Variant, lines: Sequence[Measured]) -> str:
