@@ -106,8 +106,8 @@ def _shard_of(name: str, report: Report) -> Shard:
     facts = report.certificate
     if not facts.get("identity"):
         raise UserError(f"merge: {name} does not identify its device, which did not open")
-        if not isinstance(facts.get("shard"), str):
-            raise UserError(f"merge: {name} is of no shard: it was run without --shard")
+    if not isinstance(facts.get("shard"), str):
+        raise UserError(f"merge: {name} is of no shard: it was run without --shard")
     return Shard.parse(facts["shard"])
 
 

@@ -1,8 +1,8 @@
-"""Sums over products and distances of bytes, for which processors have instructions of their own.
+"""Sums over products and distances of bytes, for which processors have special instructions.
 
-Compilers look for these sums in what is unrolled: x86 has VPDPBUSD and PSADBW, GPUs DP4A. Each adds
-four or eight bytes at a time, so that it is the lanes beyond those that get lost. Each takes them
-out of words, so that a byte which is computed may be taken for the one that it is computed of.
+Compilers look for these sums in unrolled code: x86 has VPDPBUSD and PSADBW, GPUs DP4A. Each adds
+four or eight bytes at a time, so a fault loses the lanes after those. Each takes the bytes out of
+words, so a fault may use an operand instead of a byte that is computed from it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.kernel.opt_kernels import CheckedKernel, evaluated
 from tinyref_spec.kernels.notation import kernel_of, load, total
 
-# As many lanes as a register has, and half of them.
+# The lanes of a register, and half of them.
 SIZES = (8, 16)
 I8, U8 = dtypes.int8, dtypes.uint8
 
@@ -28,7 +28,7 @@ I8, U8 = dtypes.int8, dtypes.uint8
 class ByteSum:
     """The sum of `term` over rows of bytes x and y, an int32: axis reduce 8 or 16.
 
-    second: the type of y, by default that of x. least: no element of y is below it.
+    second: the type of y, by default the type of x. least: the least element of y.
     """
 
     sentence: str
@@ -78,7 +78,7 @@ BYTE_SUMS: Mapping[str, ByteSum] = {
 
 
 def _bytes(dtype: DType, size: int, seed: int, least: int = -128) -> Array:
-    """Bytes of the whole range; none is zero, so that no lane can get lost unseen."""
+    """Return bytes of the whole range except zero, so that a lost lane is always visible."""
     limits = (-128, 127) if dtype is I8 else (0, 255)
     drawn = np.maximum(np.random.default_rng(seed).integers(*limits, size, endpoint=True), least)
     return np.where(drawn == 0, 1, drawn).astype(numpy_dtype(dtype))
@@ -86,8 +86,8 @@ def _bytes(dtype: DType, size: int, seed: int, least: int = -128) -> Array:
 
 def byte_sum(name: str, size: int, dtype: DType) -> CheckedKernel:
     """Return the sum of this name over rows of `size` bytes, x of `dtype`."""
-    each, number = BYTE_SUMS[name], 2 * list(BYTE_SUMS).index(name)
-    kinds = (dtype, each.second or dtype)
+    entry, number = BYTE_SUMS[name], 2 * list(BYTE_SUMS).index(name)
+    kinds = (dtype, entry.second or dtype)
     x, y = (load(slot, kind, (size,)) for slot, kind in enumerate(kinds, 1))
-    data = [_bytes(dtype, size, number + 1), _bytes(kinds[1], size, number + 2, each.least)]
-    return evaluated(kernel_of(total(each.term(x, y), 0), 1), data[: each.rows])
+    data = [_bytes(dtype, size, number + 1), _bytes(kinds[1], size, number + 2, entry.least)]
+    return evaluated(kernel_of(total(entry.term(x, y), 0), 1), data[: entry.rows])

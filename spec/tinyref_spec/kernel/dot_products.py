@@ -1,8 +1,8 @@
-"""Sums of a few products of small integers, for which processors have instructions of their own.
+"""Sums of a few products of small integers, for which processors have special instructions.
 
 Compilers find these sums in loops and in unrolled code: x86 has PMADDWD, VPDPBUSD and PMULUDQ, ARM
 has SDOT and SMLAL, GPUs have DP4A. Some of them saturate, take only one sign, or multiply every
-other lane. Each operand takes its limits, and other products are distinct.
+other lane. Each operand takes its limits, and all other products differ.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ def _memories(kind: Kind, sizes: tuple[int, ...], inputs: tuple[int, int]) -> li
 
 
 def _unrolled(kind: Kind, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Sums of 2, 4 and 8 products that the program writes out."""
+    """Compute sums of 2, 4 and 8 products that the program writes out."""
     longest = max(COUNTS)
     *outputs, first, second = _memories(
         kind, (ROWS,) * len(COUNTS), (ROWS * longest, ROWS * longest)
     )
     i, stores = loop(ROWS, 0), list[UOp]()
     for out, count in zip(outputs, COUNTS, strict=True):
-        # Nodes of its own for each sum: their loads are those of this row.
+        # Each sum has nodes of its own, which load from this row.
         terms = [
             build.mul(
                 build.cast(build.load(at(first, _position(i, longest, k))), kind[2]),
@@ -107,7 +107,7 @@ def _product_of(first: UOp, second: UOp, dtype: DType) -> UOp:
 
 
 def _loop(kind: Kind, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A loop that adds one product in each iteration."""
+    """Add one product in each iteration of a loop."""
     out, first, second = _memories(kind, (ROWS,), (ROWS * LENGTH, ROWS * LENGTH))
     i, k = loop(ROWS, 0), loop(LENGTH, 1)
     added = accumulator("added", build.const(kind[2], 0))
@@ -121,7 +121,7 @@ def _loop(kind: Kind, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _matrix(kind: Kind, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A product of two matrices, which the compiler lowers."""
+    """Multiply two matrices in a kernel that the compiler lowers."""
     sizes = (ROWS, ROWS, INNER)
     factors = load(1, kind[0], left(*sizes)), load(2, kind[1], right(*sizes))
     terms = build.mul(*(build.cast(factor, kind[2]) for factor in factors))
@@ -132,7 +132,7 @@ def _matrix(kind: Kind, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _lanes(kind: Kind, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """One operand is loaded as a vector, and the other element by element."""
+    """Load one operand as a vector, and the other element by element."""
     out, first, second = _memories(kind, (ROWS,), (ROWS * LANES, ROWS * LANES))
     i = loop(ROWS, 0)
     vector = build.cast(build.load(at(second, build.mul(i, LANES)), lanes=LANES), kind[2])
@@ -150,7 +150,7 @@ def _lanes(kind: Kind, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _vectors(kind: Kind, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A loop that adds products of vectors, of which one operand is also loaded in elements."""
+    """Add products of vectors in a loop, with one operand also loaded in elements."""
     count = ROWS * LANES
     whole, joined, first, second = _memories(kind, (LANES, LANES), (count, count))
     k = loop(ROWS, 0)

@@ -1,7 +1,7 @@
-"""Declared features, probed both ways: what is declared works, what is not is refused.
+"""Declared features, tested both ways: declared ones work, others are refused.
 
-Without these rows a device could leave a feature out of its declaration, and the cases skipped
-for that reason would hide what it does with it.
+Without these rows, a device could leave a feature out of its declaration, and the skipped cases
+would hide how it behaves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Form = Callable[[str, DeviceUnderTest], Measurement]
 # The tile of the dtype that every device has.
 PROBED = TILES["apple_m8n8k8_float32_float32"]
 
-# feature, as `CaseNeeds` spells it -> where it belongs, its op, and a program that uses it.
+# feature, as `CaseNeeds` spells it -> its rung, its op, and a program that uses it.
 FEATURES: dict[str, tuple[Rung, str, Form]] = {
     "grid": (Rung.INDEX, "SPECIAL", functools.partial(programs.grid, (4, 1, 1))),
     "groups": (Rung.GROUP, "SPECIAL", functools.partial(programs.items, (4, 1, 1))),
@@ -46,7 +46,7 @@ FEATURES: dict[str, tuple[Rung, str, Form]] = {
 
 
 def _both_ways(feature: str, form: Form, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The program computes what it should, or is refused where `feature` is not declared."""
+    """Check that the program is right, or is refused if `feature` is not declared."""
     is_declared = CaseNeeds(features=frozenset({feature})).unmet(device.capabilities) is None
     if is_declared:
         return form(case_id, device)
@@ -62,11 +62,11 @@ def _checks(feature: str, form: Form) -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """One row for each feature."""
+    """Yield one row for each feature."""
     for feature, (rung, op, form) in FEATURES.items():
         yield make_row(
             f"kernel.program.capability.{feature.replace(':', '')}",
-            f"A program that uses {feature} works where that is declared, else it is refused.",
+            f"A program that uses {feature} works if that is declared, else it is refused.",
             clauses=("device.capability",),
             rung=rung,
             op=op,

@@ -28,11 +28,11 @@ from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 from tinyref_spec.measure import run_exact
 
 EXACT = Ulp(0).sentence
-# Of kernels without loops and launch indices, which write their elements one by one.
+# For kernels without loops and launch indices, which write their elements one by one.
 STRAIGHT_SIZES = (1, 2, 3, 7, 16)
-# Around powers of two, and one that no vector or group divides.
+# Around powers of two, and a size that no vector or group divides.
 SIZES = (1, 2, 3, 7, 31, 33, 127, 1000)
-# Around multiples of 8, the lanes that a vector has most often.
+# Around multiples of 8, the most common number of lanes.
 SCALAR_SIZES = (1, 7, 9, 15, 17, 33)
 VIEW_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtypes.bool)
 # Types whose scalars the quick profile adds.
@@ -45,7 +45,7 @@ def _constants(dtype: DType) -> list[ConstType]:
     if dtype in dtypes.storage_only:
         return [1.0, -2.0, 0.0, 0.5]
     if dtype.is_float:
-        # What many a language has no literal for, and one with a digit for every bit.
+        # Some languages lack literals for these; the last one has a digit for every bit.
         return [1.0, -2.0, 0.0, 0.5, 1 / 3, -0.0, math.inf, -math.inf, math.nan]
     return [1, 100, 0, int(dtype.maximum), int(dtype.minimum), int(dtype.maximum) // 3]
 
@@ -93,7 +93,7 @@ def _add_scalar(
 def _scalar_checks(dtype: DType) -> Iterator[Check]:
     for number, size in enumerate(SCALAR_SIZES):
         for side, name in enumerate(("first", "second")):
-            # The sides take turns: a device that adds one of them wrongly meets it in every type.
+            # The sides take turns, so that every type meets a device that adds one of them wrongly.
             is_rare = (number + side + dtypes.all.index(dtype)) % 2 == 1
             yield Check(
                 f"scalar.{name}:{size}",
@@ -113,7 +113,7 @@ def _fill(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Mea
 
 
 def _element_checks(dtype: DType) -> list[Check]:
-    """Every element has a launch index or an iteration of a loop of its own, whatever the size."""
+    """Return cases in which every element has its own launch index or iteration, for all sizes."""
     is_number = dtype in (*dtypes.ints, *dtypes.floats)
     added = sized_checks(_add, dtype, SIZES, "add") if is_number else []
     return [
@@ -127,7 +127,7 @@ def _element_checks(dtype: DType) -> list[Check]:
 Shape = tuple[int, ...]
 
 
-# A movement by the name of a method of ShapeTracker, and its argument.
+# A movement: the name of a method of ShapeTracker, and its argument.
 Move = tuple[str, tuple[Any, ...]]
 _OF_ARRAYS: dict[str, Callable[[Array, tuple[Any, ...]], Array]] = {
     "permute": lambda x, axes: x.transpose(axes),
@@ -141,20 +141,20 @@ _OF_ARRAYS: dict[str, Callable[[Array, tuple[Any, ...]], Array]] = {
 
 @dataclass(frozen=True)
 class ViewForm:
-    """A kernel that reads its input through a view: moved by `move` as arrays by `reference`."""
+    """A kernel that reads its input through a view: `move` for trackers, `reference` for arrays."""
 
     name: str
     shape: Shape
     moves: tuple[Move, ...]
 
     def move(self, tracker: ShapeTracker) -> ShapeTracker:
-        """The view of a buffer of `shape`."""
+        """Return the view of a buffer of `shape`."""
         for name, argument in self.moves:
             tracker = getattr(tracker, name)(argument)
         return tracker
 
     def reference(self, array: Array) -> Array:
-        """What the view shows of an array of `shape`."""
+        """Return the elements of an array of `shape` in the view."""
         for name, argument in self.moves:
             array = _OF_ARRAYS[name](array, argument)
         return array
@@ -164,7 +164,7 @@ def _form(name: str, shape: Shape, *moves: Move) -> ViewForm:
     return ViewForm(name, shape, moves)
 
 
-# Grouped by the kind of view; the name of a form is that of its case.
+# By the kind of view; the name of a form is the name of its case.
 VIEW_FORMS: dict[str, tuple[ViewForm, ...]] = {
     "permute": (
         _form("5x7", (5, 7), ("permute", (1, 0))),
@@ -225,7 +225,7 @@ VIEW_FORMS: dict[str, tuple[ViewForm, ...]] = {
 
 
 def _read_view(form: ViewForm, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """out = view of the input."""
+    """Copy a view of the input to the output."""
     size = int(np.prod(form.shape))
     tracker = form.move(shaped(*form.shape))
     kernel = copied(dtype, tracker, size)
@@ -235,7 +235,7 @@ def _read_view(form: ViewForm, dtype: DType, case_id: str, device: DeviceUnderTe
 
 
 def _write_view(form: ViewForm, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """view of the output = input; what the view does not show keeps its value."""
+    """Copy the input to a view of the output; elements outside of the view stay."""
     size = int(np.prod(form.shape))
     tracker = form.move(shaped(*form.shape))
     shape = tuple(int(extent) for extent in tracker.shape if isinstance(extent, int))
@@ -243,9 +243,9 @@ def _write_view(form: ViewForm, dtype: DType, case_id: str, device: DeviceUnderT
     kernel = build.sink(store(0, load(1, dtype, shape), tracker, size))
     data = samples.random_bits(dtype, count, count)
     expected = samples.random_bits(dtype, size, size + 9)
-    places = form.reference(np.arange(size).reshape(form.shape)).reshape(-1)
+    positions = form.reference(np.arange(size).reshape(form.shape)).reshape(-1)
     written = expected.copy()
-    written[places] = data
+    written[positions] = data
     return run_exact(case_id, device, kernel, [expected, data], [written])
 
 
@@ -268,14 +268,14 @@ def _two_outputs(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _in_place(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """out += in: a slot that is read and written."""
+    """Add the input to the output: a slot that is read and written."""
     kernel = add_in_place(dtypes.int32, 77)
     a, b = (samples.small_integers(dtypes.int32, 77, seed, 90) for seed in (3, 4))
     return run_exact(case_id, device, kernel, [a, b], [a + b])
 
 
 def _padded_launch(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """out += in of 23 elements by a launch of 24, in three dimensions: one has nothing to do."""
+    """Add 23 elements by a launch of 24, in three dimensions: one work-item does nothing."""
     small = replace(device.capabilities, grid_limit=(4, 3, 2), has_groups=False)
     kernel = compile_kernel(add_in_place(dtypes.int32, 23), small, opts=())
     a, b = (samples.small_integers(dtypes.int32, 23, seed, 90) for seed in (5, 6))
@@ -283,7 +283,7 @@ def _padded_launch(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _scalar(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A kernel of rank 0."""
+    """Run a kernel of rank 0."""
     value = build.add(load(1, dtypes.int32, ()), 1)
     kernel = kernel_of(value)
     data = np.array([41], dtype=np.int32)
@@ -291,27 +291,27 @@ def _scalar(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _cast_of_kinds(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A comparison, a select, a cast and a product in one kernel."""
+    """Run a comparison, a select, a cast and a product in one kernel."""
     a = of_all_kinds(dtypes.int32, 64)
     x = load(1, dtypes.int32, (64,))
     y = load(2, dtypes.float32, (64,))
     value = build.where(build.less(x, 0), build.mul(y, 2), build.cast(x, dtypes.float32))
     kernel = kernel_of(value, 64)
-    # Small integers: how a product rounds is for the rung of operations to say.
+    # Small integers, because rounding of products belongs to another rung.
     b = samples.small_integers(dtypes.float32, 64, 2, 100)
     converted = oracles.cast(a, dtypes.int32, dtypes.float32).values
     return run_exact(case_id, device, kernel, [None, a, b], [np.where(a < 0, b * 2, converted)])
 
 
 def _wrapped(values: Array) -> Array:
-    """Integers of any size in int32."""
+    """Return integers of any size, wrapped to int32."""
     return np.array([oracles.wrap(int(value), dtypes.int32) for value in values], np.int32)
 
 
 def _compare_at_the_wrap(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """x + 1 < x of the largest integer, 2 * x of halves, x - y < 0 of any: what wraps is compared.
+    """Compare numbers that wrap: x + 1 < x of the largest integer, 2 * x, and x - y < 0.
 
-    Exact integers would give other answers, and so would a compiler that takes these for such.
+    Exact integers would give other answers, as would a compiler that assumes no overflow.
     """
     x, y = load(4, dtypes.int32, (64,)), load(5, dtypes.int32, (64,))
     values = (
@@ -333,7 +333,7 @@ def _compare_at_the_wrap(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _select_of_kinds(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """WHERE by a comparison of floats gives the bits of the chosen one, zeros and NaNs as well."""
+    """Select by a comparison of floats: WHERE gives the bits of the chosen side."""
     x, y = load(1, dtypes.float32, (60,)), load(2, dtypes.float32, (60,))
     kernel = kernel_of(build.where(build.less(x, y), x, y), 60)
     keeps = device.capabilities.keeps_subnormals
@@ -344,7 +344,7 @@ def _select_of_kinds(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _valid(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Padding with 7: VALID tells the padding from the zeros of the input."""
+    """Pad with 7: VALID distinguishes the padding from the zeros of the input."""
     tracker = shaped(6).pad(((2, 3),))
     inside = build.valid(tracker)
     value = build.where(inside, load(1, dtypes.int32, tracker), build.const(dtypes.int32, 7))
@@ -355,10 +355,10 @@ def _valid(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _far(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Of rows that repeat one element 2^29 + 2 times, elements that are 2^30 + 1 apart.
+    """Read elements that are 2^30 + 1 apart in rows that repeat one element 2^29 + 2 times.
 
-    A position on the way is beyond 32 bits, though every number in the kernel and every element is
-    not. Laid side by side, x[i] is at i * (2^29 + 2).
+    A position along the way needs more than 32 bits, though every number in the kernel, and every
+    element, needs fewer. In the repeated array, x[i] is at i * (2^29 + 2).
     """
     width, step = (1 << 29) + 2, (1 << 30) + 1
     repeated = shaped(8, 1).expand((8, width)).reshape((8 * width,))
@@ -375,7 +375,7 @@ OTHER_FORMS = {
     "in_place": _in_place,
     "scalar": _scalar,
 }
-# On data of every kind: only where all operations hold a failure is the kernel's.
+# On data of every kind: if all operations are right, a failure is due to the kernel.
 FORMS_OF_KINDS = {
     "compare_at_the_wrap": _compare_at_the_wrap,
     "select": _select_of_kinds,
@@ -384,7 +384,7 @@ FORMS_OF_KINDS = {
 
 
 def _symbolic_sum_of_index(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """out[i] = x[i] + n over a symbolic number of elements; the rest stays."""
+    """Store x[i] + n for a symbolic number of elements; the rest stays."""
     extent = build.variable("n", 1, 64)
     shape = (extent,)
     tracker = shaped(*shape)
@@ -464,7 +464,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         "kernel.form.int32",
-        "Two outputs, an in-place update, rank 0, padding that is told from zeros.",
+        "Two outputs, an in-place update, rank 0, and padding that differs from zeros.",
         clauses=("kernel.sink", "kernel.global", "kernel.valid", "isa.where"),
         rung=Rung.INDEX,
         op="FORM",
@@ -473,7 +473,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         "kernel.far.int32",
-        "Positions that take more than 32 bits on their way lead to the right elements.",
+        "Positions with intermediate values of more than 32 bits lead to the right elements.",
         clauses=("kernel.view", "kernel.index"),
         rung=Rung.INDEX,
         op="FORM",
@@ -483,7 +483,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         "kernel.launch.int32",
-        "A launch larger than what it computes: the index beyond the end reads and writes nothing.",
+        "A launch larger than its output: the index beyond the end reads and writes nothing.",
         clauses=("kernel.special", "kernel.global"),
         rung=Rung.INDEX,
         op="FORM",
@@ -493,7 +493,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         "kernel.kinds.int32",
-        "Comparisons at the wrap, selects and casts in kernels, on data of every kind.",
+        "Comparisons of wrapped numbers, selects and casts in kernels, on data of every kind.",
         clauses=("isa.cmplt", "isa.cmpne", "isa.where", "isa.cast"),
         rung=Rung.GATE,
         op="FORM",
@@ -503,7 +503,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         "kernel.symbolic.int32",
-        "A symbolic extent takes the value that the launch gives it, also inside expressions.",
+        "A symbolic extent takes the value of the launch, also inside expressions.",
         clauses=("kernel.variable",),
         rung=Rung.LOOP,
         op="DEFINE_VAR",
@@ -517,5 +517,5 @@ ROWS: tuple[Row, ...] = (
 
 
 def rows() -> Iterator[Row]:
-    """Rows of kernels without reduces."""
+    """Yield rows of kernels without reduces."""
     yield from ROWS

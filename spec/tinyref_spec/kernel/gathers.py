@@ -1,7 +1,7 @@
-"""Kernels that choose elements by an index: a sum of which every term but one is 0.
+"""Kernels that choose elements by an index: a sum in which all terms but one are 0.
 
-`sum over i of (x[i] where i == k else 0)` is x[k]. A device may see such a reduce as one load at a
-computed place; a place outside of the axis gives the identity of the reduce, and reads nothing.
+`sum over i of (x[i] where i == k else 0)` is x[k]. A device may turn such a reduce into one load at
+a computed index. An index outside of the axis gives the identity of the reduce, and reads nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Values = Sequence[ConstType]
 
 @dataclass(frozen=True)
 class Gather:
-    """A kernel with its inputs by slot, from 1 on, and what it stores, flat."""
+    """A kernel, its inputs by slot from 1 on, and its output, flat."""
 
     value: UOp
     shape: tuple[int, ...]
@@ -40,7 +40,7 @@ class Gather:
 
     @property
     def kernel(self) -> UOp:
-        """The kernel that stores it to slot 0."""
+        """Return the kernel that stores the value to slot 0."""
         return kernel_of(self.value, *self.shape)
 
 
@@ -51,19 +51,19 @@ def one_hot_reduce(
     axes: tuple[int, ...] = (1,),
     op: Ops = Ops.ADD,
 ) -> UOp:
-    """`value` where the counter is the index, else the identity of `op`, reduced."""
+    """Return `value` if the counter is the index, else the identity of `op`, reduced."""
     identity = build.const(value.dtype, semantics.reduce_identity(op, value.dtype))
     return build.reduce(op, build.where(build.equal(counter, index), value, identity), axes)
 
 
 def along(axis: int, *shape: sint) -> UOp:
-    """The numbers along `axis` of `shape`."""
+    """Return the numbers along `axis` of `shape`."""
     ones = tuple(size if other == axis else 1 for other, size in enumerate(shape))
     return build.iota(shaped(shape[axis]).reshape(ones).expand(shape))
 
 
 def repeated_load(slot: int, dtype: DType, axes: tuple[int, ...], *shape: sint) -> UOp:
-    """A row-major buffer that has `axes` of `shape`, and is repeated along the others."""
+    """Return a row-major buffer that has `axes` of `shape`, repeated along the others."""
     ones = tuple(extent if other in axes else 1 for other, extent in enumerate(shape))
     tracker = shaped(*ones).expand(shape)
     return load(slot, dtype, tracker)
@@ -75,7 +75,7 @@ TABLE = (10.0, 20.0, 30.0, 40.0)
 
 
 def simple(index_type: DType, places: Values, expected: Values) -> Gather:
-    """Elements of four, by an index of any type."""
+    """Return elements of four, by an index of any type."""
     count = len(places)
     index = repeated_load(1, index_type, (0,), count, 4)
     counter = build.cast(along(1, count, 4), index_type)
@@ -84,7 +84,7 @@ def simple(index_type: DType, places: Values, expected: Values) -> Gather:
 
 
 def row_wise(places: Values, table: Values, expected: Values) -> Gather:
-    """Rows of two of a table."""
+    """Return rows of two elements of a table."""
     count, rows = len(places), len(table) // 2
     shape = (count, rows, 2)
     index = repeated_load(1, I32, (0,), *shape)
@@ -93,25 +93,25 @@ def row_wise(places: Values, table: Values, expected: Values) -> Gather:
 
 
 def by_reduce(op: Ops, dtype: DType, table: Values, expected: Values) -> Gather:
-    """The elements at 1, 3 and 9, which is outside, of four, by a reduce."""
+    """Return the elements at 1, 3 and 9 (outside) of four, by a reduce."""
     index = repeated_load(1, I32, (0,), 3, 4)
     value = one_hot_reduce(along(1, 3, 4), index, repeated_load(2, dtype, (1,), 3, 4), op=op)
     return Gather(value, (3, 1), ((I32, (1, 3, 9)), (dtype, table)), expected)
 
 
 def _symbolic(value: int) -> Gather:
-    """An axis of a symbolic size: what is past its end is outside."""
+    """Return elements of an axis of symbolic size; indices past its end are outside."""
     n = build.variable("n", 1, 6)
     index = repeated_load(1, I32, (0,), 4, n)
     element = repeated_load(2, I32, (1,), 4, n)
-    found = one_hot_reduce(along(1, 4, n), index, element)
+    result = one_hot_reduce(along(1, 4, n), index, element)
     inputs = ((I32, (0, 2, 5, -1)), (I32, (1, 2, 3, 4, 5, 6)))
     expected = [number + 1 if 0 <= number < value else 0 for number in (0, 2, 5, -1)]
-    return Gather(found, (4, 1), inputs, expected, {"n": value})
+    return Gather(result, (4, 1), inputs, expected, {"n": value})
 
 
 def _nested() -> Gather:
-    """x[y[k]]: y is chosen inside the index of x, on an axis of its own."""
+    """Return x[y[k]]: the index of x is itself chosen, on an axis of its own."""
     shape = (4, 3, 5)
     inner = one_hot_reduce(
         along(1, *shape), repeated_load(1, I32, (0,), *shape), repeated_load(2, I32, (1,), *shape)
@@ -120,7 +120,7 @@ def _nested() -> Gather:
         along(2, 4, 1, 5), inner, repeated_load(3, I32, (2,), 4, 1, 5), axes=(2,)
     )
     inputs = ((I32, (2, 0, 1, 9)), (I32, (4, -1, 0)), (I32, (11, 12, 13, 14, 15)))
-    # Outside of y the place is 0.
+    # An index outside of y gives index 0.
     return Gather(value, (4, 1, 1), inputs, (11, 15, 0, 11))
 
 
@@ -132,7 +132,7 @@ INDICES: dict[str, Gather] = {
     "int16": simple(dtypes.int16, (1, -32768, 32767), (20.0, 0.0, 0.0)),
     "uint16": simple(dtypes.uint16, (1, 65535), (20.0, 0.0)),
     "uint32": simple(dtypes.uint32, (2, 2**32 - 1, 2**31), (30.0, 0.0, 0.0)),
-    # The low 32 bits of these are places.
+    # The low 32 bits of these are valid indices.
     "int64": simple(I64, (1, 2**32 + 1, -(2**32) + 2, -(2**63), 3), (20.0, 0.0, 0.0, 0.0, 40.0)),
     "uint64": simple(dtypes.uint64, (1, 2**63, 2**64 - 1, 2**32), (20.0, 0.0, 0.0, 0.0)),
     "rows": row_wise((1, 5, 0), (1.0, 2.0, 3.0, 4.0), (3.0, 4.0, 0.0, 0.0, 1.0, 2.0)),
@@ -145,7 +145,7 @@ INDICES: dict[str, Gather] = {
 
 
 def arrays_of(gather: Gather) -> list[np.ndarray]:
-    """The inputs of a gather, as arrays."""
+    """Return the inputs of a gather, as arrays."""
     return [np.array(list(values), numpy_dtype(dtype)) for dtype, values in gather.inputs]
 
 
@@ -160,15 +160,15 @@ def _checks(names: Sequence[str]) -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """A row for each type of an index."""
+    """Yield a row for each type of an index."""
     by_type: dict[DType, list[str]] = {}
     for name, gather in INDICES.items():
         by_type.setdefault(gather.inputs[0][0], []).append(name)
     for dtype, names in by_type.items():
         yield make_row(
             f"kernel.gather.{dtype.name}",
-            "A reduce that chooses one term by an index gives that term, and the identity where "
-            "the index is outside.",
+            "A reduce that chooses one term by an index gives that term, or the identity if the "
+            "index is outside.",
             clauses=("kernel.gather", "isa.reduce", "kernel.iota"),
             rung=Rung.LOOP,
             op="REDUCE",

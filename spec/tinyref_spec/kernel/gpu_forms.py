@@ -1,8 +1,8 @@
-"""Programs of forms that break compilers and drivers of GPUs, and seldom those of hosts.
+"""Programs of forms that often break compilers and drivers of GPUs, and seldom those of hosts.
 
-Groups that the data do not fill, barriers in and beside branches and loops, the extremes of a
-group, shared arrays of several types, long kernels, names that are built-ins, parameters that
-nobody reads, one kernel launched with several grids.
+Partly filled groups, barriers near branches and loops, the extremes of a group, shared arrays of
+several types. Also long kernels, names that are built-ins, unused parameters, and one kernel
+launched with several grids.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ VALUES = np.array([5, -7, 11, 2], np.int32)
 
 
 def _after_each_other(first: UOp, second: UOp | int, factor: int) -> UOp:
-    """first * factor + second."""
+    """Return first * factor + second."""
     return build.add(build.mul(first, factor), second)
 
 
@@ -74,18 +74,18 @@ def _after_each_other(first: UOp, second: UOp | int, factor: int) -> UOp:
 
 
 def _partial(count: int, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Two exchanges by shared memory, in groups of which the last is not full."""
+    """Exchange values twice by shared memory, in groups; the last one may be partial."""
     groups = -(-count // size)
     out, data = build.define_global(0, INT, count), build.define_global(1, INT, count)
     row, sums = build.define_local("row", INT, size), build.define_local("sums", INT, size)
     item = item_index(size)
-    place = _after_each_other(group_index(groups), item, size)
-    inside = build.less(place, count)
-    put = build.store(at(row, item), build.load(at(data, place), inside, 0))
+    position = _after_each_other(group_index(groups), item, size)
+    inside = build.less(position, count)
+    put = build.store(at(row, item), build.load(at(data, position), inside, 0))
     neighbour = build.load(at(row, build.mod(build.add(item, 1), size)))
     added = build.store(at(sums, item), build.add(build.load(at(row, item)), neighbour))
     other = build.load(at(sums, programs.subtract(size - 1, item)))
-    final = build.store(at(out, place), other, inside)
+    final = build.store(at(out, position), other, inside)
     subject = program(
         "partial",
         put,
@@ -96,61 +96,61 @@ def _partial(count: int, size: int, case_id: str, device: DeviceUnderTest) -> Me
         grid=(groups, 1, 1),
         group=(size, 1, 1),
     )
-    given = small_and_extreme(INT, count, size, 1000)
+    values = small_and_extreme(INT, count, size, 1000)
     padded = np.zeros(groups * size, np.int32)
-    padded[:count] = given
+    padded[:count] = values
     rows = padded.reshape(groups, size)
     expected = (rows + np.roll(rows, -1, axis=1))[:, ::-1].reshape(-1)[:count]
-    return programs.run(case_id, device, subject, [None, given], np.ascontiguousarray(expected))
+    return programs.run(case_id, device, subject, [None, values], np.ascontiguousarray(expected))
 
 
 def _gated_cell(count: int, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """One reset of a cell that a group shares, one gated write by whoever has a 1, reads by all."""
+    """Reset a cell that a group shares, write it once behind a gate, and read it in all items."""
     groups = -(-count // size)
     out, data = build.define_global(0, INT, count), build.define_global(1, INT, count)
     cell = at(build.define_local("cell", INT, 1), 0)
     item = item_index(size)
-    place = _after_each_other(group_index(groups), item, size)
+    position = _after_each_other(group_index(groups), item, size)
     reset = build.store(cell, build.const(INT, -1), build.equal(item, 0))
-    inside = branch(build.less(place, count))
-    mine = build.load(at(data, place))
+    inside = branch(build.less(position, count))
+    mine = build.load(at(data, position))
     put = build.store(cell, build.add(item, mine), build.equal(mine, 1))
     seen = build.load(cell)
-    final = build.store(at(out, place), seen, build.less(place, count))
+    final = build.store(at(out, position), seen, build.less(position, count))
     steps = (reset, barrier(), inside, mine, put, close(inside), barrier(), seen, final)
-    subject = program("cell", item, place, cell, *steps, grid=(groups, 1, 1), group=(size, 1, 1))
-    given, expected = np.zeros(count, np.int32), np.full(count, -1, np.int32)
+    subject = program("cell", item, position, cell, *steps, grid=(groups, 1, 1), group=(size, 1, 1))
+    values, expected = np.zeros(count, np.int32), np.full(count, -1, np.int32)
     for group in range(0, groups, 2):
-        # Every other group has nobody who writes.
+        # In every other group, no item writes.
         last = min(size, count - group * size) - 1
-        given[group * size + last] = 1
+        values[group * size + last] = 1
         expected[group * size : (group + 1) * size] = last + 1
-    return programs.run(case_id, device, subject, [None, given], expected)
+    return programs.run(case_id, device, subject, [None, values], expected)
 
 
 def _uniform_branch(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Groups of odd numbers meet at two barriers that the others never reach."""
+    """Meet at two barriers in odd groups only; the others never reach them."""
     out, data = build.define_global(0, INT, 4 * size), build.define_global(1, INT, 4 * size)
     shared = build.define_local("shared", INT, size)
     group, item = group_index(4), item_index(size)
-    place = _after_each_other(group, item, size)
-    put = build.store(at(shared, item), build.load(at(data, place)))
+    position = _after_each_other(group, item, size)
+    put = build.store(at(shared, item), build.load(at(data, position)))
     odd = branch(build.equal(build.mod(group, 2), 1))
     other = build.load(at(shared, programs.subtract(size - 1, item)))
     again = build.store(at(shared, item), build.mul(other, 3))
     taken = build.load(at(shared, build.mod(build.add(item, 1), size)))
-    final = build.store(at(out, place), taken)
+    final = build.store(at(out, position), taken)
     inside = (odd, other, barrier(), again, barrier(), close(odd))
     subject = program("uniform", put, barrier(), *inside, final, grid=(4, 1, 1), group=(size, 1, 1))
-    given = small_and_extreme(INT, 4 * size, size, 1000)
-    rows = given.reshape(4, size).copy()
+    values = small_and_extreme(INT, 4 * size, size, 1000)
+    rows = values.reshape(4, size).copy()
     rows[1::2] = rows[1::2, ::-1] * 3
     expected = np.ascontiguousarray(np.roll(rows, -1, axis=1).reshape(-1))
-    return programs.run(case_id, device, subject, [None, given], expected)
+    return programs.run(case_id, device, subject, [None, values], expected)
 
 
 def _uniform_loop(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Barriers in a loop that runs longer in each group than in the one before."""
+    """Meet at barriers in a loop that runs longer in each group than in the one before."""
     out = build.define_global(0, INT, 4 * size)
     shared = build.define_local("shared", INT, size)
     group, item = group_index(4), item_index(size)
@@ -178,7 +178,7 @@ def _uniform_loop(size: int, case_id: str, device: DeviceUnderTest) -> Measureme
 
 
 def _divergent_beside(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Before and after a barrier each work-item goes a way of its own."""
+    """Diverge before and after a barrier: each work-item takes its own way."""
     out = build.define_global(0, INT, size)
     shared = build.define_local("shared", INT, size)
     item = item_index(size)
@@ -186,7 +186,7 @@ def _divergent_beside(size: int, case_id: str, device: DeviceUnderTest) -> Measu
     new = update(total, build.add(total, k))
     put = build.store(at(shared, item), total)
     other = build.load(at(shared, programs.subtract(size - 1, item)))
-    place = at(out, item)
+    position = at(out, item)
     odd = branch(build.equal(build.mod(item, 2), 1))
     even = branch(build.equal(build.mod(item, 2), 0))
     subject = program(
@@ -199,12 +199,12 @@ def _divergent_beside(size: int, case_id: str, device: DeviceUnderTest) -> Measu
         put,
         barrier(),
         other,
-        place,
+        position,
         odd,
-        build.store(place, build.mul(other, 2)),
+        build.store(position, build.mul(other, 2)),
         close(odd),
         even,
-        build.store(place, programs.subtract(0, other)),
+        build.store(position, programs.subtract(0, other)),
         close(even),
         group=(size, 1, 1),
     )
@@ -214,7 +214,7 @@ def _divergent_beside(size: int, case_id: str, device: DeviceUnderTest) -> Measu
 
 
 def _sum_in_branch(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Every other work-item adds up a row, the others keep what they began with."""
+    """Add up a row in every other work-item; the others keep their start value."""
     count = 20
     out, data = build.define_global(0, INT, size), build.define_global(1, INT, count)
     item = item_index(size)
@@ -225,15 +225,15 @@ def _sum_in_branch(size: int, case_id: str, device: DeviceUnderTest) -> Measurem
     subject = program(
         "in_branch", item, total, odd, k, new, close(k), close(odd), final, group=(size, 1, 1)
     )
-    given = samples.small_integers(INT, count, size, 100)
+    values = samples.small_integers(INT, count, size, 100)
     numbers = np.arange(size, dtype=np.int32)
-    added = numbers * given.sum(dtype=np.int32) + count * (count - 1) // 2
+    added = numbers * values.sum(dtype=np.int32) + count * (count - 1) // 2
     expected = numbers * 1000 + np.where(numbers % 2, added, 0)
-    return programs.run(case_id, device, subject, [None, given], expected.astype(np.int32))
+    return programs.run(case_id, device, subject, [None, values], expected.astype(np.int32))
 
 
 def _extremes(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Least and greatest of each of two groups, by a tree in two shared arrays."""
+    """Find the least and the greatest of each of two groups, by a tree in two shared arrays."""
     out, data = build.define_global(0, dtype, 4), build.define_global(1, dtype, 2 * size)
     least = build.define_local("least", dtype, size)
     most = build.define_local("most", dtype, size)
@@ -243,7 +243,7 @@ def _extremes(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) ->
     left = size
     while left > 1:
         width = -(-left // 2)
-        # Nodes of their own for every step: the values before it are others.
+        # Every step has nodes of its own, because the values before it differ.
         mine, other = build.mod(item, width), build.add(item, width)
         active = branch(build.less(other, left))
         low, lower = build.load(at(least, mine)), build.load(at(least, other))
@@ -269,24 +269,24 @@ def _extremes(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) ->
         grid=(2, 1, 1),
         group=(size, 1, 1),
     )
-    given = small_and_extreme(dtype, 2 * size, size, 100)
+    values = small_and_extreme(dtype, 2 * size, size, 100)
     if dtype.is_float:
-        given[size - 1], given[size] = np.inf, -np.inf
-    rows = given.reshape(2, size)
+        values[size - 1], values[size] = np.inf, -np.inf
+    rows = values.reshape(2, size)
     expected = np.stack([rows.min(1), rows.max(1)], axis=1).reshape(-1)
-    return programs.run(case_id, device, subject, [None, given], expected)
+    return programs.run(case_id, device, subject, [None, values], expected)
 
 
 def _boxes(grid: Extents, group: Extents, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Work-items of groups in three dimensions turn their group around in shared memory."""
+    """Reverse groups of three dimensions in shared memory."""
     size, count = int(np.prod(group)), int(np.prod(grid))
     out = build.define_global(0, INT, count * size)
     shared = build.define_local("shared", INT, size)
     inside, outside = programs.flat(item_index, group), programs.flat(group_index, grid)
-    place = _after_each_other(outside, inside, size)
-    put = build.store(at(shared, inside), _after_each_other(place, 1, 3))
+    position = _after_each_other(outside, inside, size)
+    put = build.store(at(shared, inside), _after_each_other(position, 1, 3))
     taken = build.load(at(shared, programs.subtract(size - 1, inside)))
-    final = build.store(at(out, place), taken)
+    final = build.store(at(out, position), taken)
     subject = program("boxes", put, barrier(), final, grid=grid, group=group)
     numbers = np.arange(count * size, dtype=np.int32).reshape(count, size) * 3 + 1
     expected = np.ascontiguousarray(numbers[:, ::-1]).reshape(-1)
@@ -296,7 +296,7 @@ def _boxes(grid: Extents, group: Extents, case_id: str, device: DeviceUnderTest)
 def _shared_arrays(
     held: tuple[DType, ...], size: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Each work-item reads a neighbour's element of every array; their sizes are odd bytes."""
+    """Read a neighbour's element of every shared array; their sizes are odd numbers of bytes."""
     out = build.define_global(0, INT, size)
     item = item_index(size)
     arrays = [
@@ -325,24 +325,24 @@ def _shared_arrays(
 
 
 def _chain(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """So many operations, each of the one before."""
+    """Run a chain of `count` operations, each on the result of the one before."""
     out, data = build.define_global(0, WORD, 4), build.define_global(1, WORD, 4)
     i = loop(4, 0)
     value = build.load(at(data, i))
-    given = VALUES.view(np.uint32)
-    expected = given.copy()
+    values = VALUES.view(np.uint32)
+    expected = values.copy()
     for number in range(count):
         factor = 2 * number + 3
         value = build.binary(Ops.XOR, build.mul(value, factor), number)
         expected = (expected * np.uint32(factor)) ^ np.uint32(number)
     subject = program("chain", i, build.store(at(out, i), value), close(i))
-    return programs.run(case_id, device, subject, [None, given], expected)
+    return programs.run(case_id, device, subject, [None, values], expected)
 
 
 def _wide(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """So many values that are all needed until the end."""
+    """Compute `count` values that are all needed until the end."""
     out, data = build.define_global(0, WORD, 1), build.define_global(1, WORD, count)
-    loads = [build.load(at(data, place)) for place in range(count)]
+    loads = [build.load(at(data, index)) for index in range(count)]
     values = [
         build.add(build.mul(load, number + 3), loads[count - 1 - number])
         for number, load in enumerate(loads)
@@ -351,13 +351,13 @@ def _wide(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     for value in reversed(values):
         total = build.binary(Ops.XOR, build.mul(total, 3), value)
     subject = program("wide", *loads, *values, build.store(at(out, 0), total))
-    given = samples.random_bits(WORD, count, count)
-    wanted = 1
+    array = samples.random_bits(WORD, count, count)
+    target = 1
     for number in reversed(range(count)):
-        term = int(given[number]) * (number + 3) + int(given[count - 1 - number])
-        wanted = ((wanted * 3) ^ term) % 2**32
-    expected = np.array([wanted], np.uint32)
-    return programs.run(case_id, device, subject, [None, given], expected)
+        term = int(array[number]) * (number + 3) + int(array[count - 1 - number])
+        target = ((target * 3) ^ term) % 2**32
+    expected = np.array([target], np.uint32)
+    return programs.run(case_id, device, subject, [None, array], expected)
 
 
 def _named(name: str, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -366,7 +366,7 @@ def _named(name: str, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _unused(used: tuple[int, ...], case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Of six buffers some are read, and the first is written; nobody reads the others."""
+    """Read some of six buffers and write the first; the others are unused."""
     kinds = (INT, dtypes.float32, INT, INT, dtypes.float32, INT)
     memories = [build.define_global(slot, dtype, 4) for slot, dtype in enumerate(kinds)]
     i = loop(4, 0)
@@ -388,7 +388,7 @@ GRIDS = (3, 8, 1, 5)
 
 
 def _several_grids(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """One kernel is launched with grids that a variable gives; other elements keep their values."""
+    """Launch one kernel with grids given by a variable; other elements keep their values."""
     n = build.variable("n", 1, 8, INT)
     out = build.define_global(0, INT, 8)
     group = build.special("group", 0, n, INT)
@@ -399,20 +399,20 @@ def _several_grids(case_id: str, device: DeviceUnderTest) -> Measurement:
         old = np.arange(8, dtype=np.int32) - 100
         expected = old.copy()
         expected[:size] = np.arange(size) * 7 + size
-        found = run_exact(case_id, device, subject, [old], [expected], {"n": size})
-        if not found.passed:
-            found.message = f"a grid of {size}: {found.message}"
-            return found
-    return found
+        measured = run_exact(case_id, device, subject, [old], [expected], {"n": size})
+        if not measured.passed:
+            measured.message = f"a grid of {size}: {measured.message}"
+            return measured
+    return measured
 
 
 # --- rows -----------------------------------------------------------------------------------------
 
 
 def _check(
-    name: str, run: Callable[..., Measurement], *given: object, needs: CaseNeeds | None = None
+    name: str, run: Callable[..., Measurement], *arguments: object, needs: CaseNeeds | None = None
 ) -> Check:
-    return Check(name, functools.partial(run, *given), needs=needs)
+    return Check(name, functools.partial(run, *arguments), needs=needs)
 
 
 def _group_checks() -> list[Check]:
@@ -428,7 +428,7 @@ def _group_checks() -> list[Check]:
 
 # Elements and size of the groups: the last group is nearly empty, nearly full, the only one.
 PARTIAL = ((37, 12), (47, 16), (5, 32))
-# What most rows of groups take at most.
+# The most shared memory that most rows of groups use.
 GROUPS = ("grid", "groups")
 SMALL_GROUP = ("group:32x1x1", "shared:256")
 BOXES: tuple[tuple[Extents, Extents], ...] = (
@@ -444,7 +444,7 @@ MIXED: dict[str, tuple[DType, ...]] = {
 
 
 def _native(*used: DType) -> CaseNeeds:
-    """What a program over these types needs: nothing above the renderer emulates them."""
+    """Return what a program over these types needs: nothing emulates them."""
     return kernel_needs(*used, features=[f"native:{dtype.name}" for dtype in used])
 
 
@@ -458,7 +458,7 @@ def _array_checks() -> list[Check]:
 def _box_checks() -> list[Check]:
     return [
         _check(
-            "_of_".join("x".join(map(str, each)) for each in (grid, group)),
+            "_of_".join("x".join(map(str, extents)) for extents in (grid, group)),
             _boxes,
             grid,
             group,
@@ -478,7 +478,7 @@ def _extreme_checks(dtype: DType) -> list[Check]:
 ROWS: tuple[Row, ...] = (
     make_row(
         "kernel.program.barriers",
-        "Barriers meet in groups that data do not fill, and in and beside branches and loops.",
+        "Barriers meet in partly filled groups, and inside and next to branches and loops.",
         clauses=("kernel.barrier", "kernel.local", "kernel.if", "kernel.range"),
         rung=Rung.GROUP,
         op="BARRIER",
@@ -489,7 +489,7 @@ ROWS: tuple[Row, ...] = (
     *(
         make_row(
             f"kernel.program.extremes.{dtype.name}",
-            f"A group finds its least and greatest {dtype.name}, of whatever size it is.",
+            f"A group of any size finds its least and greatest {dtype.name}.",
             clauses=("kernel.barrier", "kernel.local"),
             rung=Rung.GROUP,
             op="MAX",
@@ -503,7 +503,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         "kernel.program.boxes",
-        "Groups and grids of three dimensions, of no powers of two, share memory.",
+        "Groups and grids of three dimensions, with sizes that are no powers of two, share memory.",
         clauses=("kernel.special", "kernel.local"),
         rung=Rung.GROUP,
         op="SPECIAL",
@@ -513,7 +513,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         "kernel.program.arrays",
-        "Shared arrays of several types lie beside each other, each where its type may lie.",
+        "Shared arrays of several types do not overlap, and each is aligned for its type.",
         clauses=("kernel.local", "kernel.barrier"),
         rung=Rung.GROUP,
         op="DEFINE_LOCAL",
@@ -524,7 +524,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         "kernel.program.long",
-        "Kernels of more than five hundred operations, one after the other or all at once.",
+        "Kernels of more than five hundred operations, one after another or all at once.",
         clauses=("kernel.sink",),
         rung=Rung.ALU,
         op="XOR",
@@ -550,7 +550,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         "kernel.program.unused",
-        "Buffers that a kernel does not read leave the others in their places.",
+        "Unused buffers of a kernel do not shift the others.",
         clauses=("kernel.global",),
         rung=Rung.INDEX,
         op="DEFINE_GLOBAL",
@@ -559,22 +559,22 @@ ROWS: tuple[Row, ...] = (
             "_".join(map(str, used)): functools.partial(_unused, used)
             for used in ((2, 5), (4,), (1, 3))
         },
-        advice="parameters have the numbers of their slots, those unused too",
+        advice="parameters have the numbers of their slots, also unused ones",
     ),
     make_row(
         "kernel.program.grids",
-        "One kernel is launched with one grid after the other.",
+        "One kernel is launched with one grid after another.",
         clauses=("kernel.special", "memory.launch"),
         rung=Rung.INDEX,
         op="SPECIAL",
         dtype=INT,
         features=("grid",),
         checks={"several": _several_grids},
-        advice="look at what is kept from launch to launch: the size of the grid",
+        advice="look at what is stored from launch to launch: the size of the grid",
     ),
 )
 
 
 def rows() -> Iterator[Row]:
-    """Rows of these forms."""
+    """Yield rows of these forms."""
     yield from ROWS

@@ -1,6 +1,6 @@
-"""One program in groups of every size and shape: barriers, shared memory, groups that are not full.
+"""One program in groups of every size and shape: barriers, shared memory, partly filled groups.
 
-The sizes are around those of the subgroups of GPUs, above each of them, and the declared limit.
+The sizes are around the subgroup sizes of GPUs, above each of them, and at the declared limit.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ SIZES = (1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129, 257, 513)
 FULL_ONLY = (16, 32, 64)
 BOXES: tuple[Extents, ...] = ((8, 8, 1), (4, 16, 1), (2, 3, 5))
 GROUPS = 3
-# More groups than 16 bits count.
+# More groups than 16 bits can count.
 MANY_GROUPS = 65_537
 LAUNCHES = 3
 ROUNDS = 4
 
 
-def _place(group: UOp, item: UOp, size: int) -> UOp:
+def _position(group: UOp, item: UOp, size: int) -> UOp:
     return build.add(build.mul(group, size), item)
 
 
 def _exchanging(extents: Extents, groups: int, count: int) -> Program:
-    """Three exchanges over the whole group, then the sum of the group by halving strides.
+    """Return three exchanges over the whole group, then its sum by halving strides.
 
     Slot 0 has an element for each work-item, slot 1 one for each group, slot 2 is the input.
     """
@@ -52,33 +52,33 @@ def _exchanging(extents: Extents, groups: int, count: int) -> Program:
     )
     row = build.define_local("row", INT, size)
     group, item = group_index(groups), programs.flat(item_index, extents)
-    place = _place(group, item, size)
-    inside = build.less(place, count)
+    position = _position(group, item, size)
+    inside = build.less(position, count)
     mine = at(row, item)
-    put = build.store(mine, build.load(at(data, place), inside, 0))
-    # Whole turns more, so that no size makes it the node of the neighbour.
+    put = build.store(mine, build.load(at(data, position), inside, 0))
+    # Some whole turns are added, so that this is never the node of the neighbour.
     opposite = build.load(at(row, build.mod(build.add(item, 2 * size + size // 2), size)))
     mirrored = build.load(at(row, programs.subtract(size - 1, item)))
     mixed = build.store(mine, build.add(build.mul(opposite, 3), mirrored))
     neighbour = build.load(at(row, build.mod(build.add(item, 1), size)))
-    # What was loaded before its place was overwritten, across a barrier.
-    final = build.store(at(out, place), build.add(neighbour, opposite), inside)
+    # Loaded before it was overwritten, across a barrier.
+    final = build.store(at(out, position), build.add(neighbour, opposite), inside)
     steps = [put, barrier(), opposite, mirrored, barrier(), mixed, barrier(), neighbour, final]
     left = size
     while left > 1:
         width = -(-left // 2)
-        # Nodes of their own for every step: the values before it are others.
-        kept, other = build.mod(item, width), build.add(item, width)
+        # Every step has nodes of its own, because the values before it differ.
+        target, other = build.mod(item, width), build.add(item, width)
         active = branch(build.less(other, left))
-        total = build.add(build.load(at(row, kept)), build.load(at(row, other)))
-        steps += [barrier(), active, build.store(at(row, kept), total), close(active)]
+        total = build.add(build.load(at(row, target)), build.load(at(row, other)))
+        steps += [barrier(), active, build.store(at(row, target), total), close(active)]
         left = width
     first = branch(build.equal(item, 0))
     whole = build.store(at(sums, group), build.load(at(row, build.const(INT, 0))))
     return programs.program(
         "exchanging",
         item,
-        place,
+        position,
         inside,
         mine,
         *steps,
@@ -90,39 +90,40 @@ def _exchanging(extents: Extents, groups: int, count: int) -> Program:
     )
 
 
-def _exchanged(given: Array, size: int, groups: int) -> list[Array]:
-    """Return both outputs of `_exchanging`; what is beyond the end of the input is 0."""
+def _exchanged(values: Array, size: int, groups: int) -> list[Array]:
+    """Return both outputs of `_exchanging`; beyond the end of the input there are zeros."""
     padded = np.zeros(groups * size, np.int32)
-    padded[: given.size] = given
+    padded[: values.size] = values
     rows = padded.reshape(groups, size)
     opposite = np.roll(rows, -(size // 2), axis=1)
     mixed = opposite * np.int32(3) + rows[:, ::-1]
     out = np.roll(mixed, -1, axis=1) + opposite
-    return [out.reshape(-1)[: given.size], mixed.sum(axis=1, dtype=np.int32)]
+    return [out.reshape(-1)[: values.size], mixed.sum(axis=1, dtype=np.int32)]
 
 
 def _launches(
     extents: Extents, groups: int, launches: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Launch one kernel several times on other data: what a launch leaves must not show later."""
+    """Launch one kernel several times on different data: earlier launches must not show later."""
     size = int(np.prod(extents))
     count = groups * size - size // 3
     subject = _exchanging(extents, groups, count)
     for launch in range(1, launches + 1):
-        given = small_and_extreme(INT, count, size + launch, 1000)
+        values = small_and_extreme(INT, count, size + launch, 1000)
         with np.errstate(over="ignore"):
-            expected = _exchanged(given, size, groups)
-        found = run_exact(case_id, device, subject, [None, None, given], expected)
-        if not found.passed:
-            found.message = f"launch {launch} of {launches}: {found.message}"
-            return found
-    return found
+            expected = _exchanged(values, size, groups)
+        measured = run_exact(case_id, device, subject, [None, None, values], expected)
+        if not measured.passed:
+            measured.message = f"launch {launch} of {launches}: {measured.message}"
+            return measured
+    return measured
 
 
 def _rounds_program(size: int) -> Program:
-    """Barriers in a loop whose body has branches, and numbers that one work-item writes for all.
+    """Return barriers in a loop with branches, and numbers that one work-item writes for all.
 
-    Slot 0 has a sum for each work-item, slot 1 marks of one work-item a round, slot 2 is the input.
+    Slot 0 has a sum for each work-item, slot 1 a mark of one work-item per round, slot 2 is the
+    input.
     """
     out, marks, data = (
         build.define_global(slot, INT, elements)
@@ -130,21 +131,21 @@ def _rounds_program(size: int) -> Program:
     )
     row = build.define_local("row", INT, size)
     group, item = group_index(GROUPS), item_index(size)
-    place = _place(group, item, size)
-    given = build.load(at(data, place))
+    position = _position(group, item, size)
+    value = build.load(at(data, position))
     total, turn = build.accumulator("total", build.const(INT, 0)), programs.loop(ROUNDS, 0)
     # The first work-items write once, the last one in each round.
     writes = branch(build.at_least(item, turn))
-    put = build.store(at(row, item), build.add(given, build.mul(turn, 100)))
+    put = build.store(at(row, item), build.add(value, build.mul(turn, 100)))
     mirrored = build.load(at(row, programs.subtract(size - 1, item)))
     last = build.load(at(row, size - 1))
     added = build.update(total, build.add(total, build.add(mirrored, build.mul(last, 3))))
     only = branch(build.equal(item, build.mul(turn, turn)))
-    mark = build.store(at(marks, place), build.add(turn, 1))
+    mark = build.store(at(marks, position), build.add(turn, 1))
     return programs.program(
         "rounds",
-        place,
-        given,
+        position,
+        value,
         total,
         turn,
         writes,
@@ -159,17 +160,17 @@ def _rounds_program(size: int) -> Program:
         mark,
         close(only),
         close(turn),
-        build.store(at(out, place), total),
+        build.store(at(out, position), total),
         grid=(GROUPS, 1, 1),
         group=(size, 1, 1),
     )
 
 
 def _rounds(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Measure the program of rounds; marks that no work-item writes keep what they were."""
-    given = small_and_extreme(INT, GROUPS * size, size, 1000)
+    """Measure the program of rounds; marks that no work-item writes stay."""
+    values = small_and_extreme(INT, GROUPS * size, size, 1000)
     before = np.arange(GROUPS * size, dtype=np.int32) + 7
-    rows, marks = given.reshape(GROUPS, size), before.reshape(GROUPS, size).copy()
+    rows, marks = values.reshape(GROUPS, size), before.reshape(GROUPS, size).copy()
     row, total = np.zeros_like(rows), np.zeros_like(rows)
     with np.errstate(over="ignore"):
         for turn in range(ROUNDS):
@@ -178,31 +179,31 @@ def _rounds(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
             if turn * turn < size:
                 marks[:, turn * turn] = turn + 1
     subject = _rounds_program(size)
-    return run_exact(case_id, device, subject, [None, before, given], [total, marks])
+    return run_exact(case_id, device, subject, [None, before, values], [total, marks])
 
 
 def _broadcast(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The last work-item writes a number that all read behind a barrier; the first adds a mark."""
+    """Write a number in the last work-item that all read after a barrier; the first adds a mark."""
     out, data = (build.define_global(slot, INT, GROUPS * size) for slot in range(2))
     shared, item = build.define_local("shared", INT, 1), item_index(size)
-    place = _place(group_index(GROUPS), item, size)
-    given = build.load(at(data, place))
+    position = _position(group_index(GROUPS), item, size)
+    value = build.load(at(data, position))
     is_last, is_first = branch(build.less(size - 2, item)), branch(build.less(item, 1))
-    common_place = at(shared, 0)
-    put, common = build.store(common_place, given), build.load(common_place)
-    total = build.add(common, given)
+    common_address = at(shared, 0)
+    put, common = build.store(common_address, value), build.load(common_address)
+    total = build.add(common, value)
     subject = programs.program(
         "broadcast",
-        place,
-        given,
-        common_place,
+        position,
+        value,
+        common_address,
         is_last,
         put,
         close(is_last),
         barrier(),
-        build.store(at(out, place), total),
+        build.store(at(out, position), total),
         is_first,
-        build.store(at(out, place), build.add(total, 1)),
+        build.store(at(out, position), build.add(total, 1)),
         close(is_first),
         grid=(GROUPS, 1, 1),
         group=(size, 1, 1),
@@ -219,9 +220,9 @@ def _largest(case_id: str, device: DeviceUnderTest) -> Measurement:
     limit = declared.group_size_limit
     most = min(limit, MAX_GROUP, declared.shared_bytes // INT.itemsize)
     extents = largest_group(declared.group_limit, most)
-    found = _launches(extents, GROUPS, LAUNCHES, case_id, device)
+    measured = _launches(extents, GROUPS, LAUNCHES, case_id, device)
     words = f"a group of {extents} that meets at barriers, in all"
-    return note_reach(found, int(np.prod(extents)), limit, words)
+    return note_reach(measured, int(np.prod(extents)), limit, words)
 
 
 def _needs(extents: Extents, groups: int = GROUPS) -> CaseNeeds:
@@ -261,11 +262,11 @@ def _checks() -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """One row: its cases are the sizes."""
+    """Yield one row, with a case for each size."""
     yield make_row(
         "kernel.program.group_size",
         "Groups of any size up to the declared limit exchange values and add them up at barriers, "
-        "in the first launch as in later ones.",
+        "in the first launch and in later ones.",
         clauses=("kernel.barrier", "kernel.local", "device.limit", "memory.launch"),
         rung=Rung.GROUP,
         op="BARRIER",
@@ -273,5 +274,5 @@ def rows() -> Iterator[Row]:
         features=("grid", "groups"),
         checks=_checks,
         advice="the cases are sizes of a group: look at barriers and shared memory in groups of "
-        "those that fail, above the size of a subgroup or no multiple of it",
+        "the failing sizes, above the size of a subgroup or no multiple of it",
     )

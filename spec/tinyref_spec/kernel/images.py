@@ -1,6 +1,6 @@
 """Images: kernels that read and write texels, and kernels that would need parts of texels.
 
-Data are small integers, or literals where a store rounds.
+Data are small integers, or literals if a store rounds.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ COLUMNS = WIDTH * 4
 COUNT = HEIGHT * COLUMNS
 F32 = dtypes.float32
 WHOLE = shaped(HEIGHT, COLUMNS)
-# Texels of a line, above what many devices took once.
+# Texels of a line, more than many devices once allowed.
 WIDE = (4097, 16_384)
 
 
 @dataclass(frozen=True)
 class ImageKernel:
-    """A kernel, its inputs from slot 1 on, and what slot 0 must hold then."""
+    """A kernel, its inputs from slot 1 on, and the expected contents of slot 0."""
 
     kernel: UOp
     inputs: tuple[Array, ...]
@@ -49,13 +49,13 @@ class ImageKernel:
 Form = Callable[[DType], ImageKernel]
 
 
-def _view(slot: int, base: DType, shown: ShapeTracker) -> UOp:
+def _view(slot: int, base: DType, window: ShapeTracker) -> UOp:
     kind = image(base, HEIGHT, WIDTH)
-    return UOp(Ops.VIEW, kind, (UOp(Ops.DEFINE_GLOBAL, kind, (), SlotArg(slot)),), ViewArg(shown))
+    return UOp(Ops.VIEW, kind, (UOp(Ops.DEFINE_GLOBAL, kind, (), SlotArg(slot)),), ViewArg(window))
 
 
-def _read(slot: int, base: DType, shown: ShapeTracker = WHOLE) -> UOp:
-    return UOp(Ops.LOAD, F32, (_view(slot, base, shown),))
+def _read(slot: int, base: DType, window: ShapeTracker = WHOLE) -> UOp:
+    return UOp(Ops.LOAD, F32, (_view(slot, base, window),))
 
 
 def _store_kernel(base: DType, value: UOp) -> UOp:
@@ -74,54 +74,54 @@ def _wide(values: Array) -> Array:
 
 
 def computed(base: DType) -> ImageKernel:
-    """x * 2 + y, from two images to a third."""
+    """Return x * 2 + y, from two images to a third."""
     x, y = _data(base), _data(base, 2)
     value = build.add(build.mul(_read(1, base), 2.0), _read(2, base))
-    wanted = (_wide(x) * 2 + _wide(y)).astype(numpy_dtype(base))
-    return ImageKernel(_store_kernel(base, value), (x, y), wanted)
+    expected = (_wide(x) * 2 + _wide(y)).astype(numpy_dtype(base))
+    return ImageKernel(_store_kernel(base, value), (x, y), expected)
 
 
 def from_buffer(base: DType) -> ImageKernel:
-    """A buffer of float32 to an image; float16 texels are rounded to nearest even."""
+    """Return a copy of a float32 buffer to an image; float16 texels are rounded to even."""
     row = np.array([1.0, 1 + 2**-11, 1 + 3 * 2**-11, 70000.0], np.float32)
     rounded = np.array([1.0, 1.0, 1 + 2**-9, np.inf], np.float32)
-    wanted = rounded if base is dtypes.float16 else row
+    expected = rounded if base is dtypes.float16 else row
     kernel = _store_kernel(base, load(1, F32, (HEIGHT, COLUMNS)))
-    return ImageKernel(kernel, (np.tile(row, COUNT // 4),), np.tile(wanted, COUNT // 4))
+    return ImageKernel(kernel, (np.tile(row, COUNT // 4),), np.tile(expected, COUNT // 4))
 
 
 def widened(base: DType) -> ImageKernel:
-    """x * x of an image to a buffer: the product is that of float32."""
+    """Return x * x of an image to a buffer: the product is in float32."""
     x = np.full((HEIGHT, COLUMNS), 1 + 2**-10, numpy_dtype(base))
     value = build.mul(_read(1, base), _read(1, base))
-    wanted = np.full((HEIGHT, COLUMNS), 1 + 2**-9 + 2**-20, np.float32)
-    return ImageKernel(kernel_of(value, HEIGHT, COLUMNS), (x,), wanted)
+    expected = np.full((HEIGHT, COLUMNS), 1 + 2**-9 + 2**-20, np.float32)
+    return ImageKernel(kernel_of(value, HEIGHT, COLUMNS), (x,), expected)
 
 
 def transposed(base: DType) -> ImageKernel:
-    """An image to a transposed buffer."""
+    """Return a copy of an image to a transposed buffer."""
     x = _data(base)
     value = _read(1, base, WHOLE.permute((1, 0)))
     return ImageKernel(kernel_of(value, COLUMNS, HEIGHT), (x,), _wide(x.T))
 
 
 def row_sums(base: DType) -> ImageKernel:
-    """Sums along the lanes of texels."""
+    """Return sums along the lanes of texels."""
     x = _data(base)
     return ImageKernel(kernel_of(total(_read(1, base), 1), HEIGHT, 1), (x,), _wide(x).sum(1))
 
 
 def padded(base: DType) -> ImageKernel:
-    """Positions outside of the image, behind a gate."""
+    """Return loads outside of the image, behind a gate."""
     x = _data(base)
     around = ((1, 2), (4, 8))
-    shown = WHOLE.pad(around)
-    wanted = np.pad(_wide(x), around)
-    return ImageKernel(kernel_of(_read(1, base, shown), HEIGHT + 3, COLUMNS + 12), (x,), wanted)
+    window = WHOLE.pad(around)
+    expected = np.pad(_wide(x), around)
+    return ImageKernel(kernel_of(_read(1, base, window), HEIGHT + 3, COLUMNS + 12), (x,), expected)
 
 
 FORMS: tuple[Form, ...] = (computed, from_buffer, widened, transposed, row_sums, padded)
-# Views of an image whose elements are no whole texels, whichever axes become lanes.
+# Views of an image whose elements are not whole texels, whichever axes become lanes.
 PARTS: dict[str, ShapeTracker] = {
     "narrow": WHOLE.shrink(((0, HEIGHT), (0, 6))),
     "shifted": WHOLE.shrink(((0, HEIGHT), (2, COLUMNS - 2))),
@@ -132,43 +132,43 @@ PARTS: dict[str, ShapeTracker] = {
 
 def _computes(form: Form, base: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
     subject = form(base)
-    wanted = subject.expected.reshape(-1)
+    target = subject.expected.reshape(-1)
     is_image = isinstance(subject.kernel.src[0].src[0].dtype, ImageDType)
-    expected = wanted.astype(numpy_dtype(base if is_image else F32))
+    expected = target.astype(numpy_dtype(base if is_image else F32))
     inputs: list[Array | None] = [None, *(values.reshape(-1) for values in subject.inputs)]
     return run_exact(case_id, device, subject.kernel, inputs, [expected])
 
 
-def _refusal_of_part(shown: ShapeTracker, case_id: str, device: DeviceUnderTest) -> Measurement:
-    kernel = kernel_of(_read(1, F32, shown), *shown.shape)
+def _refusal_of_part(window: ShapeTracker, case_id: str, device: DeviceUnderTest) -> Measurement:
+    kernel = kernel_of(_read(1, F32, window), *window.shape)
     data = np.zeros(COUNT, np.float32)
     try:
         device.run(kernel, [None, data])
     except TinyrefError as error:
-        found = refusal(None, error, (UserError, DeviceError))
-        if found.passed and "texels of 4" not in str(error):
-            return Measurement(False, f"the refusal does not speak of texels: {error}", compared=1)
-        return found
+        measured = refusal(None, error, (UserError, DeviceError))
+        if measured.passed and "texels of 4" not in str(error):
+            return Measurement(False, f"the refusal does not mention texels: {error}", compared=1)
+        return measured
     return refusal("an access of a part of a texel was accepted", None, (UserError, DeviceError))
 
 
 def texel(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A program copies the texel in row 1 and column 2 of an image of 2 x 3."""
+    """Copy the texel in row 1 and column 2 of an image of 2 x 3."""
     kind = image(F32, 2, 3)
     memory = UOp(Ops.DEFINE_GLOBAL, kind, (), SlotArg(1))
-    row, column = (build.const(dtypes.int32, place) for place in (1, 2))
+    row, column = (build.const(dtypes.int32, index) for index in (1, 2))
     value = build.load(build.texel(memory, row, column), lanes=4)
     out = build.define_global(0, F32, 4)
     subject = programs.program("texel", build.store(programs.at(out, 0), value))
     data = np.arange(24, dtype=np.float32)
-    wanted = np.array([20.0, 21.0, 22.0, 23.0], np.float32)
-    return programs.run(case_id, device, subject, [None, data], wanted)
+    expected = np.array([20.0, 21.0, 22.0, 23.0], np.float32)
+    return programs.run(case_id, device, subject, [None, data], expected)
 
 
 def _wide_image(width: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Copy the ends of two lines of an image of `width` texels a line, if a line may be as long.
+    """Copy the ends of two lines of an image of `width` texels a line, if a line may be that long.
 
-    No capability declares how long a line may be: a clear refusal passes as well.
+    No capability declares how long a line may be, so a clear refusal passes too.
     """
     kind = image(F32, 2, width)
     memory = UOp(Ops.DEFINE_GLOBAL, kind, (), SlotArg(1))
@@ -206,7 +206,7 @@ def _checks(base: DType) -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """A row for each type of texels, and one for parts of texels."""
+    """Yield a row for each type of texels, and one for parts of texels."""
     for base in (F32, dtypes.float16):
         yield make_row(
             f"kernel.image.{base.name}",
@@ -229,6 +229,7 @@ def rows() -> Iterator[Row]:
         features=("images",),
         error_rule="A refusal.",
         checks=lambda: [
-            Check(name, functools.partial(_refusal_of_part, shown)) for name, shown in PARTS.items()
+            Check(name, functools.partial(_refusal_of_part, window))
+            for name, window in PARTS.items()
         ],
     )

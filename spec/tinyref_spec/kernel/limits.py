@@ -1,7 +1,7 @@
-"""Declared limits, each reached by a kernel: one dimension at a time, and within a time.
+"""Declared limits, each reached by a kernel, one dimension at a time, within a time limit.
 
-Where a device declares more than can be reached in time, the case says how far it came: the rest
-is "not probed".
+If a device declares more than can be reached in time, the case says how far it came: the rest is
+"not probed".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tinyref_spec.memory import order
 from tinyref_spec.styles import Style
 
 INT = dtypes.int32
-# A probe stops when the next step would take longer.
+# A probe stops if the next step would take longer.
 BUDGET_SECONDS = 4.0
 GRIDS = (1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
 MAX_INDEX = 2**31 - 1
@@ -43,9 +43,9 @@ MAX_SHARED = 1 << 26
 DIMENSIONS = ("x", "y", "z")
 OFFSET_DTYPES = (dtypes.uint8, dtypes.int16, dtypes.float16, dtypes.int32, dtypes.float64)
 OFFSETS = (1, 2, 3, 5, 17)
-# Buffers of kernels beside the declared limit: arguments may go another way above 16 and 30.
+# Numbers of buffers besides the declared limit: above 16 and 30, drivers may pass them differently.
 SOME_BUFFERS = (17, 31)
-# Iterations: more than 16 and 20 bits count, and more than a float32 tells apart.
+# Iterations: more than 16 and 20 bits can count, and more than a float32 can distinguish.
 LOOPS = (65_537, 1_048_577, (1 << 24) + 3)
 LONG_LOOPS = (*LOOPS, (1 << 28) + 3, MAX_INDEX)
 LONG_BUDGET_SECONDS = 20.0
@@ -57,30 +57,30 @@ LARGE_SIZES = (70_001, 1_100_003)
 
 
 def _extents(dim: int, size: int) -> programs.Extents:
-    found = [1, 1, 1]
-    found[dim] = size
-    return found[0], found[1], found[2]
+    extents = [1, 1, 1]
+    extents[dim] = size
+    return extents[0], extents[1], extents[2]
 
 
-def note_reach(found: Measurement, reached: int, limit: int, what: str) -> Measurement:
-    """Say in a measurement how far a probe came, and return it."""
-    found.observed = f"{what} of {reached:,}"
+def note_reach(measured: Measurement, reached: int, limit: int, what: str) -> Measurement:
+    """Record in a measurement how far a probe came, and return it."""
+    measured.observed = f"{what} of {reached:,}"
     if reached < limit:
-        found.observed += f"; not probed from there to {limit:,}"
-    if not found.passed:
-        found.message = f"{what} of {reached:,}, {limit:,} declared: {found.message}"
-    return found
+        measured.observed += f"; not probed from there to {limit:,}"
+    if not measured.passed:
+        measured.message = f"{what} of {reached:,}, {limit:,} declared: {measured.message}"
+    return measured
 
 
 def _grid_kernel(dim: int, size: int) -> Program:
-    """The first, the middle and the last group write their numbers; all others nothing."""
+    """Return a kernel in which the first, the middle and the last group write their numbers."""
     out = build.define_global(0, INT, 3)
     group = programs.group_index(size, dim)
     is_first, is_last = build.equal(group, 0), build.equal(group, size - 1)
     writes = build.either(build.either(is_first, is_last), build.equal(group, size // 2))
     last_or_middle = build.where(is_last, build.const(INT, 2), build.const(INT, 1))
-    place = build.where(is_first, build.const(INT, 0), last_or_middle)
-    final = build.store(programs.at(out, place), group, writes)
+    position = build.where(is_first, build.const(INT, 0), last_or_middle)
+    final = build.store(programs.at(out, position), group, writes)
     return programs.program(f"grid_{DIMENSIONS[dim]}", final, grid=_extents(dim, size))
 
 
@@ -88,48 +88,48 @@ def _grid(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     limit = device.capabilities.grid_limit[dim]
     most = min(limit, MAX_INDEX)
     old = np.array([-1, -2, -3], np.int32)
-    found, reached, seconds = Measurement(True), 0, 0.0
+    measured, reached, seconds = Measurement(True), 0, 0.0
     for size in (*(size for size in GRIDS if size < most), most):
         if reached and seconds * size / reached > BUDGET_SECONDS:
             break
         kernel = _grid_kernel(dim, size)
         begin = time.perf_counter()
-        found = programs.run(case_id, device, kernel, [old], _grid_written(old, size))
+        measured = programs.run(case_id, device, kernel, [old], _grid_written(old, size))
         seconds, reached = time.perf_counter() - begin, size
-        if not found.passed:
+        if not measured.passed:
             break
-    return note_reach(found, reached, limit, f"a grid along {DIMENSIONS[dim]}")
+    return note_reach(measured, reached, limit, f"a grid along {DIMENSIONS[dim]}")
 
 
 def _grid_written(old: Array, size: int) -> Array:
-    """What `_grid_kernel` makes of `old`."""
-    found = old.copy()
+    """Return the output of `_grid_kernel` on `old`."""
+    written = old.copy()
     for number in {0, size // 2, size - 1}:
-        found[0 if number == 0 else 2 if number == size - 1 else 1] = number
-    return found
+        written[0 if number == 0 else 2 if number == size - 1 else 1] = number
+    return written
 
 
 def _group(dim: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     declared = device.capabilities
     limit = min(declared.group_limit[dim], declared.group_size_limit)
     size = min(limit, MAX_GROUP)
-    found = programs.items(_extents(dim, size), case_id, device)
-    return note_reach(found, size, limit, f"a group along {DIMENSIONS[dim]}")
+    result = programs.items(_extents(dim, size), case_id, device)
+    return note_reach(result, size, limit, f"a group along {DIMENSIONS[dim]}")
 
 
 def largest_group(limits: programs.Extents, most: int) -> programs.Extents:
-    """A group of as many work-items as there may be, in several dimensions where that is so."""
+    """Return a group of the most work-items, in several dimensions if possible."""
     spread = _fill_extents((min(limits[0], 1 << most.bit_length() // 2), *limits[1:]), most)
     return spread if _size(spread) == most else max(spread, _fill_extents(limits, most), key=_size)
 
 
 def _fill_extents(limits: programs.Extents, most: int) -> programs.Extents:
-    """The largest divisors of `most` that fit, one dimension after the other."""
-    found = []
+    """Return the largest divisors of `most` that fit, one dimension after another."""
+    extents = []
     for limit in limits:
-        found.append(max(size for size in range(1, min(limit, most) + 1) if most % size == 0))
-        most //= found[-1]
-    return found[0], found[1], found[2]
+        extents.append(max(size for size in range(1, min(limit, most) + 1) if most % size == 0))
+        most //= extents[-1]
+    return extents[0], extents[1], extents[2]
 
 
 def _size(extents: programs.Extents) -> int:
@@ -140,14 +140,14 @@ def _whole_group(case_id: str, device: DeviceUnderTest) -> Measurement:
     declared = device.capabilities
     most = min(declared.group_size_limit, MAX_GROUP)
     extents = largest_group(declared.group_limit, most)
-    found = programs.items(extents, case_id, device)
+    result = programs.items(extents, case_id, device)
     return note_reach(
-        found, _size(extents), declared.group_size_limit, f"a group of {extents}, in all"
+        result, _size(extents), declared.group_size_limit, f"a group of {extents}, in all"
     )
 
 
 def _measure_shared_memory(items: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Work-items fill all of the shared memory, and add up what others have written."""
+    """Fill all of the shared memory, and add up what other work-items have written."""
     limit = device.capabilities.shared_bytes // INT.itemsize * INT.itemsize
     size = min(limit, MAX_SHARED) // INT.itemsize
     while size % items:
@@ -156,8 +156,8 @@ def _measure_shared_memory(items: int, case_id: str, device: DeviceUnderTest) ->
     shared = build.define_local("shared", INT, size)
     item = programs.item_index(items) if items > 1 else build.const(INT, 0)
     filling, adding = programs.loop(size // items, 0), programs.loop(size // items, 1)
-    place = build.add(build.mul(filling, items), item)
-    put = build.store(programs.at(shared, place), build.add(build.mul(place, 7), 1))
+    position = build.add(build.mul(filling, items), item)
+    put = build.store(programs.at(shared, position), build.add(build.mul(position, 7), 1))
     total = build.accumulator("total", build.const(INT, 0))
     other = programs.subtract(size - 1, build.add(build.mul(adding, items), item))
     new = build.update(total, build.add(total, build.load(programs.at(shared, other))))
@@ -178,8 +178,8 @@ def _measure_shared_memory(items: int, case_id: str, device: DeviceUnderTest) ->
     )
     written = np.arange(size, dtype=np.int64)[::-1] * 7 + 1
     expected = written.reshape(-1, items).sum(0).astype(np.int32)
-    found = programs.run(case_id, device, subject, [None], expected)
-    return note_reach(found, size * INT.itemsize, limit, "shared bytes")
+    measured = programs.run(case_id, device, subject, [None], expected)
+    return note_reach(measured, size * INT.itemsize, limit, "shared bytes")
 
 
 def _group_shared(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -189,7 +189,7 @@ def _group_shared(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _buffers(most: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The first buffer gets the weighted sum of all others, `most` with it if so many may be."""
+    """Store the weighted sum of up to `most` buffers, within the limit, to the first one."""
     limit = device.capabilities.buffer_limit
     count = min(limit, most)
     if count == 1:
@@ -204,12 +204,12 @@ def _buffers(most: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     inputs: list[Array | None] = [None]
     inputs += [np.array([slot + 3], np.int32) for slot in range(1, count)]
     expected = np.array([sum((slot + 3) * slot for slot in range(1, count))], np.int32)
-    found = programs.run(case_id, device, subject, inputs, expected)
-    return note_reach(found, count, limit, "buffers")
+    measured = programs.run(case_id, device, subject, inputs, expected)
+    return note_reach(measured, count, limit, "buffers")
 
 
 def _loop_kernel(extents: tuple[int, ...], is_quick: bool) -> Program:
-    """out[0] = what nested loops make of in[0]: a sum, or steps of which each needs the one before.
+    """Return out[0] = the result of nested loops on in[0]: a sum, or dependent steps.
 
     An interpreter adds up many terms at once; a compiler replaces sums by their formula.
     """
@@ -239,24 +239,24 @@ def _loop(
     case_id: str,
     device: DeviceUnderTest,
 ) -> Measurement:
-    """Loops of more and more iterations, as long as the next ones fit the budget."""
+    """Run loops of more and more iterations, as long as the next ones fit the budget."""
     is_quick = not device.capabilities.is_interpreted
-    found, reached, seconds = Measurement(True), 0, 0.0
-    # What an interpreter adds up at once takes memory.
+    measured, reached, seconds = Measurement(True), 0, 0.0
+    # An interpreter needs memory for all terms that it adds at once.
     for size in sizes if is_quick else LOOPS:
         if reached and seconds * size / reached > budget:
             break
         extents = (*outer, size // math.prod(outer))
         expected = np.array([_after_loops(5, extents, is_quick)], np.uint32)
-        kernel, given = _loop_kernel(extents, is_quick), np.array([5], np.uint32)
+        kernel, values = _loop_kernel(extents, is_quick), np.array([5], np.uint32)
         # Compiled before the clock starts.
         device.source(kernel)
         begin = time.perf_counter()
-        found = programs.run(case_id, device, kernel, [None, given], expected)
+        measured = programs.run(case_id, device, kernel, [None, values], expected)
         seconds, reached = time.perf_counter() - begin, size
-        if not found.passed:
+        if not measured.passed:
             break
-    return note_reach(found, reached, MAX_INDEX, "loops of a work-item, iterations in all")
+    return note_reach(measured, reached, MAX_INDEX, "loops of a work-item, iterations in all")
 
 
 def _loop_checks() -> list[Check]:
@@ -272,9 +272,9 @@ def _loop_checks() -> list[Check]:
 
 
 def _far(is_store: bool, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A work-item copies four elements from, or to, a place beyond 4 GiB; the start stays.
+    """Copy four elements from, or to, an index beyond 4 GiB; the start of the buffer stays.
 
-    The memory is only reserved where pages come with their first use.
+    The memory is only reserved on systems that allocate pages on first use.
     """
     if is_store and device.capabilities.is_interpreted:
         return Measurement(True, compared=1, observed="not probed: an interpreter copies outputs")
@@ -284,36 +284,36 @@ def _far(is_store: bool, case_id: str, device: DeviceUnderTest) -> Measurement:
         whole.allocate()
     except DeviceError:
         return Measurement(True, compared=1, observed="not probed: no room for more than 4 GiB")
-    begin, place = whole.view(0, near.size, INT), FAR + 5
-    part = whole.view(place * INT.itemsize, 4, INT)
+    begin, position = whole.view(0, near.size, INT), FAR + 5
+    part = whole.view(position * INT.itemsize, 4, INT)
     begin.copy_in(near.data)
     (small if is_store else part).copy_in(data.data)
     target, source = (whole, small) if is_store else (small, whole)
-    out, given = (
+    out, values = (
         build.define_global(slot, INT, it.size) for slot, it in enumerate((target, source))
     )
-    first, other = (place, 0) if is_store else (0, place)
+    first, other = (position, 0) if is_store else (0, position)
     stores = [
-        build.store(programs.at(out, first + i), build.load(programs.at(given, other + i)))
+        build.store(programs.at(out, first + i), build.load(programs.at(values, other + i)))
         for i in range(4)
     ]
     subject = programs.program("far", *stores)
     compile_for(device.name, subject, device.style or Style.FULL)([target, source])
-    for buffer, wanted, what in (
-        (part if is_store else small, data, "what lies beyond 4 GiB"),
+    for buffer, expected, what in (
+        (part if is_store else small, data, "the part beyond 4 GiB"),
         (begin, near, "the start of the buffer"),
     ):
-        found = same_bytes(np.frombuffer(buffer.copy_out(), np.int32), wanted, what)
-        if not found.passed:
-            return found
-    return found
+        measured = same_bytes(np.frombuffer(buffer.copy_out(), np.int32), expected, what)
+        if not measured.passed:
+            return measured
+    return measured
 
 
 VALUES = (1, 65_537, 2**31 - 1, 0, -1, -(2**31))
 
 
 def _variable(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Three variables, of which each arrives whole and in its place."""
+    """Store three variables: each arrives whole and at its index."""
     first, second, third = (
         build.variable(name, -(2**31), 2**31 - 1) for name in ("first", "second", "third")
     )
@@ -324,15 +324,15 @@ def _variable(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
         )
     )
     bindings = {"first": value, "second": value ^ 0x5555, "third": ~value}
-    wanted = [bindings[name] for name in ("third", "first", "second")]
-    expected = [np.array([item], np.int32) for item in wanted]
+    target = [bindings[name] for name in ("third", "first", "second")]
+    expected = [np.array([item], np.int32) for item in target]
     return run_exact(case_id, device, kernel, [None] * 3, expected, bindings)
 
 
 def _offset(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A copy from and to views that begin `offset` steps into their buffers.
+    """Copy from and to views that begin `offset` steps into their buffers.
 
-    A step is an element, or more where the device declares that views are aligned.
+    A step is an element, or more if the device declares an alignment of views.
     """
     step = max(1, device.capabilities.view_alignment // dtype.itemsize)
     size = 48
@@ -350,8 +350,8 @@ def _offset(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) ->
     kernel(list(views))
     expected = old.copy()
     expected[first : first + size] = data[first + step : first + step + size]
-    found = np.frombuffer(out.copy_out(), numpy_dtype(dtype))
-    wrong = np.flatnonzero(to_bits(found) != to_bits(expected))
+    result = np.frombuffer(out.copy_out(), numpy_dtype(dtype))
+    wrong = np.flatnonzero(to_bits(result) != to_bits(expected))
     message = f"element {wrong[0]} of {whole} is wrong" if wrong.size else ""
     return Measurement(not wrong.size, message, compared=whole)
 
@@ -362,7 +362,7 @@ def _dimensions(probe: Callable[[int, str, DeviceUnderTest], Measurement]) -> di
 
 @dataclass(frozen=True)
 class Limit:
-    """One row: a declared limit, by its name, and what reaches it."""
+    """One row: a declared limit, by its name, and the kernels that reach it."""
 
     sentence: str
     clause: str
@@ -413,7 +413,7 @@ LIMITS: dict[str, Limit] = {
 
 
 def rows() -> Iterator[Row]:
-    """A row for each declared limit, and for what every device owes without declaring it."""
+    """Yield a row for each declared limit, and for limits that need no declaration."""
     for name, limit in LIMITS.items():
         yield make_row(
             f"kernel.program.limit.{name}",
@@ -451,7 +451,7 @@ def rows() -> Iterator[Row]:
     )
     yield make_row(
         "kernel.variable.int32",
-        "A symbolic variable has all of its 32 bits, and each of several its own value.",
+        "A symbolic variable has all of its 32 bits, and several have separate values.",
         clauses=("kernel.variable", "device.limit"),
         rung=Rung.INDEX,
         op="DEFINE_VAR",
@@ -461,8 +461,8 @@ def rows() -> Iterator[Row]:
     for dtype in OFFSET_DTYPES:
         yield make_row(
             f"kernel.offset.{dtype.name}",
-            f"Kernels take views that begin at any {dtype.name} element of their buffers that the "
-            "declared alignment allows.",
+            f"Kernels accept views that begin at any {dtype.name} element that the declared "
+            "alignment allows.",
             clauses=("memory.view", "device.limit"),
             rung=Rung.INDEX,
             op="LOAD",

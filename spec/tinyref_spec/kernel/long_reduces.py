@@ -1,7 +1,7 @@
-"""Reduces of 4,096 elements in every type: in one loop, and shared out in groups.
+"""Reduces of 4,096 elements in every type: in one loop, and divided among groups.
 
-Data are those that a wrong identity, a maximum that begins with 0, a partial result of another
-type, a lost last element or a comparison that drops NaN gives away.
+The data reveal a wrong identity, a maximum that begins with 0, a partial result of another type, a
+lost last element, or a comparison that drops NaN.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ REDUCES = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}
 
 
 def _few(dtype: DType, filling: float, others: Sequence[float], seed: int) -> Array:
-    """Return a row of one number but for 64: each partial sum of them has few enough bits."""
+    """Return a row of one number except at 64 indices: each partial sum is exact."""
     row = np.full(COUNT, filling).astype(numpy_dtype(dtype))
-    places = np.random.default_rng(seed).choice(COUNT, 64, replace=False)
-    row[places] = np.resize(others, 64)
+    positions = np.random.default_rng(seed).choice(COUNT, 64, replace=False)
+    row[positions] = np.resize(others, 64)
     return row
 
 
 def _float_rows(op: Ops, dtype: DType) -> list[Array]:
-    """All negative, all equal, random, all NaN, one NaN at the end."""
+    """Return rows of floats: all negative, all equal, random, all NaN, one NaN at the end."""
     nan, least = np.full(COUNT, np.nan), np.full(COUNT, -1.0)
     if op is Ops.ADD:
         # Zeros of either sign keep a sum exact in every order.
@@ -58,7 +58,7 @@ def _float_rows(op: Ops, dtype: DType) -> list[Array]:
 
 
 def _integer_rows(op: Ops, dtype: DType) -> list[Array]:
-    """All negative or above half of the range, all equal, random, the largest at the end."""
+    """Return rows of integers: above half of the range, all equal, random, a large last one."""
     random = samples.random_bits(dtype, COUNT, 5)
     top = (1 << (dtype.bits - 1)) if dtype.is_unsigned else int(dtype.minimum)
     high = random | np.array(top, numpy_dtype(dtype))
@@ -84,7 +84,7 @@ def _expected(op: Ops, dtype: DType, data: Array) -> Expected:
         return Expected(values)
     if op is not Ops.MAX:
         return Expected(round_to(values, dtype))
-    # A maximum may give either operand where one is NaN: the identity, or the number.
+    # A maximum with a NaN may give either operand: the identity, or the number.
     numbers = np.where(np.isnan(wide), -np.inf, wide).max(axis=1)
     return Expected(round_to(values, dtype), alternatives=(round_to(numbers, dtype),))
 
@@ -103,7 +103,7 @@ def _measure(
     kernel = _kernel(dtype, ops, data)
     with np.errstate(all="ignore"):
         expected = [_expected(op, dtype, rows) for op, rows in zip(ops, data, strict=True)]
-    # Which sign a zero has that is a sum or a maximum is by the order; a product's is not.
+    # The order decides the sign of a zero sum or maximum, but not of a zero product.
     rules = [Ulp(0, signed_zero=op is Ops.MUL) for op in ops]
     inputs = [*[None] * len(ops), *(rows.reshape(-1) for rows in data)]
     runnable = Optimised(kernel, parse_opts(opts)) if opts else kernel
@@ -152,7 +152,7 @@ def rows() -> Iterator[Row]:
         )
         yield make_row(
             f"kernel.grouped_reduce.{dtype.name}",
-            f"{words}, of which {ITEMS} work-items of a group compute parts.",
+            f"{words}, in parts by {ITEMS} work-items of a group.",
             clauses=(*clauses, "kernel.opt.group", "kernel.opt.grouptop", "kernel.barrier"),
             rung=Rung.OPTIMISED,
             op="REDUCE",

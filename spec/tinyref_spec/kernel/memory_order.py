@@ -1,7 +1,7 @@
-"""Loads and stores of one place in one kernel, which no compiler may exchange.
+"""Loads and stores of one element in one kernel, which no compiler may reorder.
 
-Each iteration of a loop meets one place twice or more: at an index that is known, at one that the
-data give, or at one of the iteration before. Every width of memory has instructions of its own.
+Each iteration of a loop uses one element twice or more: at a known index, at an index from the
+data, or at one of the iteration before. Every width of memory has its own instructions.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ PLACES = np.array([3, 3, 5, 5, 5, 0, 7, 7, 2, 0, 0, 9, 23, 23, 1, 1] + [4] * 8, 
 
 # Slot 0 is read and written, slot 1 is the output, slot 2 the input, slot 3 has `PLACES`.
 Memories = tuple[UOp, UOp, UOp, UOp]
-# Gives the nodes of an iteration, and does the same in arrays.
+# Returns the nodes of an iteration, and a function that does the same in arrays.
 Body = Callable[[Memories, UOp], tuple[UOp, ...]]
 Reference = Callable[[Array, Array, Array, int], None]
 
 
 def _again(memory: UOp, index: UOp) -> UOp:
-    """A second load from a place: another node than the first, with the same address."""
+    """Return a second load of an element: a different node with the same address."""
     return build.load(at(memory, build.add(index, 0)))
 
 
 def _load_store(memories: Memories, i: UOp) -> tuple[UOp, ...]:
-    """What was loaded before a store is used after it."""
+    """Use a value after a store to its element."""
     cell, out, data, _ = memories
     old = build.load(at(cell, i))
     return old, build.store(at(cell, i), build.load(at(data, i))), build.store(at(out, i), old)
@@ -59,7 +59,7 @@ def _load_store_of_arrays(cell: Array, out: Array, data: Array, i: int) -> None:
 
 
 def _load_store_load(memories: Memories, i: UOp) -> tuple[UOp, ...]:
-    """A load before a store gives the old value, one after it the new one."""
+    """Load an element before and after a store: the old value, then the new one."""
     cell, out, data, _ = memories
     old, new = build.load(at(cell, i)), _again(cell, i)
     put = build.store(at(cell, i), build.load(at(data, i)))
@@ -72,7 +72,7 @@ def _load_store_load_of_arrays(cell: Array, out: Array, data: Array, i: int) -> 
 
 
 def _constants(memories: Memories, i: UOp) -> tuple[UOp, ...]:
-    """What was loaded before a constant was stored, or a zero, is used after it."""
+    """Use values after constants, also zero, were stored to their elements."""
     cell, out, _, _ = memories
     old, before = build.load(at(cell, i)), build.load(at(out, i))
     number, zero = (build.const(old.dtype, value) for value in (3, 0))
@@ -92,7 +92,7 @@ def _constants_of_arrays(cell: Array, out: Array, data: Array, i: int) -> None:
 
 
 def _store_load_store(memories: Memories, i: UOp) -> tuple[UOp, ...]:
-    """Of two stores the last one stays, and a load between them gives the first."""
+    """Store twice: the last value stays, and a load between gives the first."""
     cell, out, data, _ = memories
     value = build.load(at(data, i))
     first, between = build.store(at(cell, i), build.add(value, 3)), build.load(at(cell, i))
@@ -105,7 +105,7 @@ def _store_load_store_of_arrays(cell: Array, out: Array, data: Array, i: int) ->
 
 
 def _two_stores(memories: Memories, i: UOp) -> tuple[UOp, ...]:
-    """The second of two stores stays; the output gets two as well, the first of them later."""
+    """Store twice: the second value stays; the output gets two values, the first of them later."""
     cell, out, data, _ = memories
     value = build.load(at(data, i))
     return (
@@ -123,7 +123,7 @@ def _two_stores_of_arrays(cell: Array, out: Array, data: Array, i: int) -> None:
 
 
 def _exchange(memories: Memories, i: UOp) -> tuple[UOp, ...]:
-    """Two places exchange their values, twice for each pair."""
+    """Exchange the values of two elements, twice for each pair."""
     cell, out, _, _ = memories
     mirrored = subtract(COUNT - 1, i)
     low, high = build.load(at(cell, i)), build.load(at(cell, mirrored))
@@ -138,10 +138,10 @@ def _exchange_of_arrays(cell: Array, out: Array, data: Array, i: int) -> None:
 
 
 def _by_data(memories: Memories, i: UOp) -> tuple[UOp, ...]:
-    """Places of the data: nobody knows before the launch which of them are one."""
-    cell, out, data, places = memories
-    here = build.load(at(places, i))
-    there = build.load(at(places, build.mod(build.add(i, 1), COUNT)))
+    """Use indices from the data, so that equal ones are unknown before the launch."""
+    cell, out, data, positions = memories
+    here = build.load(at(positions, i))
+    there = build.load(at(positions, build.mod(build.add(i, 1), COUNT)))
     old, put = build.load(at(cell, there)), build.store(at(cell, here), build.load(at(data, i)))
     new = _again(cell, there)
     return here, there, old, put, new, build.store(at(out, i), build.add(build.add(old, new), new))
@@ -176,7 +176,7 @@ def _looped(name: str, dtype: DType, body: Body) -> Program:
 
 
 def _inputs(dtype: DType) -> tuple[Array, Array, Array]:
-    """Old values of the cells and of the output, and the input: numbers that differ and add up."""
+    """Return old values of the cells and of the output, and the input: all numbers differ."""
     numbers = np.arange(COUNT)
     values = (numbers + 40, numbers * 3 + 7, numbers * 5 % 31 - 9 * (dtype is not dtypes.uint8))
     cell, out, data = (array.astype(numpy_dtype(dtype)) for array in values)
@@ -194,7 +194,7 @@ def _run_form(name: str, dtype: DType, case_id: str, device: DeviceUnderTest) ->
 
 
 def _straight(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Outside of a loop: loads, stores of constants to the same elements, uses of the loads."""
+    """Run without a loop: loads, stores of constants to the same elements, uses of the loads."""
     memories = _memories(dtype)
     cell, out, _, _ = memories
     old = [build.load(at(cell, index)) for index in range(4)]
@@ -211,40 +211,40 @@ def _straight(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
 
 
 def _carried(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Each iteration stores what the one before has loaded: all elements move up by one."""
-    cell, out, data, places = _memories(dtype)
+    """Store in each iteration what the one before has loaded: all elements move up by one."""
+    cell, out, data, positions = _memories(dtype)
     i, carried = loop(COUNT, 0), accumulator("carried", build.load(at(data, 0)))
     old = build.load(at(cell, i))
     steps = (old, build.store(at(cell, i), carried), build.store(at(out, i), old))
-    # The old value is carried on after its place was overwritten.
+    # The old value is used after its element was overwritten.
     subject = program(
-        "carried", *(cell, out, data, places), carried, i, *steps, update(carried, old), close(i)
+        "carried", *(cell, out, data, positions), carried, i, *steps, update(carried, old), close(i)
     )
-    first, before, given = _inputs(dtype)
-    moved = np.append(given[:1], first[:-1])
-    return run_exact(case_id, device, subject, [first, before, given, PLACES], [moved, first])
+    first, before, values = _inputs(dtype)
+    moved = np.append(values[:1], first[:-1])
+    return run_exact(case_id, device, subject, [first, before, values, PLACES], [moved, first])
 
 
 def _strided(stride: int, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A store, then a load of the same element and of its neighbour, every `stride` elements."""
+    """Store, then load the same element and its neighbour, every `stride` elements."""
     memories, i = _memories(dtype), loop(COUNT // stride, 0)
     cell, out, data, _ = memories
     position = build.mul(i, stride)
     address = at(cell, position)
     put = build.store(address, build.load(at(data, position)))
     new, neighbour = build.load(address), build.load(at(cell, build.add(position, 1)))
-    kept = build.store(at(out, position), build.add(new, neighbour))
-    subject = program("strided", *memories, i, position, put, new, neighbour, kept, close(i))
-    old, before, given = _inputs(dtype)
+    final = build.store(at(out, position), build.add(new, neighbour))
+    subject = program("strided", *memories, i, position, put, new, neighbour, final, close(i))
+    old, before, values = _inputs(dtype)
     changed, written = old.copy(), before.copy()
-    places = np.arange(COUNT // stride) * stride
-    changed[places] = given[places]
-    written[places] = given[places] + old[places + 1]
-    return run_exact(case_id, device, subject, [old, before, given, PLACES], [changed, written])
+    positions = np.arange(COUNT // stride) * stride
+    changed[positions] = values[positions]
+    written[positions] = values[positions] + old[positions + 1]
+    return run_exact(case_id, device, subject, [old, before, values, PLACES], [changed, written])
 
 
 def _beside(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """All buffers are views of one allocation, one behind the other, as near as they may be."""
+    """Use buffers that are views of one allocation, as close as their alignment allows."""
     alignment = max(device.capabilities.view_alignment, 8)
     subject = _looped("beside", dtype, _load_store_load)
     kernel = compile_for(device.name, subject, device.style or Style.FULL)
@@ -271,8 +271,8 @@ def _beside(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
             for start, slot_dtype in zip(starts, (dtype, dtype, dtype, INT), strict=True)
         ]
     )
-    found = np.frombuffer(whole.copy_out(), np.uint8)
-    return same_bytes(found, expected, "bytes of the allocation")
+    result = np.frombuffer(whole.copy_out(), np.uint8)
+    return same_bytes(result, expected, "bytes of the allocation")
 
 
 def _checks(dtype: DType) -> list[Check]:
@@ -293,7 +293,7 @@ def _checks(dtype: DType) -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """A row for each width of memory."""
+    """Yield a row for each width of memory."""
     for dtype in DTYPES:
         yield make_row(
             f"kernel.program.order.{dtype.name}",
@@ -307,5 +307,5 @@ def rows() -> Iterator[Row]:
             features=(f"native:{dtype.name}",),
             checks=functools.partial(_checks, dtype),
             advice="look at what moves loads and stores: a load must stay before a store to its "
-            "place, though its value is used later",
+            "element, even if its value is used later",
         )

@@ -1,6 +1,6 @@
-"""The kernels that optimisations run on, in any type: what they owe is what the evaluator gives.
+"""The kernels of optimisations, in any type: the evaluator gives the expected values.
 
-Data are small integers and, for integers, extreme ones: a result is exact in every order of a sum.
+Data are small integers and, for integer types, extreme ones: sums are exact in every order.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def evaluated(kernel: UOp, inputs: Sequence[Array] | None = None, limit: int = 3
     """
     slots = slots_of(kernel)
     bindings = {node.name: node.maximum - 3 for node in _variables(kernel)}
-    # A slot keeps what the kernel does not write; where it writes all of it, nothing is there yet.
+    # A slot keeps what the kernel does not write; if it is all written, it starts without contents.
     keeps = {build.slot_of(node) for node in kernel.toposort() if node.op is Ops.LOAD}
-    given = [values.reshape(-1) for values in inputs or ()][::-1]
+    array = [values.reshape(-1) for values in inputs or ()][::-1]
     contents: list[Array | None] = []
     for slot in slots:
         is_output = slot.is_written and slot.number not in keeps and not bindings
         drawn = small_and_extreme(slot.dtype, slot.size, slot.number + 1, limit)
-        contents.append(None if is_output else given.pop() if given else drawn)
+        contents.append(None if is_output else array.pop() if array else drawn)
     before = {
         slot.number: np.zeros(slot.size, numpy_dtype(slot.dtype)) if data is None else data
         for slot, data in zip(slots, contents, strict=True)
@@ -88,7 +88,7 @@ def evaluated(kernel: UOp, inputs: Sequence[Array] | None = None, limit: int = 3
 def _variables(kernel: UOp) -> list[VarArg]:
     views = [tracker_of(node) for node in kernel.toposort() if isinstance(node.arg, ViewArg)]
     variables = {node.arg for view in views for node in view.variables()}
-    return [each for each in variables if isinstance(each, VarArg)]
+    return [node for node in variables if isinstance(node, VarArg)]
 
 
 # --- kernels --------------------------------------------------------------------------------------
@@ -132,19 +132,19 @@ def _symbolic_rows(dtype: DType) -> UOp:
 
 
 def _row_maxima(dtype: DType) -> UOp:
-    """Of integers and floats, which are below zero."""
+    """Return maxima of rows; of integers and floats, which are below zero."""
     x = load(1, dtype, (7, 12))
     below = x if dtype.is_bool or dtype.is_unsigned else build.sub(x, 4)
     return kernel_of(largest(below, 1), 7, 1)
 
 
 def _product(dtype: DType) -> UOp:
-    """Of odd integers, whose product keeps bits of all of them."""
+    """Return products of odd integers, which keep bits of all of them."""
     return kernel_of(product(build.either(load(1, dtype, (5, 8)), 1), 1), 5, 1)
 
 
 def _convolution(dtype: DType) -> UOp:
-    """Windows of 3 along 8 elements, of which the first and the last are padding."""
+    """Return windows of 3 along 8 elements, whose first and last one are padding."""
     rows = shaped(4, 6).pad(((0, 0), (1, 1)))
     windows = ShapeTracker((*rows.views, View((8, 6, 4, 3), (0, 1, 8, 1))))
     weights = load(2, dtype, shaped(8, 1, 4, 3).expand((8, 6, 4, 3)))
@@ -177,7 +177,7 @@ def _repeated_nested(dtype: DType) -> UOp:
 
 
 def _largest_multiple(factor: int, dtype: DType) -> CheckedKernel:
-    """The largest of three in any order, of either sign: GPUs have an instruction for that."""
+    """Return the largest of three in any order, of either sign: GPUs have an instruction for it."""
     numbers = [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 3, 1), (3, 1, 2), (-3, 0, 2)]
     x = np.array([*numbers, (-5, int(dtype.maximum), 7)]).astype(numpy_dtype(dtype))
     multiple = build.mul(load(1, dtype, x.shape), factor)
@@ -190,7 +190,7 @@ Form = Callable[[DType], UOp | CheckedKernel]
 
 @dataclass(frozen=True)
 class OptKernel:
-    """A kernel by what it computes, in words, and its axes."""
+    """A kernel, the words for what it computes, and its axes."""
 
     sentence: str
     build: Form

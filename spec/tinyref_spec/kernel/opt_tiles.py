@@ -1,7 +1,7 @@
 """TC: sums of products on every matrix tile of a device.
 
-The data are small integers whose sums every accumulator holds, so that a lane that gets another
-element than the layout says, or a product that is lost or counted twice, shows as wrong bits.
+The data are small integers whose sums every accumulator holds. A lane that gets another element
+than the layout says, or a product that is lost or counted twice, gives wrong bits.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Form = Callable[[MatrixTile], UOp]
 def _operands(
     tile: MatrixTile, sizes: Sequence[int], is_transposed: bool = False
 ) -> tuple[UOp, UOp]:
-    """A and B over the axes (of a batch,) m, n, k.
+    """Return A and B over the axes (of a batch,) m, n, k.
 
-    Transposed, m and k are the fast axes of their buffers.
+    If transposed, m and k are the fast axes of their buffers.
     """
     a = load(1, tile.dtype_in, left(*sizes, is_transposed=is_transposed))
     b = load(2, tile.dtype_in, right(*sizes, is_transposed=is_transposed))
@@ -54,26 +54,26 @@ def _products(tile: MatrixTile, *sizes: int, is_transposed: bool = False) -> UOp
 
 
 def plain(tile: MatrixTile) -> UOp:
-    """Products of loads: 2 x 3 tiles, two of them deep."""
+    """Return products of loads: 2 x 3 tiles, two of them deep."""
     m, n, k = tile.dims
     return kernel_of(_products(tile, 2 * m, 3 * n, 2 * k), 2 * m, 3 * n, 1)
 
 
 def transposed(tile: MatrixTile) -> UOp:
-    """The same of operands whose fast axes are m and k."""
+    """Return products of operands whose fast axes are m and k."""
     m, n, k = tile.dims
     value = _products(tile, 2 * m, 3 * n, 2 * k, is_transposed=True)
     return kernel_of(value, 2 * m, 3 * n, 1)
 
 
 def padded(tile: MatrixTile) -> UOp:
-    """No extent is a multiple of the tile's."""
+    """Return products in which no extent is a multiple of the tile's."""
     m, n, k = tile.dims
     return kernel_of(_products(tile, m + 1, 2 * n - 1, 2 * k - 1), m + 1, 2 * n - 1, 1)
 
 
 def expressions(tile: MatrixTile) -> UOp:
-    """Products of (a + 1) and -b, and the largest element of the row of another matrix."""
+    """Return products of (a + 1) and -b, plus the largest element of a row of another matrix."""
     m, n, k = tile.dims
     sizes = (m, 2 * n, 2 * k)
     a, b = _operands(tile, sizes)
@@ -84,7 +84,7 @@ def expressions(tile: MatrixTile) -> UOp:
 
 
 def repeated(tile: MatrixTile) -> UOp:
-    """The sum over a loop of products that are cut off below zero."""
+    """Return the sum over a loop of products that are cut off below zero."""
     m, n, k = tile.dims
     cut = build.maximum(_products(tile, 3, m, n, k), 0)
     return kernel_of(total(cut, 0), 1, m, n, 1)
@@ -97,7 +97,7 @@ def repeated(tile: MatrixTile) -> UOp:
 class Use:
     """One case: TC of `level` and `mode` on a kernel, then more optimisations.
 
-    then: with U for the axis of the outer reduce, whose number depends on the tile.
+    then: uses U for the axis of the outer reduce, whose number depends on the tile.
     """
 
     form: Form
@@ -108,7 +108,7 @@ class Use:
 
     @property
     def name(self) -> str:
-        """The end of the id of the case."""
+        """Return the end of the id of the case."""
         words = [self.form.__name__, f"mode_{self.mode}"]
         words += [f"choice_{self.choice}"] if self.choice else []
         more = self.then.lower().replace("(", "_").replace(", ", "_").replace(")", "")
@@ -139,12 +139,12 @@ MORE = (
     Use(padded, 2, 1, "", 1),
     Use(repeated, 1, 1),
 )
-# The one of 16-bit floats whose products are measured in a quick run.
+# The tile of 16-bit floats whose products are measured in a quick run.
 _NARROW = TILES["nvidia_m16n8k16_float16_float32"]
 
 
 def _opts(plan: Plan, text: str) -> Plan:
-    """`plan` after the optimisations in `text`; U is its last reduce axis by then."""
+    """Return `plan` after the optimisations in `text`; U is its last reduce axis by then."""
     for word in text.replace(") ", ")|").split("|"):
         if word:
             reduces = plan.of_kind(AxisKind.REDUCE)
@@ -154,7 +154,7 @@ def _opts(plan: Plan, text: str) -> Plan:
 
 
 def _number(tile: MatrixTile, capabilities: Capabilities) -> int:
-    """The number of the tile among those of a device; one too many if it is not there."""
+    """Return the number of the tile among those of a device; one too many if it is missing."""
     tiles = capabilities.matrix_tiles
     return tiles.index(tile) if tile in tiles else len(tiles)
 
@@ -165,10 +165,10 @@ def _subject(form: Form, tile: MatrixTile) -> CheckedKernel:
 
 
 def tile_use(tile: MatrixTile, use: Use, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The kernel on the tile gives exactly what it must."""
+    """Check that the kernel on the tile gives exactly the expected bits."""
     subject = _subject(use.form, tile)
     opt = Opt(OptOp.TC, use.choice, _number(tile, device.capabilities), use.level, use.mode)
-    # A tile that rounds its inputs is for those who do not ask for strict floats.
+    # A tile that rounds its inputs is not for strict floats.
     with config.Context(STRICT_FLOAT=0 if tile.rounds_in is not None else 1):
         try:
             plan = Plan.of(subject.kernel, device.capabilities).apply(opt)
@@ -182,13 +182,13 @@ def tile_use(tile: MatrixTile, use: Use, case_id: str, device: DeviceUnderTest) 
 
 
 def _is_honest(tile: MatrixTile) -> bool:
-    """Whether the products of the level `kernel` may be computed on the tile."""
+    """Return True if the products of the level `kernel` may be computed on the tile."""
     is_sum = tile.dtype_out is accumulator_of(tile.dtype_in)
     return tile.dtype_in.is_float and is_sum and tile.rounds_in is None
 
 
 def honest(tile: MatrixTile, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """1,024 products of random floats: within bound, without bias, without noise."""
+    """Measure 1,024 products of random floats: within bound, without bias, without noise."""
     rows, inner, columns = 32, 64, 32
     generator = np.random.default_rng([rows, tile.threads])
     dtype = numpy_dtype(tile.dtype_in)
@@ -208,29 +208,29 @@ def honest(tile: MatrixTile, case_id: str, device: DeviceUnderTest) -> Measureme
 
 
 def vendors() -> dict[str, list[MatrixTile]]:
-    """The tiles of the tables by the first word of their names."""
-    found: dict[str, list[MatrixTile]] = {}
+    """Return the tiles of the tables by the first word of their names."""
+    vendors: dict[str, list[MatrixTile]] = {}
     for tile in TILES.values():
-        found.setdefault(tile.name.partition("_")[0], []).append(tile)
-    return found
+        vendors.setdefault(tile.name.partition("_")[0], []).append(tile)
+    return vendors
 
 
 def _checks(tiles: list[MatrixTile]) -> list[Check]:
-    found = []
+    checks = []
     for number, tile in enumerate(tiles):
         needs = kernel_needs(tile.dtype_in, tile.dtype_out, features=(f"tile:{tile.name}",))
         for use in (*QUICK, *EVERY, *(MORE if number == 0 else ())):
             is_quick = number == 0 and use in QUICK
             run = functools.partial(tile_use, tile, use)
-            found.append(Check(f"{tile.name}:{use.name}", run, not is_quick, needs))
+            checks.append(Check(f"{tile.name}:{use.name}", run, not is_quick, needs))
         if _is_honest(tile):
             run = functools.partial(honest, tile)
-            found.append(Check(f"{tile.name}:floats", run, tile is not _NARROW, needs))
-    return found
+            checks.append(Check(f"{tile.name}:floats", run, tile is not _NARROW, needs))
+    return checks
 
 
 def rows() -> Iterator[Row]:
-    """A row for the tiles of each vendor."""
+    """Yield a row for the tiles of each vendor."""
     for vendor, tiles in vendors().items():
         yield make_row(
             f"kernel.opt.tc.{vendor}",

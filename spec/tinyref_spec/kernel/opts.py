@@ -1,8 +1,8 @@
 """Optimised kernels on the device: with each list of optimisations a kernel keeps its value.
 
-A device shows here whether it runs what optimisations make of kernels: lanes, copies, work-items
-that share memory and meet at barriers, threads, scratch memory. Which lists are legal only the
-optimiser decides: see its tests (tests/optimise).
+These rows test what optimisations make of kernels: lanes, copies, work-items that share memory and
+meet at barriers, threads, scratch memory. The optimiser alone decides which lists are legal; see
+its tests (tests/optimise).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel.byte_sums import BYTE_SUMS, SIZES, byte_sum
 from tinyref_spec.kernel.opt_kernels import KERNELS, CheckedKernel, subject_of
 
-# What hands partial results on in shared memory, and how much of it the rows take at most.
+# Optimisations that pass partial results in shared memory, and the most of it that rows use.
 _SHARING = frozenset({OptOp.GROUP, OptOp.GROUPTOP})
 _SHARED_BYTES = 192
 I8, I16, I32, I64 = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
@@ -30,7 +30,7 @@ U8, U32, F16, F32, BOOL = dtypes.uint8, dtypes.uint32, dtypes.float16, dtypes.fl
 class OptRow:
     """One row: a kernel of `KERNELS` in `dtype`, run with each of `lists`.
 
-    name: OP.FORM. others: types that it uses besides.
+    name: OP.FORM. others: further types that it uses.
     """
 
     name: str
@@ -41,7 +41,7 @@ class OptRow:
 
     @property
     def ops(self) -> list[OptOp]:
-        """The optimisation that the row is about, or all of a row about several together."""
+        """Return the row's optimisation, or all of them for a row about several together."""
         name = self.name.partition(".")[0].upper()
         if name in OptOp.__members__:
             return [OptOp[name]]
@@ -49,14 +49,14 @@ class OptRow:
 
     @property
     def subject(self) -> CheckedKernel:
-        """The kernel with its data."""
+        """Return the kernel with its data."""
         if self.kernel in BYTE_SUMS:
             return byte_sum(self.kernel, int(self.name.rpartition(".")[2]), self.dtype)
         return subject_of(self.kernel, self.dtype)
 
     @property
     def sentence(self) -> str:
-        """What the kernel computes."""
+        """Return a sentence on what the kernel computes."""
         known = BYTE_SUMS if self.kernel in BYTE_SUMS else KERNELS
         return f"{self.lists[0]}: {known[self.kernel].sentence}"
 
@@ -119,10 +119,10 @@ ROWS: tuple[OptRow, ...] = (
     _row("group.masked", "masked_sum", "GROUP(1, 3)"),
     # The group meets again for every iteration of the outer loop: a barrier before re-use.
     _row("group.nested_inner", "nested", "GROUP(2, 4)", "GROUP(2, 8)"),
-    # As many parts of both, of the second list: the work-items are pairs all the same.
+    # In the second list both have the same number of parts; the work-items are still pairs.
     _row("group.nested_both", "nested_sums", "GROUP(1, 2) GROUP(3, 4)", "GROUP(1, 2) GROUP(3, 2)"),
     _row("group.two_lengths", "two_lengths", "GROUP(1, 4)", "GROUP(1, 4) GROUP(3, 3)"),
-    # The same work-items share out both.
+    # The same work-items divide both.
     _row("group.softmax", "softmax", "GROUP(2, 4) GROUP(4, 4)"),
     _row("group.symbolic", "symbolic_row_sums", "GROUP(1, 4)"),
     _row("grouptop.row_sum", "row_sum", "GROUPTOP(1, 4)", "GROUP(1, 4) GROUPTOP(2, 2)"),
@@ -141,11 +141,11 @@ ROWS: tuple[OptRow, ...] = (
     _row("thread.matmul", "matmul", "THREAD(0, 2) UPCAST(2, 4)", dtype=F32),
     _row("pack.matmul", "matmul", "PACK(1, 1)", "PACK(0, 2) PACK(1, 1)"),
     _row("pack.int8", "matmul", "PACK(0, 2)", dtype=I8),
-    # The lanes of the copy are neighbours, which those of the buffer are not.
+    # The lanes of the copy are neighbours, unlike those of the buffer.
     _row("pack.transposed", "transposed_matmul", "UPCAST(1, 4) UPCAST(0, 2) PACK(0, 2)", dtype=F32),
     _row("pack.convolution", "convolution", "UPCAST(0, 4) UPCAST(1, 3) PACK(1, 2)", dtype=F32),
     _row("pack.nested", "repeated_nested", "PACK(0, 1)"),
-    # What the sum goes over, and the outputs along axis 1 need again.
+    # Elements that the sum reads, and that the outputs along axis 1 need again.
     _row(
         "pack.reused",
         "softmax",
@@ -168,7 +168,7 @@ ROWS: tuple[OptRow, ...] = (
         dtype=F32,
     ),
     _row("together.group_in_loop", "nested_sums", "GROUP(2, 4) UNROLL(2, 2) LOCAL(0, 2)"),
-    # The value is the same in all lanes, but those past the end have no say in it.
+    # The value is the same in all lanes, but lanes past the end must not count.
     _row("together.pad_and_group", "repeated_sum", "PADTO(0, 4) UPCAST(0, 4) GROUP(1, 4)"),
     _row("together.pad_around_group", "repeated_nested", "PADTO(1, 4) UNROLL(1, 4) GROUP(2, 4)"),
     _row("together.everything", "softmax", "LOCAL(0, 2) GROUP(3, 2) GROUPTOP(5, 4) UPCAST(1, 4)"),
@@ -180,7 +180,7 @@ def _run(row: OptRow, text: str, case_id: str, device: DeviceUnderTest) -> Measu
 
 
 def _slug(text: str) -> str:
-    """A list of optimisations as the end of an id: UPCAST(0, 4) is upcast_0_4."""
+    """Return a list of optimisations as the end of an id: UPCAST(0, 4) is upcast_0_4."""
     short = text.lower().replace(", ", "_").replace("(", "_").replace(")", "")
     return short.replace(" ", ".")
 
@@ -194,29 +194,29 @@ def features_of(text: str) -> frozenset[str]:
     return frozenset(features)
 
 
-def _row_of(each: OptRow) -> Row:
-    names = [op.value for op in each.ops]
-    several = [features_of(text) for text in each.lists]
+def _row_of(entry: OptRow) -> Row:
+    names = [op.value for op in entry.ops]
+    several = [features_of(text) for text in entry.lists]
     checks = [
         Check(
-            f":{_slug(text)}", functools.partial(_run, each, text), needs=kernel_needs(features=f)
+            f":{_slug(text)}", functools.partial(_run, entry, text), needs=kernel_needs(features=f)
         )
-        for text, f in zip(each.lists, several, strict=True)
+        for text, f in zip(entry.lists, several, strict=True)
     ]
     row = make_row(
-        f"kernel.opt.{each.name}",
-        each.sentence,
+        f"kernel.opt.{entry.name}",
+        entry.sentence,
         clauses=("kernel.opt", *(f"kernel.opt.{name.lower()}" for name in names)),
         rung=Rung.OPTIMISED,
         op=names[0] if len(names) == 1 else "OPTS",
-        dtype=each.dtype,
-        uses=(each.dtype, *each.others),
+        dtype=entry.dtype,
+        uses=(entry.dtype, *entry.others),
         features=frozenset.intersection(*several),
         checks=lambda: checks,
     )
-    return replace(row, specials=tuple((text, "the same value") for text in each.lists))
+    return replace(row, specials=tuple((text, "the same value") for text in entry.lists))
 
 
 def rows() -> Iterator[Row]:
-    """A row for each line of the table."""
+    """Yield a row for each line of the table."""
     yield from map(_row_of, ROWS)

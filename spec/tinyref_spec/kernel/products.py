@@ -35,7 +35,7 @@ SHAPES: tuple[Shape, ...] = (
     (33, 17, 31),
     (32, 32, 32),
 )
-# Longer than the tiles and the parts in which libraries add up, and no multiple of them.
+# Longer than the tiles and blocks of libraries, and no multiple of them.
 LONG: tuple[Shape, ...] = ((1, 131, 3), (3, 2053, 2), (16, 33_001, 16))
 MANY_RESULTS = 100
 # The product to which a part of a matrix of 9 x 13 is added.
@@ -55,7 +55,7 @@ DTYPES = (
 
 
 def accumulator_of(dtype: DType) -> DType:
-    """In what a product of `dtype` accumulates: float32 for the 16-bit floats."""
+    """Return the accumulator type of a product of `dtype`: float32 for the 16-bit floats."""
     return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
 
 
@@ -67,7 +67,7 @@ def _kernel(shape: Shape, dtype: DType, is_transposed: bool = False) -> UOp:
 def _exact(
     shape: Shape, dtype: DType, is_transposed: bool, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Small integers: every order of summing gives the same bits."""
+    """Multiply small integers: every order of summing gives the same bits."""
     rows, inner, columns = shape
     limit = 1 if inner > 100 else 3
     a = small_and_extreme(dtype, rows * inner, 1, limit)
@@ -84,7 +84,7 @@ def _exact(
 def _residual(
     dtype: DType, first: tuple[int, int], case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Add a part of a wider matrix to a product: its rows begin further on than they are long.
+    """Add a part of a wider matrix to a product: its row stride is larger than its rows.
 
     first: the row and the column at which the part begins.
     """
@@ -119,14 +119,14 @@ def _exact_product(a: Array, b: Array, dtype: DType) -> Array:
 
 
 def _long(shape: Shape, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Zeros and ones: sums of thousands, which are rounded once, at the end."""
+    """Multiply zeros and ones: sums of thousands, which are rounded once, at the end."""
     rows, inner, columns = shape
     if device.capabilities.is_interpreted and rows * columns > MANY_RESULTS:
         # Simulators take 15 s for 256 results.
         rows, columns = 1, 2
     generator = np.random.default_rng(inner)
     a, b = (generator.integers(0, 2, size) for size in ((rows, inner), (inner, columns)))
-    # The last products count.
+    # The last products have an effect.
     a[:, -1], b[-1, :] = 1, 1
     left, right = (array.astype(numpy_dtype(dtype)) for array in (a, b))
     expected = Expected(
@@ -138,7 +138,7 @@ def _long(shape: Shape, dtype: DType, case_id: str, device: DeviceUnderTest) -> 
 
 
 def _half_steps(a: Array, b: Array, dtype: DType) -> Callable[[], Array] | None:
-    """Return what computes the product with sums of `dtype`, if more is owed than that."""
+    """Return a function for the product with sums in `dtype`, if the row needs more precision."""
 
     def compute() -> Array:
         total = np.zeros((a.shape[0], b.shape[1]), numpy_dtype(dtype))
@@ -150,12 +150,12 @@ def _half_steps(a: Array, b: Array, dtype: DType) -> Callable[[], Array] | None:
 
 
 def expected_product(a: Array, b: Array, dtype: DType) -> tuple[Expected, Array, Products]:
-    """Reference, norm and rule of the float product a @ b (2-D) with output `dtype`."""
+    """Return reference, norm and rule of the float product a @ b (2-D) with output `dtype`."""
     accumulator = accumulator_of(dtype)
     length = a.shape[1]
     left, right = a.astype(np.float64), b.astype(np.float64)
     if dtype is dtypes.float64:
-        # 64 bits of mantissa where the machine has them: the reference errs less than the bound.
+        # 64 bits of mantissa on some machines: the reference errs less than the bound.
         wide = np.asarray((left.astype(np.longdouble) @ right.astype(np.longdouble)), np.float64)
     else:
         wide = left @ right
@@ -174,7 +174,7 @@ def expected_product(a: Array, b: Array, dtype: DType) -> tuple[Expected, Array,
 def _measure_products(
     shape: Shape, dtype: DType, kind: str, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Over 1,000 products: each within bound; bias and variance of all as of honest rounding."""
+    """Measure over 1,000 products: each within bound; bias and variance fit correct rounding."""
     rows, inner, columns = shape
     generator = np.random.default_rng([rows, inner, kind == "positive"])
     a = generator.standard_normal((rows, inner))
@@ -196,33 +196,33 @@ def _measure_products(
 
 
 def _checks(dtype: DType) -> list[Check]:
-    found = []
+    checks = []
     for shape in SHAPES:
         name = "x".join(map(str, shape))
-        found.append(Check(f"exact.{name}", functools.partial(_exact, shape, dtype, False)))
+        checks.append(Check(f"exact.{name}", functools.partial(_exact, shape, dtype, False)))
     for shape in LONG:
         name = "x".join(map(str, shape))
-        found.append(Check(f"long.{name}", functools.partial(_long, shape, dtype)))
-    found.append(Check("residual", functools.partial(_residual, dtype, (1, 2))))
-    found.append(Check("residual.first", functools.partial(_residual, dtype, (0, 0))))
-    found.append(Check("transposed.9x8x7", functools.partial(_exact, (9, 8, 7), dtype, True)))
+        checks.append(Check(f"long.{name}", functools.partial(_long, shape, dtype)))
+    checks.append(Check("residual", functools.partial(_residual, dtype, (1, 2))))
+    checks.append(Check("residual.first", functools.partial(_residual, dtype, (0, 0))))
+    checks.append(Check("transposed.9x8x7", functools.partial(_exact, (9, 8, 7), dtype, True)))
     if dtype.is_float:
         for shape in MEASURED:
             for kind in ("signed", "positive"):
                 name = "x".join(map(str, shape))
                 run = functools.partial(_measure_products, shape, dtype, kind)
-                found.append(Check(f"{kind}.{name}", run, full_only=shape[1] > 100))
-    return found
+                checks.append(Check(f"{kind}.{name}", run, full_only=shape[1] > 100))
+    return checks
 
 
 def rows() -> Iterator[Row]:
-    """Rows of matrix products."""
+    """Yield rows of matrix products."""
     for dtype in DTYPES:
         length = max(shape[1] for shape in MEASURED)
         rule = Products(length, accumulator_of(dtype), dtype).sentence
         yield make_row(
             f"kernel.matmul.{dtype.name}",
-            f"Matrix products of {dtype.name}: exact on small integers, honest on floats.",
+            f"Matrix products of {dtype.name}: exact on small integers, accurate on floats.",
             clauses=("kernel.matmul", "isa.reduce", "kernel.matmul.statistics"),
             rung=Rung.MATMUL,
             op="MATMUL",

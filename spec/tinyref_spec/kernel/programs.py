@@ -1,7 +1,7 @@
 """Programs written by hand: grids, loops, branches, gates, vectors, groups with barriers, tiles.
 
-They go to the renderer as they stand, so that a broken rung here is the device's and not that of
-the compiler above it.
+They are rendered as they are, so that a broken rung here is due to the device, and not to the
+compiler above it.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ _EVERYWHERE = frozenset({Ops.CONST, Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL})
 
 
 def emit(*roots: UOp) -> tuple[UOp, ...]:
-    """The given nodes in their order, each after the sources of its own that are still missing.
+    """Return the nodes in their order, each after those of its sources that are still missing.
 
-    Constants and memory come first: what stands in a block may not be used outside of it.
+    Constants and memory come first, because a node in a block may not be used outside of it.
     """
     first: list[UOp] = []
-    found: list[UOp] = []
+    ordered: list[UOp] = []
     seen: set[UOp] = set()
     wait = barrier()
     for root in roots:
         for node in sources_first(root, seen):
-            # A barrier has no sources: each one that is written down counts.
+            # A barrier has no sources, so every occurrence counts.
             if node is wait or node not in seen:
                 seen.add(node)
-                (first if node.op in _EVERYWHERE else found).append(node)
-    return (*first, *found)
+                (first if node.op in _EVERYWHERE else ordered).append(node)
+    return (*first, *ordered)
 
 
 def program(
     name: str, *roots: UOp, grid: Extents = (1, 1, 1), group: Extents = (1, 1, 1)
 ) -> Program:
-    """A program of these nodes; its parameters are read off them."""
+    """Return a program of these nodes; its parameters follow from them."""
     uops = emit(*roots)
     read = {build.slot_of(node) for node in uops if node.op is Ops.LOAD}
     draft = Program(name, uops, ())
@@ -71,27 +71,27 @@ def program(
 
 
 def at(memory: UOp, position: UOp | int) -> UOp:
-    """The address of one element."""
+    """Return the address of one element."""
     return build.index(memory, build.operand(position, INT))
 
 
 def subtract(first: int, second: UOp) -> UOp:
-    """first - second, of ops that every device has: nothing decomposes a program."""
+    """Return first - second by ops that every device has, because programs are not lowered."""
     return build.add(build.mul(second, -1), first)
 
 
 def loop(extent: int | UOp, number: int, kind: AxisKind = AxisKind.LOOP) -> UOp:
-    """A RANGE of int32."""
+    """Return a RANGE of int32."""
     return build.counter(extent, number, kind, INT)
 
 
 def group_index(extent: int, dim: int = 0) -> UOp:
-    """The place of the group in the grid."""
+    """Return the index of the group in the grid."""
     return build.special("group", dim, extent, INT)
 
 
 def item_index(extent: int, dim: int = 0) -> UOp:
-    """The place of the work-item in its group."""
+    """Return the index of the work-item in its group."""
     return build.special("item", dim, extent, INT)
 
 
@@ -102,37 +102,37 @@ def run(
     inputs: list[Array | None],
     expected: Array,
 ) -> Measurement:
-    """Runs a program of one output that must have exactly these bits."""
+    """Run a program with one output, which must have exactly these bits."""
     return run_exact(case_id, device, subject, inputs, [expected])
 
 
 def flat(index: Callable[[int, int], UOp], extents: Extents) -> UOp:
-    """The number of a place, the last dimension slowest."""
+    """Return the flat index in three dimensions, the last one slowest."""
     x, y, z = (index(extent, dim) for dim, extent in enumerate(extents))
     return build.add(build.mul(build.add(build.mul(z, extents[1]), y), extents[0]), x)
 
 
 def grid(extents: Extents, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Every group writes the number of its place."""
+    """Store the flat index of every group."""
     count = int(np.prod(extents))
-    out, place = build.define_global(0, INT, count), flat(group_index, extents)
-    store = build.store(at(out, place), build.add(build.mul(place, 3), 1))
+    out, position = build.define_global(0, INT, count), flat(group_index, extents)
+    store = build.store(at(out, position), build.add(build.mul(position, 3), 1))
     subject = program("grid", store, grid=extents)
     return run(case_id, device, subject, [None], np.arange(count, dtype=np.int32) * 3 + 1)
 
 
 def items(extents: Extents, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Every work-item of two groups writes the number of its place."""
+    """Store the flat index of every work-item of two groups."""
     size = int(np.prod(extents))
     out = build.define_global(0, INT, 2 * size)
-    place = build.add(build.mul(group_index(2), size), flat(item_index, extents))
-    store = build.store(at(out, place), build.add(build.mul(place, 3), 1))
+    position = build.add(build.mul(group_index(2), size), flat(item_index, extents))
+    store = build.store(at(out, position), build.add(build.mul(position, 3), 1))
     subject = program("items", store, grid=(2, 1, 1), group=extents)
     return run(case_id, device, subject, [None], np.arange(2 * size, dtype=np.int32) * 3 + 1)
 
 
 def _nested_loops(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """out[i] = sum over j, k of i * 100 + j * k: an accumulator that starts again at every i."""
+    """Compute out[i] = sum over j, k of i * 100 + j * k: the accumulator restarts at every i."""
     out = build.define_global(0, INT, 5)
     i, j, k = loop(5, 0), loop(4, 1), loop(3, 2)
     total = accumulator("total", build.const(INT, 7))
@@ -145,7 +145,7 @@ def _nested_loops(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _long_loop(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """So many steps of the generator of Numerical Recipes, of which each needs the one before."""
+    """Run many steps of the generator of Numerical Recipes, each from the one before."""
     word = dtypes.uint32
     out = build.define_global(0, word, 1)
     number = build.accumulator("number", build.const(word, 1))
@@ -157,7 +157,7 @@ def _long_loop(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _empty_loop(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A loop of no iterations leaves the start value."""
+    """Run a loop of no iterations, which leaves the start value."""
     out = build.define_global(0, INT, 1)
     k = loop(0, 0)
     total = accumulator("total", build.const(INT, 41))
@@ -167,7 +167,7 @@ def _empty_loop(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _two_accumulators(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Two accumulators in one loop, one of which reads the other's old value (Fibonacci)."""
+    """Run two accumulators in one loop, where one reads the other's old value (Fibonacci)."""
     out = build.define_global(0, INT, 2)
     k = loop(20, 0)
     first, second = (
@@ -191,7 +191,7 @@ def _two_accumulators(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _in_memory(reads: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Each iteration reads what the one before it has written, or what the next one will write."""
+    """Read in each iteration what the one before has written, or what the next one will write."""
     count = 40
     out, data = build.define_global(0, INT, count + 2), build.define_global(1, INT, count)
     i = loop(count, 0)
@@ -200,17 +200,17 @@ def _in_memory(reads: int, case_id: str, device: DeviceUnderTest) -> Measurement
         at(out, build.add(i, 1)), build.add(build.mul(taken, 3), build.load(at(data, i)))
     )
     subject = program("in_memory", i, taken, store, close(i))
-    given = samples.small_integers(INT, count, 4, 9)
+    values = samples.small_integers(INT, count, 4, 9)
     old = np.arange(count + 2, dtype=np.int32) - 5
     expected = old.copy()
     with np.errstate(over="ignore"):
         for number in range(count):
-            expected[number + 1] = expected[number + 1 + reads] * np.int32(3) + given[number]
-    return run(case_id, device, subject, [old, given], expected)
+            expected[number + 1] = expected[number + 1 + reads] * np.int32(3) + values[number]
+    return run(case_id, device, subject, [old, values], expected)
 
 
 def _overwritten(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Of the iterations that write one element the last one is seen."""
+    """Write one element in several iterations: the last value stays."""
     out = build.define_global(0, INT, 4)
     i = loop(38, 0)
     subject = program("again", i, build.store(at(out, build.mod(i, 4)), i), close(i))
@@ -218,7 +218,7 @@ def _overwritten(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _branch(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """What both branches let through is written twice."""
+    """Write again the elements that pass two nested branches."""
     out = build.define_global(0, INT, 9)
     i = loop(9, 0)
     outer, inner = branch(build.less(i, 7)), branch(build.less(1, i))
@@ -238,7 +238,7 @@ def _branch(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _no_branch(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A branch that is never taken reads and writes nothing, gigabytes away."""
+    """Read and write nothing in a branch that is never taken, gigabytes away."""
     out = build.define_global(0, INT, 4)
     i = loop(4, 0)
     taken = branch(build.less(i, 0))
@@ -256,7 +256,7 @@ def _no_branch(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _behind_loops(depth: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A store behind nested loops, of which the innermost adds in a branch and stores there."""
+    """Store after nested loops; the innermost adds in a branch and stores there."""
     out, last = build.define_global(0, INT, 5), build.define_global(1, INT, 5)
     i, *inner = (loop(extent, number) for number, extent in enumerate((5, 4, 3, 2)[: depth + 1]))
     total, number = accumulator("total", i), i
@@ -281,7 +281,7 @@ def _behind_loops(depth: int, case_id: str, device: DeviceUnderTest) -> Measurem
 
 
 def _behind_all_loops(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Stores behind two loops that stand in no other one, with a branch and stores inside."""
+    """Store after two outermost loops, with a branch and stores inside them."""
     out, data = build.define_global(0, INT, 8), build.define_global(1, INT, 6)
     row, column = loop(2, 0), loop(3, 1)
     total = accumulator("total", build.const(INT, 5))
@@ -299,7 +299,7 @@ def _behind_all_loops(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _branch_of_variable(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A store in a branch of a loop of n iterations, where each launch has another n, 0 too."""
+    """Store in a branch of a loop of n iterations; each launch has another n, also 0."""
     count = 9
     n = build.variable("n", 0, count, INT)
     out, data = build.define_global(0, INT, count + 1), build.define_global(1, INT, count)
@@ -325,19 +325,21 @@ def _branch_of_variable(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _gated_load(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Where the gate is off the address lies gigabytes away, and the alternative is 7."""
+    """Load behind a gate: if it is off, the address is gigabytes away, and the result is 7."""
     out, data = build.define_global(0, INT, 8), build.define_global(1, INT, 4)
     i = loop(8, 0)
     inside = build.less(i, 4)
     far = build.where(inside, i, build.const(INT, 2**30))
     value = build.load(at(data, far), inside, 7)
     subject = program("gated_load", i, build.store(at(out, i), value), close(i))
-    given = np.array([5, -6, 0, 9], dtype=np.int32)
-    return run(case_id, device, subject, [None, given], np.append(given, [7, 7, 7, 7]).astype("i4"))
+    values = np.array([5, -6, 0, 9], dtype=np.int32)
+    return run(
+        case_id, device, subject, [None, values], np.append(values, [7, 7, 7, 7]).astype("i4")
+    )
 
 
 def _gated_store(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Where the gate is off the address lies gigabytes away, and nothing is written."""
+    """Store behind a gate: if it is off, the address is gigabytes away, and nothing is written."""
     out, old = build.define_global(0, INT, 4), np.array([1, 2, 3, 4], dtype=np.int32)
     i = loop(8, 0)
     inside = build.both(build.less(i, 4), build.not_equal(i, 2))
@@ -348,19 +350,21 @@ def _gated_store(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def vector_add(dtype: DType, lanes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Vector loads, one vector addition, vector stores."""
+    """Load vectors, add them, store the sum."""
     size = lanes * 6
     out, x, y = (build.define_global(slot, dtype, size) for slot in range(3))
     i = loop(6, 0)
-    place = build.mul(i, lanes)
-    total = build.add(build.load(at(x, place), lanes=lanes), build.load(at(y, place), lanes=lanes))
-    subject = program(f"vector{lanes}", i, build.store(at(out, place), total), close(i))
+    position = build.mul(i, lanes)
+    total = build.add(
+        build.load(at(x, position), lanes=lanes), build.load(at(y, position), lanes=lanes)
+    )
+    subject = program(f"vector{lanes}", i, build.store(at(out, position), total), close(i))
     a, b = (samples.small_integers(dtype, size, seed, 50) for seed in (1, 2))
     return run(case_id, device, subject, [None, a, b], (a + b).astype(a.dtype))
 
 
 def _vector_swizzle(dtype: DType, lanes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """GEP takes lanes out in reverse, VECTORIZE puts scalars together."""
+    """Take lanes out in reverse by GEP, and join scalars by VECTORIZE."""
     out, x = (build.define_global(slot, dtype, lanes * 2) for slot in range(2))
     value = build.load(at(x, 0), lanes=lanes)
     backwards = build.gep(value, *reversed(range(lanes)))
@@ -377,7 +381,7 @@ def _vector_swizzle(dtype: DType, lanes: int, case_id: str, device: DeviceUnderT
 
 
 def _vector_where(dtype: DType, lanes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A comparison of vectors chooses lane by lane, among data of every kind."""
+    """Choose lane by lane by a comparison of vectors, among data of every kind."""
     out, x, y = (build.define_global(slot, dtype, lanes) for slot in range(3))
     first, second = (build.load(at(memory, 0), lanes=lanes) for memory in (x, y))
     chosen = build.where(build.less(first, second), second, first)
@@ -397,31 +401,31 @@ def _vector_checks(dtype: DType, lanes: int) -> list[Check]:
 
 
 def _lane_places(device: DeviceUnderTest) -> dict[int, int]:
-    """Return where the elements of each declared lane count begin, eight vectors of each."""
+    """Return the first element of each declared lane count; there are eight vectors of each."""
     lanes = sorted((lanes for lanes in device.capabilities.vector_lanes if lanes > 1), reverse=True)
     return {count: 8 * sum(lanes[:number]) for number, count in enumerate(lanes)}
 
 
 def _all_lanes(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Copies, sums, products, choices and reversals of vectors of every declared lane count."""
-    places = _lane_places(device)
-    size = 8 * sum(places)
+    """Copy, add, multiply, choose and reverse vectors of every declared lane count."""
+    positions = _lane_places(device)
+    size = 8 * sum(positions)
     copy, added, scaled, chosen, turned, x, y = (
         build.define_global(slot, dtype, size) for slot in range(7)
     )
     a = of_all_kinds(dtype, size, "each", device.capabilities.keeps_subnormals)
     b = samples.small_integers(dtype, size, 2, 50)
     i, stores, backwards = loop(8, 0), list[UOp](), a.copy()
-    for lanes, first in places.items():
-        place = build.add(build.mul(i, lanes), first)
-        value, other = (build.load(at(memory, place), lanes=lanes) for memory in (x, y))
+    for lanes, first in positions.items():
+        position = build.add(build.mul(i, lanes), first)
+        value, other = (build.load(at(memory, position), lanes=lanes) for memory in (x, y))
         total, product = _sum_and_product(value, other)
         stores += [
-            build.store(at(copy, place), value),
-            build.store(at(added, place), total),
-            build.store(at(scaled, place), product),
-            build.store(at(chosen, place), build.where(build.less(value, other), other, value)),
-            build.store(at(turned, place), build.gep(value, *reversed(range(lanes)))),
+            build.store(at(copy, position), value),
+            build.store(at(added, position), total),
+            build.store(at(scaled, position), product),
+            build.store(at(chosen, position), build.where(build.less(value, other), other, value)),
+            build.store(at(turned, position), build.gep(value, *reversed(range(lanes)))),
         ]
         part = slice(first, first + 8 * lanes)
         backwards[part] = a[part].reshape(8, lanes)[:, ::-1].reshape(-1)
@@ -439,18 +443,18 @@ def _sum_and_product(x: UOp, y: UOp) -> tuple[UOp, UOp]:
 
 
 def _lane_casts(source: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Vectors of every declared lane count become vectors of every other native type."""
-    places, capabilities = _lane_places(device), device.capabilities
+    """Cast vectors of every declared lane count to every other native type."""
+    positions, capabilities = _lane_places(device), device.capabilities
     native = capabilities.dtypes - capabilities.stored_in_words
     targets = [dtype for dtype in CAST_TYPES if dtype in native and dtype is not source]
-    size, count = 8 * sum(places), len(targets)
+    size, count = 8 * sum(positions), len(targets)
     outputs = [build.define_global(slot, dtype, size) for slot, dtype in enumerate(targets)]
     data, i, stores = build.define_global(count, source, size), loop(8, 0), list[UOp]()
-    for lanes, first in places.items():
-        place = build.add(build.mul(i, lanes), first)
-        value = build.load(at(data, place), lanes=lanes)
+    for lanes, first in positions.items():
+        position = build.add(build.mul(i, lanes), first)
+        value = build.load(at(data, position), lanes=lanes)
         for output, dtype in zip(outputs, targets, strict=True):
-            stores.append(build.store(at(output, place), build.cast(value, dtype)))
+            stores.append(build.store(at(output, position), build.cast(value, dtype)))
     values = samples.edges(source)
     if not capabilities.keeps_subnormals:
         values = values[~is_subnormal(values, source)]
@@ -467,7 +471,7 @@ def _lane_casts(source: DType, case_id: str, device: DeviceUnderTest) -> Measure
 
 
 def reverse(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Each of three groups reverses its row through shared memory."""
+    """Reverse the rows of three groups through shared memory."""
     out, data = build.define_global(0, INT, 3 * size), build.define_global(1, INT, 3 * size)
     shared = build.define_local("shared", INT, size)
     lane, row = item_index(size), build.mul(group_index(3), size)
@@ -475,13 +479,13 @@ def reverse(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     took = build.load(at(shared, subtract(size - 1, lane)))
     final = build.store(at(out, build.add(row, lane)), took)
     subject = program("reverse", put, barrier(), final, grid=(3, 1, 1), group=(size, 1, 1))
-    given = samples.small_integers(INT, 3 * size, 1, 1000)
-    expected = given.reshape(3, size)[:, ::-1].reshape(-1)
-    return run(case_id, device, subject, [None, given], np.ascontiguousarray(expected))
+    values = samples.small_integers(INT, 3 * size, 1, 1000)
+    expected = values.reshape(3, size)[:, ::-1].reshape(-1)
+    return run(case_id, device, subject, [None, values], np.ascontiguousarray(expected))
 
 
 def _scratch(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """One work-item fills a shared array anew in each iteration, and reads it backwards."""
+    """Fill a shared array again in each iteration of one work-item, and read it backwards."""
     out, data = build.define_global(0, INT, 24), build.define_global(1, INT, 24)
     held = build.define_local("held", INT, 4)
     i, j, k = loop(6, 0), loop(4, 1), loop(4, 2)
@@ -490,13 +494,13 @@ def _scratch(case_id: str, device: DeviceUnderTest) -> Measurement:
     took = build.load(at(held, subtract(3, k)))
     final = build.store(at(out, build.add(row, k)), build.mul(took, 3))
     subject = program("scratch", i, row, j, put, close(j), k, took, final, close(k), close(i))
-    given = samples.small_integers(INT, 24, 6, 1000)
-    expected = np.ascontiguousarray(given.reshape(6, 4)[:, ::-1] * 3).reshape(-1)
-    return run(case_id, device, subject, [None, given], expected)
+    values = samples.small_integers(INT, 24, 6, 1000)
+    expected = np.ascontiguousarray(values.reshape(6, 4)[:, ::-1] * 3).reshape(-1)
+    return run(case_id, device, subject, [None, values], expected)
 
 
 def _after(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """An indexed kernel asks by AFTER that its load sees what others wrote before the barrier."""
+    """Load after an AFTER, which must see what others wrote before the barrier."""
     out = build.define_global(0, INT, 8)
     shared = build.define_local("shared", INT, 8)
     lane = item_index(8)
@@ -546,8 +550,8 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         "kernel.program.loop",
-        "Loops nest, accumulators start again, an empty loop does nothing, a branch skips; what an "
-        "iteration writes others read, and a loop may have 100,003 iterations.",
+        "Loops nest, accumulators start again, an empty loop does nothing, a branch skips. "
+        "Iterations read what others write, and a loop may have 100,003 iterations.",
         clauses=("kernel.range", "kernel.accumulator", "kernel.if"),
         rung=Rung.LOOP,
         op="RANGE",
@@ -571,7 +575,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         "kernel.program.gate",
-        "A gate that is off keeps a load and a store from an address far outside of the buffer.",
+        "A gate that is off keeps a load or a store from an address far outside of the buffer.",
         clauses=("memory.gate.load", "memory.gate.store"),
         rung=Rung.GATE,
         op="LOAD",
@@ -588,7 +592,7 @@ ROWS: tuple[Row, ...] = (
             dtype=dtype,
             features=(f"vectors:{lanes}", f"native:{dtype.name}"),
             checks=functools.partial(_vector_checks, dtype, lanes),
-            advice="look at the order and the number of lanes where they meet memory",
+            advice="look at the order and the number of lanes in loads and stores",
         )
         for lanes in (2, 4, 8, 16)
         for dtype in (dtypes.float32, INT, dtypes.uint8)
@@ -644,5 +648,5 @@ ROWS: tuple[Row, ...] = (
 
 
 def rows() -> Iterator[Row]:
-    """Rows of hand-written programs."""
+    """Yield rows of hand-written programs."""
     yield from ROWS

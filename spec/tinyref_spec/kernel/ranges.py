@@ -41,17 +41,17 @@ def _literal(name: str, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _symbolic(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The first n numbers, from the last on; the rest of the output stays."""
+    """Store the first n numbers in reverse; the rest of the output stays."""
     tracker = shaped(build.variable("n", 1, 64))
     kernel = build.sink(store(0, build.iota(tracker.flip((0,))), tracker))
     old = samples.small_integers(dtypes.int32, 64, 5, 100)
     expected = old.copy()
-    expected[:value] = [value - 1 - place for place in range(value)]
+    expected[:value] = [value - 1 - index for index in range(value)]
     return run_exact(case_id, device, kernel, [old], [expected], {"n": value})
 
 
 def _weighted_sum(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Sum of i * x[i]: a loop over the numbers."""
+    """Compute the sum of i * x[i]: a loop over the numbers."""
     numbers = build.iota(shaped(6))
     total = build.reduce(Ops.ADD, build.mul(load(1, dtypes.int32, (6,)), numbers), (0,))
     data = np.array([9, 1, 0, -2, 5, 2**31 - 1], np.int32)
@@ -66,7 +66,7 @@ def _weighted_sum(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _triangle(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """1 where the row is at least the column: a mask without memory."""
+    """Store 1 if the row is at least the column: a mask without memory."""
     rows = build.iota(shaped(3, 1).expand((3, 3)))
     columns = build.iota(shaped(1, 3).expand((3, 3)))
     value = build.where(build.less(rows, columns), build.const(dtypes.int32, 0), 1)
@@ -87,7 +87,7 @@ def _row(name: str, sentence: str, rung: Rung, checks: dict[str, Run]) -> Row:
 
 
 def rows() -> Iterator[Row]:
-    """Rows of kernels of IOTA."""
+    """Yield rows of kernels of IOTA."""
     yield _row(
         "literal",
         "IOTA gives the numbers of elements.",
@@ -96,7 +96,7 @@ def rows() -> Iterator[Row]:
     )
     yield _row(
         "used",
-        "Masks and sums take the numbers as they take loads; a symbolic size gives as many.",
+        "Masks and sums use the numbers as they use loads; a symbolic size sets their count.",
         Rung.LOOP,
         {
             "weighted_sum": _weighted_sum,

@@ -52,33 +52,33 @@ def _name(shape: Shape, axes: Axes) -> str:
 
 
 def _kind_of(op: str, dtype: DType, shape: Shape, axes: Axes) -> DataKind | None:
-    """What kind of data a line of `SHAPES` has: each of the table in turn, and ordinary numbers.
+    """Return the data kind of a line of `SHAPES`: those of the table in turn, or ordinary numbers.
 
-    These alone are in the first line, and where a sum would be too long to be exact in any order.
+    The first line has ordinary numbers, and so has a sum that is too long to be exact in any order.
     """
     number = SHAPES.index((shape, axes))
     if not number or int(np.prod(shape)) > MAX_EXACT:
         return None
-    # First an ordinary one, so that every other line has the first kinds too.
+    # The first one is ordinary, so that every other line has the first kinds too.
     kinds = (None, *kinds_of(dtype, op))
     return kinds[(number - 1) % len(kinds)]
 
 
 def _exact_values(op: str, dtype: DType, shape: Shape, seed: int) -> Array:
-    """Small integers: sums are exact in any order; factors whose product is exact as well."""
+    """Return small integers whose sums are exact in any order, or factors of an exact product."""
     count = int(np.prod(shape))
     if op == "max":
         return samples.moderate(dtype, count, seed)
     if op == "add":
         return samples.small_integers(dtype, count, seed, 1 if dtype.itemsize == 2 else 4)
     values = np.ones(count, dtype=numpy_dtype(dtype))
-    places = np.random.default_rng(seed).choice(count, min(count, 5), replace=False)
-    values[places] = 2
+    positions = np.random.default_rng(seed).choice(count, min(count, 5), replace=False)
+    values[positions] = 2
     return values
 
 
 def _wide_reduce(op: str, data: Array, axes: Axes) -> Array:
-    """Integers in Python's own, floats in float64: exact for what `_exact_values` makes."""
+    """Reduce Python integers, or floats in float64: exact for the data of `_exact_values`."""
     if data.dtype.kind in "iub":
         values = data.astype(object)
         function = {"add": np.add, "mul": np.multiply, "max": np.maximum}[op]
@@ -112,13 +112,13 @@ def _run(
         wide = _wide_reduce(op, data.reshape(shape), axes)
     expected = Expected(_to_dtype(wide, dtype).reshape(-1))
     kernel = reduction(OPS[op], dtype, shape, *axes)
-    # Which sign a zero has that is a sum or a maximum is by the order; a product's is not.
+    # The order decides the sign of a zero sum or maximum, but not of a zero product.
     rule = Ulp(0, signed_zero=op == "mul")
     return measure(device, Experiment(case_id, kernel, [None, data], [expected], [rule]))
 
 
 def _wrapping(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Sums of integers wrap."""
+    """Check that sums of integers wrap."""
     data = samples.random_bits(dtype, 96, 3)
     expected = _to_dtype(_wide_reduce("add", data.reshape(4, 24), (1,)), dtype)
     return run_exact(
@@ -129,8 +129,8 @@ def _wrapping(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measuremen
 def _measure_float_sums(
     dtype: DType, seed: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Sums of floats of any sign within n*u*sum|x| and one rounding."""
-    # Few elements where the unit is large: the bound must stay small against the sum.
+    """Compare sums of floats of any sign: within n*u*sum|x| and one rounding."""
+    # Few elements if the unit is large, so that the bound is small compared with the sum.
     length = 250 if dtype.itemsize > 2 else 16
     shape = (8, length)
     data = samples.moderate(dtype, 8 * length, seed)
@@ -138,7 +138,7 @@ def _measure_float_sums(
     sums = wide.sum(axis=1)
     bound = accumulation_bound(np.abs(wide).sum(axis=1), length, dtype, dtype)
     if dtype is dtypes.float64:
-        # The reference rounds as well.
+        # The reference rounds too.
         bound = 2 * bound
     expected = Expected(
         round_to(sums, dtype), tolerance=with_rounding(sums, bound, dtype), wide=sums
@@ -150,7 +150,7 @@ def _measure_float_sums(
 def _special(
     op: str, dtype: DType, number: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Reduces of infinities, NaN and of the smallest values."""
+    """Reduce infinities, NaN and the smallest values."""
     values, result = SPECIAL_REDUCES[op][number]
     data = np.array(values, dtype=numpy_dtype(dtype))
     expected = np.array([result], dtype=numpy_dtype(dtype))
@@ -160,7 +160,7 @@ def _special(
 
 
 def _empty(op: str, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A reduce of nothing gives the identity."""
+    """Reduce nothing, which gives the identity."""
     identity = {"add": 0, "mul": 1, "max": dtype.minimum}[op]
     expected = np.full(3, identity, dtype=numpy_dtype(dtype))
     nothing = np.zeros(0, dtype=numpy_dtype(dtype))
@@ -197,27 +197,27 @@ SPECIAL_REDUCES: dict[str, tuple[tuple[tuple[float, ...], float], ...]] = {
 
 
 def _checks(op: str, dtype: DType) -> list[Check]:
-    found = [
+    checks = [
         Check(_name(shape, axes), functools.partial(_run, op, dtype, shape, axes))
         for shape, axes in SHAPES
     ]
-    found.append(Check("empty", functools.partial(_empty, op, dtype)))
+    checks.append(Check("empty", functools.partial(_empty, op, dtype)))
     if op == "add" and dtype.is_int:
-        found.append(Check("wraps", functools.partial(_wrapping, dtype)))
+        checks.append(Check("wraps", functools.partial(_wrapping, dtype)))
     if op == "add" and dtype.is_float:
-        found += [
+        checks += [
             Check(f"bound:{seed}", functools.partial(_measure_float_sums, dtype, seed))
             for seed in (1, 2)
         ]
     if dtype.is_float:
-        found += [
+        checks += [
             Check(f"special:{number}", functools.partial(_special, op, dtype, number))
             for number in range(len(SPECIAL_REDUCES[op]))
         ]
-    return found
+    return checks
 
 
-# Kernels of the rows of optimisations: here each runs as it is written.
+# Kernels of the rows of optimisations; here each runs as it is written.
 FORMS = (
     "masked_sum",
     "reduce_outputs",
@@ -230,12 +230,12 @@ FORMS = (
 
 
 def _form(kernel: str, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The kernel gives what the evaluator of ASTs gives."""
+    """Check that the kernel gives what the evaluator of ASTs gives."""
     return subject_of(kernel, INT).measure(None, case_id, device)
 
 
 def _symbolic(length: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The sum of the first n elements."""
+    """Sum the first n elements."""
     extent = build.variable("n", 1, 64)
     kernel = reduction(Ops.ADD, dtypes.int32, (extent,), 0)
     data = small_and_extreme(dtypes.int32, 64, 9, 100)
@@ -244,7 +244,7 @@ def _symbolic(length: int, case_id: str, device: DeviceUnderTest) -> Measurement
 
 
 def rows() -> Iterator[Row]:
-    """Rows of kernels with reduces."""
+    """Yield rows of kernels with reduces."""
     for op, accepted in REDUCED.items():
         for dtype in accepted:
             yield make_row(
@@ -260,7 +260,7 @@ def rows() -> Iterator[Row]:
             )
     yield make_row(
         "kernel.reduce.form.int32",
-        "Several reduces in one kernel, nested too, one of another; padded and repeated inputs.",
+        "Several reduces in one kernel, also nested or one of another; padded or repeated inputs.",
         clauses=("isa.reduce", "kernel.accumulator"),
         rung=Rung.LOOP,
         op="REDUCE",

@@ -1,13 +1,13 @@
-"""Kernels of files: those that found real bugs, and those that a fuzzer put together.
+"""Kernels from files: those that found real bugs, and those that a fuzzer generated.
 
-Both are in the format that docs/fuzzing.md describes. Each file of `regressions/` is a reduced
+Both have the format that docs/fuzzing.md describes. Each file of `regressions/` is a reduced
 kernel, and its note says what it found. `fuzzed/kernels.json` has small kernels by the policy of
-the fuzzer that drew them, chosen for what of the compiler they reach and others do not: what meets
-in them nobody has put together on purpose.
+the fuzzer that drew them. They were chosen because they reach parts of the compiler that others do
+not.
 
-Each runs without optimisations and with each of its lists; with the choice of the heuristics, if it
-has no list or is of the fuzzer. It must give what the AST evaluator gives. A list that is refused
-now, or by this device, leaves the kernel without: a refusal is as good as the right value.
+Each kernel runs without optimisations and with each of its lists. A kernel without a list, or of
+the fuzzer, also runs with the choice of the heuristics. It must give what the AST evaluator gives.
+If a list is refused, now or by this device, the kernel runs without it: a refusal is right too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tinyref_spec.oracles import Expected
 
 FOLDER = Path(__file__).parent.parent / "regressions"
 FUZZED = Path(__file__).parent.parent / "fuzzed" / "kernels.json"
-# Of floats in general the evaluator knows the value, but not how far off a device may be.
+# The evaluator knows the value of floats, but not how far off a device may be.
 LONGEST_NOTE = 160
 # Zeros of either sign are equal, and so are NaNs.
 VALUES = Ulp(0, signed_zero=False)
@@ -46,13 +46,13 @@ RULES = {Mode.EXACT: VALUES, Mode.EDGE: Ulp(0)}
 
 @functools.cache
 def records() -> dict[str, CaseRecord]:
-    """The cases by name. Raises `UserError` for a file that is none, or cannot be a regression."""
-    found = {path.stem: load_record(path) for path in sorted(FOLDER.glob("*.json"))}
-    for name, record in found.items():
+    """Return the cases by name. Raises `UserError` for a file that cannot be a regression."""
+    by_name = {path.stem: load_record(path) for path in sorted(FOLDER.glob("*.json"))}
+    for name, record in by_name.items():
         problem = problem_of(record)
         if problem:
             raise UserError(f"regression {name}: {problem}")
-    return found
+    return by_name
 
 
 @functools.cache
@@ -63,7 +63,7 @@ def fuzzed() -> dict[str, list[Any]]:
 
 
 def problem_of(record: CaseRecord) -> str:
-    """Why a case cannot be a regression, or nothing."""
+    """Return why a case cannot be a regression, or an empty text."""
     case = record.case
     if problem := problem_of_note(record.note):
         return problem
@@ -76,7 +76,7 @@ def problem_of(record: CaseRecord) -> str:
 
 
 def problem_of_note(note: str) -> str:
-    """Why a text cannot be the note of a regression, or nothing."""
+    """Return why a text cannot be the note of a regression, or an empty text."""
     if "\n" not in note and note.endswith(".") and 2 < len(note) <= LONGEST_NOTE:
         return ""
     return f"note: expected a line on what it found, up to {LONGEST_NOTE} characters and a dot"
@@ -85,7 +85,7 @@ def problem_of_note(note: str) -> str:
 def run(
     case: KernelCase, opts: tuple[Opt, ...] | None, rule: Ulp, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Judge whether a kernel gives what the AST evaluator gives.
+    """Compare a kernel with what the AST evaluator gives.
 
     Args:
         opts: its optimisations; None for the choice of the heuristics.
@@ -93,15 +93,17 @@ def run(
     kernel = case.ast if opts is None else Optimised(case.ast, _legal_opts(case, opts, device))
     written = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
     slots = [slot.number for slot in slots_of(case.ast) if slot.is_written]
-    wanted = [Expected(written.get(slot, case.buffers[slot])) for slot in slots]
-    rules = [rule] * len(wanted)
-    return measure(device, Experiment(case_id, kernel, case.buffers, wanted, rules, case.bindings))
+    expected = [Expected(written.get(slot, case.buffers[slot])) for slot in slots]
+    rules = [rule] * len(expected)
+    return measure(
+        device, Experiment(case_id, kernel, case.buffers, expected, rules, case.bindings)
+    )
 
 
 def _legal_opts(
     case: KernelCase, opts: tuple[Opt, ...], device: DeviceUnderTest
 ) -> tuple[Opt, ...]:
-    """The optimisations of a case, or none where they, or the device, do not allow them."""
+    """Return the optimisations of a case; none if they are illegal, or the device refuses them."""
     try:
         Plan.of(case.ast, device.capabilities).apply_all(opts)
     except KernelOptError:
@@ -110,18 +112,18 @@ def _legal_opts(
 
 
 def dtypes_of(ast: UOp) -> list[DType]:
-    """What a kernel computes in and reads, in the order of the table of types."""
-    found = set()
+    """Return the types that a kernel computes in and reads, in the order of the table of types."""
+    types = set()
     for node in ast.toposort():
         scalar = node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype.scalar
-        found.add(scalar)
-    return [dtype for dtype in dtypes.all if dtype in found]
+        types.add(scalar)
+    return [dtype for dtype in dtypes.all if dtype in types]
 
 
 def _checks(
     case: KernelCase, rule: Ulp, prefix: str = ":", is_chosen: bool = True
 ) -> Iterator[Check]:
-    """Yield the cases of a kernel; of the choice of the heuristics too if `is_chosen`."""
+    """Yield the cases of a kernel; if `is_chosen`, with the choice of the heuristics too."""
     lists: dict[str, tuple[Opt, ...] | None] = {"plain": ()}
     lists |= {f"opts{number}": opts for number, opts in enumerate(case.opts)}
     lists |= {"heuristics": None} if is_chosen else {}
@@ -154,13 +156,13 @@ def _fuzzed_checks(documents: Sequence[Any]) -> Iterator[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """A row for each regression, by name, and for each policy of the fuzzer."""
+    """Yield a row for each regression, by name, and for each policy of the fuzzer."""
     for name, record in records().items():
         yield _row(name, record)
     for policy, documents in fuzzed().items():
         yield make_row(
             f"kernel.fuzzed.{policy}",
-            f"Kernels that a fuzzer drew by its policy {policy} give what they owe.",
+            f"Kernels that a fuzzer drew by its policy {policy} give what the evaluator gives.",
             clauses=("kernel.fuzzed",),
             rung=Rung.OPTIMISED,
             op="SINK",

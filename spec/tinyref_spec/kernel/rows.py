@@ -31,7 +31,7 @@ from tinyref_spec.kernel import (
 
 
 def rows() -> Iterator[Row]:
-    """Every kind of kernel, optimisations, and features both ways."""
+    """Yield the rows of every kind of kernel, of optimisations, and of features both ways."""
     yield from together.rows()
     yield from forms.rows()
     yield from ranges.rows()

@@ -1,7 +1,7 @@
-"""Functions of inputs that do not lie side by side: with a stride, an offset, or backwards.
+"""Functions of inputs that are not contiguous: with a stride, an offset, or backwards.
 
-Libraries of vector functions take a pointer and a stride; one that leaves either out computes
-other elements.
+Libraries of vector functions take a pointer and a stride; ignoring either of them gives functions
+of other elements.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tinyref_spec.measure import Experiment, measure
 
 FUNCTIONS = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.RECIP)
 DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64)
-# Elements between two that are taken, elements before the first one, and whether it goes backwards.
+# Elements between two inputs, elements before the first one, and True if it goes backwards.
 STEPS: dict[str, tuple[int, int, bool]] = {
     "stride": (3, 1, False),
     "every_second": (2, 0, False),
@@ -33,7 +33,7 @@ STEPS: dict[str, tuple[int, int, bool]] = {
     "stride_backwards": (2, 5, True),
 }
 COUNT = 17
-# The forms of the quick profile: those of other types than float32, and those of float32.
+# The forms of the quick profile: for other types than float32, and for float32.
 QUICK = (("stride_backwards",), ("stride", "every_second", "backwards"))
 
 
@@ -48,12 +48,12 @@ def _view(step: int, before: int, is_reversed: bool) -> ShapeTracker:
 def _measure(form: str, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
     step, before, is_reversed = STEPS[form]
     size = before + COUNT * step
-    # All functions have numbers for positive operands.
+    # All functions give numbers for positive operands.
     data = np.abs(samples.moderate(dtype, size, step))
     taken = data[before:][::-1] if is_reversed else data[before:]
     operands = [np.ascontiguousarray(taken[::step])]
     x = load(1, dtype, _view(step, before, is_reversed), size)
-    # A kernel for each function: a library has a call for each.
+    # A kernel for each function, because a library has a call for each.
     for op in FUNCTIONS:
         kernel = kernel_of(build.unary(op, x), COUNT)
         expected = oracles.evaluate(op.name, dtype, operands)
@@ -81,12 +81,12 @@ def rows() -> Iterator[Row]:
     for dtype in DTYPES:
         yield make_row(
             f"kernel.strided.{dtype.name}",
-            f"Functions of {dtype.name} that lie with a stride, an offset, or backwards.",
+            f"Functions of {dtype.name} inputs with a stride, an offset, or in reverse.",
             clauses=("kernel.view", *(f"isa.{op.name.lower()}" for op in FUNCTIONS)),
             rung=Rung.ALU,
             op="VIEW",
             dtype=dtype,
-            error_rule="As the functions of elements that lie side by side.",
+            error_rule="As the functions of contiguous elements.",
             checks=functools.partial(_checks, dtype),
             advice="look at the stride and the offset that a function of many elements is called "
             "with",

@@ -1,7 +1,7 @@
-"""Matrix tiles: for each, programs that load fragments by its layout, multiply, and store.
+"""Matrix tiles: programs that load fragments by a tile's layout, multiply, and store.
 
-The inputs are integers whose products and sums every type holds, so results are exact: a lane that
-gives or gets another element than the layout says shows as wrong bits.
+The inputs are integers whose products and sums every type holds, so results are exact. A lane that
+uses another element than the layout says gives wrong bits.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from tinyref_spec.kernel import programs
 CLAUSES = ("isa.wmma", "kernel.wmma")
 _ADVICE = "look at which lane of which thread holds each element of the three matrices"
 _SLOTS = {Operand.A: 1, Operand.B: 2, Operand.C: 3}
-# Types that hold every sum of products of WIDE numbers; 2049 has no float16.
+# Types that hold every sum of products of WIDE numbers; float16 lacks 2049.
 _WIDE_SUMS = (dtypes.float32, dtypes.float64, dtypes.int32)
 _SMALL, _WIDE = (-2, 3), (9, 16)
-# Of 12 bits, of which TF32 has 11: an odd one is half way between two, and goes up.
+# Numbers of 12 bits; TF32 has 11. An odd one is half way between two values, and rounds up.
 _ROUNDED = (2048, 2560)
 
 
 @dataclass(frozen=True)
 class TileLaunch:
-    """How a product is launched: `groups` of `subgroups` each, in loops of `iterations`.
+    """A launch of a product: `groups` of `subgroups` each, in loops of `iterations`.
 
-    values: the integers that A, B and C hold, from the first up to the second.
+    values: the range of the integers in A, B and C, without its end.
     """
 
     groups: int = 1
@@ -61,7 +61,7 @@ FORMS: dict[str, TileLaunch] = {
 class TileProgram:
     """The program of a tile and a form, in which every subgroup has matrices of its own.
 
-    Slot 0 is D, slots 1 to 3 are A, B and C, each [subgroup, iteration, row, column], C less
+    Slot 0 is D, slots 1 to 3 are A, B and C, each [subgroup, iteration, row, column], C without
     the iterations.
     """
 
@@ -77,7 +77,7 @@ class TileProgram:
         )
 
     def shape(self, operand: Operand) -> tuple[int, ...]:
-        """The shape of what the buffer of an operand holds."""
+        """Return the shape of the buffer of an operand."""
         iterations = () if operand is Operand.C else (self.form.iterations,)
         return (self.all_subgroups, *iterations, *self.tile.shape(operand))
 
@@ -86,22 +86,23 @@ class TileProgram:
         return build.define_global(slot, self.tile.dtype(operand), size)
 
     def _addresses(self, operand: Operand, slot: int, iteration: UOp | int = 0) -> list[UOp]:
-        """Where the elements stand that a work-item holds, register by register."""
+        """Return the addresses of the elements of a work-item, register by register."""
         rows, columns = self.tile.shape(operand)
         matrix = self.subgroup
         if operand is not Operand.C:
             matrix = build.add(build.mul(matrix, self.form.iterations), iteration)
         start = build.mul(matrix, rows * columns)
-        found = []
+        addresses = []
         for register in range(self.tile.layout(operand).registers):
             row, column = tile_element(self.tile, operand, self.thread, register)
             inside = build.add(build.mul(row, columns), column)
             memory = self._memory(operand, slot)
-            found.append(programs.at(memory, build.add(start, inside)))
-        return found
+            addresses.append(programs.at(memory, build.add(start, inside)))
+        return addresses
 
     def _fragment(self, operand: Operand, iteration: UOp | int = 0) -> UOp:
-        loads = [build.load(each) for each in self._addresses(operand, _SLOTS[operand], iteration)]
+        addresses = self._addresses(operand, _SLOTS[operand], iteration)
+        loads = [build.load(address) for address in addresses]
         return build.vectorize(*loads) if len(loads) > 1 else loads[0]
 
     def _wmma(self, iteration: UOp | int, start: UOp) -> UOp:
@@ -115,7 +116,7 @@ class TileProgram:
         ]
 
     def program(self) -> Program:
-        """Load, multiply, store, in straight line or with a loop between."""
+        """Return the program: load, multiply, store, in straight line or with a loop between."""
         start = self._fragment(Operand.C)
         launch = {"grid": (self.form.groups, 1, 1), "group": (self.size, 1, 1)}
         if self.form.iterations == 1:
@@ -129,11 +130,11 @@ class TileProgram:
         )
 
     def inputs(self) -> list[Array]:
-        """A, B and C."""
+        """Return A, B and C."""
         random = np.random.default_rng(1)
-        a, b, c = (random.integers(*self.form.values, self.shape(each)) for each in Operand)
+        a, b, c = (random.integers(*self.form.values, self.shape(operand)) for operand in Operand)
         if self.form.values is _ROUNDED:
-            # As the products are: a multiple of four, so that float32 holds every sum.
+            # A multiple of four, as the products are, so that float32 holds every sum.
             c *= 4
         return [
             matrix.astype(numpy_dtype(self.tile.dtype(operand)))
@@ -141,7 +142,7 @@ class TileProgram:
         ]
 
     def expected(self, matrices: list[Array]) -> Array:
-        """A * B + C, exactly: every sum is an integer that float64 holds."""
+        """Return A * B + C, exactly: every sum is an integer that float64 holds."""
         a, b, c = (matrix.astype(np.float64) for matrix in matrices)
         if self.form.values is _ROUNDED:
             a, b = a + a % 2, b + b % 2
@@ -152,7 +153,7 @@ class TileProgram:
 def multiply(
     tile: MatrixTile, form: TileLaunch, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Runs the program of a tile and a form."""
+    """Run the program of a tile and a form."""
     subject = TileProgram(tile, form)
     matrices = subject.inputs()
     flat: list[Array | None] = [None, *(matrix.reshape(-1) for matrix in matrices)]
@@ -173,18 +174,18 @@ def _checks(tile: MatrixTile) -> list[Check]:
 
 
 def own_tiles(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Every form of every tile that the device declares and no table knows."""
+    """Measure every form of every tile that the device declares and that is in no table."""
     known = frozenset(TILES.values())
     total = Measurement(False, "the device declares no tile of its own")
     for tile in device.capabilities.matrix_tiles:
         if tile in known:
             continue
         for name, form in _forms_of(tile).items():
-            found = multiply(tile, form, case_id, device)
-            if not found.passed:
-                found.message = f"{tile}, {name}: {found.message}"
-                return found
-            total = Measurement(True, compared=total.compared + found.compared)
+            measured = multiply(tile, form, case_id, device)
+            if not measured.passed:
+                measured.message = f"{tile}, {name}: {measured.message}"
+                return measured
+            total = Measurement(True, compared=total.compared + measured.compared)
     return total
 
 
@@ -205,12 +206,12 @@ def _row(tile: MatrixTile) -> Row:
 
 
 def rows() -> Iterator[Row]:
-    """A row for each tile of the tables, and one for the tiles that only the device knows."""
+    """Yield a row for each tile of the tables, and one for tiles that only the device knows."""
     for tile in TILES.values():
         yield _row(tile)
     yield make_row(
         "kernel.program.wmma.own",
-        "Tiles that the device declares, and that are in no table here, multiply as they say.",
+        "Tiles that the device declares, and that are in no table here, multiply by their layout.",
         clauses=CLAUSES,
         rung=Rung.MATMUL,
         op="WMMA",

@@ -1,7 +1,7 @@
 """Products of a matrix of small integers, packed into words, and a vector: quantised weights.
 
-Each weight is taken out of its word by a shift and a mask, and has a scale for its row. The number
-of columns is odd, so that the last word of each row is not full.
+Each weight is extracted from its word by a shift and a mask, and has a scale for its row. The
+number of columns is odd, so that the last word of each row is not full.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUICK = {dtypes.uint8: (F32, INT), dtypes.uint32: (F32, F16)}
 
 
 def _kernel(word: DType, bits: int, dtype: DType, rows: int, columns: int) -> UOp:
-    """out[i] = sum over k of (weight[i, k] - 2 ** (bits - 1)) * scale[i] * x[k]."""
+    """Return out[i] = sum over k of (weight[i, k] - 2 ** (bits - 1)) * scale[i] * x[k]."""
     weights, wide = word.bits // bits, accumulator_of(dtype)
     words = -(-columns // weights)
     shape, whole = (rows, words, weights), (rows, words * weights)
@@ -65,7 +65,7 @@ def _measure(
     words = -(-columns // weights)
     packed = samples.random_bits(word, rows * words, columns)
     scale = (2.0 ** (np.arange(rows) % 3)).astype(numpy_dtype(dtype))
-    # The last column counts.
+    # The last column has an effect.
     x = (1 + np.arange(columns) % 3).astype(numpy_dtype(dtype))[::-1].copy()
     shifts = np.arange(weights) * bits
     taken = (packed.reshape(rows, words, 1).astype(np.int64) >> shifts) & ((1 << bits) - 1)
