@@ -41,7 +41,7 @@ def lt_div_off(x: UOp, c: UOp, d: UOp, e: UOp) -> Equation:
 
 def any_mask(x: UOp, c: UOp) -> Equation:
     """x & c == x where 0 <= x <= c, for a c that is no 2**n - 1."""
-    return Equation(raw(Ops.AND, x, c), x, given=(within(0, x, c),))
+    return Equation(raw(Ops.AND, x, c), x, where=(within(0, x, c),))
 
 
 def loses(x: UOp) -> Equation:
@@ -88,7 +88,7 @@ def test_a_sum_that_leaves_its_type_is_refuted() -> None:
 
 def vacuous(x: UOp) -> Equation:
     """x == 0 where x < 0 and 0 <= x, which proves anything."""
-    return Equation(x, build.const(x.dtype, 0), given=(less(x, 0), at_least(x, 0)))
+    return Equation(x, build.const(x.dtype, 0), where=(less(x, 0), at_least(x, 0)))
 
 
 @pytest.mark.parametrize("proof", [Proof.BITS, Proof.INTEGERS])

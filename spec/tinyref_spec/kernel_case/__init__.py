@@ -1,11 +1,11 @@
 """Cases of fuzzing and of regressions: a kernel with its data, and what was found with it.
 
-In: JSON that may come from anywhere (the format `tinyref.case` of docs/fuzzing.md): nothing of it
-is evaluated, and all that the writer does not write is refused. Out: a `CaseRecord`, which is a
+Input is JSON from any source, in the format `tinyref.case` of docs/fuzzing.md. Nothing of it is
+evaluated, and everything that the writer would not write is refused. Output is a `CaseRecord`: a
 `KernelCase` with its `KernelVerdict` and its `Blame`.
 
 `case.py` has these; `document.py` their JSON; `files.py` reads and writes files; `members.py`,
-`limits.py` and `buffers.py` check what is read.
+`limits.py` and `buffers.py` check the input.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Buffers in files: exact values where there are few, bytes in base64 where there are many.
+"""Buffers in files: exact values if they are few, bytes in base64 if they are many.
 
-A float that is no NaN is the shortest text of its value, which is exact: `1.5`, `-0.0`, `inf`. A
-NaN is the bits of its type, so that its payload stays: `bits:7fc00001`.
+A float is written as the shortest text of its exact value: `1.5`, `-0.0`, `inf`. A NaN is written
+as the bits of its type, which keeps its payload: `bits:7fc00001`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tinyref_spec.kernel_case.members import Json
 
 # A buffer of more elements is written as bytes.
 MAX_VALUES = 256
-# Of all buffers of a case together.
+# The limit for all buffers of a case together.
 MAX_BYTES = 1 << 24
 _BITS = "bits:"
 _ACCEPTED = ", ".join(dtype.name for dtype in dtypes.all)
 
 
 def buffer_to_json(content: Array) -> Json:
-    """A flat array as a dict for `json.dumps`. Raises `UserError` for types that no buffer has."""
+    """Return a flat array as a dict for `json.dumps`. Raises `UserError` for other types."""
     dtype = from_numpy_dtype(content.dtype)
     head: Json = {"dtype": dtype.name, "size": int(content.size)}
     if content.size > MAX_VALUES:
@@ -38,7 +38,7 @@ def buffer_to_json(content: Array) -> Json:
 
 
 def _little_endian(content: Array) -> Array:
-    """The elements as unsigned integers of their width, the least significant byte first."""
+    """Return the elements as unsigned integers, the least significant byte first."""
     words = np.ascontiguousarray(content).view(f"u{content.dtype.itemsize}")
     return words.astype(f"<u{content.dtype.itemsize}")
 
@@ -56,9 +56,9 @@ def _value(element: np.generic, dtype: DType) -> object:
 
 
 def buffer_from_json(value: object, where: str) -> Array:
-    """The array that `buffer_to_json` wrote, bit for bit.
+    """Return the array that `buffer_to_json` wrote, bit for bit.
 
-    Raises `UserError` that says where `value` is wrong, what was expected and what was found.
+    Raises `UserError` with the position of the error, what was expected and what was found.
     """
     if not isinstance(value, Mapping):
         raise refuse(where, "an object", value)
@@ -102,11 +102,11 @@ def _from_base64(value: object, dtype: DType, size: int, where: str) -> Array:
 def _from_values(values: list[object], dtype: DType, where: str) -> Array:
     words = np.zeros(len(values), f"u{dtype.itemsize}")
     content = words.view(numpy_dtype(dtype))
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if dtype.is_float and isinstance(value, str) and value.startswith(_BITS):
-            words[place] = _nan_bits(value, dtype, f"{where}[{place}]")
+            words[index] = _nan_bits(value, dtype, f"{where}[{index}]")
         else:
-            content[place] = _element(value, dtype, f"{where}[{place}]")
+            content[index] = _element(value, dtype, f"{where}[{index}]")
     return content
 
 
@@ -122,7 +122,7 @@ def _nan_bits(value: str, dtype: DType, where: str) -> int:
 
 
 def _element(value: object, dtype: DType, where: str) -> bool | int | float:
-    """One value that `dtype` holds exactly, written as `buffer_to_json` does."""
+    """Return one value that `dtype` holds exactly, written as `buffer_to_json` does."""
     if dtype.is_bool:
         if isinstance(value, bool):
             return value

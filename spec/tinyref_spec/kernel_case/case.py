@@ -1,4 +1,4 @@
-"""A case, the verdict of a judge on it, what is to blame, and the record that a file holds."""
+"""A case, the verdict of a judge on it, the blame, and the record that a file holds."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Opts = tuple[Opt, ...]
 
 
 class Mode(Enum):
-    """What the data of a case are, and with that, when two results agree."""
+    """The kind of data of a case, which decides when two results agree."""
 
     __hash__ = object.__hash__
 
     EXACT = "integers so small that no operation rounds: every result is exact"
     FLOAT = "floats of moderate size: results lie within a bound that is derived for the kernel"
-    EDGE = "NaN, infinities, subnormals, limits of integers: exact wherever a value is specified"
+    EDGE = "NaN, infinities, subnormals, limits of integers: exact if a value is specified"
 
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A kernel that computes what `origin` computes.
+    """A kernel that computes the same as `origin`.
 
     `trail` has the label of each transformation and the kernel after it, in order.
     """
@@ -40,23 +40,23 @@ class Equivalent:
 
     @property
     def ast(self) -> UOp:
-        """The kernel after the last transformation."""
+        """Return the kernel after the last transformation."""
         return self.trail[-1][1] if self.trail else self.origin
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The transformations that led there."""
+        """Return the labels of the transformations."""
         return tuple(label for label, _ in self.trail)
 
 
 @dataclass(frozen=True)
 class KernelCase:
-    """One kernel, what is done to it, and what it is run on.
+    """One kernel, its optimisations, and its data.
 
-    buffers: contents by slot, those that are written too (what they hold before). choices: the
-    tape that gave the case, empty for one that comes from elsewhere. equivalent: a kernel that
-    computes the same by construction. opts: the lists of optimisations to judge; the kernel
-    without any is judged always. bindings: a value for each variable.
+    buffers: contents by slot; for written ones, what they hold before. choices: the tape that gave
+    the case, empty for other cases. equivalent: a kernel that computes the same by construction.
+    opts: the lists of optimisations to judge; the kernel without any is always judged. bindings: a
+    value for each variable.
     """
 
     ast: UOp
@@ -69,7 +69,7 @@ class KernelCase:
 
 
 class Pair(Enum):
-    """Between which two values of a kernel the first difference is."""
+    """The two values of a kernel between which the first difference is."""
 
     __hash__ = object.__hash__
 
@@ -80,7 +80,7 @@ class Pair(Enum):
 
 
 class Symptom(Enum):
-    """How a fault shows."""
+    """The kind of a fault."""
 
     __hash__ = object.__hash__
 
@@ -97,11 +97,10 @@ class Symptom(Enum):
 
 @dataclass(frozen=True)
 class KernelVerdict:
-    """What became of a case; `pair` and `symptom` are None when all agree.
+    """The result of a case; `pair` and `symptom` are None if all agree.
 
-    detail: what differs, or the error's own words. trial: the number of the list of optimisations
-    in `Case.opts` that it shows with; -1 without any. judged: how many optimised programs were
-    compared.
+    detail: what differs, or the error's message. trial: the number of the list in `Case.opts` that
+    shows the fault; -1 without optimisations. judged: the number of optimised programs compared.
     """
 
     pair: Pair | None = None
@@ -117,10 +116,10 @@ class KernelVerdict:
 
 @dataclass(frozen=True)
 class Blame:
-    """What is to blame for a verdict.
+    """The part that is to blame for a verdict.
 
-    stage: a stage of the compiler, or `device`. cause: inside of the stage, the rule, optimisation,
-    pass or transformation, or empty. detail: what was seen before and after it.
+    stage: a stage of the compiler, or `device`. cause: the rule, optimisation, pass or
+    transformation in the stage, or empty. detail: what was seen before and after it.
     """
 
     stage: str
@@ -135,7 +134,7 @@ class Blame:
 class CaseRecord:
     """A case with what was found with it.
 
-    note: a sentence on that. device: where it was found. written_by: the version of tinyref.
+    note: a sentence on that. device: the device with the fault. written_by: the version of tinyref.
     """
 
     case: KernelCase

@@ -47,7 +47,7 @@ Member = TypeVar("Member", bound=Enum)
 SCHEMA = "tinyref.case"
 VERSION = 1
 
-# What a case of sense has little of; more is a mistake or an attack.
+# Useful cases stay below these limits; more is a mistake or an attack.
 MAX_LISTS = 1024
 LONGEST_LIST = 64
 LONGEST_CHOICES = 1 << 20
@@ -58,7 +58,7 @@ LONGEST_TRAIL = 64
 
 
 def record_to_json(record: CaseRecord) -> Json:
-    """The record as a dict for `json.dumps`. Raises `UserError` for what no reader would accept."""
+    """Return the record as a dict for `json.dumps`. Raises `UserError` if no reader accepts it."""
     data: Json = {
         "schema": SCHEMA,
         "version": VERSION,
@@ -75,12 +75,12 @@ def record_to_json(record: CaseRecord) -> Json:
 
 
 def record_text(record: CaseRecord) -> str:
-    """The record as the text of a file: the same for the same record, on any machine."""
+    """Return the text of a record's file: the same for the same record, on any machine."""
     return stable_text(record_to_json(record))
 
 
 def _content(case: KernelCase) -> Json:
-    """What is run: of two cases with one content, one is enough."""
+    """Return what is run; cases with equal content are duplicates."""
     equivalent: Json | None = None
     if case.equivalent is not None:
         kernels = (case.equivalent.origin, *(ast for _, ast in case.equivalent.trail))
@@ -97,12 +97,12 @@ def _content(case: KernelCase) -> Json:
 
 
 def content_hash(case: KernelCase) -> str:
-    """Twelve hexadecimal digits of SHA-256 over what is run: kernel, data, optimisations, mode."""
+    """Return twelve hexadecimal digits of SHA-256 of what is run: kernel, data, opts, mode."""
     return hashlib.sha256(compact(_content(case)).encode()).hexdigest()[:12]
 
 
 def verdict_to_json(verdict: KernelVerdict) -> Json:
-    """A verdict, wherever it is stored or sent; pair and symptom are empty where all agrees."""
+    """Return a verdict as JSON; pair and symptom are empty if all agree."""
     return {
         "pair": _word_of(verdict.pair),
         "symptom": _word_of(verdict.symptom),
@@ -113,7 +113,7 @@ def verdict_to_json(verdict: KernelVerdict) -> Json:
 
 
 def blame_to_json(blame: Blame) -> Json:
-    """A blame, wherever it is stored or sent."""
+    """Return a blame as JSON."""
     return {
         "stage": blame.stage,
         "cause": _clip(blame.cause),
@@ -152,9 +152,9 @@ _MEMBERS = (
 
 
 def record_from_json(data: object) -> CaseRecord:
-    """The record that `record_to_json` wrote.
+    """Return the record that `record_to_json` wrote.
 
-    Raises `UserError` that says where `data` is wrong, what was expected and what was found.
+    Raises `UserError` with the position of the error, what was expected and what was found.
     """
     read_version(read_object(data, "case"), SCHEMA, VERSION, "case")
     top = read_object(data, "case", _MEMBERS)
@@ -184,7 +184,7 @@ def _case(top: Json) -> KernelCase:
 
 
 def verdict_from_json(value: object) -> KernelVerdict:
-    """The verdict that `verdict_to_json` wrote. Raises `UserError` for other data."""
+    """Return the verdict that `verdict_to_json` wrote. Raises `UserError` for other data."""
     top = read_object(value, "verdict", ("pair", "symptom", "detail", "trial", "judged"))
     if bool(top["pair"]) != bool(top["symptom"]):
         raise UserError("verdict: expected a pair and a symptom, or neither")
@@ -199,7 +199,7 @@ def verdict_from_json(value: object) -> KernelVerdict:
 
 
 def blame_from_json(value: object) -> Blame:
-    """The blame that `blame_to_json` wrote. Raises `UserError` for other data."""
+    """Return the blame that `blame_to_json` wrote. Raises `UserError` for other data."""
     top = read_object(value, "blame", ("stage", "cause", "detail"))
     return Blame(
         read_word(top["stage"], "blame.stage"),
@@ -227,7 +227,7 @@ def _buffers(value: object) -> tuple[Array, ...]:
 
 
 def _opts(value: object) -> tuple[tuple[Opt, ...], ...]:
-    found = []
+    lists = []
     for number, item in enumerate(read_list(value, MAX_LISTS, "opts")):
         where = f"opts[{number}]"
         text = read_text(item, where)
@@ -239,8 +239,8 @@ def _opts(value: object) -> tuple[tuple[Opt, ...], ...]:
             raise UserError(f"{where}: expected {opts_text(opts)!r}, the same in normal form")
         if len(opts) > LONGEST_LIST:
             raise UserError(f"{where}: expected at most {LONGEST_LIST} of them, got {len(opts)}")
-        found.append(opts)
-    return tuple(found)
+        lists.append(opts)
+    return tuple(lists)
 
 
 def _choices(value: object) -> tuple[int, ...]:
@@ -251,7 +251,7 @@ def _choices(value: object) -> tuple[int, ...]:
 def _kernel(
     ast: UOp | Sequence[UOp], buffers: tuple[Array, ...], bindings: dict[str, int], where: str
 ) -> UOp:
-    """A kernel that keeps the rules of its dialect and fits the buffers and the variables."""
+    """Return a kernel that is valid in its dialect and fits the buffers and the variables."""
     if not isinstance(ast, UOp):
         raise UserError(f"{where}: expected a graph, got a sequence")
     try:

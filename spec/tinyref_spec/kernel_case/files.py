@@ -17,7 +17,7 @@ _NAMED = re.compile(r".*-([0-9a-f]{12})\.json", re.ASCII | re.DOTALL)
 
 
 def load_record(path: str | Path) -> CaseRecord:
-    """The record in a file. Raises `UserError` with the path."""
+    """Return the record in a file. Raises `UserError` with the path."""
     data = read_json(path)
     try:
         return record_from_json(data)
@@ -26,10 +26,10 @@ def load_record(path: str | Path) -> CaseRecord:
 
 
 def save_record(path: str | Path, record: CaseRecord, stem: str = "case") -> Path:
-    """Writes a record to the file `path`, or into the folder `path`, and gives the file's path.
+    """Write a record to the file `path`, or into the folder `path`, and return the file's path.
 
-    The file is there whole or not at all. In a folder its name is `stem-<hash of content>.json`,
-    so that several may write there: the same case has the same name. Raises `UserError` where it
+    The file is written whole or not at all. In a folder its name is `stem-<hash of content>.json`,
+    so several processes may write there: the same case has the same name. Raises `UserError` if it
     cannot be written.
     """
     target = Path(path)
@@ -40,7 +40,7 @@ def save_record(path: str | Path, record: CaseRecord, stem: str = "case") -> Pat
 
 
 def read_json(path: str | Path) -> object:
-    """The JSON in a file: no member twice, no NaN, not too large. Raises `UserError`."""
+    """Return the JSON of a file: unique keys, no NaN, of limited size. Raises `UserError`."""
     try:
         if not Path(path).is_file():
             raise UserError(f"{path}: no such file")
@@ -62,7 +62,7 @@ def _no_constant(name: str) -> object:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Puts a file with `text` in the place of `path`, or leaves all as it was; `UserError`."""
+    """Replace the file `path` by one with `text`, or leave it as it was. Raises `UserError`."""
     try:
         replace_file(str(path), [text.encode("utf-8")])
     except DeviceError as error:
@@ -70,11 +70,11 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def file_name(stem: str, case: KernelCase) -> str:
-    """The name of a file in a folder that several write to: `stem-<hash of its content>.json`."""
+    """Return the name of a file in a shared folder: `stem-<hash of its content>.json`."""
     return f"{stem}-{content_hash(case)}.json"
 
 
 def hash_in_name(path: str | Path) -> str | None:
-    """The hash in the name of a file, None where it has none."""
-    found = _NAMED.fullmatch(Path(path).name)
-    return found[1] if found else None
+    """Return the hash in the name of a file, None if it has none."""
+    match = _NAMED.fullmatch(Path(path).name)
+    return match[1] if match else None

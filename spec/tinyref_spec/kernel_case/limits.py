@@ -1,4 +1,4 @@
-"""How large a kernel from a file may be: checked before anything slow is done with it."""
+"""Limits on a kernel from a file, checked before anything slow is done with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tinyref_spec.kernel_case.members import read_list, read_text
 MAX_BUFFERS = 256
 MAX_NODES = 20_000
 LONGEST_LINE = 100_000
-# Sizes are polynomials of variables, and those may have more terms than nodes.
+# Sizes are polynomials of variables, which may have more terms than nodes.
 MAX_SIZE_NODES = 1000
 MAX_VARIABLES = 4
 MAX_AXES = 64
@@ -32,9 +32,9 @@ MAX_WORK = 1 << 30
 
 
 def read_graph(value: object, where: str) -> UOp | tuple[UOp, ...]:
-    """The graph or the sequence in a list of lines, which may break any rule of its dialect.
+    """Return the graph or sequence in a list of lines, which may break rules of its dialect.
 
-    Raises `UserError` for other lines, and for more nodes, axes or views than any case has.
+    Raises `UserError` for other lines, and for more nodes, axes or views than a case may have.
     """
     items = read_list(value, MAX_NODES + 1, where)
     texts = [read_text(item, f"{where}[{at}]", LONGEST_LINE) for at, item in enumerate(items)]
@@ -57,7 +57,7 @@ def read_graph(value: object, where: str) -> UOp | tuple[UOp, ...]:
 
 
 def _check_payload(line: str, where: str) -> None:
-    """Raises `UserError` for a payload of too many views or axes, before it is built."""
+    """Raise `UserError` for a payload of too many views or axes, before it is built."""
     payload = line.partition("{")[2]
     views = 1 + payload.count("{")
     if views > MAX_VIEWS:
@@ -68,9 +68,9 @@ def _check_payload(line: str, where: str) -> None:
 
 
 def check_fits(ast: UOp, buffers: Sequence[Array], bindings: Mapping[str, int]) -> None:
-    """Raises `UserError` where a kernel does not fit its buffers and variables.
+    """Raise `UserError` if a kernel does not fit its buffers and variables.
 
-    It may break any rule of its dialect, but the sizes of its views are known to be harmless then.
+    It may still break rules of its dialect, but the sizes of its views are then harmless.
     """
     if ast.op is not Ops.SINK:
         raise refuse("kernel", "a SINK", ast)
@@ -84,7 +84,7 @@ def check_fits(ast: UOp, buffers: Sequence[Array], bindings: Mapping[str, int]) 
 
 
 def check_work(ast: UOp, bindings: Mapping[str, int]) -> None:
-    """Raises `UserError` where a kernel, which breaks no rule, does more than any case should."""
+    """Raise `UserError` if a valid kernel does more work than a case may do."""
     work = 0
     for node in ast.toposort():
         if node.op not in _WITHOUT_SHAPE:
@@ -106,11 +106,11 @@ def _elements(shape: Sequence[sint], bindings: Mapping[str, int]) -> int:
 def _check_buffer(node: UOp, slot: int, buffers: Sequence[Array]) -> None:
     if not isinstance(node.dtype, PtrDType):
         raise UserError(f"kernel: expected a buffer in slot {slot}, got {node.dtype.name}")
-    wanted = (numpy_dtype(node.dtype.base), node.dtype.size)
+    expected = (numpy_dtype(node.dtype.base), node.dtype.size)
     if not 0 <= slot < len(buffers):
         raise UserError(f"kernel: slot {slot} has no buffer, there are {len(buffers)}")
     content = buffers[slot]
-    if (content.dtype, content.size) != wanted:
+    if (content.dtype, content.size) != expected:
         raise UserError(
             f"kernel: slot {slot} is {node.dtype.name}, its buffer holds {content.size} elements "
             f"of {content.dtype}"

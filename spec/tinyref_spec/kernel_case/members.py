@@ -1,6 +1,7 @@
-"""Members of JSON that may come from anywhere: each is of its type and within its limits.
+"""Members of JSON from any source: each has its type, and is within its limits.
 
-All raise `UserError` that says where a value is wrong, what was expected and what was found.
+All functions raise `UserError` with the position of the error, what was expected and what was
+found.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ LARGEST_NUMBER = 1 << 128
 
 
 def read_object(value: object, where: str, names: Collection[str] | None = None) -> Json:
-    """An object, with the members `names` and no others where they are given."""
+    """Return an object; with `names`, it must have exactly these members."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise refuse(where, "an object", value)
     if names is not None:
@@ -31,7 +32,7 @@ def read_object(value: object, where: str, names: Collection[str] | None = None)
 
 
 def read_list(value: object, most: int, where: str) -> list[object]:
-    """A list of at most `most` entries."""
+    """Return a list of at most `most` entries."""
     if not isinstance(value, list):
         raise refuse(where, "a list", value)
     if len(value) > most:
@@ -40,7 +41,7 @@ def read_list(value: object, most: int, where: str) -> list[object]:
 
 
 def read_text(value: object, where: str, longest: int = LONGEST_TEXT) -> str:
-    """A text of at most `longest` characters that can be written as UTF-8."""
+    """Return a text of at most `longest` characters that can be written as UTF-8."""
     if not isinstance(value, str) or len(value) > longest:
         raise refuse(where, f"a text of at most {longest} characters", value)
     try:
@@ -51,7 +52,7 @@ def read_text(value: object, where: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def read_word(value: object, where: str) -> str:
-    """A short text of one line."""
+    """Return a short text of one line."""
     text = read_text(value, where, LONGEST_WORD)
     if not text.isprintable():
         raise refuse(where, "a text of one line", value)
@@ -59,14 +60,14 @@ def read_word(value: object, where: str) -> str:
 
 
 def read_number(value: object, where: str, low: int = 0) -> int:
-    """An integer from `low` on."""
+    """Return an integer that is at least `low`."""
     if type(value) is not int or not low <= value < LARGEST_NUMBER:
         raise UserError(f"{where}: expected an integer from {low} to 2**128 - 1")
     return value
 
 
 def read_bindings(value: object, most: int, where: str) -> dict[str, int]:
-    """The values of at most `most` variables, by name in alphabetical order."""
+    """Return the values of at most `most` variables, by name in alphabetical order."""
     items = read_object(value, where)
     if len(items) > most:
         raise UserError(f"{where}: expected at most {most}, got {len(items)}")
@@ -80,7 +81,7 @@ def read_version(value: Mapping[str, object], schema: str, version: int, where: 
     """Refuse a document that is not of `schema` and `version`."""
     if value.get("schema") != schema:
         raise refuse(f"{where}, schema", repr(schema), value.get("schema"))
-    found = value.get("version")
-    if type(found) is not int or found != version:
+    number = value.get("version")
+    if type(number) is not int or number != version:
         accepted = f"{version} (a newer one needs a newer tinyref)"
-        raise refuse(f"{where}, version", accepted, found)
+        raise refuse(f"{where}, version", accepted, number)

@@ -1,4 +1,4 @@
-"""JSON as text that changes little when its content does: sorted, and a line for each part."""
+"""JSON as text with small diffs: sorted, and a line for each part."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ LONGEST_FILLED = 24
 
 
 def stable_text(data: object) -> str:
-    """`data` as JSON: keys in order, on one line what fits there, in ASCII; ends with a newline.
+    """Return `data` as JSON in ASCII: keys sorted, short parts on one line, with a final newline.
 
-    Lists of numbers and short texts fill their lines, longer members have lines of their own.
+    Lists of numbers and short texts fill their lines; longer members have lines of their own.
     """
     return _text(data, 0, 0) + "\n"
 
 
 def compact(data: object) -> str:
-    """`data` as JSON on one line, keys in order."""
+    """Return `data` as JSON on one line, keys in order."""
     return json.dumps(data, sort_keys=True, allow_nan=False)
 
 
 def _text(data: object, indent: int, used: int) -> str:
-    """`data` from a column on that is `used` characters beyond `indent`."""
+    """Return `data` as text that starts `used` characters after `indent`."""
     line = compact(data)
     if indent + used + len(line) < WIDTH or not isinstance(data, list | dict):
         return line
@@ -42,7 +42,7 @@ def _text(data: object, indent: int, used: int) -> str:
 
 
 def _fill_lines(items: list[object], start: str) -> list[str]:
-    """Lines of as many items as fit, the last of all without a comma."""
+    """Return lines of as many items as fit, the last one without a comma."""
     lines: list[str] = []
     line = start
     for number, item in enumerate(items):

@@ -1,6 +1,6 @@
-"""Kernels for tests of the optimiser: diverse, valid, and exact whatever the order of a reduce.
+"""Kernels for tests of the optimiser: diverse, valid, and exact in every order of a reduce.
 
-They are written as code, so that they move with the dialect.
+They are written as code, so that they change with the dialect.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ FAMILIES = (elementwise.FAMILY, reduces.FAMILY, contractions.FAMILY)
 
 @functools.cache
 def corpus_kernels() -> Mapping[str, CorpusKernel]:
-    """Every kernel of the corpus by its name, in a fixed order."""
+    """Return every kernel of the corpus by its name, in a fixed order."""
     kernels = (kernel for family in FAMILIES for kernel in family.kernels)
     return MappingProxyType({kernel.name: kernel for kernel in kernels})

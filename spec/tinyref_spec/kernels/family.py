@@ -1,4 +1,4 @@
-"""What a kernel of the corpus is, and families of them that are written in one module."""
+"""Kernels of the corpus, and families of those that are written in one module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CorpusKernel:
     bindings: Mapping[str, int] = field(default_factory=dict)
 
     def buffers(self) -> tuple[Array, ...]:
-        """Contents of each buffer by slot, outputs too: integers of any size, small floats."""
+        """Return the contents of each buffer by slot: integers of any size, small floats."""
         return tuple(
             small_and_extreme(slot.dtype, slot.size, slot.number + 1) for slot in slots_of(self.ast)
         )
@@ -38,11 +38,11 @@ class KernelFamily:
 
     @contextmanager
     def kernel(self, name: str, outputs: int = 1, **bindings: int) -> Iterator[Sketch]:
-        """Adds the kernel that the block writes."""
+        """Add the kernel that the block writes."""
         sketch = Sketch(outputs)
         yield sketch
         self.add(name, build.sink(*sketch.stores), **bindings)
 
     def add(self, name: str, ast: UOp, **bindings: int) -> None:
-        """Adds a kernel that has a name in the library."""
+        """Add a kernel that has a name in the library."""
         self.kernels.append(CorpusKernel(name, ast, MappingProxyType(bindings)))

@@ -1,4 +1,4 @@
-"""The kernels that more than one place needs. The first slots are the outputs."""
+"""The kernels that have more than one user. The first slots are the outputs."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from tinyref_spec.kernels.notation import (
 
 
 def constant(dtype: DType, value: ConstType, *shape: int) -> UOp:
-    """One constant in all of the output."""
+    """Return one constant in all of the output."""
     return kernel_of(build.const(dtype, value), *shape)
 
 
 def elementwise(compute: Callable[..., UOp], sources: Sequence[DType], *shape: int) -> UOp:
-    """out[i] = compute(in1[i], in2[i], ...), with an input for each dtype of `sources`."""
+    """Return out[i] = compute(in1[i], in2[i], ...), with an input for each dtype of `sources`."""
     operands = [load(slot, dtype, shape) for slot, dtype in enumerate(sources, start=1)]
     return kernel_of(compute(*operands), *shape)
 
 
 def copied(dtype: DType, tracker: ShapeTracker, size: int | None = None) -> UOp:
-    """out = what a view shows of its input, which has `size` elements."""
+    """Return out = a view of the input, which has `size` elements."""
     return kernel_of(load(1, dtype, tracker, size), *tracker.shape)
 
 
 def transposed(dtype: DType, rows: int, columns: int) -> UOp:
-    """out[i, j] = x[j, i]; the output has `rows` rows."""
+    """Return out[i, j] = x[j, i]; the output has `rows` rows."""
     return copied(dtype, shaped(columns, rows).permute((1, 0)))
 
 
 def add_in_place(dtype: DType, *shape: int) -> UOp:
-    """out[i] += x[i]."""
+    """Return out[i] += x[i]."""
     return kernel_of(build.add(load(0, dtype, shape), load(1, dtype, shape)), *shape)
 
 
@@ -53,41 +53,41 @@ def add_in_place(dtype: DType, *shape: int) -> UOp:
 
 
 def reduced_shape(shape: Sequence[sint], axes: Sequence[int]) -> tuple[sint, ...]:
-    """The shape after a reduce, whose axes stay as size 1."""
+    """Return the shape after a reduce, whose axes stay as size 1."""
     return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
 
 
 def reduction(op: Ops, dtype: DType, shape: Sequence[sint], *axes: int) -> UOp:
-    """A reduce of all of one input over axes: ADD, MUL or MAX."""
+    """Return a reduce of all of one input over axes: ADD, MUL or MAX."""
     return reduced_view(op, dtype, shaped(*shape), *axes)
 
 
 def reduced_view(op: Ops, dtype: DType, tracker: ShapeTracker, *axes: int) -> UOp:
-    """A reduce over axes of what a view shows of one input."""
+    """Return a reduce over axes of a view of one input."""
     value = build.reduce(op, load(1, dtype, tracker), axes)
     return kernel_of(value, *reduced_shape(tracker.shape, axes))
 
 
 def padded_sum(dtype: DType, rows: int, columns: int, before: int, after: int) -> UOp:
-    """The sums of rows that a view pads on both sides."""
+    """Return the sums of rows that a view pads on both sides."""
     padded = shaped(rows, columns).pad(((0, 0), (before, after)))
     return reduced_view(Ops.ADD, dtype, padded, 1)
 
 
 def maximum_minus_sum(dtype: DType, rows: int, columns: int) -> UOp:
-    """out[i] = max_k x[i, k] - sum_k x[i, k]: two reduces in one loop."""
+    """Return out[i] = max_k x[i, k] - sum_k x[i, k]: two reduces in one loop."""
     x = load(1, dtype, (rows, columns))
     return kernel_of(build.sub(largest(x, 1), total(x, 1)), rows, 1)
 
 
 def sum_and_maximum(dtype: DType, rows: int, columns: int) -> UOp:
-    """out0[i] = sum_k x[i, k] and out1[i] = max_k x[i, k]."""
+    """Return out0[i] = sum_k x[i, k] and out1[i] = max_k x[i, k]."""
     x = load(2, dtype, (rows, columns))
     return build.sink(store(0, total(x, 1), (rows, 1)), store(1, largest(x, 1), (rows, 1)))
 
 
 def sum_of_maxima(dtype: DType, rows: int, columns: int, depth: int) -> UOp:
-    """out[i] = sum_j max_k x[i, j, k]."""
+    """Return out[i] = sum_j max_k x[i, j, k]."""
     x = load(1, dtype, (rows, columns, depth))
     return kernel_of(total(largest(x, 2), 1), rows, 1, 1)
 
@@ -96,7 +96,7 @@ def sum_of_maxima(dtype: DType, rows: int, columns: int, depth: int) -> UOp:
 
 
 def multiplied(a: UOp, b: UOp, axis: int = 2, within: DType | None = None) -> UOp:
-    """sum over `axis` of a * b, each of which is cast to `within` first."""
+    """Return the sum over `axis` of a * b, each cast to `within` first."""
     wide = within or a.dtype
     return total(build.mul(build.cast(a, wide), build.cast(b, wide)), axis)
 
@@ -110,9 +110,9 @@ def matmul(
     result: DType | None = None,
     is_transposed: bool = False,
 ) -> UOp:
-    """out[i, j] = sum over k of a[i, k] * b[k, j], or transposed of a[i, k] * b[j, k].
+    """Return out[i, j] = sum over k of a[i, k] * b[k, j], or transposed of a[i, k] * b[j, k].
 
-    within: the dtype of the products and of their sum, by default `dtype`. result: that of the
+    within: the dtype of the products and of their sum, by default `dtype`. result: the dtype of the
     output, by default `within`.
     """
     sizes = (rows, columns, inner)

@@ -1,4 +1,4 @@
-"""How kernel ASTs are written down: loads and stores of numbered buffers, and what lies between."""
+"""The notation of kernel ASTs: loads and stores of numbered buffers, and values between them."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 
-# How a buffer is shown: by a view, or row-major in a shape.
-Shown = ShapeTracker | Sequence[sint]
+# The view of a buffer: a tracker, or a shape for row-major order.
+Layout = ShapeTracker | Sequence[sint]
 
 
 def shaped(*shape: sint) -> ShapeTracker:
-    """A buffer seen row-major."""
+    """Return the view of a buffer in row-major order."""
     return ShapeTracker.from_shape(shape)
 
 
-def view(slot: int, dtype: DType, shown: Shown, size: int | None = None) -> UOp:
-    """Buffer `slot` as `shown`; `size` is that of the buffer, by default what the view needs."""
-    tracker = shown if isinstance(shown, ShapeTracker) else shaped(*shown)
+def view(slot: int, dtype: DType, layout: Layout, size: int | None = None) -> UOp:
+    """Return buffer `slot` with a layout; `size` is the buffer's, by default as the view needs."""
+    tracker = layout if isinstance(layout, ShapeTracker) else shaped(*layout)
     have = tracker.real_size() if size is None else size
     return build.view(build.define_global(slot, dtype, have), tracker)
 
 
-def load(slot: int, dtype: DType, shown: Shown, size: int | None = None) -> UOp:
-    """What buffer `slot` holds, as `view` shows it."""
-    return build.load(view(slot, dtype, shown, size))
+def load(slot: int, dtype: DType, layout: Layout, size: int | None = None) -> UOp:
+    """Return the contents of buffer `slot`, seen as by `view`."""
+    return build.load(view(slot, dtype, layout, size))
 
 
-def store(slot: int, value: UOp, shown: Shown, size: int | None = None) -> UOp:
-    """Writes a value to buffer `slot`, as `view` shows it."""
-    return build.store(view(slot, value.dtype, shown, size), value)
+def store(slot: int, value: UOp, layout: Layout, size: int | None = None) -> UOp:
+    """Return a store of a value to buffer `slot`, seen as by `view`."""
+    return build.store(view(slot, value.dtype, layout, size), value)
 
 
 def kernel_of(value: UOp, *shape: sint) -> UOp:
-    """The kernel that stores one value, row-major, to slot 0."""
+    """Return the kernel that stores one value, row-major, to slot 0."""
     return build.sink(store(0, value, shape))
 
 
 def total(x: UOp, *axes: int) -> UOp:
-    """The sum over axes, which stay as size 1."""
+    """Return the sum over axes, which stay as size 1."""
     return build.reduce(Ops.ADD, x, axes)
 
 
 def product(x: UOp, *axes: int) -> UOp:
-    """The product over axes, which stay as size 1."""
+    """Return the product over axes, which stay as size 1."""
     return build.reduce(Ops.MUL, x, axes)
 
 
 def largest(x: UOp, *axes: int) -> UOp:
-    """The maximum over axes, which stay as size 1."""
+    """Return the maximum over axes, which stay as size 1."""
     return build.reduce(Ops.MAX, x, axes)
 
 
 def left(*sizes: sint, is_transposed: bool = False) -> ShapeTracker:
-    """The first operand of matrix products, its axes (*batch, rows, columns, inner).
+    """Return the first operand of matrix products, with axes (*batch, rows, columns, inner).
 
     Its buffer has the axes (*batch, rows, inner), or transposed (*batch, inner, rows).
     """
@@ -68,7 +68,7 @@ def left(*sizes: sint, is_transposed: bool = False) -> ShapeTracker:
 
 
 def right(*sizes: sint, is_transposed: bool = False) -> ShapeTracker:
-    """The second operand, its axes (*batch, rows, columns, inner).
+    """Return the second operand, with axes (*batch, rows, columns, inner).
 
     Its buffer has the axes (*batch, inner, columns), or transposed (*batch, columns, inner).
     """
@@ -83,7 +83,7 @@ def _swapped(*shape: sint) -> ShapeTracker:
 
 
 def below_diagonal(size: int) -> ShapeTracker:
-    """A square view, valid at column < row: a row of both, read at a period of one less."""
+    """Return a square view, valid at column < row: a row read at a period of one less."""
     period = 2 * size - 1
     row = shaped(1).expand((size - 1,)).pad(((size, 0),))
     rows = row.reshape((1, period)).expand((size, period)).reshape((size * period,))
@@ -93,7 +93,7 @@ def below_diagonal(size: int) -> ShapeTracker:
 
 @dataclass
 class Sketch:
-    """A kernel in the making: its outputs have the first slots, each load has a slot of its own.
+    """A kernel under construction: outputs have the first slots, and each load has its own slot.
 
     Every buffer is as large as its view reaches, and has at least one element.
     """
@@ -103,19 +103,19 @@ class Sketch:
     stores: list[UOp] = field(default_factory=list)
 
     def load(self, dtype: DType, tracker: ShapeTracker) -> UOp:
-        """A load of a new input."""
+        """Return a load of a new input."""
         slot = self.outputs + self.slots
         self.slots += 1
         return load(slot, dtype, tracker, max(1, tracker.real_size()))
 
     def input(self, dtype: DType, *shape: sint) -> UOp:
-        """A load of a new input of this shape, row-major."""
+        """Return a load of a new input of this shape, row-major."""
         return self.load(dtype, shaped(*shape))
 
     def store(self, value: UOp, *shape: sint) -> None:
-        """Stores to the next output, row-major."""
+        """Store to the next output, row-major."""
         self.store_to(value, shaped(*shape))
 
     def store_to(self, value: UOp, tracker: ShapeTracker) -> None:
-        """Stores to the next output through a view."""
+        """Store to the next output through a view."""
         self.stores.append(store(len(self.stores), value, tracker, max(1, tracker.real_size())))

@@ -62,7 +62,7 @@ with kernel("sum-of-nothing") as k:
 # --- around the reduce --------------------------------------------------------------------------
 
 with kernel("sum-of-constants-not-zero") as k:
-    # Terms that are 7 where nothing is loaded: this axis may not be padded.
+    # Terms that are 7 if nothing is loaded: this axis may not be padded.
     k.store(total(build.add(k.load(i32, shaped(5, 14).pad(((0, 0), (1, 1)))), 7), 1), 5, 1)
 
 FAMILY.add("sum-padded", padded_sum(i32, 7, 11, 2, 3))
@@ -99,22 +99,22 @@ with kernel("count-up") as k:
 
 with kernel("gather-rows") as k:
     position = total(build.cast(build.valid(below_diagonal(8).reshape((1, 8, 8))), i32), 2)
-    wanted = build.both(k.load(i32, shaped(6, 1, 1)), 7)
+    target = build.both(k.load(i32, shaped(6, 1, 1)), 7)
     table = k.load(i32, shaped(1, 8, 1))
-    chosen = build.where(build.equal(position, wanted), table, 0)
+    chosen = build.where(build.equal(position, target), table, 0)
     k.store(total(chosen, 1), 6, 1, 1)
 
 with kernel("choose-rows") as k:
     shape = (6, 9, 4)
-    place = build.both(k.load(i32, shaped(6, 1, 1).expand(shape)), 15)
+    position = build.both(k.load(i32, shaped(6, 1, 1).expand(shape)), 15)
     table = k.load(f32, shaped(1, 9, 4).expand(shape))
-    here = build.equal(build.iota(shaped(1, 9, 1).expand(shape)), place)
+    here = build.equal(build.iota(shaped(1, 9, 1).expand(shape)), position)
     k.store(total(build.where(here, table, 0.0), 1), 6, 1, 4)
 
 with kernel("choose-then-multiply") as k:
     cube = (4, 7, 6, 5)
-    place = build.mod(k.load(i64, shaped(4, 1, 1, 1).expand(cube)), 8)
-    here = build.equal(build.cast(build.iota(shaped(1, 7, 1, 1).expand(cube)), i64), place)
+    position = build.mod(k.load(i64, shaped(4, 1, 1, 1).expand(cube)), 8)
+    here = build.equal(build.cast(build.iota(shaped(1, 7, 1, 1).expand(cube)), i64), position)
     chosen = total(build.where(here, k.load(i32, shaped(1, 7, 6, 1).expand(cube)), 0), 1)
     k.store(
         total(build.mul(chosen, k.load(i32, shaped(1, 1, 6, 5).expand((4, 1, 6, 5)))), 2),

@@ -1,4 +1,4 @@
-"""What the networks of the level `model` learn from.
+"""Training data of the level `model`.
 
 The digits are the test set of "Optical Recognition of Handwritten Digits" (E. Alpaydin and
 C. Kaynak, 1998, UCI Machine Learning Repository, CC BY 4.0), as scikit-learn ships it: 1,797 images
@@ -20,7 +20,7 @@ TRAINING_IMAGES = 1400
 
 @functools.cache
 def digits() -> tuple[Array, Array]:
-    """Images (1797, 8, 8) in float32 from 0 to 1 and labels (1797,) in int32, shuffled."""
+    """Return images (1797, 8, 8) in float32 from 0 to 1 and labels (1797,) in int32, shuffled."""
     data = (resources.files("tinyref_spec.model") / "digits.npz").read_bytes()
     with np.load(io.BytesIO(data), allow_pickle=False) as file:
         images, labels = file["images"], file["labels"]
@@ -29,7 +29,7 @@ def digits() -> tuple[Array, Array]:
 
 
 def sums(seed: int, count: int) -> Array:
-    """`count` additions of two numbers below 100 as rows of 7 tokens: a a b b s s s.
+    """Return `count` additions of two numbers below 100 as rows of 7 tokens: a a b b s s s.
 
     Digits are tokens 0 to 9, the lowest digit of each number first.
     """
@@ -41,7 +41,7 @@ def sums(seed: int, count: int) -> Array:
 
 
 def copies(seed: int, count: int) -> Array:
-    """`count` rows of 5 random tokens below 10, written twice."""
+    """Return `count` rows of 5 random tokens below 10, written twice."""
     generator = np.random.default_rng(seed)
     words = generator.integers(0, 10, (count, 5))
     return np.concatenate([words, words], axis=1).astype(np.int32)

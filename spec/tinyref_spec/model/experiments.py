@@ -1,6 +1,6 @@
-"""Short trainings whose every loss is known: the same network in torch, in float64.
+"""Short trainings with known losses: the same network in torch, in float64.
 
-`expected.json` holds what torch gave; a test computes it again.
+`expected.json` holds the results of torch; a test computes them again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ STEPS = 10
 class TrainingExperiment:
     """A network, the batch that it learns, and how.
 
-    network: the name of its class in `networks`, and of its twin in torch. arguments: of that
+    network: the name of its class in `networks`, also of its torch version. arguments: of that
     class. batch: input and target. loss: "classes" (cross entropy over the last axis, or axis 1 of
-    two) or "squares" (their mean). rate: of gradient descent. roundings: how many roundings of the
-    largest value a result may be off, and a loss after each step.
+    two) or "squares" (their mean). rate: of gradient descent. roundings: allowed error in roundings
+    of the largest value, for the output and for the loss after each step.
     """
 
     name: str
@@ -45,7 +45,7 @@ class TrainingExperiment:
 
 @dataclass(frozen=True)
 class TorchResults:
-    """What torch gave: the first output values, the norm of each gradient, the losses."""
+    """Results of torch: the first output values, the norm of each gradient, the losses."""
 
     output: list[float]
     gradients: Mapping[str, float]
@@ -54,7 +54,7 @@ class TorchResults:
 
 @functools.cache
 def expected_records() -> dict[str, TorchResults]:
-    """The record by the name of the experiment."""
+    """Return the records by the name of the experiment."""
     text = (resources.files("tinyref_spec.model") / "expected.json").read_text()
     return {name: TorchResults(**entry) for name, entry in json.loads(text).items()}
 
@@ -142,7 +142,7 @@ EXPERIMENTS = (
 
 
 def make(experiment: TrainingExperiment, device: str) -> tuple[Any, dict[str, Tensor]]:
-    """The network on `device` with the weights of the experiment, and its state by name."""
+    """Return the network on `device` with the experiment's weights, and its state by name."""
     from tinyref import Tensor
     from tinyref.nn.state import get_state_dict
     from tinyref_spec.model import networks
@@ -157,7 +157,7 @@ def make(experiment: TrainingExperiment, device: str) -> tuple[Any, dict[str, Te
 
 
 def loss_of(experiment: TrainingExperiment, output: Tensor, target: Tensor) -> Tensor:
-    """The loss of an output."""
+    """Return the loss of an output."""
     if experiment.loss == "squares":
         return (output - target).square().mean()
     return output.reshape(-1, output.shape[-1]).cross_entropy(target.reshape(-1))

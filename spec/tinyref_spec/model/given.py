@@ -1,4 +1,4 @@
-"""What the expressions of layers may call besides `nn`: layers with given weights, and runs."""
+"""Functions for expressions of layers, besides `nn`: layers with chosen weights, and runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["after", "given", "stepped", "training"]
 
 
 def given(layer: Any, device: str, **tensors: Tensor) -> Any:
-    """The layer with these tensors in place of its own of the same shape; the others on `device`.
+    """Return the layer with these tensors as its own; its other tensors move to `device`.
 
-    Raises `VerifyError` where the layer has no such tensor, or one of another shape.
+    Raises `VerifyError` if the layer has no such tensor, or one of another shape.
     """
     from tinyref.nn.state import get_state_dict
 
@@ -31,7 +31,7 @@ def given(layer: Any, device: str, **tensors: Tensor) -> Any:
 
 
 def training(layer: Any, *inputs: Tensor) -> Tensor:
-    """The output for the last input of those that the layer gets while training."""
+    """Return the output for the last of the inputs that the layer gets while training."""
     from tinyref import Tensor
 
     with Tensor.train():
@@ -40,13 +40,13 @@ def training(layer: Any, *inputs: Tensor) -> Tensor:
 
 
 def after(layer: Any, *inputs: Tensor) -> Any:
-    """The layer after it got these inputs while training."""
+    """Return the layer after it got these inputs while training."""
     training(layer, *inputs)
     return layer
 
 
 def stepped(cell: Any, x: Tensor) -> Tensor:
-    """Hidden and cell state of a recurrent cell, side by side, after all steps along axis 0."""
+    """Return hidden and cell state of a recurrent cell, joined, after all steps along axis 0."""
     state: tuple[Tensor, Tensor] | None = None
     for inputs in x:
         state = cell(inputs, state)

@@ -1,7 +1,7 @@
-"""Rows of the layers of `nn`: output and gradients, by input and weights, from given weights.
+"""Rows of the layers of `nn`: output and gradients, by input and weights, from chosen weights.
 
-The references are in bounded values, as those of the level `tensor`: what a layer is by definition.
-A layer is made of functions with rows of their own, so that one form of each layer is enough.
+The references are definitions of the layers in bounded values, as for the level `tensor`. A layer
+consists of functions with rows of their own, so one form of each layer is enough.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ def _layer(
     forward: Callable[..., Value],
     torch: str,
     call: str = "{}(x)",
-    kept: str = "mv",
+    constant: str = "mv",
 ) -> Form:
     """Return the form of a layer with tensors of these shapes.
 
     shapes: of the input x, or i for integers, and of the tensors by their names in `WEIGHTS`.
-    kept: the names without a gradient.
+    constant: the names without a gradient.
     """
     named = "".join(f", {WEIGHTS[name]}={name}" for name in shapes if name in WEIGHTS)
     inputs = tuple(
         Input("i", shape, "counts", dtypes.int32)
         if name == "i"
-        else Input(name, shape, "positive" if name == "v" else "any", is_kept=name in kept)
+        else Input(name, shape, "positive" if name == "v" else "any", is_kept=name in constant)
         for name, shape in shapes.items()
     )
     expression = call.format(f"given(nn.{constructor}, device{named})")
@@ -69,7 +69,7 @@ def _affine(x: Shape, size: int | Shape) -> dict[str, Shape]:
     return {"x": x, "w": shape, "b": shape}
 
 
-# What the layers are
+# Definitions of the layers
 
 
 def _linear(x: Value, w: Value, b: Value) -> Value:
@@ -93,7 +93,7 @@ def _by_channel(x: Value, w: Value, b: Value) -> Value:
 
 
 def _batch_moments(x: Value) -> tuple[Value, Value, float]:
-    """Mean and biased variance of each channel, and of how many elements."""
+    """Return mean and biased variance of each channel, and their number of elements."""
     axes = (0, *range(2, len(x.shape)))
     count = float(math.prod(x.shape[axis] for axis in axes))
     mean = x.sum(axes, keepdims=True) / count
@@ -140,7 +140,7 @@ def _rms_norm(x: Value, w: Value) -> Value:
 def _lstm(x: Value, a: Value, h: Value, p: Value, q: Value) -> Value:
     """Return the hidden and the cell state after all steps.
 
-    The gates are those of the input, forgetting, the content and the output.
+    The gates are, in order: input, forget, content, output.
     """
     size = h.shape[1]
     hidden = cell = bounded.zeros((x.shape[1], size), x.dtype)
@@ -170,7 +170,7 @@ def _moving(name: str, reference: Callable[..., Value], torch: str) -> Form:
         reference,
         torch,
         "after({}, x)." + name,
-        kept="xmv",
+        constant="xmv",
     )
 
 
@@ -260,8 +260,8 @@ FUNCTIONS = (
     Function("ConvTranspose2d", "The transpose of Conv2d.", (CONV_TRANSPOSE2D,), TYPES),
     Function(
         "BatchNorm",
-        "Each channel less its mean over its deviation: those of the batch, or the running ones, "
-        "which follow every batch of a training.",
+        "(x - mean) / deviation of each channel: of the batch, or the running ones, which follow "
+        "every batch of a training.",
         BATCHNORM,
         TYPES,
     ),
@@ -273,22 +273,22 @@ FUNCTIONS = (
     Function(
         "LayerNorm2d", "The channels of each pixel to mean 0, variance 1.", (LAYERNORM2D,), TYPES
     ),
-    Function("RMSNorm", "x over its root of the mean of squares.", (RMSNORM,), TYPES),
+    Function("RMSNorm", "x divided by the root of the mean of squares.", (RMSNORM,), TYPES),
     Function("LSTMCell", "One step of a long short-term memory.", (LSTM,), TYPES),
 )
 
 
 def _checks(function: Function, dtype: DType) -> list[Check]:
-    """In the quick profile the forms in float32, the first of them backward, and one in float64."""
-    found = []
+    """Return the checks; a quick run has the float32 forms, one gradient, and one in float64."""
+    checks = []
     for number, form in enumerate(function.forms):
         is_rare = dtype is not dtypes.float32
         forward = functools.partial(run_forward, form, dtype, number)
-        found.append(Check(f"forward:{number}", forward, is_rare and number > 0))
+        checks.append(Check(f"forward:{number}", forward, is_rare and number > 0))
         if form.has_gradient:
             backward = functools.partial(run_backward, form, dtype, number)
-            found.append(Check(f"backward:{number}", backward, is_rare or number > 0))
-    return found
+            checks.append(Check(f"backward:{number}", backward, is_rare or number > 0))
+    return checks
 
 
 def rows() -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Trainings that go on until a task is learned, and a network that is run token by token."""
+"""Trainings that run until a task is learned, and a network that runs token by token."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LearningTask:
-    """What a network must learn.
+    """A task that a network must learn.
 
-    network, arguments: as an `Experiment` names them. training, testing: inputs and targets.
-    batch: samples a step. rate: of Adam. steps: at most; on an interpreted device a tenth of them.
-    wanted: share of right answers in the end; on an interpreted device of `wanted_early`.
+    network, arguments: as for an `Experiment`. training, testing: inputs and targets. batch:
+    samples a step. rate: of Adam. steps: at most; a tenth of them on an interpreted device.
+    required: share of right answers in the end; `required_early` on an interpreted device.
     """
 
     name: str
@@ -36,8 +36,8 @@ class LearningTask:
     batch: int
     rate: float
     steps: int
-    wanted: float
-    wanted_early: float
+    required: float
+    required_early: float
 
 
 def _digits(part: slice) -> tuple[Array, Array]:
@@ -46,7 +46,7 @@ def _digits(part: slice) -> tuple[Array, Array]:
 
 
 def _answers(rows: Array, start: int) -> tuple[Array, Array]:
-    """Tokens and the next ones, of which only those from `start` on are asked for (else -1)."""
+    """Return tokens and the next ones; targets before `start` are -1, which do not count."""
     targets = rows[:, 1:].copy()
     targets[:, : start - 1] = -1
     return rows[:, :-1], targets
@@ -85,14 +85,14 @@ TASKS = (
 
 
 def learn(task: LearningTask, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Trains with Adam, the step captured, and counts the right answers to unseen questions."""
+    """Train with Adam and a captured step, and count the right answers to unseen questions."""
     network = _network(task, device.name)
     slow = device.capabilities.is_interpreted
     steps = task.steps // 10 if slow else task.steps
     _train(network, task, steps, device.name)
-    wanted = task.wanted_early if slow else task.wanted
+    required = task.required_early if slow else task.required
     share, count = _share_right(network, task, device.name)
-    message = "" if share >= wanted else f"{share:.1%} of the answers are right, {wanted:.0%} asked"
+    message = "" if share >= required else f"{share:.1%} of answers are right, not {required:.0%}"
     return Measurement(not message, message, compared=count, observed=f"{share:.1%} right")
 
 
@@ -128,13 +128,13 @@ def _train(network: Any, task: LearningTask, steps: int, device: str) -> None:
 
 
 def _share_right(network: Any, task: LearningTask, device: str) -> tuple[float, int]:
-    """The share of right answers to the unseen questions, and their number."""
+    """Return the share of right answers to the unseen questions, and their number."""
     from tinyref import Tensor
 
     inputs, targets = task.testing()
-    found = network(Tensor(inputs, device=device)).numpy().argmax(-1)
+    answers = network(Tensor(inputs, device=device)).numpy().argmax(-1)
     asked = targets >= 0
-    right = (found == targets)[asked]
+    right = (answers == targets)[asked]
     return float(right.mean()), int(right.size)
 
 
@@ -142,7 +142,7 @@ GENERATION = next(item for item in experiments.EXPERIMENTS if item.name == "tran
 
 
 def generate(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Every position, run alone on a cache of keys and values, gives what torch gives for all.
+    """Run every position alone on a cache of keys and values, and compare with torch on all.
 
     The position is a bound variable: the kernels of the second token serve all that follow.
     """
@@ -156,25 +156,25 @@ def generate(case_id: str, device: DeviceUnderTest) -> Measurement:
         for _ in range(blocks)
     ]
     sequence = GENERATION.batch()[0][0]
-    place = Variable("place", 0, positions - 1)
+    position = Variable("place", 0, positions - 1)
     rows = []
     with Tensor.no_grad():
         for number, token in enumerate(sequence):
             last = Tensor([[int(token)]], device=device.name)
-            rows.append(network.next(last, caches, place.bind(number)).numpy())
-    wanted = np.array(experiments.expected_records()[GENERATION.name].output)
-    found = np.concatenate(rows).reshape(-1)
-    return near("logits", found, wanted[: found.size], GENERATION)
+            rows.append(network.next(last, caches, position.bind(number)).numpy())
+    expected = np.array(experiments.expected_records()[GENERATION.name].output)
+    logits = np.concatenate(rows).reshape(-1)
+    return near("logits", logits, expected[: logits.size], GENERATION)
 
 
 def near(
-    what: str, found: Array, wanted: Array, how: experiments.TrainingExperiment
+    what: str, actual: Array, expected: Array, how: experiments.TrainingExperiment
 ) -> Measurement:
-    """Each value within `how.roundings` roundings of the largest one."""
-    bound = how.roundings * 2.0**-24 * float(np.abs(wanted).max())
-    wrong = np.flatnonzero(~(np.abs(found - wanted) <= bound))
+    """Check that each value is within `how.roundings` roundings of the largest one."""
+    bound = how.roundings * 2.0**-24 * float(np.abs(expected).max())
+    wrong = np.flatnonzero(~(np.abs(actual - expected) <= bound))
     message = ""
     if wrong.size:
-        first = int(wrong[0])
-        message = f"{what}[{first}]: expected {wanted[first]}, got {found[first]}, within {bound:g}"
-    return Measurement(not message, message, compared=int(wanted.size))
+        at = int(wrong[0])
+        message = f"{what}[{at}]: expected {expected[at]}, got {actual[at]}, within {bound:g}"
+    return Measurement(not message, message, compared=int(expected.size))

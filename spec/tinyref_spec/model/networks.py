@@ -1,7 +1,7 @@
 """The networks of the level `model`, written with `tinyref.nn` as a user would write them.
 
-Their parameters have the names that the same network of `torch.nn` gives them, so that one set of
-weights, drawn by name, serves both.
+Their parameters have the same names in `torch.nn`, so that one set of weights, drawn by name,
+serves both.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tinyref_spec.bits import Array
 
 
 def weights(shapes: Mapping[str, Sequence[int]], scale: float = 0.5) -> dict[str, Array]:
-    """Normal weights for each parameter, from its name alone: matrices by their inputs.
+    """Return normal weights for each parameter, from its name alone: matrices by their inputs.
 
     Those named "...weight" with one axis (norms) are near 1, running variances are 1.
     """
-    found = {}
+    weights = {}
     for name, shape in shapes.items():
         generator = np.random.default_rng(zlib.crc32(name.encode()))
         values = generator.standard_normal(shape) * scale
@@ -34,12 +34,12 @@ def weights(shapes: Mapping[str, Sequence[int]], scale: float = 0.5) -> dict[str
             values = np.ones(shape)
         elif name.endswith("running_mean"):
             values = np.zeros(shape)
-        found[name] = values.astype(np.float32)
-    return found
+        weights[name] = values.astype(np.float32)
+    return weights
 
 
 class DigitsMlp:
-    """64 pixels to 10 digits by two layers."""
+    """Two layers from 64 pixels to 10 digits."""
 
     def __init__(self) -> None:
         self.first = nn.Linear(64, 64)
@@ -50,7 +50,7 @@ class DigitsMlp:
 
 
 class DigitsConv:
-    """8 x 8 pixels to 10 digits by two convolutions, pooling and one layer."""
+    """Two convolutions, pooling and one layer from 8 x 8 pixels to 10 digits."""
 
     def __init__(self) -> None:
         self.first = nn.Conv2d(1, 8, 3, padding=1)
@@ -58,12 +58,12 @@ class DigitsConv:
         self.last = nn.Linear(16 * 9, 10)
 
     def __call__(self, x: Tensor) -> Tensor:
-        found = self.second(self.first(x.unsqueeze(1)).relu()).relu().max_pool2d()
-        return self.last(found.flatten(1))
+        features = self.second(self.first(x.unsqueeze(1)).relu()).relu().max_pool2d()
+        return self.last(features.flatten(1))
 
 
 class ResidualBlock:
-    """Two convolutions, each followed by a batch norm, around which the input passes."""
+    """Two convolutions, each followed by a batch norm, plus the input."""
 
     def __init__(self, channels: int) -> None:
         self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
@@ -94,8 +94,8 @@ class Lstm:
 class Attention:
     """Attention of several heads within a sequence, each position to those before it.
 
-    With `cache`, tensors for keys and values (batch, heads, most positions, width), the input is
-    the one position `start`, a number or a bound variable; its key and value join the cache.
+    `cache` has tensors for keys and values (batch, heads, most positions, width). With it, the
+    input is one position, `start`, a number or a bound variable. Its key and value join the cache.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -123,13 +123,13 @@ class Attention:
 
     @staticmethod
     def _extend_cache(memory: Tensor, new: Tensor, start: int | UOp) -> Tensor:
-        """The cache up to and with the new position, which is written into it."""
+        """Return the cache up to the new position, after writing to it."""
         memory[:, :, start : start + 1] = new
         return memory[:, :, : start + 1]
 
 
 class TransformerBlock:
-    """Attention and a layer of four times the width, each behind a layer norm, as in GPT-2.
+    """Attention and a layer of four times the width, each after a layer norm, as in GPT-2.
 
     Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
     """
@@ -149,7 +149,7 @@ class TransformerBlock:
 
 
 class Transformer:
-    """Tokens to the logits of the next token."""
+    """A network from tokens to the logits of the next token."""
 
     def __init__(self, tokens: int, positions: int, width: int, heads: int, layers: int) -> None:
         self.token = nn.Embedding(tokens, width)
@@ -167,7 +167,7 @@ class Transformer:
     def next(
         self, token: Tensor, caches: Sequence[tuple[Tensor, Tensor]], start: int | UOp
     ) -> Tensor:
-        """The logits after `token` (batch, 1) at position `start`, with a cache per block."""
+        """Return logits after `token` (batch, 1) at position `start`, with a cache for blocks."""
         x = self.token(token) + self.position.weight[start : start + 1]
         for block, cache in zip(self.blocks, caches, strict=True):
             x = block(x, cache, start)

@@ -1,7 +1,7 @@
-"""Rows of `nn.optim`: five steps on two parameters, against what the papers say.
+"""Rows of `nn.optim`: five steps on two parameters, compared with the papers.
 
-The references are in bounded values: float64, with the bound of a float32 computation of the same.
-One parameter starts as zeros, where rates that follow norms have none to follow.
+The references are in bounded values: float64, with the bound of the same computation in float32.
+One parameter starts as zeros, so rates that follow norms have nothing to follow.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Descent:
     """An optimiser over `params`, and for each of them the values after every step.
 
     expression: over the list `params` and `nn`. paths: from the start and the slopes of all steps.
-    torch: the same optimiser of torch.optim; empty where there is none.
+    torch: the same optimiser of torch.optim; empty if there is none.
     """
 
     expression: str
@@ -47,12 +47,12 @@ class Descent:
 
 
 def starts() -> list[Array]:
-    """The parameters before the first step."""
+    """Return the parameters before the first step."""
     return [np.linspace(-1.5, 2, 12).reshape(SHAPES[0]).astype(np.float32), np.zeros(3, np.float32)]
 
 
 def slopes() -> list[list[Array]]:
-    """For each step the gradient of each parameter."""
+    """Return the gradient of each parameter for each step."""
     generator = np.random.default_rng(7)
     return [
         [(generator.standard_normal(shape) * (step + 1)).astype(np.float32) for shape in SHAPES]
@@ -60,7 +60,7 @@ def slopes() -> list[list[Array]]:
     ]
 
 
-# What the papers say
+# Definitions from the papers
 
 
 def _norm(x: Value) -> Value:
@@ -68,7 +68,7 @@ def _norm(x: Value) -> Value:
 
 
 def _ratio(weight: Value, step: Value, factor: float = 1.0, decay: float = 0.0) -> Value | float:
-    """factor |weight| / (|step| + decay |weight|), and 1 where a norm is 0."""
+    """Return factor |weight| / (|step| + decay |weight|), and 1 if a norm is 0."""
     if not weight.value.any() or not step.value.any():
         return 1.0
     length = _norm(weight)
@@ -83,13 +83,13 @@ def descent(
     classic: bool = False,
     trust: float = 0.0,
 ) -> Path:
-    """Gradient descent with momentum, and LARS with `trust`.
+    """Return gradient descent with momentum, and LARS with `trust`.
 
     The velocity adds up gradients; with `classic` it adds up steps, gradients times the rate.
     """
 
     def path(w: Value, gradients: Sequence[Value]) -> list[Value]:
-        found = []
+        path_values = []
         velocity = bounded.zeros(w.shape, w.dtype)
         for g in gradients:
             pace = bounded.constant(rate, w.dtype)
@@ -100,8 +100,8 @@ def descent(
             velocity = velocity * momentum + g
             move = g + velocity * momentum if nesterov else velocity
             w = w - (move if classic else move * pace)
-            found.append(w)
-        return found
+            path_values.append(w)
+        return path_values
 
     return path
 
@@ -114,12 +114,12 @@ def moments(
     decay: float = 0.0,
     is_scaled: bool = False,
 ) -> Path:
-    """Adam, AdamW with `decay`, LAMB where a step is also scaled by |w| / |step|."""
+    """Return Adam, AdamW with `decay`, or LAMB, where |w| / |step| also scales a step."""
 
     def path(w: Value, gradients: Sequence[Value]) -> list[Value]:
-        found = []
+        path_values = []
         m = v = bounded.zeros(w.shape, w.dtype)
-        # 1 - b ** t, the average of t ones, as it comes about in the type of the rate.
+        # 1 - b ** t, the average of t ones, computed in the type of the rate.
         first = second = bounded.zeros((1,), dtypes.float32)
         for g in gradients:
             m, first = m * b1 + g * (1 - b1), first * b1 + (1 - b1)
@@ -127,8 +127,8 @@ def moments(
             step = m / first / (bounded.sqrt(v / second) + eps) + w * decay
             pace = bounded.constant(rate, w.dtype)
             w = w - step * (pace * _ratio(w, step) if is_scaled else pace)
-            found.append(w)
-        return found
+            path_values.append(w)
+        return path_values
 
     return path
 
@@ -192,7 +192,7 @@ SENTENCES = {
     "AdamW": "Adam, with a decay of weights that is not part of the gradient",
     "LAMB": "AdamW at a rate that follows the norms",
     "OptimizerGroup": "several optimisers that step together",
-    "Optimizer": "what all optimisers share",
+    "Optimizer": "the common part of all optimisers",
 }
 
 
@@ -200,7 +200,7 @@ SENTENCES = {
 
 
 def references(item: Descent) -> list[list[Value]]:
-    """For each parameter its values after every step."""
+    """Return for each parameter its values after every step."""
     return [
         path(
             bounded.exact(start, dtypes.float32),
@@ -217,7 +217,7 @@ def _tensors(device: str) -> list[Tensor]:
 
 
 def _step(optimiser: Any, params: Sequence[Tensor], gradients: Sequence[Array]) -> list[Array]:
-    """The parameters after a step by gradients that `backward` brings."""
+    """Return the parameters after a step with gradients from `backward`."""
     from tinyref import Tensor
 
     optimiser.zero_grad()
@@ -228,48 +228,48 @@ def _step(optimiser: Any, params: Sequence[Tensor], gradients: Sequence[Array]) 
 
 
 def run(item: Descent, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Both parameters after every step are within the bounds of their references."""
+    """Check that both parameters after every step are within the bounds of their references."""
     params = _tensors(device.name)
     optimiser = evaluate(item.expression, {"params": params})
-    wanted = references(item)
+    paths = references(item)
     compared = 0
     for step, gradients in enumerate(slopes()):
         for number, values in enumerate(_step(optimiser, params, gradients)):
-            owed = bounded.expected_of(wanted[number][step], dtypes.float32)
-            judged = judge(values.reshape(-1), owed, Bounded())
+            expected = bounded.expected_of(paths[number][step], dtypes.float32)
+            judged = judge(values.reshape(-1), expected, Bounded())
             compared += judged.compared
             if judged.fails:
                 first = judged.first
                 return Measurement(
                     False,
                     f"{item.expression}: step {step}, parameter {number}: element {first}: "
-                    f"expected {owed.values[first]}, got {values.reshape(-1)[first]}",
+                    f"expected {expected.values[first]}, got {values.reshape(-1)[first]}",
                     compared,
                 )
     return Measurement(True, compared=compared)
 
 
 def run_shared(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Integers and frozen tensors stay; the rate may be changed; a gradient counts in one step."""
+    """Check frozen tensors and integers, a changed rate, and gradients that count in one step."""
     from tinyref import Tensor, nn
 
     moving = Tensor(np.ones(4, np.float32), device=device.name)
     still = Tensor(np.ones(4, np.float32), device=device.name, requires_grad=False)
     numbers = Tensor(np.ones(4, np.int32), device=device.name)
     optimiser = nn.optim.SGD([moving, still, numbers, moving], 0.5)
-    found = [float(len(optimiser.params))]
+    values = [float(len(optimiser.params))]
     (moving * still * numbers).sum().backward()
     optimiser.step()
-    found += [moving.numpy()[0], still.numpy()[1], float(numbers.numpy()[2])]
+    values += [moving.numpy()[0], still.numpy()[1], float(numbers.numpy()[2])]
     optimiser.zero_grad()
-    found.append(float(moving.grad is None))
+    values.append(float(moving.grad is None))
     optimiser.lr.assign(Tensor([0.25], device=device.name))
     (moving * still).sum().backward()
     optimiser.step()
-    found += [moving.numpy()[3], still.numpy()[0]]
-    wanted = [1.0, 0.5, 1.0, 1.0, 1.0, 0.25, 1.0]
-    message = "" if found == wanted else f"expected {wanted}, got {found}"
-    return Measurement(not message, message, compared=len(wanted))
+    values += [moving.numpy()[3], still.numpy()[0]]
+    expected = [1.0, 0.5, 1.0, 1.0, 1.0, 0.25, 1.0]
+    message = "" if values == expected else f"expected {expected}, got {values}"
+    return Measurement(not message, message, compared=len(expected))
 
 
 def _checks(name: str) -> list[Check]:

@@ -27,14 +27,14 @@ from tinyref_spec.model.learning import GENERATION, TASKS, LearningTask, generat
 def train(
     experiment: TrainingExperiment, steps: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Output and gradients before the first step, and the loss before each, are those of torch."""
+    """Compare output and gradients before the first step, and every loss, with torch."""
     from tinyref import Tensor
     from tinyref.nn.optim import SGD
 
     network, state = make(experiment, device.name)
     optimiser = SGD(list(state.values()), experiment.rate)
     x, y = (Tensor(part, device=device.name) for part in experiment.batch())
-    wanted = expected_records()[experiment.name]
+    expected = expected_records()[experiment.name]
     losses = []
     with Tensor.train():
         for step in range(steps):
@@ -48,34 +48,34 @@ def train(
                     return first
             optimiser.step()
             losses.append(loss.item())
-    return near("loss", np.array(losses), np.array(wanted.losses[:steps]), experiment)
+    return near("loss", np.array(losses), np.array(expected.losses[:steps]), experiment)
 
 
 def _first_step(experiment: TrainingExperiment, output: Any, state: dict[str, Any]) -> Measurement:
-    wanted = expected_records()[experiment.name]
-    # Together, so that what they share is computed once.
+    expected = expected_records()[experiment.name]
+    # Realised together, so that common parts are computed once.
     output.realize(*(tensor.grad for tensor in state.values() if tensor.grad is not None))
-    given = output.numpy().reshape(-1)[: len(wanted.output)]
-    found = near("output", given, np.array(wanted.output), experiment)
-    if not found.passed:
-        return found
-    gradients = [state[name].grad for name in wanted.gradients]
-    for name, gradient in zip(wanted.gradients, gradients, strict=True):
+    first_values = output.numpy().reshape(-1)[: len(expected.output)]
+    measured = near("output", first_values, np.array(expected.output), experiment)
+    if not measured.passed:
+        return measured
+    gradients = [state[name].grad for name in expected.gradients]
+    for name, gradient in zip(expected.gradients, gradients, strict=True):
         if gradient is None:
             return Measurement(False, f"no gradient came to {name}", compared=1)
     wide = [gradient.numpy().astype(np.float64) for gradient in gradients]
     norms = [float(np.linalg.norm(values)) for values in wide]
-    names = ", ".join(wanted.gradients)
+    names = ", ".join(expected.gradients)
     return near(
         f"norms of gradients ({names})",
         np.array(norms),
-        np.array([*wanted.gradients.values()]),
+        np.array([*expected.gradients.values()]),
         experiment,
     )
 
 
 def rows() -> Iterator[Row]:
-    """Layers, optimisers, and networks that train."""
+    """Yield rows of layers, optimisers, and networks that train."""
     yield from layers.rows()
     yield from optim.rows()
     for experiment in EXPERIMENTS:

@@ -1,4 +1,4 @@
-"""`python -m tinyref_spec.proofs`: prove every rule and write the record."""
+"""Prove every rule and write the record: `python -m tinyref_spec.proofs`."""
 
 from __future__ import annotations
 

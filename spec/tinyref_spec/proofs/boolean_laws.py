@@ -16,7 +16,7 @@ TRUE = build.const(dtypes.bool, True)
 
 
 def _join_laws(op: Ops) -> None:
-    """State the laws of a conjunction (AND) or disjunction (OR) beside those of two parts."""
+    """State the laws of a conjunction (AND) or disjunction (OR), in addition to those of two."""
     is_and = op is Ops.AND
 
     @law("bool-join", over=BOOL)
@@ -27,21 +27,21 @@ def _join_laws(op: Ops) -> None:
     @law("bool-join", constants="c d")
     def upper(x: UOp, c: UOp, d: UOp) -> Equation:
         """x < c & x < d == x < c where c <= d; x < c | x < d == x < d."""
-        kept = less(x, c) if is_and else less(x, d)
-        return Equation(raw(op, less(x, c), less(x, d)), kept, given=(at_least(d, c),))
+        result = less(x, c) if is_and else less(x, d)
+        return Equation(raw(op, less(x, c), less(x, d)), result, where=(at_least(d, c),))
 
     @law("bool-join", constants="c d")
     def lower(x: UOp, c: UOp, d: UOp) -> Equation:
         """x >= c & x >= d == x >= d where c <= d; x >= c | x >= d == x >= c."""
-        kept = at_least(x, d) if is_and else at_least(x, c)
-        return Equation(raw(op, at_least(x, c), at_least(x, d)), kept, given=(at_least(d, c),))
+        result = at_least(x, d) if is_and else at_least(x, c)
+        return Equation(raw(op, at_least(x, c), at_least(x, d)), result, where=(at_least(d, c),))
 
     @law("bool-join", constants="c d")
     def excluded(x: UOp, c: UOp, d: UOp) -> Equation:
         """x < c & x >= d == False where d >= c; x < c | x >= d == True where d <= c."""
-        given = at_least(d, c) if is_and else at_least(c, d)
+        conditions = at_least(d, c) if is_and else at_least(c, d)
         absorbing = FALSE if is_and else TRUE
-        return Equation(raw(op, less(x, c), at_least(x, d)), absorbing, given=(given,))
+        return Equation(raw(op, less(x, c), at_least(x, d)), absorbing, where=(conditions,))
 
 
 _join_laws(Ops.AND)
@@ -50,7 +50,7 @@ _join_laws(Ops.OR)
 
 @law("bool-absorb-and", over=BOOL)
 def absorb_and(p: UOp, q: UOp) -> Equation:
-    """p & (p | q) == p; joins of more parts are such of two by their laws."""
+    """p & (p | q) == p; longer joins reduce to joins of two by their laws."""
     return Equation(both(p, either(p, q)), p)
 
 
@@ -60,8 +60,8 @@ def absorb_or(p: UOp, q: UOp) -> Equation:
     return Equation(either(p, both(p, q)), p)
 
 
-def _place(like: UOp) -> UOp:
-    """Some element of a buffer of the type of `like`."""
+def _address(like: UOp) -> UOp:
+    """Return some element of a buffer of the type of `like`."""
     position = build.variable("position", 0, 15)
     return build.index(build.define_global(0, like.dtype, 16), position)
 
@@ -69,19 +69,19 @@ def _place(like: UOp) -> UOp:
 @law("load-gate-true", over=VALUES)
 def load_gate_true(x: UOp) -> Equation:
     """LOAD(a, x, True) == LOAD(a)."""
-    return Equation(UOp(Ops.LOAD, x.dtype, (_place(x), x, TRUE)), build.load(_place(x)))
+    return Equation(UOp(Ops.LOAD, x.dtype, (_address(x), x, TRUE)), build.load(_address(x)))
 
 
 @law("load-gate-false", over=VALUES)
 def load_gate_false(x: UOp) -> Equation:
     """LOAD(a, x, False) == x."""
-    return Equation(UOp(Ops.LOAD, x.dtype, (_place(x), x, FALSE)), x)
+    return Equation(UOp(Ops.LOAD, x.dtype, (_address(x), x, FALSE)), x)
 
 
 @law("store-gate-true", over=VALUES)
 def store_gate_true(x: UOp) -> Equation:
     """STORE(a, x, True) == STORE(a, x): the memory after it is the same."""
-    return Equation(build.store(_place(x), x, TRUE), build.store(_place(x), x))
+    return Equation(build.store(_address(x), x, TRUE), build.store(_address(x), x))
 
 
 @law("gep-vectorize", over=VALUES)

@@ -1,7 +1,7 @@
 """Laws of the comparisons.
 
-A difference that a rule reads is g * (l - s) + k: g the common factor, l the positive terms and s
-the negative ones, k the constant. All of them stand for sums of any number of terms.
+A rule reads a difference as g * (l - s) + k: g is the common factor, l are the positive terms, s
+the negative ones, and k is the constant. Each of them is a sum of any number of terms.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tinyref_spec.proofs.law import Equation, Proof, law
 
 
 def unequal(x: UOp, y: UOp) -> UOp:
-    """x != y with its sides in this order."""
+    """Return x != y with its sides in this order."""
     return UOp(Ops.CMPNE, dtypes.bool, (x, y))
 
 
@@ -43,8 +43,8 @@ def lt_sum(x: UOp, y: UOp, left: UOp, s: UOp, right: UOp, g: UOp, k: UOp, f: UOp
     """(x < y) == (l < s - f) where x - y == g * (l - s) + k and f is k // g, rounded down."""
     difference = add(mul(sub(left, s), g), k)
     reads = ((x, add(y, difference)), (right, sub(s, f)))
-    given = (positive(g), at_least(k, mul(f, g)), less(k, add(mul(f, g), g)))
-    return Equation(less(x, y), less(left, right), given, reads=reads)
+    conditions = (positive(g), at_least(k, mul(f, g)), less(k, add(mul(f, g), g)))
+    return Equation(less(x, y), less(left, right), conditions, reads=reads)
 
 
 @law("lt-sum", Proof.INTEGERS, constants="g k f")
@@ -54,59 +54,61 @@ def lt_negative_sum(
     """(x < y) == not (l < s + 1 + f) where x - y == g * (s - l) + k and f is k // g."""
     difference = add(mul(sub(s, left), g), k)
     reads = ((x, add(y, difference)), (right, add(add(s, f), 1)))
-    given = (positive(g), at_least(k, mul(f, g)), less(k, add(mul(f, g), g)))
-    return Equation(less(x, y), logical_not(less(left, right)), given, reads=reads)
+    conditions = (positive(g), at_least(k, mul(f, g)), less(k, add(mul(f, g), g)))
+    return Equation(less(x, y), logical_not(less(left, right)), conditions, reads=reads)
 
 
 @law("lt-factor", Proof.INTEGERS, constants="f k c")
 def lt_factor(x: UOp, q: UOp, r: UOp, f: UOp, k: UOp, c: UOp) -> Equation:
     """(f * q + r < c) == (q < k) where 0 <= r < f and c == f * k."""
-    given = (natural(r), less(r, f))
-    return Equation(less(x, c), less(q, k), given, reads=((x, add(mul(q, f), r)), (c, mul(f, k))))
+    conditions = (natural(r), less(r, f))
+    return Equation(
+        less(x, c), less(q, k), conditions, reads=((x, add(mul(q, f), r)), (c, mul(f, k)))
+    )
 
 
 @law("lt-factor", Proof.INTEGERS, constants="f k s c j")
 def lt_factor_and_part(x: UOp, q: UOp, r: UOp, f: UOp, k: UOp, s: UOp, c: UOp, j: UOp) -> Equation:
     """(f * q + r < c) == (q < k + 1) where 0 <= r < s < f and c == f * k + s."""
-    given = (natural(r), less(r, s), less(s, f))
+    conditions = (natural(r), less(r, s), less(s, f))
     reads = ((x, add(mul(q, f), r)), (c, add(mul(f, k), s)), (j, add(k, 1)))
-    return Equation(less(x, c), less(q, j), given, reads=reads)
+    return Equation(less(x, c), less(q, j), conditions, reads=reads)
 
 
 @law("lt-factor-sum", Proof.INTEGERS, constants="f")
 def lt_factor_sum(x: UOp, y: UOp, left: UOp, s: UOp, r: UOp, f: UOp) -> Equation:
     """(x < y) == (l < s) where x - y == f * (l - s) + r and 0 <= r < f."""
-    given = (natural(r), less(r, f))
+    conditions = (natural(r), less(r, f))
     reads = ((x, add(y, add(mul(sub(left, s), f), r))),)
-    return Equation(less(x, y), less(left, s), given, reads=reads)
+    return Equation(less(x, y), less(left, s), conditions, reads=reads)
 
 
 @law("lt-max", constants="c d")
 def lt_max(x: UOp, c: UOp, d: UOp) -> Equation:
     """(max(x, c) < d) == (x < d) for c < d."""
-    return Equation(less(maximum(x, c), d), less(x, d), given=(less(c, d),))
+    return Equation(less(maximum(x, c), d), less(x, d), where=(less(c, d),))
 
 
 @law("lt-div", Proof.INTEGERS, constants="c d e")
 def lt_div(x: UOp, c: UOp, d: UOp, e: UOp) -> Equation:
     """(x // c < d) == (x < e) for c, d > 0 and e == c * d."""
-    given = (positive(c), positive(d))
-    return Equation(less(idiv(x, c), d), less(x, e), given, reads=((e, mul(c, d)),))
+    conditions = (positive(c), positive(d))
+    return Equation(less(idiv(x, c), d), less(x, e), conditions, reads=((e, mul(c, d)),))
 
 
 @law("lt-div", Proof.INTEGERS, constants="c d e")
 def lt_div_negative(x: UOp, c: UOp, d: UOp, e: UOp) -> Equation:
     """(x // c < d) == (x < e) for c > 0, d <= 0 and e == c * (d - 1) + 1."""
-    given = (positive(c), at_least(0, d))
+    conditions = (positive(c), at_least(0, d))
     reads = ((e, add(mul(c, sub(d, 1)), 1)),)
-    return Equation(less(idiv(x, c), d), less(x, e), given, reads=reads)
+    return Equation(less(idiv(x, c), d), less(x, e), conditions, reads=reads)
 
 
 @law("lt-first", Proof.INTEGERS, constants="c")
 def lt_first(x: UOp, y: UOp, c: UOp) -> Equation:
     """(x < 1) == not (x != 0) where 0 <= x, for an x that is y % c."""
     right = logical_not(not_equal(x, 0))
-    return Equation(less(x, 1), right, given=(natural(x),), reads=((x, mod(y, c)),))
+    return Equation(less(x, 1), right, where=(natural(x),), reads=((x, mod(y, c)),))
 
 
 @law("ne-sum", Proof.INTEGERS, constants="c d")
@@ -118,20 +120,20 @@ def ne_constants(x: UOp, y: UOp, t: UOp, c: UOp, d: UOp) -> Equation:
 @law("ne-sum", Proof.INTEGERS)
 def ne_above(x: UOp, y: UOp) -> Equation:
     """(x != y) == True where x - y is never 0, being above or below it."""
-    return Equation(unequal(x, y), TRUE, given=(less(y, x),))
+    return Equation(unequal(x, y), TRUE, where=(less(y, x),))
 
 
 @law("ne-sum", Proof.INTEGERS)
 def ne_below(x: UOp, y: UOp) -> Equation:
     """(x != y) == True where x - y < 0."""
-    return Equation(unequal(x, y), TRUE, given=(less(x, y),))
+    return Equation(unequal(x, y), TRUE, where=(less(x, y),))
 
 
 @law("ne-sum", Proof.INTEGERS, constants="g k f")
 def ne_no_multiple(x: UOp, y: UOp, t: UOp, g: UOp, k: UOp, f: UOp) -> Equation:
     """(x != y) == True where x - y == g * t + k and k is no multiple of g."""
-    given = (positive(g), less(mul(f, g), k), less(k, add(mul(f, g), g)))
-    return Equation(unequal(x, y), TRUE, given, reads=((x, add(y, add(mul(t, g), k))),))
+    conditions = (positive(g), less(mul(f, g), k), less(k, add(mul(f, g), g)))
+    return Equation(unequal(x, y), TRUE, conditions, reads=((x, add(y, add(mul(t, g), k))),))
 
 
 @law("ne-sum", Proof.INTEGERS, constants="g f")
@@ -151,6 +153,6 @@ def ne_add(x: UOp, c: UOp, d: UOp) -> Equation:
 @law("ne-div", Proof.INTEGERS, constants="c")
 def ne_div(x: UOp, c: UOp) -> Equation:
     """(x // c != 0) == not (x < c) where 0 <= x, for c > 0."""
-    given = (natural(x), positive(c))
+    conditions = (natural(x), positive(c))
     zero = build.const(x.dtype, 0)
-    return Equation(unequal(idiv(x, c), zero), logical_not(less(x, c)), given)
+    return Equation(unequal(idiv(x, c), zero), logical_not(less(x, c)), conditions)

@@ -1,8 +1,7 @@
-"""Whether each rule does what its laws say: rules are fired on instances of their laws.
+"""The check that each rule does what its laws say: rules are fired on instances of their laws.
 
-An instance of a law has constants in the place of the constants, and variables of known ranges in
-the place of the other leaves. Where the rule fires, its result must equal the left side for all
-values in the ranges.
+An instance of a law has numbers for the constants, and variables of known ranges for the other
+leaves. If the rule fires, its result must equal the left side for all values in the ranges.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tinyref_spec.proofs.prover import ProofResult, claim
 from tinyref_spec.proofs.semantics import Bits, Integers, Semantics
 
 EFFORT = 3_000_000
-# With no more combinations of values than that, all of them are tried.
+# Up to this many combinations of values, all of them are tried.
 MAX_VALUES = 200_000
 FOLD = RuleSet([fold_constants], "fold")
 CONSTANTS = (0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 12, 15, 16, -1, -2, -3, -7)
@@ -48,13 +47,13 @@ SPANS = (
     (-9, -1),
     (-20, 20),
 )
-# How many leaves may have any value of their type.
+# Share of leaves that may have any value of their type.
 WIDEST = 0.1
-# How often a constant violates what a law says of it: a rule that does not look is wrong there.
+# Share of constants that violate the law: a rule that does not check them is then wrong.
 VIOLATED = 0.25
 BITWISE = frozenset({Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.BITCAST})
 
-# What a rule makes of a node: a `Rule`, or a wrong variant of one.
+# Returns the replacement of a node: a `Rule`, or a wrong variant of one.
 Applied: TypeAlias = Callable[[UOp], UOp | None]
 
 
@@ -122,7 +121,7 @@ def _variable(name: str, dtype: DType, source: Random) -> UOp:
 def same_value(left: UOp, right: UOp) -> tuple[ProofResult, str]:
     """Return whether both nodes are equal for all values in the ranges of their leaves.
 
-    All values are tried where these are not too many, else the solver answers.
+    If there are few values, all are tried; else the solver answers.
     """
     nodes = toposort((left, right))
     leaves = [node for node in nodes if node.op in (Ops.DEFINE_VAR, Ops.RANGE)]

@@ -1,9 +1,9 @@
 """Float rules, checked for every float16, and casts of floats for every value of a small type.
 
 A float rule states what it keeps: NaN, infinities, the sign of zero, each rounding. Both sides are
-computed by the semantics of the op table and compared bit for bit, except the bits of a NaN, which
-no op but BITCAST can see. One leaf takes all values; two leaves take all of the first with the
-`EDGES` of the second, and the reverse.
+computed by the semantics of the op table and compared bit for bit. The bits of a NaN do not count,
+as no op except BITCAST can see them. One leaf takes all values; two leaves take all of the first
+with the `EDGES` of the second, and the reverse.
 """
 
 from __future__ import annotations
@@ -111,16 +111,16 @@ def lost(left: Array, right: Array) -> set[Keeps]:
     with np.errstate(all="ignore"):
         wide, other = (np.broadcast_to(side, shape).astype(np.float64) for side in (left, right))
     is_nan, is_infinite, is_zero = np.isnan(wide), np.isinf(wide), wide == 0
-    found = set()
+    missing = set()
     if np.any(is_nan != np.isnan(other)):
-        found.add(Keeps.NAN)
+        missing.add(Keeps.NAN)
     if np.any((wide != other) & (is_infinite | np.isinf(other)) & ~is_nan):
-        found.add(Keeps.INFINITY)
+        missing.add(Keeps.INFINITY)
     if np.any(is_zero & (other == 0) & (np.signbit(wide) != np.signbit(other))):
-        found.add(Keeps.SIGNED_ZERO)
+        missing.add(Keeps.SIGNED_ZERO)
     if np.any((wide != other) & np.isfinite(wide) & np.isfinite(other)):
-        found.add(Keeps.ROUNDING)
-    return found
+        missing.add(Keeps.ROUNDING)
+    return missing
 
 
 def losses(
@@ -158,15 +158,15 @@ def samples(node: UOp) -> Iterator[Mapping[UOp, Array]]:
 
 
 def check(rule: Rule) -> bool:
-    """Return whether the rule has a float16, or casts any float, and then keeps what it states.
+    """Return True if the rule has a float16, or casts a float, and keeps what it states.
 
-    Raises `UserError` where a replacement loses what the rule keeps.
+    Raises `UserError` if a replacement loses what the rule keeps.
     """
     operands = SCALARS if is_cast(rule) else (dtypes.float16,)
-    found = False
+    has_equation = False
     for root in {*operands, dtypes.bool}:
         for equation, missing in losses(rule, root, operands):
-            found = True
+            has_equation = True
             if missing:
                 raise UserError(f"rule {rule.name}: {equation} loses {missing}")
-    return found
+    return has_equation

@@ -10,30 +10,30 @@ from tinyref_spec.proofs.law import INDEX, VALUES, Equation, Proof, law
 
 
 def raw(op: Ops, *src: UOp) -> UOp:
-    """A node of `op` with the type of its first source, in the order given."""
+    """Return a node of `op` with the type of its first source, in this order."""
     return UOp(op, src[0].dtype, src)
 
 
 def constant(like: UOp, value: int) -> UOp:
-    """The constant `value` in the type of `like`; below 0 it wraps for unsigned types."""
+    """Return the constant `value` in the type of `like`; below 0 it wraps for unsigned types."""
     return build.const(like.dtype, value)
 
 
 def within(low: UOp | int, x: UOp, high: UOp | int) -> UOp:
-    """low <= x <= high."""
+    """Return low <= x <= high."""
     return both(at_least(x, low), at_least(high, x))
 
 
 @law("fold-range", over=VALUES, constants="c")
 def range_of_one(x: UOp, c: UOp) -> Equation:
     """x == c where c <= x <= c; tests/algebra/test_bounds.py has the ranges themselves."""
-    return Equation(x, c, given=(equal(x, c),))
+    return Equation(x, c, where=(equal(x, c),))
 
 
 @law("fold-range", constants="c")
 def range_of_maximum(x: UOp, c: UOp) -> Equation:
     """max(x, c) == c where x <= c, an x whose range is c alone."""
-    return Equation(maximum(x, c), c, given=(at_least(c, x),))
+    return Equation(maximum(x, c), c, where=(at_least(c, x),))
 
 
 @law("int-sum")
@@ -80,21 +80,21 @@ def or_ones(x: UOp) -> Equation:
 
 
 def _is_mask(c: UOp) -> UOp:
-    """c is 2**n - 1 for some n: no bit of it is one of c + 1."""
+    """Return that c is 2**n - 1 for some n: it shares no bit with c + 1."""
     return equal(raw(Ops.AND, c, add(c, 1)), 0)
 
 
 @law("bit-mask", constants="c")
 def mask(x: UOp, c: UOp) -> Equation:
     """x & c == x where 0 <= x <= c and c is 2**n - 1."""
-    return Equation(raw(Ops.AND, x, c), x, given=(_is_mask(c), within(0, x, c)))
+    return Equation(raw(Ops.AND, x, c), x, where=(_is_mask(c), within(0, x, c)))
 
 
 @law("bit-disjoint", constants="c m")
 def disjoint(x: UOp, c: UOp, m: UOp) -> Equation:
     """x & c == 0 where 0 <= x <= m, m is 2**n - 1 and c & m == 0."""
-    given = (_is_mask(m), within(0, x, m), equal(raw(Ops.AND, c, m), 0))
-    return Equation(raw(Ops.AND, x, c), constant(x, 0), given=given)
+    conditions = (_is_mask(m), within(0, x, m), equal(raw(Ops.AND, c, m), 0))
+    return Equation(raw(Ops.AND, x, c), constant(x, 0), where=conditions)
 
 
 def _power(n: UOp) -> UOp:
@@ -110,7 +110,7 @@ def _is_count(n: UOp) -> UOp:
 @law("shift-left-index", over=INDEX, constants="n")
 def shift_left_index(x: UOp, n: UOp) -> Equation:
     """x << n == x * 2**n."""
-    return Equation(raw(Ops.SHL, x, n), mul(x, _power(n)), given=(_is_count(n),))
+    return Equation(raw(Ops.SHL, x, n), mul(x, _power(n)), where=(_is_count(n),))
 
 
 def _shift_right_law(count: int) -> None:
@@ -120,7 +120,7 @@ def _shift_right_law(count: int) -> None:
     def shift_right_index(x: UOp) -> Equation:
         """x >> n == x // 2**n where 0 <= x."""
         left = raw(Ops.SHR, x, constant(x, count))
-        return Equation(left, build.idiv(x, 1 << count), given=(at_least(x, 0),))
+        return Equation(left, build.idiv(x, 1 << count), where=(at_least(x, 0),))
 
 
 for _count in range(63):
@@ -130,21 +130,21 @@ for _count in range(63):
 @law("mask-index", over=INDEX, constants="n")
 def mask_index(x: UOp, n: UOp) -> Equation:
     """x & (2**n - 1) == x % 2**n where 0 <= x."""
-    given = (_is_count(n), at_least(x, 0))
+    conditions = (_is_count(n), at_least(x, 0))
     ones = add(_power(n), -1)
-    return Equation(raw(Ops.AND, x, ones), mod(x, _power(n)), given=given)
+    return Equation(raw(Ops.AND, x, ones), mod(x, _power(n)), where=conditions)
 
 
 @law("max-bounds", over=VALUES)
 def max_left(x: UOp, y: UOp) -> Equation:
     """max(x, y) == x where y <= x."""
-    return Equation(maximum(x, y), x, given=(at_least(x, y),))
+    return Equation(maximum(x, y), x, where=(at_least(x, y),))
 
 
 @law("max-bounds", over=VALUES)
 def max_right(x: UOp, y: UOp) -> Equation:
     """max(x, y) == y where x <= y."""
-    return Equation(maximum(x, y), y, given=(at_least(y, x),))
+    return Equation(maximum(x, y), y, where=(at_least(y, x),))
 
 
 @law("max-again")
@@ -162,12 +162,12 @@ def max_again_right(x: UOp, y: UOp) -> Equation:
 @law("max-offset", Proof.INTEGERS, constants="c d")
 def max_offset(x: UOp, y: UOp, t: UOp, c: UOp, d: UOp) -> Equation:
     """max(t + c, t + d) == t + d for d >= c, where neither sum wraps."""
-    given = (at_least(d, c),)
-    return Equation(maximum(x, y), y, given, reads=((x, add(t, c)), (y, add(t, d))))
+    conditions = (at_least(d, c),)
+    return Equation(maximum(x, y), y, conditions, reads=((x, add(t, c)), (y, add(t, d))))
 
 
 @law("max-offset", Proof.INTEGERS, constants="c d")
 def max_offset_left(x: UOp, y: UOp, t: UOp, c: UOp, d: UOp) -> Equation:
     """max(t + c, t + d) == t + c for c >= d, where neither sum wraps."""
-    given = (at_least(c, d),)
-    return Equation(maximum(x, y), x, given, reads=((x, add(t, c)), (y, add(t, d))))
+    conditions = (at_least(c, d),)
+    return Equation(maximum(x, y), x, conditions, reads=((x, add(t, c)), (y, add(t, d))))

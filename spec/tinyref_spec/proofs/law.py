@@ -1,8 +1,7 @@
 """A law: the equation of a rule, for all values of its leaves and of its constants.
 
-A law is a function of its leaves that builds both sides with the builders of the compiler, so it
-is written in the language that it speaks of. The leaves are variables, and so are the constants of
-a rule: what is proved holds for every constant.
+A law is a function of its leaves that builds both sides with the builders of the compiler. The
+leaves are variables, and so are the constants of a rule: a proof holds for every constant.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tinyref.uops.node import UOp
 
 
 class Proof(Enum):
-    """How a law is proved."""
+    """The way in which a law is proved."""
 
     __hash__ = object.__hash__
 
@@ -41,18 +40,18 @@ INTEGERS = (*(dtype for dtype in dtypes.all if dtype.is_int), dtypes.index)
 
 @dataclass(frozen=True)
 class Equation:
-    """left == right, wherever `given` holds.
+    """left == right, if all of `where` are true.
 
-    given: bools over the leaves. steps: bools that follow from `given`, each from those before it;
-    they are proved first, and help the solver. reads: leaves that stand for sums which the rule
-    reads as mathematical integers (`linear.exact`), with these sums; nothing in them wraps.
-    wraps: the sides may wrap, as both are the same sum of the same quotients and remainders of
-    leaves: what is equal as integers is equal modulo any width.
+    where: bools over the leaves. steps: bools that follow from `where`, each from those before it;
+    they are proved first, and help the solver. reads: leaves for sums that the rule reads as
+    mathematical integers (`linear.exact`), with these sums; nothing in them wraps. wraps: the sides
+    may wrap, as both are the same sum of the same quotients and remainders of leaves. Values that
+    are equal as integers are equal modulo any width.
     """
 
     left: UOp
     right: UOp
-    given: tuple[UOp, ...] = ()
+    where: tuple[UOp, ...] = ()
     steps: tuple[UOp, ...] = ()
     reads: tuple[tuple[UOp, UOp], ...] = ()
     wraps: bool = False
@@ -62,9 +61,9 @@ class Equation:
 class Law:
     """One equation of one rule.
 
-    proof: how it is proved: BITS, at the width of each type, or INTEGERS, with all leaves within
-    the range of each type and nothing that leaves it (`index` has no range). over: the types for
-    which it is proved. constants: the leaves that are CONSTs in the rule.
+    proof: BITS, at the width of each type, or INTEGERS, with all leaves and results within the
+    range of each type (`index` has no range). over: the types for which it is proved. constants:
+    the leaves that are CONSTs in the rule.
     """
 
     rule: str
@@ -79,7 +78,7 @@ class Law:
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:
-        """The leaves, in the order of the function's parameters."""
+        """Return the leaves, in the order of the function's parameters."""
         return tuple(inspect.signature(self.function).parameters)
 
     def leaves(self, dtype: DType) -> list[UOp]:

@@ -1,4 +1,4 @@
-"""The table of laws: to import it reads every file of laws."""
+"""The table of laws; importing it reads every file of laws."""
 
 from __future__ import annotations
 

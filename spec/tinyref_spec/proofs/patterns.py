@@ -1,9 +1,9 @@
 """Equations that a rule states by itself: its pattern, and what its function makes of it.
 
-The captures of the pattern become variables with every value of their type, also those that stand
-for constants. Where the function has a replacement, pattern == replacement is a law for all
-values, and its proof is one of the rule's own code. A rule that looks at ranges, or at the value
-of a constant, has none: its laws are written down.
+The captures of the pattern become variables with every value of their type, also the constants. If
+the function has a replacement, pattern == replacement is a law for all values, and its proof covers
+the rule's own code. A rule that reads ranges, or the value of a constant, has none: its laws are
+written down.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Captures = Mapping[str, UOp]
 
 @dataclass(frozen=True)
 class Filler:
-    """What stands in the place of captures.
+    """The values of captures.
 
     operands: the types of what is compared or cast. constants: CONSTs of a number type.
-    has_spans: whether there are variables of the range of each narrower type too.
+    has_spans: True if there are also variables with the range of each narrower type.
     """
 
     operands: tuple[DType, ...]
@@ -133,10 +133,10 @@ def is_cast(rule: Rule) -> bool:
 
 
 def equations(rule: Rule, constants: Sequence[int] = ()) -> Iterator[Equation]:
-    """Yield what the pattern and the function of the rule say of integers and bools.
+    """Yield the equations of integers and bools that a rule's pattern and function state.
 
-    They say so for all constants of the rule; with `constants`, also for these, which the function
-    may look at. A rule that looks at ranges says nothing, except one that has no written law.
+    They hold for all constants of the rule; with `constants`, also for these, which the function
+    may read. A rule that reads ranges gives none, except one without a written law.
     """
     laws = laws_of(rule.name)
     if laws and (rule.domain.needs_bounds or any(law.proof is Proof.INTEGERS for law in laws)):

@@ -15,13 +15,13 @@ from tinyref.uops.ops import Ops
 from tinyref_spec.proofs.law import Equation, Law, Proof
 from tinyref_spec.proofs.semantics import Bits, Integers, Term, sizes_of_division
 
-# The solver's own count of its steps, the same on a slow machine as on a fast one.
+# The solver counts its own steps, so that slow machines have the same limit.
 EFFORT = 30_000_000
 _QUICK = 500_000
 
 
 class ProofResult(Enum):
-    """What the solver says of a claim."""
+    """The solver's answer to a claim."""
 
     __hash__ = object.__hash__
 
@@ -30,30 +30,30 @@ class ProofResult(Enum):
     UNKNOWN = "unknown"
 
 
-def claim(given: Sequence[Term], goal: Term, effort: int = EFFORT) -> tuple[ProofResult, str]:
-    """Whether `goal` follows from `given`; where it does not, with a counterexample."""
+def claim(premises: Sequence[Term], goal: Term, effort: int = EFFORT) -> tuple[ProofResult, str]:
+    """Return whether `goal` follows from the premises; if not, with a counterexample."""
     solver = z3.Solver()
     solver.set("rlimit", effort)
-    solver.add(*given)
+    solver.add(*premises)
     solver.add(z3.Not(goal))
-    found = solver.check()
-    if found == z3.unsat:
+    answer = solver.check()
+    if answer == z3.unsat:
         return ProofResult.PROVED, ""
-    if found == z3.unknown:
+    if answer == z3.unknown:
         return ProofResult.UNKNOWN, solver.reason_unknown()
     model = solver.model()
     return ProofResult.REFUTED, ", ".join(
-        sorted(f"{each} = {model[each]}" for each in model.decls())
+        sorted(f"{name} = {model[name]}" for name in model.decls())
     )
 
 
 def require(law: Law, dtype: DType) -> None:
-    """Raise `UserError` for a law that is not proved, or is given what never holds."""
+    """Raise `UserError` for a law that is not proved, or whose conditions are never true."""
     answer, detail = prove(law, dtype)
     if answer is not ProofResult.PROVED:
         raise UserError(f"law {law.label} at {dtype.name}: {answer.value}: {detail}")
     if not can_hold(law, dtype):
-        raise UserError(f"law {law.label} at {dtype.name}: what it is given never holds")
+        raise UserError(f"law {law.label} at {dtype.name}: its conditions are never true")
 
 
 def prove(law: Law, dtype: DType, effort: int = EFFORT) -> tuple[ProofResult, str]:
@@ -66,9 +66,9 @@ def prove(law: Law, dtype: DType, effort: int = EFFORT) -> tuple[ProofResult, st
 def by_bits(equation: Equation, effort: int = EFFORT) -> tuple[ProofResult, str]:
     """Return whether both sides have the same bits at the width of each type."""
     bits = Bits()
-    given = [bits.term(node) for node in equation.given]
+    premises = [bits.term(node) for node in equation.where]
     goal = bits.term(equation.left) == bits.term(equation.right)
-    return claim(given, goal, effort)
+    return claim(premises, goal, effort)
 
 
 class _IntegerProof:
@@ -90,10 +90,10 @@ class _IntegerProof:
             self.positive.add(self.terms.term(node.src[1]).get_id())
 
     def begin(self, equation: Equation, proves_steps: bool = False) -> tuple[ProofResult, str]:
-        """Takes in the sums, what is given and the steps; the steps after their proof."""
+        """Add the sums, the conditions and the steps; prove the steps first if `proves_steps`."""
         for leaf, total in equation.reads:
             self.known.append(self.terms.term(leaf) == self.terms.term(total))
-        for node in equation.given:
+        for node in equation.where:
             self.assume(node)
         for step in equation.steps:
             if proves_steps:
@@ -104,7 +104,7 @@ class _IntegerProof:
         return ProofResult.PROVED, ""
 
     def stays_within(self, node: UOp) -> tuple[ProofResult, str]:
-        """Whether the node's value is in the range of the type; first from its sources alone."""
+        """Return whether the node's value is in the type's range; first by its sources alone."""
         goal = self.within(self.terms.term(node))
         sources = [self.terms.term(source) for source in node.src if source.dtype.is_int]
         near = [self.within(source) for source in sources]
@@ -115,20 +115,20 @@ class _IntegerProof:
         return self.follows(goal, self.terms.sizes)
 
     def follows(self, goal: Term, more: Sequence[Term] = ()) -> tuple[ProofResult, str]:
-        given = [*self.known, *self.terms.definitions, *more]
-        return claim(given, goal, self.effort)
+        premises = [*self.known, *self.terms.definitions, *more]
+        return claim(premises, goal, self.effort)
 
 
 def _by_integers(
     law: Law, equation: Equation, dtype: DType, effort: int
 ) -> tuple[ProofResult, str]:
-    """The equation for all integers; then, for a type with a range, that nothing leaves it."""
+    """Prove the equation for integers; for a type with a range, also that nothing leaves it."""
     answer, detail = _for_all_integers(law, equation, effort)
     if answer is not ProofResult.PROVED or dtype is dtypes.index:
         return answer, detail
     proof = _IntegerProof(dtype, effort)
     roots = (equation.left, equation.right)
-    for node in toposort((*roots, *equation.given)):
+    for node in toposort((*roots, *equation.where)):
         if node.op is Ops.DEFINE_VAR and node.dtype.is_int:
             proof.known.append(proof.within(proof.terms.term(node)))
     proof.begin(equation)
@@ -146,7 +146,7 @@ def _by_integers(
 
 
 def lemmas() -> Iterator[tuple[str, ProofResult]]:
-    """What the proofs take for granted of quotients and remainders, each with its answer."""
+    """Yield the lemmas on quotients and remainders that proofs use, each with its answer."""
     terms = Integers()
     x, y = z3.Ints("x y")
     q, r = terms.division(x, y)
@@ -155,7 +155,7 @@ def lemmas() -> Iterator[tuple[str, ProofResult]]:
 
 
 def can_hold(law: Law, dtype: DType) -> bool:
-    """Return False where what the law is given contradicts itself, which would prove anything."""
+    """Return False if the conditions of the law contradict each other, which proves anything."""
     solver = z3.Solver()
     solver.set("rlimit", EFFORT)
     if law.proof is Proof.INTEGERS:
@@ -167,7 +167,7 @@ def can_hold(law: Law, dtype: DType) -> bool:
         solver.add(*proof.known, *proof.terms.definitions)
     else:
         bits = Bits()
-        solver.add(*map(bits.term, law.equation(dtype).given))
+        solver.add(*map(bits.term, law.equation(dtype).where))
     return bool(solver.check() == z3.sat)
 
 
@@ -175,7 +175,7 @@ _unbounded: dict[tuple[Law, Equation], tuple[ProofResult, str]] = {}
 
 
 def _for_all_integers(law: Law, equation: Equation, effort: int) -> tuple[ProofResult, str]:
-    """The steps and the equation over integers without any range, proved once for all types."""
+    """Prove the steps and the equation over integers without a range, once for all types."""
     if (law, equation) in _unbounded:
         return _unbounded[law, equation]
     proof = _IntegerProof(dtypes.index, effort)
@@ -189,7 +189,7 @@ def _for_all_integers(law: Law, equation: Equation, effort: int) -> tuple[ProofR
 
 
 def _ring(roots: Sequence[UOp]) -> set[UOp]:
-    """The sums and products that only sums and products use: they may wrap, modulo any width."""
+    """Return sums and products that only sums and products use: they may wrap, at any width."""
     ring = {Ops.ADD, Ops.SUB, Ops.MUL, Ops.NEG, Ops.CONST}
     nodes = toposort(roots)
     used = {source for node in nodes if node.op not in ring for source in node.src}

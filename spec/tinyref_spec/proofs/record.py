@@ -1,4 +1,4 @@
-"""What was proved of each rule: committed as `record.json`, so that it can be shown without z3.
+"""The record of what was proved of each rule, in `record.json`, which needs no z3 to be shown.
 
 `python -m tinyref_spec.proofs` proves every law again and writes it; a test compares both.
 """
@@ -18,7 +18,7 @@ from tinyref_spec.proofs.law import Proof
 from tinyref_spec.proofs.laws import laws_of
 
 PATH = Path(__file__).with_name("record.json")
-# How a rule that folds constants is checked, which has no equation but the semantics themselves.
+# The check of a rule that folds constants; its only equation is the semantics themselves.
 FOLDING = "fold-constants"
 
 KINDS = {
@@ -39,7 +39,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class RuleProof:
-    """How one rule was proved: the kinds of proof, the number of laws, the types they hold for.
+    """The proof of one rule: the kinds of proof, the number of laws, the types they hold for.
 
     The pattern of a rule counts as one law, for z3 and for floats.
     """
@@ -50,7 +50,7 @@ class RuleProof:
 
     @property
     def main_kind(self) -> Proof:
-        """The kind under which a rule counts: that of floats only where it has no other."""
+        """Return the kind under which a rule counts; floats only if there is no other kind."""
         kinds = (Proof.EXHAUSTIVE, Proof.INTEGERS, Proof.BITS, Proof.FLOAT16)
         return next(kind for kind in kinds if kind in self.proofs)
 
@@ -128,8 +128,8 @@ def write() -> dict[str, int]:
 class RuleFacts:
     """One rule as a person reads it, for the page and the command.
 
-    types: of its root. keeps: what it leaves as it was in floats, none for others. proof: the
-    kinds of its proofs in words. types_proved: for which types they hold.
+    types: of its root. keeps: what it preserves in floats, none for others. proof: the kinds of its
+    proofs in words. types_proved: the types for which they hold.
     """
 
     name: str
@@ -144,7 +144,7 @@ class RuleFacts:
 
     @property
     def domain(self) -> str:
-        """Types, value ranges and what is kept, in words."""
+        """Return types, value ranges and what is kept, in words."""
         parts = [self.types]
         if self.needs_bounds:
             parts.append("where value ranges show it")
@@ -179,5 +179,5 @@ def all_facts(family: str | None = None) -> list[RuleFacts]:
 
 
 def families() -> list[str]:
-    """Return the families of rules, which are the files that they stand in."""
+    """Return the families of rules, which are the files of the rules."""
     return sorted({rule.domain.family for rule in ALL_RULES.rules})

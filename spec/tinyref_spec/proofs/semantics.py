@@ -1,10 +1,10 @@
-"""What each op means to the SMT solver z3: one table for bit-vectors, one for integers.
+"""The semantics of ops for the SMT solver z3: one table for bit-vectors, one for integers.
 
-`Bits` gives machine words their widths; `Integers` gives every value its mathematical integer,
-which is what `index` means, and what a fixed-width value is where nothing wraps. Both follow
-semantics.md, and `spec/tests/test_proofs.py` holds them against the semantics of the op
-table. What semantics.md leaves unspecified (division by 0, a shift by the width or more) has here
-the value that the semantics define, so that a law which is proved holds for constant folding too.
+`Bits` gives machine words their widths. `Integers` gives every value its mathematical integer: the
+meaning of `index`, and of a fixed-width value that does not wrap. Both follow semantics.md, and
+`spec/tests/test_proofs.py` compares them with the semantics of the op table. Some values are
+unspecified in semantics.md (division by 0, a shift by the width or more). They have here the value
+that the semantics define, so that a proved law holds for constant folding too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Term: TypeAlias = z3.ExprRef
 
 
 def logical(op: Ops, x: Term, y: Term) -> Term:
-    """A binary op on bools."""
+    """Return a binary op on bools."""
     arms: dict[Ops, Callable[[], Term]] = {
         Ops.CMPLT: lambda: z3.And(z3.Not(x), y),
         Ops.CMPNE: lambda: z3.Xor(x, y),
@@ -41,13 +41,13 @@ def logical(op: Ops, x: Term, y: Term) -> Term:
 
 
 class Semantics(ABC):
-    """Terms of the nodes of a graph, sources first; the arms that both tables share."""
+    """Terms of the nodes of a graph, sources first, with the cases that both tables share."""
 
     def __init__(self) -> None:
         self.terms: dict[UOp, Term] = {}
         # Vectors are lists of terms: one per lane.
         self.lanes: dict[UOp, list[Term]] = {}
-        # What holds for the terms made so far: the definitions of quotients and the like.
+        # Facts about the terms so far, such as the definitions of quotients.
         self.definitions: list[Term] = []
 
     @abstractmethod
@@ -63,13 +63,13 @@ class Semantics(ABC):
     def convert(self, source: DType, target: DType, x: Term) -> Term: ...
 
     def settle(self, node: UOp, raw: Term) -> Term:
-        """The term of an integer node from what its op gives, before it wraps."""
+        """Return the term of an integer node from the result of its op, before it wraps."""
         return raw
 
     def term(self, root: UOp) -> Term:
-        """The term of `root`; leaves that were not given become variables of their type.
+        """Return the term of `root`; leaves without a term become variables of their type.
 
-        Raises `UserError` for a graph that holds what the solver has no term for.
+        Raises `UserError` for a graph with nodes that have no term.
         """
         for node in toposort((root,)):
             if node in self.terms or node in self.lanes:
@@ -87,14 +87,14 @@ class Semantics(ABC):
         return self.lanes_as_term(root)
 
     def lanes_as_term(self, root: UOp) -> Term:
-        """One term for a scalar; for a vector an array of its lanes."""
+        """Return one term for a scalar; for a vector an array of its lanes."""
         if root not in self.lanes:
             return self.terms[root]
         lanes = self.lanes[root]
-        found = z3.K(z3.IntSort(), lanes[0])
+        array = z3.K(z3.IntSort(), lanes[0])
         for lane, value in enumerate(lanes):
-            found = z3.Store(found, lane, value)
-        return found
+            array = z3.Store(array, lane, value)
+        return array
 
     def _gep(self, node: UOp, taken: Sequence[int]) -> None:
         lanes = self.lanes[node.src[0]]
@@ -107,8 +107,8 @@ class Semantics(ABC):
         if node.op is Ops.DEFINE_GLOBAL and isinstance(node.dtype, PtrDType):
             base = node.dtype.base
             value = z3.BoolSort() if base.is_bool else self.constant(base, 0).sort()
-            place = self.constant(dtypes.index, 0).sort()
-            self.terms[node] = z3.Array(f"memory {node.arg}", place, value)
+            index = self.constant(dtypes.index, 0).sort()
+            self.terms[node] = z3.Array(f"memory {node.arg}", index, value)
         elif node.op is Ops.INDEX:
             self.terms[node] = self.terms[node.src[1]]
         else:
@@ -118,14 +118,14 @@ class Semantics(ABC):
         return self.terms[address.src[0]]
 
     def _access(self, node: UOp) -> Term:
-        """LOAD: an element, or the alternative; STORE: the memory after it."""
+        """Return the element or the alternative of a LOAD, or the memory after a STORE."""
         address, *rest = node.src
-        memory, place = self._memory(address), self.terms[address]
+        memory, index = self._memory(address), self.terms[address]
         others = [self.terms[source] for source in rest]
         if node.op is Ops.LOAD:
-            read = z3.Select(memory, place)
+            read = z3.Select(memory, index)
             return z3.If(others[1], read, others[0]) if others else read
-        written = z3.Store(memory, place, others[0])
+        written = z3.Store(memory, index, others[0])
         return z3.If(others[1], written, memory) if len(others) > 1 else written
 
     def _constant(self, node: UOp) -> Term:
@@ -225,14 +225,14 @@ class Bits(Semantics):
 
 
 def _never_wraps(node: UOp) -> bool:
-    """A remainder is no farther from 0 than its dividend, nor a quotient by a constant above 0."""
+    """Return True for remainders, maxima, and quotients by a constant above 0."""
     if node.op is Ops.IDIV:
         return (constant_of(node.src[1]) or 0) > 0
     return node.op in (Ops.MOD, Ops.MAX)
 
 
 def sizes_of_division(x: Term, y: Term, q: Term, r: Term) -> list[Term]:
-    """What follows for quotient and remainder of x by y; `prover.lemmas` proves it once."""
+    """Return facts on quotient and remainder of x by y; `prover.lemmas` proves them once."""
     natural = z3.And(r >= 0, r <= x, -x <= q, q <= x)
     negative = z3.And(x <= r, r <= 0, x <= q, q <= -x)
     return [
@@ -247,9 +247,9 @@ class Integers(Semantics):
     """Every integer as the mathematical one.
 
     A quotient and its remainder are new variables with their definition: x == y * q + r, with r
-    nearer to 0 than y and of the sign of x. That is all there is to truncating division, and
-    leaves the solver products only. `is_positive` may tell that a divisor is above 0 by what is
-    given, for which the definition is shorter. With `wraps`, values of fixed width wrap into it.
+    nearer to 0 than y and of the sign of x. This defines truncating division by products alone.
+    `is_positive` may tell that a divisor is above 0, for which the definition is shorter. With
+    `wraps`, values of fixed width wrap into it.
     """
 
     def __init__(
@@ -281,7 +281,7 @@ class Integers(Semantics):
         return z3.If(z3.And(least <= raw, raw <= most), raw, wrapped)
 
     def division(self, x: Term, y: Term) -> tuple[Term, Term]:
-        """The quotient towards zero and the remainder of the sign of `x`; by 0 both are 0."""
+        """Return quotient (towards zero) and remainder (of the sign of `x`); by 0 both are 0."""
         key = (x.get_id(), y.get_id())
         if key not in self._divisions:
             number = len(self._divisions)

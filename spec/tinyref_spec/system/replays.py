@@ -1,6 +1,6 @@
-"""Checks of captured functions: arguments, state, order, and calls whose ends nobody awaits.
+"""Checks of captured functions: arguments, state, order, and calls without a wait.
 
-Each function has several kernels, so that a device which records launches is given a list of them.
+Each function has several kernels, so that a device that records launches gets a list of them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tinyref_spec.samples import integers
 CALLS = 5
 INT = dtypes.int32
 SIZE = 24
-# Launches of a long list: more than a byte counts, and an even number.
+# Number of launches of a long list: more than a byte can count, and even.
 LAUNCHES = 264
 
 
 def _replayed_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Every replay must read the memory that it was given, and write memory of its own."""
+    """Check that every replay reads the memory of its call, and writes its own."""
     from tinyref import Tensor, TinyJit
 
     @TinyJit
@@ -41,20 +41,20 @@ def _replayed_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
         results = []
         for call in range(CALLS):
             x, y = integers(4, 6, seed=call), integers(6, 3, seed=call + 50)
-            given = (Tensor(x, device=device.name), Tensor(y, device=device.name))
-            # Its result is gone when the next one gets memory: what lies there is wrong.
-            scores(Tensor(x + 1, device=device.name), given[1])
-            results.append((scores(*given), np.maximum(x @ y, 0).sum(0) - x.sum()))
+            tensors = (Tensor(x, device=device.name), Tensor(y, device=device.name))
+            # Its result is freed before the next one gets memory, which then holds wrong values.
+            scores(Tensor(x + 1, device=device.name), tensors[1])
+            results.append((scores(*tensors), np.maximum(x @ y, 0).sum(0) - x.sum()))
             yield f"call {call}", results[-1][0].numpy(), results[-1][1]
-        for call, (result, wanted) in enumerate(results):
-            yield f"the result of call {call} after all calls", result.numpy(), wanted
+        for call, (result, expected) in enumerate(results):
+            yield f"the result of call {call} after all calls", result.numpy(), expected
 
     with Context(JIT=1):
         return judge_pairs(pairs())
 
 
 def _replayed_state(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """State that is assigned to advances with every replay as it does in a plain run."""
+    """Check that assigned state advances with every replay as in a plain run."""
     from tinyref import Tensor, TinyJit
 
     weight = Tensor(integers(3, 2), device=device.name).realize()
@@ -68,23 +68,23 @@ def _replayed_state(case_id: str, device: DeviceUnderTest) -> Measurement:
         return error.sum() + count
 
     def pairs() -> Iterator[tuple[str, object, object]]:
-        wanted = integers(3, 2)
+        expected = integers(3, 2)
         for call in range(CALLS):
             x = integers(2, 3, seed=call, most=1)
-            error = x @ wanted - 1
-            wanted = wanted - x.T @ error
-            given = Tensor(x, device=device.name)
-            yield f"result {call}", step(given).numpy(), [error.sum() + call + 1]
-            yield f"weights after call {call}", weight.numpy(), wanted
+            error = x @ expected - 1
+            expected = expected - x.T @ error
+            tensor = Tensor(x, device=device.name)
+            yield f"result {call}", step(tensor).numpy(), [error.sum() + call + 1]
+            yield f"weights after call {call}", weight.numpy(), expected
 
     with Context(JIT=1):
         return judge_pairs(pairs())
 
 
 def _views_of_a_base(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Each call reads another part of one buffer, which is updated between the calls.
+    """Read another part of one buffer in each call, and update the buffer between calls.
 
-    Launches are repeated alone, and as a list where the device records lists.
+    Launches are repeated alone, and as a list if the device records lists.
     """
     kernel = compile_program(device.name, _tripling())
     step = max(4, device.capabilities.view_alignment // INT.itemsize)
@@ -104,18 +104,18 @@ def _views_of_a_base(case_id: str, device: DeviceUnderTest) -> Measurement:
                     item.rebind(1, base.view(begin * INT.itemsize, SIZE, INT))
                 for launch in launches:
                     launch()
-                wanted = [held[begin : begin + SIZE] * 3 + 1 for begin in firsts]
+                expected = [held[begin : begin + SIZE] * 3 + 1 for begin in firsts]
                 held = held + 7
                 base.copy_in(held.data)
                 for number, out in enumerate(outputs):
-                    found = np.frombuffer(out.copy_out(), np.int32)
-                    yield f"part {number}, call {call}, {way}", found, wanted[number]
+                    values = np.frombuffer(out.copy_out(), np.int32)
+                    yield f"part {number}, call {call}, {way}", values, expected[number]
 
     return judge_pairs(pairs())
 
 
 def _long_list(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Replay more launches than a byte counts, on other inputs each time.
+    """Replay more launches than a byte can count, on other inputs each time.
 
     Every other launch reads the result of the one before it; the others read a part of one buffer.
     """
@@ -138,7 +138,7 @@ def _long_list(case_id: str, device: DeviceUnderTest) -> Measurement:
 
     def pairs() -> Iterator[tuple[str, object, object]]:
         for call, first in enumerate((0, LAUNCHES, 7, 7)):
-            # The last call gets what the one before it got, with other contents.
+            # The last call gets the same buffers as the one before, with other contents.
             numbers[:] += call
             base.copy_in(numbers.data)
             for number in range(0, LAUNCHES, 2):
@@ -161,7 +161,7 @@ def _tripling(size: int = SIZE) -> Program:
 
 
 def _in_flight(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Calls follow each other before any is done: each has arguments and results of its own."""
+    """Make calls before earlier ones have ended: each has its own arguments and results."""
     from tinyref import Tensor, TinyJit
 
     @TinyJit
@@ -172,11 +172,13 @@ def _in_flight(case_id: str, device: DeviceUnderTest) -> Measurement:
 
     arrays = [(integers(7, 5, seed=call), integers(7, seed=call + 50)) for call in range(CALLS)]
     with Context(JIT=1):
-        given = [[Tensor(array, device=device.name).realize() for array in pair] for pair in arrays]
+        tensors = [
+            [Tensor(array, device=device.name).realize() for array in pair] for pair in arrays
+        ]
         for _ in range(2):
-            chain(*given[0]).numpy()
-        # Launches that the first call must come after.
-        moved = [[(tensor + 1).realize() for tensor in pair] for pair in given]
+            chain(*tensors[0]).numpy()
+        # Launches that must run before the first call.
+        moved = [[(tensor + 1).realize() for tensor in pair] for pair in tensors]
         results = [chain(*pair) for pair in moved]
         return judge_pairs(
             (f"the result of call {call}", results[call].numpy(), (x + 1 - 3).sum(1) + y + 1)
@@ -185,7 +187,7 @@ def _in_flight(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _in_flight_sizes(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The same with other values of a variable in each call, and a launch that is empty for 0."""
+    """Make such calls with other values of a variable, and a launch that is empty for 0."""
     from tinyref import Tensor, TinyJit, Variable
     from tinyref.uops.node import UOp
 
@@ -201,13 +203,13 @@ def _in_flight_sizes(case_id: str, device: DeviceUnderTest) -> Measurement:
 
     def pairs() -> Iterator[tuple[str, object, object]]:
         sizes = (4, 1, 6, 0, 3, 0, 5)
-        found = [forms(n.bind(size)) for size in sizes]
-        wanted = np.zeros((4, 6), np.float32)
-        for size, (sums, totals) in zip(sizes, found, strict=True):
+        results = [forms(n.bind(size)) for size in sizes]
+        expected = np.zeros((4, 6), np.float32)
+        for size, (sums, totals) in zip(sizes, results, strict=True):
             part = whole[:, :size] * 2
-            wanted[:, :size] += part
+            expected[:, :size] += part
             yield f"sums for n = {size}", sums.numpy(), part.sum(1) - 1
-            yield f"totals after n = {size}", totals.numpy(), wanted
+            yield f"totals after n = {size}", totals.numpy(), expected
 
     n = Variable("n", 0, 6)
     with Context(JIT=1):
@@ -215,7 +217,7 @@ def _in_flight_sizes(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _aliases(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A result is the next argument, one tensor is both, and an argument is assigned to."""
+    """Use a result as the next argument, one tensor for both, and assign to an argument."""
     from tinyref import Tensor, TinyJit
 
     @TinyJit
@@ -233,18 +235,18 @@ def _aliases(case_id: str, device: DeviceUnderTest) -> Measurement:
 
     def pairs() -> Iterator[tuple[str, object, object]]:
         first = integers(4, 4, seed=1, most=2)
-        found, wanted = Tensor(first, device=device.name).realize(), first
+        result, expected = Tensor(first, device=device.name).realize(), first
         step, other = integers(4, 4, seed=2, most=2), first
-        y, kept = Tensor(step, device=device.name).realize(), found
+        y, start = Tensor(step, device=device.name).realize(), result
         for call in range(CALLS):
-            found, wanted = mix(found, y), mixed(wanted, step)
-            yield f"a result of a result, call {call}", found.numpy(), wanted
+            result, expected = mix(result, y), mixed(expected, step)
+            yield f"a result of a result, call {call}", result.numpy(), expected
             yield f"one tensor for both, call {call}", mix(y, y).numpy(), mixed(step, step)
-        x, state = (kept + 0).contiguous().realize(), first
+        x, state = (start + 0).contiguous().realize(), first
         for call in range(CALLS):
             other, state = state, state.T + step
             yield f"the difference, call {call}", grow(x, y).numpy(), other - state
-            yield f"what was assigned to, call {call}", x.numpy(), state
+            yield f"the assigned tensor, call {call}", x.numpy(), state
 
     with Context(JIT=1):
         return judge_pairs(pairs())

@@ -1,7 +1,7 @@
-"""Rows of the level `system`: what only many kernels in a row can show.
+"""Rows of the level `system`: faults that only show in many kernels in a row.
 
-All numbers are small integers, exact in float32 in any order, so every comparison is exact; what
-is wanted is computed by numpy from the same integers.
+All numbers are small integers, exact in float32 in any order, so every comparison is exact; numpy
+computes the expected values from the same integers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXACT = "Equal in every bit: small integers."
 
 
 def _symbolic(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """One kernel serves all sizes: sums, products, and a window that moves."""
+    """Use one kernel for all sizes: sums, products, and a moving window."""
     from tinyref import Tensor, TinyJit, Variable
     from tinyref.uops.node import UOp
 
@@ -42,9 +42,9 @@ def _symbolic(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     def pairs() -> Iterator[tuple[str, object, object]]:
         for size in (4, 1, 6, 3, 5):
             part = whole[:, :size]
-            wanted = [part.sum(1), part @ part.T, whole[:, size - 1 : size] * 2, part.max(0) + 1]
-            for number, found in enumerate(forms(n.bind(size))):
-                yield f"form {number} for n = {size}", found.numpy(), wanted[number]
+            expected = [part.sum(1), part @ part.T, whole[:, size - 1 : size] * 2, part.max(0) + 1]
+            for number, form in enumerate(forms(n.bind(size))):
+                yield f"form {number} for n = {size}", form.numpy(), expected[number]
 
     with Context(JIT=jit):
         return judge_pairs(pairs())
@@ -54,20 +54,20 @@ def _symbolic(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _many_kernels(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Each kernel reads what the one before wrote."""
+    """Run kernels that each read what the one before wrote."""
     from tinyref import Tensor
 
     kernels = count // 8 if device.capabilities.is_interpreted else count
     x = Tensor(integers(2, 8), device=device.name).realize()
-    wanted = integers(2, 8)
+    expected = integers(2, 8)
     for number in range(kernels):
         x = (x + number % 3).contiguous()
-        wanted = wanted + np.float32(number % 3)
-    return judge_pairs([(f"{kernels} kernels", x.numpy(), wanted)])
+        expected = expected + np.float32(number % 3)
+    return judge_pairs([(f"{kernels} kernels", x.numpy(), expected)])
 
 
 def _large(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Every element of a large buffer is written and read where it lies."""
+    """Write and read every element of a large buffer."""
     from tinyref import Tensor
 
     size = count // 64 if device.capabilities.is_interpreted else count
@@ -88,7 +88,7 @@ _USED = (dtypes.float32, dtypes.int32, dtypes.bool)
 
 
 def rows() -> Iterator[Row]:
-    """Rows of the level, from single kernels in sequence to whole captured steps."""
+    """Yield rows, from single kernels in sequence to whole captured steps."""
     yield make_row(
         "system.kernels.int32",
         "Many kernels in a row, and buffers of many megabytes.",
@@ -120,7 +120,7 @@ def rows() -> Iterator[Row]:
     )
     yield make_row(
         "system.jit.float32",
-        "A captured function is replayed on other inputs, and its state goes on.",
+        "A captured function is replayed on other inputs, and its state advances.",
         clauses=("system.jit", "system.jit.flight", "system.jit.state", "tensor.assign"),
         rung=Rung.JIT,
         op="jit",

@@ -1,4 +1,4 @@
-"""Rows of tensors in parts on two to four devices: NAME, NAME:1 or the one that was named, others.
+"""Rows of tensors on two to four devices: NAME, NAME:1 or the second one named, and others.
 
 Data are small integers, so every result is exact in every order of additions. Other operations on
 such tensors are launches on each device and copies between them.
@@ -20,8 +20,8 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 DTYPES = (dtypes.float32, dtypes.int32)
 
 
-# Row i, column j of the data is 10 i + j; the sums and the largest elements of its columns, with
-# as many rows as there are devices, and with one row more.
+# Row i, column j of the data is 10 i + j. These are the sums and the largest elements of its
+# columns, with as many rows as there are devices, and with one more.
 SUMS = {
     2: (10, 12, 14, 16, 18, 20, 22),
     3: (30, 33, 36, 39, 42, 45, 48),
@@ -44,7 +44,7 @@ QUICK_RINGS = {
 def _ring(
     count: int, ring: int, jit: int, dtype: DType, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Launches come before and after the copies of each call, and nobody waits between."""
+    """Launch before and after the copies of each call, without a wait."""
     from tinyref import Tensor, TinyJit
 
     devices = device.several(count)
@@ -65,19 +65,19 @@ def _ring(
             for call, (sums, largest) in enumerate([step(x) for _ in range(RING_CALLS)]):
                 for name in devices:
                     where = f"of {rows} rows on {name}, call {call}"
-                    wanted = [2 * (element + call * rows) for element in SUMS[rows]]
-                    yield f"sum {where}", sums.shard((name,)).numpy(), wanted
-                    wanted = [2 * (element + call) for element in LARGEST[rows]]
-                    yield f"max {where}", largest.shard((name,)).numpy(), wanted
+                    expected = [2 * (element + call * rows) for element in SUMS[rows]]
+                    yield f"sum {where}", sums.shard((name,)).numpy(), expected
+                    expected = [2 * (element + call) for element in LARGEST[rows]]
+                    yield f"max {where}", largest.shard((name,)).numpy(), expected
 
     with Context(RING=ring, JIT=jit):
         return judge_pairs(pairs())
 
 
 def _rounded(ring: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Sums of three numbers that round: one of the three orders, and the same on each device.
+    """Check sums of three numbers that round: one of the three orders, the same on each device.
 
-    Which one it is, of each element, is for the device to say: a ring may have several.
+    The device may choose the order of each element: a ring may have several.
     """
     from tinyref import Tensor
 
@@ -92,14 +92,14 @@ def _rounded(ring: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     is_order = orders == copies[0]
     if not is_order.any(axis=0).all():
         first = int(np.flatnonzero(~is_order.any(axis=0))[0])
-        message = f"element {first} is {copies[0][first]!r}, the sum in no order"
+        message = f"element {first} is {copies[0][first]!r}, which is the sum in no order"
         return Measurement(False, message, compared=copies[0].size)
-    found = judge_pairs(
+    measured = judge_pairs(
         (f"the sum on {name}", copy, copies[0]) for name, copy in zip(devices, copies, strict=True)
     )
     counts = ", ".join(f"{count}" for count in is_order.sum(axis=1))
-    found.observed = f"sums that agree with (a+b)+c, (b+c)+a, (c+a)+b: {counts} of {x.size}"
-    return found
+    measured.observed = f"sums that agree with (a+b)+c, (b+c)+a, (c+a)+b: {counts} of {x.size}"
+    return measured
 
 
 def _ring_checks(dtype: DType) -> list[Check]:
@@ -121,7 +121,7 @@ def _ring_checks(dtype: DType) -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """Rows of tensors on several devices."""
+    """Yield rows of tensors on several devices."""
     for dtype in DTYPES:
         yield make_row(
             f"system.shard.ring.{dtype.name}",

@@ -1,7 +1,7 @@
 """Rows of copies between two devices, both ways: bytes, views, order, tensors, captured functions.
 
-The device under test copies to and from its partners: the next of its kind and the reference's,
-or the one that the run names.
+The device under test copies to and from its partners: the next of its kind and the reference, or
+the one that the run names.
 """
 
 from __future__ import annotations
@@ -24,53 +24,55 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.memory import order
 
 SIZES = (0, 1, 3, 16, 17, 255)
-# Where views begin in their buffers, in elements: of the source, of the target.
+# First elements of views in their buffers: of the source, of the target.
 OFFSETS = ((0, 1), (1, 0), (3, 3), (2, 5), (7, 64), (64, 7), (511, 100))
 LARGE_BYTES = (1 << 22) + 5
 HUGE_BYTES = 1 << 28
 BLOCK_BYTES = (32_767, 32_769, 65_535, 65_536, 65_537, 131_073)
 WORDS = 1 << 18
-NOTHING_THERE = "no other device is there that runs kernels"
+NOTHING_THERE = "there is no other device that runs kernels"
 
-# What is measured of a copy from one device to another, by their names.
+# Measures a copy from one device to another, by their names.
 OneWay = Callable[[str, str], Measurement]
 
 
 def _both_ways(check: OneWay, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A check from the device to each partner and back; the first failure counts."""
-    return _each(check, device, device.partners)
+    """Run a check from the device to each partner and back; the first failure counts."""
+    return _with_partners(check, device, device.partners)
 
 
-def _each(check: OneWay, device: DeviceUnderTest, partners: tuple[str, ...]) -> Measurement:
-    found = Measurement(True, compared=1, observed="" if partners else NOTHING_THERE)
+def _with_partners(
+    check: OneWay, device: DeviceUnderTest, partners: tuple[str, ...]
+) -> Measurement:
+    total = Measurement(True, compared=1, observed="" if partners else NOTHING_THERE)
     for partner in partners:
         for origin, target in ((device.name, partner), (partner, device.name)):
             measured = check(origin, target)
-            measured.compared += found.compared
-            found = measured
-            if not found.passed:
-                found.message = f"from {origin} to {target}: {found.message}"
-                found.fault = found.fault or "unequal-copies"
-                return found
-    return found
+            measured.compared += total.compared
+            total = measured
+            if not total.passed:
+                total.message = f"from {origin} to {target}: {total.message}"
+                total.fault = total.fault or "unequal-copies"
+                return total
+    return total
 
 
 # --- bytes ----------------------------------------------------------------------------------------
 
 
 def _bytes(dtype: DType, size: int, origin: str, target: str) -> Measurement:
-    """All bits arrive, between red zones, from among others that stay as they are."""
+    """Copy elements between red zones, out of a buffer whose other elements stay."""
     data = samples.random_bits(dtype, size + 64, size)
     held, there = Buffer(origin, data.size, dtype), GuardedBuffer(target, dtype, size)
     held.copy_in(to_bits(data).data)
     there.fill(POISONS[0])
     there.view.copy_from(held.view(32 * dtype.itemsize, size, dtype))
     try:
-        found = same_bytes(there.read(), data[32 : size + 32], f"{size} {dtype.name}")
+        compared = same_bytes(there.read(), data[32 : size + 32], f"{size} {dtype.name}")
     except MemoryDamageError as error:
         return Measurement(False, str(error), compared=1)
-    if not found.passed:
-        return found
+    if not compared.passed:
+        return compared
     return same_bytes(np.frombuffer(held.copy_out(), data.dtype), data, "the source")
 
 
@@ -79,8 +81,8 @@ def _large(nbytes: int, origin: str, target: str) -> Measurement:
 
 
 def _blocks(origin: str, target: str) -> Measurement:
-    """Sizes around 32 and 64 KiB, to and from places that are no multiples of a word."""
-    found = Measurement(True)
+    """Copy blocks around 32 and 64 KiB, to and from offsets that are no multiples of a word."""
+    compared = Measurement(True)
     for nbytes in BLOCK_BYTES:
         data = samples.random_bits(dtypes.uint8, nbytes + 7, nbytes)
         old = samples.random_bits(dtypes.uint8, nbytes + 7, nbytes + 1)
@@ -91,21 +93,21 @@ def _blocks(origin: str, target: str) -> Measurement:
         expected = old.copy()
         expected[5 : nbytes + 5] = data[3 : nbytes + 3]
         arrived = np.frombuffer(there.copy_out(), np.uint8)
-        found = same_bytes(arrived, expected, f"{nbytes} bytes from 3 to 5")
-        if not found.passed:
-            return found
-    return found
+        compared = same_bytes(arrived, expected, f"{nbytes} bytes from 3 to 5")
+        if not compared.passed:
+            return compared
+    return compared
 
 
 def _view_of_view(buffer: Buffer, dtype: DType, offset: int, size: int) -> Buffer:
-    """`size` elements from `offset` on, by way of a view that begins half as far in."""
+    """Return `size` elements from `offset` on, through a view that begins half as far."""
     half = offset // 2
     outer = buffer.view(half * dtype.itemsize, buffer.size - half, dtype)
     return outer.view((offset - half) * dtype.itemsize, size, dtype)
 
 
 def _views(dtype: DType, offsets: tuple[int, int], origin: str, target: str) -> Measurement:
-    """A part of one buffer goes to a part of another, of which the rest stays."""
+    """Copy a part of one buffer to a part of another, whose rest stays."""
     at_source, at_target = offsets
     held, old = samples.random_bits(dtype, 1024, 1), samples.random_bits(dtype, 1024, 2)
     source = Buffer(origin, 1024, dtype).copy_in(to_bits(held).data)
@@ -114,9 +116,9 @@ def _views(dtype: DType, offsets: tuple[int, int], origin: str, target: str) -> 
     _view_of_view(there, dtype, at_target, 301).copy_from(part)
     expected = old.copy()
     expected[at_target : at_target + 301] = held[at_source : at_source + 301]
-    for buffer, wanted, what in ((there, expected, "the target"), (source, held, "the source")):
-        found = np.frombuffer(buffer.copy_out(), numpy_dtype(dtype))
-        judged = same_bytes(found, wanted, what)
+    for buffer, contents, what in ((there, expected, "the target"), (source, held, "the source")):
+        values = np.frombuffer(buffer.copy_out(), numpy_dtype(dtype))
+        judged = same_bytes(values, contents, what)
         if not judged.passed:
             return judged
     return judged
@@ -129,12 +131,12 @@ def _short(device: str) -> Kernel:
     return compile_program(device, order.chain(order.FIRST_ITERATIONS))
 
 
-def _word_pairs(*found: tuple[str, Buffer, int]) -> Measurement:
-    return judge_pairs((what, order.number_in(buffer), wanted) for what, buffer, wanted in found)
+def _word_pairs(*words: tuple[str, Buffer, int]) -> Measurement:
+    return judge_pairs((what, order.number_in(buffer), number) for what, buffer, number in words)
 
 
 def _after_launch(origin: str, target: str) -> Measurement:
-    """A launch, a copy of what it wrote, a launch there that reads it, and all of it back."""
+    """Copy the result of a launch, launch on it there, and copy it back."""
     work, short = order.long_work(origin), _short(target)
     out, start = order.word(origin, 0), order.word(origin, 5)
     there, result = order.word(target, 0), order.word(target, 0)
@@ -143,75 +145,75 @@ def _after_launch(origin: str, target: str) -> Measurement:
     there.copy_from(out)
     short([result, there])
     back.copy_from(result)
-    wanted = order.after_iterations(5, work.iterations)
-    further = order.after_iterations(wanted, order.FIRST_ITERATIONS)
+    copied = order.after_iterations(5, work.iterations)
+    further = order.after_iterations(copied, order.FIRST_ITERATIONS)
     return _word_pairs(
-        ("what a launch before the copy wrote", there, wanted),
-        ("what a launch after the copy read", result, further),
-        ("what came back", back, further),
+        ("the result of a launch before the copy", there, copied),
+        ("the input of a launch after the copy", result, further),
+        ("the value that came back", back, further),
     )
 
 
 def _before_launch(origin: str, target: str) -> Measurement:
-    """A launch that was called before the copy reads what was there before it."""
+    """Check that a launch called before the copy reads the old contents."""
     work = order.long_work(target)
     out, there = order.word(target, 0), order.word(target, 9)
     work.kernel([out, there])
     there.copy_from(order.word(origin, 1))
-    wanted = order.after_iterations(9, work.iterations)
+    expected = order.after_iterations(9, work.iterations)
     return _word_pairs(
-        ("what a launch before the copy read", out, wanted), ("what was copied", there, 1)
+        ("the input of a launch before the copy", out, expected), ("the copied value", there, 1)
     )
 
 
 def _both_busy(origin: str, target: str) -> Measurement:
-    """Both devices are busy, and each gets what the other computes, again and again."""
+    """Keep both devices busy, and copy what each computes to the other, several times."""
     ends = (origin, target)
     works = [order.long_work(name) for name in ends]
     kernels = [(work.kernel, _short(name)) for work, name in zip(works, ends, strict=True)]
     short = order.FIRST_ITERATIONS
     words = [order.word(name, number) for name, number in zip(ends, (3, 4), strict=True)]
     others = [order.word(name, 0) for name in ends]
-    wanted = [3, 4]
+    expected = [3, 4]
     for turn in range(3):
         counts = [short if turn else work.iterations for work in works]
         for number, pair in enumerate(kernels):
             pair[turn > 0]([others[number], words[number]])
         words[0].copy_from(others[1])
         words[1].copy_from(others[0])
-        wanted = [order.after_iterations(wanted[end], counts[end]) for end in (1, 0)]
+        expected = [order.after_iterations(expected[end], counts[end]) for end in (1, 0)]
     return _word_pairs(
-        ("what came to the first device", words[0], wanted[0]),
-        ("what came to the second device", words[1], wanted[1]),
+        ("the value that came to the first device", words[0], expected[0]),
+        ("the value that came to the second device", words[1], expected[1]),
     )
 
 
 def _overwritten(origin: str, target: str) -> Measurement:
-    """What changes the source after the copy was called does not reach the target."""
+    """Change the source after the copy was called, which must not reach the target."""
     numbers = np.arange(WORDS, dtype=np.uint32)
     source = Buffer(origin, WORDS, order.WORD).copy_in(numbers.data)
     there = Buffer(target, WORDS, order.WORD).copy_in(np.zeros_like(numbers).data)
     there.copy_from(source)
-    # As near to the end as a kernel takes views.
+    # As near to the end as the alignment of views allows.
     alignment = Device[origin].capabilities.view_alignment
-    place = WORDS - max(1, alignment // order.WORD.itemsize)
-    last = source.view(place * order.WORD.itemsize, 1, order.WORD)
+    index = WORDS - max(1, alignment // order.WORD.itemsize)
+    last = source.view(index * order.WORD.itemsize, 1, order.WORD)
     _short(origin)([last, order.word(origin, 3)])
-    source.view(0, place, order.WORD).copy_in(np.full(place, 77, np.uint32).data)
-    wanted = order.after_iterations(3, order.FIRST_ITERATIONS)
-    found = np.frombuffer(there.copy_out(), np.uint32)
+    source.view(0, index, order.WORD).copy_in(np.full(index, 77, np.uint32).data)
+    expected = order.after_iterations(3, order.FIRST_ITERATIONS)
+    copied = np.frombuffer(there.copy_out(), np.uint32)
     after = np.frombuffer(source.copy_out(), np.uint32)
     return judge_pairs(
         (
-            ("the target", found, numbers),
-            ("the source after a copy", after[:place], np.full(place, 77)),
-            ("the source after a launch", after[place], wanted),
+            ("the target", copied, numbers),
+            ("the source after a copy", after[:index], np.full(index, 77)),
+            ("the source after a launch", after[index], expected),
         )
     )
 
 
 def _freed(origin: str, target: str) -> Measurement:
-    """The source is freed as soon as the copy was called, and its memory used for other things."""
+    """Free the source as soon as the copy was called, and use its memory for other things."""
     numbers = np.arange(WORDS, dtype=np.uint32)
     source = Buffer(origin, WORDS, order.WORD).copy_in(numbers.data)
     there = Buffer(target, WORDS, order.WORD)
@@ -236,7 +238,7 @@ ORDERS: dict[str, OneWay] = {
 
 
 def _there_and_back(jit: int, origin: str, target: str) -> Measurement:
-    """Values are computed, sent, computed there, and come back, views and all."""
+    """Compute values, send them, compute there, and send them back, through views."""
     from tinyref import Tensor, TinyJit
 
     @TinyJit
@@ -247,8 +249,8 @@ def _there_and_back(jit: int, origin: str, target: str) -> Measurement:
     def pairs() -> Iterator[tuple[str, object, object]]:
         for call in range(4):
             x = samples.integers(3, 4, seed=call)
-            found = there_and_back(Tensor(x, device=origin)).numpy()
-            yield f"call {call}", found, (x.T * 2 + 1)[1:][::-1] - 3
+            result = there_and_back(Tensor(x, device=origin)).numpy()
+            yield f"call {call}", result, (x.T * 2 + 1)[1:][::-1] - 3
 
     with Context(JIT=jit):
         return judge_pairs(pairs())
@@ -268,13 +270,13 @@ PROGRAM_TYPES = (dtypes.float32, dtypes.int32, dtypes.bool)
 def _computed(
     check: OneWay, used: tuple[DType, ...], case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """A check with the partners that run kernels of the types it uses."""
+    """Run a check with the partners that run kernels of the types it uses."""
     partners = tuple(
         name
         for name in device.partners
         if Device[name].capabilities.ops and all(map(Device[name].capabilities.supports, used))
     )
-    return _each(check, device, partners)
+    return _with_partners(check, device, partners)
 
 
 def _computed_checks(checks: dict[str, OneWay], used: tuple[DType, ...]) -> list[Check]:
@@ -319,9 +321,9 @@ def _row(
 
 
 def rows() -> Iterator[Row]:
-    """Rows of copies between devices."""
+    """Yield rows of copies between devices."""
     for dtype in dtypes.all:
-        sentence = f"Bits of {dtype.name} arrive on another device as they were, and no others."
+        sentence = f"Bits of {dtype.name} arrive on another device unchanged, and no others."
         make = functools.partial(_byte_checks, dtype)
         yield _row("bytes.", dtype.name, sentence, make, clauses=("memory.red_zone",))
     for dtype in (dtypes.uint8, dtypes.float32, dtypes.float64):
@@ -341,8 +343,8 @@ def rows() -> Iterator[Row]:
     yield _row(
         "order.",
         "uint32",
-        "A copy to another device comes after what was called before it on both, and before what "
-        "is called later.",
+        "A copy to another device comes after earlier calls on both devices, and before later "
+        "ones.",
         functools.partial(_computed_checks, ORDERS, ORDER_TYPES),
         *ORDER_TYPES,
         clauses=("device.order",),

@@ -16,9 +16,9 @@ NAME = "scaled_dot_product_attention"
 
 
 def attention(q: Value, k: Value, v: Value, *mask: Value, visible: str = "") -> Value:
-    """softmax(q k' / sqrt(d)) v; a query that sees nothing gives zeros.
+    """Return softmax(q k' / sqrt(d)) v; a query that sees nothing gives zeros.
 
-    visible: "mask" where the mask is bool, "causal", or "" for all.
+    visible: "mask" for a bool mask, "causal", or "" for all.
     """
     scores = bounded.matmul(q, bounded.transposed(k)) * (1 / math.sqrt(q.shape[-1]))
     sees = np.ones(scores.shape, np.bool_)
@@ -29,7 +29,7 @@ def attention(q: Value, k: Value, v: Value, *mask: Value, visible: str = "") -> 
     elif mask:
         scores = scores + mask[0]
     hidden = bounded.zeros(scores.shape, scores.dtype)
-    # A number far below all others in place of -inf: its power is 0 as well.
+    # A number far below all others replaces -inf: its power is 0 too.
     far = bounded.exact(np.full(scores.shape, scores.value.min() - 1), scores.dtype)
     largest = bounded.detached(bounded.largest(bounded.choose(sees, scores, far), (-1,)))
     powers = bounded.choose(sees, bounded.exp(scores - largest), hidden)
@@ -39,7 +39,7 @@ def attention(q: Value, k: Value, v: Value, *mask: Value, visible: str = "") -> 
 
 
 def _grouped(q: Value, k: Value, v: Value) -> Value:
-    """Attention of heads of queries that share a head of keys and values, on axis -3."""
+    """Return attention in which several heads of queries share a head of keys, on axis -3."""
     keys, values = (
         bounded.move_elements(
             heads, partial(np.repeat, repeats=q.shape[-3] // heads.shape[-3], axis=-3)

@@ -17,14 +17,14 @@ NAMES = "xyzw"
 
 
 def contraction(*operands: Value, terms: tuple[str, ...], output: str) -> Value:
-    """All products of elements with equal letters, summed over the letters not in `output`."""
+    """Return products of elements with equal letters, summed over letters not in `output`."""
     summed_over = sorted(set("".join(terms)) - set(output))
     letters = output + "".join(summed_over)
     result: Value | None = None
     for operand, term in zip(operands, terms, strict=True):
         numbers = np.arange(1, math.prod(operand.shape) + 1).reshape(operand.shape)
         own = [letter for letter in letters if letter in term]
-        # Of one operand alone numpy's einsum only moves elements: diagonals and transposes.
+        # For one operand, numpy's einsum only moves elements: diagonals and transposes.
         placed = np.einsum(f"{term}->{''.join(own)}", numbers)
         sizes = iter(placed.shape)
         spread = [next(sizes) if letter in own else 1 for letter in letters]
@@ -35,7 +35,7 @@ def contraction(*operands: Value, terms: tuple[str, ...], output: str) -> Value:
 
 
 def _einsum(formula: str, *shapes: Shape, spelled: str = "") -> Form:
-    """`spelled` is the formula with every axis as a letter, where that is not the formula."""
+    """Return a form; `spelled` is the formula with every axis as a letter, if it differs."""
     left, _, output = (spelled or formula).replace(" ", "").partition("->")
     names = NAMES[: len(shapes)]
     arguments = f'"{formula}", {", ".join(names)}'
@@ -49,21 +49,21 @@ def _einsum(formula: str, *shapes: Shape, spelled: str = "") -> Form:
 
 
 def _drawn_einsum(generator: np.random.Generator) -> Form:
-    """Up to three operands of up to three axes, any of which may be summed or repeated."""
+    """Return up to three operands of up to three axes; any axis may be summed or repeated."""
     sizes = dict(zip("abcd", generator.integers(1, 4, 4), strict=True))
     count = int(generator.integers(1, 4))
     terms = [
         "".join(generator.choice(list(sizes), int(generator.integers(1, 4)))) for _ in range(count)
     ]
     letters = sorted(set("".join(terms)))
-    kept = [letter for letter in letters if generator.integers(2)]
-    generator.shuffle(kept)
+    result_letters = [letter for letter in letters if generator.integers(2)]
+    generator.shuffle(result_letters)
     shapes = [tuple(int(sizes[letter]) for letter in term) for term in terms]
-    return _einsum(f"{','.join(terms)}->{''.join(kept)}", *shapes)
+    return _einsum(f"{','.join(terms)}->{''.join(result_letters)}", *shapes)
 
 
 def _ranked_product(expression: str, first: Shape, second: Shape, spelled: str) -> Form:
-    """A matrix product of any ranks, each operand's axes spelled as letters."""
+    """Return a matrix product of any ranks, with each operand's axes spelled as letters."""
     left, _, output = spelled.partition("->")
     return Form(
         expression,
@@ -145,7 +145,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "dot_ranks",
-        "The same by the name dot.",
+        "Matrix products by the name dot.",
         (
             _ranked_product("x.dot(y)", (2, 3), (3,), "ik,k->i"),
             _ranked_product("x.dot(y)", (2, 2, 3), (3, 4), "bik,kj->bij"),

@@ -18,12 +18,12 @@ KEYWORDS = "device=device, dtype=dtype"
 
 
 def _is(dtype: DType) -> Callable[[DType], DType]:
-    """The result has this type, whatever that of the row."""
+    """Return a function for results of this type, whatever the type of the row."""
     return lambda _: dtype
 
 
 def _made(name: str, arguments: str, values: Array) -> Form:
-    """A form without inputs, in the type of the row."""
+    """Return a form without inputs, in the type of the row."""
     return Form(
         f"Tensor.{name}({arguments}, {KEYWORDS})",
         (),
@@ -101,7 +101,7 @@ LIKE = (_like("zeros", "", 0), _like("ones", "", 1), _like("full", "3", 3))
 
 
 def _same(expression: str, torch: str = "") -> Form:
-    """A form that gives x itself, and its gradient."""
+    """Return a form that gives x itself, and its gradient."""
     return Form(expression, _X, lambda x: x, exact=lambda x: x.copy(), torch=torch)
 
 
@@ -119,7 +119,7 @@ _NEW = f"Tensor.zeros(4, 9, {KEYWORDS})"
 MEMORY = (
     Function(
         "contiguous",
-        "The same elements in memory of their own, in order; the gradient too, by its method.",
+        "The same elements, contiguous in new memory; a second method does so with the gradient.",
         (_transposed("x.T.contiguous()"), _transposed("x.T.contiguous_backward()", "x.T")),
         MANY,
         covers=("contiguous_backward",),
@@ -127,7 +127,7 @@ MEMORY = (
     Function("clone", "The same elements in a tensor of its own.", (_same("x.clone()"),), MANY),
     Function(
         "realize",
-        "Computed now: the same elements.",
+        "The same elements, computed at once.",
         (unary("(x * 2).realize()", lambda x: x * 2.0, torch="x * 2"),),
     ),
     Function(
@@ -151,7 +151,7 @@ MEMORY = (
     ),
     Function(
         "replace",
-        "This tensor stands for what another stands for.",
+        "This tensor takes the value of another one.",
         (
             Form(f"{_NEW}.replace(x)", _X, exact=lambda x: x.copy(), torch="x.clone()"),
             Form(
@@ -232,14 +232,14 @@ _TORCH_PROPERTIES = (
 
 def _properties(x: Array) -> Array:
     is_float = int(not np.issubdtype(x.dtype, np.integer))
-    found = [x.size, x.nbytes, x.itemsize, x.ndim, *x[:, :1].shape[:1], x.shape[-1], *x.shape]
-    return np.array([*found, is_float, 1, 1])
+    sizes = [x.size, x.nbytes, x.itemsize, x.ndim, *x[:, :1].shape[:1], x.shape[-1], *x.shape]
+    return np.array([*sizes, is_float, 1, 1])
 
 
 PYTHON = (
     Function(
         "shape",
-        "What Python knows of a tensor without computing it.",
+        "The properties of a tensor that need no computation.",
         (
             Form(
                 f"Tensor([{_PROPERTIES}], device=device)",
@@ -353,7 +353,7 @@ GRADIENTS = (
     ),
     Function(
         "backward",
-        "The gradient is added to that of the leaves.",
+        "The gradient is added to the gradients of the leaves.",
         (
             Form(_BACKWARD, _X, exact=lambda x: x * 2),
             Form(_BACKWARD.replace("x.detach()", "(x.detach() * 2)"), _X, exact=lambda x: x * 4),
@@ -375,7 +375,7 @@ GRADIENTS = (
 
 
 def _log_add_exp(x: Value, y: Value) -> Value:
-    """The larger one plus log(1 + e ** -d), with d the distance; the slopes are sigmoids."""
+    """Return the larger one plus log(1 + e ** -d), d the distance; the slopes are sigmoids."""
     power = bounded.exp(-bounded.absolute(x - y))
     rest = bounded.smooth(power, np.log1p(power.value), lambda v: v)
     total = bounded.maximum(x, y) + bounded.detached(rest)

@@ -1,14 +1,14 @@
-"""Where tinyref is not as the public surface has it, each with the reason.
+"""Deviations of tinyref from the public surface, each with its reason.
 
-SIGNATURES: other parameters or defaults. Extra keyword-only parameters are listed too.
-NO_VALUES, NO_GRADIENT, NO_REFUSAL: names without a row of that sort.
+SIGNATURES: other parameters or defaults, also extra keyword-only parameters.
+NO_VALUES, NO_GRADIENT, NO_REFUSAL: names without a row of that kind.
 """
 
 from __future__ import annotations
 
 # "where.name" -> why the parameters differ.
 _NAMED = "the keywords that **kwargs stands for are named: device, dtype, requires_grad"
-_SHIFT = "`reverse` is for a number on the left, as `bitwise_and` has it"
+_SHIFT = "`reverse` is for a number on the left, as for `bitwise_and`"
 SIGNATURES: dict[str, str] = {
     "Tensor.arange": _NAMED,
     "Tensor.empty": _NAMED,
@@ -16,7 +16,7 @@ SIGNATURES: dict[str, str] = {
     "Tensor.lshift": _SHIFT,
     "Tensor.rshift": _SHIFT,
     "Tensor.roll": "without dims the elements are laid end to end, as in torch",
-    "Tensor.gelu": "`approximate` of torch; by default it is the form with tanh, as in the surface",
+    "Tensor.gelu": "`approximate` of torch; the default is the form with tanh, as in the surface",
     "Tensor.scaled_dot_product_attention": "`enable_gqa` of torch",
     "Tensor.binary_crossentropy_logits": "`pos_weight` of torch",
 }
@@ -33,7 +33,7 @@ NO_VALUES: dict[str, str] = {
 }
 
 # Name of a Function on floats -> why it has no gradient.
-_NUMBERS = "made of no tensor"
+_NUMBERS = "made from no tensor"
 NO_GRADIENT: dict[str, str] = {
     **dict.fromkeys(("arange", "linspace", "eye", "full", "zeros", "ones"), _NUMBERS),
     **dict.fromkeys(("zeros_like", "ones_like", "full_like"), "only the shape and type are read"),
@@ -41,14 +41,14 @@ NO_GRADIENT: dict[str, str] = {
     **dict.fromkeys(("scaled_uniform", "glorot_uniform"), _NUMBERS),
     **dict.fromkeys(("kaiming_uniform", "kaiming_normal"), _NUMBERS),
     **dict.fromkeys(("tolist", "numpy", "data", "item"), "values leave the graph"),
-    "detach": "that is what it is for",
+    "detach": "that is its purpose",
     "assign": "no gradient flows through an assignment",
     "replace": "the tensor takes over the record of another: nothing is computed",
     "backward": "gradients that are added up have none; `gradient` gives those",
 }
 
-# "where.name" -> why there is no call of it that is refused.
-_NO_ARGUMENT = "it takes no argument, and every tensor"
+# "where.name" -> why no call of it is refused.
+_NO_ARGUMENT = "it takes no argument, and accepts every tensor"
 NO_REFUSAL: dict[str, str] = {
     **dict.fromkeys(
         (

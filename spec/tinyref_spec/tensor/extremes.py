@@ -1,8 +1,8 @@
 """Elementwise Tensor functions at extremes: NaN, infinities, zeros, huge and tiny values, poles.
 
-Forms of this table get these elements besides their ordinary ones. The reference is a formula in
-float64 that neither overflows nor cancels there; the bound is derived from the form, as everywhere.
-Where a partial result may overflow or underflow, the absolute error of a flush is allowed.
+Forms of this table get these elements in addition to ordinary ones. The reference is a formula in
+float64 that neither overflows nor cancels there. The bound is derived from the form, as elsewhere.
+If a partial result may overflow or underflow, the absolute error of a flush is allowed.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ PAIRS: Mapping[str, Reference] = {
     "x / y": np.divide,
     "x ** y": np.power,
 }
-# Exact functions of elements of the type itself: their own reference holds there too.
+# Exact functions of elements in their own type: their own reference is right for extremes too.
 EXACT = frozenset(
     {
         *(f"x.{name}()" for name in ("round", "floor", "ceil", "trunc", "sign")),
@@ -124,7 +124,7 @@ EXACT = frozenset(
         "x >> 1",
     }
 )
-# Questions, whose references in the tables are those of small integers.
+# Questions whose references in the tables are only for small integers.
 QUESTIONS: Mapping[str, Reference] = {
     "(x / x).isnan()": lambda x: np.isnan(x / x),
     "(1 / x).isinf()": lambda x: np.isinf((1 / x).astype(x.dtype)),
@@ -133,7 +133,7 @@ QUESTIONS: Mapping[str, Reference] = {
     "x.logical_not()": lambda x: x == 0,
 }
 
-# Far from 0, near it, where powers overflow, near poles and zeros of functions.
+# Far from 0, near it, at overflow of powers, near poles and zeros of functions.
 _NUMBERS = (1e20, 1e30, 5000.0, 1e-8, 1e-20, 88.9, 103.0, 710.0, 16.7, math.pi / 2, math.pi, 0.5)
 
 
@@ -152,25 +152,25 @@ def singles(dtype: DType) -> Array:
 
 
 def pairs(dtype: DType) -> tuple[Array, Array]:
-    """Return each extreme of a few beside each other."""
+    """Return all pairs of a few extremes."""
     few = singles(dtype)
     if dtype.is_float:
         sign = len(few) // 2
         chosen = [0, 1, 3, 5, 8, 9, 10, 11, 13]
-        few = few[[*chosen, *(sign + place for place in chosen)]]
+        few = few[[*chosen, *(sign + index for index in chosen)]]
     return np.repeat(few, len(few)), np.tile(few, len(few))
 
 
 @dataclass(frozen=True)
 class Extremes:
-    """Further inputs of a form, by name, and what it owes there."""
+    """Further inputs of a form, by name, and the expected results."""
 
     values: Arrays
     expected: Expected
 
 
 def extremes_of(form: Form, dtype: DType, keeps_subnormals: bool) -> Extremes | None:
-    """Return the extremes of a form; None where it has none, in this type or at all."""
+    """Return the extremes of a form; None if it has none, in this type or at all."""
     known = form.expression in EXACT | QUESTIONS.keys()
     if not known and not (dtype.is_float and form.expression in UNARY.keys() | PAIRS.keys()):
         return None
@@ -190,14 +190,14 @@ def _inputs(form: Form, dtype: DType, row: tuple[int, ...]) -> dict[str, Array]:
     own = [item for item in form.inputs if item.dtype is None]
     columns = [singles(dtype)] if len(own) == 1 else [*pairs(dtype)]
     count = -(-columns[0].size // math.prod(row))
-    found = {
+    columns_by_name = {
         item.name: np.resize(column, (count, *row))
         for item, column in zip(own, columns, strict=True)
     }
     for item in form.inputs:
         if item.dtype is not None:
-            found[item.name] = np.resize([True, False, False], (count, *row))
-    return {item.name: found[item.name] for item in form.inputs}
+            columns_by_name[item.name] = np.resize([True, False, False], (count, *row))
+    return {item.name: columns_by_name[item.name] for item in form.inputs}
 
 
 def _expected(form: Form, dtype: DType, values: Arrays) -> Expected:
@@ -212,13 +212,13 @@ def _expected(form: Form, dtype: DType, values: Arrays) -> Expected:
     reference = {**UNARY, **PAIRS}[form.expression](*wide)
     compute = form.compute_dtype(dtype)
     bound = form.forward(*[bounded.exact(array, compute) for array in values.values()]).error
-    # Where a partial result of the bound is no number, nor is the bound.
+    # If a partial result of the bound is NaN, so is the bound.
     usual = 64 * unit_roundoff(compute) * np.abs(reference)
     bound = np.where(np.isfinite(bound), bound, usual)
     bound = bound + smallest_normal(compute) * np.clip(np.nan_to_num(np.abs(wide[0])), 1, 1024)
     value = bounded.Value(np.asarray(reference), np.asarray(bound), compute)
     expected = bounded.expected_of(value, output)
-    # Near the largest value the result may round to an infinity, or not.
+    # Near the largest value the result may round to infinity, or not.
     largest = float(from_bits([samples.largest_bits(output)], output).astype(np.float64)[0])
     distance = np.abs(np.abs(reference) - largest)
     margin = 4 * bounded.SLACK * bound + 4 * unit_roundoff(output) * largest
@@ -238,7 +238,7 @@ def _without_subnormals(form: Form, dtype: DType, values: Arrays, expected: Expe
 
 
 def joined(first: Expected, second: Expected) -> Expected:
-    """Return both, one after the other: either both have a tolerance or neither."""
+    """Return both, one after another; either both have a tolerance or neither."""
 
     def both(name: str) -> Array | None:
         parts = [getattr(first, name), getattr(second, name)]

@@ -1,4 +1,4 @@
-"""What a row of the level `tensor` is made of: an expression, its inputs, its references."""
+"""The parts of a row of the level `tensor`: an expression, its inputs, its references."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ANYTHING = (
 
 @dataclass(frozen=True)
 class Input:
-    """One argument: its name in the expression, its shape, and what its values are like.
+    """One argument: its name in the expression, its shape, and the kind of its values.
 
-    kind: "any" (around 0), "positive" (0.2 to 4), "away" (from 0), "distinct" (no ties), "small"
-    (integers within 3), "counts" (0 to 7), "nonzero" (1 to 3), "bool", "unit" (within 0.9),
-    "above" (1.1 to 5), "wide" (to 30 in size). dtype: fixed, where it is not the row's. is_kept: it
-    is the state of a layer, and gets no gradient.
+    kind: "any" (around 0), "positive" (0.2 to 4), "away" (from 0), "distinct" (no ties). "small"
+    (integers within 3), "counts" (0 to 7), "nonzero" (1 to 3), "bool", "unit" (within 0.9). "above"
+    (1.1 to 5), "wide" (to 30 in size). dtype: a fixed one, if it is not the row's. is_kept: it is
+    the state of a layer, and gets no gradient.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Input:
 
 
 def make_values(item: Input, dtype: DType, seed: int) -> Array:
-    """The values of an input in `dtype`, seeded, so that a case is the same every time."""
+    """Return the values of an input in `dtype`, the same every time."""
     own = item.dtype or dtype
     generator = np.random.default_rng([seed, len(item.name), ord(item.name[0]), *item.shape])
     count = int(np.prod(item.shape))
@@ -71,7 +71,7 @@ def make_values(item: Input, dtype: DType, seed: int) -> Array:
     elif item.kind == "away":
         values = np.copysign(np.abs(values) + 0.5, values)
     elif item.kind == "distinct":
-        # Eighths: exact in every float type, and none twice.
+        # Eighths: exact in every float type, and all different.
         values = ((generator.permutation(count) - count // 2) / 8).reshape(item.shape)
     return np.asarray(values).astype(numpy_dtype(own))
 
@@ -80,17 +80,17 @@ Forward = Callable[..., Value]
 
 
 def same_dtype(dtype: DType) -> DType:
-    """The result has the type of the inputs."""
+    """Return the type of the inputs as the type of the result."""
     return dtype
 
 
 def always_bool(dtype: DType) -> DType:
-    """The result is bool."""
+    """Return bool as the type of the result."""
     return dtypes.bool
 
 
 def dtype_of_sum(dtype: DType) -> DType:
-    """Sums of narrow integers widen; floats keep their type."""
+    """Return the type of a sum: narrow integers widen; floats keep their type."""
     return dtype if dtype.is_float else sum_dtype(dtype)
 
 
@@ -98,13 +98,12 @@ def dtype_of_sum(dtype: DType) -> DType:
 class Form:
     """One expression of a Tensor function.
 
-    expression: over the inputs by name, `device` (its name) and `dtype` (that of the row).
-    forward: the reference in bounded values (`Value`), of the inputs in order. exact: or the
-    reference on the arrays themselves, for results without rounding; it goes before `forward`,
-    which then gives the gradient. is_wide: 16-bit floats are computed in float32 and rounded once.
-    torch: the same computation over the same names for torch (`torch`, `F`, `np`, `dtype`), by
-    default the same text. no_torch: why there is none. torch_dtype: why torch gives another result
-    type.
+    expression: over the inputs by name, `device` (its name) and `dtype` (of the row). forward: the
+    reference in bounded values (`Value`), of the inputs in order. exact: a reference on the arrays
+    themselves, for results without rounding; `forward` then only gives the gradient. is_wide:
+    16-bit floats are computed in float32 and rounded once. torch: the same computation with the
+    same names in torch (`torch`, `F`, `np`, `dtype`), by default the same text. no_torch: why there
+    is none. torch_dtype: why torch gives another result type.
     """
 
     expression: str
@@ -118,7 +117,7 @@ class Form:
     torch_dtype: str = ""
 
     def compute_dtype(self, dtype: DType) -> DType:
-        """In what the function computes for inputs of `dtype`."""
+        """Return the type in which the function computes for inputs of `dtype`."""
         return sum_dtype(dtype) if self.is_wide and dtype.is_float else dtype
 
     @property
@@ -127,14 +126,14 @@ class Form:
 
     @property
     def torch_expression(self) -> str:
-        """What torch is asked for; empty where it has no such function."""
+        """Return torch's expression; empty if torch has no such function."""
         return "" if self.no_torch else self.torch or self.expression
 
     def gradients(self, g: Value, *inputs: Value) -> tuple[Value | None, ...]:
-        """The gradient of sum(result * g) for each input, None where there is none."""
+        """Return the gradient of sum(result * g) for each input, None if there is none."""
         assert self.forward is not None, "a gradient is derived from a forward reference"
-        found = tape.gradients(self.forward(*inputs), g, inputs)
-        pairs = zip(self.inputs, found, strict=True)
+        values = tape.gradients(self.forward(*inputs), g, inputs)
+        pairs = zip(self.inputs, values, strict=True)
         return tuple(value if item.is_differentiable else None for item, value in pairs)
 
 
@@ -142,8 +141,8 @@ class Form:
 class Function:
     """All forms of one Tensor function and the dtypes that it is checked on.
 
-    name: that of the method, and of the clause. covers: further names of the public surface that
-    the forms call. generate: a form drawn at random (shapes, axes, arguments).
+    name: of the method, and of the clause. covers: further names of the public surface that the
+    forms call. generate: returns a random form (shapes, axes, arguments).
     """
 
     name: str
@@ -161,7 +160,7 @@ class Function:
 def by_numpy(expression: str, inputs: tuple[Input, ...]) -> Callable[..., Array]:
     """Return the expression as a function of arrays: numpy takes the same text."""
     names = ", ".join(item.name for item in inputs)
-    # The expressions are those of the tables, never text from outside.
+    # The expressions come from the tables, never from outside.
     function: Callable[..., Array] = eval(f"lambda {names}: {expression}", {"np": np})
     return function
 
@@ -183,7 +182,7 @@ def movement_form(
     torch: str = "",
     no_torch: str = "",
 ) -> Form:
-    """A form that only moves elements: the reference and the gradient come from one function.
+    """Return a form that only moves elements, with reference and gradient from one function.
 
     `move` is applied to element numbers from 1 on; a 0 in its result is padding.
     """
@@ -212,7 +211,7 @@ def unary(
     torch: str = "",
     no_torch: str = "",
 ) -> Form:
-    """An elementwise form of x with the gradient of its reference."""
+    """Return an elementwise form of x with the gradient of its reference."""
     return Form(
         expression,
         (Input("x", shape, kind),),
@@ -231,7 +230,7 @@ def moves(
 ) -> Function:
     """Return a function that only moves elements.
 
-    calls: for each its text, the shape of x, the move, and the text for torch if it differs.
+    calls: for each its text, the shape of x, the move, and torch's text if it differs.
     """
     forms = tuple(
         movement_form(expression, shape, move, torch="".join(torch))

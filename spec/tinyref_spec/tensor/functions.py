@@ -1,4 +1,4 @@
-"""The Tensor functions: expressions with references in bounded values and their twins in torch."""
+"""The Tensor functions: expressions with references in bounded values, and torch's versions."""
 
 from __future__ import annotations
 
@@ -96,17 +96,17 @@ ARITHMETIC = (
 
 
 def sigmoid(x: Value) -> Value:
-    """1 / (1 + e ** -x)."""
+    """Return 1 / (1 + e ** -x)."""
     return bounded.constant(1.0, x.dtype) / (bounded.exp(-x) + 1.0)
 
 
 def tanh(x: Value) -> Value:
-    """2 sigmoid(2x) - 1: its absolute error is that of the parts, its relative one is not held."""
+    """Return 2 sigmoid(2x) - 1; its error is absolute, so it has no relative bound near 0."""
     return sigmoid(x * 2.0) * 2.0 - 1.0
 
 
 def relu(x: Value) -> Value:
-    """x where it is positive, else 0, and so its slope."""
+    """Return x if it is positive, else 0; its slope is 1 or 0."""
     return bounded.choose(x.value > 0, x, bounded.zeros(x.shape, x.dtype))
 
 
@@ -123,7 +123,7 @@ def _square(x: Value) -> Value:
     return x * x
 
 
-# Name, sentence, reference, kind of input, and whether 16-bit floats are computed in float32.
+# Name, sentence, reference, kind of input, and True if 16-bit floats compute in float32.
 _UNARY = (
     ("reciprocal", "1 / x.", reciprocal, "away", False),
     ("sqrt", "The square root.", bounded.sqrt, "positive", False),
@@ -152,7 +152,7 @@ _SMALL = _pair("small", "small")
 CHOICE = (
     Function(
         "where",
-        "x where the condition holds, else y.",
+        "x if the condition is true, else y.",
         (
             Form(
                 "c.where(x, y)",
@@ -187,7 +187,7 @@ CHOICE = (
 MOVEMENT = (
     moves(
         "reshape",
-        "The same elements in another shape; -1 is what is left.",
+        "The same elements in another shape; -1 is replaced by the remaining size.",
         ("x.reshape(6, 4)", (2, 3, 4), lambda x: x.reshape(6, 4)),
         ("x.reshape((-1,))", (2, 3, 4), lambda x: x.reshape(-1)),
     ),
@@ -319,13 +319,13 @@ REDUCTION = (
 
 
 def softmax(x: Value, axis: int = -1) -> Value:
-    """exp(x - max) / sum(exp(x - max)); it does not depend on the maximum."""
+    """Return exp(x - max) / sum(exp(x - max)), which does not depend on the maximum."""
     powers = bounded.exp(x - bounded.detached(bounded.largest(x, (axis,))))
     return powers / powers.sum((axis,), keepdims=True)
 
 
 def log_softmax(x: Value, axis: int = -1) -> Value:
-    """x - max - log(sum(exp(x - max)))."""
+    """Return x - max - log(sum(exp(x - max)))."""
     shifted = x - bounded.detached(bounded.largest(x, (axis,)))
     return shifted - bounded.log(bounded.exp(shifted).sum((axis,), keepdims=True))
 

@@ -31,11 +31,11 @@ from tinyref_spec.tensor.places import (
 )
 
 BACKWARD_STEPS = "torch takes no negative steps"
-MANY_VALUES = "torch leaves open which of several values counts"
+MANY_VALUES = "torch does not specify which of several values is written"
 
 
 def _read(key: str, *shape: int, no_torch: str = "") -> Form:
-    """x[key] for a key of numbers alone, which numpy reads as torch does."""
+    """Return x[key] for a key of numbers alone, which numpy reads as torch does."""
     move = by_numpy(f"x[{key}]", (x_of(*shape),))
     return movement_form(f"x[{key}]", shape, move, no_torch=no_torch)
 
@@ -60,7 +60,7 @@ def _draw_shape(generator: np.random.Generator) -> tuple[int, ...]:
 
 
 def _draw_key(generator: np.random.Generator, shape: Shape, is_unique: bool) -> str:
-    """Slices, new axes, and lists of places that fit each other; no place twice if unique."""
+    """Return slices, new axes, and lists of indices that match; no index twice if unique."""
     count = int(generator.integers(1, 1 + (min(shape) if is_unique else 3)))
     items: list[str] = []
     for size in shape[: generator.integers(1, len(shape) + 1)]:
@@ -89,7 +89,7 @@ def _draw_read(generator: np.random.Generator) -> Form:
 
 
 def _draw_write(generator: np.random.Generator) -> Form:
-    """x[key] = v with a value of some shape that broadcasts; a single list is no tuple to torch."""
+    """Return x[key] = v with a value that broadcasts; a single list is no tuple to torch."""
     shape = _draw_shape(generator)
     key = f"np.s_[{_draw_key(generator, shape, True)}, ...]".replace("..., ...", "...")
     index = eval(key, {"np": np})
@@ -103,7 +103,7 @@ READ = Function(
     "getitem",
     "Integers, slices of any step, None and Ellipsis view; tensors, lists, ranges and arrays of "
     "integers or bools choose: next to each other their axes stay in place, else they go in front. "
-    "A place outside reads 0 where it is not known, and is refused where it is.",
+    "An index out of range reads 0 if it is in a tensor, and is refused if it is known.",
     (
         _read("None"),
         _read("1", 3, 4),
@@ -150,7 +150,7 @@ def _put(x: Array, key: Any, v: Array) -> Array:
 WRITTEN = Function(
     "setitem",
     "The elements that an index takes are replaced by a value, which broadcasts to them; of "
-    "several values for one place the last one counts.",
+    "several values for one element the last one is written.",
     (
         _write("1", x_of(3, 4), v_of(4)),
         _write("(slice(1, None), slice(None, None, 2))", x_of(3, 4), v_of(2, 1)),
@@ -243,16 +243,16 @@ def _scatter(x: Array, v: Array) -> Array:
 
 def _last_wins(x: Array, v: Array, i: Array) -> Array:
     result = x.copy()
-    for place in np.ndindex(*i.shape):
-        if i[place] < x.shape[1]:
-            result[place[0], i[place]] = v[place]
+    for position in np.ndindex(*i.shape):
+        if i[position] < x.shape[1]:
+            result[position[0], i[position]] = v[position]
     return result
 
 
 SCATTER = Function(
     "scatter",
     "The elements that the index names along one axis are replaced by, added to or multiplied by "
-    "those of the source; of several for one place the last one counts, and places outside none.",
+    "those of the source; the last of several is written, and an index out of range is ignored.",
     (
         choice_form(
             f"x.scatter(0, {UNIQUE}, v)",
@@ -296,7 +296,7 @@ MEETING = Function(
 
 
 def _reducing(reduce: str, include_self: bool) -> Form:
-    # Torch shares with an element that ties without being part of it: no ties there.
+    # Torch shares the gradient with a tied element that is not included, so there are no ties.
     sources = _TIES if include_self or reduce not in ("amax", "amin") else _SOURCES
     arguments = f"v, {reduce!r}, include_self={include_self}"
     return meets(
@@ -310,7 +310,7 @@ def _reducing(reduce: str, include_self: bool) -> Form:
 
 
 def _draw_reducing(generator: np.random.Generator) -> Form:
-    """Any axis, an index that is smaller beside it, and a source of its shape."""
+    """Return any axis, an index that is smaller on other axes, and a source of its shape."""
     shape = tuple(int(size) for size in generator.integers(1, 6, generator.integers(1, 4)))
     axis = int(generator.integers(-len(shape), len(shape)))
     index = [int(generator.integers(1, size + 1)) for size in shape]

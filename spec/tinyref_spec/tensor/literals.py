@@ -13,7 +13,7 @@ from tinyref_spec.tensor.surface import refused_calls
 
 NAN = float("nan")
 INF = float("inf")
-# What an expression gives as a Python value; `device` is the name of the device.
+# The Python value of an expression; `device` is the name of the device.
 SPECIAL_VALUES: dict[str, tuple[str, object]] = {
     "log_zero": ("Tensor([0.0], device=device).log().item()", -INF),
     "exp_overflow": ("Tensor([1000.0], device=device).exp().item()", INF),
@@ -42,7 +42,8 @@ SPECIAL_VALUES: dict[str, tuple[str, object]] = {
         "Tensor([[NAN, 1.0], [0.0, 0.0], [0.0, 2.0]], device=device).multinomial(2).tolist()",
         [[-1, -1], [-1, -1], [1, -1]],
     ),
-    # Rows that have no finite sum of powers, and those whose powers overflow without their maximum.
+    # Rows without a finite sum of powers, and rows whose powers overflow unless the maximum is
+    # taken.
     "softmax_rows": (
         "Tensor([[-INF, 0.0, 0.0], [NAN, 1.0, 2.0], [-INF, -INF, -INF], [5000.0, 5000.0, -INF], "
         "[1e30, -1e30, 0.0]], device=device).softmax(-1).tolist()",
@@ -64,7 +65,7 @@ SPECIAL_VALUES: dict[str, tuple[str, object]] = {
         [0.0, INF, NAN, NAN, 0.0],
     ),
     "sum_nan": ("Tensor([1.0, NAN, 2.0], device=device).sum().item()", NAN),
-    # What is chosen keeps all of its bits.
+    # A chosen element keeps all of its bits.
     "zero_gathered": (
         "Tensor([-0.0, 1.0], device=device).gather(0, Tensor([1, 0, 0], device=device)).tolist()",
         [1.0, -0.0, -0.0],
@@ -83,7 +84,7 @@ SPECIAL_VALUES: dict[str, tuple[str, object]] = {
         "Tensor([0.5, 1.5, 2.5, -0.5, -2.5], device=device).round().tolist()",
         [0.0, 2.0, 2.0, -0.0, -2.0],
     ),
-    # Constants that are reduced, with no buffer that a kernel could read.
+    # Reduced constants, without a buffer for a kernel to read.
     "constants_sum": ("Tensor.full((2, 5), 7, device=device).sum(1).tolist()", [35, 35]),
     "constants_sum_rounded": ("Tensor.full((10,), 0.1, device=device).sum().item()", 1.0),
     # A sum begins with +0.
@@ -91,12 +92,12 @@ SPECIAL_VALUES: dict[str, tuple[str, object]] = {
     "constants_product": ("Tensor.full((3,), -1.5, device=device).prod().item()", -3.375),
     "constants_product_overflow": ("Tensor.full((400,), 10.0, device=device).prod().item()", INF),
 }
-# The kernels of this case compute in types beyond those of its row.
+# The kernels of this case compute in types that its row does not name.
 _DRAWN = "multinomial_of_nothing"
 
 
 def _with_numbers(expression: str) -> str:
-    """The expression with what Python has no literal for spelled out."""
+    """Return the expression with the numbers that Python has no literals for."""
     return expression.replace("INF", "float('inf')").replace("NAN", "float('nan')")
 
 
@@ -120,7 +121,7 @@ def _refusal_checks() -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """Rows of literals."""
+    """Yield rows of literals."""
     yield make_row(
         "tensor.special.literal",
         "Special values and empty tensors through composite functions.",
@@ -132,7 +133,7 @@ def rows() -> Iterator[Row]:
     )
     yield make_row(
         "tensor.refuse.literal",
-        "Calls that cannot be meant are refused with one clear line.",
+        "Calls with invalid arguments are refused with one clear line.",
         clauses=("tensor.refuse",),
         rung=Rung.TENSOR,
         op="refuse",

@@ -1,4 +1,4 @@
-"""Losses and normalisations: what they are by definition, in bounded values."""
+"""Losses and normalisations by their definitions, in bounded values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 def layernorm(x: Value, axes: tuple[int, ...], eps: float = 1e-5) -> Value:
-    """Mean 0 and variance 1 along axes."""
+    """Return x with mean 0 and variance 1 along axes."""
     count = float(math.prod(x.shape[axis] for axis in axes))
     distance = x - x.sum(axes, keepdims=True) / count
     variance = (distance * distance).sum(axes, keepdims=True) / count
@@ -26,7 +26,7 @@ def layernorm(x: Value, axes: tuple[int, ...], eps: float = 1e-5) -> Value:
 
 
 def _normalize(x: Value, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Value:
-    """Vectors over their p-norm, or over eps where that is larger."""
+    """Return vectors divided by their p-norm, or by eps if that is larger."""
     size = bounded.absolute(x)
     if p == 2:
         norm = bounded.sqrt((x * x).sum((axis,), keepdims=True))
@@ -53,7 +53,7 @@ def _normalize_form(
 
 
 def _batchnorm(x: Value, *parts: Value, shape: Shape) -> Value:
-    """x, mean, invstd, and where there are any weight and bias."""
+    """Return the normalised x from x, mean, invstd, and optional weight and bias."""
     mean, scale, *affine = (part.reshape(*shape) for part in parts)
     result = x - mean
     if affine:
@@ -70,7 +70,7 @@ def _reduce_losses(losses: Value, reduction: str, count: float | None = None) ->
 
 
 def _labels(c: Value, x: Value, axis: int) -> Numbers:
-    """The classes that the counts 0 to 7 name, in the shape of x without its classes."""
+    """Return the classes that the counts 0 to 7 name, in the shape of x without its classes."""
     return np.asarray(c.value, np.int64) % x.shape[axis]
 
 
@@ -88,7 +88,7 @@ def _cross_entropy(
     smoothing: float = 0.0,
     ignored: int | None = None,
 ) -> Value:
-    """Of classes. Those that are ignored give 0, and are not counted by the mean."""
+    """Return the loss of classes. Ignored ones give 0, and do not count in the mean."""
     labels = _labels(c, x, axis)
     logarithms = log_softmax(x, axis)
     losses = -_of_class(logarithms, labels, axis)
@@ -101,14 +101,14 @@ def _cross_entropy(
 def _mean_of_counted(losses: Value, labels: Numbers, reduction: str, ignored: int | None) -> Value:
     if ignored is None:
         return _reduce_losses(losses, reduction)
-    kept = labels != ignored
-    chosen = bounded.choose(kept, losses, bounded.zeros(losses.shape, losses.dtype))
-    return _reduce_losses(chosen, reduction, float(kept.sum()))
+    is_counted = labels != ignored
+    chosen = bounded.choose(is_counted, losses, bounded.zeros(losses.shape, losses.dtype))
+    return _reduce_losses(chosen, reduction, float(is_counted.sum()))
 
 
 def _soft_cross_entropy(x: Value, y: Value, reduction: str, smoothing: float) -> Value:
-    wanted = y * (1 - smoothing) + smoothing / x.shape[1] if smoothing else y
-    return _reduce_losses(-(log_softmax(x, 1) * wanted).sum((1,)), reduction)
+    targets = y * (1 - smoothing) + smoothing / x.shape[1] if smoothing else y
+    return _reduce_losses(-(log_softmax(x, 1) * targets).sum((1,)), reduction)
 
 
 def _nll(
@@ -116,8 +116,8 @@ def _nll(
 ) -> Value:
     labels = _labels(c, x, axis)
     losses = -_of_class(x, labels, axis)
-    kept = np.ones(labels.shape) if ignored is None else (labels != ignored).astype(float)
-    factors = bounded.exact(kept, x.dtype)
+    counted = np.ones(labels.shape) if ignored is None else (labels != ignored).astype(float)
+    factors = bounded.exact(counted, x.dtype)
     if weight:
         factors = factors * bounded.gather(weight[0], labels + 1)
     losses = losses * factors
@@ -132,7 +132,7 @@ def _binary(x: Value, y: Value, reduction: str) -> Value:
 
 
 def _weighted_binary_logits(x: Value, y: Value, p: Value, reduction: str) -> Value:
-    """(1 - y) x + (1 + (p - 1) y) log(1 + e ** -x)."""
+    """Return (1 - y) x + (1 + (p - 1) y) log(1 + e ** -x)."""
     target = bounded.absolute(y / 8.0)
     below = bounded.choose(x.value < 0, -x, bounded.zeros(x.shape, x.dtype))
     softplus = below + bounded.log(bounded.exp(-bounded.absolute(x)) + 1.0)
@@ -142,7 +142,7 @@ def _weighted_binary_logits(x: Value, y: Value, p: Value, reduction: str) -> Val
 
 def _weighted_form(weight: Shape, reduction: str) -> Form:
     arguments = f'(y / 8).abs(), reduction="{reduction}", pos_weight=p'
-    # Torch has no gradient of the weights, so they are whole numbers, which have none here.
+    # Torch has no gradient of the weights, so they are integers, which have none here.
     return Form(
         f"x.binary_crossentropy_logits({arguments})",
         (Input("x", (4, 5), "away"), Input("y", (4, 5), "away"), Input("p", weight, "counts")),
@@ -165,7 +165,7 @@ def _class_loss_form(
     forward: Callable[..., Value],
     *more: Input,
 ) -> Form:
-    """A loss of x and the classes `c % size`, which stand for any integers."""
+    """Return a loss of x and the classes `c % size`, so that any integers are valid."""
     axis = 0 if len(x) == 1 else 1
     labels = Input("c", (*x[:axis], *x[axis + 1 :]), "counts", dtypes.int32)
     return Form(
@@ -204,18 +204,18 @@ def _sparse(
     x: Shape, reduction: str = "mean", smoothing: float = 0.0, ignored: int | None = None
 ) -> Form:
     arguments = f'label_smoothing={smoothing}, reduction="{reduction}"'
-    given = "" if ignored is None else f", ignore_index={ignored}"
+    keyword = "" if ignored is None else f", ignore_index={ignored}"
     last = len(x) - 1
     labels = Input("c", x[:-1], "counts", dtypes.int32)
     in_front = f"x.movedim({last}, 1)" if last > 1 else "x"
     return Form(
-        f"x.sparse_categorical_crossentropy(c % {x[-1]}, {arguments}{given})",
+        f"x.sparse_categorical_crossentropy(c % {x[-1]}, {arguments}{keyword})",
         (Input("x", x), labels),
         partial(
             _cross_entropy, axis=last, reduction=reduction, smoothing=smoothing, ignored=ignored
         ),
         is_wide=True,
-        torch=f"F.cross_entropy({in_front}, c.long() % {x[-1]}, {arguments}{given})",
+        torch=f"F.cross_entropy({in_front}, c.long() % {x[-1]}, {arguments}{keyword})",
     )
 
 
@@ -229,7 +229,7 @@ def _negative(
         arguments += f", ignore_index={ignored}"
     if weighted:
         arguments += ", weight=w"
-    # Torch has no gradient of the weights, so they are whole numbers, which have none here.
+    # Torch has no gradient of the weights, so they are integers, which have none here.
     weight = (Input("w", (size,), "counts"),) if weighted else ()
     return _class_loss_form(
         f"x.nll_loss(c % {size}, {arguments})",
@@ -266,7 +266,7 @@ def _batchnorm_form(x: Shape, axis: int, affine: bool) -> Form:
 
 
 def _pairs(name: str, torch: str, forward: Callable[..., Value], reduction: str) -> Form:
-    """A loss of two tensors of one shape, the second between 0 and 1."""
+    """Return a loss of two tensors of one shape, the second between 0 and 1."""
     is_logits = "logits" in name
     probabilities = "(y / 8).abs()" if is_logits else "y / 5"
     elements = "x" if is_logits else "x / 5"
@@ -286,18 +286,18 @@ def _pairs(name: str, torch: str, forward: Callable[..., Value], reduction: str)
     )
 
 
-def _dropout_form(expression: str, torch: str, kept: float) -> Form:
+def _dropout_form(expression: str, torch: str, scale: float) -> Form:
     return Form(
         expression,
         (Input("x", (3, 4)),),
-        lambda x: x * kept,
-        exact=lambda x: x * x.dtype.type(kept),
+        lambda x: x * scale,
+        exact=lambda x: x * x.dtype.type(scale),
         torch=torch,
     )
 
 
 BINARY = ("mean", "sum", "none")
-# No bfloat16 and float16 where the form divides before the function computes in float32.
+# No bfloat16 and float16, because the form divides before the function computes in float32.
 WIDE = (dtypes.float32, dtypes.float64)
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -313,7 +313,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "normalize",
-        "Vectors along an axis over their p-norm, or over eps where that is larger.",
+        "Vectors along an axis divided by their p-norm, or by eps if that is larger.",
         (
             _normalize_form(""),
             _normalize_form("1.0, 0", p=1.0, axis=0),
@@ -324,7 +324,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "batchnorm",
-        "Less the mean, times weight and 1 / deviation, plus bias; one for each along an axis.",
+        "(x - mean) times weight and 1 / deviation, plus bias; one of each along an axis.",
         (
             _batchnorm_form((3, 4), 1, True),
             _batchnorm_form((2, 3, 4), 1, False),
@@ -334,7 +334,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "dropout",
-        "Nothing happens outside of training; there, elements go with a probability.",
+        "x itself outside of training; in training, random elements become 0.",
         (
             _dropout_form("x.dropout(0.5)", "F.dropout(x, 0.5, training=False)", 1.0),
             _dropout_form(
@@ -350,7 +350,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "sequential",
-        "Through functions, one after the other.",
+        "x through several functions, one after another.",
         (
             Form(
                 "x.sequential([Tensor.relu, lambda t: t * 3.0])",
@@ -371,7 +371,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "binary_crossentropy_logits",
-        "The same of sigmoid(x), without its overflow.",
+        "The binary cross entropy of sigmoid(x), without its overflow.",
         (
             *(
                 _pairs(
@@ -403,7 +403,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "sparse_categorical_crossentropy",
-        "Of classes on the last axis; those that are ignored do not count.",
+        "The cross entropy of classes on the last axis; ignored ones do not count.",
         (
             _sparse((4, 5)),
             _sparse((4, 5), "none", 0.25),
@@ -414,7 +414,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "nll_loss",
-        "Less the element of each class, weighed and reduced.",
+        "The negated element of each class, weighted and reduced.",
         (
             _negative((4, 5)),
             _negative((5,), "none"),

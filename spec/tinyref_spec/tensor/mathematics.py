@@ -20,7 +20,7 @@ Reference = Callable[[Value], Value]
 
 
 def _smooth(name: str, function: Callable[[Array], Array], slope: Reference) -> Reference:
-    """A function of numpy with its slope."""
+    """Return a numpy function together with its slope."""
 
     def reference(x: Value) -> Value:
         return bounded.smooth(x, function(x.value), slope)
@@ -30,12 +30,12 @@ def _smooth(name: str, function: Callable[[Array], Array], slope: Reference) -> 
 
 
 def _root(x: Value) -> Value:
-    """1 / sqrt(x)."""
+    """Return 1 / sqrt(x)."""
     return reciprocal(bounded.sqrt(x))
 
 
 def sinh(x: Value) -> Value:
-    """(e ** x - e ** -x) / 2: the larger power's error is all there is, near 0 its own."""
+    """Return (e ** x - e ** -x) / 2, with the error of the larger power, near 0 its own."""
     value = np.sinh(x.value)
     exponent = 2 + np.abs(x.value)
     return x.rounded(
@@ -44,7 +44,7 @@ def sinh(x: Value) -> Value:
 
 
 def cosh(x: Value) -> Value:
-    """(e ** x + e ** -x) / 2: an exponent of n bits makes the power n roundings uncertain."""
+    """Return (e ** x + e ** -x) / 2: an exponent of n bits adds n roundings to the power."""
     value = np.cosh(x.value)
     exponent = 2 + np.abs(x.value)
     passed = np.abs(np.sinh(x.value)) * x.error
@@ -55,7 +55,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def erf(x: Value) -> Value:
-    """The error function."""
+    """Return the error function."""
     slope = _smooth("gauss", lambda v: np.exp(-v * v) * 2 / math.sqrt(math.pi), _gauss_slope)
     return bounded.smooth(x, _erf(x.value), slope)
 
@@ -126,49 +126,49 @@ def _expm1(x: Value) -> Value:
 
 
 def elu(x: Value, alpha: float = 1.0, width: float = 1.0) -> Value:
-    """x above 0, else alpha * (e ** (x / width) - 1)."""
+    """Return x above 0, else alpha * (e ** (x / width) - 1)."""
     below = bounded.choose(x.value > 0, bounded.zeros(x.shape, x.dtype), x)
     return _where_positive(x, _expm1(below / width) * alpha)
 
 
 def silu(x: Value) -> Value:
-    """x * sigmoid(x)."""
+    """Return x * sigmoid(x)."""
     return x * sigmoid(x)
 
 
 def gelu(x: Value) -> Value:
-    """x (1 + tanh(u)) / 2 as x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
+    """Return x (1 + tanh(u)) / 2 as x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
     inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
     return x * sigmoid(inner * 2.0)
 
 
 def _exact_gelu(x: Value) -> Value:
-    """x (1 + erf(x / sqrt(2))) / 2."""
+    """Return x (1 + erf(x / sqrt(2))) / 2."""
     return x * ((erf(x * math.sqrt(0.5)) + 1.0) * 0.5)
 
 
 def softplus(x: Value, beta: float = 1.0) -> Value:
-    """log(1 + e ** (beta x)) / beta."""
+    """Return log(1 + e ** (beta x)) / beta."""
     z = x * beta
     return bounded.smooth(z, np.logaddexp(0, z.value), sigmoid, 4.0) / beta
 
 
 def clamp(x: Value, low: float, high: float) -> Value:
-    """x from low to high."""
+    """Return x limited to low and high."""
     ends = bounded.constant(low, x.dtype), bounded.constant(high, x.dtype)
     raised = bounded.choose(x.value < low, ends[0].spread(x.shape), x)
     return bounded.choose(x.value > high, ends[1].spread(x.shape), raised)
 
 
 def hardsigmoid(x: Value, alpha: float = 1 / 6, beta: float = 0.5) -> Value:
-    """alpha x + beta from 0 to 1."""
+    """Return alpha x + beta, limited to 0 and 1."""
     return clamp(x * alpha + beta, 0.0, 1.0)
 
 
 def _activation(
     name: str, sentence: str, *forms: tuple[str, Reference, str], covers: tuple[str, ...] = ()
 ) -> Function:
-    """Forms of (expression, reference, torch's expression)."""
+    """Return a function with forms of (expression, reference, torch's expression)."""
     made = tuple(
         unary(expression, reference, "wide", is_wide=True, torch=torch)
         for expression, reference, torch in forms
@@ -196,8 +196,8 @@ ACTIVATIONS = (
     ),
     Function(
         "gelu",
-        "The unit by tanh: x (1 + tanh(u)) / 2; or by the error function.",
-        # Further out torch loses digits of 1 + tanh(u).
+        "x (1 + tanh(u)) / 2, or the same with the error function.",
+        # For larger numbers torch loses digits of 1 + tanh(u).
         (
             unary("x.gelu()", gelu, is_wide=True, torch="F.gelu(x, approximate='tanh')"),
             unary("x.gelu(approximate='none')", _exact_gelu, is_wide=True, torch="F.gelu(x)"),
@@ -239,7 +239,7 @@ ACTIVATIONS = (
     _activation(
         "hardsigmoid",
         "alpha x + beta from 0 to 1.",
-        # The slope of torch's own is 1/6 in float32.
+        # Torch's own slope is 1/6 in float32.
         ("x.hardsigmoid()", hardsigmoid, "(x / 6 + 0.5).clamp(0, 1)"),
         (
             "x.hardsigmoid(0.2, 0.4)",
@@ -254,7 +254,7 @@ ACTIVATIONS = (
     ),
     _activation(
         "hardtanh",
-        "x from -1 to 1, or other ends.",
+        "x limited to -1 and 1, or to other ends.",
         ("x.hardtanh()", lambda x: clamp(x, -1.0, 1.0), "F.hardtanh(x)"),
         ("x.hardtanh(-2, 3)", lambda x: clamp(x, -2.0, 3.0), "F.hardtanh(x, -2, 3)"),
     ),
@@ -271,7 +271,7 @@ ACTIVATIONS = (
     ),
     _activation(
         "clamp",
-        "x from min_ to max_, where they are given.",
+        "x limited to min_ and max_, if they are present.",
         ("x.clamp(-1, 2)", lambda x: clamp(x, -1.0, 2.0), ""),
         ("x.clamp(min_=0.5)", lambda x: clamp(x, 0.5, math.inf), "x.clamp(min=0.5)"),
         ("x.clip(max_=0.5)", lambda x: clamp(x, -math.inf, 0.5), "x.clip(max=0.5)"),
@@ -286,7 +286,7 @@ ACTIVATIONS = (
 
 
 def _steps(name: str, sentence: str, step: Callable[[Array], Array]) -> Function:
-    """A function of steps: exact, with slope 0."""
+    """Return a function of steps: exact, with slope 0."""
     form = Form(
         f"x.{name}()",
         (Input("x", (5, 7), "wide"),),
@@ -297,7 +297,7 @@ def _steps(name: str, sentence: str, step: Callable[[Array], Array]) -> Function
 
 
 ROUNDING = (
-    _steps("round", "The nearest integer, of two the even one.", np.rint),
+    _steps("round", "The nearest integer; of two, the even one.", np.rint),
     _steps("floor", "Rounded down.", np.floor),
     _steps("ceil", "Rounded up.", np.ceil),
     _steps("trunc", "Rounded towards zero.", np.trunc),
@@ -316,12 +316,12 @@ _XY = (Input("x", (4, 6), "small"), Input("y", (4, 6), "small"))
 QUESTIONS = (
     Function(
         "isnan",
-        "Where an element is NaN.",
+        "True for elements that are NaN.",
         (_predicate_form("(x / x).isnan()", lambda x: x == 0, _X),),
     ),
     Function(
         "isinf",
-        "Where an element is an infinity.",
+        "True for elements that are infinite.",
         (
             _predicate_form("(1 / x).isinf()", lambda x: x == 0, _X),
             Form(
@@ -335,7 +335,7 @@ QUESTIONS = (
     ),
     Function(
         "isfinite",
-        "Where an element is neither NaN nor an infinity.",
+        "True for elements that are neither NaN nor infinite.",
         (_predicate_form("(1 / x).isfinite()", lambda x: x != 0, _X),),
     ),
     Function(
@@ -357,7 +357,7 @@ QUESTIONS = (
     ),
     Function(
         "any",
-        "Whether some element is not zero.",
+        "True if any element is not zero.",
         (
             Form("x.any()", _X, exact=lambda x: (x != 0).any(), output=always_bool),
             Form("x.any(1)", _X, exact=lambda x: (x != 0).any(1), output=always_bool),
@@ -366,7 +366,7 @@ QUESTIONS = (
     ),
     Function(
         "all",
-        "Whether no element is zero.",
+        "True if no element is zero.",
         (
             Form("x.all()", _X, exact=lambda x: (x != 0).all(), output=always_bool),
             Form(
@@ -387,10 +387,10 @@ def _quotient(x: Array, y: Array) -> Array:
 
 _DIVIDED = (*_X, Input("y", (4, 6), "nonzero"))
 BITS = (
-    Function("bitwise_not", "Every bit turned.", (numpy_form("~x", _X),), INTEGERS),
+    Function("bitwise_not", "Every bit inverted.", (numpy_form("~x", _X),), INTEGERS),
     Function(
         "lshift",
-        "Bits moved up.",
+        "Bits shifted left.",
         (
             numpy_form("x << 2", _X),
             numpy_form("x << (y & 7)", _DIVIDED),
@@ -400,7 +400,7 @@ BITS = (
     ),
     Function(
         "rshift",
-        "Bits moved down, the sign kept.",
+        "Bits shifted right; the sign is kept.",
         (
             numpy_form("x >> 1", _X),
             numpy_form("x >> (y & 7)", _DIVIDED),
@@ -434,7 +434,7 @@ BITS = (
 
 
 def _remainder(x: Value, y: Value) -> Value:
-    """x - floor(x / y) y, exactly."""
+    """Return x - floor(x / y) y, exactly."""
     quotient = bounded.exact(np.floor_divide(x.value, y.value), x.dtype)
     value = np.mod(x.value, y.value)
     return x.rounded(
@@ -446,7 +446,7 @@ def _remainder(x: Value, y: Value) -> Value:
 
 
 def _truncated_remainder(x: Value, y: Value) -> Value:
-    """x - trunc(x / y) y, exactly."""
+    """Return x - trunc(x / y) y, exactly."""
     value = np.fmod(x.value, y.value)
     quotient = bounded.exact(np.rint((x.value - value) / y.value), x.dtype)
     return x.made(
@@ -458,14 +458,14 @@ def _truncated_remainder(x: Value, y: Value) -> Value:
 
 
 def copysign(x: Value, y: Value) -> Value:
-    """|x| with the sign of y."""
+    """Return |x| with the sign of y."""
     turned = bounded.exact(np.where(np.signbit(x.value) == np.signbit(y.value), 1.0, -1.0), x.dtype)
     zero = bounded.zeros(y.shape, y.dtype)
     return x.made(np.copysign(x.value, y.value), x.error, (x, y), lambda g: (g * turned, zero))
 
 
 def lerp(x: Value, y: Value, w: Value) -> Value:
-    """x + (y - x) w."""
+    """Return x + (y - x) w."""
     return x + (y - x) * w
 
 
@@ -474,7 +474,7 @@ def _floats(*kinds: str) -> tuple[Input, ...]:
 
 
 def _fmod_form(expression: str, inputs: tuple[Input, ...], divisor: float | None = None) -> Form:
-    """A form of `fmod`, by a constant where one is given."""
+    """Return a form of `fmod`, by a constant if `divisor` is not None."""
 
     def forward(x: Value, *y: Value) -> Value:
         return _truncated_remainder(x, *(y or (bounded.constant(divisor or 1, x.dtype),)))
@@ -552,7 +552,7 @@ def _deviation(x: Value, axes: tuple[int, ...]) -> Value:
 SPREAD = (
     Function(
         "var",
-        "Squared distances from the mean over the count less a correction.",
+        "Squared distances from the mean, divided by the count minus a correction.",
         (
             _spread("x.var()", lambda x: _variance(x, (0, 1))),
             _spread("x.var(1, correction=0)", lambda x: _variance(x, (1,), 0)),

@@ -1,4 +1,4 @@
-"""Axes that come and go, joining and cutting, and padding with what is around."""
+"""Adding and removing axes, joining and cutting, and padding with values or neighbours."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import ANYTHING, Form, Function, Input, Shape, movement_form, moves
 
 WITH_BOOL = (*ANYTHING, dtypes.bool)
-# How numpy calls what torch and we call by the same names.
+# Numpy's names for the padding modes of torch and tinyref.
 _NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 def _join_form(expression: str, shapes: Sequence[Shape], axis: int, torch: str) -> Form:
-    """Inputs of several shapes one after the other along an axis."""
+    """Return inputs of several shapes joined along an axis."""
     names = "xyzw"[: len(shapes)]
 
     def forward(*values: Value) -> Value:
@@ -33,11 +33,11 @@ def _join_form(expression: str, shapes: Sequence[Shape], axis: int, torch: str) 
 
 
 def _stack_form(expression: str, shape: Shape, count: int, axis: int, torch: str) -> Form:
-    place = axis % (len(shape) + 1)
-    grown = (*shape[:place], 1, *shape[place:])
+    position = axis % (len(shape) + 1)
+    grown = (*shape[:position], 1, *shape[position:])
 
     def forward(*values: Value) -> Value:
-        return bounded.concatenated([value.reshape(*grown) for value in values], place)
+        return bounded.concatenated([value.reshape(*grown) for value in values], position)
 
     def exactly(*arrays: Array) -> Array:
         return np.stack(arrays, axis)
@@ -53,17 +53,17 @@ def _diagonal_form(shape: Shape, offset: int = 0, dim1: int = 0, dim2: int = 1) 
 
 
 def _pad_form(shape: Shape, pads: tuple[int, ...], mode: str) -> Form:
-    """Padding of the last axes; negative amounts cut first."""
+    """Return padding of the last axes; negative amounts cut first."""
     pairs = [(pads[i], pads[i + 1]) for i in range(0, len(pads), 2)][::-1]
     whole = [(0, 0)] * (len(shape) - len(pairs)) + pairs
 
     def move(numbers: Array) -> Array:
-        kept = tuple(
+        inside = tuple(
             slice(max(-before, 0), size - max(-after, 0))
             for size, (before, after) in zip(numbers.shape, whole, strict=True)
         )
         grown = [(max(before, 0), max(after, 0)) for before, after in whole]
-        return np.asarray(np.pad(numbers[kept], grown, mode=_NUMPY_MODES[mode]))  # type: ignore[call-overload]
+        return np.asarray(np.pad(numbers[inside], grown, mode=_NUMPY_MODES[mode]))  # type: ignore[call-overload]
 
     return movement_form(
         f'x.pad({pads}, mode="{mode}")', shape, move, torch=f'F.pad(x, {pads}, mode="{mode}")'
@@ -71,14 +71,14 @@ def _pad_form(shape: Shape, pads: tuple[int, ...], mode: str) -> Form:
 
 
 def _pad_last(x: Array, value: float = 0.0) -> Array:
-    """Return x with one element before it and two behind, along the last axis."""
+    """Return x with one element before it and two after it, along the last axis."""
     return np.pad(x, ((0, 0), (1, 2)), constant_values=value)
 
 
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         "cat",
-        "Tensors one after the other along an axis.",
+        "Tensors joined along an axis.",
         (
             _join_form("x.cat(y)", [(2, 3), (1, 3)], 0, "torch.cat([x, y])"),
             _join_form(
@@ -108,14 +108,14 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     moves(
         "split",
-        "Parts of one size, or of given sizes.",
+        "Parts of one size, or of several sizes.",
         ("x.split(2)[2]", (5, 3), lambda x: x[4:]),
         ("x.split([1, 4], dim=1)[1]", (2, 5), lambda x: x[:, 1:]),
         ("x.split((2, 0, 3), -1)[0]", (2, 5), lambda x: x[:, :2]),
     ),
     moves(
         "chunk",
-        "So many parts of equal size, the last maybe shorter.",
+        "A number of parts of equal size; the last may be shorter.",
         ("x.chunk(3)[1]", (5, 3), lambda x: x[2:4]),
         ("x.chunk(2, dim=-1)[1]", (2, 5), lambda x: x[:, 3:]),
         ("x.chunk(4)[2]", (5, 2), lambda x: x[4:]),
@@ -136,20 +136,20 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     moves(
         "unflatten",
-        "One axis as several.",
+        "One axis split into several.",
         ("x.unflatten(1, (2, 3))", (2, 6), lambda x: x.reshape(2, 2, 3)),
         ("x.unflatten(-2, (-1, 2))", (4, 3), lambda x: x.reshape(2, 2, 3)),
     ),
     moves(
         "flatten",
-        "Several axes as one.",
+        "Several axes joined into one.",
         ("x.flatten(1)", (2, 3, 2), lambda x: x.reshape(2, 6)),
         ("x.flatten(0, -2)", (2, 3, 2), lambda x: x.reshape(6, 2)),
         ("x.flatten()", (), lambda x: x.reshape(1)),
     ),
     moves(
         "view",
-        "The same as reshape; what is changed later does not change the other.",
+        "The same as reshape; later changes to one do not change the other.",
         ("x.view(3, -1)", (2, 6), lambda x: x.reshape(3, 4)),
         ("x.view((12,))", (2, 6), lambda x: x.reshape(12)),
     ),
@@ -163,14 +163,14 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     moves(
         "repeat",
-        "Laid out several times along each axis.",
+        "Repeated several times along each axis.",
         ("x.repeat(2, 3)", (2, 2), lambda x: np.tile(x, (2, 3))),
         ("x.repeat((2, 1, 2))", (2, 2), lambda x: np.tile(x, (2, 1, 2))),
         ("x.repeat(2, 0)", (2, 2), lambda x: np.tile(x, (2, 0))),
     ),
     Function(
         "pad_modes",
-        "Padding with a value, or with what is around; negative amounts cut.",
+        "Padding with a value, or with neighbours; negative amounts cut.",
         (
             _pad_form((1, 2, 5), (2, 3), "reflect"),
             _pad_form((1, 2, 5), (3, 1), "replicate"),
@@ -181,7 +181,7 @@ FUNCTIONS: tuple[Function, ...] = (
             Form(
                 "x.pad((1, 2), value=2.0)",
                 (Input("x", (2, 3)),),
-                # The gradient does not see what is around.
+                # The gradient does not depend on the padding.
                 partial(bounded.move_elements, move=_pad_last),
                 exact=partial(_pad_last, value=2.0),
                 torch="F.pad(x, (1, 2), value=2.0)",

@@ -1,4 +1,4 @@
-"""What the kernels of a Tensor function compute in, besides the types of its forms."""
+"""The types in which kernels of a Tensor function compute, besides the types of its forms."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tinyref_spec.bits import bits_dtype
 from tinyref_spec.tensor import random
 from tinyref_spec.tensor.forms import Form, Function
 
-# Random numbers are drawn from counters of 64 bits, a word at a time; integers are compared as
-# floats; positions between elements need float64.
+# Random numbers come from counters of 64 bits, a word at a time; integers are compared as
+# floats; interpolated positions need float64.
 _FURTHER: Mapping[str, tuple[DType, ...]] = {
     **{function.name: (dtypes.uint32, dtypes.uint64) for function in random.FUNCTIONS},
     "allclose": (dtypes.float32,),
@@ -22,25 +22,25 @@ _INTEGERS: Mapping[DType, DType] = {dtypes.float64: dtypes.int64}
 _READING_BITS = frozenset(
     {"argsort", "fmod", "mod", "sort", "std", "std_mean", "topk", "var", "var_mean"}
 )
-# What chooses floats by places does so by their bits, but for float64.
+# Functions that choose floats by index use their bits, except for float64.
 _CHOOSING = frozenset({"gather", "getitem", "masked_select", "scatter", "setitem", "sort", "topk"})
 
 
 def dtypes_needed(function: Function, dtype: DType) -> set[DType]:
-    """The types that a device must have for the rows of `function` on `dtype`.
+    """Return the types that a device must have for the rows of `function` on `dtype`.
 
-    Places and sizes are int32; narrow types are summed in wider ones, in gradients of all kinds.
+    Indices and sizes are int32; narrow types are summed in wider ones, in gradients of all kinds.
     """
-    found = {dtypes.bool, dtypes.int32, *_FURTHER.get(function.name, ())}
+    needed = {dtypes.bool, dtypes.int32, *_FURTHER.get(function.name, ())}
     if dtype.is_float or any(form.is_wide for form in function.forms):
-        found.add(sum_dtype(dtype))
+        needed.add(sum_dtype(dtype))
     if function.name in _READING_BITS and dtype in _INTEGERS:
-        found.add(_INTEGERS[dtype])
+        needed.add(_INTEGERS[dtype])
     if function.name in _CHOOSING and dtype.is_float and dtype is not dtypes.float64:
-        found.add(from_numpy_dtype(bits_dtype(dtype)))
-    return found.union(*(_of_form(form, dtype) for form in function.forms))
+        needed.add(from_numpy_dtype(bits_dtype(dtype)))
+    return needed.union(*(_of_form(form, dtype) for form in function.forms))
 
 
 def _of_form(form: Form, dtype: DType) -> set[DType]:
-    found = {dtype, form.output(dtype), form.compute_dtype(dtype)}
-    return found | {item.dtype for item in form.inputs if item.dtype is not None}
+    needed = {dtype, form.output(dtype), form.compute_dtype(dtype)}
+    return needed | {item.dtype for item in form.inputs if item.dtype is not None}

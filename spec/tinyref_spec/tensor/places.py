@@ -1,8 +1,8 @@
 """Forms that choose elements: references by element numbers, from the values of the indices.
 
-Elements are numbered from 1 on through all inputs that have elements to choose; 0 is a zero that
-is none of them. What a function does to the numbers is its reference and, by the sums of what goes
-where, its gradient.
+Elements are numbered from 1 on through all inputs with elements to choose; 0 is a zero that is none
+of them. Applied to the numbers, a function gives its reference and, by summing over all copies of
+an element, its gradient.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from tinyref_spec.tensor.forms import Form, Input, Shape
 
 Choose = Callable[..., Array]
 INT32 = "indices and classes are int32, those of torch int64: a device need not have 64 bits"
-READS_ZERO = "torch raises an error for a place outside; here, elements are not read to check them"
-NEGATIVE = "torch takes no negative places here: those of tinyref count from the end everywhere"
+READS_ZERO = "torch raises an error for an index out of range; here, elements are not checked"
+NEGATIVE = "torch takes no negative indices here: those of tinyref count from the end everywhere"
 
 
 def x_of(*shape: int, kind: str = "any") -> Input:
-    """The tensor to choose from."""
+    """Return the tensor to choose from."""
     return Input("x", shape, kind)
 
 
 def v_of(*shape: int, kind: str = "any") -> Input:
-    """The values to write."""
+    """Return the values to write."""
     return Input("v", shape, kind)
 
 
 def i_of(*shape: int, name: str = "i") -> Input:
-    """Indices from 0 to 7."""
+    """Return indices from 0 to 7."""
     return Input(name, shape, "counts", dtypes.int32)
 
 
 def c_of(*shape: int) -> Input:
-    """A mask."""
+    """Return a mask."""
     return Input("c", shape, "bool", dtypes.bool)
 
 
 def always_int32(dtype: DType) -> DType:
-    """The result is int32."""
+    """Return int32 as the type of the result."""
     return dtypes.int32
 
 
@@ -54,16 +54,16 @@ def _has_elements(item: Input) -> bool:
 
 
 def _numbers(inputs: Sequence[Input], choose: Choose, values: Sequence[Array]) -> Array:
-    """`choose` of the inputs, those with elements as the numbers of their elements."""
-    given: list[Array] = []
+    """Return `choose` of the inputs; those with elements are replaced by element numbers."""
+    arguments: list[Array] = []
     first = 1
     for item, value in zip(inputs, values, strict=True):
         if _has_elements(item):
-            given.append(np.arange(first, first + value.size).reshape(value.shape))
+            arguments.append(np.arange(first, first + value.size).reshape(value.shape))
             first += value.size
         else:
-            given.append(value)
-    return np.asarray(choose(*given))
+            arguments.append(value)
+    return np.asarray(choose(*arguments))
 
 
 def _exact(inputs: Sequence[Input], choose: Choose, *values: Array) -> Array:
@@ -89,7 +89,7 @@ def choice_form(
     torch: str = "",
     no_torch: str = "",
 ) -> Form:
-    """A form whose result is `choose` of its inputs, of which those with elements are numbers."""
+    """Return a form whose result is `choose` of its inputs, with elements as numbers."""
     return Form(
         expression,
         inputs,
@@ -101,33 +101,35 @@ def choice_form(
 
 
 def setitem_form(key: str, inputs: tuple[Input, ...], choose: Choose, no_torch: str = "") -> Form:
-    """`x[key] = v` as an expression; `choose` writes into a copy of the numbers of x."""
+    """Return `x[key] = v` as an expression; `choose` writes into a copy of the numbers of x."""
     expression = f"(t := x.clone(), t.__setitem__({key}, v))[0]"
     return choice_form(expression, inputs, choose, no_torch=no_torch)
 
 
 def select(condition: Array, first: Array, second: Array | int) -> Array:
-    """The first where the condition holds, else the second; they broadcast."""
+    """Return the first if the condition is true, else the second; they broadcast."""
     return np.asarray(np.where(condition, first, second))
 
 
-# Several elements that meet at one place
+# Several elements at one index
 
 
 def meeting(index: Array, shape: Shape, source: Shape, axis: int) -> Array:
-    """For each place of `shape` the numbers, from 1 on, of the elements of a source that `index`
-    sends there along `axis`: (most of them, *shape), 0 for none.
+    """Return, for each index of `shape`, the numbers of the elements that `index` sends there.
+
+    The elements belong to a source, and move along `axis`. The result has the shape (most elements
+    at one index, *shape), with 0 for none.
     """
     numbers = np.arange(1, int(np.prod(source)) + 1).reshape(source)
     lists: dict[tuple[int, ...], list[int]] = {}
-    for place in np.ndindex(*index.shape):
-        target = list(place)
-        target[axis] = int(index[place])
+    for position in np.ndindex(*index.shape):
+        target = list(position)
+        target[axis] = int(index[position])
         if 0 <= target[axis] < shape[axis]:
-            lists.setdefault(tuple(target), []).append(int(numbers[place]))
+            lists.setdefault(tuple(target), []).append(int(numbers[position]))
     result = np.zeros((max(map(len, lists.values()), default=1), *shape), dtype=np.int64)
-    for where, found in lists.items():
-        for number, element in enumerate(found):
+    for where, elements in lists.items():
+        for number, element in enumerate(elements):
             result[(number, *where)] = element
     return result
 
@@ -135,7 +137,7 @@ def meeting(index: Array, shape: Shape, source: Shape, axis: int) -> Array:
 def scatter_reduce(
     x: Value, index: Value, v: Value, *, axis: int, reduce: str, include_self: bool = True
 ) -> Value:
-    """What scatter_reduce owes, from the elements that meet at each place, x among them."""
+    """Return the reference of scatter_reduce, from the elements at each index, x among them."""
     numbers = meeting(index.value.astype(int), x.shape, v.shape, axis)
     is_there: Array = np.asarray(numbers > 0)
     if include_self:
@@ -166,12 +168,12 @@ def meets(
     torch: str,
     include_self: bool = True,
 ) -> Form:
-    """A form of scatter with a reduction; inputs x, i (used modulo the size of the axis), v."""
+    """Return a form of scatter with a reduction; inputs x, i (modulo the size of the axis), v."""
     size = inputs[0].shape[axis]
 
     def forward(x: Value, i: Value, v: Value) -> Value:
-        places = bounded.exact(i.value % size, dtypes.int32)
-        return scatter_reduce(x, places, v, axis=axis, reduce=reduce, include_self=include_self)
+        indices = bounded.exact(i.value % size, dtypes.int32)
+        return scatter_reduce(x, indices, v, axis=axis, reduce=reduce, include_self=include_self)
 
     return Form(expression, inputs, forward, is_wide=True, torch=torch)
 
@@ -183,7 +185,7 @@ def position_form(
     torch: str = "",
     no_torch: str = "",
 ) -> Form:
-    """A form whose result are places or classes: int32, without a gradient."""
+    """Return a form whose results are indices or classes: int32, without a gradient."""
     return Form(
         expression,
         inputs,

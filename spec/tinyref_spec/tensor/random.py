@@ -1,7 +1,7 @@
-"""Random numbers: the words of Threefry, and what the functions make of them.
+"""Random numbers: the words of Threefry, and the functions that use them.
 
-The reference is its own Threefry, written from the paper (Salmon, Moraes, Dror and Shaw, "Parallel
-random numbers: as easy as 1, 2, 3", 2011). Whether they are random is for the tests of statistics.
+The reference is a separate Threefry, written from the paper (Salmon, Moraes, Dror and Shaw,
+"Parallel random numbers: as easy as 1, 2, 3", 2011). Other tests check the statistics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OTHER = "torch draws other numbers"
 
 
 def word(counter: int, key: int) -> int:
-    """The 64 bits of Threefry-2x32 with 20 rounds."""
+    """Return the 64 bits of Threefry-2x32 with 20 rounds."""
     keys = [key & MASK, key >> 32]
     keys.append(keys[0] ^ keys[1] ^ 0x1BD11BDA)
     first, second = (counter + keys[0]) & MASK, ((counter >> 32) + keys[1]) & MASK
@@ -38,22 +38,22 @@ def word(counter: int, key: int) -> int:
 
 
 def words(seed: int, count: int, start: int = 0) -> list[int]:
-    """The first words of a seed, or those from `start` on."""
+    """Return the first words of a seed, or those from `start` on."""
     return [word(start + number, seed) for number in range(count)]
 
 
 def fractions(seed: int, count: int, bits: int = 24) -> Array:
-    """What `rand` gives: the first `bits` bits of the first word of each, as a fraction."""
+    """Return the results of `rand`: the first `bits` bits of each first word, as a fraction."""
     if bits == 53:
-        return np.array([each >> 11 for each in words(seed, count)]) / 2.0**53
-    return np.array([(each & MASK) >> (32 - bits) for each in words(seed, count)]) / 2.0**bits
+        return np.array([number >> 11 for number in words(seed, count)]) / 2.0**53
+    return np.array([(n & MASK) >> (32 - bits) for n in words(seed, count)]) / 2.0**bits
 
 
 def normals(seed: int, count: int) -> Value:
-    """What `randn` gives: sqrt(-2 ln u) sin(v) of both words."""
+    """Return the results of `randn`: sqrt(-2 ln u) sin(v) of both words."""
     drawn = words(seed, count)
-    u = bounded.exact(np.array([(each & MASK) + 1 for each in drawn]) / 2.0**32, dtypes.float32)
-    v = bounded.exact(np.array([each >> 40 for each in drawn]) / 2.0**24 - 0.5, dtypes.float32)
+    u = bounded.exact(np.array([(n & MASK) + 1 for n in drawn]) / 2.0**32, dtypes.float32)
+    v = bounded.exact(np.array([n >> 40 for n in drawn]) / 2.0**24 - 0.5, dtypes.float32)
     u = u.rounded(u.value, u.error, (), lambda g: (), 2.0)
     return bounded.sqrt(bounded.log(u) * -2.0) * bounded.sin(v * (2 * math.pi))
 
@@ -73,13 +73,13 @@ def _random_form(call: str, forward: Callable[[], Value]) -> Form:
 
 
 def scaled(low: float, high: float, count: int) -> Value:
-    """Uniform numbers from low to high."""
+    """Return uniform numbers from low to high."""
     drawn = bounded.exact(fractions(5, count), dtypes.float32)
     return drawn * (high - low) + low
 
 
 def _permutation(count: int) -> Array:
-    return np.argsort(np.array([each & MASK for each in words(5, count)]), kind="stable")
+    return np.argsort(np.array([number & MASK for number in words(5, count)]), kind="stable")
 
 
 def _function(name: str, sentence: str, *forms: Form, covers: tuple[str, ...] = ()) -> Function:
@@ -150,18 +150,18 @@ FUNCTIONS = (
         "Integers from low to below high.",
         _exact(
             "Tensor.randint(8, low=-3, high=4, device=device)",
-            lambda: np.array([each % 7 - 3 for each in words(5, 8)]),
+            lambda: np.array([number % 7 - 3 for number in words(5, 8)]),
             dtypes.int32,
         ),
         _exact(
             "Tensor.randint(8, high=200, dtype='uint8', device=device)",
-            lambda: np.array([each % 200 for each in words(5, 8)]),
+            lambda: np.array([number % 200 for number in words(5, 8)]),
             dtypes.uint8,
         ),
     ),
     _function(
         "randperm",
-        "The order of random words.",
+        "A permutation: the order of random words.",
         _exact("Tensor.randperm(12, device=device)", lambda: _permutation(12), dtypes.int32),
     ),
     _function(
@@ -194,7 +194,7 @@ FUNCTIONS = (
     ),
     _function(
         "multinomial",
-        "Numbers of places, each in proportion to its weight.",
+        "Indices, each in proportion to its weight.",
         _exact(
             "Tensor([1.0, 3.0, 4.0], device=device).multinomial(9, replacement=True)",
             lambda: np.searchsorted([1 / 8, 4 / 8, 1.0], fractions(5, 9), "right"),

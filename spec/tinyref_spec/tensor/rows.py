@@ -65,8 +65,8 @@ FAMILIES: tuple[FunctionFamily, ...] = (
 FUNCTIONS: tuple[Function, ...] = tuple(
     function for family in FAMILIES for function in family.functions
 )
-# In the quick profile every form runs on this type. Other types run one form, and for gradients
-# only one of them does: they are made of the same operations, which have rows of their own.
+# In the quick profile every form runs on this type. Other types run one form, and only one of
+# them its gradient: gradients consist of operations that have rows of their own.
 MAIN = dtypes.float32
 SECOND = dtypes.float16
 
@@ -90,21 +90,21 @@ def _forward(function: Function, dtype: DType) -> list[Check]:
     ]
 
 
-# Random forms of a function in the full profile, and every how many of them a dtype gets: each form
-# is compiled anew for each dtype, and that takes most of the time of a run.
+# Number of random forms of a function in the full profile, and the share of them for each dtype.
+# Each form is compiled for each dtype, which takes most of the time of a run.
 GENERATED = 8
 EVERY_FORM = 4
 
 
 def _drawn_for(function: Function, dtype: DType) -> list[tuple[int, Form]]:
-    """The generated forms that `dtype` is checked with; the dtypes together have all of them."""
+    """Return the generated forms for `dtype`; all dtypes together have all of them."""
     first = function.dtypes.index(dtype) % EVERY_FORM
     return list(enumerate(generated_forms(function)))[first::EVERY_FORM]
 
 
 @functools.cache
 def generated_forms(function: Function, count: int = GENERATED) -> tuple[Form, ...]:
-    """The first forms that the function's generator draws, the same every time."""
+    """Return the first forms that the function's generator draws, the same every time."""
     if function.generate is None:
         return ()
     return tuple(function.generate(np.random.default_rng([25, seed])) for seed in range(count))

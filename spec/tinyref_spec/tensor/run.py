@@ -1,4 +1,4 @@
-"""Runs a form on a device, forward and backward, and judges it."""
+"""The runner of forms: runs them on a device, forward and backward, and judges the results."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from tinyref_spec.tensor.forms import Form, make_values
 
 
 def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
-    """The value of an expression of the tables, over its named inputs."""
+    """Return the value of an expression of the tables, over its named inputs."""
     from tinyref import Tensor, dtypes, nn
     from tinyref_spec.model import given
 
     known = {"Tensor": Tensor, "dtypes": dtypes, "nn": nn, "np": np}
     helpers = {name: getattr(given, name) for name in given.__all__}
-    # The expressions are those of the tables in this package, never text from outside.
+    # The expressions come from the tables in this package, never from outside.
     return eval(expression, {**known, **helpers}, dict(names))
 
 
 def tensors(values: Arrays, device: str) -> dict[str, Any]:
-    """The inputs as tensors on the device."""
+    """Return the inputs as tensors on the device."""
     from tinyref import Tensor
 
     return {name: Tensor(array, device=device) for name, array in values.items()}
 
 
 def names_of(values: Arrays, dtype: DType, device: str) -> dict[str, Any]:
-    """What an expression of a form may name: its inputs, the device and the type."""
+    """Return the names that an expression of a form may use: its inputs, device and type."""
     return {**tensors(values, device), "device": device, "dtype": dtype}
 
 
 class TinyrefSubject:
-    """What rows judge unless a device says otherwise: Tensors of this device."""
+    """The default subject of rows: Tensors of this device."""
 
     rounds_each_part = False
     wording = TINYREF
@@ -60,20 +60,20 @@ class TinyrefSubject:
         return form.expression
 
     def value(self, form: Form, dtype: DType, values: Arrays) -> Any:
-        """A Tensor that was not computed yet."""
+        """Return a Tensor that is not computed yet."""
         return evaluate(form.expression, names_of(values, dtype, self.place))
 
     def gradient_expressions(self, form: Form, targets: Sequence[str]) -> list[str]:
         asked = ", ".join(targets)
         return [
-            f"({form.expression}).gradient({asked}, gradient=g)[{place}]"
-            for place in range(len(targets))
+            f"({form.expression}).gradient({asked}, gradient=g)[{index}]"
+            for index in range(len(targets))
         ]
 
     def gradients(
         self, form: Form, dtype: DType, values: Arrays, weights: Array, targets: Sequence[str]
     ) -> list[Any]:
-        """Tensors, realised together, so that what they share is computed once."""
+        """Return tensors, realised together, so that common parts are computed once."""
         names = names_of(values, dtype, self.place)
         for name in targets:
             names[name].requires_grad_()
@@ -88,22 +88,22 @@ class TinyrefSubject:
 
 
 def subject_of(device: DeviceUnderTest) -> Subject:
-    """What is judged there: a library that the device stands for, else tinyref."""
+    """Return what is judged: the library that the device stands for, else tinyref."""
     own: Subject | None = getattr(device, "subject", None)
     return own or TinyrefSubject(device.name)
 
 
 def inputs_of(form: Form, dtype: DType, seed: int) -> dict[str, Array]:
-    """The input arrays of a form by name."""
+    """Return the input arrays of a form by name."""
     return {item.name: make_values(item, dtype, seed) for item in form.inputs}
 
 
 def reference(form: Form, dtype: DType, values: Arrays) -> tuple[Expected, tuple[int, ...]]:
-    """What the form owes, flat, and the shape of its result."""
+    """Return the expected results of a form, flat, and the shape of its result."""
     output = form.output(dtype)
     if form.exact is not None:
-        found = np.asarray(form.exact(*values.values()))
-        return Expected(found.astype(numpy_dtype(output)).reshape(-1)), tuple(found.shape)
+        result = np.asarray(form.exact(*values.values()))
+        return Expected(result.astype(numpy_dtype(output)).reshape(-1)), tuple(result.shape)
     assert form.forward is not None, "a form has a forward or an exact reference"
     value = form.forward(*_exact(form, dtype, values))
     return bounded.expected_of(value, output), value.shape
@@ -117,11 +117,11 @@ def _exact(form: Form, dtype: DType, values: Arrays) -> list[bounded.Value]:
 def run_forward(
     form: Form, dtype: DType, seed: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """The result has the right dtype, shape and values."""
+    """Check that the result has the right dtype, shape and values."""
     subject = subject_of(device)
     values = inputs_of(form, dtype, seed)
     expected, shape = reference(form, dtype, values)
-    # What other libraries give at extremes is theirs to say.
+    # At extremes, other libraries may give other results.
     if seed == 0 and isinstance(subject, TinyrefSubject):
         further = extremes_of(form, dtype, device.capabilities.keeps_subnormals)
         if further is not None:
@@ -144,17 +144,17 @@ def run_forward(
     if problem:
         return Measurement(False, problem, compared=1)
     actual, note = result.numpy(), ""
-    found = _judge_value(device, actual, expected)
-    if found.fails and narrow:
-        found, note = _judge_value(device, actual, loosest), ROUNDS_PARTS
-    measured = _measure_expressions(question, device, [expression], [("result", found)])
+    judgement = _judge_value(device, actual, expected)
+    if judgement.fails and narrow:
+        judgement, note = _judge_value(device, actual, loosest), ROUNDS_PARTS
+    measured = _measure_expressions(question, device, [expression], [("result", judgement)])
     return _with_notes(measured, [getattr(result, "note", ""), note])
 
 
 def run_backward(
     form: Form, dtype: DType, seed: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """The gradient of sum(result * g) with respect to every input."""
+    """Check the gradient of sum(result * g) with respect to every input."""
     assert form.has_gradient, "the table gives a gradient"
     subject = subject_of(device)
     values = inputs_of(form, dtype, seed)
@@ -186,7 +186,7 @@ def run_backward(
 def _gradient_references(
     form: Form, dtype: DType, values: Arrays, weights: Array
 ) -> list[Expected]:
-    """What each gradient of sum(result * weights) owes."""
+    """Return the expected gradients of sum(result * weights)."""
     seed = bounded.exact(weights, form.compute_dtype(dtype))
     exact = form.gradients(seed, *_exact(form, dtype, values))
     return [bounded.expected_of(value, dtype) for value in exact if value is not None]
@@ -197,13 +197,13 @@ ROUNDS_PARTS = "each part is rounded to the type of the row, and so is its bound
 
 
 def _rounding_each_part(subject: Subject, form: Form, dtype: DType) -> Form | None:
-    """The form with the bound of a computation in its own type, where the library may do that."""
+    """Return the form with a bound for its own type, if the library may compute in that."""
     is_other = form.compute_dtype(dtype) is not dtype
     return replace(form, is_wide=False) if is_other and subject.rounds_each_part else None
 
 
 def _with_notes(measured: Measurement, notes: Sequence[str]) -> Measurement:
-    """The measurement with what a library does otherwise by its own documentation."""
+    """Return the measurement with documented differences of a library."""
     measured.observed = measured.observed or "; ".join(filter(None, notes))
     return measured
 
@@ -230,12 +230,12 @@ def _failure(
     expression: str,
     expected: Expected,
     rule: Rule,
-    places: Array | None = None,
+    indices: Array | None = None,
 ) -> Failure:
-    """What a report shows of an expression whose elements at `places` are, or would be, wrong."""
-    if places is None:
-        places = np.arange(expected.values.size)
-    item, subject = wanted_elements(0, expected, rule, places), subject_of(device)
+    """Return what a report shows of an expression with wrong elements at `indices`."""
+    if indices is None:
+        indices = np.arange(expected.values.size)
+    item, subject = wanted_elements(0, expected, rule, indices), subject_of(device)
     return Failure(
         [values_of(key, array) for key, array in question.values.items()],
         ir=expression,
@@ -258,7 +258,7 @@ def _measure_expressions(
     expressions: list[str],
     judged: list[tuple[str, Judgement]],
 ) -> Measurement:
-    """Judges the value of each expression."""
+    """Judge the value of each expression."""
     items = [item for _, item in judged]
     result = Measurement(not any(item.fails for item in items))
     result.compared = sum(item.compared for item in items)
@@ -270,10 +270,10 @@ def _measure_expressions(
         if not item.fails or result.details is not None:
             continue
         right = values_of("expected", item.expected.values, item.first)
-        given = values_of("actual", item.actual, item.first)
+        actual = values_of("actual", item.actual, item.first)
         result.message = (
             f"{expression}: {name}[{item.first}]: expected {right.values[0]} "
-            f"({right.bits[0]}), got {given.values[0]} ({given.bits[0]}); "
+            f"({right.bits[0]}), got {actual.values[0]} ({actual.bits[0]}); "
             f"{int(np.count_nonzero(item.bad))} of {item.compared} wrong"
         )
         result.details = _failure(
@@ -286,9 +286,9 @@ def _measure_expressions(
         )
         result.details.index = item.first
         result.details.expected, result.details.expected_bits = right.values, right.bits
-        result.details.actual, result.details.actual_bits = given.values, given.bits
+        result.details.actual, result.details.actual_bits = actual.values, actual.bits
     if judged and not any(item.expected.values.size for _, item in judged):
-        # An empty result has only its type and shape, and those were compared before.
+        # An empty result has only its type and shape, which were compared before.
         result.compared = 1
     if result.compared == 0:
         return Measurement(False, "nothing was compared")
@@ -296,7 +296,7 @@ def _measure_expressions(
 
 
 def run_refused(call: str, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The call must be refused: tinyref raises a UserError of one line."""
+    """Check that the call is refused: tinyref raises a UserError of one line."""
     numbers = np.arange(24).reshape(4, 6)
     values = {"x": numbers.astype(np.float32), "i": numbers.astype(np.int32), "c": numbers % 2 == 0}
     try:
@@ -311,7 +311,7 @@ def run_refused(call: str, case_id: str, device: DeviceUnderTest) -> Measurement
 def run_literal(
     expression: str, values: Arrays, result: object, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """The expression must give this very Python value."""
+    """Check that the expression gives exactly this Python value."""
     got = subject_of(device).literal(expression, values)
     good = repr(got) == repr(result)
     message = "" if good else f"{expression}: expected {result!r}, got {got!r}"

@@ -19,7 +19,7 @@ WIDENS = "narrow integers add up in at least int32 or uint32, where torch takes 
 
 
 def _prefix_values(x: Value, axis: int, prefix: Callable[[Value], Value]) -> Value:
-    """`prefix` of the elements 0 to i along `axis`, for each i."""
+    """Return `prefix` of the elements 0 to i along `axis`, for each i."""
     rows = bounded.move_elements(x, lambda numbers: np.moveaxis(numbers, axis, -1))
     length = rows.shape[-1]
     parts = [
@@ -47,7 +47,7 @@ def _running_minimum(x: Value, axis: int) -> Value:
 
 
 def _running_log_sum(x: Value, axis: int) -> Value:
-    """From the largest element of each prefix, as any stable computation has it."""
+    """Return logarithms relative to the largest element of each prefix, as stable code does."""
 
     def of_prefix(part: Value) -> Value:
         base = bounded.detached(bounded.largest(part, (-1,)))
@@ -59,7 +59,7 @@ def _running_log_sum(x: Value, axis: int) -> Value:
 
 @dataclass(frozen=True)
 class Scan:
-    """One function: its name, its reference, the kind of its inputs, and whether it adds up.
+    """One function: its name, its reference, the kind of its inputs, and True if it adds up.
 
     A function that adds up (or multiplies) widens narrow types as `sum` does.
     """
@@ -71,7 +71,7 @@ class Scan:
     adds_up: bool = False
 
     def form(self, shape: Shape, axis: int, kind: str = "") -> Form:
-        """Along an axis, which torch has under the same place."""
+        """Return the form along an axis; torch uses the same axis numbers."""
         ours = f"x.{self.name}({axis})"
         return Form(
             ours,
@@ -84,7 +84,7 @@ class Scan:
         )
 
     def draw(self, generator: np.random.Generator) -> Form:
-        """Of a random shape along a random axis."""
+        """Return a form of a random shape along a random axis."""
         shape = tuple(int(size) for size in generator.integers(1, 7, generator.integers(1, 4)))
         return self.form(shape, int(generator.integers(-len(shape), len(shape))))
 

@@ -16,7 +16,7 @@ from tinyref_spec.tensor.places import c_of, choice_form, position_form, select,
 
 
 def _place(x: Array, axis: int, is_largest: bool) -> Array:
-    """The first of equal ones; as float64, in which all inputs of the tables are exact."""
+    """Return the index of the first of equal ones, in float64, which holds all inputs exactly."""
     wide = x.astype(np.float64)
     best = np.argmax(wide, axis) if is_largest else np.argmin(wide, axis)
     return np.asarray(best).astype(np.int32)
@@ -50,14 +50,14 @@ def _draws_place(name: str, is_largest: bool) -> Callable[[np.random.Generator],
 EXTREMES = (
     Function(
         "argmax",
-        "The place of the largest element, the first of equal ones, the first NaN if there is one.",
+        "The index of the largest element, the first of equal ones, or the first NaN.",
         _places("argmax", True),
         NUMBERS,
         generate=_draws_place("argmax", True),
     ),
     Function(
         "argmin",
-        "The place of the smallest element; else as `argmax`.",
+        "The index of the smallest element; see `argmax`.",
         _places("argmin", False),
         NUMBERS,
         generate=_draws_place("argmin", False),
@@ -73,7 +73,7 @@ def _fill_where(x: Value, c: Value, value: float) -> Value:
 MASKS = (
     Function(
         "masked_fill",
-        "A value where a mask is true, else the element, whose type it takes.",
+        "A value if a mask is true, else the element, whose type it takes.",
         (
             Form(
                 "x.masked_fill(c, 2)", (x_of(4, 6), c_of(4, 6)), lambda x, c: _fill_where(x, c, 2)
@@ -91,7 +91,7 @@ MASKS = (
     ),
     Function(
         "masked_select",
-        "The elements where a mask is true, in order.",
+        "The elements whose mask is true, in order.",
         (
             choice_form("x.masked_select(c)", (x_of(4, 6), c_of(4, 6)), lambda x, c: x[c]),
             choice_form(
@@ -104,7 +104,7 @@ MASKS = (
     ),
     Function(
         "nonzero",
-        "The places of the elements that are not 0, one in a row, in order.",
+        "The indices of the elements that are not 0, one in a row, in order.",
         (
             position_form(
                 "x.nonzero()",
@@ -121,7 +121,7 @@ MASKS = (
     ),
     Function(
         "one_hot",
-        "1 at the place that an integer names, else 0, along a new last axis.",
+        "1 at the index that an integer names, else 0, along a new last axis.",
         (
             position_form(
                 "x.one_hot(9)",
@@ -164,7 +164,7 @@ PATTERNS = (
     ),
     moves(
         "roll",
-        "Elements moved along axes, those at the end to the front.",
+        "Elements moved along axes; those at the end go to the front.",
         ("x.roll(2, 0)", (5, 3), lambda x: np.roll(x, 2, 0)),
         ("x.roll(-8, -1)", (2, 5), lambda x: np.roll(x, -8, -1)),
         ("x.roll((1, 2), (0, 1))", (3, 4), lambda x: np.roll(x, (1, 2), (0, 1))),
@@ -179,7 +179,7 @@ PATTERNS = (
     ),
     Function(
         "meshgrid",
-        "Tensors with one axis spread over the grid of all of them.",
+        "Tensors with one axis, repeated over the grid of all of them.",
         (
             Form(
                 "x.meshgrid(v)[0] * x.meshgrid(v)[1]",

@@ -1,4 +1,4 @@
-"""Shapes by a formula, and images in another size."""
+"""Shapes by a formula, and images of another size."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ def _rearrange_form(
     return movement_form(f'x.rearrange("{formula}"{sizes})', shape, move, torch=torch)
 
 
-def _source(place: int, old: int, new: int, align_corners: bool) -> float:
-    """Where the middle of a new element lies between the middles of old ones."""
+def _source(index: int, old: int, new: int, align_corners: bool) -> float:
+    """Return the position of a new element among the middles of old ones."""
     if align_corners:
-        return place * (old - 1) / (new - 1) if new > 1 else 0.0
-    return (place + 0.5) * old / new - 0.5
+        return index * (old - 1) / (new - 1) if new > 1 else 0.0
+    return (index + 0.5) * old / new - 0.5
 
 
 def _linear(old: int, new: int, align_corners: bool) -> Array:
-    """(new, old): what every old element weighs, by the height of its hat function."""
+    """Return (new, old): the weight of every old element, from its hat function."""
     centres = [min(max(_source(i, old, new, align_corners), 0), old - 1) for i in range(new)]
     heights = 1 - np.abs(np.array(centres)[:, None] - np.arange(old)[None])
     return np.asarray(np.maximum(heights, 0))
 
 
 def _keys(distance: float, a: float = -0.75) -> float:
-    """Keys' cubic kernel (1981, equation 4), with its parameter as torch has it."""
+    """Return Keys' cubic kernel (1981, equation 4), with torch's parameter."""
     x = abs(distance)
     if x <= 1:
         return (a + 2) * x**3 - (a + 3) * x**2 + 1
@@ -45,12 +45,12 @@ def _keys(distance: float, a: float = -0.75) -> float:
 
 
 def _cubic(old: int, new: int, align_corners: bool) -> Array:
-    found = np.zeros((new, old))
+    weights = np.zeros((new, old))
     for i in range(new):
         centre = _source(i, old, new, align_corners)
-        for place in range(math.floor(centre) - 1, math.floor(centre) + 3):
-            found[i, min(max(place, 0), old - 1)] += _keys(centre - place)
-    return found
+        for index in range(math.floor(centre) - 1, math.floor(centre) + 3):
+            weights[i, min(max(index, 0), old - 1)] += _keys(centre - index)
+    return weights
 
 
 def _nearest(old: int, new: int, align_corners: bool) -> Array:
@@ -76,28 +76,28 @@ _TORCH_MODES = {
 
 
 def resized(x: Value, size: Shape, mode: str, align_corners: bool) -> Value:
-    """Every axis by a matrix of weights, the first one first."""
+    """Return the value resized along every axis by a matrix of weights, the first one first."""
     result = x
     lead = len(x.shape) - len(size)
     for number, new in enumerate(size):
         axis = lead + number
         old = result.shape[axis]
         weights = _WEIGHTS[mode](old, new, align_corners)
-        # The axis last, as rows of a matrix.
-        order = [place for place in range(len(x.shape)) if place != axis]
+        # The resized axis is last, as rows of a matrix.
+        order = [other for other in range(len(x.shape)) if other != axis]
         rows = bounded.move_elements(result, partial(np.transpose, axes=(*order, axis)))
         flat = rows.reshape(-1, old)
         if mode.startswith("nearest"):
-            found = bounded.move_elements(
+            resized_rows = bounded.move_elements(
                 flat, partial(np.take, indices=np.argmax(weights, 1), axis=1)
             )
         else:
-            # The weights are rounded, and found in float64: from terms of at most 6 (8 a) in four
-            # steps, at a place that is three roundings of at most the old size off.
+            # Weights are computed in float64 and rounded. Their terms are at most 6 (8 a), in four
+            # steps. The position is off by three roundings of at most the old size.
             found_off = 2.0**-53 * (4 * 6 + 2 * 3 * old)
             factors = Value(weights.T, x.unit * np.abs(weights.T) + found_off, x.dtype)
-            found = bounded.matmul(flat, factors)
-        wide = found.reshape(*rows.shape[:-1], new)
+            resized_rows = bounded.matmul(flat, factors)
+        wide = resized_rows.reshape(*rows.shape[:-1], new)
         result = bounded.move_elements(wide, partial(np.transpose, axes=np.argsort([*order, axis])))
     return result
 

@@ -26,7 +26,7 @@ ANY_ORDER = (
 
 
 def order_of(x: Array, axis: int, descending: bool, count: int) -> Array:
-    """The places in sorted order, equal elements in theirs, by comparing pairs of elements."""
+    """Return the indices in sorted order, keeping the order of equal ones, by comparing pairs."""
     rows = np.moveaxis(x, axis, -1).astype(np.float64)
     mine, other = rows[..., :, None], rows[..., None, :]
     is_before = np.tri(rows.shape[-1], k=-1, dtype=np.bool_)
@@ -48,20 +48,20 @@ def _sorted_value(x: Value, axis: int, descending: bool, count: int) -> Value:
 def _pair(
     ours: str, theirs: str, shape: Shape, axis: int, descending: bool, count: int, kind: str
 ) -> tuple[Form, Form]:
-    """The values and the indices of one call."""
-    place = axis % len(shape)
+    """Return the values and the indices of one call."""
+    position = axis % len(shape)
     inputs = (Input("x", shape, kind),)
     values = Form(
         f"{ours}[0]",
         inputs,
-        partial(_sorted_value, axis=place, descending=descending, count=count),
-        exact=partial(_sort_values, axis=place, descending=descending, count=count),
+        partial(_sorted_value, axis=position, descending=descending, count=count),
+        exact=partial(_sort_values, axis=position, descending=descending, count=count),
         torch=f"{theirs}[0]",
     )
     indices = position_form(
         f"{ours}[1]",
         inputs,
-        lambda x: order_of(x, place, descending, count).astype(np.int32),
+        lambda x: order_of(x, position, descending, count).astype(np.int32),
         torch=f"{theirs}[1]",
     )
     return values, indices
@@ -80,18 +80,18 @@ def _sort(shape: Shape, axis: int, descending: bool, kind: str = "small") -> tup
 
 
 def _argsort(shape: Shape, axis: int, descending: bool, kind: str = "small") -> Form:
-    place = axis % len(shape)
+    position = axis % len(shape)
     return position_form(
         f"x.argsort({axis}, {descending})",
         (Input("x", shape, kind),),
-        lambda x: order_of(x, place, descending, shape[place]).astype(np.int32),
+        lambda x: order_of(x, position, descending, shape[position]).astype(np.int32),
         torch=f"torch.argsort(x, dim={axis}, descending={descending}, stable=True)",
     )
 
 
 def _topk(shape: Shape, count: int, axis: int, largest: bool) -> tuple[Form, Form]:
     call = f"x.topk({count}, {axis}, {largest})"
-    # Which of equal elements come is open in torch.
+    # Torch does not specify which of equal elements come.
     return _pair(call, call, shape, axis, largest, count, "distinct")
 
 
@@ -111,7 +111,7 @@ def _draw_topk(generator: np.random.Generator) -> Form:
 
 SORT = Function(
     "sort",
-    "The elements in order along an axis, with their places; equal ones stay in order, and NaN "
+    "The elements in order along an axis, with their indices; equal ones stay in order, and NaN "
     "is larger than every number.",
     (
         *_sort((5, 4), -1, False),
@@ -123,13 +123,13 @@ SORT = Function(
 )
 ARGSORT = Function(
     "argsort",
-    "The places of the elements in order along an axis; equal ones stay in order.",
+    "The indices of the elements in order along an axis; equal ones stay in order.",
     (_argsort((5, 4), -1, False), _argsort((3, 7, 2), 1, True)),
     ANY_ORDER,
 )
 TOPK = Function(
     "topk",
-    "The first of the elements in falling or rising order, with their places.",
+    "The first of the elements in falling or rising order, with their indices.",
     (*_topk((4, 9), 3, -1, True), *_topk((6, 2), 6, 0, False)),
     (*dtypes.floats, dtypes.int32),
     generate=_draw_topk,

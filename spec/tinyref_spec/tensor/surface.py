@@ -1,6 +1,6 @@
-"""The public surface: which names there are, with which parameters, read from `surface.tsv`.
+"""The public surface: its names with their parameters, read from `surface.tsv`.
 
-Lines of three fields: where (`Tensor`, `nn`, `nn.optim`, `nn.state`), the name, and its signature
+Lines have three fields: where (`Tensor`, `nn`, `nn.optim`, `nn.state`), the name, and its signature
 or `property`. The names are those of tinygrad 0.10.3, and some of torch. The line `operators` lists
 the methods that Python calls. `refused.tsv` has a refused call in place of a signature.
 """
@@ -20,7 +20,7 @@ OPERATORS = "operators"
 
 @dataclass(frozen=True)
 class Name:
-    """One public name; `parameters` is None for a property. `self` is not among them."""
+    """One public name; `parameters` is None for a property, and never includes `self`."""
 
     where: str
     name: str
@@ -39,7 +39,7 @@ def _lines(file: str = "surface.tsv") -> list[tuple[str, str, str]]:
 
 @functools.cache
 def names() -> tuple[Name, ...]:
-    """Every name of the surface but the operators."""
+    """Return every name of the surface except the operators."""
     return tuple(
         Name(where, name, None if signature == "property" else _parameters(signature))
         for where, name, signature in _lines()
@@ -49,7 +49,7 @@ def names() -> tuple[Name, ...]:
 
 @functools.cache
 def operators() -> tuple[str, ...]:
-    """The methods of Tensor that Python's operators call."""
+    """Return the methods of Tensor that Python's operators call."""
     return next(tuple(text.split()) for _, name, text in _lines() if name == OPERATORS)
 
 
@@ -59,33 +59,33 @@ def refused_calls() -> dict[str, list[str]]:
 
     The calls name the inputs of `run_refused`.
     """
-    found: dict[str, list[str]] = {}
+    calls: dict[str, list[str]] = {}
     for where, name, call in _lines("refused.tsv"):
-        found.setdefault(f"{where}.{name}", []).append(call)
-    return found
+        calls.setdefault(f"{where}.{name}", []).append(call)
+    return calls
 
 
 def _parameters(signature: str) -> tuple[inspect.Parameter, ...]:
-    """The parameters of a signature as text, without annotations and without `self`."""
+    """Return the parameters of a signature text, without annotations and without `self`."""
     (function,) = ast.parse(f"def f{signature}: pass").body
     assert isinstance(function, ast.FunctionDef)
     listed = function.args
     kinds = inspect.Parameter
-    places = [*listed.posonlyargs, *listed.args]
-    defaults = [None] * (len(places) - len(listed.defaults)) + [*listed.defaults]
-    found = [
+    positional = [*listed.posonlyargs, *listed.args]
+    defaults = [None] * (len(positional) - len(listed.defaults)) + [*listed.defaults]
+    parameters = [
         _parameter(item.arg, kinds.POSITIONAL_OR_KEYWORD, default)
-        for item, default in zip(places, defaults, strict=True)
+        for item, default in zip(positional, defaults, strict=True)
     ]
     if listed.vararg is not None:
-        found.append(_parameter(listed.vararg.arg, kinds.VAR_POSITIONAL, None))
-    found += [
+        parameters.append(_parameter(listed.vararg.arg, kinds.VAR_POSITIONAL, None))
+    parameters += [
         _parameter(item.arg, kinds.KEYWORD_ONLY, default)
         for item, default in zip(listed.kwonlyargs, listed.kw_defaults, strict=True)
     ]
     if listed.kwarg is not None:
-        found.append(_parameter(listed.kwarg.arg, kinds.VAR_KEYWORD, None))
-    return tuple(item for item in found if item.name != "self")
+        parameters.append(_parameter(listed.kwarg.arg, kinds.VAR_KEYWORD, None))
+    return tuple(item for item in parameters if item.name != "self")
 
 
 def _parameter(
@@ -96,7 +96,7 @@ def _parameter(
 
 
 def _default(node: ast.expr) -> object:
-    """A default as a value: the list leaves out the quotes of words."""
+    """Return a default as a value: the list omits the quotes of words."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

@@ -20,7 +20,7 @@ Margins = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Sliding:
-    """Windows over the last axes. `beyond` is how many elements past the padding they may see."""
+    """Windows over the last axes; they may see `beyond` elements past the padding."""
 
     kernel: Shape
     stride: Shape
@@ -37,7 +37,7 @@ class Sliding:
         padding: int | Margins = 0,
         beyond: Shape | None = None,
     ) -> Sliding:
-        """The same stride (that of the window: None), dilation and padding along every axis."""
+        """Return windows with one stride (None: their size), dilation and padding for all axes."""
         count = len(kernel)
         margins = ((padding, padding),) * count if isinstance(padding, int) else padding
         steps = kernel if stride is None else (stride,) * count
@@ -48,7 +48,7 @@ class Sliding:
         return len(self.kernel)
 
     def outputs(self, sizes: Shape) -> Shape:
-        """How many windows there are along each axis."""
+        """Return the number of windows along each axis."""
         return tuple(
             (size + sum(margin) + more - gap * (width - 1) - 1) // step + 1
             for size, margin, more, gap, width, step in zip(
@@ -63,21 +63,21 @@ class Sliding:
         )
 
     def look(self, numbers: Array) -> Array:
-        """(..., *outputs, *kernel): what each window sees; 0 in the padding, -1 past it."""
+        """Return (..., *outputs, *kernel): the elements of windows; 0 is padding, -1 past it."""
         lead = numbers.ndim - self.count
         sizes = numbers.shape[lead:]
-        found = np.pad(numbers, ((0, 0),) * lead + self.margins)
+        windows = np.pad(numbers, ((0, 0),) * lead + self.margins)
         more = tuple((0, extra) for extra in self.beyond)
-        found = np.pad(found, ((0, 0),) * lead + more, constant_values=-1)
+        windows = np.pad(windows, ((0, 0),) * lead + more, constant_values=-1)
         for axis, outputs in enumerate(self.outputs(sizes)):
             starts = np.arange(outputs) * self.stride[axis]
-            places = starts[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
-            found = np.moveaxis(np.take(found, places, lead + axis), lead + axis + 1, -1)
-        return np.asarray(found)
+            indices = starts[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
+            windows = np.moveaxis(np.take(windows, indices, lead + axis), lead + axis + 1, -1)
+        return np.asarray(windows)
 
     @property
     def axes(self) -> Shape:
-        """The axes of the kernel behind the others."""
+        """Return the axes of the kernel, which are last."""
         return tuple(range(-self.count, 0))
 
 
@@ -88,20 +88,20 @@ def _numbers(shape: Shape) -> Array:
 # Convolution
 
 
-def _with_bias(found: Value, bias: tuple[Value, ...], sliding: Sliding) -> Value:
-    return found + bias[0].reshape(-1, *(1,) * sliding.count) if bias else found
+def _with_bias(value: Value, bias: tuple[Value, ...], sliding: Sliding) -> Value:
+    return value + bias[0].reshape(-1, *(1,) * sliding.count) if bias else value
 
 
 def correlate(x: Value, y: Value, *bias: Value, sliding: Sliding, groups: int = 1) -> Value:
-    """x (n, c, ...) with y (o, c / groups, ...): products of every window, and their sum."""
+    """Return x (n, c, ...) with y (o, c / groups, ...): the sum of products of every window."""
     outputs, share = y.shape[:2]
     seen = sliding.look(_numbers(x.shape))
-    places = seen.shape[2 : 2 + sliding.count]
-    numbers = seen.reshape(x.shape[0], groups, 1, share, *places, *sliding.kernel)
+    positions = seen.shape[2 : 2 + sliding.count]
+    numbers = seen.reshape(x.shape[0], groups, 1, share, *positions, *sliding.kernel)
     factors = y.reshape(1, groups, outputs // groups, share, *(1,) * sliding.count, *sliding.kernel)
     axes = (3, *range(4 + sliding.count, 4 + 2 * sliding.count))
-    found = (bounded.gather(x, numbers) * factors).sum(axes).reshape(-1, outputs, *places)
-    return _with_bias(found, bias, sliding)
+    total = (bounded.gather(x, numbers) * factors).sum(axes).reshape(-1, outputs, *positions)
+    return _with_bias(total, bias, sliding)
 
 
 def _conv(
@@ -123,7 +123,7 @@ def _conv(
 
 
 def _drawn_convolution(generator: np.random.Generator) -> Form:
-    """Any number of axes, groups, strides, dilations and paddings."""
+    """Return any number of axes, groups, strides, dilations and paddings."""
     count = int(generator.integers(1, 4))
     groups, share, outputs = (int(generator.integers(1, 4)) for _ in range(3))
     kernel = tuple(int(size) for size in generator.integers(1, 4, count))
@@ -145,7 +145,7 @@ def _drawn_convolution(generator: np.random.Generator) -> Form:
 def transposed(
     x: Value, y: Value, *bias: Value, sliding: Sliding, groups: int, sizes: Shape
 ) -> Value:
-    """Every element puts its multiple of the kernel at its window of the result."""
+    """Return the sum of kernels, multiplied by each element, at its window of the result."""
     inputs, share = y.shape[:2]
     single = (1,) * sliding.count
     whole = (x.shape[0], groups * share, *sizes)
@@ -153,8 +153,8 @@ def transposed(
     factors = y.reshape(1, groups, inputs // groups, share, *single, *sliding.kernel)
     parts = (elements * factors).sum((2,))
     numbers = sliding.look(_numbers(whole)).reshape(parts.shape)
-    found = bounded.scatter_add(parts, np.maximum(numbers, 0), whole)
-    return _with_bias(found, bias, sliding)
+    total = bounded.scatter_add(parts, np.maximum(numbers, 0), whole)
+    return _with_bias(total, bias, sliding)
 
 
 def _transpose(
@@ -208,7 +208,7 @@ def _drawn_transpose(generator: np.random.Generator) -> Form:
 
 
 def _lowest_outside(x: Array, numbers: Array) -> Array:
-    """Elements by their numbers; outside what never is the largest."""
+    """Return elements by their numbers; outside, a value that is never the largest."""
     flat = x.reshape(-1)
     return np.asarray(np.where(numbers > 0, flat[np.maximum(numbers, 1) - 1], x.min()))
 
@@ -225,13 +225,13 @@ def _largest_exactly(x: Array, sliding: Sliding) -> Array:
     return np.asarray(seen.max(axis=sliding.axes))
 
 
-def _largest_places(x: Array, sliding: Sliding) -> Array:
-    """Where the largest is, counted over the pooled axes."""
+def _largest_indices(x: Array, sliding: Sliding) -> Array:
+    """Return the indices of the largest elements, counted over the pooled axes."""
     numbers = sliding.look(_numbers(x.shape))
     flat = numbers.reshape(*numbers.shape[: -sliding.count], -1)
     best = np.argmax(_lowest_outside(x, flat), -1)
-    found = np.take_along_axis(flat, best[..., None], -1)[..., 0] - 1
-    return np.asarray(found % math.prod(x.shape[x.ndim - sliding.count :]))
+    chosen = np.take_along_axis(flat, best[..., None], -1)[..., 0] - 1
+    return np.asarray(chosen % math.prod(x.shape[x.ndim - sliding.count :]))
 
 
 def _mean(x: Value, sliding: Sliding, with_padding: bool) -> Value:
@@ -309,20 +309,20 @@ def _places(x: Shape, sliding: Sliding) -> Form:
     return Form(
         f"x.max_pool2d({arguments}, return_indices=True)[1]",
         (Input("x", x, "distinct"),),
-        exact=partial(_largest_places, sliding=sliding),
+        exact=partial(_largest_indices, sliding=sliding),
         output=_index_type,
         torch=f"F.max_pool{sliding.count}d(x, {arguments}, return_indices=True)[1].int()",
     )
 
 
 def _unpool_values(y: Value, x: Value, sliding: Sliding, sizes: Shape) -> Value:
-    """Each element at the place of the largest of x; zeros elsewhere."""
-    places = _largest_places(x.value, sliding)
+    """Return each element at the index of the largest of x, and zeros elsewhere."""
+    indices = _largest_indices(x.value, sliding)
     lead = x.shape[: len(x.shape) - sliding.count]
     area = math.prod(sizes)
     planes = np.arange(math.prod(lead)).reshape(*lead, *(1,) * sliding.count) * area
     numbers = np.zeros(math.prod(lead) * area, np.int64)
-    numbers[(places + planes).reshape(-1)] = np.arange(1, places.size + 1)
+    numbers[(indices + planes).reshape(-1)] = np.arange(1, indices.size + 1)
     return bounded.gather(y, numbers.reshape(*lead, *sizes))
 
 
@@ -396,7 +396,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "conv_transpose2d",
-        "The gradient of a convolution as a function: what windows saw goes back to their places.",
+        "The gradient of a convolution as a function: windows go back to the elements they read.",
         (
             _transpose((1, 2, 3, 4), (2, 3, 3, 2)),
             _transpose((1, 2, 3, 3), (2, 2, 3, 3), 2, 1, 1),
@@ -404,7 +404,7 @@ FUNCTIONS: tuple[Function, ...] = (
             _transpose((1, 1, 4, 4), (1, 2, 3, 3), padding=3, dilation=2),
             _transpose((1, 2, 5), (2, 2, 3), 2),
             _transpose((1, 2, 2, 3, 2), (2, 1, 2, 2, 2), 2),
-            # Places of the result that no element reaches; and as many places for each residue.
+            # Elements of the result that no input reaches, the same number for each residue.
             _transpose((1, 1, 2, 1), (1, 2, 1, 2), 4, 0, 3),
             _transpose((1, 2, 3, 2), (2, 1, 4, 2), 2, 1),
             _transpose((1, 2, 3), (2, 1, 3), 2, 1, 1, dilation=2),
@@ -425,7 +425,7 @@ FUNCTIONS: tuple[Function, ...] = (
             _max(
                 (1, 1, 4, 4),
                 Sliding.over((3, 2), 2, padding=_UNEVEN),
-                # Less than any element of its type, which none of the tables has.
+                # Less than any element of its type in the tables.
                 "F.max_pool2d(F.pad(x, (0, 1, 2, 0), value=0 if x.dtype is torch.uint8 else -1000)"
                 ", (3, 2), 2)",
             ),
@@ -456,7 +456,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "max_unpool2d",
-        "Elements at the places that max_pool2d found, zeros elsewhere.",
+        "Elements at the indices that max_pool2d returned, zeros elsewhere.",
         (
             _unpool((1, 2, 4, 6), (1, 2, 2, 3), Sliding.over((2, 2), None)),
             _unpool((1, 1, 5, 5), (1, 1, 2, 2), Sliding.over((2, 2), None), (5, 5)),
