@@ -22,6 +22,9 @@ import packages  # noqa: E402
 SUBJECTS = ROOT / "ci" / "subjects.toml"
 # A shard of thirty takes seconds; a whole run is cut where a library needs minutes to compile.
 BUDGET = "10m"
+# Libraries whose scripts of failures are tested: half a minute, so that only the first shard does.
+SCRIPTS = "spec/tests/test_library_scripts.py"
+SCRIPTED = ("torch", "numpy", "jax", "jax-jit", "mlx", "mlx-compile", "tinygrad", "onnxruntime")
 
 
 @dataclass(frozen=True)
@@ -75,3 +78,7 @@ def conform(
         words += ["--import", package]
     words += conform_row.expectations(library.id)
     session.run(*words, env=environment)
+    is_first = "--shard" not in options or options[options.index("--shard") + 1].startswith("1/")
+    if library.subject in SCRIPTED and library.place == "cpu" and is_first:
+        packages.install_once(session, "pytest", "hypothesis", env=environment)
+        session.run("pytest", SCRIPTS, "-k", f"right_one[{library.subject}]", env=environment)

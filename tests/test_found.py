@@ -27,7 +27,9 @@ WITHOUT = {"oclgrind-4"}
 LIBRARIES = {
     name
     for name in SCRIPTS
-    if name.startswith(("jax", "tinygrad", "torch", "numpy", "mlx", "dask", "ndonnx"))
+    if name.startswith(
+        ("jax", "tinygrad", "torch", "numpy", "mlx", "dask", "ndonnx", "onnxruntime")
+    )
 }
 
 
@@ -117,12 +119,17 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "clang": lambda: " 19.1.7" in output_of("clang-19", "--version"),
     "jax": lambda: has_package("jaxlib", "0.10.2"),
     "tinygrad": lambda: has_package("tinygrad", "0.14.0"),
+    "tinygrad-15": lambda: (
+        has_package("tinygrad", "0.14.0")
+        and shutil.which(os.environ.get("CC", "clang")) is not None
+    ),
     "torch": has_torch_compile,
     "torch-3": lambda: has_package("torch", "2.13.0"),
     "numpy": lambda: has_package("numpy", "2.4.6"),
     "mlx": lambda: has_package("mlx", "0.32.4"),
     "dask": lambda: has_package("dask", "2026.8.0"),
     "ndonnx": lambda: has_package("ndonnx", "0.23.0"),
+    "onnxruntime": lambda: has_package("onnxruntime", "1.30.0"),
     "ptxas": lambda: False,
     "nvrtc": lambda: False,
     # It needs no GPU.
@@ -158,6 +165,24 @@ WORDS = {
     "mlx-1": "2.718281828459045, 20.085536923187668], got [1.6487213373184204, 2.7182817",
     "mlx-2": "expected [1.0, 1.0, 1.0], got [1.0, nan, nan]",
     "dask-1": 'got ValueError("Missing dependency',
+    "tinygrad-4": "got [1.0, 1.0, 1.0]",
+    "tinygrad-5": "expected [20.0, 1.0], got [-256.0, 0.0]",
+    "tinygrad-6": "got [0.0, 0.0]",
+    "tinygrad-7": "got [0.0, nan]",
+    "tinygrad-8": "got [[0.0, 2.0, 4.0], [7.0, 9.0, 11.0]]",
+    "tinygrad-9": "got [[0.0, 0.0], [0.0, 0.0]]",
+    "tinygrad-10": "got [9.75466308",
+    "tinygrad-11": "got [0.0, 6.1031",
+    "tinygrad-12": "0.9396235346794128, -0.9316390156745911]",
+    "tinygrad-13": "expected [-inf, inf], got [nan, nan]",
+    "tinygrad-14": "got UOp verification failed",
+    "tinygrad-15": "got the compiler fails",
+    "jax-2": "1.1920928955078125e-07, 0.0, 0.0]",
+    "mlx-3": "4.5359134674072266e-05, 0.0, 0.0]",
+    "mlx-4": "got [[0.111111119389534",
+    "onnxruntime-1": "got [nan, 2.0, 2.0]",
+    "tinygrad-16": "expected 4, got 16",
+    "tinygrad-17": "got UOp verification failed",
     "ndonnx-1": "expected [-1.0, -2.0], got [nan, nan]",
 }
 

@@ -2,8 +2,8 @@
 
 Each has the same parts in at most 40 lines: a comment on what it shows, flags, imports, inputs as
 literal bits, the computation, and the expected values. `run` of tinyref.runtimes.reproducer gives
-the exit code. Functions write scripts of launches of programs and ASTs, of library expressions,
-of programs of tensors, and of cases of the suite.
+the exit code. Functions write scripts of launches of programs and ASTs, of expressions of
+libraries, of programs of tensors, and of cases of the suite.
 """
 
 from __future__ import annotations
@@ -217,7 +217,8 @@ class Wording:
     widen: str = "{actual}"
     """Casts `actual`, a tensor of a type that numpy lacks, to float32."""
     translate: Callable[[str, Question], str] = lambda expression, _: expression
-    """Gives the calls of the library for an expression of the rows; empty if it cannot."""
+    """Gives the calls of the library for an expression of the rows: statements, and an expression
+    on the last line. Empty if it cannot."""
     bool_name: str = "bool"
     package: str = ""
     """The package that pip installs; empty for scripts that need tinyref."""
@@ -285,24 +286,30 @@ def _library_script(
 
     Return an empty text if the library's calls cannot be written.
     """
-    call = wording.translate(expression, question)
-    if not call:
+    text = wording.translate(expression, question)
+    if not text:
         return ""
+    *statements, call = text.splitlines()
     inputs = _library_inputs(question, place, call, wording)
     values = [_widened(array) for array in (item.values, *item.others)]
     if is_unknown_to_numpy(item.values):
         call = wording.widen.format(actual=call)
     good = ["(got == value)", "(got != got) & (value != value)"]
-    good += [f"(got == {array_literal(other)})" for other in values[1:]]
+    others = [other for other in values[1:] if not (other == values[0]).all()]
+    good += [f"(got == {array_literal(other)})" for other in others]
     checks = [f"value = {array_literal(values[0])}"]
     low, high = bounds_of(item)
     if low is not None and high is not None:
         checks.append(f"low, high = {', '.join(map(array_literal, map(_widened, (low, high))))}")
         good.append("(low <= got) & (got <= high)")
+    right = " | ".join(good)
+    if values[0].dtype.kind == "f" and not item.others and (values[0] == 0).any():
+        right = f"({right}) & ((value != 0) | (np.signbit(got) == np.signbit(value)))"
     body = [
+        *statements,
         f"got = np.ravel({wording.read.format(actual=call)})[{list(item.indices)}]",
         *checks,
-        f"good = {' | '.join(good)}",
+        f"good = {right}",
         "print('expected', value, 'got', got)",
         "sys.exit(0 if good.all() else 1)",
     ]

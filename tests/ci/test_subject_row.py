@@ -54,6 +54,20 @@ def test_a_row_becomes_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert environment["PYTHONPATH"] == "examples"
 
 
+@pytest.mark.parametrize(("shard", "count"), [("1/3", 2), ("2/3", 1)])
+def test_the_first_shard_tests_the_scripts_of_a_library(
+    shard: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = next(library for library in LIBRARIES if library.id == "jax-own")
+    ran: list[str] = []
+    session = SimpleNamespace(run=lambda *words, env: ran.append(" ".join(words)))
+    monkeypatch.setattr(subject_row.packages, "install_once", lambda *words, env: None)
+    subject_row.conform(session, library, tmp_path, ["--shard", shard], RuntimeError)
+    assert len(ran) == count
+    scripts = "pytest spec/tests/test_library_scripts.py -k right_one[jax]"
+    assert (scripts in ran) == (count == 2)
+
+
 def test_a_row_without_its_program_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import functools
 import importlib
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
@@ -32,10 +33,10 @@ from tinyref_spec.subjects.expressions import (
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 from tinyref_spec.subjects.transcript import (
     MODULE,
+    Named,
     RaisingCallError,
     WritingNamespace,
     WrittenArray,
-    text_of,
 )
 
 # Methods of a Tensor that are a function of the standard with the same arguments.
@@ -91,6 +92,11 @@ WIDE_SUMS = "integers are added up and multiplied in the default integer type of
 PLACES = "places are of the default index type of the standard"
 # How a script reads the arrays of a module that `np.asarray` does not read.
 _READ = {"ndonnx": "({actual}).unwrap_numpy()", "sparse": "({actual}).todense()"}
+# The gradients that a script asks a subject for.
+_GRADIENTS = re.compile(
+    r"subject\.gradients_of\(lambda (?P<names>[^:]*): (?P<form>.*), \[(?P=names)\], g\)"
+    r"\[(?P<index>\d+)\]"
+)
 Key = int | slice | EllipsisType | None
 
 
@@ -414,6 +420,8 @@ class ArraySubject(ExpressionSubject):
     own: Mapping[str, Callable[..., Any]] = {}
     # Of those, the functions whose result has another integer type, with the reason.
     own_notes: Mapping[str, str] = {}
+    # The compiler of a compiled form, as scripts call it.
+    script_compiler = ""
 
     def __init__(self, name: SubjectName) -> None:
         super().__init__(name)
@@ -535,28 +543,58 @@ class ArraySubject(ExpressionSubject):
         """An expression of the device in such a script; empty for the module's own choice."""
         return "" if self.device is None else repr(self.place)
 
+    def written_own(self) -> Mapping[str, Callable[..., Any]]:
+        """Return `own` for a script: functions whose calls are recorded."""
+        return self.own
+
+    def gradient_text(self, names: str, result: WrittenArray, weights: Any) -> str:
+        """Return a list of the gradients of a written result that are weighed by `g`.
+
+        names: those that the gradients are taken of. weights: the type of `g`.
+        """
+        raise NotOfferedError(f"{self.library}: {self.no_gradients}")
+
     def _translate(self, expression: str, question: Question) -> str:
         """Return the calls that an expression of the rows makes, up to one that raises.
 
         Return an empty text if an expression does more than calls, such as an assignment.
         """
-        writer = copy.copy(self)
-        writer.namespace = WritingNamespace(self.namespace)
-        tensors = {name: self.tensor(array) for name, array in question.values.items()}
-        for name, tensor in tensors.items():
-            tensor.library = writer
-            tensor.array = WrittenArray(tensor.array, name)
-        known = {"Tensor": writer.maker, "dtypes": dtypes, "np": np}
-        names = {**tensors, "dtype": question.dtype, "device": self.place}
+        gradients = _GRADIENTS.fullmatch(expression)
+        names, index = ", ".join(question.values), ""
         try:
-            with np.errstate(all="ignore"):
-                return text_of(eval(expression, known, names).array)
+            result = self._write(gradients["form"] if gradients else expression, question)
         except RaisingCallError as error:
             return str(error)
         except NotOfferedError:
             raise
         except Exception:  # arrays that are not of the module, such as those of numpy's setitem
             return ""
+        text = result.text
+        if gradients:
+            weights = self.array(question.values["g"]).dtype
+            text = self.gradient_text(gradients["names"], result, weights)
+            index = f"[{gradients['index']}]"
+        if self.script_compiler:
+            text = f"{self.script_compiler}(lambda {names}: {text})({names})"
+        return text + index
+
+    def _write(self, expression: str, question: Question) -> WrittenArray:
+        """Return the value of an expression of the rows and the calls that make it."""
+        writer = copy.copy(self)
+        writer.namespace = WritingNamespace(self.namespace)
+        writer.own = self.written_own()
+        writer.device = self.device and Named(self.device, self.script_device)
+        tensors = {name: self.tensor(array) for name, array in question.values.items()}
+        for name, tensor in tensors.items():
+            tensor.library = writer
+            tensor.array = WrittenArray(tensor.array, name)
+        known = {"Tensor": writer.maker, "dtypes": dtypes, "np": np}
+        names = {**tensors, "dtype": question.dtype, "device": self.place}
+        with np.errstate(all="ignore"):
+            result = eval(expression, known, names).array
+        if not isinstance(result, WrittenArray):
+            raise TypeError(f"{type(result).__name__} has no text")
+        return result
 
     @property
     def maker(self) -> _Maker:

@@ -133,10 +133,14 @@ class ExpressionSubject:
 
     def inputs(self, form: Form, dtype: DType, values: Arrays) -> dict[str, Any]:
         """Return the arrays of the library for the inputs of a form, by name."""
+        self.require_types(values)
+        return {name: self.array(array) for name, array in values.items()}
+
+    def require_types(self, values: Arrays) -> None:
+        """Raise `NotOfferedError` if the library lacks the type of an array."""
         types = {from_numpy_dtype(array.dtype) for array in values.values()}
         if missing := sorted(item.name for item in types - self.dtypes):
             raise NotOfferedError(f"{self.library}: has no type {', '.join(missing)}")
-        return {name: self.array(array) for name, array in values.items()}
 
     def note(self, form: Form, result: Any) -> str:
         """Return why the result may have another integer type; empty if it may not."""
@@ -256,8 +260,6 @@ class CompiledForm(ExpressionSubject):
     """
 
     compiler = ""
-    # A script without tinyref would evaluate op by op.
-    wording = ExpressionSubject.wording
     # Errors by which the compiler says that it does not trace something, and words of them.
     untraced: tuple[type[Exception], ...] = ()
     untraced_words = ""

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -25,13 +26,14 @@ from tinyref_spec.subjects.numpy_like import (
     own_functions,
     require,
 )
+from tinyref_spec.subjects.transcript import WritingNamespace, WrittenArray
 
 _TYPE_NAMES = {"fp8e4m3": "float8_e4m3fn", "fp8e5m2": "float8_e5m2"}
 
 
-def _topk(x: Any, k: int, dim: int = -1, largest: bool = True) -> tuple[Any, Any]:
+def _topk(lax: Any, x: Any, k: int, dim: int = -1, largest: bool = True) -> tuple[Any, Any]:
     require("largest", largest, True)
-    values, positions = jax.lax.top_k(x, k, axis=dim)
+    values, positions = lax.top_k(x, k, axis=dim)
     return values, positions
 
 
@@ -39,10 +41,10 @@ def _scan(function: Function) -> Function:
     return lambda x, axis: function(x, axis % x.ndim)
 
 
-def _conv(x: Any, weight: Any, bias: Any = None, groups: int = 1, **settings: Any) -> Any:
+def _conv(lax: Any, x: Any, weight: Any, bias: Any = None, groups: int = 1, **settings: Any) -> Any:
     require("bias", bias is None, True)
     stride, dilation, padding = for_axes(settings, x.ndim - 2)
-    return jax.lax.conv_general_dilated(
+    return lax.conv_general_dilated(
         x,
         weight,
         stride,
@@ -52,17 +54,21 @@ def _conv(x: Any, weight: Any, bias: Any = None, groups: int = 1, **settings: An
     )
 
 
-OWN: dict[str, Function] = {
-    **by_name((jax.nn, jax.lax, jax.scipy.special), ACTIVATIONS),
-    **own_functions(jnp),
-    "gelu": lambda x, approximate="tanh": jax.nn.gelu(x, approximate=approximate == "tanh"),
-    "layernorm": lambda x, axis=-1, eps=1e-5: jax.nn.standardize(x, axis=axis, epsilon=eps),
-    "cummax": _scan(jax.lax.cummax),
-    "cummin": _scan(jax.lax.cummin),
-    "logcumsumexp": _scan(jax.lax.cumlogsumexp),
-    "topk": _topk,
-    "conv2d": _conv,
-}
+def _functions(jax: Any, jnp: Any) -> dict[str, Function]:
+    """Return functions of the modules that are not in the standard."""
+    lax = jax.lax
+    return {
+        **by_name((jax.nn, lax, jax.scipy.special), ACTIVATIONS),
+        **own_functions(jnp),
+        "gelu": lambda x, approximate="tanh": jax.nn.gelu(x, approximate=approximate == "tanh"),
+        "layernorm": lambda x, axis=-1, eps=1e-5: jax.nn.standardize(x, axis=axis, epsilon=eps),
+        "cummax": _scan(lax.cummax),
+        "cummin": _scan(lax.cummin),
+        "logcumsumexp": _scan(lax.cumlogsumexp),
+        "topk": functools.partial(_topk, lax),
+        "conv2d": functools.partial(_conv, lax),
+        "bitcast": lambda x, dtype: lax.bitcast_convert_type(x, getattr(jnp, dtype)),
+    }
 
 
 class JaxTensor(NumpyTensor):
@@ -73,11 +79,6 @@ class JaxTensor(NumpyTensor):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.array = self.array.at[_key(plain(key))].set(plain(value))
-
-    def bitcast(self, dtype: str) -> ArrayTensor:
-        return self.library.wrap(
-            jax.lax.bitcast_convert_type(self.array, self.library.dtype(dtype))
-        )
 
 
 def _key(key: Any) -> Any:
@@ -91,7 +92,7 @@ class JaxSubject(ArraySubject):
     """JAX on one of its devices, such as `cpu` or `gpu:1`, each op by itself."""
 
     tensor_class = JaxTensor
-    own = OWN
+    own = _functions(jax, jnp)
     optional_types = frozenset(dtypes.fp8s)
 
     def __init__(self, name: SubjectName) -> None:
@@ -118,6 +119,13 @@ class JaxSubject(ArraySubject):
         platform, _, index = self.place.partition(":")
         return "" if self.device is None else f"jax.devices({platform!r})[{int(index or 0)}]"
 
+    def written_own(self) -> Mapping[str, Function]:
+        return _functions(WritingNamespace(jax, "jax"), WritingNamespace(jnp))
+
+    def gradient_text(self, names: str, result: WrittenArray, weights: Any) -> str:
+        cast = "" if result.dtype == weights else f".astype({str(result.dtype)!r})"
+        return f"jax.vjp(lambda {names}: {result.text}, {names})[1](g{cast})"
+
     def versions(self) -> dict[str, str]:
         return {name: package_version(name) for name in ("jax", "jaxlib")}
 
@@ -139,7 +147,7 @@ class JaxSubject(ArraySubject):
 class CompiledJaxSubject(CompiledForm, JaxSubject):
     """JAX through jax.jit, each expression and its gradients as a whole."""
 
-    compiler = "jax.jit"
+    compiler = script_compiler = "jax.jit"
     untraced = (
         jax.errors.ConcretizationTypeError,
         jax.errors.NonConcreteBooleanIndexError,

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -26,15 +27,15 @@ from tinyref_spec.subjects.numpy_like import (
     own_functions,
     require,
 )
-from tinyref_spec.subjects.transcript import MODULE
+from tinyref_spec.subjects.transcript import MODULE, WritingNamespace, WrittenArray, value_of
 
 
-def _layer_norm(x: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
+def _layer_norm(mx: Any, x: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
     require("axis", axis, -1)
     return mx.fast.layer_norm(x, None, None, eps)
 
 
-def _conv(x: Any, weight: Any, bias: Any = None, groups: int = 1, **settings: Any) -> Any:
+def _conv(mx: Any, x: Any, weight: Any, bias: Any = None, groups: int = 1, **settings: Any) -> Any:
     require("bias", bias is None, True)
     stride, dilation, padding = for_axes(settings, x.ndim - 2)
     # The channels of MLX come last.
@@ -49,21 +50,27 @@ def _conv(x: Any, weight: Any, bias: Any = None, groups: int = 1, **settings: An
     return mx.moveaxis(result, -1, 1)
 
 
-OWN: dict[str, Function] = {
-    # Without the modules that nn exports beside functions.
-    **by_name((mx, nn.layers.activations), ACTIVATIONS),
-    **own_functions(mx),
-    "gelu": lambda x, approximate="tanh": (nn.gelu_approx if approximate == "tanh" else nn.gelu)(x),
-    "layernorm": _layer_norm,
-    "conv2d": _conv,
-}
+def _functions(mx: Any, nn: Any) -> dict[str, Function]:
+    """Return functions of the modules that are not in the standard."""
+
+    def gelu(x: Any, approximate: str = "tanh") -> Any:
+        return (nn.gelu_approx if approximate == "tanh" else nn.gelu)(x)
+
+    return {
+        # Without the modules that nn exports beside functions.
+        **by_name((mx, nn.layers.activations), ACTIVATIONS),
+        **own_functions(mx),
+        "gelu": gelu,
+        "layernorm": functools.partial(_layer_norm, mx),
+        "conv2d": functools.partial(_conv, mx),
+    }
 
 
 class MlxTensor(WritableTensor):
     """An array of MLX."""
 
     def clone(self) -> ArrayTensor:
-        return self.library.wrap(mx.array(self.array))
+        return self._call("array", self)
 
     def clamp(self, min_: Any = None, max_: Any = None) -> ArrayTensor:
         return self._call("clip", self, min_, max_)
@@ -82,23 +89,22 @@ class MlxTensor(WritableTensor):
         return self._call("view", self, self.library.dtype(dtype))
 
     def __getitem__(self, key: Any) -> ArrayTensor:
-        return self.library.wrap(self.array[_key(key)])
+        return self.library.wrap(self.array[self._key(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.array[_key(key)] = plain(value)
+        self.array[self._key(key)] = plain(value)
 
-
-def _key(key: Any) -> Any:
-    """Return the index with arrays of MLX. Raises `NotOfferedError` for masks."""
-    if isinstance(key, tuple):
-        return tuple(map(_key, key))
-    if isinstance(key, ArrayTensor):
-        key = key.array
-    elif isinstance(key, list | range | np.ndarray):
-        key = mx.array(np.asarray(key))
-    if isinstance(key, bool) or (isinstance(key, mx.array) and key.dtype == mx.bool_):
-        raise NotOfferedError("mlx: an index is no mask")
-    return key
+    def _key(self, key: Any) -> Any:
+        """Return the index with arrays of MLX. Raises `NotOfferedError` for masks."""
+        if isinstance(key, tuple):
+            return tuple(map(self._key, key))
+        if isinstance(key, ArrayTensor):
+            key = key.array
+        elif isinstance(key, list | range | np.ndarray):
+            key = self.library.function("array")(np.asarray(key))
+        if isinstance(key, bool) or (isinstance(value_of(key), mx.array) and key.dtype == mx.bool_):
+            raise NotOfferedError("mlx: an index is no mask")
+        return key
 
 
 class MlxSubject(ArraySubject):
@@ -106,7 +112,7 @@ class MlxSubject(ArraySubject):
 
     tensor_class = MlxTensor
     optional_types: frozenset[DType] = frozenset()
-    own = OWN
+    own = _functions(mx, nn)
 
     def __init__(self, name: SubjectName) -> None:
         # Functions of mlx.nn are compiled unless the process says otherwise.
@@ -122,17 +128,24 @@ class MlxSubject(ArraySubject):
 
     @property
     def script_imports(self) -> tuple[str, ...]:
-        imports = super().script_imports
+        imports = (*super().script_imports, "import mlx.nn as nn")
         if self.place == DEFAULT_PLACE:
             return imports
         return (*imports, f"{MODULE}.set_default_device({MODULE}.{self.place})")
+
+    def written_own(self) -> Mapping[str, Function]:
+        return _functions(WritingNamespace(mx), WritingNamespace(nn, "nn"))
+
+    def gradient_text(self, names: str, result: WrittenArray, weights: Any) -> str:
+        cast = "" if result.dtype == weights else ".astype(g.dtype)"
+        return f"{MODULE}.vjp(lambda {names}: {result.text}{cast}, [{names}], [g])[1]"
 
     def versions(self) -> dict[str, str]:
         return {"mlx": package_version("mlx")}
 
     def dtype(self, dtype: DType | str) -> Any:
         found = super().dtype(dtype)
-        if not isinstance(found, mx.Dtype):
+        if not isinstance(value_of(found), mx.Dtype):
             raise NotOfferedError(f"mlx: has no type {dtype}")
         return found
 
@@ -158,6 +171,7 @@ class CompiledMlxSubject(CompiledForm, MlxSubject):
     """MLX through mx.compile, each expression and its gradients as a whole."""
 
     compiler = "mx.compile"
+    script_compiler = f"{MODULE}.compile"
     untraced = (ValueError, RuntimeError)
     untraced_words = "function transformations"
 

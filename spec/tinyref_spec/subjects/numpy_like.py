@@ -13,6 +13,7 @@ import numpy as np
 from tinyref_spec.case import NotOfferedError
 from tinyref_spec.subjects.array_api import ArraySubject, ArrayTensor, plain
 from tinyref_spec.subjects.expressions import Function
+from tinyref_spec.subjects.transcript import WritingNamespace
 
 # Methods of Tensors that neural-network modules have with the same arguments. `selu` is missing:
 # its constants have more digits there than in tinyref.
@@ -156,3 +157,6 @@ class NumpySubject(ArraySubject):
     tensor_class = WritableTensor
     asks_choices = True
     own = own_functions(np)
+
+    def written_own(self) -> Mapping[str, Function]:
+        return own_functions(WritingNamespace(np))

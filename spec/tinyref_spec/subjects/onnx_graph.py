@@ -31,7 +31,7 @@ class GraphArray:
 
     op: the operator, or "" for an array with values. inputs: its arguments, None where one is left
     out. output: which of its `outputs` results this is. constant: an array that is a part of the
-    model, and no input of it.
+    model, and no input of it. name: what an input is called in the model; by its number if empty.
     """
 
     op: str
@@ -41,6 +41,7 @@ class GraphArray:
     outputs: int = 1
     values: Array | None = None
     constant: bool = False
+    name: str = ""
     shape: tuple[int, ...] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
 
@@ -58,9 +59,9 @@ class GraphArray:
         return _index(self, key if isinstance(key, tuple) else (key,))
 
 
-def graph_input(values: Array) -> GraphArray:
+def graph_input(values: Array, name: str = "") -> GraphArray:
     """Return an input of the graph."""
-    return GraphArray("", values=np.array(values))
+    return GraphArray("", values=np.array(values), name=name)
 
 
 def _constant(values: Array) -> GraphArray:
@@ -104,7 +105,7 @@ def model_of(result: GraphArray) -> tuple[onnx.ModelProto, dict[str, Array]]:
         if id(array) in names:
             return names[id(array)]
         parts = [visit(part) if part is not None else "" for part in array.inputs]
-        name = names[id(array)] = f"v{len(names)}"
+        name = names[id(array)] = array.name or f"v{len(names)}"
         if array.values is None:
             outputs = [f"{name}_{index}" for index in range(array.outputs)]
             outputs[array.output] = name

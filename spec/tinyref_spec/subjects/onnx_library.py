@@ -7,15 +7,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
 from tinyref.dtype import DType, dtype_from_name, numpy_dtype
 from tinyref_spec.bits import Array
+from tinyref_spec.reproducer import Question, Wording
 from tinyref_spec.subjects import onnx_graph
 from tinyref_spec.subjects.array_api import SAME, ArraySubject, ArrayTensor
-from tinyref_spec.subjects.expressions import ExpressionSubject, package_version
+from tinyref_spec.subjects.expressions import package_version
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+from tinyref_spec.subjects.transcript import text_of
 
 # The function of the standard for each operator of Python, where `SAME` has none.
 _OPERATORS: Mapping[str, str] = {
@@ -55,12 +58,35 @@ class OnnxSubject(ArraySubject):
     # No kernel of the provider for the type, or no such type of the operator in ONNX.
     refusals = (errors.NotImplemented, errors.InvalidGraph)
     no_gradients = "ONNX has no gradients"
-    # A graph is no calls of a module.
-    wording = ExpressionSubject.wording
 
     def __init__(self, name: SubjectName) -> None:
         self.provider = _provider(name.place)
         super().__init__(name)
+
+    @property
+    def wording(self) -> Wording:
+        return Wording(
+            ("import onnx, onnxruntime",),
+            "{array}",
+            "{actual}",
+            translate=self._session_text,
+            package="onnx onnxruntime",
+        )
+
+    def _session_text(self, expression: str, question: Question) -> str:
+        """Return the statement that makes the model of an expression, and a call that runs it."""
+        self.require_types(question.values)
+        arrays = {
+            name: onnx_graph.graph_input(array, name) for name, array in question.values.items()
+        }
+        tensor = self._value_of(expression, arrays, question.dtype)
+        model, values = onnx_graph.model_of(self.unwrap(tensor))
+        text = " ".join(onnx.printer.to_text(model).split())
+        session = "onnxruntime.InferenceSession(onnx.parser.parse_model(model).SerializeToString()"
+        made = {name: text_of(array) for name, array in values.items() if name not in arrays}
+        names = ", ".join(f"{name!r}: {made.get(name, name)}" for name in values)
+        run = f"{session}, providers=[{self.provider!r}]).run(None, {{{names}}})[0]"
+        return f"model = {text!r}\n{run}"
 
     def module_of(self, name: SubjectName) -> str:
         return "onnx"

@@ -18,11 +18,14 @@ from tinyref_spec.case import NotOfferedError
 from tinyref_spec.reproducer import Wording
 from tinyref_spec.subjects.expressions import ExpressionSubject, Function, package_version
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+from tinyref_spec.tensor.forms import Form
 
 # Words of errors about arguments that its functions do not take.
 _LACKS = re.compile(
     "is not supported|only supports|unexpected keyword|positional argument|can't create Tensor from"
 )
+
+_WITH_POSITIONS = re.compile(r"x\.cumm(ax|in)\([^()]*\)")
 
 
 class TinygradSubject(ExpressionSubject):
@@ -38,7 +41,7 @@ class TinygradSubject(ExpressionSubject):
             has_renderer = bool(rest) and not rest.isdecimal()
             self.place = device if has_renderer else target
             # Also for the tensors that an expression makes of numbers.
-            DEV.value = target if has_renderer else device
+            self.target = DEV.value = target if has_renderer else device
         self.to_numpy(self.array(np.zeros(1, np.float32)))
 
     @property
@@ -49,16 +52,13 @@ class TinygradSubject(ExpressionSubject):
     def wording(self) -> Wording:
         imports = ["from tinygrad import Tensor, dtypes"]
         if self.name.place != DEFAULT_PLACE:
-            imports.append(f"from tinygrad.helpers import DEV; DEV.value = {str(DEV.value)!r}")
+            imports.append(f"from tinygrad.helpers import DEV; DEV.value = {self.target!r}")
         return Wording(
             tuple(imports),
             "Tensor({array}, dtype=dtypes.{name}, device={place!r})",
             "({actual}).numpy()",
             widen="({actual}).float()",
-            # A gradient is a call of the subject.
-            translate=lambda expression, _: "" if "subject." in expression else expression,
             package="tinygrad",
-            otherwise=super().wording,
         )
 
     def versions(self) -> dict[str, str]:
@@ -82,9 +82,10 @@ class TinygradSubject(ExpressionSubject):
             return np.array(array.numpy())
         return np.asarray(array.float().numpy().astype(_SMALL[ours]))
 
-    def unwrap(self, tensor: Any) -> Any:
-        """Return the tensor; of `cummax` and `cummin` the values without their positions."""
-        return tensor[0] if isinstance(tensor, tuple) else tensor
+    def expression(self, form: Form) -> str:
+        """Return the expression; `cummax` and `cummin` give positions also, which it leaves out."""
+        values = "[0]" if _WITH_POSITIONS.fullmatch(form.expression) else ""
+        return form.expression + values
 
     def _evaluate(self, expression: str, arrays: Mapping[str, Any], dtype: DType) -> Any:
         try:
@@ -93,6 +94,10 @@ class TinygradSubject(ExpressionSubject):
             if not _LACKS.search(str(error)):
                 raise
             raise NotOfferedError(f"tinygrad: {describe_error(error).splitlines()[0]}") from error
+
+    def gradient_expressions(self, form: Form, targets: Sequence[str]) -> list[str]:
+        gradients = f"({self.expression(form)}).gradient({', '.join(targets)}, gradient=g)"
+        return [f"{gradients}[{index}]" for index in range(len(targets))]
 
     def pull_back(self, function: Function, arrays: Sequence[Any], weights: Any) -> list[Any]:
         result = function(*arrays)

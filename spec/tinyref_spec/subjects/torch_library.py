@@ -38,6 +38,8 @@ TORCH_DTYPES: dict[DType, torch.dtype] = {
 OUR_DTYPES = {theirs: ours for ours, theirs in TORCH_DTYPES.items()}
 # The places of the largest: integers of the tables have equal ones among them, floats have none.
 _TOPK = re.compile(r"x\.topk\(.*\)\[1\]")
+# `Tensor` of the literals.
+_MAKER = re.compile(r"(?<![.\w])Tensor\.")
 WORDING = Wording(
     ("import torch, torch.nn.functional as F",),
     "torch.tensor({array}, dtype=torch.{name}, device={place!r}, requires_grad={wants_gradient})",
@@ -45,6 +47,9 @@ WORDING = Wording(
     "torch.{name}",
     marks_inputs=True,
     widen="({actual}).float()",
+    translate=lambda expression, _: _MAKER.sub(
+        "torch.", expression.replace("Tensor(", "Tensor.tensor(")
+    ),
     package="torch",
 )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import EllipsisType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -35,20 +37,32 @@ _BINARY = {
 }
 _UNARY = {"neg": "-", "invert": "~"}
 _COMPARISONS = frozenset({"lt", "gt", "le", "ge", "eq", "ne"})
+# Attributes of arrays that are no arrays.
+_PLAIN = frozenset({"dtype", "ndim", "shape", "size"})
 
 
 class WrittenArray:
-    """An array of a library, and an expression that computes it."""
+    """An array of a library, or a member of one, and an expression that computes it."""
 
     def __init__(self, array: Any, text: str) -> None:
         self.array = array
         self.text = text
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.array, name)
+        member = getattr(self.array, name)
+        is_written = not (name in _PLAIN or name.startswith("_"))
+        return WrittenArray(member, f"{self.text}.{name}") if is_written else member
 
     def __getitem__(self, key: Any) -> WrittenArray:
-        return WrittenArray(self.array[_value_of(key)], f"{self.text}[{_key_text(key)}]")
+        return WrittenArray(self.array[value_of(key)], f"{self.text}[{_key_text(key)}]")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.array[value_of(key)] = value_of(value)
+        arguments = f"{_key_object(key)}, {text_of(value)}"
+        self.text = f"[y := {self.text}, y.__setitem__({arguments})][0]"
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return _call(self.array, self.text, arguments, named)
 
 
 def _operate(name: str, sign: str, is_swapped: bool) -> Callable[[Any, Any], WrittenArray]:
@@ -56,7 +70,7 @@ def _operate(name: str, sign: str, is_swapped: bool) -> Callable[[Any, Any], Wri
 
     def apply(first: WrittenArray, second: Any) -> WrittenArray:
         pair = (second, first) if is_swapped else (first, second)
-        array = compute(*map(_value_of, pair))
+        array = compute(*map(value_of, pair))
         return WrittenArray(array, f"({text_of(pair[0])} {sign} {text_of(pair[1])})")
 
     return apply
@@ -76,49 +90,69 @@ for _name, _sign in _UNARY.items():
 
 
 class WritingNamespace:
-    """A module whose functions take and return written arrays."""
+    """A module whose functions take and return written arrays; text: its name in scripts."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, text: str = MODULE) -> None:
         self._module = module
+        self._text = text
+
+    def __dir__(self) -> list[str]:
+        return dir(self._module)
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self._module, name)
         if name.startswith("_"):
             return member
-        text = f"{MODULE}.{name}"
-        if isinstance(member, type) or not callable(member):
-            return _Named(member, text)
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            texts = [text_of(value) for value in arguments]
-            texts += [f"{key}={text_of(value)}" for key, value in named.items()]
-            values = {key: _value_of(value) for key, value in named.items()}
-            expression = f"{text}({', '.join(texts)})"
-            try:
-                result = member(*map(_value_of, arguments), **values)
-            except Exception as error:
-                raise RaisingCallError(expression) from error
-            return _written(result, expression)
-
-        return call
+        text = f"{self._text}.{name}"
+        if isinstance(member, ModuleType):
+            return WritingNamespace(member, text)
+        if not callable(member):
+            return Named(member, text)
+        return _NamedCallable(member, text)
 
 
 class RaisingCallError(Exception):
     """A function of the module raised; the text is the call."""
 
 
-class _Named:
-    """A type of the module, and its name there."""
+def _call(
+    function: Callable[..., Any], text: str, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> Any:
+    """Return the written result of a call. Raises `RaisingCallError` if the call raises."""
+    texts = [text_of(value) for value in arguments]
+    texts += [f"{key}={text_of(value)}" for key, value in named.items()]
+    values = {key: value_of(value) for key, value in named.items()}
+    expression = f"{text}({', '.join(texts)})"
+    try:
+        result = function(*map(value_of, arguments), **values)
+    except Exception as error:
+        raise RaisingCallError(expression) from error
+    return _written(result, expression)
+
+
+class Named:
+    """A type or another member of the module, and its name there."""
 
     def __init__(self, value: Any, text: str) -> None:
         self.value = value
         self.text = text
 
     def __eq__(self, other: object) -> bool:
-        return bool(self.value == _value_of(other))
+        return bool(self.value == value_of(other))
 
     def __hash__(self) -> int:
         return hash(self.text)
+
+
+class _NamedCallable(Named):
+    """A type or a function of the module."""
+
+    def __init__(self, value: Any, text: str) -> None:
+        super().__init__(value, text)
+        functools.update_wrapper(self, value, updated=())  # for its signature
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return _call(self.value, self.text, arguments, named)
 
 
 def _written(result: Any, text: str) -> Any:
@@ -127,19 +161,20 @@ def _written(result: Any, text: str) -> Any:
     return WrittenArray(result, text)
 
 
-def _value_of(value: Any) -> Any:
+def value_of(value: Any) -> Any:
+    """Return an argument of a call without its text."""
     if isinstance(value, WrittenArray):
         return value.array
-    if isinstance(value, _Named):
+    if isinstance(value, Named):
         return value.value
     if isinstance(value, tuple | list):
-        return type(value)(map(_value_of, value))
+        return type(value)(map(value_of, value))
     return value
 
 
 def text_of(value: Any) -> str:
     """Return an expression of an argument. Raise `TypeError` if there is none."""
-    if isinstance(value, WrittenArray | _Named):
+    if isinstance(value, WrittenArray | Named):
         return value.text
     if isinstance(value, np.ndarray):
         return f"({array_literal(value)}).reshape({value.shape})"
@@ -157,6 +192,13 @@ def text_of(value: Any) -> str:
 def _key_text(key: Any) -> str:
     parts = key if isinstance(key, tuple) else (key,)
     return ", ".join(map(_part_text, parts))
+
+
+def _key_object(key: Any) -> str:
+    """Return an expression of a key that is an argument of a call."""
+    if isinstance(key, tuple):
+        return f"({''.join(f'{_key_object(part)}, ' for part in key)})"
+    return repr(key) if isinstance(key, slice | EllipsisType) else text_of(key)
 
 
 def _part_text(part: Any) -> str:

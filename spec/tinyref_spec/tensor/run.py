@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tinyref.dtype import DType, numpy_dtype
+from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import TinyrefError, UserError
+from tinyref.runtimes.reproducer import Wanted
 from tinyref_spec import bounded, samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Failure, Measurement
@@ -312,7 +313,25 @@ def run_literal(
     expression: str, values: Arrays, result: object, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """Check that the expression gives exactly this Python value."""
-    got = subject_of(device).literal(expression, values)
-    good = repr(got) == repr(result)
-    message = "" if good else f"{expression}: expected {result!r}, got {got!r}"
-    return Measurement(good, message, compared=1)
+    subject = subject_of(device)
+    describe = functools.partial(_literal_failure, expression, values, result, case_id, subject)
+    if subject.wording.package:
+        device.announce(describe)
+    got = subject.literal(expression, values)
+    if repr(got) == repr(result):
+        return Measurement(True, compared=1)
+    message = f"{expression}: expected {result!r}, got {got!r}"
+    details = describe() if subject.wording.package else None
+    return Measurement(False, message, compared=1, details=details)
+
+
+def _literal_failure(
+    expression: str, values: Arrays, result: object, case_id: str, subject: Subject
+) -> Failure:
+    """Return what a report shows of a Python value of a library; its script reads the array."""
+    array, _, _ = expression.rpartition(".")  # without .tolist() or .item()
+    right = np.ravel(np.asarray(result))
+    item = Wanted(0, range(right.size), right)
+    question = Question(case_id, dtypes.float32, values)
+    script = tensor_script(question, subject.place, array, item, subject.wording)
+    return Failure(ir=expression, script=script)

@@ -53,7 +53,7 @@ def _library_script(case: Case, library: SubjectName) -> str:
             f"export: {case.id} asks no library: accepted are cases of the level tensor"
         )
     try:
-        script = _described(case, open_device(str(library))).script
+        script = describe_first(case, open_device(str(library))).script
     except NotOfferedError as error:
         raise UserError(f"export: {case.id} on {library}: {error}") from error
     if not script or needs_tinyref(script):
@@ -77,7 +77,7 @@ def _kernel_script(case: Case, language: str, name: str) -> str:
         raise UserError(
             f"export: {case.id} launches {count} kernels: a script of {language} has one launch"
         )
-    script = _described(case, device).tool_script
+    script = describe_first(case, device).tool_script
     if not script:
         raise UserError(
             f"export: {case.id} runs a Tensor function and not one kernel: accepted for {language} "
@@ -104,7 +104,7 @@ class _LaunchedError(BaseException):
         self.describe = describe
 
 
-def _described(case: Case, device: Any) -> Failure:
+def describe_first(case: Case, device: Any) -> Failure:
     """Return the description of the first launch of a case, or of its first question."""
 
     def stop(describe: Callable[[], Failure]) -> None:

@@ -1,0 +1,14 @@
+# tinygrad-10, tinygrad 0.14.0: asin and acos of float64 have eight digits.
+# It needs tinygrad and numpy. Exit code: 1 while it is wrong, 0 when it is right, 2 where it cannot run.
+import sys
+try:
+    import numpy as np, tinygrad
+except ImportError as error:
+    sys.exit(print(f"{error}. It needs tinygrad and numpy") or 2)
+tinygrad.helpers.DEV.value = "PYTHON"  # Its interpreter: no compiler is needed.
+x = np.array([2.0**-20, 0.5, 0.9])
+expected = np.arcsin(x)
+got = tinygrad.Tensor(x).asin().numpy()
+print(f"expected {expected.tolist()}, got {got.tolist()}")
+wrong = not np.allclose(got, expected, rtol=1e-12, atol=0)
+sys.exit(print("wrong" if wrong else "right") or wrong)
