@@ -79,7 +79,8 @@ def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
     assert subjects["torch"]["version"] == importlib.metadata.version("torch")
     assert {"jax", "jax-jit", "mlx", "tinygrad", "onnxruntime"} <= subjects.keys()
     assert "a subject of your own: docs/subjects.md" in text
-    assert "tiles: nvidia_m16n8k8_float16_float32 " in text
+    assert "tiles: 12 of nvidia, 4 of rdna3, 4 of rdna4, " in text
+    assert max(map(len, text.splitlines())) <= 100
     tiles = by_name["PYTHON"]["capabilities"]["matrix_tiles"]
     assert "cdna3_m16n16k16_bfloat16_float32" in tiles
     assert by_name["CPU"]["capabilities"]["matrix_tiles"] == []
@@ -89,6 +90,7 @@ def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
         assert "512 KiB of scratch memory, 3 threads" in output(capsys, "devices", "CPU")
     with Context(THREADS=1):
         assert "threads" not in output(capsys, "devices", "CPU")
+    assert "nvidia_m16n8k8_float16_float32 " in output(capsys, "devices", "PYTHON", "-v")
 
 
 @pytest.mark.parametrize(

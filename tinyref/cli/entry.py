@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyref import __version__, config
-from tinyref.cli.options import fill_json
+from tinyref.cli.options import fill_values
 from tinyref.cli.terminal import discard_output, plain_streams
 from tinyref.errors import TinyrefError, UserError, VerifyError, vendors_error
 from tinyref.sources import docstring
@@ -157,7 +157,7 @@ def _refuse_repeats(command: Any) -> None:
         parse_args = parser.parse_args
 
         def parse(args: list[str]) -> Any:
-            parsed = parse_args(args=fill_json(args))
+            parsed = parse_args(args=fill_values(args))
             if context.resilient_parsing:
                 return parsed  # a shell asks how the line may go on
             for parameter, times in Counter(parsed[-1]).items():

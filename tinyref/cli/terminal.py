@@ -106,3 +106,14 @@ def plain_streams() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = streams
+
+
+def print_styled(text: str, style: str) -> None:
+    """Print a line in a style of rich, if standard output is a terminal that has colours."""
+    if not sys.stdout.isatty():
+        print(text)
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(printable(text), style=style, markup=False)
