@@ -280,12 +280,12 @@ def conform(
         from tinyref_conformance.conform import as_sequence
 
         request = as_sequence(request, sequence)
-    raise typer.Exit(_conform(request, Shown(form, durations, verbose)))
+    raise typer.Exit(_conform(request, OutputOptions(form, durations, verbose)))
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a run prints.
+class OutputOptions:
+    """The options of what a run prints.
 
     form: one of `FORMATS`.
     durations: the number of slow cases.
@@ -358,25 +358,25 @@ def _sampled(library: str, query: str) -> str:
     return SAMPLES.get(library, query) if query == "*" else query
 
 
-def _conform(request: ConformRequest, shown: Shown) -> int:
+def _conform(request: ConformRequest, output: OutputOptions) -> int:
     from tinyref_conformance.conform import resume_command
 
     return until_stopped(
-        lambda: _measure(request, shown), "measured", lambda: resume_command(request)
+        lambda: _measure(request, output), "measured", lambda: resume_command(request)
     )
 
 
-def _measure(request: ConformRequest, shown: Shown) -> int:
+def _measure(request: ConformRequest, output: OutputOptions) -> int:
     from tinyref.workers.run import reporter_for
     from tinyref_conformance.conform import conform as run_suite
 
     finished = run_suite(request, reporter_for(sys.stderr))
-    if shown.form == "github":
+    if output.form == "github":
         _print_for_github(finished.report)
     else:
-        if shown.verbose:
+        if output.verbose:
             _print_cases(finished.report)
-        _print_durations(finished.report, shown.durations)
+        _print_durations(finished.report, output.durations)
         _print_summary(finished, request)
     return finished.report.exit_code
 

@@ -140,7 +140,7 @@ def memory_size(value: str | int) -> int:
 
 
 def path(value: str | Path) -> Path:
-    """Return the path of a file or folder; an empty text, as of an unset variable, is refused."""
+    """Return the path of a file or folder; an empty text, such as an unset variable, is refused."""
     if not str(value):
         raise typer.BadParameter("the path is empty: accepted is that of a file or a folder")
     if is_too_long(value):

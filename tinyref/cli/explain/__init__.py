@@ -11,7 +11,7 @@ import typer
 from tinyref.cli.options import device_option, flag, named, out_option
 
 if TYPE_CHECKING:
-    from tinyref.cli.explain.printing import Shown
+    from tinyref.cli.explain.printing import KernelChoice
     from tinyref.cli.explain.recording import Failure, Recording
 
 
@@ -54,8 +54,8 @@ def explain(
     \b
     An expression has Tensor and its methods, dtypes.NAME, operators, subscripts and literals.
     A DISK device is read, not written.
-    The stages are the tensor graph, the kernels of its schedule, and for each kernel its AST, its
-    plan, the indexed kernel, the program, and the source that the device compiles.
+    The stages are the tensor graph and the kernels of its schedule. Those of a kernel are its AST,
+    its plan, the indexed kernel, the program, and the source that the device compiles.
 
     \b
     A program gets a page, with the time of each kernel, what each stage changed and the rules that
@@ -65,27 +65,27 @@ def explain(
 
     TINYREF_NOOPT=1 shows kernels without optimisations, TINYREF_BEAM=2 those that a search finds.
     """
-    from tinyref.cli.explain.printing import Shown, explain_expression
+    from tinyref.cli.explain.printing import KernelChoice, explain_expression
     from tinyref.cli.options import opening_device
     from tinyref.config import Context
     from tinyref.errors import UserError
     from tinyref.runtimes.data_only import read_only_files
 
-    shown = Shown.parse(kernel, stage, verbose)
+    choice = KernelChoice.parse(kernel, stage, verbose)
     name = opening_device(device)
     is_program = subject.endswith(".py")
     if arguments and not is_program:
         raise UserError(f"explain: {arguments[0]}: an expression takes no arguments")
     if out is None and not is_program:
         with Context(DEVICE=name), read_only_files():
-            explain_expression(subject, shown)
+            explain_expression(subject, choice)
         return
-    if out is not None and shown.is_part:
+    if out is not None and choice.is_part:
         raise UserError("explain: --kernel, --stage and -v print: leave out --out, a page has all")
-    target = None if shown.is_part else _checked_target(subject, out)
+    target = None if choice.is_part else _checked_target(subject, out)
     record, failure = _record(subject, arguments or [], name)
     if target is None:
-        _print_kernels(subject, record, shown)
+        _print_kernels(subject, record, choice)
     else:
         _write_page(subject, name, record, failure, target)
     if failure is not None:
@@ -124,19 +124,19 @@ def _write_page(
     print(f"wrote {target}: {count_text(len(record.realizes), 'schedule')}, {kernels}")
 
 
-def _print_kernels(subject: str, record: Recording, shown: Shown) -> None:
+def _print_kernels(subject: str, record: Recording, choice: KernelChoice) -> None:
     """Print the chosen kernels of a program. Raise `UserError` if there is none."""
     from tinyref.cli.explain.printing import print_kernel
     from tinyref.errors import UserError
 
-    kernels = [kernel for kernel in record.kernels.values() if shown.has(kernel)]
+    kernels = [kernel for kernel in record.kernels.values() if choice.has(kernel)]
     if not kernels:
         raise UserError(
-            f"explain: {subject} has no kernel {shown.kernel}: accepted are 1 to "
+            f"explain: {subject} has no kernel {choice.kernel}: accepted are 1 to "
             f"{len(record.kernels)}, and globs of names"
         )
     for kernel in kernels:
-        print_kernel(kernel, shown)
+        print_kernel(kernel, choice)
 
 
 def _checked_program(subject: str) -> Path:

@@ -29,7 +29,7 @@ _STYLES = {"+": "green", "-": "red", "@": "dim", "": ""}
 
 
 @dataclass(frozen=True)
-class Shown:
+class KernelChoice:
     """The part to print.
 
     kernel: the number of a kernel, or a glob of its name; empty for all.
@@ -42,7 +42,7 @@ class Shown:
     verbose: bool
 
     @classmethod
-    def parse(cls, kernel: str, stages: str, verbose: bool) -> Shown:
+    def parse(cls, kernel: str, stages: str, verbose: bool) -> KernelChoice:
         """Read the options of the command. Raise `UserError` for an unknown stage."""
         names = tuple(name.strip() for name in stages.split(",")) if stages else ()
         accepted = (*STAGES, PLAN, SOURCE)
@@ -69,10 +69,10 @@ class Shown:
         return self.verbose or name in (*TITLES, PLAN, SOURCE)
 
 
-def explain_expression(text: str, shown: Shown) -> None:
+def explain_expression(text: str, choice: KernelChoice) -> None:
     """Print the graph, the schedule and the kernels of an expression, and its result."""
     tensor = evaluate(text)
-    if not shown.stages and not shown.kernel:
+    if not choice.stages and not choice.kernel:
         _title(f"tensor graph: {tensor.dtype.name}{list(tensor.shape)} on {tensor.device}")
         print(to_text(tensor.node), end="")
     planned = schedule([(tensor.node, tensor.device)])
@@ -90,15 +90,15 @@ def explain_expression(text: str, shown: Shown) -> None:
             record = KernelRecord(records + 1, item.device, item.ast)
             record.names.update(dict.fromkeys(item.names))
             records += 1
-            if shown.has(record):
-                print_kernel(record, shown)
+            if choice.has(record):
+                print_kernel(record, choice)
         else:
             print(f"copy to {item.target.arg} from {item.source.arg}")
-    if not shown.stages and not shown.kernel:
+    if not choice.stages and not choice.kernel:
         _show_result(tensor)
 
 
-def print_kernel(record: KernelRecord, shown: Shown) -> None:
+def print_kernel(record: KernelRecord, choice: KernelChoice) -> None:
     """Print the chosen stages of a kernel."""
     capabilities = Device[record.device].capabilities
     opts = chosen_opts(record.device, record.ast)
@@ -106,21 +106,21 @@ def print_kernel(record: KernelRecord, shown: Shown) -> None:
     program = compile_kernel(record.ast, capabilities, opts=opts)
     head = f"kernel {record.number}, {record.name}"
     for stage in compiled_stages(record).stages:
-        if shown.has_stage(stage.name):
+        if choice.has_stage(stage.name):
             after = "" if stage.name == "ast" else f", after {stage.name}"
             _title(f"{head}: {TITLES.get(stage.name, 'indexed kernel')}{after}")
-            _print_stage(stage, is_difference=shown.verbose and not shown.stages)
-        if stage.name == "ast" and shown.has_stage(PLAN):
+            _print_stage(stage, is_difference=choice.verbose and not choice.stages)
+        if stage.name == "ast" and choice.has_stage(PLAN):
             _title(f"{head}: plan")
             print_plan(plan_for(record.ast, capabilities, opts), sys.stdout)
-    if not shown.stages:
+    if not choice.stages:
         if record.names:
             print(f"computes: {', '.join(record.names)}")
         if record.lines:
             print(f"from: {', '.join(record.lines)}")
         if any(extent != 1 for extent in (*program.grid, *program.group)):
             print(f"launch: {_extents(program.grid)} groups of {_extents(program.group)}")
-    if shown.has_stage(SOURCE):
+    if choice.has_stage(SOURCE):
         _title(f"{head}: source for {record.device}")
         print(source.rstrip("\n"))
 
