@@ -65,8 +65,8 @@ def explain(
 
     TINYREF_NOOPT=1 shows kernels without optimisations, TINYREF_BEAM=2 those that a search finds.
     """
-    from tinyref.cli.explain.printing import KernelChoice, explain_expression
-    from tinyref.cli.options import opening_device
+    from tinyref.cli.explain.printing import KernelChoice, count_text, explain_expression
+    from tinyref.cli.options import check_target, opening_device
     from tinyref.config import Context
     from tinyref.errors import UserError
     from tinyref.runtimes.data_only import read_only_files
@@ -82,12 +82,20 @@ def explain(
         return
     if out is not None and choice.is_part:
         raise UserError("explain: --kernel, --stage and -v print: leave out --out, a page has all")
-    target = None if choice.is_part else _checked_target(subject, out)
+    if is_program:
+        _check_program(subject)
+    out = out or Path(f"{Path(subject).stem}.html")
+    # The program may change the folder.
+    target = out.absolute()
+    if not choice.is_part:
+        check_target(out, "explain: --out", Path(subject) if is_program else None)
     record, failure = _record(subject, arguments or [], name)
-    if target is None:
+    if choice.is_part:
         _print_kernels(subject, record, choice)
     else:
         _write_page(subject, name, record, failure, target)
+        kernels = count_text(len(record.kernels), "kernel")
+        print(f"wrote {out}: {count_text(len(record.realizes), 'schedule')}, {kernels}")
     if failure is not None:
         print(f"tinyref: error: {subject} ended with {failure.line}", file=sys.stderr)
         raise typer.Exit(1)
@@ -101,7 +109,7 @@ def _record(subject: str, arguments: list[str], device: str) -> tuple[Recording,
     record = Recording()
     failure: Failure | None = None
     if subject.endswith(".py"):
-        failure = run_program(_checked_program(subject), arguments, device, record)
+        failure = run_program(Path(subject), arguments, device, record)
     else:
         run_expression(subject, device, record)
     if failure is None and not record.realizes:
@@ -116,12 +124,9 @@ def _write_page(
     subject: str, device: str, record: Recording, failure: Failure | None, target: Path
 ) -> None:
     from tinyref.cli.explain.page import page
-    from tinyref.cli.explain.printing import count_text
     from tinyref.cli.options import write_output
 
     write_output(target, page(subject, device, record, failure), "explain")
-    kernels = count_text(len(record.kernels), "kernel")
-    print(f"wrote {target}: {count_text(len(record.realizes), 'schedule')}, {kernels}")
 
 
 def _print_kernels(subject: str, record: Recording, choice: KernelChoice) -> None:
@@ -139,23 +144,9 @@ def _print_kernels(subject: str, record: Recording, choice: KernelChoice) -> Non
         print_kernel(kernel, choice)
 
 
-def _checked_program(subject: str) -> Path:
+def _check_program(subject: str) -> None:
     from tinyref.cli.options import is_too_long
     from tinyref.errors import UserError
 
-    path = Path(subject)
-    if is_too_long(subject) or not path.is_file():
+    if is_too_long(subject) or not Path(subject).is_file():
         raise UserError(f"explain: {subject}: no such file")
-    return path
-
-
-def _checked_target(subject: str, out: Path | None) -> Path:
-    """Return the path of the page. Raise `UserError` before a program that may run for long."""
-    from tinyref.cli.options import check_target, is_too_long
-
-    if out is None:
-        out = Path(f"{_checked_program(subject).stem}.html")
-    program = None if is_too_long(subject) else Path(subject)
-    check_target(out, "explain: --out", program)
-    # The program may change the folder.
-    return out.absolute()

@@ -51,7 +51,7 @@ def picture(root: UOp) -> Markup:
         return Markup("")
     number = {node: index for index, node in enumerate(nodes)}
     boxes = [_box(node, [number[source] for source in node.src]) for node in nodes]
-    return _drawn(boxes, places_of(boxes), "nodes")
+    return _drawn(boxes, places_of(boxes))
 
 
 def schedule_picture(boxes: Sequence[Box]) -> Markup:
@@ -123,7 +123,7 @@ def _heights(rows: Sequence[Sequence[int]], boxes: Sequence[Box]) -> list[float]
     return middles
 
 
-def _drawn(boxes: Sequence[Box], places: Places, noun: str) -> Markup:
+def _drawn(boxes: Sequence[Box], places: Places, noun: str = "nodes") -> Markup:
     right = max(places[n][0] + box.width / 2 for n, box in enumerate(boxes)) + _MARGIN
     below = max(places[n][1] + box.height / 2 for n, box in enumerate(boxes)) + _MARGIN
     parts = [
