@@ -26,8 +26,9 @@ WORDS = re.compile(rf"\b({'|'.join(SETTINGS['words'])})\b", re.IGNORECASE)
 NO_NOUN = rf"({'|'.join(SETTINGS['no_nouns'])})\b"
 NO_VERB = rf"{NO_NOUN}|`|({'|'.join(SETTINGS['no_verbs'])}|[A-Z][a-z]*[a-rt-z]s)\b"
 RULE = re.compile(rf"(\w+\.)?({'|'.join(SETTINGS['rules'])})\(")
-# Blocks of code, doctests with what they print, indented code, tables, headings, HTML.
-CODE_BLOCKS = r"```(?s:.*?)```|^ *>>>(?:.+\n?)+|(?<=\n\n)(?: {4}.*\n)+"
+# Blocks of code, doctests with what they print, indented code, examples of a help, tables,
+# headings, HTML.
+CODE_BLOCKS = r"```(?s:.*?)```|^ *>>>(?:.+\n?)+|(?<=\n\n)(?: {4}.*\n)+|^Examples?:\n(?:.+\n?)+"
 NO_PROSE = re.compile(rf"{CODE_BLOCKS}|^\s*(?:\||#|<|---).*$", re.MULTILINE)
 BREAK = re.compile(r"(?<=[.!?])\s+(?=[\W\dA-Z]|\w+:)|\n\s*\n|\n\s*(?=[-*] |\d+\. |`?\w+`?: )|\Z")
 CODE = re.compile(r"`[^`]*`|\]\([^)]*\)")

@@ -11,6 +11,7 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
     del words
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 from tinyref.garbage import collection_paused
@@ -50,3 +51,8 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
+
+
+# The page of a program that is not run by `tinyref explain`.
+if os.environ.get("TINYREF_EXPLAIN"):
+    importlib.import_module("tinyref.cli.explain.at_exit").start()

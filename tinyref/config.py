@@ -152,6 +152,7 @@ FLAGS: dict[str, Flag] = {
         Flag(
             "PROFILE", "", "a file for a trace of schedules, compiles, copies, kernels (Perfetto)"
         ),
+        Flag("EXPLAIN", "", "a file for the page of this program, as tinyref explain writes it"),
         Flag("VERIFY", 1, "verify graphs at every border between dialects", 0, 1),
         Flag("CHECK_BOUNDS", 0, "prove that every access of a kernel is inside its buffers", 0, 1),
         Flag("SHUFFLE_RULES", 0, "seed of another order of rewrite rules; read at start", 0),
@@ -214,7 +215,9 @@ _EFFECTS: dict[str, Effect] = {
     # They give a device other kernels than the rows of the specification ask for.
     **dict.fromkeys(("NOOPT", "BISECT", "TC", "TC_LEVEL", "IMAGE", "BEAM"), Effect.NUMBERS),
     **dict.fromkeys(("VERIFY", "JIT", "SANITIZE", "EMU_ORDER"), Effect.CHECKS),
-    **dict.fromkeys(("DEBUG", "DUMP", "PROFILE", "TRACEBACK", "CACHE", "CACHE_DIR"), Effect.OUTPUT),
+    **dict.fromkeys(
+        ("DEBUG", "DUMP", "PROFILE", "EXPLAIN", "TRACEBACK", "CACHE", "CACHE_DIR"), Effect.OUTPUT
+    ),
     "OPEN_SECONDS": Effect.OUTPUT,
 }
 

@@ -7,8 +7,8 @@ lower rungs do not suppress it.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Self
@@ -58,6 +58,10 @@ class RungReport:
             return RungState.HOLDS
         return RungState.SKIPPED if seen else RungState.EMPTY
 
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count:,} {status.value}" for status, count in self.counts.items())
+        return f"{self.state.symbol} {self.rung.title:20} {self.counts.total():>7,} cases: {counts}"
+
 
 def climb(results: Iterable[tuple[Rung, Status]]) -> list[RungReport]:
     """Return every rung, lowest first, including those without cases."""
@@ -65,6 +69,31 @@ def climb(results: Iterable[tuple[Rung, Status]]) -> list[RungReport]:
     for rung, status in results:
         reports[rung].counts[status] += 1
     return list(reports.values())
+
+
+class RungLines:
+    """Counts results while they come in, and gives each complete rung once, from the ground up.
+
+    left: the number of planned cases of each rung.
+    """
+
+    def __init__(self, left: Counter[Rung]) -> None:
+        self._left = Counter(left)
+        self._reports = deque(climb(()))
+
+    def note(self, rung: Rung, status: Status) -> None:
+        """Count a case."""
+        self._left[rung] -= 1
+        for report in self._reports:
+            if report.rung is rung:
+                report.counts[status] += 1
+
+    def complete(self) -> Iterator[RungReport]:
+        """Yield the rungs that are complete now, without those that have no cases."""
+        while self._reports and self._left[self._reports[0].rung] <= 0:
+            report = self._reports.popleft()
+            if report.counts:
+                yield report
 
 
 class Suppression:

@@ -20,7 +20,26 @@ def matches(query: str, case_id: str) -> bool:
 
     `case_id` may also be the id of a row.
     """
-    return any(_is_matched(part, case_id) for part in parts(query))
+    names, globs = _sorted_parts(query)
+    return not names.isdisjoint(_prefixes(case_id)) or any(
+        _is_matched(glob, case_id) for glob in globs
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _sorted_parts(query: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the ids and prefixes of a query, and its globs.
+
+    A query may name thousands of cases: they are looked up, not compared one by one.
+    """
+    globs = tuple(part for part in parts(query) if any(sign in part for sign in "*?["))
+    return frozenset(parts(query)) - {*globs, ""}, globs
+
+
+def _prefixes(case_id: str) -> list[str]:
+    """Return the id, and its beginnings before and after each border."""
+    ends = [at for at, sign in enumerate(case_id) if sign in _BORDERS]
+    return [case_id, *(case_id[: at + more] for at in ends for more in (0, 1))]
 
 
 @functools.lru_cache(maxsize=64)
@@ -31,12 +50,17 @@ def parts(query: str) -> tuple[str, ...]:
 
 def unmatched_parts(query: str, ids: Iterable[str]) -> list[str]:
     """Return the parts of `query` that match none of the ids."""
-    left = [*parts(query)]
-    for name in ids:
+    names, globs = _sorted_parts(query)
+    left = dict.fromkeys(parts(query))
+    for case_id in ids:
         if not left:
             break
-        left = [part for part in left if not _is_matched(part, name)]
-    return left
+        for name in names.intersection(_prefixes(case_id)):
+            left.pop(name, None)
+        for glob in globs:
+            if glob in left and _is_matched(glob, case_id):
+                del left[glob]
+    return list(left)
 
 
 def _is_matched(part: str, case_id: str) -> bool:

@@ -31,7 +31,7 @@ from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.journal import CaseJournal
-from tinyref_conformance.ladder import Suppression
+from tinyref_conformance.ladder import RungLines, Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
 from tinyref_conformance.records import Outcome, Record, headline
 from tinyref_conformance.settings import RunSettings, executor_of, worker_configuration
@@ -48,6 +48,8 @@ IDLE_SHARE = 6.0
 
 IsExpected = Callable[[Record], bool]
 Skipped = Callable[[str], str | None]
+# The styles of rich for the tones of `RungState`.
+STYLES = {"pass": "green", "fail": "bold red", "warn": "yellow", "info": "blue", "none": "dim"}
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class Runner(harness.Plan):
         # The cases that others depend on, and that are neither run nor decided.
         self._unsettled: set[str] = set().union(*self._below.values()) & self._cases.keys()
         self._suppression = Suppression()
+        self._rungs = RungLines(Counter(self._rows[case.row].rung for case in self._cases.values()))
         self._parts: deque[RowPart] = deque()
         self._batches = Batches()
         # The cases of batches that ended their worker, and how it ended.
@@ -279,6 +282,7 @@ class Runner(harness.Plan):
             if decided is None:
                 continue
             self.outcome.derived[case_id] = decided
+            self._note_status(part.row, decided[0])
             if decided[0] is Status.SUPPRESSED:
                 self._time_left.drop(self._rows[part.row].rung)
                 self._suppression.note_suppressed(case_id, part.row, decided[1])
@@ -333,12 +337,21 @@ class Runner(harness.Plan):
         if result.seconds is not None:
             self._time_left.note(rung, result.seconds)
 
+    def _note_status(self, row: str, status: Status) -> None:
+        """Count a case, and print a line for each rung that is complete now."""
+        self._rungs.note(self._rows[row].rung, status)
+        for rung in self._rungs.complete():
+            self.reporter.line(str(rung), STYLES[rung.state.tone])
+
     def _judge(self, record: Record) -> None:
-        if record.attempt > 1 or not record.status.is_broken or self.is_expected(record):
-            return
         case = self._cases.get(record.case)
-        if case is not None:
-            self._suppression.note(case.id, case.row)
+        if record.attempt > 1 or case is None:
+            return
+        is_expected = record.status.is_broken and self.is_expected(record)
+        self._note_status(case.row, Status.EXPECTED_FAIL if is_expected else record.status)
+        if is_expected or not record.status.is_broken:
+            return
+        self._suppression.note(case.id, case.row)
         if self.settings.fail_fast and not self._is_stopped:
             self._stop(
                 f"stopped at the first failure, {record.case}, because of --fail-fast: it was not "

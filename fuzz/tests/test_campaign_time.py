@@ -46,6 +46,9 @@ class Noting(Reporter):
             self.opened = time.monotonic()
         self.seen.append(progress)
 
+    def line(self, text: str, style: str = "") -> None:
+        return
+
 
 def timed(folder: Path, device: str, jobs: int, **members: float) -> tuple[float, Noting, Summary]:
     """The seconds from the opened device to the end, what was shown, and what it came to."""

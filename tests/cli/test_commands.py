@@ -27,7 +27,7 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(capsys, "--help")
-    assert "tinyref conform --device CPU" in text
+    assert "tinyref conform -d CPU" in text
     assert "Exit codes: 0 all as expected" in text
     for command in ("devices", "conform", "fuzz", "spec", "config", "explain", "bench"):
         assert f"\n  {command} " in text
@@ -41,7 +41,7 @@ def commands_below(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     commands = list(commands_below(typer.main.get_command(app)))
-    assert len(commands) == 29
+    assert len(commands) == 28
     for words in commands:
         text = output(capsys, *words, "--help")
         assert text.startswith(f"Usage: tinyref {' '.join(words)}")
@@ -79,16 +79,19 @@ def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
     assert subjects["torch"]["version"] == importlib.metadata.version("torch")
     assert {"jax", "jax-jit", "mlx", "tinygrad", "onnxruntime"} <= subjects.keys()
     assert "a subject of your own: docs/subjects.md" in text
-    assert "tiles: nvidia_m16n8k8_float16_float32 " in text
+    assert "tiles: 12 of nvidia, 4 of rdna3, 4 of rdna4, " in text
+    assert max(map(len, text.splitlines())) <= 100
     tiles = by_name["PYTHON"]["capabilities"]["matrix_tiles"]
     assert "cdna3_m16n16k16_bfloat16_float32" in tiles
     assert by_name["CPU"]["capabilities"]["matrix_tiles"] == []
     assert "float32" in by_name["PYTHON"]["capabilities"]["dtypes"]
     assert by_name["CPU"]["capabilities"]["threads"] >= 1
     with Context(THREADS=3):
-        assert "512 KiB of scratch memory, 3 threads" in output(capsys, "devices", "CPU")
+        words = " ".join(output(capsys, "devices", "CPU").split())
+        assert "512 KiB of scratch memory, 3 threads" in words
     with Context(THREADS=1):
         assert "threads" not in output(capsys, "devices", "CPU")
+    assert "nvidia_m16n8k8_float16_float32 " in output(capsys, "devices", "PYTHON", "-v")
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,19 @@ def test_every_stage_of_the_compiler_on_request(capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     for stage in ("lower", "simplify", "decompose", "accumulate", "narrow"):
         assert f"indexed kernel, after {stage}" in text
+    assert "\n- %" in text
+    assert "\n+ %" in text
+    assert " lines as before\n" in text
+
+
+def test_one_stage_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["explain", "Tensor([1.5]) + 1", "--device", "PYTHON"]
+    assert run([*words, "--stage", "lower", "--kernel", "e*"]) == 0
+    titles = [line for line in capsys.readouterr().out.splitlines() if line.startswith("== ")]
+    assert titles == [
+        "== schedule: 1 kernel, 0 copies",
+        "== kernel 1, e: indexed kernel, after lower",
+    ]
 
 
 def test_the_plan_of_a_kernel_is_shown(

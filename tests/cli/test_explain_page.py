@@ -245,7 +245,10 @@ def test_a_kernel_that_does_not_run_is_said(
     ("program", "arguments", "says"),
     [
         (None, ["--out", "out.html"], "no such file"),
-        ("pass\n", [], "say with --out where its page goes"),
+        ("pass\n", [], "computed nothing"),
+        ("pass\n", ["--stage", "nope"], "stage: got 'nope', accepted are ast, normal, lower"),
+        ("pass\n", ["-v", "--out", "o"], "leave out --out, a page has all"),
+        (PROGRAM, ["--kernel", "9"], "has no kernel 9: accepted are 1 to 3, and globs"),
         ("pass\n", ["--out", "out.html"], "computed nothing"),
         ("from tinyref import Tensor\nTensor.ones(3).numpy()\n", ["--out", "o"], "nothing"),
         ("pass\n", ["--out", "none/out.html"], "cannot be written"),
@@ -271,6 +274,54 @@ def test_errors_are_one_line(
     assert says in error
     assert error.count("\n") == 1
     assert set(os.listdir(tmp_path)) <= {"program.py"}
+
+
+def test_a_program_has_a_page_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(PROGRAM)
+    assert run(["explain", "train.py"]) == 0
+    assert capsys.readouterr().out.endswith("wrote train.html: 2 schedules, 3 kernels\n")
+    assert Path("train.html").exists()
+
+
+def test_a_kernel_of_a_program_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(PROGRAM)
+    assert run(["explain", "train.py", "--kernel", "1", "--stage", "ast,source"]) == 0
+    titles = [line for line in capsys.readouterr().out.splitlines() if line.startswith("== ")]
+    assert [title.partition(": ")[2] for title in titles] == ["AST", "source for CPU"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "train.py"]
+
+
+def test_a_schedule_is_drawn_with_links_to_its_kernels(page: str) -> None:
+    (drawn,) = re.findall(r'<svg class="graph" role="img" aria-label="3 steps".*?</svg>', page)
+    assert set(re.findall(r'<a href="(#kernel-\d)">', drawn)) == {"#kernel-2", "#kernel-3"}
+    assert drawn.count("<path") == 2
+    assert ">2: copy</text>" in drawn
+
+
+@pytest.mark.parametrize("ending", ["", "raise SystemError('no')"])
+def test_a_variable_writes_the_page_of_a_program(tmp_path: Path, ending: str) -> None:
+    lines = ["import os", "from tinyref import Tensor", "(Tensor([1]) + 1).realize()"]
+    lines += ["assert 'TINYREF_EXPLAIN' not in os.environ", ending]
+    (tmp_path / "train.py").write_text("\n".join(lines))
+    done = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "TINYREF_EXPLAIN": "page.html"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == bool(ending)
+    assert done.stderr.endswith(f"tinyref: wrote {tmp_path / 'page.html'}\n")
+    text = (tmp_path / "page.html").read_text()
+    assert ("did not end well: SystemError: no" in text) == bool(ending)
+    assert "train.py:3" in text
 
 
 def test_long_texts_lose_their_middle() -> None:

@@ -114,7 +114,7 @@ def test_a_folder_that_takes_no_byte_keeps_no_probe(
         "fuzz harvest",
         "fuzz score --out",
         "ci --provider github --table",
-        "bench --json",
+        "conform matrix a.json --out",
     ],
 )
 def test_a_path_that_is_empty_or_that_no_file_can_have_is_refused(
@@ -124,6 +124,14 @@ def test_a_path_that_is_empty_or_that_no_file_can_have_is_refused(
     assert "the path is empty: accepted is that of a file or a folder" in capsys.readouterr().err
     assert run([*command.split(), LONG]) == 2
     assert "the path is too long: no file can have it" in capsys.readouterr().err
+
+
+def test_a_file_of_json_that_no_file_can_have_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for path, says in (("", "the path is empty"), (LONG, "the path is too long")):
+        assert run(["bench", f"--json={path}"]) == 2
+        assert says in capsys.readouterr().err
 
 
 def test_a_page_and_a_program_of_such_a_path_are_refused(

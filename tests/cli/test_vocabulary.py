@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 from collections.abc import Iterator
@@ -49,6 +50,11 @@ def commands_of(command: Any, words: tuple[str, ...] = ("tinyref",)) -> Iterator
         yield from commands_of(below, (*words, name))
 
 
+spec = importlib.util.spec_from_file_location("english", ROOT / "ci" / "english.py")
+assert spec is not None
+assert spec.loader is not None
+english = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(english)
 COMMANDS = dict(commands_of(typer.main.get_command(app)))
 
 
@@ -77,6 +83,27 @@ def problems_of(name: str, command: Any) -> Iterator[str]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_keeps_the_vocabulary(name: str) -> None:
     assert list(problems_of(name, COMMANDS[name])) == []
+
+
+def english_problems(command: Any) -> list[str]:
+    """Return the problems of the help texts of a command, as ci/english.py finds them."""
+    options = [found for found in command.params if found.param_type_name == "option"]
+    texts = [command.help or "", *(option.help or "" for option in options)]
+    # Lines after a mark of click are kept as they are: examples and tables.
+    texts = [re.sub(r"\x08\n(?:.+\n?)+", "", text) for text in texts]
+    return [problem for text in texts for _, problem in english.check_text(text, 1)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_help_is_plain_english(name: str) -> None:
+    assert english_problems(COMMANDS[name]) == []
+
+
+def test_a_help_that_is_hard_to_read_is_found() -> None:
+    command = COMMANDS["tinyref devices"]
+    hard = typer.main.get_command(app).__class__(name="hard", help="End after so many seconds.")
+    assert english_problems(command) == []
+    assert english_problems(hard) == ['"so many" is a word to avoid: End after so many seconds.']
 
 
 def test_the_vocabulary_refuses_others() -> None:

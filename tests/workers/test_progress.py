@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import sys
 
 import pytest
 
+from tinyref.cli.terminal import PlainStream
 from tinyref.workers.run import Bar, Lines, Progress, Quiet, clock
 
 
@@ -43,6 +47,7 @@ def test_the_bar_and_the_quiet_one_take_the_same_calls() -> None:
         with reporter.showing():
             reporter.update(Progress("5 cases, at isa.[red]not markup[/red]", 5, 0.5))
             reporter.update(Progress("again", 5, phase="again"))
+            reporter.line("a rung", "green")
 
 
 @pytest.mark.parametrize(
@@ -50,3 +55,21 @@ def test_the_bar_and_the_quiet_one_take_the_same_calls() -> None:
 )
 def test_a_clock_has_hours_where_there_are_some(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+def test_a_terminal_gets_colours_of_ours_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    master, slave = pty.openpty()
+    with open(slave, "w", encoding="utf-8", closefd=False) as terminal:
+        monkeypatch.setattr(sys, "stderr", PlainStream(terminal))
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        bar = Bar()
+        with bar.showing():
+            bar.update(Progress("half", 1, 0.5))
+            bar.line("done\x1b]0;title\x07", "green")
+        terminal.flush()
+    shown = os.read(master, 1 << 16).decode()
+    os.close(slave)
+    os.close(master)
+    assert "\x1b[32mdone\\x1b]0;title\\x07" in shown
+    assert "\\x1b[2K" not in shown

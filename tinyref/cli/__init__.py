@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# They compute where they run; all other commands have workers for that.
+# These commands compute in their own process; all others have workers.
 ATTACHED = ("bench", "explain")
 
 
 def main() -> None:
-    """The console command `tinyref`."""
+    """Run the console command `tinyref`."""
     import gc
     import signal
     import sys
@@ -30,15 +30,15 @@ def main() -> None:
         else:
             code = run(arguments, began)
     except KeyboardInterrupt:
-        # Asked once more while it was leaving already.
+        # A second Ctrl-C, while the command was ending.
         code = EXIT_INTERRUPTED
-    # What is left is the interpreter's own clean-up, which an impatient Ctrl-C must not break.
+    # Only the interpreter's own clean-up is left, which another Ctrl-C must not break.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 
 
 def _run_attached(arguments: Sequence[str]) -> int:
-    """Runs the command in a process of its own; one that ends without a code is a failure."""
+    """Run the command in a process of its own; a process that ends without a code has failed."""
     import signal
     import sys
 

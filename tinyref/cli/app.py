@@ -1,4 +1,4 @@
-"""The commands and their help; each imports what it needs when it runs."""
+"""The commands and their help; each command imports what it needs when it runs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A command whose own process runs a device: its other end is `tinyref.cli.main`.
+"""The process of a command that runs a device in itself: `tinyref.cli.main` starts it.
 
     python -m tinyref.cli.attached
 
-receives the arguments, runs the command on the terminal, and sends its exit code. A device that
-ends the process ends it without that, so it cannot pass for a command that went well.
+receives the arguments, runs the command on the terminal, and sends its exit code. If a device ends
+the process, no exit code is sent, so the command has failed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tinyref.workers.processes import Channel
 
 
 def main() -> None:
-    """Runs the command."""
+    """Run the command."""
     from tinyref.cli.entry import run
 
     channel = Channel(attached=True)

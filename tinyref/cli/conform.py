@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import sys
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,11 +38,13 @@ from tinyref.cli.report_commands import (
     report_folder,
     verify,
 )
+from tinyref.cli.terminal import print_styled
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
     from tinyref_conformance.conform import ConformRequest, Finished
     from tinyref_conformance.report import Report
+    from tinyref_conformance.statuses import Status
 
 _HELP = """Run the conformance suite on a device and write reports.
 
@@ -48,6 +53,7 @@ Examples:
   tinyref conform -d CPU                             the quick profile; reports in ./conformance-CPU
   tinyref conform -d CPU --profile full -j 8         every exhaustive table
   tinyref conform -d MINE -q "isa.binary.mod.*"      some cases, to work on
+  tinyref conform -d MINE --last-failed              the cases that failed the last time
   tinyref conform -d MINE --budget 5m                the most telling cases of five minutes
   tinyref conform -d MINE --resume                   continue after Ctrl-C or a power cut
   tinyref conform -d MINE --shard 2/4                a quarter, for four machines
@@ -64,6 +70,9 @@ report.sarif, summary.md, badge.svg. Exit code 0: all as expected. 1: failures. 
 """
 
 FORMATS = ("text", "github")
+SKIP_REASONS = 6
+# Bytes of --case-list: the ids of all cases have fewer.
+LONGEST_LIST = 1 << 24
 # Seconds to run failures again, by the value of --rerun-failures.
 RERUN_SECONDS = {None: 60.0, True: math.inf, False: 0.0}
 
@@ -111,6 +120,13 @@ def conform(
     query: Annotated[
         str, query_option("Run only these cases: ids, prefixes or globs, joined by commas.")
     ] = "*",
+    case_list: Annotated[
+        Path | None,
+        file_option("--case-list", "Run only the cases of this file: an id a line, # comments."),
+    ] = None,
+    last_failed: Annotated[
+        bool, flag("--last-failed", "Run only the cases that failed in the last report.")
+    ] = False,
     out: Annotated[
         Path | None,
         out_option("Write the reports to this folder (default: ./conformance-DEVICE)."),
@@ -188,6 +204,11 @@ def conform(
     ] = False,
     reason: Annotated[str, named("--reason", "TEXT", "The reason for new expectations.")] = "",
     link: Annotated[str, named("--link", "ADDRESS", "The issue of new expectations.")] = "",
+    durations: Annotated[
+        int,
+        named("--durations", "[N]", "Print the slowest cases, or n of them (default: 10).", min=0),
+    ] = 0,
+    verbose: Annotated[bool, flag("--verbose", "Print a line for each case at the end.")] = False,
     form: Annotated[
         str,
         named(
@@ -225,6 +246,8 @@ def conform(
         if not cluster:
             for tested in filter(None, (name, other)):
                 check_gives_values(tested)
+    selection = Selection(query, case_list, last_failed)
+    query = selection.query(out or report_folder(name, other, "*", shard))
     settings = RunSettings(
         device=name,
         catalogue=SUBJECTS if subject else DEFAULT_CATALOGUE,
@@ -257,7 +280,68 @@ def conform(
         from tinyref_conformance.conform import as_sequence
 
         request = as_sequence(request, sequence)
-    raise typer.Exit(_conform(request, form))
+    raise typer.Exit(_conform(request, OutputOptions(form, durations, verbose)))
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """The options of what a run prints.
+
+    form: one of `FORMATS`.
+    durations: the number of slow cases.
+    verbose: a line for each case.
+    """
+
+    form: str
+    durations: int
+    verbose: bool
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The options that choose cases."""
+
+    part: str
+    case_list: Path | None
+    last_failed: bool
+
+    def query(self, folder: Path) -> str:
+        """Return the cases as a query; `folder` has the last report. Raises `UserError`."""
+        chosen = [self.part != "*", self.case_list is not None, self.last_failed]
+        if sum(chosen) > 1:
+            raise UserError("query: --query, --case-list and --last-failed exclude each other")
+        if self.case_list is not None:
+            return ",".join(_listed(self.case_list))
+        return ",".join(_failed(folder)) if self.last_failed else self.part
+
+
+def _listed(file: Path) -> list[str]:
+    """Return the ids of a file, an id a line; the rest of a line after # is a comment."""
+    from tinyref.foreign import text_of_file
+
+    try:
+        lines = text_of_file(file, LONGEST_LIST).splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"case-list: cannot read {file}: {reason}") from error
+    ids = [name for line in lines if (name := line.partition("#")[0].strip())]
+    if not ids:
+        raise UserError(f"case-list: {file} has no ids: accepted is an id a line, # comments")
+    return ids
+
+
+def _failed(folder: Path) -> list[str]:
+    """Return the cases that failed in the last report of a folder. Raises `UserError`."""
+    from tinyref_conformance import report as reports
+    from tinyref_conformance.reports import JSON_NAME
+
+    file = folder / JSON_NAME
+    if not file.exists():
+        raise UserError(f"last-failed: there is no report {file}: run without --last-failed first")
+    failures = [case.id for case in reports.load(file).failures if case.id != reports.OPEN_CASE]
+    if not failures:
+        raise UserError(f"last-failed: no case failed in {file}: leave out --last-failed")
+    return failures
 
 
 def _subject_name(library: str, place_name: str, packages: list[str]) -> str:
@@ -274,22 +358,25 @@ def _sampled(library: str, query: str) -> str:
     return SAMPLES.get(library, query) if query == "*" else query
 
 
-def _conform(request: ConformRequest, form: str) -> int:
+def _conform(request: ConformRequest, output: OutputOptions) -> int:
     from tinyref_conformance.conform import resume_command
 
     return until_stopped(
-        lambda: _measure(request, form), "measured", lambda: resume_command(request)
+        lambda: _measure(request, output), "measured", lambda: resume_command(request)
     )
 
 
-def _measure(request: ConformRequest, form: str) -> int:
+def _measure(request: ConformRequest, output: OutputOptions) -> int:
     from tinyref.workers.run import reporter_for
     from tinyref_conformance.conform import conform as run_suite
 
     finished = run_suite(request, reporter_for(sys.stderr))
-    if form == "github":
+    if output.form == "github":
         _print_for_github(finished.report)
     else:
+        if output.verbose:
+            _print_cases(finished.report)
+        _print_durations(finished.report, output.durations)
         _print_summary(finished, request)
     return finished.report.exit_code
 
@@ -301,13 +388,54 @@ def _print_for_github(report: Report) -> None:
     write_summary(report)
 
 
+def _style(status: Status) -> str:
+    from tinyref_conformance.statuses import Status
+
+    if status.is_failure:
+        return "bold red"
+    return "green" if status is Status.PASS else "dim"
+
+
+def _print_cases(report: Report) -> None:
+    for case in report.cases:
+        text = f"{case.status.symbol} {case.status.value:14} {case.seconds:8.3f} s  {case.id}"
+        print_styled(text, _style(case.status))
+
+
+def _print_durations(report: Report, count: int) -> None:
+    """Print the cases that took longest."""
+    if not count:
+        return
+    slowest = heapq.nlargest(count, report.cases, key=lambda case: case.seconds)
+    print(f"slowest {len(slowest)} of {len(report.cases):,} cases:")
+    for case in slowest:
+        print(f"  {case.seconds:8.3f} s  {case.id}")
+
+
+def _print_skips(report: Report) -> None:
+    """Print the reasons why cases were skipped, with the number of cases."""
+    from tinyref_conformance.records import headline
+    from tinyref_conformance.statuses import Status
+
+    reasons = Counter(headline(case.message) for case in report.cases if case.status is Status.SKIP)
+    for reason, count in reasons.most_common(SKIP_REASONS):
+        print(f"skipped: {count:,} cases: {reason}")
+    others = reasons.most_common()[SKIP_REASONS:]
+    if others:
+        count = sum(count for _, count in others)
+        print(f"skipped: {count:,} cases for {len(others)} other reasons: see the report")
+
+
 def _print_summary(finished: Finished, request: ConformRequest) -> None:
     from tinyref_conformance.report import OPEN_CASE
     from tinyref_conformance.reports.terminal import summary
 
     report = finished.report
-    for line in summary(report):
+    verdict, *lines = summary(report)
+    print_styled(verdict, "bold red" if report.exit_code else "bold green")
+    for line in lines:
         print(line)
+    _print_skips(report)
     failures = [case for case in report.failures if case.id != OPEN_CASE]
     again = sum(case.status.is_broken and case.attempts == 1 for case in failures)
     if again and request.settings.rerun_seconds and not request.settings.fail_fast:

@@ -1,4 +1,4 @@
-"""Runs one command and turns every way to end into an exit code and at most one clear line."""
+"""Run one command; each way to end has an exit code and at most one clear line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyref import __version__, config
-from tinyref.cli.options import fill_json
+from tinyref.cli.options import fill_values
 from tinyref.cli.terminal import discard_output, plain_streams
 from tinyref.errors import TinyrefError, UserError, VerifyError, vendors_error
 from tinyref.sources import docstring
@@ -52,9 +52,9 @@ PATH_ERRORS = (
 
 
 def run(arguments: Sequence[str], began: float | None = None) -> int:
-    """Runs the command and returns its exit code; prints errors, never a traceback unasked.
+    """Run the command and return its exit code. A traceback is printed only on request.
 
-    began: when the command did, by `time.monotonic`, for those that are given seconds; else now.
+    began: the start of the command by `time.monotonic`, from which a budget counts (default: now).
     """
     if began is None:
         began = time.monotonic()
@@ -144,12 +144,13 @@ def _run(arguments: Sequence[str], began: float) -> int:
 
 
 def _refuse_repeats(command: Any) -> None:
-    """Makes an option that is given twice an error of usage; else the last one would count alone.
+    """Refuse an option that is given twice; otherwise only the last one would count.
 
-    command: of typer's own copy of click or of click's, with all commands below it.
+    Options without their optional value get it here. `command` is of typer's own copy of click or
+    of click; all commands below it are treated too.
     """
-    for each in getattr(command, "commands", {}).values():
-        _refuse_repeats(each)
+    for below in getattr(command, "commands", {}).values():
+        _refuse_repeats(below)
     make_parser = command.make_parser
 
     def strict_parser(context: Any) -> Any:
@@ -157,7 +158,7 @@ def _refuse_repeats(command: Any) -> None:
         parse_args = parser.parse_args
 
         def parse(args: list[str]) -> Any:
-            parsed = parse_args(args=fill_json(args))
+            parsed = parse_args(args=fill_values(args))
             if context.resilient_parsing:
                 return parsed  # a shell asks how the line may go on
             for parameter, times in Counter(parsed[-1]).items():
@@ -175,27 +176,28 @@ def _refuse_repeats(command: Any) -> None:
 
 def _restore_help(command: Any) -> None:
     """Give commands the help texts that `python -OO` drops with the docstrings."""
-    for each in getattr(command, "commands", {}).values():
-        _restore_help(each)
+    for below in getattr(command, "commands", {}).values():
+        _restore_help(below)
     if command.help is None and command.callback is not None:
         command.help = docstring(command.callback)
 
 
 def find_backends_here() -> None:
-    """A backend named by its path may lie where its author works, not yet installed."""
+    """Add the working folder to the path: a backend there need not be installed."""
     try:
         folder = os.getcwd()
     except FileNotFoundError:
-        return  # The folder is gone, and all that lay there.
+        return  # The folder was removed.
     if folder not in sys.path:
         sys.path.append(folder)
 
 
 def _usage_errors() -> type[Exception]:
-    """The base of all errors of usage: typer carries its own copy of click, or uses click's."""
+    """Return the base of all errors of usage: of click, or of typer's own copy of click."""
     import typer
 
-    return next(found for found in typer.BadParameter.__mro__ if found.__name__ == "ClickException")
+    bases = typer.BadParameter.__mro__
+    return next(base for base in bases if base.__name__ == "ClickException")
 
 
 def _report_error(error: TinyrefError) -> int:
@@ -232,7 +234,7 @@ def _report_bug(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def _save_case(error: Exception, arguments: Sequence[str]) -> str:
-    """Writes what is needed to see the bug again; says so when even that fails."""
+    """Write the facts that reproduce the bug, and return the path of the file."""
     import platformdirs
 
     case = {

@@ -1,7 +1,7 @@
 """One-line tensor expressions from the command line, evaluated without `eval`.
 
-Only what is listed here means anything: literals, Tensor and its public methods, dtypes, operators
-and subscripts. Names, imports, attributes with underscores and everything else are refused.
+Accepted are literals, Tensor and its public methods, dtypes, operators and subscripts. Other names,
+imports, attributes with underscores and everything else are refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.NotEq: operator.ne,
 }
 _NAMES: dict[str, Any] = {"Tensor": Tensor, "inf": math.inf, "nan": math.nan}
-# Public members that change state or leave the world of tensors.
+# Public members that change state or return something else than tensors.
 _REFUSED = frozenset(
     {"assign", "backward", "data", "grad", "no_grad", "node", "realize", "replace", "to_"}
     | {"requires_grad", "requires_grad_", "numpy", "tolist", "item", "bind", "share"}
@@ -56,10 +56,10 @@ _REFUSED = frozenset(
 
 
 def evaluate(text: str) -> Tensor:
-    """The tensor that `text` describes, not yet computed.
+    """Return the tensor that `text` describes, not yet computed.
 
-    Raises `UserError` naming what is not allowed or does not parse, and lets out the errors of the
-    tensor methods.
+    Raises `UserError` for text that is not allowed or does not parse, and the errors of the tensor
+    methods.
     """
     if len(text) > LONGEST:
         raise UserError(f"explain: {len(text)} characters are too long, accepted are {LONGEST}")
@@ -121,10 +121,10 @@ def _name(node: ast.Name) -> Any:
 
 def _attribute(node: ast.Attribute) -> Any:
     if isinstance(node.value, ast.Name) and node.value.id == "dtypes":
-        found = getattr(dtypes, node.attr, None)
-        if not isinstance(found, DType):
+        dtype = getattr(dtypes, node.attr, None)
+        if not isinstance(dtype, DType):
             raise UserError(f"explain: unknown dtype dtypes.{node.attr}")
-        return found
+        return dtype
     owner = _value(node.value)
     if not (owner is Tensor or isinstance(owner, Tensor)):
         raise UserError(f"explain: {_source(node)}: only Tensor and tensors have attributes here")
@@ -156,7 +156,7 @@ def _call(node: ast.Call) -> Any:
 
 
 def _check_number(value: Any, node: ast.AST) -> None:
-    """Sizes that would fill the machine's memory before anything is shown."""
+    """Refuse sizes that would fill the memory of the machine before anything is printed."""
     if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
         raise UserError(f"explain: {value} in {_source(node)} is above {LARGEST_NUMBER}")
 

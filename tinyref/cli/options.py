@@ -29,6 +29,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNALLED = 128  # with the number of the signal, as shells report it
 SHORT = {"--device": "-d", "--query": "-q", "--jobs": "-j", "--out": "-o", "--verbose": "-v"}
 JSON = "--json"
+DURATIONS, SHOWN_DURATIONS = "--durations", "10"
 # The file that stands for standard output.
 STDOUT = Path("-")
 _SIZE = re.compile(r"(\d+)(M|G)", re.ASCII)
@@ -87,10 +88,11 @@ def file_option(name: str, description: str) -> Any:
     return named(name, "FILE", description, parser=path)
 
 
-def fill_json(arguments: Sequence[str]) -> list[str]:
-    """Give each `--json` without a file the file `STDOUT`.
+def fill_values(arguments: Sequence[str]) -> list[str]:
+    """Give `--json` and `--durations` their default values where they have none.
 
-    The next word is its file if it ends in .json or contains a slash; `--json=FILE` takes any name.
+    The next word is the file of `--json` if it ends in .json or contains a slash; `--json=FILE`
+    takes any name. The next word is the number of `--durations` if it has only digits.
     """
     filled: list[str] = []
     for number, word in enumerate(arguments):
@@ -101,6 +103,8 @@ def fill_json(arguments: Sequence[str]) -> list[str]:
         is_file = following in ("", "-") or following.endswith(".json") or "/" in following
         if word == JSON and not is_file:
             filled.append(str(STDOUT))
+        if word == DURATIONS and not following.isdecimal():
+            filled.append(SHOWN_DURATIONS)
     return filled
 
 
@@ -136,7 +140,7 @@ def memory_size(value: str | int) -> int:
 
 
 def path(value: str | Path) -> Path:
-    """Return the path of a file or folder; an empty text, as of an unset variable, is refused."""
+    """Return the path of a file or folder; an empty text, such as an unset variable, is refused."""
     if not str(value):
         raise typer.BadParameter("the path is empty: accepted is that of a file or a folder")
     if is_too_long(value):

@@ -133,8 +133,8 @@ def merge(
     Example:
       tinyref conform merge report/1 report/2 report/3 -o report
 
-    A shard that is missing, edited, given twice or of another run is refused. The exit code is
-    that of the whole run.
+    A shard that is missing, edited, given twice or of another run is refused. The exit code counts
+    the whole run.
     """
     from tinyref_conformance import merge as merging
     from tinyref_conformance.reports import HTML_NAME

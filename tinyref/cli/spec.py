@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +28,8 @@ Examples:
 
 spec_app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=_HELP)
 _SHOWN_SPECIALS = 40
+# A first word with more second words is one family: the functions of Tensor.
+LARGEST_FAMILY = 40
 _JSON = Annotated[Path | None, json_option()]
 
 
@@ -82,24 +85,28 @@ def list_rows(
 
 
 def _print_families(rows: list[Row]) -> None:
-    """Print the first two words of the ids, with the number of rows and cases of each."""
+    """Print the families of rows, with their rows, cases and rungs.
+
+    A family is the first two words of ids, or the first if it has many second words.
+    """
     from tinyref_spec.case import Profile
 
+    names = {tuple(row.id.split(".")[:2]) for row in rows}
+    sizes = Counter(first for first, _ in names)
     families: dict[str, list[Row]] = {}
     for row in rows:
-        families.setdefault(".".join(row.id.split(".")[:2]), []).append(row)
+        first, second = row.id.split(".")[:2]
+        family = first if sizes[first] > LARGEST_FAMILY else f"{first}.{second}"
+        families.setdefault(family, []).append(row)
     print(f"{'family':28} {'rows':>6} {'quick':>7} {'full':>7}  rungs")
-    totals = [0, 0, 0]
-    for family, members in families.items():
-        counts = [len(members)]
-        counts += [
+    for family, members in [*families.items(), ("all", rows)]:
+        quick, full = (
             sum(len(row.cases(profile)) for row in members)
             for profile in (Profile.QUICK, Profile.FULL)
-        ]
-        totals = [total + count for total, count in zip(totals, counts, strict=True)]
-        rungs = ", ".join(rung.title for rung in sorted({row.rung for row in members}))
-        print(f"{family:28} {counts[0]:6,} {counts[1]:7,} {counts[2]:7,}  {rungs}")
-    print(f"{'all':28} {totals[0]:6,} {totals[1]:7,} {totals[2]:7,}")
+        )
+        least, most = (choose(row.rung for row in members).title for choose in (min, max))
+        rungs = least if least == most else f"{least} to {most}"
+        print(f"{family:28} {len(members):6,} {quick:7,} {full:7,}  {rungs}")
     print("\nThe rows of one: tinyref spec list -q FAMILY")
 
 

@@ -1,4 +1,4 @@
-"""The one place where what a command prints is made safe for terminals."""
+"""Standard output and error of commands: safe for terminals, and styled lines."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tinyref.errors import printable
 
 
 class PlainStream:
-    """A text stream that writes escapes for what a terminal would obey.
+    """A text stream that replaces control characters by escapes.
 
-    Names of devices and tensors, messages of compilers and the contents of files come from others.
-    The colours of rich pass by: it asks for `rich_proxied_file`.
+    Names of devices and tensors, messages of compilers and contents of files come from others.
+    The colours of rich are kept: rich writes to `rich_proxied_file`.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -34,9 +34,9 @@ class PlainStream:
 
 
 class MessageStream(PlainStream):
-    """Standard error: a message that it does not take is lost, and the run goes on.
+    """Standard error: a message that cannot be written is lost, and the run goes on.
 
-    Else a full disk behind `2> log` would end a run of hours, and with the code of a failure.
+    Otherwise a full disk behind `2> log` would end a run of hours, with the code of a failure.
     """
 
     def write(self, text: str) -> int:
@@ -58,14 +58,14 @@ class MessageStream(PlainStream):
 
 
 def discard_output(descriptor: int) -> None:
-    """Whatever goes to this descriptor from now on goes nowhere, also what is written at exit."""
+    """Send everything that is written to this descriptor from now on nowhere, also at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def open_closed_streams() -> None:
-    """Discards what goes to standard streams that the caller closed, as in `tinyref config >&-`.
+    """Discard the output to standard streams that the caller closed, as in `tinyref config >&-`.
 
-    Else the next file that is opened takes the place of one, and what a driver prints goes there.
+    Otherwise the next open file would get the number of one, and the output of a driver.
     """
     for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
@@ -99,10 +99,21 @@ def kept_streams() -> Iterator[None]:
 
 @contextlib.contextmanager
 def plain_streams() -> Iterator[None]:
-    """Within it standard output and error are plain."""
+    """Make standard output and error plain within the block."""
     streams = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = PlainStream(sys.stdout), MessageStream(sys.stderr)
     try:
         yield
     finally:
         sys.stdout, sys.stderr = streams
+
+
+def print_styled(text: str, style: str) -> None:
+    """Print a line in a style of rich, if standard output is a terminal that has colours."""
+    if not sys.stdout.isatty():
+        print(text)
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(printable(text), style=style, markup=False)

@@ -85,10 +85,11 @@ def report_kernel(
     bindings: Mapping[str, int],
     seconds: float | None,
     names: Sequence[str] = (),
+    lines: Sequence[str] = (),
 ) -> None:
     """Add a kernel that ran to the totals, and print as much about it as DEBUG asks for.
 
-    names: the user's functions that it computes.
+    names: the user's functions that it computes. lines: the lines of their calls.
     """
     amount = estimate(ast)
     operations = value_of(amount.operations, bindings)
@@ -101,7 +102,7 @@ def report_kernel(
     if watcher is not None:
         watcher.ran(ast, kernel, bindings, seconds)
     work = Work(operations, nbytes, seconds)
-    _trace_kernel(kernel, work, names)
+    _trace_kernel(ast, kernel, work, names, lines)
     debug = config.integer("DEBUG")
     if debug >= 1:
         report(kernel_line(ast, kernel, work, names))
@@ -154,12 +155,19 @@ class Work:
         return self.nbytes / self.seconds / 1e9 if self.seconds else 0.0
 
 
-def _trace_kernel(kernel: Kernel, work: Work, names: Sequence[str]) -> None:
+def _trace_kernel(
+    ast: UOp, kernel: Kernel, work: Work, names: Sequence[str], lines: Sequence[str]
+) -> None:
     trace = active_trace()
     if trace is None or work.seconds is None:
         return
     facts = {
-        **{"computes": ", ".join(names), "operations": work.operations, "bytes": work.nbytes},
+        **{
+            "computes": ", ".join(names),
+            "shapes": " ".join(_shapes(ast)),
+            "from": ", ".join(lines),
+        },
+        **{"operations": work.operations, "bytes": work.nbytes},
         **{"GFLOP/s": round(work.gflops, 3), "GB/s": round(work.gbytes, 3)},
     }
     trace.add(kernel.device, "kernel", kernel.name, time.perf_counter(), work.seconds, **facts)
@@ -172,9 +180,7 @@ _NAME_WIDTH = 20
 
 def kernel_line(ast: UOp, kernel: Kernel, work: Work, names: Sequence[str]) -> str:
     """Return one line of at most `LINE_WIDTH` characters; a long description is cut."""
-    views = [node.arg for node in ast.toposort() if isinstance(node.arg, ViewArg)]
-    shapes = dict.fromkeys(describe_shape(view.tracker.shape) for view in views)
-    computes = " ".join((", ".join(names), *shapes)).strip()
+    computes = " ".join((", ".join(names), *_shapes(ast))).strip()
     head = f"kernel {GlobalCounters.kernel_count:>5} {kernel.device:<8} "
     head += f"{_cut(kernel.name, _NAME_WIDTH):<{_NAME_WIDTH}} "
     tail = ""
@@ -182,6 +188,12 @@ def kernel_line(ast: UOp, kernel: Kernel, work: Work, names: Sequence[str]) -> s
         tail = f" {work.seconds * 1e3:8.3f} ms {work.gflops:6.1f} GFLOP/s {work.gbytes:5.1f} GB/s"
     room = max(LINE_WIDTH - len(head) - len(tail), 1)
     return f"{head}{_cut(computes, room):<{room if tail else 0}}{tail}"
+
+
+def _shapes(ast: UOp) -> list[str]:
+    """Return the shapes that a kernel reads and writes, each once."""
+    views = [node.arg for node in ast.toposort() if isinstance(node.arg, ViewArg)]
+    return list(dict.fromkeys(describe_shape(view.tracker.shape) for view in views))
 
 
 def _cut(text: str, width: int) -> str:

@@ -260,7 +260,7 @@ def _report_item(
     seconds: float | None,
 ) -> None:
     if isinstance(item, KernelItem) and kernel is not None:
-        report_kernel(item.ast, kernel, bindings, seconds, item.names)
+        report_kernel(item.ast, kernel, bindings, seconds, item.names, item.lines)
     elif config.integer("DEBUG") >= 1:
         target, source = buffers
         report(f"copy {source.nbytes:,} bytes {source.device} -> {target.device}")

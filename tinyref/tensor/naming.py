@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from types import CodeType, FrameType
 
+from tinyref import config
 from tinyref.lazy.shape import give_line, give_name, may_be_named, name_of
 from tinyref.uops.node import UOp
 
@@ -19,7 +20,7 @@ MAX_KNOWN = 10_000
 _going_back: ContextVar[str] = ContextVar("tinyref_going_back", default="")
 
 
-# True if fresh nodes also store a line of the user's program. It is off by default: it takes time.
+# True if fresh nodes also store a line of the user's program, as for a trace: it takes time.
 _noting_lines: ContextVar[bool] = ContextVar("tinyref_noting_lines", default=False)
 
 
@@ -37,7 +38,7 @@ def name_node(node: UOp) -> None:
     """Name a fresh node after the outermost running function of this package."""
     if may_be_named(node):
         give_name(node, _going_back.get() or _outermost_function())
-        if _noting_lines.get():
+        if _noting_lines.get() or config.text("PROFILE"):
             give_line(node, _line_of_caller())
 
 

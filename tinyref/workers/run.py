@@ -65,6 +65,10 @@ class Reporter(ABC):
     def update(self, progress: Progress) -> None:
         """Update the display."""
 
+    @abstractmethod
+    def line(self, text: str, style: str = "") -> None:
+        """Print a line that stays; `style` is its style of rich on a terminal."""
+
 
 class Quiet(Reporter):
     """Displays nothing."""
@@ -74,6 +78,9 @@ class Quiet(Reporter):
         yield
 
     def update(self, progress: Progress) -> None:
+        return
+
+    def line(self, text: str, style: str = "") -> None:
         return
 
 
@@ -98,7 +105,10 @@ class Lines(Reporter):
             return
         self._last = now
         self._state = state
-        self._out.write(f"{progress}\n")
+        self.line(progress.text)
+
+    def line(self, text: str, style: str = "") -> None:
+        self._out.write(f"{printable(text)}\n")
         self._out.flush()
 
 
@@ -115,7 +125,14 @@ class Bar(Reporter):
             progress.TextColumn("{task.description}", markup=False),
         )
         console = Console(stderr=True)
-        with progress.Progress(*columns, console=console, transient=True) as bar:
+        # Redirected streams would not pass through the caller's filter of control characters.
+        with progress.Progress(
+            *columns,
+            console=console,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ) as bar:
             self._bar = bar
             self._task = bar.add_task("opening the device", total=None)
             yield
@@ -127,6 +144,9 @@ class Bar(Reporter):
             total=1.0 if progress.fraction > 0 else None,
             description=str(progress),
         )
+
+    def line(self, text: str, style: str = "") -> None:
+        self._bar.console.print(printable(text), style=style, markup=False, highlight=False)
 
 
 def reporter_for(stream: TextIO) -> Reporter:

@@ -48,7 +48,7 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """The median divided by the median of the peer, both of this run."""
+        """Return the median divided by the median of the peer, both of this run."""
         return self.median / self.peer_median
 
     def to_json(self) -> dict[str, Any]:

@@ -91,11 +91,12 @@ def _compile_together(device: str, repeats: int) -> Iterator[Measured]:
 
 
 def _launch(device: str, repeats: int) -> Iterator[Measured]:
-    """A kernel that stores 16 numbers, to its end; and many of them, whose ends nobody awaits."""
+    """Measure a kernel that stores 16 numbers: one, awaited, and 100 of them in a row."""
     with Context(DEVICE=device):
         (item,) = schedule([((_data(16) + 1).node, device)]).kernels
     kernel = compile_program(device, compile_kernel(item.ast, Device[device].capabilities))
-    buffers = [Buffer(device, each.size, each.dtype) for each in kernel.program.parameters]
+    parameters = kernel.program.parameters
+    buffers = [Buffer(device, parameter.size, parameter.dtype) for parameter in parameters]
     for buffer in buffers:
         buffer.copy_in(memoryview(bytes(buffer.nbytes)))
 
@@ -146,7 +147,7 @@ def judged_rate(device: str, first: int, count: int = CASES) -> float:
 
     judge = Judge(device)
     optimised = 0
-    # Of this process alone: what else the machine does is not the fuzzer's cost.
+    # The time of this process: other work of the machine is not the fuzzer's cost.
     start = time.process_time()
     for seed in range(first, first + count):
         verdict = judge.verdict(generate(Tape(seed=seed), judge.capabilities))
@@ -157,7 +158,7 @@ def judged_rate(device: str, first: int, count: int = CASES) -> float:
 
 
 def _conform(device: str, repeats: int) -> Iterator[Measured]:
-    """As far as a minute comes: on some devices all of it takes hours."""
+    """Run the suite for a minute: on some devices all of it takes hours."""
     from tinyref_conformance.conform import ConformRequest, conform
     from tinyref_conformance.settings import RunSettings
     from tinyref_conformance.statuses import MEASURED
@@ -188,7 +189,7 @@ def _replay(device: str, repeats: int) -> Iterator[Measured]:
 
 
 def replay_costs(device: str) -> tuple[float, float, int]:
-    """Microseconds a kernel of a training step, replayed and called plainly, and its kernels."""
+    """Return the microseconds a kernel of a training step, replayed and not, and its kernels."""
     step = step_of(PERCEPTRON, device)
     jitted = TinyJit(step)
     for _ in range(3):
@@ -201,7 +202,7 @@ def replay_costs(device: str) -> tuple[float, float, int]:
 
 
 def _seconds_a_call(call: Callable[[], object], count: int) -> float:
-    # The time of this thread: what else the machine does is no part of it.
+    # The time of this thread leaves out other work of the machine.
     start = time.thread_time()
     for _ in range(count):
         call()

@@ -26,19 +26,19 @@ from tinyref_spec.kernels.notation import kernel_of, load, shaped, total
 DEVICE = "CPU"
 # Bytes that are read again and again, from what a small cache holds to what only memory does.
 SIZES = (32 << 10, 256 << 10, 1 << 20, 4 << 20, 32 << 20, 128 << 20)
-# Each size is read so often that this many elements are.
+# Each size is read until this many elements are.
 READ_ELEMENTS = 1 << 22
 # A product whose operands fit in a small cache, and one that is long enough for threads.
 SMALL_PRODUCT, SHARED_PRODUCT = 64, 256
 # Waking threads takes a system call at least.
 LEAST_THREAD_NS = 1000.0
-# Of so many launches on threads the fastest counts: the others had company.
+# Launches on threads; the fastest counts, because others shared the machine.
 SHARED_LAUNCHES = 200
 F32 = dtypes.float32
 
 
 def measure_machine(repeats: int, progress: Callable[[str], None] = lambda text: None) -> Machine:
-    """This host as its CPU computes now, each number of the fastest of `repeats`."""
+    """Measure this host; each number is the best of `repeats` measurements."""
     with Context(DEVICE=DEVICE, MACHINE=0, THREADS=1, NOOPT=0, STRICT_FLOAT=1):
         progress("operations")
         product = named.matmul(*(SMALL_PRODUCT,) * 3, F32)
@@ -54,17 +54,17 @@ def measure_machine(repeats: int, progress: Callable[[str], None] = lambda text:
 
 
 def reading(size: int) -> UOp:
-    """A kernel that sums `size` bytes for each of its outputs, times a factor of that output."""
+    """Return a kernel that sums `size` bytes for each output, times a factor of that output."""
     length = size // F32.itemsize
     rows = max(1, READ_ELEMENTS // length)
     elements = load(1, F32, shaped(1, length).expand((rows, length)))
-    # Without a factor that differs the sum would be computed once.
+    # With equal factors the sum would be computed once.
     factors = load(2, F32, shaped(rows, 1).expand((rows, length)))
     return kernel_of(total(build.mul(elements, factors), 1), rows, 1)
 
 
 def _read_rate(size: int, repeats: int) -> float:
-    """Bytes a nanosecond, by four vectors at a time along what is summed."""
+    """Return the bytes a nanosecond, with four vectors at a time along the summed axis."""
     ast = reading(size)
     plan = Plan.of(ast, Device[DEVICE].capabilities)
     number = len(plan.axes) - 1
@@ -74,7 +74,7 @@ def _read_rate(size: int, repeats: int) -> float:
 
 
 def _thread_ns(repeats: int) -> float:
-    """What a product on all cores takes longer than its share of the time of one."""
+    """Return the time that a product on all cores takes beyond its share of the time of one."""
     cores = usable_cores()
     if cores == 1:
         return FIXED.thread_ns
@@ -95,13 +95,13 @@ def _seconds(launch: Callable[[], object]) -> float:
 
 
 def nanoseconds_of(ast: UOp, repeats: int, opts: Sequence[Opt] | None = None) -> float:
-    """The time of a launch of `ast` on one thread: the least of `repeats`."""
+    """Return the time of a launch of `ast` on one thread: the least of `repeats`."""
     launch = launch_of(ast, opts)
     return min(seconds_of_call(launch, time.process_time) for _ in range(repeats)) * 1e9
 
 
 def launch_of(ast: UOp, opts: Sequence[Opt] | None = None) -> Callable[[], object]:
-    """What launches the kernel of `ast` on memory that holds ones."""
+    """Return a function that launches the kernel of `ast` on memory that holds ones."""
     kernel = compile_ast(DEVICE, ast, opts)
     buffers = []
     for parameter in kernel.program.parameters:
@@ -111,7 +111,7 @@ def launch_of(ast: UOp, opts: Sequence[Opt] | None = None) -> Callable[[], objec
 
 
 def machine_lines(machine: Machine) -> list[str]:
-    """The description beside the fixed one, a line each."""
+    """Return a line for each number of the description, with the fixed one."""
     lines = [f"{'machine':40} {'here':>10} {'fixed':>10}  unit"]
 
     def add(name: str, here: float, fixed: float, unit: str) -> None:

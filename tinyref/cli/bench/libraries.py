@@ -32,7 +32,7 @@ Call = Callable[[], AnyTensor]
 
 
 class Library(Protocol):
-    """What a network needs of a library in addition to the methods of its tensors."""
+    """Functions of a library that a network needs in addition to methods of tensors."""
 
     ops: Ops
 
@@ -183,7 +183,7 @@ def network_rows(variants: Sequence[Variant] = ON_HOST) -> list[BenchRow]:
 
 
 def _measure(network: Network, variant: Variant, repeats: int) -> Iterator[Measured]:
-    """Yield the milliseconds of a network beside torch; tinygrad and first calls in the note."""
+    """Yield the milliseconds of a network and of torch; tinygrad and first calls in the note."""
     peer = peer_of("CPU")
     with Context(STRICT_FLOAT=variant.strict, THREADS=variant.threads, DEVICE="CPU"):
         if peer.module and (problem := problem_of(network, peer)):

@@ -1,6 +1,6 @@
-"""The rows `op.*` and `model.*`: what users wait for, on one device, beside torch in the same run.
+"""The rows `op.*` and `model.*`: operations and training on one device, compared with torch.
 
-Every program is first checked: on small inputs its results are those of torch, or it has no time.
+Every program is first checked on small inputs. It has no time if its results differ from torch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.errors import UserError
 
-# The same hardware in torch, whose sizes are those of GPUs.
+# The names in torch of devices that have the sizes of GPUs.
 TORCH_DEVICES = {"CUDA": "cuda", "PTX": "cuda", "HIP": "cuda", "METAL": "mps"}
 LAUNCHES = 100
 MEAN = "op.mean"
@@ -46,7 +46,7 @@ MEAN = "op.mean"
 
 @dataclass(frozen=True)
 class Variant:
-    """How a program is computed: the end of its row's name, flags, element type."""
+    """A way to compute a program: the end of its row's name, its flags and its element type."""
 
     suffix: str
     strict: int = 1
@@ -73,7 +73,7 @@ class Peer:
 
     @property
     def name(self) -> str:
-        """With its version, as a row shows it; empty where there is none."""
+        """Return torch with its version, as a row shows it; empty if it is not installed."""
         return "" if self.module is None else f"torch {self.module.__version__}"
 
     def tensor(self, data: Array) -> Any:
@@ -84,7 +84,7 @@ class Peer:
             getattr(self.module, self.device).synchronize()
 
     def use_threads(self, count: int) -> None:
-        """0 is as many as there are cores."""
+        """Use this many threads; 0 means one a core."""
         from tinyref.workers.machine import usable_cores
 
         self.module.set_num_threads(count or usable_cores())
@@ -95,16 +95,16 @@ def _base(device: str) -> str:
 
 
 def peer_of(device: str) -> Peer:
-    """Raises `UserError` where torch has not the hardware that is measured."""
+    """Return torch on the hardware of `device`. Raise `UserError` if torch does not reach it."""
     name = TORCH_DEVICES.get(_base(device), "cpu")
     try:
         module: types.ModuleType | None = importlib.import_module("torch")
     except ImportError:
         return Peer(None, name)
-    found: Any = module
-    there = {"cuda": found.cuda.is_available, "mps": found.backends.mps.is_available}
-    if name != "cpu" and not there[name]():
-        raise UserError(f"bench: torch {found.__version__} does not reach the hardware of {device}")
+    torch: Any = module
+    available = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    if name != "cpu" and not available[name]():
+        raise UserError(f"bench: torch {torch.__version__} does not reach the hardware of {device}")
     return Peer(module, name)
 
 
@@ -137,7 +137,7 @@ def difference(ours: Array, theirs: Array, tolerance: float) -> str:
 
 
 def _replayed(call: Callable[[], object], device: str) -> Callable[[], None]:
-    """What replays `call` to its end."""
+    """Return a function that replays `call` and waits for its end."""
     jitted = TinyJit(call)
     for _ in range(3):
         jitted()
@@ -157,17 +157,18 @@ def in_turns(
     repeats: int,
     clock: Clock = time.perf_counter,
 ) -> Measured:
-    """Milliseconds of both, measured in turns, so that both meet the same neighbours."""
-    found = Measured(name, "ms, replayed", note="" if theirs else "no peer: torch is not installed")
+    """Measure both in turns, in milliseconds, so that other work of the machine slows both."""
+    note = "" if theirs else "no peer: torch is not installed"
+    result = Measured(name, "ms, replayed", note=note)
     for _ in range(repeats):
-        found.values.append(seconds_of_call(ours, clock) * 1e3)
+        result.values.append(seconds_of_call(ours, clock) * 1e3)
         if theirs is not None:
-            found.peer_name = peer.name
-            found.peer_values.append(seconds_of_call(theirs, clock) * 1e3)
-    return found
+            result.peer_name = peer.name
+            result.peer_values.append(seconds_of_call(theirs, clock) * 1e3)
+    return result
 
 
-def _beside_torch(
+def _compare(
     name: str,
     variant: Variant,
     device: str,
@@ -175,9 +176,10 @@ def _beside_torch(
     problem: Callable[[Peer], str],
     calls: Callable[[Peer], tuple[Callable[[], object], Callable[[], object] | None]],
 ) -> Measured:
-    """Measure a program beside torch, unless its results are wrong: then the line says so.
+    """Measure a program and torch. If its results are wrong, the line says so.
 
-    problem: what is wrong, empty where nothing is. calls: ours and the one of torch, where it is.
+    problem: returns the difference, empty if there is none. calls: returns our call and the one of
+    torch, if there is one.
     """
     peer = peer_of(device)
     with Context(STRICT_FLOAT=variant.strict, THREADS=variant.threads, DEVICE=device):
@@ -200,12 +202,12 @@ def _awaited(call: Callable[[], object], peer: Peer) -> None:
 def measure_work(
     work: Work, shapes: Shapes, variant: Variant, device: str, repeats: int
 ) -> Measured:
-    """Milliseconds of an operation beside torch, or why it has none."""
+    """Return the milliseconds of an operation and of torch, or the reason for none."""
 
     def calls(peer: Peer) -> tuple[Callable[[], object], Callable[[], object] | None]:
         data = work.inputs(shapes, variant.dtype)
-        inputs = [Tensor(each, device=device).realize() for each in data]
-        theirs = peer.module and [peer.tensor(each) for each in data]
+        inputs = [Tensor(values, device=device).realize() for values in data]
+        theirs = peer.module and [peer.tensor(values) for values in data]
 
         def torch_call() -> None:
             with peer.module.no_grad():
@@ -218,7 +220,7 @@ def measure_work(
 
         return own_call, torch_call if peer.module else None
 
-    return _beside_torch(
+    return _compare(
         work.name + variant.suffix,
         variant,
         device,
@@ -232,9 +234,9 @@ def measure_work(
 
 
 def torch_step(layers: Layers, peer: Peer) -> Callable[[], Any]:
-    """Compiled by torch where it runs on a GPU: that is what its users wait for there."""
+    """Return a step of torch, compiled by torch.compile on a GPU, as its users run it."""
     torch, batch = peer.module, batch_of(layers)
-    weights = [peer.tensor(each).requires_grad_() for each in batch.weights]
+    weights = [peer.tensor(values).requires_grad_() for values in batch.weights]
     optimiser = torch.optim.Adam(weights)
     images, labels = peer.tensor(batch.images), peer.tensor(batch.labels).long()
     ops = torch_ops(torch)
@@ -250,20 +252,20 @@ def torch_step(layers: Layers, peer: Peer) -> Callable[[], Any]:
 
 
 def _model_problem(layers: Layers, device: str, peer: Peer) -> str:
-    """What is wrong with the losses of the first steps of a small network."""
+    """Return how the losses of the first steps of a small network differ; empty if not."""
     ours, theirs = step_of(layers, device), torch_step(layers, peer)
     for number in range(3):
-        found, wanted = float(ours().item()), float(theirs().item())
-        if abs(found - wanted) > 1e-4 * max(1.0, abs(wanted)):
-            return f"the loss of step {number} is {found:.6g}, that of torch {wanted:.6g}"
+        loss, expected = float(ours().item()), float(theirs().item())
+        if abs(loss - expected) > 1e-4 * max(1.0, abs(expected)):
+            return f"the loss of step {number} is {loss:.6g}, that of torch {expected:.6g}"
     return ""
 
 
 def measure_model(
     layers: Layers, small: Layers, variant: Variant, device: str, repeats: int
 ) -> Measured:
-    """Milliseconds of a step of training beside torch, or why it has none."""
-    return _beside_torch(
+    """Return the milliseconds of a step of training and of torch, or the reason for none."""
+    return _compare(
         layers.name + variant.suffix,
         variant,
         device,
@@ -277,7 +279,7 @@ def measure_model(
 
 
 def _measure_launches(device: str, repeats: int) -> Measured:
-    """Kernels of 16 elements, each on the result of the one before, in one replay."""
+    """Measure kernels of 16 elements in one replay, each on the result of the one before."""
     peer = peer_of(device)
 
     data = np.zeros(16, np.float32)
@@ -294,9 +296,9 @@ def _measure_launches(device: str, repeats: int) -> Measured:
                     x = x + 1
                 peer.synchronize()
 
-        found = in_turns("op.launches", ours, theirs, peer, repeats)
-    found.unit = f"ms for {LAUNCHES} kernels of 16 elements, replayed"
-    return found
+        result = in_turns("op.launches", ours, theirs, peer, repeats)
+    result.unit = f"ms for {LAUNCHES} kernels of 16 elements, replayed"
+    return result
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -309,15 +311,15 @@ def _variants(work: Work, is_gpu: bool) -> tuple[Variant, ...]:
 
 
 def speed_rows(device: str) -> list[BenchRow]:
-    """All of these rows for a device, and the geometric mean of those that were measured."""
+    """Return all of these rows for a device, and the geometric mean of the measured ones."""
     is_gpu = _base(device) in TORCH_DEVICES
     done: list[Measured] = []
 
     def row(name: str, measure: Callable[[int], Measured]) -> BenchRow:
         def run(repeats: int) -> Iterator[Measured]:
-            found = measure(repeats)
-            done.append(found)
-            yield found
+            result = measure(repeats)
+            done.append(result)
+            yield result
 
         return BenchRow(name, run)
 
@@ -338,21 +340,21 @@ def speed_rows(device: str) -> list[BenchRow]:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Of positive numbers."""
+    """Return the geometric mean of positive numbers."""
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def _mean(done: Sequence[Measured], repeats: int) -> Iterator[Measured]:
-    """The geometric mean of the ratios of the rows before it, for each kind of variant."""
+    """Yield the geometric mean of the ratios of earlier rows, for each kind of variant."""
     del repeats
-    endings = sorted({each.suffix for each in (*ON_HOST, *ON_GPU, WITH_TILES)} - {""})
+    endings = sorted({variant.suffix for variant in (*ON_HOST, *ON_GPU, WITH_TILES)} - {""})
 
     def ending(name: str) -> str:
-        return max((each for each in endings if name.endswith(each)), key=len, default="")
+        return max((end for end in endings if name.endswith(end)), key=len, default="")
 
     for suffix in ("", *endings):
-        of_this = [each.ratio for each in done if each.peer_name and ending(each.name) == suffix]
-        if of_this:
-            value = geometric_mean(of_this)
-            note = f"{len(of_this)} rows, the slowest {max(of_this):.3g}"
+        ratios = [row.ratio for row in done if row.peer_name and ending(row.name) == suffix]
+        if ratios:
+            value = geometric_mean(ratios)
+            note = f"{len(ratios)} rows, the slowest {max(ratios):.3g}"
             yield Measured(MEAN + suffix, "times torch, geometric mean", [value], note=note)

@@ -1,4 +1,4 @@
-"""`tinyref bench --sweep`: works drawn at random, beside torch: one thread of the device CPU.
+"""`tinyref bench --sweep`: random works on one thread of the device CPU, compared with torch.
 
 A seed draws shapes that models have and shapes that no block divides. Nobody chose the works, so
 their ratios say what a user's next program may expect.
@@ -459,7 +459,7 @@ def sweep_rows(works: Sequence[Drawn], variant: Variant, peak: Peak) -> list[Ben
 
 
 def _measure(drawn: Drawn, variant: Variant, peak: Peak, repeats: int) -> Iterator[Measured]:
-    """Yield the milliseconds of a work beside torch, with its rate in the note."""
+    """Yield the milliseconds of a work and of torch, with its rate in the note."""
     measured = measure_work(drawn.work, drawn.work.host or (), variant, "CPU", repeats)
     if not measured.missing:
         measured.peer_values = [value + CALL_MILLISECONDS for value in measured.peer_values]
@@ -494,7 +494,7 @@ def summary_text(variant: Variant, lines: Sequence[Measured]) -> str:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Return the least of the sorted values that so many percent are at most."""
+    """Return the least of the sorted values that is not below this percentage of them."""
     return values[max(0, math.ceil(len(values) * percent / 100) - 1)]
 
 

@@ -1,4 +1,4 @@
-"""`tinyref bench --table`: works and whole networks beside torch, in variants of the processor."""
+"""`tinyref bench --table`: works and networks in variants of the processor, compared with torch."""
 
 from __future__ import annotations
 

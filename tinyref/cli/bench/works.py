@@ -26,7 +26,7 @@ AnyModule = Any
 
 
 def gelu(x: AnyTensor) -> AnyTensor:
-    """The tanh form."""
+    """Return gelu in its tanh form."""
     return x * 0.5 * ((x * 0.7978845608 * (x * x * 0.044715 + 1)).tanh() + 1)
 
 
@@ -55,16 +55,16 @@ class Work:
     span: tuple[float, float] = (0.0, 1.0)
 
     def inputs(self, shapes: Shapes, dtype: str) -> list[Array]:
-        """The same numbers each time."""
+        """Return the inputs; the numbers are the same each time."""
         generator = np.random.default_rng(7)
         low, high = self.span
-        found: list[Array] = [
+        arrays: list[Array] = [
             (generator.random(shape, np.float32) * (high - low) + low).astype(dtype)
             for shape in shapes
         ]
         if self.has_indices:
-            found[-1] = generator.integers(0, shapes[0][0], shapes[-1]).astype(np.int32)
-        return found
+            arrays[-1] = generator.integers(0, shapes[0][0], shapes[-1]).astype(np.int32)
+        return arrays
 
 
 def _matmul(size: int, host: bool) -> Work:
@@ -105,7 +105,7 @@ def _elementary(name: str, span: tuple[float, float]) -> Work:
 
 
 def _adam(weight: AnyTensor, gradient: AnyTensor, mean: AnyTensor, square: AnyTensor) -> AnyTensor:
-    """The weight after one step of Adam (Kingma and Ba 2015, algorithm 1), as tensors have it."""
+    """Return the weight after one step of Adam (Kingma and Ba 2015, algorithm 1)."""
     mean = mean * 0.9 + gradient * 0.1
     square = square * 0.999 + gradient * gradient * 0.001
     return weight - mean * 0.01 / ((square * square).sqrt() + 1e-8)
@@ -270,7 +270,7 @@ class Layers:
 
     @property
     def features(self) -> int:
-        """Values of one image before the linear layers."""
+        """Return the number of values of one image before the linear layers."""
         channels, *sizes = self.image
         for _, width in self.convolutions:
             sizes = [(size - width + 1) // 2 for size in sizes]
@@ -278,7 +278,7 @@ class Layers:
 
     @property
     def weights(self) -> list[Shape]:
-        """The shapes of weight and bias, layer after layer."""
+        """Return the shapes of weight and bias, layer after layer."""
         shapes: list[Shape] = []
         channels = self.image[0]
         for out, width in self.convolutions:
@@ -291,7 +291,7 @@ class Layers:
         return shapes
 
     def forward(self, x: AnyTensor, weights: Sequence[AnyTensor], ops: LayerOps) -> AnyTensor:
-        """The logits of a batch, by the functions of a library."""
+        """Return the logits of a batch, computed with the functions of a library."""
         pairs = list(zip(weights[::2], weights[1::2], strict=True))
         for weight, bias in pairs[: len(self.convolutions)]:
             x = ops.pool(ops.conv(x, weight, bias).relu())
@@ -304,7 +304,7 @@ class Layers:
 
 @dataclass(frozen=True)
 class LayerOps:
-    """What libraries spell in their own ways."""
+    """Functions that libraries call differently."""
 
     conv: Callable[[AnyTensor, AnyTensor, AnyTensor], AnyTensor]
     pool: Callable[[AnyTensor], AnyTensor]
@@ -314,7 +314,7 @@ OURS = LayerOps(lambda x, w, b: x.conv2d(w, b), lambda x: x.max_pool2d())
 
 
 def torch_ops(torch: AnyModule) -> LayerOps:
-    """The same of torch."""
+    """Return the functions of torch."""
     functions = torch.nn.functional
     return LayerOps(functions.conv2d, lambda x: functions.max_pool2d(x, 2))
 
@@ -339,7 +339,7 @@ class Batch:
 
 
 def batch_of(layers: Layers) -> Batch:
-    """The same numbers each time."""
+    """Return the batch of a step; the numbers are the same each time."""
     generator = np.random.default_rng(3)
     weights = [
         (generator.random(shape, np.float32) - 0.5) / math.sqrt(math.prod(shape[1:]))
@@ -347,20 +347,20 @@ def batch_of(layers: Layers) -> Batch:
     ]
     images = generator.random((layers.batch, *layers.image), np.float32)
     labels = generator.integers(0, layers.linear[-1], layers.batch).astype(np.int32)
-    return Batch([each.astype(np.float32) for each in weights], images, labels)
+    return Batch([weight.astype(np.float32) for weight in weights], images, labels)
 
 
 def chained(x: Tensor, kernels: int) -> Tensor:
-    """`x` plus so many ones, added by a kernel each: computed one by one, none are fused."""
+    """Return `x` plus one for each kernel; they are computed one by one, so none are fused."""
     for _ in range(kernels):
         x = (x + 1).realize()
     return x
 
 
 def step_of(layers: Layers, device: str) -> Callable[[], Tensor]:
-    """Return what trains a network for one step of Adam and gives the loss."""
+    """Return a function that trains a network for one step of Adam and returns the loss."""
     batch = batch_of(layers)
-    weights = [Tensor(each, device=device, requires_grad=True) for each in batch.weights]
+    weights = [Tensor(values, device=device, requires_grad=True) for values in batch.weights]
     optimiser = Adam(weights)
     images = Tensor(batch.images, device=device).realize()
     labels = Tensor(batch.labels, device=device).realize()
@@ -385,7 +385,7 @@ LEAST_SECONDS = 0.05
 
 
 def clock_of(threads: int) -> Clock:
-    """On one thread the time of the processor: what else the machine does is no part of it."""
+    """Return the clock for this many threads: for one, processor time, which other work spares."""
     return time.process_time if threads == 1 else time.perf_counter
 
 

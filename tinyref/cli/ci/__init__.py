@@ -110,15 +110,15 @@ def ci(
 
 
 def _command() -> str:
-    """This command, for who reads the file."""
+    """Return this command, for readers of the file."""
     return shlex.join(["tinyref", *sys.argv[1:]])
 
 
 @dataclass(frozen=True)
 class PipelineSettings:
-    """What is the same in all jobs.
+    """The settings that all jobs share.
 
-    install: the words of `pip install`. runner: where jobs of GitHub run that need no card.
+    install: the arguments of `pip install`. runner: the runner of GitHub for jobs without a card.
     """
 
     shards: int = 1
@@ -134,7 +134,7 @@ class PipelineSettings:
 
 @dataclass(frozen=True)
 class DeviceJob:
-    """One device, with so many shards; `expectations` is the file of its known failures, if any."""
+    """One device with its shards; `expectations` is the file of its known failures, if any."""
 
     row: DeviceRow
     settings: PipelineSettings
@@ -146,41 +146,41 @@ class DeviceJob:
 
     @property
     def key(self) -> str:
-        """The id as keys of jobs are spelled."""
+        """Return the id, spelled as the key of a job."""
         return file_name(self.id)
 
     @property
     def needed(self) -> str:
-        """The key of the job that the merge waits for."""
+        """Return the key of the job that the merge waits for."""
         return f"conform-{self.key}"
 
     @property
     def numbers(self) -> list[int]:
-        """Of the shards, from 1."""
+        """Return the numbers of the shards, from 1."""
         return list(range(1, self.settings.shards + 1))
 
     @property
     def gitlab_number(self) -> str:
-        """What stands for the number of a shard; without `parallel` there is no variable."""
+        """Return the number of a shard in GitLab; without `parallel` there is no variable."""
         return "$CI_NODE_INDEX" if self.settings.shards > 1 else "1"
 
     @property
     def tags(self) -> list[str]:
-        """Of the runners that have the card; none where any machine will do."""
+        """Return the tags of runners that have the card; none if any machine will do."""
         return [self.id] if self.row.driver else []
 
     @property
     def runner(self) -> str | list[str]:
-        """The same for GitHub."""
+        """Return the labels of the runner of GitHub."""
         return ["self-hosted", self.id] if self.row.driver else self.settings.runner
 
     @property
     def install(self) -> str:
-        """The command that installs the package, and what the row asks for."""
+        """Return the command that installs the package and the packages of the row."""
         return shlex.join([*shlex.split(self.settings.pip), *self.row.pip])
 
     def conform(self, number: str, form: str) -> str:
-        """The command of the shard of that number, which the shell or the forge fills in."""
+        """Return the command of a shard; the shell or the forge fills in its number."""
         row = self.row
         words = ["tinyref", "conform", "--device", row.device]
         if row.second:
@@ -194,13 +194,13 @@ class DeviceJob:
 
     @property
     def merge(self) -> str:
-        """The command that makes one report of those of the shards."""
+        """Return the command that merges the reports of the shards."""
         folders = [f"report/{self.id}-{number}" for number in self.numbers]
         return shlex.join(["tinyref", "conform", "merge", *folders, "--out", f"merged/{self.id}"])
 
 
 def jobs_of_table(path: Path, settings: PipelineSettings) -> list[DeviceJob]:
-    """A job for each row of a device table, with the expectations that lie beside it.
+    """Return a job for each row of a device table, with the expectations next to the table.
 
     Raises `UserError` for a file that is no table.
     """
@@ -212,15 +212,15 @@ def jobs_of_table(path: Path, settings: PipelineSettings) -> list[DeviceJob]:
         raise UserError(f"table: cannot read {path}: {error.strerror}") from error
     except device_table.DeviceTableError as error:
         raise UserError(f"table: {error}") from error
-    found = []
+    jobs = []
     for row in rows:
         known = path.parent / "expectations" / f"{row.id}.toml"
-        found.append(DeviceJob(row, settings, known.as_posix() if known.exists() else ""))
-    return found
+        jobs.append(DeviceJob(row, settings, known.as_posix() if known.exists() else ""))
+    return jobs
 
 
 def job_of_device(device: str, settings: PipelineSettings, expectations: str = "") -> DeviceJob:
-    """The job of a device of one's own, which has no table."""
+    """Return the job of a device that is in no table."""
     name = re.sub("-+", "-", file_name(device).lower()).strip("-")
     from tinyref_conformance.device_table import DeviceRow
 
@@ -231,7 +231,7 @@ def job_of_device(device: str, settings: PipelineSettings, expectations: str = "
 def pipeline(
     provider: str, jobs: Sequence[DeviceJob], settings: PipelineSettings, command: str
 ) -> str:
-    """The text of the file. Raises `UserError` for an unknown provider or number of shards."""
+    """Return the text of the file. Raise `UserError` for an unknown provider or too many shards."""
     if provider not in PROVIDERS:
         raise UserError(f"provider: got {provider!r}, accepted are {', '.join(PROVIDERS)}")
     if not 1 <= settings.shards <= MAX_SHARDS:

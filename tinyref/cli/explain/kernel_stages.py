@@ -1,4 +1,4 @@
-"""The stages of one kernel: what each changed, and the rules that fired in it."""
+"""The stages of one kernel: the lines that each changed, and the rules that fired."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tinyref.formats.text import node_text, to_text
 from tinyref.optimise.opt import opts_text
 from tinyref.uops.node import UOp
 
-# More lines than this are not compared: the time grows with the square of their number.
+# Texts of more lines are not compared: the time grows with the square of their number.
 MAX_COMPARED = 1500
-# Less in common than this, and the lines side by side say nothing.
+# Texts with less in common are shown whole.
 LEAST_IN_COMMON = 0.35
 CONTEXT = 2
 MAX_SHOWN = 300
-# Of a stage so many rewrites are shown one by one.
+# The number of rewrites of a stage that the page lists.
 MAX_REWRITES = 100
 
 SENTENCES = {
@@ -73,10 +73,11 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: its result, as lines that changed or whole, and the rules that made it."""
+    """One stage: its result, the lines that changed, and the rules that fired."""
 
     name: str
     sentence: str
+    text: str
     lines: list[StageLine]
     nodes: int
     added: int
@@ -88,7 +89,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What the compiler makes of a kernel; `problem` says why it came no further."""
+    """A kernel through the compiler; `problem` is the error that stopped it, if any."""
 
     plan: str
     opts: str
@@ -97,7 +98,7 @@ class Compiled:
 
 
 def compiled_stages(record: KernelRecord) -> Compiled:
-    """Compiles the kernel once more, with an ear on the stages and on the rules."""
+    """Compile the kernel again, and record the stages and the rules that fire."""
     texts: list[tuple[str, str, list[Rewrite]]] = []
     fired: list[Rewrite] = []
 
@@ -112,9 +113,9 @@ def compiled_stages(record: KernelRecord) -> Compiled:
     try:
         capabilities = Device[record.device].capabilities
         chosen = chosen_opts(record.device, record.ast)
-        found = plan_for(record.ast, capabilities, chosen)
-        plan = ", ".join(map(str, found.axes)) or "no axes"
-        opts = opts_text(found.opts) if found.opts else "none"
+        made = plan_for(record.ast, capabilities, chosen)
+        plan = ", ".join(map(str, made.axes)) or "no axes"
+        opts = opts_text(made.opts) if made.opts else "none"
         with listening(stages=on_stage, rules=on_firing, afresh=True):
             compile_kernel(record.ast, capabilities, opts=chosen)
     except TinyrefError as error:
@@ -130,22 +131,24 @@ def compiled_stages(record: KernelRecord) -> Compiled:
 def _stage(name: str, before: str, text: str, fired: list[Rewrite]) -> Stage:
     counts = Counter(rewrite.rule for rewrite in fired).most_common()
     rules = [RuleCount(rule, count, _EQUATIONS.get(rule, "")) for rule, count in counts]
-    shown = fired[:MAX_REWRITES]
+    rewrites = fired[:MAX_REWRITES]
     old, new = before.splitlines(), text.splitlines()
     changes = None if name in (STAGES[0], STAGES[-1]) else _changes(old, new)
     if changes is None:
         whole = [StageLine("", line) for line in shorten(text, MAX_SHOWN).split("\n")]
-        return Stage(name, SENTENCES[name], whole, len(new), 0, 0, True, rules, shown)
+        return Stage(name, SENTENCES[name], text, whole, len(new), 0, 0, True, rules, rewrites)
     added = sum(line.mark == "+" for line in changes)
     removed = sum(line.mark == "-" for line in changes)
     if len(changes) > MAX_SHOWN:
         left = f"... {len(changes) - MAX_SHOWN:,} lines more are left out here ..."
         changes = [*changes[:MAX_SHOWN], StageLine("@", left)]
-    return Stage(name, SENTENCES[name], changes, len(new), added, removed, False, rules, shown)
+    return Stage(
+        name, SENTENCES[name], text, changes, len(new), added, removed, False, rules, rewrites
+    )
 
 
 def _changes(old: Sequence[str], new: Sequence[str]) -> list[StageLine] | None:
-    """The lines that differ, with some around; None where too much does, or too many there are.
+    """Return the lines that differ, with some around; None if they are too many.
 
     Lines are compared without the numbers of nodes, which change with every node before them.
     """

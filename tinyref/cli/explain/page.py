@@ -1,4 +1,4 @@
-"""The page of a program's way: one file, no network, works from file://."""
+"""The page of a program: one file, no network, works from file://."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from tinyref.errors import TinyrefError
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, ViewArg
 
-# Kernels whose stages are shown, the slowest first: a page of more is none that a person reads.
+# Kernels whose stages are shown, the slowest first: nobody reads a page of more.
 MAX_KERNELS = 150
 MAX_SOURCE = 600
 
-# Sizes of a product of matrices and of a vector that is read and written; of an interpreter less.
+# Sizes of a matrix product and of a vector that is read and written; smaller on interpreters.
 _SIDE, _ELEMENTS = 512, 1 << 24
 _SMALL_SIDE, _FEW_ELEMENTS = 32, 1 << 12
 _REPEATS = 3
@@ -46,7 +46,7 @@ _PACKAGE = "tinyref.cli.explain"
 
 @dataclass(frozen=True)
 class KernelView:
-    """What the page says of a kernel; `compiled` is None where there are too many of them."""
+    """A kernel on the page; `compiled` is None if there are too many kernels."""
 
     record: KernelRecord
     shapes: list[str]
@@ -65,7 +65,7 @@ class KernelView:
 
     @property
     def search(self) -> str:
-        """The words that the filter looks in."""
+        """Return the words that the filter searches."""
         words = [
             f"#{self.record.number}",
             self.record.name,
@@ -76,19 +76,28 @@ class KernelView:
         return " ".join([*words, *self.buffers]).lower()
 
 
-def page(title: str, device: str, record: Recording, failure: Failure | None) -> str:
-    """The page. What the program said and named goes in as text, never as markup."""
+def page(
+    title: str,
+    device: str,
+    record: Recording,
+    failure: Failure | None,
+    is_measured: bool = True,
+) -> str:
+    """Return the page. Text of the program goes in as text, never as markup.
+
+    is_measured: also measure the rates that the devices reach.
+    """
     total = sum(kernel.seconds for kernel in record.kernels.values())
-    ran = dict.fromkeys(each.device for each in record.kernels.values() if each.seconds)
-    limits = {name: measured_limits(name) for name in ran}
+    ran = dict.fromkeys(kernel.device for kernel in record.kernels.values() if kernel.seconds)
+    limits = {name: measured_limits(name) for name in ran} if is_measured else {}
     slowest = sorted(record.kernels.values(), key=lambda kernel: -kernel.seconds)
-    shown = set(map(id, slowest[:MAX_KERNELS]))
+    compiled = set(map(id, slowest[:MAX_KERNELS]))
     kernels = [
         _view(
             kernel,
             total,
             limits.get(kernel.device),
-            compiled_stages(kernel) if id(kernel) in shown else None,
+            compiled_stages(kernel) if id(kernel) in compiled else None,
         )
         for kernel in record.kernels.values()
     ]
@@ -120,7 +129,7 @@ def page(title: str, device: str, record: Recording, failure: Failure | None) ->
 
 
 def seconds_text(seconds: float) -> str:
-    """A time with three digits, in the unit that fits it."""
+    """Return a time with three digits, in the unit that fits it."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= scale:
             return (
@@ -130,7 +139,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def rate_text(amount: float, unit: str = "FLOPS") -> str:
-    """Operations or bytes in a second with three digits, in the multiple that fits them."""
+    """Return operations or bytes a second with three digits, in the multiple that fits."""
     for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
         if amount >= scale:
             return f"{amount / scale:.3g} {prefix}{unit}"
@@ -138,7 +147,7 @@ def rate_text(amount: float, unit: str = "FLOPS") -> str:
 
 
 def _limits_text(limits: DeviceRates | None) -> str:
-    """What the device gave in a product of matrices and in reading and writing a vector."""
+    """Return the rates of a matrix product and of a vector that is read and written."""
     if limits is None:
         return ""
     return f"{rate_text(limits.operations)}, {rate_text(limits.nbytes, 'B/s')}"
@@ -188,7 +197,7 @@ def _view(
 
 
 def _work(record: KernelRecord) -> tuple[int, int]:
-    """Operations and bytes of one launch; 0 where a size has no value, as it never ran."""
+    """Return operations and bytes of one launch; 0 if it never ran, so a size has no value."""
     amount = estimate(record.ast)
     try:
         return (
@@ -205,24 +214,24 @@ def _shapes(ast: UOp) -> list[str]:
 
 
 def _buffers(record: KernelRecord) -> list[str]:
-    """Each parameter of the program: its type, its size, and whether it is written or read."""
+    """Return a text for each parameter: its type, its size, and if it is written or read."""
     if record.kernel is None:
         slots = [node for node in record.ast.toposort() if isinstance(node.arg, SlotArg)]
         return [
             f"{node.arg.slot}: {node.dtype.name}" for node in slots if isinstance(node.arg, SlotArg)
         ]
-    found = []
+    texts = []
     for parameter in record.kernel.program.parameters:
         uses = [
             word
             for word, is_so in (("written", parameter.is_written), ("read", parameter.is_read))
             if is_so
         ]
-        found.append(
+        texts.append(
             f"{parameter.slot}: {parameter.dtype.name} x {parameter.size:,}, "
             f"{' and '.join(uses) or 'not touched'}"
         )
-    return found
+    return texts
 
 
 def _launch(record: KernelRecord) -> str:
@@ -237,7 +246,7 @@ def _launch(record: KernelRecord) -> str:
     return f"{sizes[0]} groups of {sizes[1]}"
 
 
-# --- what a device can do at most, to read the rates of kernels beside ----------------------------
+# --- the rates that a device reaches, to compare with those of kernels ----------------------------
 
 
 @dataclass(frozen=True)
@@ -249,7 +258,7 @@ class DeviceRates:
 
 
 def measured_limits(device: str) -> DeviceRates | None:
-    """The rates of a float32 matrix product and of a vector plus one; None where nothing runs."""
+    """Measure a float32 matrix product and a vector plus one; None if nothing runs."""
     try:
         capabilities = Device[device].capabilities
         if not capabilities.ops or not capabilities.keeps_values:
@@ -266,7 +275,7 @@ def _measure(device: str, is_slow: bool) -> DeviceRates:
     matrix = Tensor.ones(side, side, device=device).contiguous().realize()
     vector = Tensor.ones(elements, device=device).contiguous().realize()
     record = Recording()
-    # The page is of the program, and the flags too; what is measured is no part of it.
+    # The flags are for the program; what is measured here is no part of it.
     with Context(DEBUG=0, PROFILE=""), watching(record):
         for repeat in range(_REPEATS):
             (matrix @ matrix + float(repeat)).realize()

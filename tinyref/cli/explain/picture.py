@@ -1,6 +1,6 @@
-"""Graphs as pictures: SVG that stands in a page, in the page's own colours.
+"""Graphs as pictures: SVG for a page, in the page's own colours.
 
-Nodes lie in layers, each below all that it needs, in an order that keeps lines short.
+Nodes lie in layers, below all that they need, in an order that keeps lines short.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tinyref.formats.text import node_text
 from tinyref.lazy.shape import name_of
 from tinyref.uops.node import UOp
 
-# A picture of more nodes is none that a person reads.
+# Nobody reads a picture of more nodes.
 MAX_NODES = 150
 _LINE_HEIGHT, _LETTER, _PADDING = 15, 6.6, 8
 _GAP_X, _GAP_Y, _MARGIN = 18, 34, 6
@@ -28,11 +28,12 @@ Places = Mapping[int, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Box:
-    """A node as it is drawn: its lines of text, and the numbers of the boxes that it needs."""
+    """A drawn node: its lines of text, the numbers of the boxes that it needs, and its link."""
 
     lines: tuple[str, ...]
     sources: tuple[int, ...]
     title: str
+    link: str = ""
 
     @property
     def width(self) -> float:
@@ -44,44 +45,52 @@ class Box:
 
 
 def picture(root: UOp) -> Markup:
-    """The graph below `root` as an SVG element; empty for one of more than `MAX_NODES` nodes."""
+    """Return the graph below `root` as an SVG element; empty for more than `MAX_NODES` nodes."""
     nodes = list(root.toposort())
     if len(nodes) > MAX_NODES:
         return Markup("")
-    number = {node: place for place, node in enumerate(nodes)}
+    number = {node: index for index, node in enumerate(nodes)}
     boxes = [_box(node, [number[source] for source in node.src]) for node in nodes]
     return _drawn(boxes, places_of(boxes))
+
+
+def schedule_picture(boxes: Sequence[Box]) -> Markup:
+    """Return the steps of a schedule as an SVG element with links; empty for one or too many."""
+    if not 2 <= len(boxes) <= MAX_NODES:
+        return Markup("")
+    return _drawn(boxes, places_of(boxes), "steps")
 
 
 def _box(node: UOp, sources: Sequence[int]) -> Box:
     text = node_text(node)
     payload = text.partition(")")[2].strip()
     lines = [f"{node.op.name} {node.dtype.name}", payload, name_of(node)]
-    return Box(tuple(_cut(line) for line in lines if line), tuple(sources), text)
+    return Box(tuple(cut(line) for line in lines if line), tuple(sources), text)
 
 
-def _cut(line: str) -> str:
+def cut(line: str) -> str:
+    """Return as much of a line as fits into a box."""
     return line if len(line) <= _MAX_LETTERS else f"{line[: _MAX_LETTERS - 1]}…"
 
 
 def places_of(boxes: Sequence[Box]) -> Places:
     """Return the middle of each box, from the upper left: below all that it needs, near those."""
     layer: dict[int, int] = {}
-    for place in TopologicalSorter({n: box.sources for n, box in enumerate(boxes)}).static_order():
-        layer[place] = 1 + max((layer[source] for source in boxes[place].sources), default=-1)
+    for n in TopologicalSorter({n: box.sources for n, box in enumerate(boxes)}).static_order():
+        layer[n] = 1 + max((layer[source] for source in boxes[n].sources), default=-1)
     rows: list[list[int]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
-    for place, found in layer.items():
-        rows[found].append(place)
-    users: dict[int, list[int]] = {place: [] for place in layer}
-    for place, box in enumerate(boxes):
+    for n, number in layer.items():
+        rows[number].append(n)
+    users: dict[int, list[int]] = {n: [] for n in layer}
+    for n, box in enumerate(boxes):
         for source in box.sources:
-            users[source].append(place)
+            users[source].append(n)
     across = _spread(rows, boxes)
     for sweep in range(_SWEEPS):
         downwards = sweep % 2 == 0
         for row in rows if downwards else reversed(rows):
             near = {n: boxes[n].sources if downwards else users[n] for n in row}
-            row.sort(key=lambda n: _middle([across[each] for each in near[n]], across[n]))
+            row.sort(key=lambda n: _middle([across[other] for other in near[n]], across[n]))
         across = _spread(rows, boxes)
     return {
         n: (across[n], y) for row, y in zip(rows, _heights(rows, boxes), strict=True) for n in row
@@ -93,7 +102,7 @@ def _middle(of: Sequence[float], otherwise: float) -> float:
 
 
 def _spread(rows: Sequence[Sequence[int]], boxes: Sequence[Box]) -> dict[int, float]:
-    """Where the boxes of each row stand, side by side and the row in the middle."""
+    """Return the middle of each box: boxes of a row side by side, rows centred."""
     widths = [sum(boxes[n].width for n in row) + _GAP_X * (len(row) - 1) for row in rows]
     across: dict[int, float] = {}
     for row, width in zip(rows, widths, strict=True):
@@ -105,22 +114,22 @@ def _spread(rows: Sequence[Sequence[int]], boxes: Sequence[Box]) -> dict[int, fl
 
 
 def _heights(rows: Sequence[Sequence[int]], boxes: Sequence[Box]) -> list[float]:
-    """The middle of each row, from above."""
-    found, top = [], 0.0
+    """Return the middle of each row, from above."""
+    middles, top = [], 0.0
     for row in rows:
         height = max(boxes[n].height for n in row)
-        found.append(top + height / 2)
+        middles.append(top + height / 2)
         top += height + _GAP_Y
-    return found
+    return middles
 
 
-def _drawn(boxes: Sequence[Box], places: Places) -> Markup:
+def _drawn(boxes: Sequence[Box], places: Places, noun: str = "nodes") -> Markup:
     right = max(places[n][0] + box.width / 2 for n, box in enumerate(boxes)) + _MARGIN
     below = max(places[n][1] + box.height / 2 for n, box in enumerate(boxes)) + _MARGIN
     parts = [
         Markup(
-            '<svg class="graph" role="img" aria-label="{} nodes" viewBox="{} {} {:.0f} {:.0f}"'
-        ).format(len(boxes), -_MARGIN, -_MARGIN, right + _MARGIN, below + _MARGIN)
+            '<svg class="graph" role="img" aria-label="{} {}" viewBox="{} {} {:.0f} {:.0f}"'
+        ).format(len(boxes), noun, -_MARGIN, -_MARGIN, right + _MARGIN, below + _MARGIN)
         + Markup(' width="{:.0f}" height="{:.0f}">').format(right + _MARGIN, below + _MARGIN)
     ]
     for n, box in enumerate(boxes):
@@ -130,7 +139,7 @@ def _drawn(boxes: Sequence[Box], places: Places) -> Markup:
 
 
 def _edge(boxes: Sequence[Box], places: Places, source: int, target: int) -> Markup:
-    """A line from the lower side of a box to the upper side of the one that needs it."""
+    """Return a line from the lower side of a box to the upper side of the one that needs it."""
     (x0, y0), (x1, y1) = places[source], places[target]
     y0, y1 = y0 + boxes[source].height / 2, y1 - boxes[target].height / 2
     half = (y0 + y1) / 2
@@ -139,8 +148,8 @@ def _edge(boxes: Sequence[Box], places: Places, source: int, target: int) -> Mar
     )
 
 
-def _shape(box: Box, place: tuple[float, float]) -> Markup:
-    x, y = place
+def _shape(box: Box, middle: tuple[float, float]) -> Markup:
+    x, y = middle
     left, top = x - box.width / 2, y - box.height / 2
     lines = Markup("").join(
         Markup('<text x="{:.1f}" y="{:.1f}"{}>{}</text>').format(
@@ -153,4 +162,5 @@ def _shape(box: Box, place: tuple[float, float]) -> Markup:
     )
     rectangle = Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="4"/>')
     shape = rectangle.format(left, top, box.width, box.height)
-    return Markup("<g><title>{}</title>{}{}</g>").format(box.title, shape, lines)
+    drawn = Markup("<g><title>{}</title>{}{}</g>").format(box.title, shape, lines)
+    return Markup('<a href="{}">{}</a>').format(box.link, drawn) if box.link else drawn

@@ -1,4 +1,4 @@
-"""What a program realised: the schedules, the kernels and how long they took."""
+"""The schedules and kernels that a program ran, and their times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from tinyref.algebra.symbolic import describe_shape
-from tinyref.cli.explain.picture import picture
+from tinyref.cli.explain.picture import Box, cut, picture, schedule_picture
 from tinyref.cli.terminal import kept_streams
 from tinyref.codegen.compile import kernel_name
 from tinyref.config import Context
@@ -25,18 +25,19 @@ from tinyref.engine.report import watching
 from tinyref.formats.text import to_text
 from tinyref.lazy.shards import Place
 from tinyref.runtimes.kernel import Kernel
-from tinyref.schedule import CopyItem, Schedule
+from tinyref.schedule import CopyItem, KernelItem, Schedule
+from tinyref.schedule.items import Item, written_by
 from tinyref.tensor.naming import noting_lines
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
 
-# Of a text that is shown whole: the longest graphs of layers have some hundred lines.
+# The longest text that is shown whole: graphs of layers have some hundred lines.
 MAX_LINES = 400
 
 
 def shorten(text: str, most: int = MAX_LINES) -> str:
-    """`text`, of which the middle is left out, with a note, where it has more than `most` lines."""
+    """Return the text, with a note instead of its middle if it has more than `most` lines."""
     lines = text.rstrip("\n").split("\n")
     if len(lines) <= most:
         return "\n".join(lines)
@@ -47,7 +48,7 @@ def shorten(text: str, most: int = MAX_LINES) -> str:
 
 @dataclass
 class KernelRecord:
-    """One kernel of one device, however often it ran; `kernel` is None where it never did."""
+    """One kernel of one device and all of its launches; `kernel` is None if it never ran."""
 
     number: int
     device: str
@@ -62,13 +63,13 @@ class KernelRecord:
 
     @property
     def name(self) -> str:
-        """The entry point of the program."""
+        """Return the entry point of the program."""
         return kernel_name(self.ast)
 
 
 @dataclass
 class ScheduleStep:
-    """A kernel or a copy of a schedule. `memory` is what it takes, the outputs first."""
+    """A kernel or a copy of a schedule. `memory` describes its buffers, the outputs first."""
 
     kernel: KernelRecord | None
     memory: tuple[str, ...]
@@ -78,23 +79,24 @@ class ScheduleStep:
 
 @dataclass
 class RealizeRecord:
-    """A schedule, and how often the same kernels were scheduled again in the same order."""
+    """A schedule, and the number of times that the same kernels were scheduled in this order."""
 
     number: int
     outputs: tuple[str, ...]
     graph: str
     picture: Markup
+    plan: Markup
     steps: list[ScheduleStep]
     times: int = 1
 
     @property
     def seconds(self) -> float:
-        """What all its kernels and copies took, all times together."""
+        """Return the time of all its kernels and copies, all times together."""
         return sum(step.seconds for step in self.steps)
 
 
 class Recording:
-    """A watcher that keeps what the page shows, and no memory of tensors."""
+    """A watcher that keeps what the page needs, and no memory of tensors."""
 
     def __init__(self) -> None:
         self.kernels: dict[tuple[str, UOp], KernelRecord] = {}
@@ -119,19 +121,26 @@ class Recording:
             return
         known = self.realizes.get(tuple(key))
         if known is None:
-            about = (_outputs(outputs), shorten(to_text(_root(outputs))), picture(_root(outputs)))
-            known = RealizeRecord(len(self.realizes) + 1, *about, steps)
+            root = _root(outputs)
+            known = RealizeRecord(
+                len(self.realizes) + 1,
+                _outputs(outputs),
+                shorten(to_text(root)),
+                picture(root),
+                schedule_picture(_boxes(planned.items, steps)),
+                steps,
+            )
             self.realizes[tuple(key)] = known
         else:
             known.times += 1
         self._waiting = deque(known.steps)
 
     def _kernel(self, device: str, ast: UOp) -> KernelRecord:
-        found = self.kernels.get((device, ast))
-        if found is None:
-            found = KernelRecord(len(self.kernels) + 1, device, ast)
-            self.kernels[device, ast] = found
-        return found
+        record = self.kernels.get((device, ast))
+        if record is None:
+            record = KernelRecord(len(self.kernels) + 1, device, ast)
+            self.kernels[device, ast] = record
+        return record
 
     def ran(
         self, ast: UOp, kernel: Kernel, bindings: Mapping[str, int], seconds: float | None
@@ -158,6 +167,25 @@ class Recording:
         step.runs += 1
 
 
+def _boxes(items: Sequence[Item], steps: Sequence[ScheduleStep]) -> list[Box]:
+    """Return a box for each step, below the steps whose results it reads or overwrites."""
+    boxes: list[Box] = []
+    writers: dict[UOp, int] = {}
+    for number, (item, step) in enumerate(zip(items, steps, strict=True)):
+        buffers = item.buffers if isinstance(item, KernelItem) else (item.target, item.source)
+        sources = dict.fromkeys(writers[node] for node in buffers if node in writers)
+        kernel = step.kernel
+        if kernel is None:
+            lines, link = [f"{number + 1}: copy"], ""
+        else:
+            lines, link = [f"{number + 1}: {kernel.name}"], f"#kernel-{kernel.number}"
+        lines += [cut(", ".join(kernel.names))] if kernel is not None and kernel.names else []
+        lines += [cut(step.memory[0])] if step.memory else []
+        boxes.append(Box(tuple(lines), tuple(sources), "; ".join(step.memory), link))
+        writers.update(dict.fromkeys(written_by(item), number))
+    return boxes
+
+
 def _memory(node: UOp) -> str:
     argument = node.arg
     if not isinstance(argument, BufferArg):
@@ -171,8 +199,8 @@ def _outputs(outputs: Sequence[tuple[UOp, Place]]) -> tuple[str, ...]:
 
     return tuple(
         f"{node.dtype.name} {describe_shape(shape_of(node))} on "
-        f"{place if isinstance(place, str) else ', '.join(place)}"
-        for node, place in outputs
+        f"{devices if isinstance(devices, str) else ', '.join(devices)}"
+        for node, devices in outputs
     )
 
 
@@ -183,7 +211,7 @@ def _root(outputs: Sequence[tuple[UOp, Place]]) -> UOp:
 
 @dataclass(frozen=True)
 class Failure:
-    """How a program ended that did not end well: its last line, and where in the program."""
+    """The error that ended a program: its last line, and its traceback."""
 
     line: str
     trace: str
@@ -192,11 +220,11 @@ class Failure:
 def run_program(
     path: Path, arguments: Sequence[str], device: str, record: Recording
 ) -> Failure | None:
-    """Runs the file as a program of its own, with arguments, watched; None where it ended well.
+    """Run the file as a program, watched, and return its failure; None if it ended well.
 
     It runs in this process with all rights of its user, as `python FILE.py` would. An interrupt
-    ends it, and is a failure too. What it does to the streams, the folder, the arguments and the
-    limits of this process is undone.
+    ends it, and is a failure too. Its changes of the streams, the folder, the arguments and the
+    limits of this process are undone.
     """
     outer, paths = sys.argv, list(sys.path)
     sys.argv = [str(path), *arguments]
@@ -215,7 +243,7 @@ def run_program(
         if error.code not in (None, 0):
             return Failure(f"SystemExit: {error.code}", "")
     except BaseException as error:
-        return _failure(error, path)
+        return failure_of(error, path)
     finally:
         sys.argv = outer
         sys.path[:] = paths
@@ -239,7 +267,7 @@ def _kept_folder() -> Iterator[None]:
 
 
 def run_expression(text: str, device: str, record: Recording) -> None:
-    """Computes a tensor expression, watched. Raises `UserError` for what it may not hold."""
+    """Compute a tensor expression, watched. Raise `UserError` for anything else."""
     from tinyref.cli.expression import evaluate
     from tinyref.runtimes.data_only import read_only_files
 
@@ -247,11 +275,11 @@ def run_expression(text: str, device: str, record: Recording) -> None:
         evaluate(text).realize()
 
 
-def _failure(error: BaseException, path: Path) -> Failure:
-    """The traceback from the program's own first line on."""
+def failure_of(error: BaseException, path: Path) -> Failure:
+    """Return the failure, with the traceback from the first line of the program on."""
     lines = traceback.format_exception_only(error)
     frames = traceback.extract_tb(error.__traceback__)
     own = str(path)
-    start = next((place for place, frame in enumerate(frames) if frame.filename == own), 0)
+    start = next((at for at, frame in enumerate(frames) if frame.filename == own), 0)
     trace = "".join([*traceback.format_list(frames[start:]), *lines])
     return Failure(lines[-1].strip() or type(error).__name__, trace)

@@ -111,13 +111,13 @@ def reduce(
     with IsolatedJudge(name, timeout) as judge:
         verdict = judge.verdict(loaded)
         _check_reducible(case, verdict, name)
-        found = judge.finding(loaded, verdict, budget)
-    reduced = CaseRecord(found.case, record.note, found.verdict, found.blame, name)
+        finding = judge.finding(loaded, verdict, budget)
+    reduced = CaseRecord(finding.case, record.note, finding.verdict, finding.blame, name)
     written = save_record(out or _reduced_name(case), reduced, case.stem)
-    print(f"{found.nodes} nodes, {found.opts} optimisations, in {found.seconds:.1f} s")
-    print(f"{found.bucket}: {found.blame}")
-    if found.problem:
-        print(f"not reduced: {found.problem}")
+    print(f"{finding.nodes} nodes, {finding.opts} optimisations, in {finding.seconds:.1f} s")
+    print(f"{finding.bucket}: {finding.blame}")
+    if finding.problem:
+        print(f"not reduced: {finding.problem}")
     _print_written(written, name)
 
 
@@ -207,7 +207,7 @@ def export(
 
 
 def _print_script(loaded: KernelCase, file: Path, name: str, timeout: float) -> None:
-    """Raises `UserError` where there is no fault to show."""
+    """Print the script of a case. Raise `UserError` if it shows no fault."""
     from tinyref_fuzz.findings.isolated import IsolatedJudge
 
     with IsolatedJudge(name, timeout) as judge:
@@ -334,11 +334,11 @@ def harvest(
         target /= f"{program.stem}-kernels.json"
     check_target(target, "harvest: --out", program)
     name = device_name(device)
-    found = run_harvest(program, name, target, every_size, max_nodes, arguments or ())
-    left_out = f"; {found.large} structures too large to judge" if found.large else ""
-    print(f"wrote {target}: {len(found.kernels)} of {found.ran} kernels{left_out}")
-    if found.failure:
-        print(f"tinyref: error: {program} ended with {found.failure}", file=sys.stderr)
+    harvested = run_harvest(program, name, target, every_size, max_nodes, arguments or ())
+    left_out = f"; {harvested.large} structures too large to judge" if harvested.large else ""
+    print(f"wrote {target}: {len(harvested.kernels)} of {harvested.ran} kernels{left_out}")
+    if harvested.failure:
+        print(f"tinyref: error: {program} ended with {harvested.failure}", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -360,9 +360,9 @@ def _agreement(verdict: KernelVerdict, device: str) -> str:
 
 
 def _particulars(judge: IsolatedJudge, case: KernelCase, verdict: KernelVerdict) -> Iterator[str]:
-    """The optimisations and the stage of a fault; of a process that ended nobody knows the former.
+    """Yield the optimisations and the stage of a fault.
 
-    To try more of such a case would end another process.
+    The optimisations are left out if the process ended: to find them would end more processes.
     """
     from tinyref.optimise.opt import opts_text
     from tinyref_fuzz.findings.bucket import DEATHS
@@ -416,13 +416,13 @@ def _replay_program(file: Path, device: str, seconds: float) -> None:
 
     record = load_program(file)
     name = device_of(device, record.device, "replay", file)
-    found = judge_isolated(record, name, seconds)
+    judged = judge_isolated(record, name, seconds)
     _print_facts(("note", record.note))
-    if found.verdict is None or found.verdict.agrees:
+    if judged.verdict is None or judged.verdict.agrees:
         print(f"{name}: all runs of the program agree, or it is one that tinyref refuses")
         return
-    _print_difference(name, found.verdict)
-    print(f"  blame: {found.blame}")
+    _print_difference(name, judged.verdict)
+    print(f"  blame: {judged.blame}")
     raise typer.Exit(1)
 
 
@@ -434,23 +434,23 @@ def _reduce_program(
 
     record = load_program(file)
     name = device_of(device, record.device, "reduce", file)
-    found = judge_isolated(record, name, timeout, seconds)
-    if found.verdict is None:
+    reduced = judge_isolated(record, name, timeout, seconds)
+    if reduced.verdict is None:
         raise UserError(f"reduce: {file} does not fail on {name}: there is nothing to reduce")
-    written = save_program(out or _reduced_name(file), found)
-    print(f"{found.program.size} steps; {found.blame}")
+    written = save_program(out or _reduced_name(file), reduced)
+    print(f"{reduced.program.size} steps; {reduced.blame}")
     _print_written(written, name)
 
 
 def _show_program(file: Path, device: str, is_script: bool, seconds: float) -> None:
-    """Print it as a script; without `is_script` with what is known of it before."""
+    """Print a program as a script; without `is_script`, after the facts of its file."""
     from tinyref_fuzz.programs.isolated import IsolatedProgramJudge
     from tinyref_fuzz.programs.record import load_program
     from tinyref_spec.subjects.name import is_subject
 
     record = load_program(file)
     name = device_of(device, record.device, "show", file)
-    # What its reads give is computed, of any size; the device itself need not be here.
+    # The script has the results of its reads; the device need not be present.
     with IsolatedProgramJudge(name if is_subject(name) else "PYTHON", seconds) as judge:
         script = judge.script(record.program, name)
     if not is_script:
@@ -465,13 +465,13 @@ def _show_program(file: Path, device: str, is_script: bool, seconds: float) -> N
     print(script, end="")
 
 
-# --- the device of a file, which may not choose what code runs ------------------------------------
+# --- the device of a file: a file may not choose what code runs -----------------------------------
 
 
 def device_of(asked: str, named: str, command: str, case: Path) -> str:
-    """The canonical name of what was asked for, else of the one that the file names.
+    """Return the canonical name of the device of the option, or else of the file.
 
-    Raises `UserError` where it is unknown, and for one of a file that is not installed.
+    Raises `UserError` for an unknown device, and for a device of a file that is not installed.
     """
     from tinyref_spec.subjects.name import is_subject
 
@@ -481,7 +481,7 @@ def device_of(asked: str, named: str, command: str, case: Path) -> str:
 
 
 def _library_of(asked: str, named: str, command: str, case: Path) -> str:
-    """The library that was asked for, else of the file: only one that imports nothing else."""
+    """Return the library of the option, or else of the file if it imports no other package."""
     from tinyref_spec.subjects.name import parse_subject
 
     name = parse_subject(asked or named)
@@ -491,7 +491,7 @@ def _library_of(asked: str, named: str, command: str, case: Path) -> str:
 
 
 def _installed(named: str, command: str, case: Path) -> str:
-    """The installed device that a file names; files come from anywhere, and may not import."""
+    """Return the installed device that a file names: files come from anywhere."""
     from tinyref.device import Device
 
     head, colon, number = named.partition(":")

@@ -6,7 +6,7 @@ import datetime
 from dataclasses import dataclass
 from pathlib import Path
 
-# A compile of several programs takes seconds, and minutes where other work has the processor.
+# A compile of several programs takes seconds, or minutes on a busy machine.
 _COMPILE_SECONDS = 300.0
 _COMPILE_EXAMINE_SECONDS = 120.0
 

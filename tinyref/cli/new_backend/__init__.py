@@ -1,6 +1,6 @@
-"""`tinyref new-backend`: a package that conforms as it is written, to be changed part by part.
+"""`tinyref new-backend`: write a package that passes the suite, to be changed part by part.
 
-Its files are made of the templates in `templates/`, in one of several languages.
+Its files are made from the templates in `templates/`, in one of several languages.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def new_backend(
     folder = out or Path(device.lower())
     write(files, folder)
     print(f"{folder}: a backend for {device}, in {chosen.title}. It needs {chosen.needs}.")
-    for each in sorted(files):
-        print(f"  {each}")
+    for file in sorted(files):
+        print(f"  {file}")
     print(f"\nNext:\n  cd {folder}\n  python -m pip install -e .")
     print(f"  tinyref conform --device {device}{chosen.conform_options}")
 
@@ -61,7 +61,7 @@ _INSTALL_TCC = ("sudo apt-get install -y tcc libc6-dev",)
 
 @dataclass(frozen=True)
 class Edit:
-    """Something to replace: where it is, and by what."""
+    """A part to replace: its file, and its replacement."""
 
     where: str
     what: str
@@ -76,13 +76,17 @@ _STEPS_OF_WEBGPU = (
 
 @dataclass(frozen=True)
 class Language:
-    """A language, and what differs between the packages that print it.
+    """A language, with the differences between the packages that render it.
 
-    title: what texts call it. needs: what must be installed. install: commands of a runner of CI.
-    emulator: how its device is made of the host, and `imports` the names of `tinyref.backend` for
-    that; empty for one that runs elsewhere. is_c_like: its renderer is a table.
-    requires: what a package depends on. backend, renderer, runtime: their templates. expectations:
-    that of the failures which are the fault of the driver it runs on at first; empty for none.
+    title: its name in texts.
+    needs: programs that must be installed.
+    install: the commands that install them on a runner of CI.
+    emulator: the code that makes its device on the host; empty if it runs elsewhere.
+    imports: the names of `tinyref.backend` that `emulator` needs.
+    is_c_like: True if its renderer is a table.
+    requires: the dependencies of the package.
+    backend, renderer, runtime: the names of the templates.
+    expectations: the template of the failures that the first driver causes; empty for none.
     """
 
     name: str
@@ -100,12 +104,12 @@ class Language:
 
     @property
     def conform_options(self) -> str:
-        """What `tinyref conform` is given beside the device."""
+        """Return the options of `tinyref conform` after the device."""
         return " --expectations expectations.toml" if self.expectations else ""
 
     @property
     def steps(self) -> tuple[Edit, ...]:
-        """What is replaced, in order."""
+        """Return the parts to replace, in order."""
         if not self.emulator:
             return _STEPS_OF_WEBGPU
         table = "the table" if self.is_c_like else "the printers of nodes"
@@ -176,9 +180,9 @@ _FILES = {
 
 
 def checked_name(name: str) -> str:
-    """`name` as a device is called, in upper case.
+    """Return the name of the device, in upper case.
 
-    Raises `UserError` for what can be no name of a device and of a package, or is one already.
+    Raises `UserError` for a name that no device or package can have, or that is taken.
     """
     from tinyref.device import Device
 
@@ -204,14 +208,14 @@ def checked_name(name: str) -> str:
 
 
 def language_called(name: str) -> Language:
-    """The language of that name. Raises `UserError` for another one."""
+    """Return the language of that name. Raise `UserError` if there is none."""
     if name not in LANGUAGES:
         raise UserLookupError(f"new-backend: --language: got {name!r}: {nearest(name, LANGUAGES)}")
     return LANGUAGES[name]
 
 
 def files_of(device: str, language: Language) -> dict[str, str]:
-    """The text of each file of the package for `device`, by its path."""
+    """Return the text of each file of the package for `device`, by its path."""
     import jinja2
 
     from tinyref.contract import CONTRACT
@@ -247,7 +251,7 @@ def files_of(device: str, language: Language) -> dict[str, str]:
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
-    """Writes a package to a folder that is not there yet. Raises `UserError` where it is."""
+    """Write a package to a new folder. Raise `UserError` if the folder exists."""
     if folder.exists():
         raise UserError(f"new-backend: {folder} is there already: accepted is a new folder, --out")
     try:
