@@ -303,7 +303,7 @@ def check_environment() -> None:
 def get(name: str) -> FlagValue:
     """Return the value of a flag: of the innermost `Context`, the environment, or its default."""
     global _is_checked  # noqa: PLW0603  the environment of a process is read once
-    flag = _flag(name)
+    flag = FLAGS.get(name) or _flag(name)
     if not _is_checked:
         check_environment()
         _is_checked = True

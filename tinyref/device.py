@@ -7,6 +7,7 @@ installed, `Device["module.path:ClassName"]` open a backend lazily.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
 import os
@@ -171,9 +172,9 @@ class DeviceRegistry:
             return Availability(False, describe_error(error))
 
     def __getitem__(self, name: str | None) -> Backend:
-        canonical = self.canonical(name)
-        backend = self._open.get(canonical)
-        return self._opened(canonical) if backend is None else backend
+        # Every launch asks for an open device by its canonical name.
+        backend = self._open.get(name or "")
+        return self._opened(self.canonical(name)) if backend is None else backend
 
     def _opened(self, canonical: str) -> Backend:
         with self._opening:
@@ -321,7 +322,7 @@ class Buffer:
         # A file takes no memory.
         used = 0 if backend.takes_path else self.nbytes
         memory.add(self.device, used)
-        weakref.finalize(self, _release, allocator, self._handle, self.device, used)
+        _Allocation.of(self, allocator, used)
         return self
 
     def view(self, offset: int, size: int, dtype: DType) -> Buffer:
@@ -386,10 +387,14 @@ class Buffer:
     def copy_out(self) -> bytearray:
         """Return the buffer's bytes on the host, after all earlier work on it is done."""
         data = bytearray(self.nbytes)
-        if self.nbytes:
-            Device[self.device].allocator.copy_out(memoryview(data), self.handle)
-            memory.note_copy(self.device, self.nbytes)
+        self.copy_to(memoryview(data))
         return data
+
+    def copy_to(self, destination: memoryview) -> None:
+        """Fill host memory of exactly the buffer's size, after all earlier work on it is done."""
+        if self.nbytes:
+            Device[self.device].allocator.copy_out(destination, self.handle)
+            memory.note_copy(self.device, self.nbytes)
 
     def as_bytes(self) -> memoryview:
         """Return the buffer's bytes on the host, to be read at once.
@@ -438,14 +443,48 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=memory.renew_lock)
 
 
-def _release(allocator: Allocator, handle: Handle, device: str, nbytes: int) -> None:
-    memory.add(device, -nbytes)
-    try:
-        allocator.free(handle)
-    except TinyrefError as error:
-        # No caller can catch it: memory is freed when an object is destroyed.
-        memory.unfreed.append(f"memory is not freed: {error}")
-        warnings.warn(memory.unfreed[-1], stacklevel=2)
+class _Allocation(weakref.ref[Buffer]):
+    """The memory of a buffer, which is freed with the buffer or at the exit of the process.
+
+    A `weakref.finalize` does the same in three times the time, and each replay allocates.
+    """
+
+    __slots__ = ("allocator", "device", "handle", "nbytes")
+
+    allocator: Allocator
+    device: str
+    handle: Handle
+    nbytes: int
+
+    @classmethod
+    def of(cls, buffer: Buffer, allocator: Allocator, nbytes: int) -> None:
+        """Free the memory that `buffer` has now when the buffer is destroyed."""
+        allocation = cls(buffer, cls.release)
+        allocation.allocator, allocation.handle = allocator, buffer._handle
+        allocation.device, allocation.nbytes = buffer.device, nbytes
+        _allocations[id(allocation)] = allocation
+
+    def release(self) -> None:
+        """Free the memory, once."""
+        if _allocations.pop(id(self), None) is None:
+            return
+        memory.add(self.device, -self.nbytes)
+        try:
+            self.allocator.free(self.handle)
+        except TinyrefError as error:
+            # No caller can catch it: memory is freed when an object is destroyed.
+            memory.unfreed.append(f"memory is not freed: {error}")
+            warnings.warn(memory.unfreed[-1], stacklevel=2)
+
+
+# The memory that is allocated now, by the identity of each entry.
+_allocations: dict[int, _Allocation] = {}
+
+
+@atexit.register
+def _release_all() -> None:
+    for allocation in reversed(list(_allocations.values())):
+        allocation.release()
 
 
 # The bytes that are copied to a device and back to test if it answers.

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import mpmath
 import numpy as np
 
 from tinyref.dtype import DType, Kind, dtypes, numpy_dtype
@@ -267,6 +266,8 @@ def _is_regular(op: str, values: Sequence[float]) -> bool:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _precise_cached(op: str, values: tuple[float, ...]) -> float:
+    import mpmath  # here, as every worker would import it and few cases need it
+
     # sin of a large argument cancels up to 1024 bits, which mpmath itself adds.
     with mpmath.workprec(120):
         arguments = [mpmath.mpf(value) for value in values]

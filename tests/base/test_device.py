@@ -220,9 +220,11 @@ def test_memory_that_is_not_freed_is_warned_of():
         def free(self, handle: object) -> None:
             raise DeviceError("LEAKY", "the driver is gone")
 
+    buffer = Buffer("LEAKY", 8, dtypes.uint8, _handle=1)
     memory.add("LEAKY", 8)
+    device._Allocation.of(buffer, Leaky(), 8)
     with pytest.warns(UserWarning, match="memory is not freed: LEAKY: the driver is gone"):
-        device._release(Leaky(), 1, "LEAKY", 8)
+        del buffer
     assert memory.now["LEAKY"] == 0
     assert memory.unfreed.pop() == "memory is not freed: LEAKY: the driver is gone"
 

@@ -23,8 +23,10 @@ MACHINES = {
     kind.architecture: f"{kind.__module__}:{kind.__name__}"
     for kind in (PtxMachine, PtxMachine75, PtxMachine80)
 }
-# Of every so many rows one is looked at.
+# One row of this many is run.
 STRIDE = 151
+# Hundreds of programs in one kernel, which take the machine a minute: the slow test runs them.
+LONG_ROWS = "isa.comparison."
 
 
 @functools.cache
@@ -45,7 +47,8 @@ def wrong(cases: list[Case], device: str) -> list[str]:
 
 @pytest.mark.parametrize("architecture", MACHINES)
 def test_rows_of_the_suite(architecture: int) -> None:
-    assert wrong(first_cases()[architecture % STRIDE :: STRIDE], MACHINES[architecture]) == []
+    cases = [case for case in first_cases() if not case.id.startswith(LONG_ROWS)]
+    assert wrong(cases[architecture % STRIDE :: STRIDE], MACHINES[architecture]) == []
 
 
 @pytest.mark.slow

@@ -115,6 +115,12 @@ def holds(left: Extent, right: Extent) -> bool:
     return margin is not None and margin >= 0
 
 
+def are_equal(left: sint, right: sint) -> bool:
+    """Return True if two sizes are equal for all values of the variables, or the bound values."""
+    # Equal sizes in normal form are the same node.
+    return left == right or (holds(lift(left), lift(right)) and holds(lift(right), lift(left)))
+
+
 def accepted_values(constraint: Constraint) -> tuple[str, int, int] | None:
     """Return name, least and largest accepted value of the only variable; None if not so simple."""
     margin = constraint.margin

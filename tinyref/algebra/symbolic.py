@@ -195,8 +195,8 @@ def product(values: Iterable[sint]) -> sint:
     """Return the product of sizes; 1 for none."""
     total: Extent = 1
     for value in values:
-        total = total * lift(value)
-    return lower(total)
+        total = total * (value if type(value) is int else lift(value))
+    return total if type(total) is int else lower(total)
 
 
 # --- bounds -------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tinyref.algebra.symbolic import lift, lower
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes, to_dtype
 from tinyref.engine.accounting import GlobalCounters, estimate
-from tinyref.engine.report import copy_buffer, is_timed, is_told, report, report_kernel
+from tinyref.engine.report import copy_buffer, is_timed, report, report_kernel
 from tinyref.errors import DeviceError, UserStateError
 from tinyref.formats.text import from_text, program_from_text, program_to_text, to_text
 from tinyref.lazy.buffers import buffer_of, has_memory
@@ -268,12 +268,15 @@ class Replay:
                 for bound, position in self._uses.get(recorded, ()):
                     bound.rebind(position, memory)
                 recorded.memory = memory
-        if any(self.bindings.get(name) != value for name, value in bindings.items()):
+        if bindings and any(self.bindings.get(k) != value for k, value in bindings.items()):
             self._vary(bindings)
 
-    def run(self) -> None:
-        """Run all steps with the values of `bind`. Raises `DeviceError` as a launch does."""
-        if is_told():
+    def run(self, told: bool) -> None:
+        """Run all steps with the values of `bind`. Raises `DeviceError` as a launch does.
+
+        told: launch and report each kernel alone; see `is_told`.
+        """
+        if told:
             for step, bound in zip(self.steps, self._bound, strict=True):
                 step.run_aloud(bound.buffers, self.bindings)
             return
@@ -288,9 +291,9 @@ class Replay:
 
     @property
     def is_one_call(self) -> bool:
-        """Return True if an interrupt can only come before or after all kernels."""
+        """Return True if an interrupt can only come before or after all kernels, untold."""
         launches = self._launches
-        return len(launches) == 1 and getattr(launches[0], "is_one_call", False) and not is_told()
+        return len(launches) == 1 and getattr(launches[0], "is_one_call", False)
 
     def check(self, bindings: Bindings) -> None:
         """Raise `UserError` for values of variables that the captured graphs exclude."""

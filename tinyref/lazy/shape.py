@@ -31,8 +31,10 @@ def as_shape(shape: Sequence[object], argument: str) -> tuple[sint, ...]:
 
     A symbolic size is checked for the values that its variables are bound to.
     """
-    sizes = tuple(as_size(size, argument) for size in shape)
+    sizes = tuple([as_size(size, argument) for size in shape])
     for size in sizes:
+        if type(size) is int and size >= 0:
+            continue
         if not holds(0, lift(size)):
             raise UserError(
                 f"{argument}: {describe_shape(sizes)} has the negative size {describe(size)}: "

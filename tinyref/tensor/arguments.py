@@ -8,7 +8,7 @@ from typing import Any
 
 from tinyref.algebra import symbolic
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.sizes import bindings_of, current_value, holds
+from tinyref.algebra.sizes import are_equal, bindings_of, current_value
 from tinyref.algebra.symbolic import describe, describe_shape, product
 from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.uops.node import UOp, sint
@@ -147,11 +147,11 @@ def resolve_reshape(old: Shape, new: Sequence[object], argument: str) -> Shape:
             raise UserError(
                 f"{argument}: shape {tuple(new)} does not divide {describe(total)} elements"
             )
-    count, new_count = (symbolic.lift(product(shape)) for shape in (old, sizes))
-    if not (holds(count, new_count) and holds(new_count, count)):
+    count, new_count = product(old), product(sizes)
+    if not are_equal(count, new_count):
         raise UserError(
             f"{argument}: cannot turn {describe_shape(old)} into {describe_shape(tuple(sizes))}: "
-            f"{describe(product(old))} elements are not {describe(product(sizes))}"
+            f"{describe(count)} elements are not {describe(new_count)}"
         )
     return tuple(sizes)
 

@@ -218,8 +218,9 @@ class Data(Elementwise, Movement):
         # The lock keeps replays of other threads from writing to this memory meanwhile.
         with graph_lock:
             buffer = buffer_of(buffer_node(self))
-            array = np.frombuffer(buffer.copy_out(), dtype=numpy_dtype(self.dtype))
-        return array[: math.prod(shape)].reshape(shape)
+            data = np.empty(buffer.nbytes, dtype=np.uint8)
+            buffer.copy_to(data.data)
+        return data.view(numpy_dtype(self.dtype))[: math.prod(shape)].reshape(shape)
 
     def _gather_elements(self) -> Array:
         """Return the elements of a tensor on several devices."""

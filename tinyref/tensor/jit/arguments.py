@@ -10,6 +10,7 @@ from typing import Any, cast
 from tinyref.algebra.symbolic import describe, describe_shape, variables_of
 from tinyref.arrays import np
 from tinyref.errors import UserError, UserTypeError
+from tinyref.lazy.shape import shape_of
 from tinyref.schedule.prepare import unbound
 from tinyref.tensor.core import TensorCore
 from tinyref.tensor.variable import values_bound
@@ -93,13 +94,13 @@ class Arguments:
     def _tensor_spec(self, tensor: TensorCore, path: str) -> Spec:
         self.tensors.append(tensor)
         self.tensor_paths.append(path)
-        shape = tensor.shape
+        node = tensor.node
+        shape = shape_of(node)
         if UOp in map(type, shape):
             self._bind([size for size in shape if isinstance(size, UOp)], path)
             shape = tuple(unbound(size) for size in shape)
-        argument = tensor.node.arg
-        layout = argument if isinstance(argument, ShardArg) else None
-        return "tensor", shape, tensor.dtype, tensor.device, layout
+        layout = node.arg if isinstance(node.arg, ShardArg) else None
+        return "tensor", shape, node.dtype, tensor.device, layout
 
     def _bind(self, sizes: Sequence[UOp], path: str) -> None:
         for name, value in values_bound(sizes, f"TinyJit: argument {path}").items():

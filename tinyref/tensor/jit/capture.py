@@ -9,6 +9,7 @@ from typing import Any, cast
 from weakref import ref
 
 from tinyref.engine.capture import RecordedBuffer, Replay
+from tinyref.engine.report import is_told
 from tinyref.engine.runner import InterruptsHeld
 from tinyref.errors import UserError, UserStateError, words_of
 from tinyref.lazy.buffers import buffer_of, new_buffer_like
@@ -206,7 +207,9 @@ class Capture:
                 zip(call.tensors, call.tensor_paths, strict=True)
             )
         ]
-        if not (self.assigned or self.written):
+        # Most functions assign to no argument and get no memory that they write.
+        in_use = [number for node in nodes for number in buffer_numbers(node)]
+        if not self.assigned and self.written.isdisjoint(in_use):
             return nodes, self.written
         groups = [set(buffer_numbers(tensor.node)) for tensor in call.tensors]
         numbers = [number for group in groups for number in group]
@@ -241,16 +244,17 @@ class Capture:
         if overwritten:
             self._run(overwritten)
         else:
-            self.replayed.run()
+            self.replayed.run(is_told())
         return fill(self.template, [*call.tensors, *results])
 
     def _run(self, overwritten: frozenset[int]) -> None:
         """Run the steps. If they stop early, the BUFFERs that they overwrite are lost."""
-        is_one_call = self.replayed.is_one_call
+        told = is_told()
+        is_one_call = self.replayed.is_one_call and not told
         # Holding interrupts takes 10 us: a third of a small replay.
         with nullcontext() if is_one_call else InterruptsHeld():
             try:
-                self.replayed.run()
+                self.replayed.run(told)
             except BaseException as error:
                 # An interrupt comes before or after all steps of one call, never between them.
                 if not (is_one_call and isinstance(error, KeyboardInterrupt)):

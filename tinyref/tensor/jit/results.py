@@ -22,11 +22,9 @@ from tinyref.tensor.jit.session import CaptureSession, copied, is_backed
 from tinyref.tensor.registry import buffer_numbers, parts_of
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.variable import rebound
-from tinyref.uops.node import UOp, sint
+from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ShapeArg, ShardArg
-
-_NO_AXES = ShapeArg(())
+from tinyref.uops.payload import ShardArg
 
 
 @dataclass(frozen=True)
@@ -141,16 +139,12 @@ class Output:
         """Return the tensor of the next replay, and add its memory to `exchanged`."""
         nodes = []
         for buffer, dtype, shape, value in self.parts:
-            sizes = tuple([rebound(size, values) for size in shape])
+            sizes = tuple([s if type(s) is int else rebound(s, values) for s in shape])
             if buffer is None:
                 nodes.append(graph.full(sizes, value, dtype))
                 continue
             memory, exchanged[buffer] = new_buffer_like(buffer.argument, dtype)
-            if sizes == () and buffer.argument.size == 1:
-                # `window` would take 10 us here, and most functions return a scalar loss.
-                nodes.append(UOp(Ops.RESHAPE, dtype, (memory,), _NO_AXES))
-            else:
-                nodes.append(graph.window(memory, sizes))
+            nodes.append(graph.window(memory, sizes))
             # Like any computed tensor, the node is memory and not a function's view of memory.
             leave_unnamed(nodes[-1])
         node = nodes[0] if self.layout is None else join_parts(self.layout, nodes)
