@@ -152,6 +152,23 @@ def run(case_id: str, device: SubjectDevice) -> Any:
     return find(case_id).run(device)  # type: ignore[arg-type]
 
 
+def test_one_wrong_value_of_thousands_is_seen(wrap: Callable[..., SubjectDevice]) -> None:
+    def wrong(x: Any) -> Any:
+        return np.where(x == 1, np.exp(x) * x.dtype.type(1.0625), np.exp(x))
+
+    case = "tensor.exp.float16.dense:0"
+    right = run(case, wrap())
+    assert (right.passed, right.max_ulp, right.compared) == (True, 1.0, 44385)
+    assert right.worst_input == "0x1.73cp-6"
+    measured = run(case, wrap("exp", wrong))
+    assert not measured.passed
+    # 2.719 times 1.0625 is 87 values further on.
+    assert (measured.max_ulp, measured.worst_input) == (87.0, "0x1p+0")
+    assert measured.message.endswith("1 of 44385 wrong")
+    assert [values.values for values in measured.details.inputs] == [["1"]]
+    assert "np.array([1.0], np.float16)" in measured.details.script
+
+
 @pytest.mark.long
 def test_a_fault_of_torch_is_seen_forward_and_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     device = open_device("torch on cpu")
