@@ -234,7 +234,7 @@ def test_the_page_of_accuracy_is_what_the_command_prints() -> None:
 
 
 def _cells(line: str) -> list[str]:
-    return [text.strip() for text in line.strip("| ").split(" | ")]
+    return [text.strip() for text in line.replace("\\", "").strip("|").split(" | ")]
 
 
 def _figure(function: str, dtype: str, text: str) -> tuple[str, Status, float | None, str]:
