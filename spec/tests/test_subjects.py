@@ -142,6 +142,48 @@ def test_arrays_lie_on_the_device_that_is_named() -> None:
     assert run("tensor.arange.int32.forward:0", narrow).passed
 
 
+TOGETHER = [
+    "tensor.exp.float32.forward:0",
+    "tensor.exp.float32.backward:0",
+    "tensor.add.float32.backward:1",
+    "tensor.topk.float32.forward:0",
+]
+
+
+@pytest.mark.parametrize(
+    ("most", "error", "calls"),
+    [(9, 0.0, [5]), (4, 0.0, [5, 2, 3]), (9, 1.0, [5])],
+    ids=["together", "in halves", "with a wrong value"],
+)
+def test_cases_are_compiled_together(
+    most: int, error: float, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function of more than `most` arrays does not compile; `error` is added to its values."""
+    arrays_of_calls = []
+
+    def compile(function: Any, backend: str = "inductor", **options: object) -> Any:
+        def compiled(*arrays: Any) -> Any:
+            if backend == "inductor":
+                arrays_of_calls.append(len(arrays))
+                if len(arrays) > most:
+                    raise RuntimeError("too many arrays")
+            values = function(*arrays)
+            return [value + error for value in values] if isinstance(values, list) else values
+
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", compile)
+    device = open_device("torch-compile on cpu")
+    arrays_of_calls.clear()
+    cases = [find(name) for name in TOGETHER]
+    assert device.prepare(cases) == 4
+    measured = [case.run(device).passed for case in cases]  # type: ignore[arg-type]
+    # A constant that is added does not change a gradient.
+    assert measured == [not error, True, True, not error]
+    # No case compiled its own function; the two of add have two arrays.
+    assert arrays_of_calls == calls
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_seen_on_its_rows(fault: str, wrap: Callable[..., SubjectDevice]) -> None:
     name, function, caught = FAULTS[fault]
