@@ -200,6 +200,10 @@ class CompiledTorchSubject(TorchSubject):
         self._inputs: dict[Hashable, list[dict[str, Any]]] = defaultdict(list)
         # By the identity of the inputs: the value that was computed together with others.
         self._values: dict[tuple[int, ...], Any] = {}
+        from torch._inductor import config
+
+        # A run has a worker for each core, which compiles in its own process.
+        config.compile_threads = 1
         # The first compile of a process loads the compiler, which is no matter of a case.
         torch.compile(lambda x: x + 1)(torch.zeros(2))
 
