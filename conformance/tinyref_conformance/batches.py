@@ -21,8 +21,8 @@ MAX_DEATHS = 3
 class Batches:
     """The size of batches in one run: larger if they are quick, smaller if they are slow.
 
-    offered: True if the compiler takes many sources. fixed_rows: the number of rows of each batch, if
-    the device says it.
+    offered: True if the compiler takes many sources. fixed_rows: the number of rows of each batch,
+    if the device says it.
     """
 
     def __init__(self) -> None:

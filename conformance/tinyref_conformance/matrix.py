@@ -100,19 +100,19 @@ class Matrix:
 
     def accuracy(self) -> dict[str, dict[str, list[RowResult | None]]]:
         """Return the rows of thousands of inputs of each report, by type and by function."""
-        found: dict[str, dict[str, list[RowResult | None]]] = {}
-        for place, report in enumerate(self.reports):
+        rows_by_type: dict[str, dict[str, list[RowResult | None]]] = {}
+        for number, report in enumerate(self.reports):
             for row in report.rows:
                 if row.id.endswith(DENSE) and row.max_ulp is not None:
-                    of_type = found.setdefault(row.dtype, {})
+                    of_type = rows_by_type.setdefault(row.dtype, {})
                     empty: list[RowResult | None] = [None] * len(self.reports)
-                    of_type.setdefault(row.op, empty)[place] = row
-        return found
+                    of_type.setdefault(row.op, empty)[number] = row
+        return rows_by_type
 
     def _accuracy_tables(self) -> list[Table]:
         """Return what was measured by which command, and a table for each type."""
-        found = self.accuracy()
-        if not found:
+        rows_by_type = self.accuracy()
+        if not rows_by_type:
             return []
         subjects = [_measured(report) for report in self.reports]
         names = [_subject(report) for report in self.reports]
@@ -122,7 +122,7 @@ class Matrix:
                 ("function", *names),
                 [[function, *map(_worst, rows)] for function, rows in functions.items()],
             )
-            for dtype, functions in found.items()
+            for dtype, functions in rows_by_type.items()
         ]
         head = ("of", "versions", "processor", "command")
         return [Table("What was measured, and how", head, subjects), *tables]

@@ -2,8 +2,8 @@
 
 Each has the same parts in at most 40 lines: a comment on what it shows, flags, imports, inputs as
 literal bits, the computation, and the expected values. `run` of tinyref.runtimes.reproducer gives
-the exit code. Functions write scripts of launches of programs and ASTs, of expressions of libraries,
-of programs of tensors, and of cases of the suite.
+the exit code. Functions write scripts of launches of programs and ASTs, of expressions of
+libraries, of programs of tensors, and of cases of the suite.
 """
 
 from __future__ import annotations
