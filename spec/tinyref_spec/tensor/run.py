@@ -18,7 +18,7 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Rule, Ulp
 from tinyref_spec.measure import Judgement, count, judge, measure_ulp, refusal, values_of
 from tinyref_spec.oracles import Expected
-from tinyref_spec.reproducer import MAX_PLACES, TINYREF, Question, tensor_script, wanted_elements
+from tinyref_spec.reproducer import MAX_ELEMENTS, TINYREF, Question, tensor_script, wanted_elements
 from tinyref_spec.subjects.protocol import Arrays, Subject, SupportsNumpy
 from tinyref_spec.tensor.dense import dense_expected, dense_values
 from tinyref_spec.tensor.extremes import extremes_of, joined
@@ -277,7 +277,7 @@ def _failure(
 
 def _few(question: Question, expected: Expected, places: Array) -> tuple[Question, Expected, Array]:
     """Return the first of these elements alone: thousands are too many for a script."""
-    places = places[:MAX_PLACES]
+    places = places[:MAX_ELEMENTS]
     assert expected.tolerance is not None, "a dense form has a bound"
     assert expected.wide is not None, "a bound is around a reference"
     few = Expected(
