@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reports_of import NASTY, failing, report_of
@@ -10,7 +12,7 @@ from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref_conformance.compare import compare
 from tinyref_conformance.matrix import Matrix
-from tinyref_conformance.report import CaseResult
+from tinyref_conformance.report import CaseResult, Report
 from tinyref_conformance.reports import as_json
 from tinyref_conformance.statuses import Status
 
@@ -149,6 +151,100 @@ def test_the_errors_of_rows_have_a_column_for_each_device() -> None:
     exact = report_of(measured(0.0))
     exact.rows[1].error_rule = "Exact: the bits."
     assert Matrix([exact]).errors() == []
+
+
+EXP = "tensor.exp.float32.dense"
+
+
+def dense(device: str, *figures: tuple[str, Status, float | None, str], **facts: Any) -> Report:
+    """Return a report with a row of thousands of inputs for each figure: id, status, ULP, input."""
+    cases = [
+        CaseResult(f"{row}:0", row, status, compared=1, max_ulp=ulp, worst_input=worst)
+        for row, status, ulp, worst in figures
+    ]
+    report = report_of(*cases, device=device, profile="full", **facts)
+    for row in report.rows[1:]:
+        _, row.op, row.dtype, _ = row.id.split(".")
+    return report
+
+
+def test_how_exact_functions_are_with_input_and_command() -> None:
+    torch = dense("torch on cpu", (EXP, Status.PASS, 2.0, "0x1.8p+3"), processor="P 1")
+    wrong = (EXP, Status.EXPECTED_FAIL, 427.0, "-0x1p-3")
+    skipped = ("tensor.erf.float32.dense", Status.SKIP, None, "")
+    exact = ("tensor.sqrt.float32.dense", Status.PASS, 0.0, "")
+    matrix = Matrix([torch, dense("CPU", wrong, skipped, exact)])
+    text = matrix.page().markdown()
+    assert (
+        """\
+## What was measured, and how
+
+| of | versions | processor | command |
+| --- | --- | --- | --- |
+| torch on cpu | driver 1.0 | P 1 | tinyref conform --subject torch --on cpu --profile full \
+--query 'tensor.\\*.dense' |
+| tinyref on CPU | driver 1.0 |  | tinyref conform --device CPU --profile full \
+--query 'tensor.\\*.dense' |
+
+## How exact on float32: the largest error in ULP, and its input
+
+| function | torch on cpu | tinyref on CPU |
+| --- | --- | --- |
+| exp | 2 at 0x1.8p+3 | ✗ 427 at -0x1p-3 |
+| sqrt | - | 0 |
+"""
+        in text
+    )
+    assert matrix.errors() == []
+    figures = json.loads(matrix.json())["accuracy"]
+    assert [figure["max_ulp"] for figure in figures] == [2.0, 427.0, 0.0]
+    assert figures[0] == {
+        "device": "torch on cpu",
+        "function": "exp",
+        "dtype": "float32",
+        "max_ulp": 2.0,
+        "p99_ulp": None,
+        "input": "0x1.8p+3",
+        "values": 1,
+        "command": "tinyref conform --subject torch --on cpu --profile full "
+        "--query tensor.exp.float32.dense",
+    }
+
+
+def test_the_page_of_accuracy_is_what_the_command_prints() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "accuracy.md").read_text("utf-8")
+    parts = re.findall(r"^## (How exact on|What was measured)(.*?)\n\n(.*?)\n\n", page, re.M | re.S)
+    tables = {heading: [_cells(line) for line in text.splitlines()] for _, heading, text in parts}
+    measured = tables.pop(", and how")[2:]
+    reports = []
+    for column, (name, versions, processor, _) in enumerate(measured, 1):
+        figures = [
+            _figure(cells[0], heading.split()[0].rstrip(":"), cells[column])
+            for heading, lines in tables.items()
+            for cells in lines[2:]
+        ]
+        device = name.removeprefix("tinyref on ")
+        pairs = dict(text.split(" ", 1) for text in versions.split(", "))
+        facts = {"processor": processor, "device_versions": pairs}
+        reports.append(dense(device, *figures, **facts))
+    assert len(reports) == 7
+    printed = Matrix(reports).page().markdown()
+    for first, heading, text in parts:
+        assert f"## {first}{heading}\n\n{text}\n" in printed
+
+
+def _cells(line: str) -> list[str]:
+    return [text.strip() for text in line.replace("\\", "").strip("|").split(" | ")]
+
+
+def _figure(function: str, dtype: str, text: str) -> tuple[str, Status, float | None, str]:
+    """Return a row that prints as a cell of the page."""
+    row = f"tensor.{function}.{dtype}.dense"
+    if text == "-":
+        return row, Status.SKIP, None, ""
+    status = Status.FAIL if text.startswith("✗") else Status.PASS
+    ulp, _, worst = text.removeprefix("✗ ").partition(" at ")
+    return row, status, float(ulp.replace("∞", "inf")), worst
 
 
 def test_the_commands_write_each_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

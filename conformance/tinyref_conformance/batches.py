@@ -21,18 +21,20 @@ MAX_DEATHS = 3
 class Batches:
     """The size of batches in one run: larger if they are quick, smaller if they are slow.
 
-    offered: True if the compiler takes many sources.
+    offered: True if the compiler takes many sources. fixed_rows: the number of rows of each batch,
+    if the device says it.
     """
 
     def __init__(self) -> None:
         self.offered = False
+        self.fixed_rows = 0
         self._rows = FIRST_ROWS
         self._deaths = 0
 
     @property
     def rows(self) -> int:
         """Return the number of rows in the next batch; 0 for none."""
-        return self._rows if self.offered and self._deaths < MAX_DEATHS else 0
+        return (self.fixed_rows or self._rows) if self.offered and self._deaths < MAX_DEATHS else 0
 
     def on_prepared(self, message: Mapping[str, Any]) -> None:
         """Make the next batch larger if this one compiled quickly, smaller if it was slow."""

@@ -15,6 +15,7 @@ from tinyref.dtype import dtype_from_name
 from tinyref.errors import TinyrefError, UserError
 from tinyref.formats.payload_fields import tile_from_json, tile_to_json
 from tinyref.machine import Machine
+from tinyref.runtimes.host.description import processor_name
 from tinyref.runtimes.identity import library_versions
 
 # Functions that write and read a field of the capabilities, by its declared type.
@@ -72,6 +73,7 @@ def surroundings() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
+        "processor": processor_name(),
         "libraries": library_versions(),
         "git": None if revision is None else revision.to_json(),
     }

@@ -10,10 +10,14 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref_conformance.diagnosis import common_name
 from tinyref_conformance.ladder import RungReport, RungState
-from tinyref_conformance.report import NOT_A_RUN, Report, RowResult
+from tinyref_conformance.records import number_to_json
+from tinyref_conformance.report import NOT_A_RUN, Report, RowResult, repro_command
+from tinyref_conformance.reports.pictures import ulp
 from tinyref_conformance.reports.tables import Page, Table
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status
 from tinyref_spec.case import Rung
+from tinyref_spec.subjects.name import is_subject
+from tinyref_spec.tensor.dense import DENSE
 
 SCHEMA = "tinyref.conformance.matrix"
 VERSION = 1
@@ -88,9 +92,40 @@ class Matrix:
         lines = []
         for name, rule in rules.items():
             rows = [rows.get(name) for rows in measured]
+            if name.endswith(DENSE):
+                continue
             if not rule.startswith("Exact") or any(row and row.max_ulp for row in rows):
                 lines.append([name, rule, *map(_error, rows)])
         return lines
+
+    def accuracy(self) -> dict[str, dict[str, list[RowResult | None]]]:
+        """Return the rows of thousands of inputs of each report, by type and by function."""
+        rows_by_type: dict[str, dict[str, list[RowResult | None]]] = {}
+        for number, report in enumerate(self.reports):
+            for row in report.rows:
+                if row.id.endswith(DENSE) and row.max_ulp is not None:
+                    of_type = rows_by_type.setdefault(row.dtype, {})
+                    empty: list[RowResult | None] = [None] * len(self.reports)
+                    of_type.setdefault(row.op, empty)[number] = row
+        return rows_by_type
+
+    def _accuracy_tables(self) -> list[Table]:
+        """Return what was measured by which command, and a table for each type."""
+        rows_by_type = self.accuracy()
+        if not rows_by_type:
+            return []
+        subjects = [_measured(report) for report in self.reports]
+        names = [_subject(report) for report in self.reports]
+        tables = [
+            Table(
+                f"How exact on {dtype}: the largest error in ULP, and its input",
+                ("function", *names),
+                [[function, *map(_worst, rows)] for function, rows in functions.items()],
+            )
+            for dtype, functions in rows_by_type.items()
+        ]
+        head = ("of", "versions", "processor", "command")
+        return [Table("What was measured, and how", head, subjects), *tables]
 
     def _counts(self, cause: FailureCause) -> list[str]:
         counts = (cause.counts.get(index) for index in range(len(self.reports)))
@@ -110,6 +145,7 @@ class Matrix:
                 ("rung", "where", "cause", *self.heads, "what to do"),
                 failures,
             ),
+            *self._accuracy_tables(),
             Table("Largest errors in ULP", ("row", "rule", *self.heads), self.errors()),
         ]
         return Page(f"{len(self.reports)} devices side by side", self.notes, tables)
@@ -129,6 +165,13 @@ class Matrix:
                     "cases": [cause.counts.get(index, 0) for index in range(len(self.reports))],
                 }
                 for cause in self.causes()
+            ],
+            "accuracy": [
+                _figure(report, row)
+                for functions in self.accuracy().values()
+                for rows in functions.values()
+                for report, row in zip(self.reports, rows, strict=True)
+                if row is not None
             ],
         }
         return json.dumps(data, indent=1) + "\n"
@@ -150,6 +193,44 @@ def _facts(report: Report) -> dict[str, Any]:
             }
             for rung in report.rungs
         },
+    }
+
+
+def _measured(report: Report) -> list[str]:
+    """Return the cells about a report: its device, versions, processor and command."""
+    facts = report.certificate
+    versions = ", ".join(f"{name} {text}" for name, text in facts["device_versions"].items())
+    settings = (facts["profile"], f"tensor.*{DENSE}", report.settings, facts.get("second", ""))
+    command = repro_command(report.device, *settings)
+    return [_subject(report), versions, facts.get("processor", ""), command]
+
+
+def _subject(report: Report) -> str:
+    return report.device if is_subject(report.device) else f"tinyref on {report.device}"
+
+
+def _worst(row: RowResult | None) -> str:
+    """Return the largest error and its input; a cross if the error is beyond its bound."""
+    if row is None:
+        return "-"
+    is_beyond = any(status.is_broken or status is Status.EXPECTED_FAIL for status in row.counts)
+    where = f" at {row.worst_input}" if row.worst_input else ""
+    return f"{Status.FAIL.symbol + ' ' if is_beyond else ''}{ulp(row.max_ulp)}{where}"
+
+
+def _figure(report: Report, row: RowResult) -> dict[str, Any]:
+    """Return one figure of the tables, with the command that measures it."""
+    facts = report.certificate
+    second = facts.get("second", "")
+    return {
+        "device": report.device,
+        "function": row.op,
+        "dtype": row.dtype,
+        "max_ulp": number_to_json(row.max_ulp),
+        "p99_ulp": number_to_json(row.p99_ulp),
+        "input": row.worst_input,
+        "values": row.compared,
+        "command": repro_command(report.device, facts["profile"], row.id, report.settings, second),
     }
 
 

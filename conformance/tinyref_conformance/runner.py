@@ -138,6 +138,7 @@ class Runner(harness.Plan):
         if self.settings.second:
             # A second device exists, even if it is of another kind.
             self._capabilities = replace(self._capabilities, is_single=False)
+        self._batches.fixed_rows = int(opened.get("batch_rows", 0))
         self._batches.offered = bool(opened.get("compiles_many")) and not self.settings.sequence
         self._jobs = self._executor.workers
         self._count_cases()

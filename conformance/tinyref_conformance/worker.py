@@ -220,19 +220,24 @@ class ConformWorker:
         started = time.perf_counter()
         kernels, problem = 0, ""
         try:
-            # The programs that cases ask for before they read the first value.
-            programs = [
-                program
-                for case in cases
-                for program in programs_of(self.device_name, functools.partial(run_on, case))
-            ]
-            kernels = compile_ahead(self.device_name, programs)
+            if isinstance(self._device, DeviceUnderTest):
+                kernels = compile_ahead(self.device_name, self._programs_of(cases))
+            else:
+                kernels = self._device.prepare(cases)
         except BackendError as error:
             problem = explain_error(error)
         except DeviceError:
             kernels = 0
         seconds = time.perf_counter() - started
         return {"prepared": kernels, "seconds": seconds, "problem": problem}
+
+    def _programs_of(self, cases: Sequence[Case]) -> list[Program]:
+        """Return the programs that cases ask for before they read the first value."""
+        return [
+            program
+            for case in cases
+            for program in programs_of(self.device_name, functools.partial(run_on, case))
+        ]
 
     def describe(self, message: Mapping[str, Any]) -> Message:
         """Return what a report shows of a launch of a case, by its number, without making it."""
@@ -349,7 +354,8 @@ def phase_of(error: BaseException) -> Phase:
 def describe_device(name: str, device: Any) -> dict[str, Any]:
     """Return the capabilities as JSON, versions, flags, and what results depend on.
 
-    compiles_many: True if the device's compiler takes many sources.
+    compiles_many: True if the device's compiler takes many sources. batch_rows: the rows of a
+    batch, if the device says it.
 
     Flags and environment are those of this process, which runs the cases.
     """
@@ -357,13 +363,16 @@ def describe_device(name: str, device: Any) -> dict[str, Any]:
     from tinyref_conformance.certificate import capabilities_to_json, device_versions
 
     backend = getattr(device, "backend", device)
+    batch_rows = getattr(device, "batch_rows", 0)
+    compiler = getattr(backend, "compiler", None)
     return {
         "capabilities": capabilities_to_json(device.capabilities),
         "versions": device_versions(name, device),
         "flags": config.changed_flags(),
         "environment": environment(backend),
         "identity": identity(backend),
-        "compiles_many": isinstance(getattr(backend, "compiler", None), BatchCompiler),
+        "compiles_many": bool(batch_rows) or isinstance(compiler, BatchCompiler),
+        "batch_rows": batch_rows,
     }
 
 

@@ -8,9 +8,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from tinyref.dtype import dtypes
+from tinyref.dtype import dtype_from_name, dtypes
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.tensor import extremes, run
+from tinyref_spec.tensor import dense, extremes, run
 from tinyref_spec.tensor.rows import FUNCTIONS
 
 INF, NAN = math.inf, math.nan
@@ -78,3 +78,50 @@ def test_a_wrong_value_at_an_extreme_fails(monkeypatch: pytest.MonkeyPatch) -> N
         extremes.UNARY, "x.tanh()", lambda x: np.tanh(np.clip(x, -40, 40)) * (x < 1e4)
     )
     assert not run.run_forward(form, dtypes.float32, 0, "case", device).passed
+
+
+def test_dense_references_are_of_functions_with_forms() -> None:
+    asked = {
+        form.expression
+        for function in FUNCTIONS
+        for form in function.forms
+        if form.expression in dense.PRECISE
+    }
+    assert asked == dense.PRECISE.keys()
+    for expression, precise in dense.PRECISE.items():
+        count = 1 + (expression in extremes.PAIRS)
+        x = 1.5 if expression == "x.acosh()" else 0.375
+        reference = {**extremes.UNARY, **extremes.PAIRS}[expression](*[np.array([x])] * count)
+        np.testing.assert_allclose(float(precise(*[mpmath.mpf(x)] * count)), reference, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "x", "exponential"),
+    [
+        ("float64", [0.5, -700.0], ["0x1.a61298e1e069cp+0", "0x1.14f2b0fb9307fp-1010"]),
+        ("float32", [0.5, -80.0], ["0x1.a61298p+0", "0x1.7fd974p-116"]),
+    ],
+)
+def test_dense_references_are_rounded_correctly(
+    dtype: str, x: list[float], exponential: list[str]
+) -> None:
+    form = next(f for function in FUNCTIONS for f in function.forms if f.expression == "x.exp()")
+    values = {"x": np.array(x, dtype)}
+    expected = dense.dense_expected(form, dtype_from_name(dtype), values)
+    assert expected.values.tolist() == [float.fromhex(text) for text in exponential]
+
+
+def test_dense_values_are_all_values_of_16_bits() -> None:
+    (sine,) = (f for function in FUNCTIONS for f in function.forms if f.expression == "x.sin()")
+    for dtype, count, ends in (
+        (dtypes.float16, 63487, (2.0**-13, 32752.0)),
+        (dtypes.bfloat16, 65279, (2.0**-125, 255 * 2.0**119)),
+    ):
+        (values,) = dense.dense_values(sine, dtype).values()
+        x = values.astype(np.float64)
+        # Zeros of both signs are equal.
+        assert np.unique(x[np.isfinite(x)]).size == count
+        expected = dense.dense_expected(sine, dtype, {"x": values})
+        assert expected.specified is not None
+        asked = np.abs(x[expected.specified & (x != 0)])
+        assert (asked.min(), asked.max()) == ends

@@ -142,6 +142,48 @@ def test_arrays_lie_on_the_device_that_is_named() -> None:
     assert run("tensor.arange.int32.forward:0", narrow).passed
 
 
+TOGETHER = [
+    "tensor.exp.float32.forward:0",
+    "tensor.exp.float32.backward:0",
+    "tensor.add.float32.backward:1",
+    "tensor.topk.float32.forward:0",
+]
+
+
+@pytest.mark.parametrize(
+    ("most", "error", "calls"),
+    [(9, 0.0, [5]), (4, 0.0, [5, 2, 3]), (9, 1.0, [5])],
+    ids=["together", "in halves", "with a wrong value"],
+)
+def test_cases_are_compiled_together(
+    most: int, error: float, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function of more than `most` arrays does not compile; `error` is added to its values."""
+    arrays_of_calls = []
+
+    def compile(function: Any, backend: str = "inductor", **options: object) -> Any:
+        def compiled(*arrays: Any) -> Any:
+            if backend == "inductor":
+                arrays_of_calls.append(len(arrays))
+                if len(arrays) > most:
+                    raise RuntimeError("too many arrays")
+            values = function(*arrays)
+            return [value + error for value in values] if isinstance(values, list) else values
+
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", compile)
+    device = open_device("torch-compile on cpu")
+    arrays_of_calls.clear()
+    cases = [find(name) for name in TOGETHER]
+    assert device.prepare(cases) == 4
+    measured = [case.run(device).passed for case in cases]  # type: ignore[arg-type]
+    # A constant that is added does not change a gradient.
+    assert measured == [not error, True, True, not error]
+    # No case compiled its own function; the two of add have two arrays.
+    assert arrays_of_calls == calls
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_seen_on_its_rows(fault: str, wrap: Callable[..., SubjectDevice]) -> None:
     name, function, caught = FAULTS[fault]
@@ -150,6 +192,23 @@ def test_a_fault_is_seen_on_its_rows(fault: str, wrap: Callable[..., SubjectDevi
 
 def run(case_id: str, device: SubjectDevice) -> Any:
     return find(case_id).run(device)  # type: ignore[arg-type]
+
+
+def test_one_wrong_value_of_thousands_is_seen(wrap: Callable[..., SubjectDevice]) -> None:
+    def wrong(x: Any) -> Any:
+        return np.where(x == 1, np.exp(x) * x.dtype.type(1.0625), np.exp(x))
+
+    case = "tensor.exp.float16.dense:0"
+    right = run(case, wrap())
+    assert (right.passed, right.max_ulp, right.compared) == (True, 1.0, 44385)
+    assert right.worst_input == "0x1.73cp-6"
+    measured = run(case, wrap("exp", wrong))
+    assert not measured.passed
+    # 2.719 times 1.0625 is 87 values further on.
+    assert (measured.max_ulp, measured.worst_input) == (87.0, "0x1p+0")
+    assert measured.message.endswith("1 of 44385 wrong")
+    assert [values.values for values in measured.details.inputs] == [["1"]]
+    assert "np.array([1.0], np.float16)" in measured.details.script
 
 
 @pytest.mark.long

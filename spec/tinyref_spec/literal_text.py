@@ -68,10 +68,11 @@ def _python_list(flat: Array) -> str:
     is_short = max(map(len, decimals), default=0) <= _LONGEST_DECIMAL
     if is_short and np.isfinite(flat).all() and np.array_equal(to_bits(numbers), to_bits(flat)):
         return f"[{', '.join(decimals)}]"
-    return f'[float.fromhex(x) for x in "{" ".join(map(_hexadecimal, flat.tolist()))}".split()]'
+    return f'[float.fromhex(x) for x in "{" ".join(map(hex_float, flat.tolist()))}".split()]'
 
 
-def _hexadecimal(number: float) -> str:
+def hex_float(number: float) -> str:
+    """Return a float in the notation of C, without zeros at its end."""
     return _ZEROS.sub("p", number.hex())
 
 
@@ -95,5 +96,5 @@ def _c_number(number: float) -> str:
             return "NAN"
         if np.isinf(number):
             return "INFINITY" if number > 0 else "-INFINITY"
-        return _hexadecimal(number)
+        return hex_float(number)
     return str(int(number)) if abs(number) < 2**31 else f"{number & (2**64 - 1):#x}ull"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +37,7 @@ from tinyref_spec.error_rules import (
     reassociated,
 )
 from tinyref_spec.evidence import Elements, evidence_of
+from tinyref_spec.literal_text import hex_float
 from tinyref_spec.oracles import Expected
 from tinyref_spec.tool_scripts.languages import script_of
 
@@ -237,8 +238,8 @@ def _measurement(
         compared=sum(item.compared for item in judgements),
         observed=", ".join(filter(None, map(_observed_behaviour, judgements))),
     )
-    _measure_ulp(result, experiment, judgements)
-    inputs = [data for data in experiment.inputs if data is not None]
+    inputs = _read_buffers(experiment)
+    measure_ulp(result, inputs, judgements)
     count(result, judgements, inputs, device.forms(experiment.kernel))
     if failing is not None:
         result.message = _message(experiment, failing)
@@ -252,9 +253,10 @@ def _measurement(
     return result
 
 
-def _measure_ulp(
-    result: Measurement, experiment: Experiment, judgements: Sequence[Judgement]
+def measure_ulp(
+    result: Measurement, inputs: Sequence[Array], judgements: Sequence[Judgement]
 ) -> None:
+    """Note the largest distance of the outputs in ULP, and the inputs of that element."""
     for item in judgements:
         distance = item.verdict.ulp
         if distance is None or not distance.size:
@@ -267,7 +269,8 @@ def _measure_ulp(
             result.max_ulp = largest
             # Most results are exact, and need no sorting for their percentile.
             result.p99_ulp = percentile(distance) if largest else 0.0
-            result.worst_input = _inputs_at(experiment, worst, distance.size) if largest else ""
+            where = (inputs, worst, distance.size)
+            result.worst_input = _inputs_at(*where, _exact_text) if largest else ""
 
 
 def count(
@@ -298,13 +301,27 @@ def percentile(distance: Array) -> float:
     return float(np.partition(distance, rank)[rank])
 
 
-def _inputs_at(experiment: Experiment, index: int, size: int) -> str:
-    """Return the inputs of one element, if the kernel has as many inputs as outputs."""
-    columns = [data for data in experiment.inputs if data is not None]
+def _read_buffers(experiment: Experiment) -> list[Array]:
+    return [data for data in experiment.inputs if data is not None]
+
+
+def _inputs_at(
+    columns: Sequence[Array], index: int, size: int, text: Callable[[Array], str]
+) -> str:
+    """Return the inputs of one element, if there are as many elements of each input."""
     if not columns or any(data.size != size for data in columns):
         return f"element {index}"
     picked = [data.reshape(-1)[index : index + 1] for data in columns]
-    return ", ".join(f"{bit_texts(value)[0]} ({hexadecimal(value)[0]})" for value in picked)
+    return ", ".join(map(text, picked))
+
+
+def _with_bits(value: Array) -> str:
+    return f"{bit_texts(value)[0]} ({hexadecimal(value)[0]})"
+
+
+def _exact_text(value: Array) -> str:
+    dtype = from_numpy_dtype(value.dtype)
+    return hex_float(float(value[0])) if dtype.is_float else bit_texts(value)[0]
 
 
 def _observed_behaviour(judgement: Judgement) -> str:
@@ -324,7 +341,7 @@ def _message(experiment: Experiment, item: Judgement) -> str:
     return (
         f"element {index}: expected {bit_texts(expected)[0]} ({hexadecimal(expected)[0]}), "
         f"got {bit_texts(actual)[0]} ({hexadecimal(actual)[0]}), "
-        f"for {_inputs_at(experiment, index, item.bad.size)}; "
+        f"for {_inputs_at(_read_buffers(experiment), index, item.bad.size, _with_bits)}; "
         f"{wrong} of {item.compared} wrong"
     )
 

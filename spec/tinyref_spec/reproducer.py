@@ -239,13 +239,15 @@ class Question:
     """The question that a row asks a subject.
 
     values: the inputs by name; the weights of a gradient are `g`. dtype: the type that expressions
-    call `dtype`. targets: the inputs whose gradients may be asked for.
+    call `dtype`. targets: the inputs whose gradients may be asked for. is_elementwise: each element
+    of the result depends on the same elements of the inputs alone, and a script needs only a few.
     """
 
     case_id: str
     dtype: DType
     values: Mapping[str, Array]
     targets: Collection[str] = ()
+    is_elementwise: bool = False
 
 
 def tensor_script(

@@ -19,9 +19,10 @@ from tinyref import Tensor
 
 INF, NAN = math.inf, math.nan
 ARC = np.concatenate([np.linspace(-1, 1, 41), [1 - 1e-6, -1 + 1e-7, 0.5, 0.50001, 1e-10]])
-ANGLES = np.concatenate(
-    [np.linspace(-9, 9, 31), np.arange(1, 25) * np.pi / 2, [1e4, -3.3e7, 2.5e22, 1e37, 1e-20]]
-)
+# Where the cosine of a float32 is 0.001: twice this angle is nearly the largest number.
+STEEP = float.fromhex("0x1.e9e33ap+126")
+LARGE = [1e4, -3.3e7, 2.5e22, 1e37, 1e-20, STEEP]
+ANGLES = np.concatenate([np.linspace(-9, 9, 31), np.arange(1, 25) * np.pi / 2, LARGE])
 REAL = np.concatenate([np.linspace(-5, 5, 41), 10.0 ** np.arange(-12, 13, 3)])
 # Name of the function, which mpmath has too -> arguments, ULP that the result may be off.
 ACCURATE: dict[str, tuple[np.ndarray, float]] = {

@@ -530,7 +530,7 @@ def _with_sines(x: T) -> tuple[T, T, T]:
     sines. sin(pi/2 - x) would not be accurate. 2x stays finite.
     """
     sine = x.sin()
-    limit = 1e307 if x.dtype is dtypes.float64 else 1e38
+    limit = 2.0**1023 if x.dtype is dtypes.float64 else 2.0**127
     is_far = sine.abs().gt(0.5).bitwise_and(x.abs().lt(limit))
     return is_far, sine, is_far.where(x.mul(2), x.mul(0.5)).sin()
 

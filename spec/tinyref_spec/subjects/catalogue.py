@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,22 @@ class SubjectDevice:
 
     def versions(self) -> dict[str, str]:
         return dict(self.subject.versions())
+
+    @property
+    def batch_rows(self) -> int:
+        """The number of rows whose cases the library compiles together; 0 if it does not."""
+        return getattr(self.subject, "batch_rows", 0)
+
+    def prepare(self, cases: Sequence[Case]) -> int:
+        """Let the library compile cases together; return how many it compiled."""
+        announce, self.announce = self.announce, lambda describe: None
+        # The rows of this level take a library where they expect a device.
+        device: Any = self
+        try:
+            runs = (functools.partial(case.run, device) for case in cases)
+            return int(self.subject.prepare(runs))
+        finally:
+            self.announce = announce
 
     def on_rung(self, rung: Rung, all_unaligned: bool = False) -> SubjectDevice:
         """The same: there are no kernels to make simpler."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -138,7 +142,9 @@ class TorchSubject(ExpressionSubject):
     def pull_back(self, function: Function, arrays: Sequence[Any], weights: Any) -> list[Any]:
         """Return zero where torch says that an array has no part in the result."""
         result = function(*arrays)
-        parts = torch.autograd.grad(result, arrays, weights.to(result.dtype), allow_unused=True)
+        parts = torch.autograd.grad(
+            result, arrays, weights.to(result.dtype), retain_graph=True, allow_unused=True
+        )
         return [
             torch.zeros_like(array) if part is None else part
             for array, part in zip(arrays, parts, strict=True)
@@ -162,32 +168,122 @@ class TorchSubject(ExpressionSubject):
             return False
 
 
+@dataclass(frozen=True)
+class _Question:
+    """A function of a case, with its inputs."""
+
+    function: Function
+    inputs: tuple[torch.Tensor, ...]
+
+
+def _is_traced(question: _Question) -> bool:
+    """Return True if the tracer follows the function: one that it refuses costs a batch."""
+    torch.compiler.reset()
+    try:
+        torch.compile(question.function, backend="eager", fullgraph=True)(*question.inputs)
+    except Exception:  # the tracer, or the function, may raise anything
+        return False
+    return True
+
+
+class _CollectedError(Exception):
+    """Ends a case whose question was collected."""
+
+
 class CompiledTorchSubject(TorchSubject):
-    """The same through torch.compile, each expression as a whole."""
+    """The same through torch.compile: many cases as one function, else each as a whole."""
+
+    # Rows whose cases are compiled together: more take long to compile, and longer if one fails.
+    batch_rows = 16
 
     def __init__(self, name: SubjectName) -> None:
         super().__init__(name)
+        self._lambdas: dict[str, str] = {}
+        self._is_collecting = False
+        self._questions: list[_Question] = []
+        # By the form, its type and its values: the inputs that were collected, in their order.
+        self._inputs: dict[Hashable, list[dict[str, Any]]] = defaultdict(list)
+        # By the identity of the inputs: the value that was computed together with others.
+        self._values: dict[tuple[int, ...], Any] = {}
+        from torch._inductor import config
+
+        # A run has a worker for each core, which compiles in its own process.
+        config.compile_threads = 1
         # The first compile of a process loads the compiler, which is no matter of a case.
-        self._evaluate(_compiled("x + 1", "x"), {"x": torch.zeros(2)}, dtypes.float32)
+        torch.compile(lambda x: x + 1)(torch.zeros(2))
 
     def expression(self, form: Form) -> str:
+        """Return an expression that compiles a function of the inputs and calls it."""
         inputs = ", ".join(item.name for item in form.inputs)
-        return _compiled(super().expression(form), inputs)
+        # The tracer follows functions, and no text.
+        function = f"lambda {inputs}: {super().expression(form)}"
+        expression = f"torch.compile({function}, fullgraph=True, dynamic=False)({inputs})"
+        self._lambdas[expression] = function
+        return expression
+
+    def prepare(self, runs: Iterable[Callable[[], object]]) -> int:
+        """Compile and run the functions of cases together; return how many they are.
+
+        If a function of several does not compile, its halves are compiled. A case that is then
+        alone compiles its own function when it runs.
+        """
+        self._inputs.clear()
+        self._values.clear()
+        self._questions = []
+        self._is_collecting = True
+        for run in runs:
+            # Each case fails again in its own turn.
+            with contextlib.suppress(Exception):
+                run()
+        self._is_collecting = False
+        self._run_together(list(filter(_is_traced, self._questions)))
+        return len(self._values)
+
+    def _run_together(self, questions: Sequence[_Question]) -> None:
+        if len(questions) < 2:
+            return
+        torch.compiler.reset()
+        ends = list(itertools.accumulate(len(item.inputs) for item in questions))
+        functions = [item.function for item in questions]
+        slices = list(zip(functions, [0, *ends], ends, strict=False))
+
+        def together(*arrays: Any) -> list[Any]:
+            return [function(*arrays[first:last]) for function, first, last in slices]
+
+        inputs = [array for item in questions for array in item.inputs]
+        try:
+            values = torch.compile(together, fullgraph=True, dynamic=False)(*inputs)
+        except Exception:  # the compiler may raise anything
+            middle = len(questions) // 2
+            self._run_together(questions[:middle])
+            self._run_together(questions[middle:])
+            return
+        for item, value in zip(questions, values, strict=True):
+            self._values[tuple(map(id, item.inputs))] = value
+
+    def inputs(self, form: Form, dtype: DType, values: Arrays) -> dict[str, Any]:
+        key = (form, dtype, *(array.tobytes() for array in values.values()))
+        if not self._is_collecting and self._inputs[key]:
+            return self._inputs[key].pop(0)
+        arrays = super().inputs(form, dtype, values)
+        if self._is_collecting:
+            self._inputs[key].append(arrays)
+        return arrays
 
     def _evaluate(self, expression: str, arrays: Mapping[str, Any], dtype: DType) -> Any:
+        inputs = tuple(arrays.values())
+        function = self._lambdas.get(expression, "")
+        if self._is_collecting and function:
+            self._questions.append(_Question(self._value_of(function, {}, dtype), inputs))
+            raise _CollectedError
+        if function and (key := tuple(map(id, inputs))) in self._values:
+            return self._values.pop(key)
         torch.compiler.reset()
         try:
             return super()._evaluate(expression, arrays, dtype)
         except torch._dynamo.exc.Unsupported as error:
             words = describe_error(error).splitlines()[0]
             raise NotOfferedError(f"torch.compile does not capture it: {words}") from error
-
-
-def _compiled(expression: str, inputs: str) -> str:
-    """Return an expression that compiles `expression`, a function of `inputs`, and calls it."""
-    # The tracer follows functions, and no text.
-    function = f"lambda {inputs}: {expression}"
-    return f"torch.compile({function}, fullgraph=True, dynamic=False)({inputs})"
 
 
 class _TensorMaker:

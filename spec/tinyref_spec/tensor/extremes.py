@@ -207,15 +207,20 @@ def _expected(form: Form, dtype: DType, values: Arrays) -> Expected:
     if form.exact is not None:
         exact = np.asarray(form.exact(*values.values())).astype(numpy_dtype(output))
         return Expected(exact.reshape(-1))
-    assert form.forward is not None, "a form has a forward or an exact reference"
     wide = [array.astype(np.float64) for array in values.values()]
-    reference = {**UNARY, **PAIRS}[form.expression](*wide)
-    compute = form.compute_dtype(dtype)
+    return expected_of(form, dtype, values, {**UNARY, **PAIRS}[form.expression](*wide))
+
+
+def expected_of(form: Form, dtype: DType, values: Arrays, reference: Array) -> Expected:
+    """Return what a form owes for any inputs: `reference`, within a bound derived from the form."""
+    assert form.forward is not None, "a form has a forward or an exact reference"
+    compute, output = form.compute_dtype(dtype), form.output(dtype)
+    wide = next(iter(values.values())).astype(np.float64)
     bound = form.forward(*[bounded.exact(array, compute) for array in values.values()]).error
     # If a partial result of the bound is NaN, so is the bound.
     usual = 64 * unit_roundoff(compute) * np.abs(reference)
     bound = np.where(np.isfinite(bound), bound, usual)
-    bound = bound + smallest_normal(compute) * np.clip(np.nan_to_num(np.abs(wide[0])), 1, 1024)
+    bound = bound + smallest_normal(compute) * np.clip(np.nan_to_num(np.abs(wide)), 1, 1024)
     value = bounded.Value(np.asarray(reference), np.asarray(bound), compute)
     expected = bounded.expected_of(value, output)
     # Near the largest value the result may round to infinity, or not.

@@ -31,9 +31,10 @@ from tinyref_spec.tensor import (
     sorting,
     windows,
 )
+from tinyref_spec.tensor.dense import DENSE, PRECISE
 from tinyref_spec.tensor.forms import Form, Function
 from tinyref_spec.tensor.needs import dtypes_needed
-from tinyref_spec.tensor.run import run_backward, run_forward
+from tinyref_spec.tensor.run import run_backward, run_dense, run_forward
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,14 @@ def _backward(function: Function, dtype: DType) -> list[Check]:
     ]
 
 
+def _dense(function: Function, dtype: DType) -> list[Check]:
+    """Return the one case of a function that is asked thousands of inputs; none of others."""
+    form = function.forms[0]
+    if form.expression not in PRECISE:
+        return []
+    return [Check(":0", functools.partial(run_dense, form, dtype), full_only=True)]
+
+
 DERIVED = (
     "Within the bound derived from the parts: every part's own bound, passed on through the "
     f"others, times {SLACK:g} for another order of the same parts."
@@ -156,6 +165,18 @@ def _function_rows(function: Function) -> Iterator[Row]:
             error_rule=_forward_rule(function),
             checks=functools.partial(_forward, function, dtype),
         )
+        if _dense(function, dtype):
+            yield make_row(
+                f"tensor.{function.name}.{dtype.name}{DENSE}",
+                f"{function.name} on {dtype.name}, for thousands of inputs.",
+                clauses=(f"tensor.{function.name}", "tensor.derived"),
+                rung=Rung.TENSOR,
+                op=function.name,
+                dtype=dtype.name,
+                needs=needs,
+                error_rule=DERIVED,
+                checks=functools.partial(_dense, function, dtype),
+            )
         if function.has_gradient and dtype.is_float:
             yield make_row(
                 f"tensor.{function.name}.{dtype.name}.backward",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +17,11 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Failure, Measurement
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Rule, Ulp
-from tinyref_spec.measure import Judgement, count, judge, percentile, refusal, values_of
+from tinyref_spec.measure import Judgement, count, judge, measure_ulp, refusal, values_of
 from tinyref_spec.oracles import Expected
-from tinyref_spec.reproducer import TINYREF, Question, tensor_script, wanted_elements
+from tinyref_spec.reproducer import MAX_ELEMENTS, TINYREF, Question, tensor_script, wanted_elements
 from tinyref_spec.subjects.protocol import Arrays, Subject, SupportsNumpy
+from tinyref_spec.tensor.dense import dense_expected, dense_values
 from tinyref_spec.tensor.extremes import extremes_of, joined
 from tinyref_spec.tensor.forms import Form, make_values
 
@@ -119,11 +120,11 @@ def run_forward(
     form: Form, dtype: DType, seed: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """Check that the result has the right dtype, shape and values."""
-    subject = subject_of(device)
     values = inputs_of(form, dtype, seed)
     expected, shape = reference(form, dtype, values)
+    loosest = functools.partial(_expected, dtype=dtype, values=values)
     # At extremes, other libraries may give other results.
-    if seed == 0 and isinstance(subject, TinyrefSubject):
+    if seed == 0 and isinstance(subject_of(device), TinyrefSubject):
         further = extremes_of(form, dtype, device.capabilities.keeps_subnormals)
         if further is not None:
             values = {
@@ -132,15 +133,44 @@ def run_forward(
             }
             expected = joined(expected, further.expected)
             shape = next(iter(values.values())).shape
-    expression, rule = subject.expression(form), _rule(expected)
-    # Some expressions are themselves about gradients.
+    question = Question(case_id, dtype, values, _targets(form, dtype))
+    return _measure_value(form, question, device, expected, shape, loosest)
+
+
+def run_dense(form: Form, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The results for thousands of inputs have the right dtype and values."""
+    values = dense_values(form, dtype)
+    loosest = functools.partial(dense_expected, dtype=dtype, values=values)
+    shape = next(iter(values.values())).shape
+    question = Question(case_id, dtype, values, _targets(form, dtype), is_elementwise=True)
+    return _measure_value(form, question, device, loosest(form), shape, loosest)
+
+
+def _expected(form: Form, dtype: DType, values: Arrays) -> Expected:
+    return reference(form, dtype, values)[0]
+
+
+def _targets(form: Form, dtype: DType) -> list[str]:
+    """Return the inputs that request a gradient: some expressions are themselves about them."""
     has_gradient = form.has_gradient and dtype.is_float
-    targets = [item.name for item in form.inputs if item.is_differentiable and has_gradient]
-    question = Question(case_id, dtype, values, targets)
+    return [item.name for item in form.inputs if item.is_differentiable and has_gradient]
+
+
+def _measure_value(
+    form: Form,
+    question: Question,
+    device: DeviceUnderTest,
+    expected: Expected,
+    shape: tuple[int, ...],
+    reference_of: Callable[[Form], Expected],
+) -> Measurement:
+    """Judge the value of a form; `reference_of` gives what a form owes to a library."""
+    subject, dtype = subject_of(device), question.dtype
+    expression, rule = subject.expression(form), _rule(expected)
     narrow = _rounding_each_part(subject, form, dtype)
-    loosest = reference(narrow, dtype, values)[0] if narrow else expected
+    loosest = reference_of(narrow) if narrow else expected
     device.announce(functools.partial(_failure, question, device, expression, loosest, rule))
-    result = subject.value(form, dtype, values)
+    result = subject.value(form, dtype, question.values)
     problem = _misfit(expression, result, form.output(dtype), shape)
     if problem:
         return Measurement(False, problem, compared=1)
@@ -236,12 +266,26 @@ def _failure(
     """Return what a report shows of an expression with wrong elements at `indices`."""
     if indices is None:
         indices = np.arange(expected.values.size)
+    if question.is_elementwise:
+        question, expected, indices = _few(question, expected, indices)
     item, subject = wanted_elements(0, expected, rule, indices), subject_of(device)
     return Failure(
         [values_of(key, array) for key, array in question.values.items()],
         ir=expression,
         script=tensor_script(question, subject.place, expression, item, subject.wording),
     )
+
+
+def _few(question: Question, expected: Expected, indices: Array) -> tuple[Question, Expected, Array]:
+    """Return the first of these elements alone: thousands are too many for a script."""
+    indices = indices[:MAX_ELEMENTS]
+    assert expected.tolerance is not None, "a dense form has a bound"
+    assert expected.wide is not None, "a bound is around a reference"
+    few = Expected(
+        expected.values[indices], tolerance=expected.tolerance[indices], wide=expected.wide[indices]
+    )
+    inputs = {name: array[indices] for name, array in question.values.items()}
+    return replace(question, values=inputs), few, np.arange(indices.size)
 
 
 def _misfit(what: str, result: Any, dtype: DType, shape: tuple[int, ...]) -> str:
@@ -263,11 +307,10 @@ def _measure_expressions(
     items = [item for _, item in judged]
     result = Measurement(not any(item.fails for item in items))
     result.compared = sum(item.compared for item in items)
-    count(result, items, list(question.values.values()))
+    inputs = list(question.values.values())
+    measure_ulp(result, inputs, items)
+    count(result, items, inputs)
     for expression, (name, item) in zip(expressions, judged, strict=True):
-        if item.verdict.ulp is not None and item.verdict.ulp.size:
-            result.max_ulp = max(result.max_ulp or 0.0, float(item.verdict.ulp.max()))
-            result.p99_ulp = percentile(item.verdict.ulp)
         if not item.fails or result.details is not None:
             continue
         right = values_of("expected", item.expected.values, item.first)

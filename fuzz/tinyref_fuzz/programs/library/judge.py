@@ -54,7 +54,10 @@ class Library:
         self.device = device
         self.spelling = spelling_of(name)
         if name.library == "torch-compile":
-            _use_one_thread()
+            import torch
+
+            # A campaign has a worker for each core.
+            torch.set_num_threads(1)
         subject = opened(device)
         self.dtypes = tuple(sorted(dtype.name for dtype in subject.dtypes))
         self.versions: Mapping[str, str] = subject.versions()
@@ -86,15 +89,6 @@ class Library:
             warnings.simplefilter("ignore")
             results = function(*map(to_library, inputs.values()))
             return [np.asarray(from_library(result)) for result in results]
-
-
-def _use_one_thread() -> None:
-    """Compile in this process: a campaign has a worker for each core."""
-    import torch
-    import torch._inductor.config
-
-    torch.set_num_threads(1)
-    torch._inductor.config.compile_threads = 1
 
 
 class LibraryJudge:
