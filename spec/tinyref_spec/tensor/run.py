@@ -138,7 +138,7 @@ def run_forward(
 
 
 def run_dense(form: Form, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The results for thousands of inputs have the right dtype and values."""
+    """Check that the results for thousands of inputs have the right dtype and values."""
     values = dense_values(form, dtype)
     loosest = functools.partial(dense_expected, dtype=dtype, values=values)
     shape = next(iter(values.values())).shape
