@@ -27,7 +27,9 @@ WITHOUT = {"oclgrind-4"}
 LIBRARIES = {
     name
     for name in SCRIPTS
-    if name.startswith(("jax", "tinygrad", "torch", "numpy", "mlx", "dask", "ndonnx"))
+    if name.startswith(
+        ("jax", "tinygrad", "torch", "numpy", "mlx", "dask", "ndonnx", "onnxruntime")
+    )
 }
 
 
@@ -123,6 +125,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "mlx": lambda: has_package("mlx", "0.32.4"),
     "dask": lambda: has_package("dask", "2026.8.0"),
     "ndonnx": lambda: has_package("ndonnx", "0.23.0"),
+    "onnxruntime": lambda: has_package("onnxruntime", "1.30.0"),
     "ptxas": lambda: False,
     "nvrtc": lambda: False,
     # It needs no GPU.
@@ -157,6 +160,10 @@ WORDS = {
     "numpy-1": "expected [inf  0.], got [nan -0.]; with an exponent for each element [inf  0.]",
     "mlx-1": "2.718281828459045, 20.085536923187668], got [1.6487213373184204, 2.7182817",
     "mlx-2": "expected [1.0, 1.0, 1.0], got [1.0, nan, nan]",
+    "mlx-3": "no end within 60 seconds",
+    "onnxruntime-1": "ReduceSum: expected [9007199254740993], got [9007199254740992]",
+    "onnxruntime-2": "exit codes: [-8, -8]",
+    "onnxruntime-3": "left operand cannot broadcast on dim 0",
     "dask-1": 'got ValueError("Missing dependency',
     "ndonnx-1": "expected [-1.0, -2.0], got [nan, nan]",
 }
@@ -178,7 +185,7 @@ def command_of(name: str, file: Path, folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in ("llvm-3", "llvm-4")))
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("llvm-3", "llvm-4", "mlx-3")))
         for name in SCRIPTS
     ],
 )
