@@ -164,6 +164,9 @@ WORDS = {
     "onnxruntime-1": "ReduceSum: expected [9007199254740993], got [9007199254740992]",
     "onnxruntime-2": "exit codes: [-8, -8]",
     "onnxruntime-3": "left operand cannot broadcast on dim 0",
+    "torch-4": "expected int32, got int64",
+    "jax-2": "got [-0.5184793019911089, -0.527632742082361], units off: [68.0, 98.0]",
+    "dask-2": "got ValueError('zero-size array",
     "dask-1": 'got ValueError("Missing dependency',
     "ndonnx-1": "expected [-1.0, -2.0], got [nan, nan]",
 }

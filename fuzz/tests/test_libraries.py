@@ -243,6 +243,16 @@ def test_a_program_in_the_words_of_a_library(
     ]
 
 
+def test_an_index_of_the_array_api_names_all_axes() -> None:
+    """The standard leaves fewer indices open, and array_api_strict refuses them."""
+    data = ProgramStep("data", (), (1,), ("int32", (2, 1), (3, 4), 0, False))
+    program = _program(data, ProgramStep("index", (1,), (2,), ((1,),)), read=2)
+    environment = evaluate_pure(program)
+    for library, text in (("numpy", "t2 = t1[1, ...]"), ("torch", "t2 = t1[1]")):
+        spelling = spelling_of(SubjectName(library))
+        assert function_of(program, environment, spelling).statements == (text,)
+
+
 def test_an_input_without_axes_is_an_array() -> None:
     data = ProgramStep("data", (), (1,), ("float32", (), (2.5,), 0, False))
     program = _program(data, read=1)

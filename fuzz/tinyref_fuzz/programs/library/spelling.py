@@ -93,6 +93,8 @@ _ARRAY_API: Mapping[str, str] = {
     "reshape": "xp.reshape({a}, {v[0]!r})",
     "permute": "xp.permute_dims({a}, {v[0]!r})",
     "expand": "xp.broadcast_to({a}, {v[0]!r})",
+    # The standard leaves it open what fewer indices than axes mean.
+    "index": "{a}[{key}, ...]",
     "flip": "xp.flip({a}, axis={v[0]!r})",
     "full": "xp.full({v[1]!r}, {v[2]!r}, dtype={dtype})",
     "arange": "xp.arange({v[0]!r}, {end}, dtype={dtype})",
