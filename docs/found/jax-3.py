@@ -1,4 +1,4 @@
-# jax-2, JAX 0.10.2: log1p and atanh of float64 are off by up to 129 units of the last place, on a CPU.
+# jax-3, JAX 0.10.2: log1p and atanh of float64 are off by up to 129 units of the last place, on a CPU.
 # It needs jax and numpy. Exit code: 1 while it is wrong, 0 when it is right, 2 where it cannot run.
 import sys
 try:

@@ -1,4 +1,4 @@
-# mlx-3, MLX 0.32.4: the sum of a transposed slice without elements does not end, on a CPU.
+# mlx-5, MLX 0.32.4: the sum of a transposed slice without elements does not end, on a CPU.
 # It needs mlx and numpy. Exit code: 1 while it is wrong, 0 when it is right, 2 where it cannot run.
 import subprocess, sys
 code = """import mlx.core as mx, numpy as np
