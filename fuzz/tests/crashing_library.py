@@ -1,6 +1,7 @@
-"""numpy as a library of the array API, whose `sum` ends the process."""
+"""numpy as a library of the array API, whose `sum` and `cosh` end the process."""
 
 import os
+import time
 
 import numpy
 from numpy import *  # noqa: F403
@@ -12,3 +13,14 @@ __array_namespace_info__ = numpy.__array_namespace_info__
 def sum(x: numpy.ndarray, **settings: object) -> numpy.ndarray:
     """End the process as a crash does."""
     os.abort()
+
+
+def cosh(x: numpy.ndarray) -> numpy.ndarray:
+    """End the process as a crash does."""
+    os.abort()
+
+
+def sinh(x: numpy.ndarray) -> numpy.ndarray:
+    """Return too late."""
+    time.sleep(600)
+    return x

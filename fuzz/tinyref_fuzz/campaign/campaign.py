@@ -297,7 +297,7 @@ def executor_of(request: CampaignRequest, setup: Setup) -> Executor:
     job = Job(
         "tinyref_fuzz.campaign.worker",
         setup.to_json(),
-        setup.timeout,
+        setup.item_seconds,
         request.memory,
         retires=True,
     )

@@ -1,12 +1,14 @@
 """The programs of a campaign on a library.
 
-A library that compiles runs several programs as one function, as a compile takes long to start.
+A library that compiles slowly runs several programs as one function, in a process of its own. If it
+ends that process or does not end in time, each half is compiled again, down to one program.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from tinyref.runtimes.identity import surroundings
@@ -14,18 +16,18 @@ from tinyref_fuzz.campaign.cases import judged_result, tape_seed
 from tinyref_fuzz.campaign.programs import ProgramCases
 from tinyref_fuzz.campaign.results import CampaignCase
 from tinyref_fuzz.campaign.task import Setup
-from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import guarded_verdict
 from tinyref_fuzz.programs.examine import ProgramFinding
+from tinyref_fuzz.programs.isolated import IsolatedProgramJudge
 from tinyref_fuzz.programs.library.examine import script_of_library
 from tinyref_fuzz.programs.library.generator import generate_pure
 from tinyref_fuzz.programs.library.judge import LibraryJudge, joined
 from tinyref_fuzz.programs.steps import TensorProgram
 from tinyref_spec.kernel_case import KernelVerdict
 
-# Programs that are compiled as one function.
-BATCH = 10
+# A compiler leaks memory: its process is replaced after this many functions.
+MAX_COMPILES = 100
 _TOGETHER = re.compile(r"only in one function of (\d+) programs: ")
 
 
@@ -35,7 +37,10 @@ class LibraryPrograms(ProgramCases):
     def __init__(self, setup: Setup) -> None:
         self.judge = LibraryJudge(setup.device)
         super().__init__(setup, self.judge)
-        self.known = [query for query in setup.known.split(",") if query]
+        self.known = [query.strip() for query in setup.known.split(",") if query.strip()]
+        self.together = self.judge.library.spelling.together
+        self._compiler = IsolatedProgramJudge(setup.device, setup.timeout)
+        self.compiles = 0
         self._results: dict[int, CampaignCase] = {}
 
     @property
@@ -51,26 +56,29 @@ class LibraryPrograms(ProgramCases):
 
     def judge_case(self, number: int) -> CampaignCase:
         """Make and judge a program; of a library that compiles, with the programs after it."""
-        if not self.judge.library.compiles:
-            return self._judge_alone(number)
+        if self.together == 1:
+            return self._judge_alone(number, self.judge.verdict)
         if number not in self._results:
-            self._results = self._judge_together(range(number, _end_of_batch(number)))
+            stop = (number // self.together + 1) * self.together
+            self._results = self._judge_together(range(number, stop))
         return self._results.pop(number)
 
-    def _judge_alone(self, number: int) -> CampaignCase:
+    def _judge_alone(
+        self, number: int, judge: Callable[[TensorProgram], KernelVerdict]
+    ) -> CampaignCase:
         return judged_result(
             number,
             lambda: self.program_at(number),
-            lambda program: guarded_verdict(lambda: self.judge.verdict(program)),
+            lambda program: guarded_verdict(lambda: judge(program)),
         )
 
     def _judge_together(self, numbers: range) -> dict[int, CampaignCase]:
         """Judge programs as one function, and each half again if that does not agree."""
         if len(numbers) == 1:
-            return {numbers[0]: self._judge_alone(numbers[0])}
+            return {numbers[0]: self._judge_alone(numbers[0], self._compiled_verdict)}
         began = time.perf_counter()
         try:
-            together = self.judge.verdict(self._joined(numbers))
+            together = self._compiled_verdict(self._joined(numbers), len(numbers))
         except Exception:  # a program that cannot be made is the finding of its number
             together = KernelVerdict()
         if together.judged and together.agrees:
@@ -84,6 +92,14 @@ class LibraryPrograms(ProgramCases):
             results[first] = replace(results[first], verdict=replace(together, detail=detail))
         return results
 
+    def _compiled_verdict(self, program: TensorProgram, programs: int = 1) -> KernelVerdict:
+        """Return the verdict of the other process, within its share of the limit of a batch."""
+        if self.compiles % MAX_COMPILES == MAX_COMPILES - 1:
+            self._compiler.close()
+        self.compiles += 1
+        self._compiler.seconds = self.setup.timeout * programs / self.together
+        return self._compiler.verdict(program)
+
     def _joined(self, numbers: range) -> TensorProgram:
         return joined([self.program_at(number) for number in numbers])
 
@@ -92,14 +108,8 @@ class LibraryPrograms(ProgramCases):
         several = _TOGETHER.match(verdict.detail)
         if several:
             return self._joined(range(number, number + int(several[1])))
-        if self.judge.library.compiles and verdict.symptom in DEATHS:
-            return self._joined(range(number, _end_of_batch(number)))
         return self.program_at(number)
 
     def script(self, finding: ProgramFinding) -> str:
         """Return the script of a finding for the maintainers of the library."""
         return script_of_library(self.judge, finding.program, finding.verdict)
-
-
-def _end_of_batch(number: int) -> int:
-    return (number // BATCH + 1) * BATCH

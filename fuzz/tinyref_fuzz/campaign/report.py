@@ -11,6 +11,7 @@ from tinyref_fuzz.campaign.campaign import Summary
 from tinyref_fuzz.campaign.database import StoredBucket
 from tinyref_fuzz.campaign.task import PROGRAMS
 from tinyref_fuzz.findings.one_line import clip
+from tinyref_spec.subjects.name import is_subject
 
 EXIT_CLEAN = 0
 EXIT_FOUND = 1
@@ -67,6 +68,9 @@ def _lines(summary: Summary) -> Iterator[str]:
 
 
 def _numbers(summary: Summary) -> str:
+    if is_subject(summary.device):
+        refused = summary.cases - summary.judged
+        return f"seed {summary.seed}, {summary.judged:,} compared, {refused:,} without a result"
     if summary.subject == PROGRAMS:
         return f"seed {summary.seed}, {summary.judged:,} runs compared"
     policy = f"policy {summary.policy}"

@@ -18,9 +18,13 @@ from tinyref_spec.kernel_case.document import (
     verdict_to_json,
 )
 from tinyref_spec.kernel_case.members import read_object
+from tinyref_spec.subjects.name import is_subject, parse_subject
 
 # Long enough that a round trip does not count, short enough that little is lost with a worker.
 CHUNK = 20
+# Five sizes of batches, each within the seconds of a case, which may be six times as many of the
+# clock.
+COMPILER_WAITS = 30
 VERDICT = "verdict"
 # What the cases of a campaign are.
 KERNELS = "kernels"
@@ -51,6 +55,19 @@ class Setup:
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
+
+    @property
+    def item_seconds(self) -> float:
+        """Seconds after which a worker is ended; the compiler of a library ends before.
+
+        A worker waits for the compiler, by the clock, and once more for each half of a batch.
+        """
+        if not is_subject(self.device):
+            return self.timeout
+        from tinyref_fuzz.programs.library.spelling import spelling_of
+
+        waits_for_compiler = spelling_of(parse_subject(self.device)).together > 1
+        return self.timeout * (COMPILER_WAITS if waits_for_compiler else 1)
 
 
 @dataclass(frozen=True)

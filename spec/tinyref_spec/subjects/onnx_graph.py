@@ -64,12 +64,13 @@ def graph_input(values: Array, name: str = "") -> GraphArray:
     return GraphArray("", values=np.array(values), name=name)
 
 
-def _constant(values: Array) -> GraphArray:
+def constant(values: Array) -> GraphArray:
+    """Return an array that is a part of the model."""
     return GraphArray("", values=np.asarray(values), constant=True)
 
 
 def _places(*numbers: int) -> GraphArray:
-    return _constant(np.array(numbers, np.int64))
+    return constant(np.array(numbers, np.int64))
 
 
 def call(op: str, *inputs: Any, output: int = 0, outputs: int = 1, **attributes: Any) -> GraphArray:
@@ -83,7 +84,7 @@ def call(op: str, *inputs: Any, output: int = 0, outputs: int = 1, **attributes:
     parts = tuple(
         item
         if item is None or isinstance(item, GraphArray)
-        else _constant(np.asarray(item, arrays[0].dtype))
+        else constant(np.asarray(item, arrays[0].dtype))
         for item in inputs
     )
     named = {name: value for name, value in attributes.items() if value is not None}
@@ -93,8 +94,8 @@ def call(op: str, *inputs: Any, output: int = 0, outputs: int = 1, **attributes:
 # Models and their shapes
 
 
-def model_of(result: GraphArray) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """Return the model that computes a value, and the values of its inputs by name."""
+def model_of(*results: GraphArray) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """Return the model that computes these values, and the values of its inputs by name."""
     names: dict[int, str] = {}
     nodes: list[Any] = []
     inputs: list[Any] = []
@@ -118,11 +119,13 @@ def model_of(result: GraphArray) -> tuple[onnx.ModelProto, dict[str, Array]]:
             values[name] = array.values
         return name
 
-    last = visit(result)
-    # A graph that gives its input back needs an operator.
-    nodes.append(helper.make_node("Identity", [last], ["result"]))
-    output = helper.make_tensor_value_info("result", *_type_of(result))
-    graph = helper.make_graph(nodes, "case", inputs, [output], constants)
+    outputs = []
+    for number, result in enumerate(results):
+        last, name = visit(result), f"result{number}"
+        # A graph that gives its input back needs an operator.
+        nodes.append(helper.make_node("Identity", [last], [name]))
+        outputs.append(helper.make_tensor_value_info(name, *_type_of(result)))
+    graph = helper.make_graph(nodes, "case", inputs, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
     model.ir_version = 10
     return model, values
@@ -265,7 +268,7 @@ def _layer_norm(x: GraphArray, axis: Any = -1, eps: float = 1e-5) -> GraphArray:
     first = axes[0]
     if axes != list(range(first, x.ndim)):
         raise NotOfferedError("onnx: LayerNormalization takes the last axes")
-    scale = _constant(np.ones(x.shape[first:], x.dtype))
+    scale = constant(np.ones(x.shape[first:], x.dtype))
     return call("LayerNormalization", x, scale, axis=first, epsilon=eps)
 
 
@@ -291,7 +294,7 @@ def _pad(x: GraphArray, padding: Any, mode: str = "constant", value: float = 0) 
         pairs = [(0, 0)] * (x.ndim - len(pairs)) + pairs
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     sizes = _places(*(pair[0] for pair in pairs), *(pair[1] for pair in pairs))
-    fill = _constant(np.asarray(value, x.dtype)) if mode == "constant" else None
+    fill = constant(np.asarray(value, x.dtype)) if mode == "constant" else None
     return call("Pad", x, sizes, fill, mode=modes[mode])
 
 
@@ -340,8 +343,19 @@ def _scatter(x: GraphArray, dim: int, index: Any, source: Any, reduce: Any = Non
     return call("ScatterElements", x, index, source, axis=dim, reduction=kinds[reduce])
 
 
-def _sizes(op: str) -> Function:
-    return lambda x, sizes: call(op, x, _axes(tuple(sizes) if isinstance(sizes, list) else sizes))
+def _sizes(op: str, **attributes: int) -> Function:
+    def compute(x: GraphArray, sizes: Any) -> GraphArray:
+        listed = tuple(sizes) if isinstance(sizes, list) else sizes
+        return call(op, x, _axes(listed), **attributes)
+
+    return compute
+
+
+def _flip(x: GraphArray, axis: Any) -> GraphArray:
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    flipped = {number % x.ndim for number in axes}
+    backwards, all_of_it = slice(None, None, -1), slice(None)
+    return x[tuple(backwards if number in flipped else all_of_it for number in range(x.ndim))]
 
 
 def _concat(arrays: Sequence[GraphArray], axis: int = 0) -> GraphArray:
@@ -353,7 +367,7 @@ def _stack(arrays: Sequence[GraphArray], axis: int = 0) -> GraphArray:
 
 
 def _triangle(upper: int) -> Function:
-    return lambda x, k=0: call("Trilu", x, _constant(np.array(k, np.int64)), upper=upper)
+    return lambda x, k=0: call("Trilu", x, constant(np.array(k, np.int64)), upper=upper)
 
 
 _OTHER_NAMES = {
@@ -384,12 +398,14 @@ STANDARD: dict[str, Function] = {
     "clip": _clip,
     "argmax": _extreme_place("ArgMax"),
     "argmin": _extreme_place("ArgMin"),
-    "cumulative_sum": lambda x, axis: call("CumSum", x, _constant(np.array(axis, np.int64))),
+    "cumulative_sum": lambda x, axis: call("CumSum", x, constant(np.array(axis, np.int64))),
     "astype": lambda x, dtype: call("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype))),
-    "reshape": _sizes("Reshape"),
+    # Without the attribute, a size of 0 stands for that of x.
+    "reshape": _sizes("Reshape", allowzero=1),
     "permute_dims": lambda x, axes: call("Transpose", x, perm=list(axes)),
     "broadcast_to": _sizes("Expand"),
     "squeeze": lambda x, axis: call("Squeeze", x, _axes(axis)),
+    "flip": _flip,
     "expand_dims": lambda x, axis: call("Unsqueeze", x, _axes(axis)),
     "concat": _concat,
     "stack": _stack,

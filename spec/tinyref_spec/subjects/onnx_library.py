@@ -112,16 +112,27 @@ class OnnxSubject(ArraySubject):
 
     def to_numpy(self, array: Any) -> Array:
         model, inputs = onnx_graph.model_of(array)
-        session = onnxruntime.InferenceSession(
-            model.SerializeToString(), _quiet(), providers=[self.provider]
-        )
-        try:
-            (result,) = session.run(None, inputs)
-        except errors.RuntimeException as error:
-            if "is not supported" not in str(error):
-                raise
-            raise NotImplementedError(str(error).splitlines()[0]) from error
-        return np.asarray(result)
+        (result,) = run_model(model, inputs, self.provider)
+        return result
+
+
+def run_model(
+    model: onnx.ModelProto,
+    inputs: Mapping[str, Array],
+    provider: str,
+    level: Any = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+) -> list[Array]:
+    """Return the results of a model. level: how much of the graph is rewritten before."""
+    options = _quiet()
+    options.graph_optimization_level = level
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[provider])
+    try:
+        results = session.run(None, dict(inputs))
+    except errors.RuntimeException as error:
+        if "is not supported" not in str(error):
+            raise
+        raise NotImplementedError(str(error).splitlines()[0]) from error
+    return [np.asarray(result) for result in results]
 
 
 def _asarray(values: Any, dtype: Any = None, copy: Any = None) -> Any:

@@ -76,7 +76,7 @@ def fuzz(
             "--subject",
             "LIBRARY",
             "Fuzz a library with tensor programs instead of a device: torch, torch-compile, "
-            "jax-jit, tinygrad, numpy, array-api:MODULE.",
+            "jax-jit, mlx, mlx-compile, onnxruntime, tinygrad, numpy, array-api:MODULE.",
         ),
     ] = "",
     on: Annotated[

@@ -108,4 +108,4 @@ def script_of_library(judge: LibraryJudge, program: TensorProgram, verdict: Kern
     words = verdict.detail.partition("\n")[0]
     about = f"{judge.library.about}: {judge.blame(program, verdict)}: {words}"
     difference = None if verdict.symptom in DEATHS else _difference(judge, program)
-    return library_script(judge.library, about, program, difference)
+    return library_script(judge.library, about, program, difference, evaluate_pure(program))

@@ -6,7 +6,7 @@ If a compiled program is wrong, the library runs it again without its compiler.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from tinyref_spec.subjects.name import parse_subject
 COMPILER = "compiler"
 OP = "op"
 # Errors by which a library says that it does not have something.
-_NOT_OFFERED = ("not implemented for", "not supported")
+_NOT_OFFERED = ("not implemented for", "not supported", "types are supported")
 _INPUTS = frozenset({"data", "read"})
 
 
@@ -62,7 +62,7 @@ class Library:
         self.dtypes = tuple(sorted(dtype.name for dtype in subject.dtypes))
         self.versions: Mapping[str, str] = subject.versions()
         self.names: dict[str, Any] = {}
-        exec("\n".join(self.spelling.imports), self.names)
+        exec("\n".join([*self.spelling.imports, *self.spelling.helpers]), self.names)
 
     @property
     def compiles(self) -> bool:
@@ -74,20 +74,34 @@ class Library:
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return f"{self.device}, {versions}, numpy {np.__version__}"
 
-    def run(self, text: str, inputs: Mapping[str, Array], is_compiled: bool) -> list[Array]:
-        """Return the results of the function `f` of a text. Lets out errors of the library."""
+    @property
+    def builds_graphs(self) -> bool:
+        """Return True if the library runs graphs of ONNX."""
+        return "graphs" in self.names
+
+    def function(self, text: str) -> Callable[..., Any]:
+        """Return the function `f` of a text."""
         names = dict(self.names)
         exec(compile(text, "<program>", "exec", dont_inherit=True), names)
-        function = names["f"]
+        function: Callable[..., Any] = names["f"]
+        return function
+
+    def run(self, text: str, inputs: Mapping[str, Array], is_compiled: bool) -> list[Array]:
+        """Return the results of the function `f` of a text. Lets out errors of the library."""
+        spelling = self.spelling
+        names = {**self.names, "f": self.function(text)}
         if is_compiled:
-            exec(self.spelling.before, names)
-            function = eval(self.spelling.compiled.format(f="f"), names)
-        to_library = eval(f"lambda array: {self.spelling.tensor.format(array='array')}", names)
-        from_library = eval(f"lambda actual: {self.spelling.read.format(actual='actual')}", names)
+            exec(spelling.before, names)
+        function = eval((spelling.compiled if is_compiled else spelling.eager).format(f="f"), names)
+        tensors = [
+            eval(spelling.tensor_of("array", array.dtype.name), {**names, "array": array})
+            for array in inputs.values()
+        ]
+        from_library = eval(f"lambda actual: {spelling.read.format(actual='actual')}", names)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A library may warn of what it does with a type.
             warnings.simplefilter("ignore")
-            results = function(*map(to_library, inputs.values()))
+            results = function(*tensors)
             return [np.asarray(from_library(result)) for result in results]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from tinyref_fuzz.programs.library.judge import Difference, Library, limits_of
-from tinyref_fuzz.programs.library.oracle import evaluate_pure
-from tinyref_fuzz.programs.library.spelling import function_of
+from tinyref_fuzz.programs.library.oracle import PureEnvironment
+from tinyref_fuzz.programs.library.spelling import PureFunction, function_of
 from tinyref_fuzz.programs.steps import TensorProgram
 from tinyref_spec.bits import Array
 
@@ -17,26 +17,28 @@ _MAX_ELEMENTS = 4
 
 
 def library_script(
-    library: Library, about: str, program: TensorProgram, difference: Difference | None
+    library: Library,
+    about: str,
+    program: TensorProgram,
+    difference: Difference | None,
+    environment: PureEnvironment,
 ) -> str:
     """Return a script that exits with 1 while the read of `difference` is wrong.
 
     about: what is wrong, for the first line. Without a difference the script only runs the
-    function, in which the library crashes, hangs or raises.
+    function, in which the library crashes, hangs or raises. environment: evaluated the program.
     """
-    environment = evaluate_pure(program)
     spelling = library.spelling
     function = function_of(program, environment, spelling)
     lines = [f"# {about}".replace("\n", " "), *spelling.imports]
-    body = [*function.statements, function.result]
-    lines += [function.head, *(f"    {line}" for line in _packed(body, _WIDTH - 4))]
-    inputs = [
-        f"{name} = {spelling.tensor.format(array=_literal(values))}"
-        for name, values in function.inputs.items()
-    ]
-    lines += inputs if len(inputs) <= 3 else _packed(inputs, 10 * _WIDTH)
-    called = spelling.compiled.format(f="f") if library.compiles else "f"
-    lines.append(f"results = {called}({', '.join(function.inputs)})")
+    if library.builds_graphs:
+        lines += _graph_lines(library, function)
+    else:
+        body = [*function.statements, function.result]
+        lines += [function.head, *(f"    {line}" for line in _packed(body, _WIDTH - 4))]
+        lines += _inputs(function.inputs, spelling.tensor_of)
+        called = spelling.compiled.format(f="f") if library.compiles else "f"
+        lines.append(f"results = {called}({', '.join(function.inputs)})")
     if difference is None or difference.is_error:
         return "\n".join([*lines, ""])
     expected = environment.expected[difference.read]
@@ -53,6 +55,27 @@ def library_script(
         "raise SystemExit(not (is_right and all(a <= x <= b for a, x, b in zip(low, got, high))))",
     ]
     return "\n".join([*lines, ""])
+
+
+def _inputs(arrays: Mapping[str, Array], tensor: Callable[[str, str], str]) -> list[str]:
+    """Return the lines that define the inputs; many of them share lines."""
+    lines = [
+        f"{name} = {tensor(_literal(values), values.dtype.name)}" for name, values in arrays.items()
+    ]
+    return lines if len(lines) <= 3 else _packed(lines, 10 * _WIDTH)
+
+
+def _graph_lines(library: Library, function: PureFunction) -> list[str]:
+    """Return the lines that run the graph of a function."""
+    graphs = library.names["graphs"]
+    model, arrays = graphs.graph_of(library.function(function.text), function.inputs.values())
+    session = "onnxruntime.InferenceSession(model.SerializeToString(), providers="
+    return [
+        f"model = onnx.parser.parse_model({graphs.model_text(model)!r})",
+        *_inputs(arrays, lambda array, dtype: array),
+        f"session = {session}[{graphs.PROVIDER!r}])",
+        f"results = session.run(None, dict({', '.join(f'{name}={name}' for name in arrays)}))",
+    ]
 
 
 def _packed(statements: Iterable[str], width: int) -> list[str]:

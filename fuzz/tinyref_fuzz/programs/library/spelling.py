@@ -18,9 +18,12 @@ from tinyref_fuzz.programs.library.oracle import PureEnvironment
 from tinyref_fuzz.programs.script import key_text, name_of
 from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram, Value
 from tinyref_spec.bits import Array
+from tinyref_spec.case import NotOfferedError
 from tinyref_spec.subjects.array_api import SAME
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 
+# Programs that a compiler gets as one function, as each compile takes long to start.
+_TOGETHER = 10
 _INPUT = re.compile(r"\bx\b")
 _METHOD = re.compile(r"x\.(\w+)\(\)")
 
@@ -90,9 +93,66 @@ _ARRAY_API: Mapping[str, str] = {
     "reshape": "xp.reshape({a}, {v[0]!r})",
     "permute": "xp.permute_dims({a}, {v[0]!r})",
     "expand": "xp.broadcast_to({a}, {v[0]!r})",
+    # The standard leaves it open what fewer indices than axes mean.
+    "index": "{a}[{key}, ...]",
     "flip": "xp.flip({a}, axis={v[0]!r})",
     "full": "xp.full({v[1]!r}, {v[2]!r}, dtype={dtype})",
     "arange": "xp.arange({v[0]!r}, {end}, dtype={dtype})",
+}
+# Sums of MLX have the type of their operand, as the generator widens narrow integers.
+_MLX: Mapping[str, str] = {
+    **_ARRAY_API,
+    "sum": "xp.sum({a}, axis={v[0]!r}, keepdims={v[1]!r})",
+    "prod": "xp.prod({a}, axis={v[0]!r}, keepdims={v[1]!r})",
+    "cumsum": "xp.cumsum({a}, axis={v[0]!r})",
+    "pad": "xp.pad({a}, {v[0]!r})",
+    "contiguous": "xp.contiguous({a})",
+    "clone": "xp.array({a})",
+}
+# Calls of the functions that build a graph of ONNX: each is one operator of opset 21.
+_ONNX: Mapping[str, str] = {
+    "neg": "xp.negative({a})",
+    "square": "xp.multiply({a}, {a})",
+    "add_number": "xp.add({a}, {v[0]!r})",
+    "mul_number": "xp.multiply({a}, {v[0]!r})",
+    "mod_number": "xp.remainder({a}, {v[0]!r})",
+    "lt_number": "xp.less({a}, {v[0]!r})",
+    "max_number": "xp.maximum({a}, {v[0]!r})",
+    "relu": "xp.relu({a})",
+    "not": "xp.equal({a}, 0)",
+    "cast": "xp.astype({a}, {dtype})",
+    "add": "xp.add({a}, {b})",
+    "sub": "xp.subtract({a}, {b})",
+    "mul": "xp.multiply({a}, {b})",
+    "div": "xp.divide({a}, {b})",
+    "lt": "xp.less({a}, {b})",
+    "ne": "xp.logical_not(xp.equal({a}, {b}))",
+    "and": "xp.bitwise_and({a}, {b})",
+    "xor": "xp.bitwise_xor({a}, {b})",
+    "sum": "xp.sum({a}, axis={v[0]!r}, keepdims={v[1]!r})",
+    "prod": "xp.prod({a}, axis={v[0]!r}, keepdims={v[1]!r})",
+    "cumsum": "xp.cumulative_sum({a}, axis={v[0]!r})",
+    "matmul": "xp.matmul({a}, {b})",
+    "pad": "xp.pad({a}, {v[0]!r})",
+    "full": "xp.constant(np.full({v[1]!r}, {v[2]!r}, {dtype}))",
+    "arange": "xp.constant(np.arange({v[0]!r}, {end}, dtype={dtype}))",
+    **{
+        op: _ARRAY_API[op]
+        for op in (
+            "maximum",
+            "minimum",
+            "where",
+            "max",
+            "cat",
+            "stack",
+            "shrink",
+            "index",
+            "reshape",
+            "permute",
+            "expand",
+            "flip",
+        )
+    },
 }
 # Its tensors have the methods of ours.
 _TINYGRAD: Mapping[str, str] = {
@@ -109,15 +169,74 @@ _TINYGRAD: Mapping[str, str] = {
 }
 
 
+def _array_forms() -> dict[str, str]:
+    """Return the forms that are one function of the standard."""
+    methods = {name: _METHOD.fullmatch(form.expression) for name, form in FORMS.items()}
+    return {
+        name: f"xp.{SAME[method[1]]}(x)"
+        for name, method in methods.items()
+        if method and method[1] in SAME
+    }
+
+
+_ARRAY_FORMS: Mapping[str, str] = _array_forms()
+# Elu and celu are exp(x) - 1 by the documentation of MLX, as by that of ONNX: near 0, no digits
+# are left.
+_MLX_FORMS: Mapping[str, str] = {
+    **_ARRAY_FORMS,
+    "sigmoid:0": "xp.sigmoid(x)",
+    "relu:0": "nn.relu(x)",
+    "erf:0": "xp.erf(x)",
+    "rsqrt:0": "xp.rsqrt(x)",
+    "gelu:0": "nn.gelu_approx(x)",
+    "gelu:1": "nn.gelu(x)",
+    "silu:0": "nn.silu(x)",
+    "mish:0": "nn.mish(x)",
+    "softplus:0": "nn.softplus(x)",
+    "logsigmoid:0": "nn.log_sigmoid(x)",
+    "softsign:0": "nn.softsign(x)",
+    "hardswish:0": "nn.hardswish(x)",
+    "hardtanh:0": "nn.hard_tanh(x)",
+    "hardtanh:1": "nn.hard_tanh(x, -2, 3)",
+    "relu6:0": "nn.relu6(x)",
+    "leaky_relu:0": "nn.leaky_relu(x)",
+    "leaky_relu:1": "nn.leaky_relu(x, 0.3)",
+    "clamp:0": "xp.clip(x, -1, 2)",
+    "clamp:1": "xp.clip(x, 0.5, None)",
+    "clamp:2": "xp.clip(x, None, 0.5)",
+    "softmax:0": "xp.softmax(x, -1)",
+    "log_softmax:0": "nn.log_softmax(x, -1)",
+}
+# Attributes are float32: other numbers than those would be rounded for float64.
+_ONNX_FORMS: Mapping[str, str] = {
+    **{
+        f"{name}:0": f"xp.{name}(x)"
+        for name in (
+            *("reciprocal", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"),
+            *("asinh", "acosh", "atanh", "tanh", "exp", "log", "sigmoid", "relu", "abs", "erf"),
+            *("gelu", "mish", "softplus", "softsign", "round", "floor", "ceil"),
+            *("sign", "softmax", "log_softmax"),
+        )
+    },
+    "gelu:1": "xp.gelu(x, approximate='none')",
+    "clamp:0": "xp.clip(x, -1, 2)",
+    "clamp:1": "xp.clip(x, 0.5)",
+    "clamp:2": "xp.clip(x, None, 0.5)",
+}
+
+
 @dataclass(frozen=True)
 class Spelling:
     """Templates for a program in one library.
 
     imports: lines. operations: a template for each operation that the library has. dtype, tensor,
-    read: templates of a type, of a tensor made from `array`, and of a numpy array made from
-    `actual`. compiled: a template of the compiled form of the function `f`, empty for a library
-    that runs at once. before: a statement before each compile. steps_back: whether slices may have
-    negative steps.
+    read: templates of a type, of a tensor made from `array` of type `dtype`, and of a numpy array
+    made from `actual`. forms: expressions of `x` for forms of the spec. eager: a template of the
+    form of the function `f` that runs op by op. compiled: a template of its compiled form, empty
+    for a library that runs at once. before: a statement before each compile. together: the number
+    of programs that are compiled as one function. steps_back: whether slices may have negative
+    steps. sums_wrap: whether sums and products over an axis of integers wrap. helpers: imports of
+    ours, without which a script must do.
     """
 
     imports: tuple[str, ...]
@@ -125,9 +244,14 @@ class Spelling:
     dtype: str
     tensor: str
     read: str
+    forms: Mapping[str, str] = field(default_factory=dict, repr=False)
+    eager: str = "{f}"
     compiled: str = ""
     before: str = ""
     steps_back: bool = True
+    sums_wrap: bool = True
+    together: int = 1
+    helpers: tuple[str, ...] = ()
 
     def can_say(self, step: ProgramStep) -> bool:
         """Return True if the library has a word for what the step does."""
@@ -156,9 +280,18 @@ class Spelling:
         words = {
             **dict(zip("abc", names, strict=False)),
             **_words(step),
-            "dtype": self.dtype.format(name=dtype),
+            "dtype": self.type_name(dtype),
         }
         return self.operations[step.op].format(**words, v=step.values)
+
+    def type_name(self, dtype: str) -> str:
+        """Return the type of this name in the words of the library."""
+        is_mask = dtype == "bool" and self.operations is _MLX
+        return self.dtype.format(name="bool_" if is_mask else dtype)
+
+    def tensor_of(self, array: str, dtype: str) -> str:
+        """Return the expression of a tensor with the elements of a numpy array."""
+        return self.tensor.format(array=array, dtype=self.type_name(dtype))
 
     def form(self, name: str) -> str:
         """Return the expression of `x` for a form of the spec; empty if the library has none."""
@@ -169,9 +302,7 @@ class Spelling:
             return form.torch_expression
         if self.operations is _TINYGRAD:
             return form.expression
-        method = _METHOD.fullmatch(form.expression)
-        same = SAME.get(method[1]) if method else None
-        return f"xp.{same}(x)" if same else ""
+        return self.forms.get(name, "")
 
 
 def _has_negative_step(step: ProgramStep) -> bool:
@@ -221,7 +352,8 @@ def function_of(
 ) -> PureFunction:
     """Return the function of a program that `environment` evaluated.
 
-    Raises `UserError` for a step that the library has no word for, or that lacks a value.
+    Raises `UserError` for a step that the library has no word for, or that lacks a value, and
+    `NotOfferedError` for a sum that overflows, if the library leaves it open.
     """
     inputs: dict[str, Array] = {}
     statements = []
@@ -234,11 +366,32 @@ def function_of(
                 # The elements of a tensor without axes are a scalar of numpy.
                 inputs[name_of(step.target)] = np.asarray(environment.arrays[step.target].elements)
             else:
+                if not spelling.sums_wrap:
+                    _check_range(step, environment)
                 dtype = environment.arrays[step.target].dtype
                 statements.append(spelling.statement(step, dtype))
         except (LookupError, TypeError, ValueError) as error:
             raise UserError(f"step {number}: {step.op!r}: {error}") from None
     return PureFunction(inputs, tuple(statements), tuple(results))
+
+
+def _check_range(step: ProgramStep, environment: PureEnvironment) -> None:
+    """Raise `NotOfferedError` if a sum or a product of integers may leave the type."""
+    if step.op not in ("sum", "prod", "cumsum", "matmul"):
+        return
+    elements = [np.abs(environment.arrays[number].elements.astype(object)) for number in step.args]
+    dtype = environment.arrays[step.target].elements.dtype
+    if dtype.kind not in "iu" or not elements[0].size:
+        return
+    match step.op:
+        case "matmul":
+            largest = np.max(elements[0] @ elements[1], initial=0)
+        case "prod":
+            largest = np.max(np.prod(np.maximum(elements[0], 1), axis=step.values[0]))
+        case _:
+            largest = np.max(np.sum(elements[0], axis=step.values[0]))
+    if largest > np.iinfo(dtype).max:
+        raise NotOfferedError(f"{step.op}: the library leaves an overflow open")
 
 
 # --- libraries ---------------------------------------------------------------------------------
@@ -252,7 +405,7 @@ _TORCH_SPELLING = Spelling(
     steps_back=False,
 )
 _ARRAY_SPELLING = Spelling(
-    (), _ARRAY_API, "xp.{name}", "xp.asarray({array})", "np.asarray({actual})"
+    (), _ARRAY_API, "xp.{name}", "xp.asarray({array})", "np.asarray({actual})", forms=_ARRAY_FORMS
 )
 _TINYGRAD_SPELLING = Spelling(
     ("import numpy as np", "from tinygrad import Tensor", "from tinygrad.helpers import DEV"),
@@ -261,9 +414,33 @@ _TINYGRAD_SPELLING = Spelling(
     "Tensor({array})",
     "{actual}.numpy()",
 )
+# Without its type, an array of 64 bits is narrowed.
+_MLX_SPELLING = Spelling(
+    ("import numpy as np, mlx.core as xp, mlx.nn as nn",),
+    _MLX,
+    "xp.{name}",
+    "xp.array({array}, {dtype})",
+    "np.asarray({actual})",
+    forms=_MLX_FORMS,
+    eager="xp.disable_compile() or {f}",
+)
+_ONNX_SPELLING = Spelling(
+    ("import numpy as np, onnx.parser, onnxruntime",),
+    _ONNX,
+    "'{name}'",
+    "{array}",
+    "{actual}",
+    compiled="graphs.optimised({f})",
+    forms=_ONNX_FORMS,
+    eager="graphs.unoptimised({f})",
+    # ONNX leaves an overflow open, and ONNX Runtime saturates.
+    sums_wrap=False,
+    helpers=("from tinyref_fuzz.programs.library import graphs", "xp = graphs.FUNCTIONS"),
+)
 _MODULE = "array-api:"
 # Libraries with a name of their own, and the module that has their functions.
 _MODULES: Mapping[str, str] = {"numpy": "numpy", "jax": "jax.numpy", "jax-jit": "jax.numpy"}
+_OTHERS = ("torch", "torch-compile", "tinygrad", "mlx", "mlx-compile", "onnxruntime")
 # The compiled form of a function, of libraries that compile, and a statement before each compile.
 _COMPILED: Mapping[str, tuple[str, str]] = {
     "torch-compile": (
@@ -271,30 +448,45 @@ _COMPILED: Mapping[str, tuple[str, str]] = {
         "torch.compiler.reset()",
     ),
     "jax-jit": ("jax.jit({f})", ""),
+    "mlx-compile": ("xp.compile({f})", "xp.enable_compile()"),
 }
 
 
 def spelling_of(name: SubjectName) -> Spelling:
     """Return the words of a library. Raises `UserError` for one that has no table."""
-    library = name.library
+    spelling = _spelling_of(name)
     packages = tuple(f"import {package}" for package in name.packages)
-    compiled, before = _COMPILED.get(library, ("", ""))
+    spelling = replace(spelling, imports=(*spelling.imports, *packages))
+    if name.library not in _COMPILED:
+        return spelling
+    compiled, before = _COMPILED[name.library]
+    return replace(spelling, compiled=compiled, before=before, together=_TOGETHER)
+
+
+def _spelling_of(name: SubjectName) -> Spelling:
+    """Return the words of a library that runs op by op."""
+    library, place = name.library, name.place
     if library.startswith("torch"):
-        place = () if name.place == "cpu" else (f"torch.set_default_device({name.place!r})",)
-        imports = (*_TORCH_SPELLING.imports, *packages, *place)
-        return replace(_TORCH_SPELLING, imports=imports, compiled=compiled, before=before)
+        default = () if place == "cpu" else (f"torch.set_default_device({place!r})",)
+        return replace(_TORCH_SPELLING, imports=(*_TORCH_SPELLING.imports, *default))
     if library == "tinygrad":
-        imports = (*_TINYGRAD_SPELLING.imports, f"DEV.value = {name.place.upper()!r}", *packages)
-        return replace(_TINYGRAD_SPELLING, imports=imports)
+        chosen = f"DEV.value = {place.upper()!r}"
+        return replace(_TINYGRAD_SPELLING, imports=(*_TINYGRAD_SPELLING.imports, chosen))
+    if library.startswith("mlx"):
+        # Functions of mlx.nn are compiled unless the process says otherwise.
+        eager = () if library == "mlx-compile" else ("xp.disable_compile()",)
+        imports = (*_MLX_SPELLING.imports, f"xp.set_default_device(xp.{place})", *eager)
+        return replace(_MLX_SPELLING, imports=imports)
+    if library == "onnxruntime":
+        return _ONNX_SPELLING
     if library not in _MODULES and not library.startswith(_MODULE):
         raise UserError(
-            f"subject: {library} cannot be fuzzed yet: accepted are torch, torch-compile, "
-            f"tinygrad, {', '.join(_MODULES)} and {_MODULE}MODULE"
+            f"subject: {library} cannot be fuzzed yet: accepted are {', '.join(_OTHERS)}, "
+            f"{', '.join(_MODULES)} and {_MODULE}MODULE"
         )
-    if name.place not in ("cpu", DEFAULT_PLACE):
-        raise UserError(f"on: {library} is fuzzed only where it works by itself, not {name.place}")
+    if place not in ("cpu", DEFAULT_PLACE):
+        raise UserError(f"on: {library} is fuzzed only where it works by itself, not {place}")
     module = _MODULES.get(library, library.removeprefix(_MODULE))
     # The compiled form names the package itself.
-    package = f"{module.partition('.')[0]}, " if compiled else ""
-    imports = (f"import numpy as np, {package}{module} as xp", *packages)
-    return replace(_ARRAY_SPELLING, imports=imports, compiled=compiled, before=before)
+    package = "jax, " if library == "jax-jit" else ""
+    return replace(_ARRAY_SPELLING, imports=(f"import numpy as np, {package}{module} as xp",))
