@@ -217,14 +217,6 @@ LINES = (
         device=HOST,
     ),
     Line(Condition.WORK, "prime_sum", "PADTO(0, 32)", "32 positions for 5", "PADTO(0, 16)"),
-    Line(Condition.ZERO_TERMS, "row_max", "PADTO(1, 5)", "a reduce by MAX", "PADTO(0, 5)"),
-    Line(
-        Condition.ZERO_TERMS,
-        sum_of(lambda x: build.add(x, 1)),
-        "PADTO(1, 4)",
-        "terms that are not 0",
-        other=sum_of(lambda x: build.mul(x, 3)),
-    ),
     Line(
         Condition.GRID,
         "add",

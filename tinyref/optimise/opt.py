@@ -76,7 +76,6 @@ class Condition(Enum):
     MULTIPLE = "a multiple from 2 that the extent is not already"
     NOT_KEPT = "no axis of a value in scratch memory"
     WORK = "at most four times the work in all"
-    ZERO_TERMS = "reduces over the axis are sums of terms that are 0 where loads give 0"
     GRID = "a grid within the limits of the device"
     INDEX_SIZE = "no index that needs int64 if the device lacks it"
     NEW_SLOT = "a slot that is not packed already"
@@ -213,15 +212,14 @@ OPTS: dict[OptOp, OptSpec] = {
         kinds=(AxisKind.GLOBAL,),
     ),
     OptOp.PADTO: OptSpec(
-        effect="pads an axis to a multiple of `arg`, with masks: positions past the end read 0 "
-        "and write nothing",
+        effect="pads an axis to a multiple of `arg`, with masks: positions past the end read 0, "
+        "write nothing, and are no terms of a reduce",
         takes=Argument.MULTIPLE,
         axis_conditions=(*_CUT, Condition.OUTER_PART),
         argument_conditions=(
             Condition.MULTIPLE,
             Condition.NOT_KEPT,
             Condition.WORK,
-            Condition.ZERO_TERMS,
             Condition.GRID,
             Condition.INDEX_SIZE,
         ),
