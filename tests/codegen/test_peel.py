@@ -105,17 +105,26 @@ def test_a_peeled_reduce_keeps_its_value(op: Ops, opts: str, loops: list[int]) -
     np.testing.assert_array_equal(buffers[0], by_op[op].reduce(data, 1, dtype=np.int32))
 
 
-def test_both_loops_of_a_reused_value_are_peeled() -> None:
-    """The loop of the sum, and the loop that stores its terms for the outputs."""
+@pytest.mark.parametrize(
+    ("opts", "loops", "reduces"),
+    [
+        # The loop of the sum, and the loop that stores its terms for the outputs.
+        ("PADTO(2, 4) UNROLL(2, 4) PADTO(3, 4) UNROLL(3, 4) PACK(1, -1)", [2, 3, 11], [2, 2]),
+        ("PACK(1, -1) PADTO(1, 4) UPCAST(1, 4)", [2, 3, 11], [11, 11]),
+        ("PACK(1, -1) PADTO(3, 4) PADTO(1, 16) UPCAST(1, 16)", [3, 11], [11, 11]),
+    ],
+)
+def test_loops_of_a_reused_value_are_peeled(
+    opts: str, loops: list[int], reduces: list[int]
+) -> None:
     x = load(1, dtypes.int32, (3, 11))
     above = build.sub(x, largest(x, 1))
     ast = kernel_of(build.sub(above, total(above, 1)), 3, 11)
-    opts = "PADTO(2, 4) UNROLL(2, 4) PADTO(3, 4) UNROLL(3, 4) PACK(1, -1)"
-    root = simplify(lower(planned(ast, opts)))
-    assert (extents(root), extents(root, "reduce")) == ([2, 3, 11], [2, 2])
+    root = simplify(lower(planned(ast, opts, WIDE)))
+    assert (extents(root), extents(root, "reduce")) == (loops, reduces)
     data = np.random.default_rng(3).integers(-9, 9, (3, 11)).astype(np.int32)
     buffers = [np.zeros(33, np.int32), data.reshape(-1)]
-    run_program(compile_kernel(ast, HOST, opts=parse_opts(opts)), buffers, {})
+    run_program(compile_kernel(ast, WIDE, opts=parse_opts(opts)), buffers, {})
     moved = data - data.max(1, keepdims=True)
     expected = moved - moved.sum(1, keepdims=True)
     np.testing.assert_array_equal(buffers[0].reshape(3, 11), expected)
@@ -136,11 +145,13 @@ def test_a_loop_without_iterations_that_are_whole_is_its_last_one() -> None:
     assert extents(root) == [4, 8]
 
 
-def test_a_kernel_that_writes_nothing_has_nothing_to_peel() -> None:
-    nowhere = ShapeTracker((View((9,), (0,), 0, ((0, 0),)),))
+@pytest.mark.parametrize("opts", ["PADTO(0, 8) UPCAST(0, 8)", "PADTO(1, 4) UNROLL(1, 4)"])
+def test_a_kernel_that_writes_nothing_has_nothing_to_peel(opts: str) -> None:
+    nowhere = ShapeTracker((View((9, 1), (0, 0), 0, ((0, 0), (0, 1))),))
     memory = build.view(build.define_global(0, dtypes.int32, 9), nowhere)
-    ast = build.sink(build.store(memory, build.const(dtypes.int32, 1)))
-    assert not lower(planned(ast, "PADTO(0, 8) UPCAST(0, 8)")).src
+    sums = total(load(1, dtypes.int32, (9, 13)), 1)
+    ast = build.sink(build.store(memory, sums))
+    assert not lower(planned(ast, opts)).src
 
 
 def test_a_kernel_whose_scratch_memory_does_not_fit_twice_is_not_peeled() -> None:

@@ -207,15 +207,6 @@ LINES = (
     Line(Condition.THREAD_COUNT, "add", "THREAD(0, 6)", "at most 4", "THREAD(0, 4)", device=HOST),
     Line(Condition.MULTIPLE, "row_sum", "PADTO(1, 8)", "nothing to pad", "PADTO(1, 12)"),
     Line(Condition.MULTIPLE, "prime_sum", "PADTO(0, 1)", "1 is no multiple", "PADTO(0, 2)"),
-    Line(
-        Condition.NOT_KEPT,
-        "softmax",
-        "PADTO(1, 3)",
-        "in scratch memory",
-        "PADTO(0, 3)",
-        before="PACK(1, -1)",
-        device=HOST,
-    ),
     Line(Condition.WORK, "prime_sum", "PADTO(0, 32)", "32 positions for 5", "PADTO(0, 16)"),
     Line(
         Condition.GRID,
@@ -273,15 +264,6 @@ LINES = (
         device=HOST,
     ),
     Line(Condition.IN_REDUCE, "outer", "PACK(1, 1)", "in no reduce", "SWAP(0, 1)", device=HOST),
-    Line(
-        Condition.UNPADDED,
-        "softmax",
-        "PACK(1, -1)",
-        "is padded",
-        "UPCAST(0, 2)",
-        before="PADTO(1, 3)",
-        device=HOST,
-    ),
     Line(
         Condition.TILE_NUMBERS,
         "matmul.float32",

@@ -284,7 +284,10 @@ class Lowering:
         axis = value.reduced if node is value.inner else value.output
         if value not in self.filled:
             self.filled[value] = self._fill(value)
-        return build.load(self._address_of_reused(value, self.filled[value], self.positions[axis]))
+        address = self._address_of_reused(value, self.filled[value], self.positions[axis])
+        # The copy has values where padding extends its reduce, but not where it extends an output.
+        padded = [axis] if node is value.outer else []
+        return build.load(address, self._valid(padded, TRUE, self.positions), 0)
 
     def _fill(self, value: Reused) -> UOp:
         """Return scratch memory with `value.inner` at every position of its reduce."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from tinyref.dtype import PtrDType
 from tinyref.optimise.plan import LANE_KINDS, Axis, Plan
 from tinyref.uops import build
-from tinyref.uops.build import range_number
+from tinyref.uops.build import range_number, skip_after
 from tinyref.uops.node import UOp, rebuild, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg, RangeArg, ReduceArg
@@ -62,7 +62,7 @@ def _peeled_reduces(root: UOp, counter: UOp, full: int, has_rest: bool) -> UOp:
     """
     order = root.toposort()
     ends = {node for node in order if node.op in _ENDS and counter in node.src[1:]}
-    if any(map(_fills_memory, ends)):
+    if not ends or any(map(_fills_memory, ends)):
         return root
     alone = [0] * (full == 1) + [full] * has_rest
     first = _free_number(order)
@@ -84,9 +84,7 @@ def _iteration(end: UOp, counter: UOp, number: int, first: int) -> UOp:
     first: what is added to the numbers of these loops.
     """
     order = end.toposort()
-    dependent = _dependent(order, *_loops(end))
-    loops = [loop for node in order if node in dependent for loop in _loops(node)]
-    values = {loop: _numbered(loop, first) for loop in loops}
+    values = _own_loops(order, _loops(end), first)
     values[counter] = build.const(counter.dtype, number)
     copy = substitute(end, values)
     ended = [node for node in copy.src[1:] if node is not values[counter]]
@@ -107,10 +105,7 @@ def _joined(parts: Sequence[UOp]) -> UOp:
 
 def _loops(node: UOp) -> list[UOp]:
     """Return the loops that a REDUCE or AFTER ends; none for other nodes."""
-    ended = node.src[1:] if node.op in _ENDS else ()
-    return [
-        loop for loop in ended if isinstance(loop.arg, RangeArg) and loop.arg.kind not in LANE_KINDS
-    ]
+    return list(filter(_is_loop, node.src[1:])) if node.op in _ENDS else []
 
 
 def _fills_memory(end: UOp) -> bool:
@@ -145,22 +140,36 @@ def _last_iteration(
 
     order: the nodes of the kernel, sources first.
     """
-    dependent = _dependent(order, counter)
-    shared = {node: node for node in order if node.op is Ops.AFTER and node not in dependent}
+    ended = {loop for node in order for loop in _loops(node)}
+    loops = [node for node in order if _is_loop(node) and node not in ended]
+    inside = [loop for loop in loops if range_number(loop) >= range_number(counter)]
     first = _free_number(order)
-
-    def copied(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if node.op is Ops.RANGE and range_number(node) > range_number(counter):
-            return _numbered(node.with_sources(src), first)
-        if node.op is Ops.DEFINE_LOCAL and isinstance(node.arg, LocalArg):
-            return UOp(node.op, node.dtype, src, LocalArg(f"{node.arg.name}_{first}"))
-        return None
-
-    root = build.sink(*stores)
-    return rebuild(root, copied, {counter: build.const(counter.dtype, number), **shared}).src
+    values = _own_loops(order, inside, first)
+    for node in _dependent(order, *inside):
+        if node.op is Ops.AFTER:
+            memory = skip_after(node)
+            if isinstance(memory.arg, LocalArg):
+                values[memory] = memory.replace(arg=LocalArg(f"{memory.arg.name}_{first}"))
+    values[counter] = build.const(counter.dtype, number)
+    return substitute(build.sink(*stores), values).src
 
 
 # --- nodes ----------------------------------------------------------------------------------------
+
+
+def _own_loops(order: Sequence[UOp], loops: Sequence[UOp], first: int) -> dict[UOp, UOp]:
+    """Return other RANGEs for loops and for all loops in them: `first` is added to their numbers.
+
+    A REDUCE that does not depend on these loops is shared.
+    """
+    dependent = _dependent(order, *loops)
+    inside = [loop for node in order if node in dependent for loop in _loops(node)]
+    return {loop: _numbered(loop, first) for loop in (*loops, *inside)}
+
+
+def _is_loop(node: UOp) -> bool:
+    """Return whether a node is a RANGE that is not of lanes."""
+    return isinstance(node.arg, RangeArg) and node.arg.kind not in LANE_KINDS
 
 
 def _numbered(loop: UOp, first: int) -> UOp:

@@ -74,7 +74,6 @@ class Condition(Enum):
     OTHER_AXIS = "another axis of the same kind"
     THREAD_COUNT = "no more than the device has threads"
     MULTIPLE = "a multiple from 2 that the extent is not already"
-    NOT_KEPT = "no axis of a value in scratch memory"
     WORK = "at most four times the work in all"
     GRID = "a grid within the limits of the device"
     INDEX_SIZE = "no index that needs int64 if the device lacks it"
@@ -84,7 +83,6 @@ class Condition(Enum):
     USED_AGAIN = "elements (slot -1: a value) that are needed again along the axis"
     PLAIN_POSITIONS = "no positions that the kernel computes"
     IN_REDUCE = "a load in a reduce of known extents"
-    UNPADDED = "for slot -1, no padded axis"
     TILE_NUMBERS = "a tile of the device, levels 0 to 2, modes 1 to 3"
     TILE_FITS = (
         "a tile that fits types and axes, holds each element once, and rounds no input if "
@@ -218,7 +216,6 @@ OPTS: dict[OptOp, OptSpec] = {
         axis_conditions=(*_CUT, Condition.OUTER_PART),
         argument_conditions=(
             Condition.MULTIPLE,
-            Condition.NOT_KEPT,
             Condition.WORK,
             Condition.GRID,
             Condition.INDEX_SIZE,
@@ -248,7 +245,6 @@ OPTS: dict[OptOp, OptSpec] = {
             Condition.USED_AGAIN,
             Condition.PLAIN_POSITIONS,
             Condition.IN_REDUCE,
-            Condition.UNPADDED,
         ),
         kinds=(AxisKind.GLOBAL,),
         feature="scratch",

@@ -173,8 +173,15 @@ ROWS: tuple[OptRow, ...] = (
         dtype=F32,
     ),
     _row("pack.reused.int16", "softmax", "PACK(1, -1)", dtype=I16),
-    # The copy has positions that padding has added to the sum.
-    _row("pack.reused.padded", "softmax", "PADTO(3, 3) UNROLL(3, 3) PACK(1, -1)", dtype=F32),
+    # The copy has positions that padding has added to the sum, or the outputs.
+    _row(
+        "pack.reused.padded",
+        "softmax",
+        "PADTO(3, 3) UNROLL(3, 3) PACK(1, -1)",
+        "PADTO(1, 5) UPCAST(1, 5) PACK(1, -1)",
+        "PACK(1, -1) PADTO(3, 3) PADTO(1, 16) UPCAST(1, 4)",
+        dtype=F32,
+    ),
     _row("together.block", "matmul", "UPCAST(1, 4) UPCAST(0, 4) UNROLL(2, 4)", dtype=F32),
     _row(
         "together.pad_then_split",
