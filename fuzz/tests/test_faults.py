@@ -134,7 +134,7 @@ def test_faults_are_chosen_by_names_beginnings_and_kinds() -> None:
         "replay-keeps-old-size",
     ]
     rules = faults_named("rule, padto-max")
-    assert {each.kind for each in rules} == {"rule", "PADTO over what zeros change"}
+    assert {each.kind for each in rules} == {"rule", "padding with another identity"}
     assert faults_named() == list(FAULTS.values())
     with pytest.raises(UserError, match=r"'padto-mox' names no fault"):
         faults_named("padto-mox")

@@ -14,6 +14,7 @@ from run_rows import failures
 from simulated_device import SimulatedDevice
 
 from tinyref.capabilities import Capabilities
+from tinyref.codegen import lower, peel
 from tinyref.codegen.expand import copies
 from tinyref.codegen.lower import Lowering
 from tinyref.device import Device
@@ -111,11 +112,24 @@ def unroll_adds(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(copies, "combine", lambda op, values: healthy(Ops.ADD, values))
 
 
+def pad_with_zeros(patch: pytest.MonkeyPatch) -> None:
+    """A position that padding has added to a reduce is a term of 0."""
+    patch.setattr(lower, "reduce_identity", lambda op, dtype: 0)
+
+
+def drop_the_last_iteration(patch: pytest.MonkeyPatch) -> None:
+    """A peeled reduce ends with its last full block."""
+    healthy = peel._joined
+    patch.setattr(peel, "_joined", lambda parts: healthy(parts[:1]))
+
+
 # mutant -> (capabilities, rows that see it, what one of the failures says)
 MUTANTS: dict[Patch, tuple[Capabilities, str, str]] = {
     no_barrier: (GROUPS, "group.row_sum", "race"),
     pad_without_guard: (GROUPS, "padto", "SanitizerError"),
     unroll_adds: (HOST, "unroll", "expected"),
+    pad_with_zeros: (HOST, "padto.prime_max", "expected"),
+    drop_the_last_iteration: (HOST, "padto.prime_sum", "expected"),
 }
 
 

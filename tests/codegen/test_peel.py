@@ -23,9 +23,10 @@ from tinyref.uops.payload import ConstArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_spec.kernels import named
-from tinyref_spec.kernels.notation import kernel_of, left, load, right, total
+from tinyref_spec.kernels.notation import kernel_of, largest, left, load, right, total
 
 HOST = dataclasses.replace(LOOPS, vector_lanes=(1, 2, 4, 8), shared_bytes=1 << 12, threads=2)
+WIDE = dataclasses.replace(HOST, vector_lanes=(1, 2, 4, 8, 16))
 # 13 rows and 11 columns: a block of 4 by 4 leaves one row and three columns.
 ROWS, COLUMNS, DEPTH = 13, 11, 6
 PACKED = "PADTO(1, 4) UPCAST(1, 4) PADTO(0, 4) UPCAST(0, 4) SWAP(0, 1) PACK(1, 2)"
@@ -39,13 +40,13 @@ def planned(ast: UOp, text: str, capabilities: Capabilities = HOST) -> Plan:
     return Plan.of(ast, capabilities).apply_all(parse_opts(text))
 
 
-def extents(root: UOp) -> list[int]:
-    """Return the extents of the loops over output axes."""
+def extents(root: UOp, kind: str = "loop") -> list[int]:
+    """Return the extents of the loops of a kind; "loop" is the kind of outputs and copies."""
     ranges = [node for node in root.toposort() if node.op is Ops.RANGE]
     return sorted(
         node.src[0].arg.value
         for node in ranges
-        if isinstance(node.src[0].arg, ConstArg) and node.arg.kind.value == "loop"
+        if isinstance(node.src[0].arg, ConstArg) and node.arg.kind.value == kind
     )
 
 
@@ -76,6 +77,59 @@ def test_a_peeled_kernel_keeps_its_value(opts: str, loops: list[int]) -> None:
     np.testing.assert_array_equal(buffers[0].reshape(shapes[0]), wanted)
 
 
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])
+@pytest.mark.parametrize(
+    ("opts", "loops"),
+    [
+        # 13 terms: three blocks of 4 and one term.
+        ("PADTO(1, 4) UNROLL(1, 4)", [3]),
+        # One block of 8 is no loop, nor is one of 16 that is not whole.
+        ("PADTO(1, 8) UNROLL(1, 8)", []),
+        ("PADTO(1, 16) UNROLL(1, 16)", []),
+        # The last of three blocks of 16 has no term.
+        ("PADTO(1, 24) UNROLL(1, 8)", []),
+        # The whole rows and the last one have a loop each.
+        ("PADTO(1, 4) UNROLL(1, 4) PADTO(0, 4) UPCAST(0, 4)", [3, 3]),
+    ],
+)
+def test_a_peeled_reduce_keeps_its_value(op: Ops, opts: str, loops: list[int]) -> None:
+    ast = named.reduction(op, dtypes.int32, (5, 13), 1)
+    program = compile_kernel(ast, WIDE, opts=parse_opts(opts))
+    assert extents(simplify(lower(planned(ast, opts, WIDE))), "reduce") == loops
+    assert all(len(node.src) < 3 for node in program.uops if node.op is Ops.LOAD)
+    # A maximum of negative numbers shows an added zero, and a product one.
+    data = -np.random.default_rng(2).integers(1, 9, (5, 13)).astype(np.int32)
+    buffers = [np.zeros(5, np.int32), data.reshape(-1)]
+    run_program(program, buffers, {})
+    by_op = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}
+    np.testing.assert_array_equal(buffers[0], by_op[op].reduce(data, 1, dtype=np.int32))
+
+
+@pytest.mark.parametrize(
+    ("opts", "loops", "reduces"),
+    [
+        # The loop of the sum, and the loop that stores its terms for the outputs.
+        ("PADTO(2, 4) UNROLL(2, 4) PADTO(3, 4) UNROLL(3, 4) PACK(1, -1)", [2, 3, 11], [2, 2]),
+        ("PACK(1, -1) PADTO(1, 4) UPCAST(1, 4)", [2, 3, 11], [11, 11]),
+        ("PACK(1, -1) PADTO(3, 4) PADTO(1, 16) UPCAST(1, 16)", [3, 11], [11, 11]),
+    ],
+)
+def test_loops_of_a_reused_value_are_peeled(
+    opts: str, loops: list[int], reduces: list[int]
+) -> None:
+    x = load(1, dtypes.int32, (3, 11))
+    above = build.sub(x, largest(x, 1))
+    ast = kernel_of(build.sub(above, total(above, 1)), 3, 11)
+    root = simplify(lower(planned(ast, opts, WIDE)))
+    assert (extents(root), extents(root, "reduce")) == (loops, reduces)
+    data = np.random.default_rng(3).integers(-9, 9, (3, 11)).astype(np.int32)
+    buffers = [np.zeros(33, np.int32), data.reshape(-1)]
+    run_program(compile_kernel(ast, WIDE, opts=parse_opts(opts)), buffers, {})
+    moved = data - data.max(1, keepdims=True)
+    expected = moved - moved.sum(1, keepdims=True)
+    np.testing.assert_array_equal(buffers[0].reshape(3, 11), expected)
+
+
 def test_a_loop_without_its_last_iteration_has_no_gates() -> None:
     block = "PADTO(1, 4) UPCAST(1, 4) PADTO(0, 4) UPCAST(0, 4)"
     program = compile_kernel(product(), HOST, opts=parse_opts(block))
@@ -91,11 +145,13 @@ def test_a_loop_without_iterations_that_are_whole_is_its_last_one() -> None:
     assert extents(root) == [4, 8]
 
 
-def test_a_kernel_that_writes_nothing_has_nothing_to_peel() -> None:
-    nowhere = ShapeTracker((View((9,), (0,), 0, ((0, 0),)),))
+@pytest.mark.parametrize("opts", ["PADTO(0, 8) UPCAST(0, 8)", "PADTO(1, 4) UNROLL(1, 4)"])
+def test_a_kernel_that_writes_nothing_has_nothing_to_peel(opts: str) -> None:
+    nowhere = ShapeTracker((View((9, 1), (0, 0), 0, ((0, 0), (0, 1))),))
     memory = build.view(build.define_global(0, dtypes.int32, 9), nowhere)
-    ast = build.sink(build.store(memory, build.const(dtypes.int32, 1)))
-    assert not lower(planned(ast, "PADTO(0, 8) UPCAST(0, 8)")).src
+    sums = total(load(1, dtypes.int32, (9, 13)), 1)
+    ast = build.sink(build.store(memory, sums))
+    assert not lower(planned(ast, opts)).src
 
 
 def test_a_kernel_whose_scratch_memory_does_not_fit_twice_is_not_peeled() -> None:

@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from tinyref.algebra.bounds import bounds
+from tinyref.algebra.semantics import reduce_identity
 from tinyref.algebra.shapes import positions_of, reduced_axes
 from tinyref.algebra.simplify import simplify
 from tinyref.codegen.peel import peeled
@@ -50,7 +51,7 @@ Done = dict[UOp, UOp]
 def lower(plan: Plan) -> UOp:
     """Return the indexed kernel of a plan: a SINK of STOREs, empty if nothing is written."""
     lowering = Lowering(plan)
-    return peeled(plan, lowering.kernel(), lowering.counters)
+    return peeled(plan, lowering.kernel(), lowering.loops)
 
 
 class Lowering:
@@ -62,11 +63,15 @@ class Lowering:
         self.local_numbers = itertools.count()
         self.in_launch = TRUE
         self.counters: Counters = {}
+        # The loops over axes of the plan. An axis has one more for each copy to scratch memory.
+        self.loops: list[tuple[Axis, UOp]] = []
         self._count_launch()
         for axis in plan.axes:
             if axis not in self.counters:
                 kind = AxisKind.LOOP if axis.kind is AxisKind.GLOBAL else axis.kind
                 self.counters[axis] = self.range(axis.extent, kind)
+                if axis.kind not in LANE_KINDS:
+                    self.loops.append((axis, self.counters[axis]))
         self.positions = self.positions_of(self.counters)
         self.done: Done = {}
         values = reused_values(plan.form) if REUSED in plan.packed else ()
@@ -268,27 +273,27 @@ class Lowering:
             filling[axis] = self.range(axis.extent, kind)
             if is_loop:
                 loops.append(filling[axis])
+                self.loops.append((axis, filling[axis]))
         element = self._read(node, self.positions_of(filling), self.done, changes(node))
         copy = build.store(build.index(memory, flat(inside, filling)), element)
         filled = build.after(memory, copy, *loops)
-        copied = build.load(build.index(filled, flat(inside, self.counters)))
-        # The copy does not change along a repeated axis, but positions added to a reduce must be 0.
-        owners = self.plan.form.owners
-        added = [axis for axis in axes_of(node) - changes(node) if owners[axis] != OUTPUT]
-        return build.where(self._valid(added, TRUE, self.positions), copied, 0)
+        return build.load(build.index(filled, flat(inside, self.counters)))
 
     def _reused(self, node: UOp, value: Reused) -> UOp:
         """Return a reused value, from scratch memory with a value for every position."""
         axis = value.reduced if node is value.inner else value.output
         if value not in self.filled:
             self.filled[value] = self._fill(value)
-        return build.load(self._address_of_reused(value, self.filled[value], self.positions[axis]))
+        address = self._address_of_reused(value, self.filled[value], self.positions[axis])
+        # The copy has values where padding extends its reduce, but not where it extends an output.
+        padded = [axis] if node is value.outer else []
+        return build.load(address, self._valid(padded, TRUE, self.positions), 0)
 
     def _fill(self, value: Reused) -> UOp:
         """Return scratch memory with `value.inner` at every position of its reduce."""
         plan = self.plan
         lanes = plan.lanes_of_reused(value)
-        count = number_of((plan.shape[value.reduced], *(axis.extent for axis in lanes)))
+        count = number_of((plan.covered(value.reduced), *(axis.extent for axis in lanes)))
         memory = self.define_local(value.inner.dtype, count)
         filling = dict(self.counters)
         loops = []
@@ -299,6 +304,7 @@ class Lowering:
             filling[axis] = self.range(axis.extent, AxisKind.LOOP if is_loop else AxisKind.UPCAST)
             if is_loop:
                 loops.append(filling[axis])
+                self.loops.append((axis, filling[axis]))
         positions = self.positions_of(filling)
         element = self.value_at(value.inner, positions)
         address = self._address_of_reused(value, memory, positions[value.reduced])
@@ -318,9 +324,17 @@ class Lowering:
         axes = [axis for axis in self.plan.axes if axis.target in arg.axes]
         shared = [axis for axis in axes if axis.kind is AxisKind.GROUP_REDUCE]
         ranges = [self.counters[axis] for axis in axes if axis not in shared]
+        value = self.term_of(arg, value, self.positions)
         if ranges:
             value = build.reduce_over(arg.op, value, *ranges)
         return self._reduce_in_group(node, arg, value, shared) if shared else value
+
+    def term_of(self, arg: ReduceArg, value: UOp, positions: tuple[UOp, ...]) -> UOp:
+        """Return a term of a reduce: the identity at positions that padding has added."""
+        if not any(map(self.plan.is_padded, arg.axes)):
+            return value
+        is_inside = self._valid(arg.axes, TRUE, positions)
+        return build.where(is_inside, value, reduce_identity(arg.op, value.dtype))
 
     def _reduce_in_group(self, node: UOp, arg: ReduceArg, part: UOp, shared: list[Axis]) -> UOp:
         """Let every work-item store its part in shared memory; then each one reduces all parts."""
@@ -423,8 +437,10 @@ def _fragment(lowering: Lowering, use: TileUse, operand: Operand) -> list[UOp]:
         for name, coordinate in _tile_coordinates(lowering, use, operand, register).items():
             target = use.targets["mnk".index(name)]
             positions[target] = build.add(positions[target], coordinate)
-        value = use.a if operand is Operand.A else use.b
-        elements.append(lowering.value_at(value, tuple(map(simplify, positions))))
+        there = tuple(map(simplify, positions))
+        value = lowering.value_at(use.a if operand is Operand.A else use.b, there)
+        assert isinstance(use.reduce.arg, ReduceArg), "a REDUCE has its payload"
+        elements.append(lowering.term_of(use.reduce.arg, value, there))
     return elements
 
 

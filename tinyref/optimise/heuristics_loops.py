@@ -51,6 +51,8 @@ BLOCK_HEIGHTS = (8, 7, 6, 9, 10, 5, 4, 12, 11, 3, 2)
 LONG_CHAIN = 3
 CHAINS = 4
 HEAVY_NS = 1 << 18
+# The full iterations of a reduce from which lanes that do not divide it pay.
+FULL_ITERATIONS = 2
 # Ops that cost more to recompute than to store and reload.
 EXPENSIVE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
 # Threads pay in kernels that take this multiple of the time to wake threads, which grows if others
@@ -172,12 +174,24 @@ def _with_reduce_lanes(plan: Plan, limits: CompileLimits) -> Plan:
         loads = [access for access in accesses(plan) if access.node in inside]
         # Among equally good axes, use the innermost.
         worth, index = max((_worth(axis, loads), index) for index, axis in enumerate(axes))
-        lanes = _lanes(plan, axes[index], loads, limits)
+        lanes = _lanes_of_reduce(plan, axes[index], loads, limits)
         if worth > 0 and lanes > 1:
             number = plan.axes.index(axes[index])
-            plan = plan.cut_lanes(number, lanes)
+            plan = plan.cut_padded_lanes(number, lanes)
             plan = _with_more_sums(plan, node, axes[index].target)
     return plan
+
+
+def _lanes_of_reduce(
+    plan: Plan, axis: Axis, loads: Sequence[AxisAccess], limits: CompileLimits
+) -> int:
+    """Return the lanes along a reduced axis with the fewest iterations; the last may be partial."""
+    lanes = _lanes(plan, axis, loads, limits)
+    extent = axis.extent
+    if not isinstance(extent, int):
+        return lanes
+    padded = [count for count in _vectors(plan, loads) if extent >= FULL_ITERATIONS * count]
+    return max([lanes, *padded])
 
 
 def _with_more_sums(plan: Plan, node: UOp, target: int) -> Plan:

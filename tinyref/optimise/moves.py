@@ -10,8 +10,8 @@ from tinyref.algebra.symbolic import describe
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.optimise.launch_axes import launch_axes
-from tinyref.optimise.legality import limit_problem, terms_problem, work_problem
-from tinyref.optimise.normal_form import Reused, reused_values
+from tinyref.optimise.legality import limit_problem, work_problem
+from tinyref.optimise.normal_form import reused_values
 from tinyref.optimise.opt import REUSED, Condition, KernelOptError, Opt, OptOp
 from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan
 from tinyref.optimise.tile import tile_number_problem, with_tile
@@ -221,21 +221,9 @@ def _multiple(plan: Plan, opt: Opt) -> str | None:
     return None
 
 
-def _not_kept(plan: Plan, opt: Opt) -> str | None:
-    target = plan.axes[opt.axis].target
-    for value in reused_values(plan.form) if REUSED in plan.packed else ():
-        if target in (value.reduced, value.output):
-            return f"axis {opt.axis} is one of a value in scratch memory"
-    return None
-
-
 def _work(plan: Plan, opt: Opt) -> str | None:
     target = plan.axes[opt.axis].target
     return work_problem(plan, target, _padded(plan, opt).covered(target))
-
-
-def _zero_terms(plan: Plan, opt: Opt) -> str | None:
-    return terms_problem(plan, plan.axes[opt.axis].target)
 
 
 def _grid(plan: Plan, opt: Opt) -> str | None:
@@ -326,13 +314,6 @@ def _in_reduce(plan: Plan, opt: Opt) -> str | None:
     return None
 
 
-def _unpadded(plan: Plan, opt: Opt) -> str | None:
-    values: tuple[Reused, ...] = reused_values(plan.form) if opt.arg == REUSED else ()
-    if any(plan.is_padded(axis) for value in values for axis in (value.reduced, value.output)):
-        return "an axis of a value that is needed again is padded"
-    return None
-
-
 CHECKS: dict[Condition, Check] = {
     Condition.GROUPS: _groups,
     Condition.SHARED_MEMORY: _shared_memory,
@@ -353,9 +334,7 @@ CHECKS: dict[Condition, Check] = {
     Condition.OTHER_AXIS: _other_axis,
     Condition.THREAD_COUNT: _thread_count,
     Condition.MULTIPLE: _multiple,
-    Condition.NOT_KEPT: _not_kept,
     Condition.WORK: _work,
-    Condition.ZERO_TERMS: _zero_terms,
     Condition.GRID: _grid,
     Condition.INDEX_SIZE: _index_size,
     Condition.NEW_SLOT: _new_slot,
@@ -364,7 +343,6 @@ CHECKS: dict[Condition, Check] = {
     Condition.USED_AGAIN: _used_again,
     Condition.PLAIN_POSITIONS: _plain_positions,
     Condition.IN_REDUCE: _in_reduce,
-    Condition.UNPADDED: _unpadded,
     Condition.TILE_NUMBERS: tile_number_problem,
     # `with_tile` chooses a tile that fits, and splits the axes.
     Condition.TILE_FITS: lambda plan, opt: None,

@@ -74,9 +74,7 @@ class Condition(Enum):
     OTHER_AXIS = "another axis of the same kind"
     THREAD_COUNT = "no more than the device has threads"
     MULTIPLE = "a multiple from 2 that the extent is not already"
-    NOT_KEPT = "no axis of a value in scratch memory"
     WORK = "at most four times the work in all"
-    ZERO_TERMS = "reduces over the axis are sums of terms that are 0 where loads give 0"
     GRID = "a grid within the limits of the device"
     INDEX_SIZE = "no index that needs int64 if the device lacks it"
     NEW_SLOT = "a slot that is not packed already"
@@ -85,7 +83,6 @@ class Condition(Enum):
     USED_AGAIN = "elements (slot -1: a value) that are needed again along the axis"
     PLAIN_POSITIONS = "no positions that the kernel computes"
     IN_REDUCE = "a load in a reduce of known extents"
-    UNPADDED = "for slot -1, no padded axis"
     TILE_NUMBERS = "a tile of the device, levels 0 to 2, modes 1 to 3"
     TILE_FITS = (
         "a tile that fits types and axes, holds each element once, and rounds no input if "
@@ -213,15 +210,13 @@ OPTS: dict[OptOp, OptSpec] = {
         kinds=(AxisKind.GLOBAL,),
     ),
     OptOp.PADTO: OptSpec(
-        effect="pads an axis to a multiple of `arg`, with masks: positions past the end read 0 "
-        "and write nothing",
+        effect="pads an axis to a multiple of `arg`, with masks: positions past the end read 0, "
+        "write nothing, and are no terms of a reduce",
         takes=Argument.MULTIPLE,
         axis_conditions=(*_CUT, Condition.OUTER_PART),
         argument_conditions=(
             Condition.MULTIPLE,
-            Condition.NOT_KEPT,
             Condition.WORK,
-            Condition.ZERO_TERMS,
             Condition.GRID,
             Condition.INDEX_SIZE,
         ),
@@ -250,7 +245,6 @@ OPTS: dict[OptOp, OptSpec] = {
             Condition.USED_AGAIN,
             Condition.PLAIN_POSITIONS,
             Condition.IN_REDUCE,
-            Condition.UNPADDED,
         ),
         kinds=(AxisKind.GLOBAL,),
         feature="scratch",

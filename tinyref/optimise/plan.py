@@ -294,7 +294,7 @@ class Plan:
 
     def _bytes_reused(self, value: Reused) -> int:
         lanes = self.lanes_of_reused(value)
-        elements = number_of((self.shape[value.reduced], *(axis.extent for axis in lanes)))
+        elements = number_of((self.covered(value.reduced), *(axis.extent for axis in lanes)))
         return elements * value.inner.dtype.itemsize
 
     def _fragment_bytes(self) -> int:

@@ -14,7 +14,7 @@ from tinyref import config
 from tinyref.algebra.shapes import reduced_axes
 from tinyref.algebra.symbolic import describe
 from tinyref.dtype import ImageDType
-from tinyref.optimise.legality import axis_padding_problem, limit_problem
+from tinyref.optimise.legality import limit_problem, work_problem
 from tinyref.optimise.normal_form import OUTPUT
 from tinyref.optimise.opt import Opt
 from tinyref.optimise.plan import Axis, Plan, TileUse, changes
@@ -171,7 +171,7 @@ def _cut_axes(plan: Plan, tile: MatrixTile, product: Product, opt: Opt) -> Plan 
         if padded != extent:
             problem: str | None = f"{extent} is no multiple, and only level 2 pads"
             if opt.level == TileLevel.PADDING:
-                problem = axis_padding_problem(plan, target, padded)
+                problem = work_problem(plan, target, padded)
             if problem is not None:
                 return f"{tile} needs multiples of {size} on axis {target}: {problem}"
         axes[target] = replace(axes[target], extent=padded // size, stride=size)

@@ -50,8 +50,9 @@ T = TypeVar("T", bound="Reduction")
 
 # Elements of a block. Larger blocks mean fewer kernels, but more work for each element.
 BLOCK = 16
-# A shorter axis is one block: n * n steps take less time than more launches.
-SINGLE_BLOCK = 64
+# A longer axis is one block too if this many steps, its length for each element, take less time
+# than more launches.
+SINGLE_BLOCK_STEPS = 1 << 14
 
 
 Axes = int | Sequence[int] | None
@@ -504,7 +505,8 @@ def scan_last_axis(
 ) -> T:
     """Scan the last axis. `within` scans a short axis, `join` is the operation of the scan."""
     length = fixed(x.shape[-1:], "scan")[0]
-    if length <= SINGLE_BLOCK:
+    steps = length * math.prod(size for size in x.shape if isinstance(size, int))
+    if length <= BLOCK or steps <= SINGLE_BLOCK_STEPS:
         return within(x)
     count = -(-length // BLOCK)
     rows, last = x.shape[:-1], x.ndim - 1

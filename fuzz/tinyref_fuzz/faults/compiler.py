@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tinyref.algebra.op_table import Range
-from tinyref.dtype import dtypes
+from tinyref.dtype import ConstType, dtypes
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
 from tinyref.uops import build
@@ -17,7 +17,7 @@ from tinyref.uops.payload import AxisKind, ConstArg, GepArg, LocalArg, RangeArg,
 from tinyref_fuzz.faults.fault import fault
 from tinyref_fuzz.faults.seams import COMPILE, after, application, edited, function, text_of
 
-_PADDING_PROBLEM = function("tinyref.optimise.legality:padding_problem")
+_IDENTITY_OF_PADDING = function("tinyref.codegen.lower:reduce_identity")
 _UPCAST, _THREAD = application(OptOp.UPCAST), application(OptOp.THREAD)
 _INDEX_AND_VALID = function("tinyref.views.shape_tracker:ShapeTracker.index_and_valid")
 _REDUCE_IDENTITY = function("tinyref.codegen.accumulate:reduce_identity")
@@ -47,10 +47,10 @@ def _without_gate(store: UOp) -> UOp | None:
 # --- optimisations --------------------------------------------------------------------------------
 
 
-@fault("PADTO over what zeros change", _PADDING_PROBLEM, *_PLANNED, causes=["PADTO"])
-def padto_max(right: Callable[..., str | None]) -> Callable[..., str | None]:
+@fault("padding with another identity", _IDENTITY_OF_PADDING, *_LOWERED, causes=["PADTO"])
+def padto_max(right: Callable[..., ConstType]) -> Callable[..., ConstType]:
     """Pad a maximum with zeros, which are larger than negative elements."""
-    return lambda reduce, axis: None if reduce.arg.op is Ops.MAX else right(reduce, axis)
+    return lambda op, dtype: right(Ops.ADD if op is Ops.MAX else op, dtype)
 
 
 def _dropping_remainder(right: TryOpt, plan: Plan, opt: Opt) -> object:

@@ -131,16 +131,21 @@ def _symbolic_rows(dtype: DType) -> UOp:
     return kernel_of(build.add(load(1, dtype, (extent, 8)), row), extent, 8)
 
 
-def _row_maxima(dtype: DType) -> UOp:
+def _row_maxima(dtype: DType, columns: int = 12) -> UOp:
     """Return maxima of rows; of integers and floats, which are below zero."""
-    x = load(1, dtype, (7, 12))
+    x = load(1, dtype, (7, columns))
     below = x if dtype.is_bool or dtype.is_unsigned else build.sub(x, 4)
     return kernel_of(largest(below, 1), 7, 1)
 
 
-def _product(dtype: DType) -> UOp:
+def _product(dtype: DType, columns: int = 8) -> UOp:
     """Return products of odd integers, which keep bits of all of them."""
-    return kernel_of(product(build.either(load(1, dtype, (5, 8)), 1), 1), 5, 1)
+    return kernel_of(product(build.either(load(1, dtype, (5, columns)), 1), 1), 5, 1)
+
+
+def _shifted_sum(dtype: DType) -> UOp:
+    """Return sums whose terms are not zero where their loads are."""
+    return kernel_of(total(build.add(load(1, dtype, (5, 11)), 1), 1), 5, 1)
 
 
 def _convolution(dtype: DType) -> UOp:
@@ -220,6 +225,13 @@ KERNELS: Mapping[str, OptKernel] = {
     "prime_sum": OptKernel(
         "Sums of rows: axes 5, reduce 11.", lambda dtype: named.reduction(_ADD, dtype, (5, 11), 1)
     ),
+    "prime_max": OptKernel(
+        "Maxima of rows: axes 7, reduce 11.", functools.partial(_row_maxima, columns=11)
+    ),
+    "prime_product": OptKernel(
+        "Products of rows: axes 5, reduce 11.", functools.partial(_product, columns=11)
+    ),
+    "shifted_sum": OptKernel("Sums of x + 1: axes 5, reduce 11.", _shifted_sum),
     "row_max": OptKernel("Maxima of rows: axes 7, reduce 12.", _row_maxima),
     "product": OptKernel("Products of rows: axes 5, reduce 8.", _product),
     "masked_sum": OptKernel(

@@ -65,6 +65,12 @@ def _row(name: str, kernel: str, *lists: str, dtype: DType = I32) -> OptRow:
     return OptRow(name, kernel, lists, dtype)
 
 
+PADDED_REDUCES = {
+    "prime_sum": (I32, F32, F16, I8),
+    "prime_max": (I32, F32, I8, U8),
+    "prime_product": (I32, U8, I64),
+    "shifted_sum": (I32, F32),
+}
 ROWS: tuple[OptRow, ...] = (
     _row("upcast.elementwise", "add", "UPCAST(0, 4)", "UPCAST(0, 12) UPCAST(0, 0)"),
     _row("upcast.float16", "add", "UPCAST(0, 4)", dtype=F16),
@@ -135,6 +141,19 @@ ROWS: tuple[OptRow, ...] = (
     _row("padto.outputs", "two_outputs", "PADTO(0, 32)"),
     _row("padto.matmul", "prime_matmul", "PADTO(0, 8) PADTO(1, 8) PADTO(2, 8)", dtype=F32),
     _row("padto.symbolic", "symbolic_row_sums", "PADTO(1, 3)"),
+    # Blocks of a reduce, and a last one of which some lanes are no terms.
+    *(
+        _row(
+            f"padto.{kernel}.{dtype.name}",
+            kernel,
+            "PADTO(1, 8) UNROLL(1, 8)",
+            "PADTO(1, 5)",
+            dtype=dtype,
+        )
+        for kernel, several in PADDED_REDUCES.items()
+        for dtype in several
+    ),
+    _row("padto.nested", "nested", "PADTO(1, 4) UNROLL(1, 4) PADTO(2, 3)", dtype=F32),
     _row("thread.elementwise", "add", "THREAD(0, 2)"),
     _row("thread.in_place", "in_place", "THREAD(0, 2)", dtype=I8),
     _row("thread.symbolic", "symbolic_rows", "THREAD(1, 2)"),
@@ -154,6 +173,15 @@ ROWS: tuple[OptRow, ...] = (
         dtype=F32,
     ),
     _row("pack.reused.int16", "softmax", "PACK(1, -1)", dtype=I16),
+    # The copy has positions that padding has added to the sum, or the outputs.
+    _row(
+        "pack.reused.padded",
+        "softmax",
+        "PADTO(3, 3) UNROLL(3, 3) PACK(1, -1)",
+        "PADTO(1, 5) UPCAST(1, 5) PACK(1, -1)",
+        "PACK(1, -1) PADTO(3, 3) PADTO(1, 16) UPCAST(1, 4)",
+        dtype=F32,
+    ),
     _row("together.block", "matmul", "UPCAST(1, 4) UPCAST(0, 4) UNROLL(2, 4)", dtype=F32),
     _row(
         "together.pad_then_split",
