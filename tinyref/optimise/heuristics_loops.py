@@ -34,8 +34,8 @@ SMALL_BLOCK = 4
 LEAST_LANES = 4
 # The limit of elements in a block that are stored one by one, for all outputs together.
 SINGLE_STORES = 256
-# The weight of loads within a reduce: they run more often than loads outside.
-REDUCE_WEIGHT = 4
+# The weight of a load in the choice of lanes: gathers cost more than scattered stores.
+LOAD_WEIGHT = 4
 # Loops with at most this number of iterations are unrolled.
 SHORT_LOOP = 4
 # A kernel with more nodes than this is not unrolled any further.
@@ -142,7 +142,7 @@ def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
     total = 0
     for access in accessed:
         step = access.step(axis)
-        weight = 1 if access.is_store else REDUCE_WEIGHT
+        weight = 1 if access.is_store else LOAD_WEIGHT
         if step == 1:
             total += weight
         elif step != 0:
@@ -151,13 +151,20 @@ def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
 
 
 def _with_lanes(plan: Plan, limits: CompileLimits, lanes_of: LaneChoice) -> Plan:
-    """Use vectors along the output axis in which most accesses are contiguous."""
+    """Use vectors along the output axis in which most accesses are contiguous.
+
+    The loads of reduced values run most often: the other accesses only decide between equals.
+    """
     accessed = accesses(plan)
+    summed = _summed_loads(plan)
+    nodes = {access.node for access in summed}
+    others = [access for access in accessed if access.node not in nodes]
     ranked = [
-        (_worth(plan.axes[number], accessed), number) for number in plan.of_kind(AxisKind.GLOBAL)
+        (_worth(plan.axes[number], summed), _worth(plan.axes[number], others), number)
+        for number in plan.of_kind(AxisKind.GLOBAL)
     ]
-    worth, number = max(ranked, default=(0, 0))
-    if worth <= 0:
+    *worth, number = max(ranked, default=(0, 0, 0))
+    if worth <= [0, 0]:
         return plan
     lanes = lanes_of(plan, plan.axes[number], accessed, limits)
     return plan.cut_padded_lanes(number, lanes)
