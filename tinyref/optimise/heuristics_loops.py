@@ -210,10 +210,12 @@ def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
     depth = number_of(axis.extent for axis in plan.axes if axis.kind is AxisKind.REDUCE)
     loads = _summed_loads(plan)
     panel = [access for access in loads if lanes and lanes[0].target in access.moves]
-    if len(panel) != 1 or len(loads) < 2 or depth == 1:
+    if not panel or len(loads) == len(panel) or depth == 1:
         return plan
     column = lanes[0].target
-    rows = _rows_of(plan, panel[0], loads)
+    # Joined operands, such as images of several sources, are loaded one after the other.
+    common = set.intersection(*(set(_rows_of(plan, load, loads)) for load in panel))
+    rows = tuple(sorted(common))
     if not rows:
         # No element is used twice, but several sums side by side hide the latency of additions.
         return _upcast(plan, column, _divisor(_extent(plan, column), (4, 2)))
@@ -225,7 +227,8 @@ def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
     plan = _upcast(plan, rows[-1], _block(plan, rows[-1], heights, limits))
     plan = _upcast(plan, column, vectors)
     uses = _extent(plan, rows[-1])
-    if uses < PACK_USES or bytes_of_column * vectors < plan.capabilities.machine.small_cache:
+    is_large = bytes_of_column * vectors >= plan.capabilities.machine.small_cache
+    if len(panel) > 1 or uses < PACK_USES or not is_large:
         return plan
     return _pack_panel(plan, rows, panel[0].slot) or plan
 
