@@ -34,8 +34,8 @@ SMALL_BLOCK = 4
 LEAST_LANES = 4
 # The limit of elements in a block that are stored one by one, for all outputs together.
 SINGLE_STORES = 256
-# The weight of loads within a reduce: they run more often than loads outside.
-REDUCE_WEIGHT = 4
+# The weight of a load in the choice of lanes: gathers cost more than scattered stores.
+LOAD_WEIGHT = 4
 # Loops with at most this number of iterations are unrolled.
 SHORT_LOOP = 4
 # A kernel with more nodes than this is not unrolled any further.
@@ -144,7 +144,7 @@ def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
     total = 0
     for access in accessed:
         step = access.step(axis)
-        weight = 1 if access.is_store else REDUCE_WEIGHT
+        weight = 1 if access.is_store else LOAD_WEIGHT
         if step == 1:
             total += weight
         elif step != 0:
@@ -153,13 +153,20 @@ def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
 
 
 def _with_lanes(plan: Plan, limits: CompileLimits, lanes_of: LaneChoice) -> Plan:
-    """Use vectors along the output axis in which most accesses are contiguous."""
+    """Use vectors along the output axis in which most accesses are contiguous.
+
+    The loads of reduced values run most often: the other accesses only decide between equals.
+    """
     accessed = accesses(plan)
+    summed = _summed_loads(plan)
+    nodes = {access.node for access in summed}
+    others = [access for access in accessed if access.node not in nodes]
     ranked = [
-        (_worth(plan.axes[number], accessed), number) for number in plan.of_kind(AxisKind.GLOBAL)
+        (_worth(plan.axes[number], summed), _worth(plan.axes[number], others), number)
+        for number in plan.of_kind(AxisKind.GLOBAL)
     ]
-    worth, number = max(ranked, default=(0, 0))
-    if worth <= 0:
+    *worth, number = max(ranked, default=(0, 0, 0))
+    if worth <= [0, 0]:
         return plan
     lanes = lanes_of(plan, plan.axes[number], accessed, limits)
     return plan.cut_padded_lanes(number, lanes)
@@ -217,10 +224,12 @@ def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
     depth = number_of(axis.extent for axis in plan.axes if axis.kind is AxisKind.REDUCE)
     loads = _summed_loads(plan)
     panel = [access for access in loads if lanes and lanes[0].target in access.moves]
-    if len(panel) != 1 or len(loads) < 2 or depth == 1:
+    if not panel or len(loads) == len(panel) or depth == 1:
         return plan
     column = lanes[0].target
-    rows = _rows_of(plan, panel[0], loads)
+    # Joined operands, such as images of several sources, are loaded one after the other.
+    common = set.intersection(*(set(_rows_of(plan, load, loads)) for load in panel))
+    rows = tuple(sorted(common))
     if not rows:
         # No element is used twice, but several sums side by side hide the latency of additions.
         return _upcast(plan, column, _divisor(_extent(plan, column), (4, 2)))
@@ -232,7 +241,8 @@ def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
     plan = _upcast(plan, rows[-1], _block(plan, rows[-1], heights, limits))
     plan = _upcast(plan, column, vectors)
     uses = _extent(plan, rows[-1])
-    if uses < PACK_USES or bytes_of_column * vectors < plan.capabilities.machine.small_cache:
+    is_large = bytes_of_column * vectors >= plan.capabilities.machine.small_cache
+    if len(panel) > 1 or uses < PACK_USES or not is_large:
         return plan
     return _pack_panel(plan, rows, panel[0].slot) or plan
 

@@ -11,7 +11,8 @@ have axes one after the other; independent ones share axes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra.shapes import kernel_shape, reduced_axes
@@ -86,8 +87,8 @@ class KernelBuilder:
         self.value = content(root)
         self.slots: dict[UOp, int] = {target.buffer: 0}
         self.reads: list[Read] = []
-        self.outer: Shape = tuple(size for size in shape_of(root) if size != 1)
         self.members = self._find_members()
+        self.outer: Shape = self._outer_axes()
         self.inner: Shape = self._reduced_axes()
         self.first_axes: dict[UOp, int] = {}
         self.folded = self._place_one_hots()
@@ -135,6 +136,27 @@ class KernelBuilder:
             members.append(node)
             stack.extend(reversed(node.src))
         return members
+
+    def _outer_axes(self) -> Shape:
+        """Return the axes of the result, cut at the borders of the axes that reshapes merge.
+
+        The channels of a convolution whose result is reshaped into groups stay axes of the kernel:
+        a position along merged axes needs divisions in every index.
+        """
+        axes = tuple(size for size in shape_of(self.root) if size != 1)
+        seen: set[UOp] = set()
+        stack = [self.value]
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            axes = _cut_axes(axes, shape_of(node))
+            if not self._is_leaf(node) and (node.op in ALU or node.op is Ops.RESHAPE):
+                stack.extend(node.src)
+        shape = self.target.tracker.reshape(axes)
+        is_simple = len(shape.views) <= len(self.target.tracker.views)
+        return axes if is_simple else tuple(size for size in shape_of(self.root) if size != 1)
 
     def _reduced_axes(self) -> Shape:
         result: Shape | None = None
@@ -288,6 +310,27 @@ class KernelBuilder:
             keeps = sources[0] is not None and (node.arg.op is Ops.MAX or sources[0] == zero)
             return sources[0] if keeps else None
         return fold_known(node, sources)
+
+
+def _cut_axes(axes: Shape, shape: Shape) -> Shape:
+    """Return `axes` with a cut at each border of `shape`; `axes` itself if one does not divide."""
+    sizes = [size for size in (*axes, *shape) if isinstance(size, int)]
+    if len(sizes) < len(axes) + len(shape) or product(axes) != product(shape) or 0 in sizes:
+        return axes
+    borders = sorted({1, *_borders(axes), *_borders(shape)})
+    pairs = list(itertools.pairwise(borders))
+    if any(large % small for small, large in pairs):
+        return axes
+    return tuple(large // small for small, large in reversed(pairs))
+
+
+def _borders(shape: Shape) -> Iterator[int]:
+    """Yield the number of elements in one step along each axis, from the last one, and in all."""
+    elements = 1
+    for size in reversed(shape):
+        assert isinstance(size, int), "the caller checks that all sizes are known"
+        elements *= size
+        yield elements
 
 
 def _sources_but(is_leaf: Callable[[UOp], bool], node: UOp) -> tuple[UOp, ...]:
