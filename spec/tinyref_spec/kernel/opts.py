@@ -141,7 +141,7 @@ ROWS: tuple[OptRow, ...] = (
     _row("padto.outputs", "two_outputs", "PADTO(0, 32)"),
     _row("padto.matmul", "prime_matmul", "PADTO(0, 8) PADTO(1, 8) PADTO(2, 8)", dtype=F32),
     _row("padto.symbolic", "symbolic_row_sums", "PADTO(1, 3)"),
-    # Blocks of a reduce, and a last one of which some lanes are no terms.
+    # Blocks of a reduce; some lanes of the last block are not terms.
     *(
         _row(
             f"padto.{kernel}.{dtype.name}",

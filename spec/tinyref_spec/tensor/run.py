@@ -276,7 +276,9 @@ def _failure(
     )
 
 
-def _few(question: Question, expected: Expected, indices: Array) -> tuple[Question, Expected, Array]:
+def _few(
+    question: Question, expected: Expected, indices: Array
+) -> tuple[Question, Expected, Array]:
     """Return the first of these elements alone: thousands are too many for a script."""
     indices = indices[:MAX_ELEMENTS]
     assert expected.tolerance is not None, "a dense form has a bound"
