@@ -172,6 +172,37 @@ def test_a_convolution_has_the_output_channels_as_lanes() -> None:
     assert plan.packed == (2,)
 
 
+def test_what_follows_a_sum_does_not_choose_its_lanes() -> None:
+    # Four values a channel are contiguous there, as the statistics of a batch normalisation are.
+    # The weights are not: as lanes without a copy they would be gathered.
+    windows = ShapeTracker((View((32, 9, 11, 4, 3, 3), (0, 13, 1, 143, 13, 1)),))
+    weights = shaped(32, 1, 1, 4, 3, 3).expand((32, 9, 11, 4, 3, 3))
+    value = build.reduce(
+        Ops.ADD, build.mul(load(1, f32, windows), load(2, f32, weights)), (3, 4, 5)
+    )
+    for slot in range(3, 7):
+        a_channel = shaped(32, 1, 1, 1, 1, 1).expand((32, 9, 11, 1, 1, 1))
+        value = build.add(value, load(slot, f32, a_channel))
+    plan = plan_for(kernel_of(value, 32, 9, 11, 1, 1, 1), CPU_LIKE)
+    assert ", ".join(map(str, plan.axes)) == (
+        "global 2, global 9, reduce 4, reduce 3, reduce 3, upcast 16, upcast 11"
+    )
+    assert plan.packed == (2,)
+
+
+def test_joined_images_have_blocks() -> None:
+    # Each of two operands is read where the other one is not; the weights belong to neither.
+    left = shaped(1, 4, 64, 32).pad(((0, 0), (0, 4), (0, 0), (0, 0)))
+    right = shaped(1, 4, 64, 32).pad(((0, 0), (4, 0), (0, 0), (0, 0)))
+    shape = (32, 8, 64, 32)
+    joined = build.add(load(1, f32, left.expand(shape)), load(2, f32, right.expand(shape)))
+    weights = load(3, f32, shaped(32, 8, 1, 1).expand(shape))
+    total = build.reduce(Ops.ADD, build.mul(joined, weights), (1,))
+    plan = plan_for(kernel_of(total, 32, 1, 64, 32), CPU_LIKE)
+    assert [axis.extent for axis in plan.axes if axis.kind is AxisKind.UPCAST] == [16, 4]
+    assert not plan.packed
+
+
 @pytest.mark.parametrize(
     ("extra_outputs", "height"),
     [(0, 8), (1, 8), (2, 4), (4, 2)],

@@ -106,6 +106,9 @@ SELECTION = (
     Program("dropout backward", 2, "the loss, the gradient", p.dropout_backward),
     Program("cat of 16", 1, "one loop over the result", lambda: Tensor.cat(*p.pieces(16))),
     Program("cat of 32", 3, "groups of 16, then those", lambda: Tensor.cat(*p.pieces(32))),
+    Program("cat + 1", 1, "each element is used once", lambda: Tensor.cat(*p.pieces(2)) + 1),
+    Program("conv2d of cat, 8 channels", 2, "each is used 72 times", lambda: p.joined_conv(8)),
+    Program("conv2d of cat, 3 channels", 1, "each is used 27 times", lambda: p.joined_conv(3)),
 )
 PLACEMENT = (
     Program("x += 1", 1, "in place", lambda: p.in_place(p.add_one)),

@@ -263,6 +263,11 @@ def conv_relu() -> Tensor:
     return data(2, 3, 8, 8).conv2d(data(4, 3, 3, 3), data(4)).relu()
 
 
+def joined_conv(channels: int) -> Tensor:
+    joined = data(1, 2, 12, 12).cat(data(1, 3, 12, 12), dim=1)
+    return joined.conv2d(data(channels, 5, 3, 3))
+
+
 def padded_convolution(name: str) -> Tensor:
     return getattr(data(2, 3, 8, 8), name)().conv2d(data(4, 3, 3, 3), padding=1)
 

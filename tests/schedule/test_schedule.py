@@ -267,6 +267,26 @@ def test_axes_that_no_view_keeps_apart_are_merged():
     assert view == (24,)
 
 
+@pytest.mark.parametrize(
+    ("shape", "grouped", "axes"),
+    [
+        ((6, 4, 5), (2, 60), (6, 4, 5)),
+        ((6, 4, 5), (4, 30), (120,)),
+        ((3, 4, 5), (3, 20), (3, 4, 5)),
+    ],
+    ids=["groups of channels", "no common axes", "channels"],
+)
+def test_a_reshape_after_a_reduce_leaves_the_axes_of_its_kernel(shape, grouped, axes):
+    """With merged axes, each index of the operand would need divisions."""
+    first, second, third = shape
+    x = g.new_buffer("PYTHON", (first, third, 7, second), F32)
+    # In this order no two axes are neighbours in memory.
+    value = g.reshape(total(g.permute(x, (0, 3, 1, 2)), 3), grouped)
+    (item,) = schedule([(add(value, value), "PYTHON")]).kernels
+    (store,) = (node for node in item.ast.toposort() if node.op is Ops.STORE)
+    assert store.src[0].arg.tracker.shape == (*axes, 1)
+
+
 def test_every_kernel_says_what_it_completes(machine):
     x = machine.put(small())
     kept = g.contiguous(g.permute(x, (1, 0)))

@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
 from tinyref.algebra.shapes import reduced_axes
+from tinyref.algebra.symbolic import product
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import device_of, shape_of
 from tinyref.optimise.one_hot import is_one_hot_reduce
@@ -155,6 +156,9 @@ class _Region:
 
 # The work for an element that is cheaper to repeat for every copy than to store and load.
 CHEAP = 12
+# The copies of an element from which a join of padded tensors is stored: every use of an element
+# loads from all of them.
+MANY_COPIES = 64
 # The work for an element, loads included, that a second kernel may repeat.
 CHEAP_AGAIN = 24
 # The same for values that are computed only from constants.
@@ -248,15 +252,41 @@ def bases_to_materialise(order: Sequence[UOp], stored: Set[UOp]) -> set[UOp]:
     """Return the values that an EXPAND repeats and that are better computed once."""
     chosen = set(stored)
     work = ElementWork(chosen)
-    expanded = {_base(node) for node in order if node.op is Ops.EXPAND}
+    copies: dict[UOp, int] = {}
+    for node in order:
+        if node.op is Ops.EXPAND:
+            base = _base(node)
+            # The windows of a convolution are one EXPAND, its output channels another.
+            copies[base] = copies.get(base, 1) * _copies_of(node)
     for node in order:
         work.add(node)
-        if node not in expanded or node in chosen or node.op not in ALU or device_of(node) is None:
+        if node not in copies or node in chosen or node.op not in ALU or device_of(node) is None:
             continue
-        if work.exceeds(node, CHEAP, loads=0):
+        is_many = copies[node] >= MANY_COPIES and _is_join(node)
+        if is_many or work.exceeds(node, CHEAP, loads=0):
             chosen.add(node)
             work.add(node)
     return chosen - stored
+
+
+def _copies_of(expand: UOp) -> int:
+    """Return the copies of each element that an EXPAND makes; 1 if its size is symbolic."""
+    size, source_size = product(shape_of(expand)), product(shape_of(expand.src[0]))
+    if not isinstance(size, int) or not isinstance(source_size, int) or source_size == 0:
+        return 1
+    return size // source_size
+
+
+def _is_join(node: UOp) -> bool:
+    """Return True if an element of `node` comes from one of several padded values, as in a cat."""
+    values = node.src[1:] if node.op is Ops.WHERE else node.src
+    return len(values) == 2 and all(_is_padded(value) or _is_join(value) for value in values)
+
+
+def _is_padded(node: UOp) -> bool:
+    while node.op in MOVEMENT and node.op is not Ops.PAD:
+        node = node.src[0]
+    return node.op is Ops.PAD
 
 
 def _base(expand: UOp) -> UOp:
