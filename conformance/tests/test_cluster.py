@@ -45,5 +45,5 @@ def test_a_cluster_measures_what_one_machine_does(fake: Any) -> None:
 def test_a_cluster_has_its_own_workers(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["conform", "--device", "CPU", "--cluster", "tcp://a:1"]
     assert run([*words, "--jobs", "2"]) == 2
-    assert "cluster: it has its own workers" in capsys.readouterr().err
+    assert "cluster: it has several workers of its own" in capsys.readouterr().err
     assert run([*words, "--sequence", "a,b"]) == 2

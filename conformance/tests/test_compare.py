@@ -261,4 +261,4 @@ def test_the_commands_write_each_form(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(["conform", "matrix", *files, "--format", "pdf"]) == 2
     assert "format: got 'pdf', accepted are text, markdown, html" in capsys.readouterr().err
     assert run(["conform", "matrix", *files, "--out", str(tmp_path)]) == 2
-    assert "output: cannot write" in capsys.readouterr().err
+    assert "out: cannot write" in capsys.readouterr().err

@@ -163,7 +163,7 @@ def test_two_runs_do_not_share_a_folder(fake: Any) -> None:
     fake.folder.mkdir()
     held = CaseJournal.lock(fake.folder)
     with pytest.raises(
-        UserError, match=r"another run is writing to .*: give this one its own --re"
+        UserError, match=r"another run is writing to .*: give this one its own --out"
     ):
         fake.scenario("good").run()
     held.release()

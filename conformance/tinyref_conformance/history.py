@@ -144,7 +144,7 @@ def explain(trials: Trials, before: Sequence[str], record: Record) -> Record:
     elif trials.is_late:
         words = "it passes alone; there was no time left to find what it depends on"
     elif before:
-        words = f"it passes alone, and also after the {len(before):,} cases that ran before it"
+        words = f"it passes alone, and also after the {len(before):,} that ran before it"
     else:
         words = "it passes alone, and no case is known to have run before it"
     return Record(record.case, record.status, 2, message=words, details=details or None)

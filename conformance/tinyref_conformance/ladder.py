@@ -60,7 +60,9 @@ class RungReport:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count:,} {status.value}" for status, count in self.counts.items())
-        return f"{self.state.symbol} {self.rung.title:20} {self.counts.total():>7,} cases: {counts}"
+        total = self.counts.total()
+        cases = "case" if total == 1 else "cases"
+        return f"{self.state.symbol} {self.rung.title:20} {total:>7,} {cases}: {counts}"
 
 
 def climb(results: Iterable[tuple[Rung, Status]]) -> list[RungReport]:

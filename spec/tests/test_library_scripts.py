@@ -116,7 +116,10 @@ def scripts(library: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[st
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("library", NEEDS)
+@pytest.mark.parametrize(
+    "library",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name == "torch-compile")) for name in NEEDS],
+)
 def test_a_script_tells_a_wrong_value_from_a_right_one(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

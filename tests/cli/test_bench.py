@@ -124,8 +124,14 @@ def test_the_start_of_a_process_is_measured_on_the_device() -> None:
         (["--device", "NULL", "--query", "launch"], "device: NULL "),
         (["--device", "NPY", "--query", "launch"], "device: NPY "),
         (["--table", "--query", "op.nothing"], "no row of the table matches 'op.nothing'"),
-        (["--table", "--device", "PYTHON"], "--table is of the device CPU, and takes no --device"),
-        (["--machine", "--device", "PYTHON"], "takes no --device, got PYTHON"),
+        (
+            ["--table", "--device", "PYTHON"],
+            "--table measures the device CPU: leave out --device PYTHON",
+        ),
+        (
+            ["--machine", "--device", "PYTHON"],
+            "--machine measures the host: leave out --device PYTHON",
+        ),
     ],
 )
 def test_what_is_refused(arguments: list[str], words: str) -> None:
@@ -227,10 +233,11 @@ def test_the_table_as_it_is_printed() -> None:
     ]
 
 
-def test_it_has_the_twelve_works_in_all_variants() -> None:
+def test_it_has_twelve_works_in_all_variants_and_networks_on_one_thread() -> None:
+    assert [len(works) for _, works in table_rows("net.*")] == [15, 15, 0, 0]
     rows = list(table_rows("*"))
     assert [(each.threads, each.strict) for each, _ in rows] == [(1, 1), (1, 0), (0, 1), (0, 0)]
-    assert [len(works) for _, works in rows] == [12, 12, 12, 12]
+    assert [len(works) for _, works in rows] == [27, 27, 12, 12]
     assert [row.name for _, rows in table_rows("op.g*") for row in rows] == [
         "op.gelu",
         "op.gelu.contracted",

@@ -125,7 +125,7 @@ def test_the_traceback_flag_shows_where(
 def test_an_internal_error_says_that_it_is_a_bug_and_saves_the_case(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def broken(device: object, default: str) -> None:
+    def broken(device: object, default: str, verbose: bool) -> None:
         raise ZeroDivisionError(f"over {default}")
 
     monkeypatch.setattr(devices, "_print", broken)

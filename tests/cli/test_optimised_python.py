@@ -37,7 +37,7 @@ def test_asserts_and_docstrings_are_not_needed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "sum 3\n" in done.stdout
     assert "\nnot not x == x.\n" in done.stdout
-    assert "Say for each known device whether it works here" in done.stdout
-    assert "its hash is computed again" in done.stdout
+    assert "Show which devices work here" in done.stdout
+    assert "compute its hash again" in done.stdout
     assert "GROUP(1, 4): Sums of rows" in done.stdout
     assert done.stdout.endswith("[0, 0, 0, 0]\n")

@@ -47,7 +47,7 @@ def _without_gate(store: UOp) -> UOp | None:
 # --- optimisations --------------------------------------------------------------------------------
 
 
-@fault("padding with another identity", _IDENTITY_OF_PADDING, *_LOWERED, causes=["PADTO"])
+@fault("padding with another identity", _IDENTITY_OF_PADDING, *_LOWERED)
 def padto_max(right: Callable[..., ConstType]) -> Callable[..., ConstType]:
     """Pad a maximum with zeros, which are larger than negative elements."""
     return lambda op, dtype: right(Ops.ADD if op is Ops.MAX else op, dtype)
