@@ -55,7 +55,7 @@ def test_a_rung_is_given_once_when_it_is_complete() -> None:
     lines.note(Rung.STORE, Status.FAIL)
     assert list(map(str, lines.complete())) == [
         "✗ store a constant           2 cases: 1 Skip, 1 Fail",
-        "✓ every operation            1 cases: 1 Pass",
+        "✓ every operation            1 case: 1 Pass",
     ]
     assert list(lines.complete()) == []
 
