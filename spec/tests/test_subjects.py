@@ -147,12 +147,15 @@ TOGETHER = [
     "tensor.exp.float32.backward:0",
     "tensor.add.float32.backward:1",
     "tensor.topk.float32.forward:0",
+    # No array tells these two apart.
+    "tensor.full.float32.forward:0",
+    "tensor.eye.float32.forward:0",
 ]
 
 
 @pytest.mark.parametrize(
     ("most", "error", "calls"),
-    [(9, 0.0, [5]), (4, 0.0, [5, 2, 3]), (9, 1.0, [5])],
+    [(9, 0.0, [5]), (4, 0.0, [5, 4, 1]), (9, 1.0, [5])],
     ids=["together", "in halves", "with a wrong value"],
 )
 def test_cases_are_compiled_together(
@@ -176,10 +179,10 @@ def test_cases_are_compiled_together(
     device = open_device("torch-compile on cpu")
     arrays_of_calls.clear()
     cases = [find(name) for name in TOGETHER]
-    assert device.prepare(cases) == 4
+    assert device.prepare(cases) == 6
     measured = [case.run(device).passed for case in cases]  # type: ignore[arg-type]
     # A constant that is added does not change a gradient.
-    assert measured == [not error, True, True, not error]
+    assert measured == [not error, True, True, not error, not error, not error]
     # No case compiled its own function; the two of add have two arrays.
     assert arrays_of_calls == calls
 

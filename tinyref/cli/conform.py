@@ -415,15 +415,16 @@ def _print_durations(report: Report, count: int) -> None:
 def _print_skips(report: Report) -> None:
     """Print the reasons why cases were skipped, with the number of cases."""
     from tinyref_conformance.records import headline
+    from tinyref_conformance.reports.terminal import count_cases
     from tinyref_conformance.statuses import Status
 
     reasons = Counter(headline(case.message) for case in report.cases if case.status is Status.SKIP)
     for reason, count in reasons.most_common(SKIP_REASONS):
-        print(f"skipped: {count:,} cases: {reason}")
+        print(f"skipped: {count_cases(count)}: {reason}")
     others = reasons.most_common()[SKIP_REASONS:]
     if others:
         count = sum(count for _, count in others)
-        print(f"skipped: {count:,} cases for {len(others)} other reasons: see the report")
+        print(f"skipped: {count_cases(count)} for other reasons ({len(others)}): see the report")
 
 
 def _print_summary(finished: Finished, request: ConformRequest) -> None:

@@ -22,12 +22,12 @@ def summary(report: Report) -> Iterator[str]:
     counts = ", ".join(
         f"{report.counts[status]:,} {status.value}" for status in Status if report.counts[status]
     )
-    yield f"{_cases(report.counts.total())} in {report.certificate['seconds']:.1f} s: {counts}"
+    yield f"{count_cases(report.counts.total())} in {report.certificate['seconds']:.1f} s: {counts}"
     if report.scope is not None and report.scope.sentence:
         yield from textwrap.wrap(report.scope.sentence, COLUMNS, subsequent_indent="  ")
     for group in report.groups[:GROUPS]:
         # The case that the device opens is not counted.
-        count = "" if group.cases == [OPEN_CASE] else _cases(len(group.cases))
+        count = "" if group.cases == [OPEN_CASE] else count_cases(len(group.cases))
         yield clip(f"  {group.rung.title:20} {count:>10}  {title(group)}")
     if len(report.groups) > GROUPS:
         yield f"  and {len(report.groups) - GROUPS:,} more groups in the report"
@@ -45,7 +45,8 @@ def clip(line: str, columns: int = COLUMNS) -> str:
     return line if len(line) <= columns else f"{line[: columns - 1]}…"
 
 
-def _cases(count: int) -> str:
+def count_cases(count: int) -> str:
+    """Return "1 case" or "2 cases"."""
     return f"{count:,} case" if count == 1 else f"{count:,} cases"
 
 

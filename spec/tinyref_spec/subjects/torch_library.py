@@ -170,10 +170,17 @@ class TorchSubject(ExpressionSubject):
 
 @dataclass(frozen=True)
 class _Question:
-    """A function of a case, with its inputs."""
+    """A function of a case, with its text, the type that the text names, and its inputs."""
 
     function: Function
+    text: str
+    dtype: DType
     inputs: tuple[torch.Tensor, ...]
+
+    @property
+    def key(self) -> Hashable:
+        """Return what tells it from others: functions without inputs have only their text."""
+        return (self.text, self.dtype, *map(id, self.inputs))
 
 
 def _is_traced(question: _Question) -> bool:
@@ -203,12 +210,15 @@ class CompiledTorchSubject(TorchSubject):
         self._questions: list[_Question] = []
         # By the form, its type and its values: the inputs that were collected, in their order.
         self._inputs: dict[Hashable, list[dict[str, Any]]] = defaultdict(list)
-        # By the identity of the inputs: the value that was computed together with others.
-        self._values: dict[tuple[int, ...], Any] = {}
+        # By the key of a question: the value that was computed together with others.
+        self._values: dict[Hashable, Any] = {}
+        from torch._functorch import config as autograd_config
         from torch._inductor import config
 
         # A run has a worker for each core, which compiles in its own process.
         config.compile_threads = 1
+        # Each gradient is asked for with the graph kept, as eager torch is asked.
+        autograd_config.donated_buffer = False
         # The first compile of a process loads the compiler, which is no matter of a case.
         torch.compile(lambda x: x + 1)(torch.zeros(2))
 
@@ -259,7 +269,7 @@ class CompiledTorchSubject(TorchSubject):
             self._run_together(questions[middle:])
             return
         for item, value in zip(questions, values, strict=True):
-            self._values[tuple(map(id, item.inputs))] = value
+            self._values[item.key] = value
 
     def inputs(self, form: Form, dtype: DType, values: Arrays) -> dict[str, Any]:
         key = (form, dtype, *(array.tobytes() for array in values.values()))
@@ -271,13 +281,15 @@ class CompiledTorchSubject(TorchSubject):
         return arrays
 
     def _evaluate(self, expression: str, arrays: Mapping[str, Any], dtype: DType) -> Any:
-        inputs = tuple(arrays.values())
-        function = self._lambdas.get(expression, "")
-        if self._is_collecting and function:
-            self._questions.append(_Question(self._value_of(function, {}, dtype), inputs))
-            raise _CollectedError
-        if function and (key := tuple(map(id, inputs))) in self._values:
-            return self._values.pop(key)
+        text = self._lambdas.get(expression, "")
+        if text:
+            inputs = tuple(arrays.values())
+            question = _Question(self._value_of(text, {}, dtype), text, dtype, inputs)
+            if self._is_collecting:
+                self._questions.append(question)
+                raise _CollectedError
+            if question.key in self._values:
+                return self._values.pop(question.key)
         torch.compiler.reset()
         try:
             return super()._evaluate(expression, arrays, dtype)
