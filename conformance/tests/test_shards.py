@@ -142,6 +142,12 @@ def test_a_shard_without_rows_only_opens_the_device(
     assert (report.exit_code, report.problems) == (code, [])
 
 
+@pytest.mark.parametrize(("number", "code"), [("1/3", 0), (None, 1)])
+def test_only_a_shard_may_skip_all_of_its_cases(number: str | None, code: int) -> None:
+    report = report_of(("isa.a.0", Status.SKIP), shard=number, cases_asked=9)
+    assert report.exit_code == code
+
+
 def rows(count: int) -> list[PlannedRow]:
     found = [
         fake_catalogue.row(f"isa.r{i}.int32", *[fake_catalogue.passes] * 4) for i in range(count)
