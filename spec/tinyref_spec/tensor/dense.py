@@ -1,6 +1,6 @@
 """Thousands of inputs for elementwise functions: rows that measure how exact a function is.
 
-Of a 16-bit type they are all values. The reference for float64 is mpmath at 120 bits; narrower
+A 16-bit type is asked all its values. The reference for float64 is mpmath at 120 bits; narrower
 types have the float64 functions of `extremes`, with 29 bits more than float32.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import mpmath
 import numpy as np
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
@@ -26,33 +25,33 @@ DENSE = ".dense"
 # Inputs of a type that has too many values to ask all of them.
 COUNTS: Mapping[DType, int] = {dtypes.float32: 1 << 17, dtypes.float64: 1 << 15}
 PRECISION = 120
-# By expression: functions of mpmath.
+# By expression: the function, of the module mpmath and its arguments.
 PRECISE: Mapping[str, Callable[..., Any]] = {
-    "x.exp()": mpmath.exp,
-    "x.log()": mpmath.log,
-    "x.log10()": mpmath.log10,
-    "x.sin()": mpmath.sin,
-    "x.cos()": mpmath.cos,
-    "x.tan()": mpmath.tan,
-    "x.asin()": mpmath.asin,
-    "x.acos()": mpmath.acos,
-    "x.atan()": mpmath.atan,
-    "x.sinh()": mpmath.sinh,
-    "x.cosh()": mpmath.cosh,
-    "x.tanh()": mpmath.tanh,
-    "x.asinh()": mpmath.asinh,
-    "x.acosh()": mpmath.acosh,
-    "x.atanh()": mpmath.atanh,
-    "x.erf()": mpmath.erf,
-    "x.sqrt()": mpmath.sqrt,
-    "x.rsqrt()": lambda x: 1 / mpmath.sqrt(x),
-    "x.exp2()": lambda x: mpmath.power(2, x),
-    "x.log2()": lambda x: mpmath.log(x) / mpmath.log(2),
-    "x.reciprocal()": lambda x: 1 / x,
-    "x.sigmoid()": lambda x: 1 / (1 + mpmath.exp(-x)),
-    "x.silu()": lambda x: x / (1 + mpmath.exp(-x)),
-    "x / y": lambda x, y: x / y,
-    "x ** y": lambda x, y: mpmath.exp(y * mpmath.log(x)) if x > 0 else mpmath.power(x, y),
+    "x.exp()": lambda mp, x: mp.exp(x),
+    "x.log()": lambda mp, x: mp.log(x),
+    "x.log10()": lambda mp, x: mp.log10(x),
+    "x.sin()": lambda mp, x: mp.sin(x),
+    "x.cos()": lambda mp, x: mp.cos(x),
+    "x.tan()": lambda mp, x: mp.tan(x),
+    "x.asin()": lambda mp, x: mp.asin(x),
+    "x.acos()": lambda mp, x: mp.acos(x),
+    "x.atan()": lambda mp, x: mp.atan(x),
+    "x.sinh()": lambda mp, x: mp.sinh(x),
+    "x.cosh()": lambda mp, x: mp.cosh(x),
+    "x.tanh()": lambda mp, x: mp.tanh(x),
+    "x.asinh()": lambda mp, x: mp.asinh(x),
+    "x.acosh()": lambda mp, x: mp.acosh(x),
+    "x.atanh()": lambda mp, x: mp.atanh(x),
+    "x.erf()": lambda mp, x: mp.erf(x),
+    "x.sqrt()": lambda mp, x: mp.sqrt(x),
+    "x.rsqrt()": lambda mp, x: 1 / mp.sqrt(x),
+    "x.exp2()": lambda mp, x: mp.power(2, x),
+    "x.log2()": lambda mp, x: mp.log(x) / mp.log(2),
+    "x.reciprocal()": lambda mp, x: 1 / x,
+    "x.sigmoid()": lambda mp, x: 1 / (1 + mp.exp(-x)),
+    "x.silu()": lambda mp, x: x / (1 + mp.exp(-x)),
+    "x / y": lambda mp, x, y: x / y,
+    "x ** y": lambda mp, x, y: mp.exp(y * mp.log(x)) if x > 0 else mp.power(x, y),
 }
 
 
@@ -79,7 +78,7 @@ def _common(dtype: DType, count: int, seed: int) -> Array:
 
 
 def dense_expected(form: Form, dtype: DType, values: Arrays) -> Expected:
-    """Return what a form owes where its inputs and its result are zero or regular numbers."""
+    """Return the required results: those where inputs and result are zero or regular."""
     wide = [array.astype(np.float64) for array in values.values()]
     with np.errstate(all="ignore"):
         reference = np.array({**UNARY, **PAIRS}[form.expression](*wide))
@@ -107,7 +106,9 @@ def _is_regular(wide: Array, dtype: DType) -> BoolArray:
 
 
 def _mpmath_values(form: Form, columns: list[Array]) -> list[float]:
+    import mpmath  # here, as every worker would import it and few cases need it
+
     function = PRECISE[form.expression]
     with mpmath.workprec(PRECISION):
         rows = zip(*(map(mpmath.mpf, column.tolist()) for column in columns), strict=True)
-        return [float(function(*row)) for row in rows]
+        return [float(function(mpmath, *row)) for row in rows]

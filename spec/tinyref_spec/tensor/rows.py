@@ -153,39 +153,36 @@ def _forward_rule(function: Function) -> str:
 
 def _function_rows(function: Function) -> Iterator[Row]:
     for dtype in function.dtypes:
-        needs = kernel_needs(*dtypes_needed(function, dtype))
-        yield make_row(
-            f"tensor.{function.name}.{dtype.name}.forward",
+        name = f"tensor.{function.name}.{dtype.name}"
+        row_of = functools.partial(
+            make_row,
+            op=function.name,
+            dtype=dtype.name,
+            needs=kernel_needs(*dtypes_needed(function, dtype)),
+        )
+        yield row_of(
+            f"{name}.forward",
             f"{function.name} on {dtype.name}: {function.sentence}",
             clauses=(f"tensor.{function.name}", "tensor.derived"),
             rung=Rung.TENSOR,
-            op=function.name,
-            dtype=dtype.name,
-            needs=needs,
             error_rule=_forward_rule(function),
             checks=functools.partial(_forward, function, dtype),
         )
         if _dense(function, dtype):
-            yield make_row(
-                f"tensor.{function.name}.{dtype.name}{DENSE}",
+            yield row_of(
+                f"{name}{DENSE}",
                 f"{function.name} on {dtype.name}, for thousands of inputs.",
                 clauses=(f"tensor.{function.name}", "tensor.derived"),
                 rung=Rung.TENSOR,
-                op=function.name,
-                dtype=dtype.name,
-                needs=needs,
                 error_rule=DERIVED,
                 checks=functools.partial(_dense, function, dtype),
             )
         if function.has_gradient and dtype.is_float:
-            yield make_row(
-                f"tensor.{function.name}.{dtype.name}.backward",
+            yield row_of(
+                f"{name}.backward",
                 f"The gradient of {function.name} on {dtype.name}.",
                 clauses=(f"tensor.{function.name}", "tensor.gradient", "tensor.derived"),
                 rung=Rung.AUTOGRAD,
-                op=function.name,
-                dtype=dtype.name,
-                needs=needs,
                 error_rule=DERIVED,
                 checks=functools.partial(_backward, function, dtype),
             )

@@ -164,7 +164,7 @@ def _measure_value(
     shape: tuple[int, ...],
     reference_of: Callable[[Form], Expected],
 ) -> Measurement:
-    """Judge the value of a form; `reference_of` gives what a form owes to a library."""
+    """Judge the value of a form; `reference_of` gives the expected result of a form."""
     subject, dtype = subject_of(device), question.dtype
     expression, rule = subject.expression(form), _rule(expected)
     narrow = _rounding_each_part(subject, form, dtype)
