@@ -143,20 +143,14 @@ class KernelBuilder:
         The channels of a convolution whose result is reshaped into groups stay axes of the kernel:
         a position along merged axes needs divisions in every index.
         """
-        axes = tuple(size for size in shape_of(self.root) if size != 1)
-        seen: set[UOp] = set()
-        stack = [self.value]
-        while stack:
-            node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
+        whole = tuple(size for size in shape_of(self.root) if size != 1)
+        elementwise = {node for node in self.members if node.op in ALU or node.op is Ops.RESHAPE}
+        order = list(toposort((self.value,), lambda node: node.src if node in elementwise else ()))
+        axes = whole
+        for node in reversed(order):
             axes = _cut_axes(axes, shape_of(node))
-            if not self._is_leaf(node) and (node.op in ALU or node.op is Ops.RESHAPE):
-                stack.extend(node.src)
-        shape = self.target.tracker.reshape(axes)
-        is_simple = len(shape.views) <= len(self.target.tracker.views)
-        return axes if is_simple else tuple(size for size in shape_of(self.root) if size != 1)
+        tracker = self.target.tracker
+        return axes if len(tracker.reshape(axes).views) <= len(tracker.views) else whole
 
     def _reduced_axes(self) -> Shape:
         result: Shape | None = None
