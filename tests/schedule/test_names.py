@@ -33,6 +33,10 @@ def test_operators_go_by_the_name_of_the_operation():
     assert names(x @ x) == [("matmul",)]
 
 
+def test_sums_that_become_one_have_a_name():
+    assert names((data(2, 3) * 2).sum(axis=1).sum()) == [("mul", "sum")]
+
+
 def test_a_constructor_and_movement_are_named_where_nothing_else_is():
     assert names(data(4, 5).T.contiguous()) == [("T", "contiguous")]
     assert names(data(4, 5).T.contiguous() + 1) == [("T", "contiguous", "add")]

@@ -60,6 +60,9 @@ class Prepared:
     def _change(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
         new = self._rewrite(node, src)
         keep_name(node, new)
+        if node.op is Ops.REDUCE:
+            # Two sums that became one are under a reshape.
+            keep_name(node, peel(new))
         return new
 
     def _rewrite(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
