@@ -74,6 +74,11 @@ class DeviceRegistry:
         """Return the canonical name of the default device (the DEVICE flag)."""
         return self.canonical(config.text("DEVICE"))
 
+    @default.setter
+    def default(self, name: str) -> None:
+        """Set TINYREF_DEVICE for this process; in a `Context(DEVICE=...)` that device stays."""
+        os.environ["TINYREF_DEVICE"] = self.canonical(name)
+
     # Programs written for tinygrad use this name.
     DEFAULT = default
 

@@ -117,6 +117,8 @@ def test_the_default_device_is_a_flag(monkeypatch):
     assert Device.default == "CPU"
     monkeypatch.setenv("TINYREF_DEVICE", "python")
     assert Device.canonical(None) == "PYTHON"
+    Device.DEFAULT = "null"
+    assert Device.DEFAULT == "NULL"
 
 
 def test_a_class_is_opened_by_its_path_once_for_each_index(toy):
