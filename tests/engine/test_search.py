@@ -285,6 +285,13 @@ def test_a_failure_counts_for_no_longer_limit() -> None:
         assert len(asked) == times
 
 
+def test_a_kernel_with_one_plan_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(search_module, "Worker")
+    assert best_opts("CPU", copy_kernel(1, 1)) == ()
+    with pytest.raises(NameError, match="Worker"):
+        best_opts("CPU", copy_kernel(8, 6))
+
+
 def test_a_search_says_what_it_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,6 +87,7 @@ class RecordedStep:
     """A kernel of a capture or, if `kernel` is None, a copy of a whole BUFFER to another.
 
     buffers: first the written ones; a kernel's are in the order of its parameters.
+    names: the user's functions that the kernel computes. lines: the lines of their calls.
     """
 
     buffers: tuple[RecordedBuffer, ...]
@@ -94,13 +95,16 @@ class RecordedStep:
     bindings: Bindings
     kernel: Kernel | None = None
     ast: UOp | None = None
+    names: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         texts: tuple[str, ...] = ()
         if self.kernel is not None and self.ast is not None:
             program_text = program_to_text(self.kernel.program)
             texts = (self.kernel.device, program_text, to_text(self.ast))
-        return _restored_step, (self.buffers, self.written, dict(self.bindings), *texts)
+        about = (self.buffers, self.written, dict(self.bindings), self.names, self.lines)
+        return _restored_step, (*about, *texts)
 
     def run_aloud(self, buffers: Sequence[Buffer], bindings: Bindings) -> None:
         """Run it alone, so that it can be timed and reported."""
@@ -110,13 +114,15 @@ class RecordedStep:
                 report(f"copy {buffers[0].nbytes:,} bytes, replayed")
         else:
             seconds = self.kernel(buffers, bindings, is_timed())
-            report_kernel(self.ast, self.kernel, bindings, seconds)
+            report_kernel(self.ast, self.kernel, bindings, seconds, self.names, self.lines)
 
 
 def _restored_step(
     buffers: tuple[RecordedBuffer, ...],
     written: tuple[RecordedBuffer, ...],
     bindings: Bindings,
+    names: tuple[str, ...],
+    lines: tuple[str, ...],
     device: str | None = None,
     program_text: str = "",
     ast_text: str = "",
@@ -126,7 +132,8 @@ def _restored_step(
     program, ast = program_from_text(program_text), from_text(ast_text)
     if not isinstance(ast, UOp):
         raise TypeError("a kernel is no sequence")
-    return RecordedStep(buffers, written, bindings, restored_kernel(device, ast, program), ast)
+    kernel = restored_kernel(device, ast, program)
+    return RecordedStep(buffers, written, bindings, kernel, ast, names, lines)
 
 
 @dataclass
@@ -144,8 +151,11 @@ class Recorder:
         """Return the step of an item that is about to run; the caller adds it to `steps`."""
         outputs = written_by(item)
         buffers = tuple(self._meet(node, node in outputs) for node in buffers_of(item))
-        ast = item.ast if isinstance(item, KernelItem) else None
-        return RecordedStep(buffers, buffers[: len(outputs)], dict(bindings), kernel, ast)
+        written = buffers[: len(outputs)]
+        if not isinstance(item, KernelItem):
+            return RecordedStep(buffers, written, dict(bindings))
+        about = (item.ast, item.names, item.lines)
+        return RecordedStep(buffers, written, dict(bindings), kernel, *about)
 
     def written(self) -> set[RecordedBuffer]:
         """Return the BUFFERs that steps write."""

@@ -92,6 +92,9 @@ def best_opts(device: str, ast: UOp) -> tuple[Opt, ...]:
     opts = memory.result(plain)
     if opts is None:
         chosen = plan_for(ast, capabilities)
+        if not chosen.opts and not actions(plain):
+            # There is only one plan, and a worker takes seconds to start.
+            return _results.put(memory.memory_key, ())
         try:
             opts = _search_plans(device, ast, (plain, chosen), memory)
         except DeviceError as error:
