@@ -68,6 +68,8 @@ def entry(query: str, phase: Phase = Phase.ACCURACY, expires: str = "") -> Expec
         ("b, isa.*.int8", "isa.a.int8.special:1", True),
         ("", "isa.a", False),
         ("ISA.a", "isa.a", False),
+        ("rung:allocate and copy", Rung.MEMORY.query, True),
+        ("rung:allocate", Rung.MEMORY.query, False),
     ],
 )
 def test_queries(query: str, case_id: str, gives: bool) -> None:

@@ -127,14 +127,15 @@ def make_plan(
         cases = row.cases(profile)
         total += len(cases)
         _check_row(row, cases, seen)
-        chosen = tuple(case for case in cases if queries.matches(query, case.id))
+        whole = queries.matches(query, row.rung.query)
+        chosen = tuple(case for case in cases if whole or queries.matches(query, case.id))
         if chosen:
             rows.append(PlannedRow(row, chosen))
-    unmatched = queries.unmatched_parts(query, seen)
+    unmatched = queries.unmatched_parts(query, {*seen, *(planned.rung.query for planned in rows)})
     if unmatched:
         raise UserError(
             f"query: no case of profile {profile.value} matches {unmatched[0]!r}: "
-            "accepted are an id, a prefix of ids or a glob; tinyref spec list shows them"
+            "accepted are an id, a prefix of ids, a glob or rung:NAME; tinyref spec list shows them"
         )
     rows.sort(key=lambda planned: planned.rung)
     asked = sum(len(planned.cases) for planned in rows)

@@ -1,7 +1,7 @@
 """Queries on case ids: an id names one case, a prefix or glob several; commas join queries.
 
 A prefix ends at a `.` or `:` of the id. A glob may also match a prefix: `isa.*.float32` matches
-every case of every row that it matches.
+every case of every row that it matches. `rung:gates` names the cases of a rung.
 """
 
 from __future__ import annotations

@@ -49,6 +49,11 @@ class Rung(IntEnum):
         return _RUNGS[self][0]
 
     @property
+    def query(self) -> str:
+        """Return the query for the cases of the rung."""
+        return f"rung:{self.title}"
+
+    @property
     def sentence(self) -> str:
         """Return what a device has shown if this rung holds."""
         return _RUNGS[self][1]

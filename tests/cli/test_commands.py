@@ -205,6 +205,11 @@ def test_a_query_means_the_same_in_spec_and_conform(capsys):
     assert sorted(listed) == sorted(row.id for row in planned)
     wanted = {"isa.binary.mod.int32", "isa.binary.add.int8", "isa.binary.mod.int8", "memory.open"}
     assert wanted <= set(listed)
+    assert run(["spec", "list", "-q", "rung:gates"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    planned = make_plan(Suite(), Profile.QUICK, "rung:gates").rows
+    assert sorted(listed) == sorted(row.id for row in planned)
+    assert {row.rung.title for row in planned} == {"gates"}
     assert run(["spec", "list", "-q", "isa.binary,isa.gone"]) == 2
     assert "no row matches 'isa.gone'" in capsys.readouterr().err
 

@@ -53,6 +53,7 @@ Examples:
   tinyref conform -d CPU                             the quick profile; reports in ./conformance-CPU
   tinyref conform -d CPU --profile full -j 8         every exhaustive table
   tinyref conform -d MINE -q "isa.binary.mod.*"      some cases, to work on
+  tinyref conform -d MINE -q rung:gates              the cases of a rung
   tinyref conform -d MINE --last-failed              the cases that failed the last time
   tinyref conform -d MINE --budget 5m                the most telling cases of five minutes
   tinyref conform -d MINE --resume                   continue after Ctrl-C or a power cut

@@ -52,6 +52,7 @@ def list_rows(
     Examples:
       tinyref spec list
       tinyref spec list -q isa.binary
+      tinyref spec list -q rung:gates
       tinyref spec list -q "*.float16" --json float16.json
     """
     from tinyref.errors import UserError
@@ -61,18 +62,17 @@ def list_rows(
 
     rows = list(catalogue.all_rows())
     if query:
-        cases = {row.id: [case.id for case in row.cases(Profile.FULL)] for row in rows}
         # The id of a row is a query for all of its cases.
-        unmatched = queries.unmatched_parts(query, itertools.chain(cases, *cases.values()))
-        rows = [
-            row
+        names = {
+            row.id: [row.rung.query, row.id, *(case.id for case in row.cases(Profile.FULL))]
             for row in rows
-            if any(queries.matches(query, name) for name in (row.id, *cases[row.id]))
-        ]
+        }
+        unmatched = queries.unmatched_parts(query, itertools.chain(*names.values()))
+        rows = [row for row in rows if any(queries.matches(query, name) for name in names[row.id])]
         if unmatched:
             raise UserError(
                 f"spec: no row matches {unmatched[0]!r}: accepted are an id, a prefix such as "
-                "isa.binary, or a glob such as '*.int32'"
+                "isa.binary, a glob such as '*.int32', or a rung such as rung:gates"
             )
     if json is not None:
         write_json(json, [_row_facts(row) for row in rows], "spec")
