@@ -76,8 +76,9 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_post_page(output: str, **_: object) -> str:
-    """Names the dialog of the search, which the theme leaves without a name to be read out."""
-    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
+    """Name the dialog of the search, and let the keyboard scroll code: the theme does neither."""
+    named = output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
+    return named.replace("<pre><span></span><code>", '<pre><span></span><code tabindex="0">')
 
 
 def on_post_build(config: MkDocsConfig) -> None:

@@ -28,7 +28,14 @@ addEventListener("load", () => setTimeout(async () => {
       nodes: each.nodes.slice(0, 5).map((node) => `${node.target}: ${node.failureSummary}`) })),
   });
   document.body.append(place);
+  if (parent !== window) parent.postMessage(place.outerHTML, "*");
 }, 1000));
+"""
+# A window of Chromium has at least 500 pixels: a narrower page is shown in a frame.
+_FRAME = """
+<body style="margin: 0"><iframe src="{name}" width="{width}" height="2000"></iframe>
+<script>addEventListener("message", (event) =>
+  document.body.insertAdjacentHTML("beforeend", event.data));</script>
 """
 
 
@@ -51,8 +58,11 @@ def dumped(page: Path, fragment: str = "", dark: bool = False) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=150).stdout
 
 
-def accessibility(page: Path, dark: bool) -> dict[str, Any]:
-    """What axe-core finds in the page, all unfolded: violations, and the width that it needs."""
+def accessibility(page: Path, dark: bool, narrow: int = 0) -> dict[str, Any]:
+    """Return what axe-core finds in the page, all unfolded: violations, and the width it needs.
+
+    narrow: the width of the page in pixels, if it is shown in a frame.
+    """
     axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     text = page.read_text(encoding="utf-8")
     # The page allows no script but its own.
@@ -61,6 +71,10 @@ def accessibility(page: Path, dark: bool) -> dict[str, Any]:
     copy.write_text(
         opened.replace("</body>", f"<script>{axe}</script><script>{_RUN}</script></body>")
     )
+    if narrow:
+        frame = page.with_name(f"frame-{page.name}")
+        frame.write_text(_FRAME.format(name=copy.name, width=narrow))
+        copy = frame
     found = re.search(r'<pre id="axe">(.*?)</pre>', dumped(copy, dark=dark), re.S)
     assert found is not None, "axe did not come to an end"
     result: dict[str, Any] = json.loads(html.unescape(found[1]))

@@ -88,9 +88,13 @@ def test_the_search_works_without_a_server(built: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
 @pytest.mark.skipif(find_spec("axe_core_python") is None, reason="axe-core-python is not installed")
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("dark", "narrow"), [(False, 0), (True, 0), (False, 390)])
 @pytest.mark.parametrize("name", ["index", "guide", "tested", "spec/index", "api/tensor"])
-def test_axe_finds_nothing_serious_in_the_site(built: Path, name: str, dark: bool) -> None:
-    found = accessibility(built / f"{name}.html", dark)
-    assert found["dark"] is dark
-    assert [each for each in found["violations"] if each["impact"] in ("serious", "critical")] == []
+def test_axe_finds_nothing_serious_in_the_site(
+    built: Path, name: str, dark: bool, narrow: int
+) -> None:
+    result = accessibility(built / f"{name}.html", dark, narrow)
+    assert result["dark"] is dark
+    assert result["width"] <= (narrow or 1280)
+    serious = ("serious", "critical")
+    assert [fault for fault in result["violations"] if fault["impact"] in serious] == []
