@@ -4,7 +4,7 @@
 
 The suite runs until its first failure: first the level that failed before, then everything. A
 fault that passes gets 40 processor seconds of fuzzed kernels and 20 of programs. The result is
-stored in `verdicts.json` beside the faults. The first verdict on a fault never changes; "now" is
+stored in `verdicts.json`, next to the faults. The first verdict on a fault never changes; "now" is
 replaced. Then `docs/field.md` is written; with --page nothing else is done.
 
 A person writes two keys of `verdicts.json`. `leads` is true if the diagnosis leads to the
@@ -129,15 +129,16 @@ def page(verdicts: dict[str, Verdict]) -> str:
         "",
         f"{len(faults)} faults of {stacks} stacks. Each is modelled as a faulty device after a",
         "public report, before its writer looked at the rows. The first verdict was measured",
-        "before any row was written for these faults, and never changes. Every third fault, by a",
-        "hash of its name, was held out: no row was written for it until 2026-11-29, when suite",
-        "and fuzzer detected 36 of 54 (67 %). The fresh faults were modelled last, from reports",
-        "that nobody had looked at, and were run once. No row has been written for them, so they",
-        "stand for faults that nobody has seen.",
+        "before any row was written for these faults, and never changes.",
+        "",
+        "Every third fault, by a hash of its name, was held out: no row was written for it until",
+        "2026-11-29. On that day suite and fuzzer detected 36 of 54 (67 %). The fresh faults were",
+        "modelled last, from reports that nobody had looked at, and were run once. They have no",
+        "rows of their own, so they stand for faults that nobody has seen.",
         "",
         '"Suite" is the quick profile, "fuzz" 60 processor seconds of the fuzzer. A diagnosis',
-        "leads if its rung, row, cause and advice name what is broken; a person judged this. Where",
-        "nothing detects a fault, its line says what it would take.",
+        "leads if its rung, row, cause and advice name what is broken; a person judged this. If",
+        "nothing detects a fault, its line says what would detect it.",
         "",
         "| faults | number | first: suite, fuzz | now: suite, fuzz | detected | diagnosis leads |",
         "|---|---|---|---|---|---|",
@@ -180,12 +181,12 @@ def line(fault: FieldFault, verdict: Verdict) -> str:
     """Return the line of a fault."""
     now = verdict["now"]
     is_detected = now["by"] != "none"
-    shown = f"{now['by']}: `{now['case']}`" if is_detected else verdict.get("needs", "none")
+    detection = f"{now['by']}: `{now['case']}`" if is_detected else verdict.get("needs", "none")
     name = f"[{fault.name}]({fault.link})" + (", fresh" if is_fresh(fault.name) else "")
     name += ", once held out" if is_held_out(fault.name) else ""
     leads = "yes" if verdict.get("leads") else "no"
     cells = [f"{name}: {fault.device.sentence}", fault.stack, fault.kind.value]
-    cells += [verdict["first"]["by"], shown, leads]
+    cells += [verdict["first"]["by"], detection, leads]
     return f"| {' | '.join(cells)} |"
 
 
