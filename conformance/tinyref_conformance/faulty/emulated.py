@@ -1,4 +1,4 @@
-"""Texts of OpenCL C on a GPU made of the host, so that every machine can run them."""
+"""Texts of OpenCL C on an emulated GPU, so that every machine can run them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LanewiseOpenCL(OpenCLRenderer):
 class EmulatedOpencl(TextDevice):
     """OpenCL C on the host."""
 
-    title = "OpenCL C on a GPU made of the host"
+    title = "OpenCL C on an emulated GPU"
     dialect = OPENCL
     printer = LanewiseOpenCL
     ops = OPENCL_OPS

@@ -1,4 +1,4 @@
-"""A GPU made of the host that reports no races, like real devices: for lost barriers."""
+"""An emulated GPU that reports no races, like real devices: for lost barriers."""
 
 from __future__ import annotations
 
