@@ -193,7 +193,7 @@ def fields_of(kind: type) -> list[str]:
 
 
 def test_the_page_has_every_payload_with_its_fields() -> None:
-    section = PAGE.read_text().partition("\nThe payload is ")[2].partition("\nFunctions ")[0]
+    section = PAGE.read_text().partition("\nThe payload is ")[2].partition("\nThese functions ")[0]
     rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
     listed = {row[0].strip("| `"): re.findall(r"`(\w+)`", row[1]) for row in rows}
     kinds = {
