@@ -28,7 +28,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "random",
-    # Said, as hypothesis draws the same examples each time where the variable CI is set.
+    # Explicit, because hypothesis draws fixed examples if the variable CI is set.
     derandomize=False,
     deadline=None,
     suppress_health_check=TOO_SLOW,
@@ -39,7 +39,7 @@ settings.load_profile("fixed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option `--shard`."""
+    """Add the option `--shard`."""
     parser.addoption(
         "--shard",
         type=Shard.parse,
@@ -48,15 +48,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def shard_number(node_id: str, count: int) -> int:
-    """Which of `count` shards (from 1) a test is in: the same on every machine and Python."""
+    """Return which of `count` shards (from 1) has a test: the same on every machine and Python."""
     return zlib.crc32(node_id.encode()) % count + 1
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collects without the garbage collector, which would look at all that is kept again and again.
+    """Collect without the garbage collector, which would walk over all tests many times.
 
-    What was collected stays to the end, so no collection of a test need walk over it either.
+    Collected tests stay to the end, so later collections of garbage skip them too.
     """
     gc.disable()
     try:
@@ -69,11 +69,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sets marks before `-m` selects; cases count in the order of their collection.
+    """Set marks before `-m` selects; cases count in the order of their collection.
 
-    `sampled(every)`: but for the first of every `every` cases of a test function, they are slow.
-    `quick`: the first case of each function that is neither slow nor `long`; of a `table` every
-    case. Coverage is that of these, as the others run the same code on more cases.
+    `sampled(every)`: of every `every` cases of a test function, all except the first are slow.
+    `quick`: the first case of each function that is neither slow nor `long`, and every case of a
+    `table`. Quick tests measure the coverage: the others run the same code on more cases.
     """
     seen: Counter[str] = Counter()
     begun: set[str] = set()

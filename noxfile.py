@@ -1,4 +1,4 @@
-"""All checks of the project: `nox` runs the default ones, `nox -s thorough` what repeats them."""
+"""All checks of the project: `nox` runs the default ones, `nox -s thorough` more cases."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import subject_row  # noqa: E402
 DEVICES = {row.id: row for row in conform_row.read()}
 SUBJECTS = {library.id: library for library in subject_row.read()}
 PYTHONS = ("3.11", "3.12", "3.13")
-# The environments that several sessions share: of devices, of libraries, and of pytest.
-OF_DEVICES, OF_SUBJECTS, OF_TESTS = "devices", "subjects", "tests"
+# Environments that several sessions share.
+DEVICES_ENVIRONMENT, SUBJECTS_ENVIRONMENT, TESTS_ENVIRONMENT = "devices", "subjects", "tests"
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 REPORT = ROOT / "report"
 CI_FILES = (
@@ -36,7 +36,7 @@ CI_FILES = (
     "noxfile.py",
 )
 COVERAGE = ("--cov", "--cov-report=term:skip-covered")
-# The compiler and what runs its kernels: all that applies rewriting rules.
+# Rooms that apply rewriting rules: the compiler, and the code that runs its kernels.
 COMPILER = (
     "algebra",
     "codegen",
@@ -49,7 +49,7 @@ COMPILER = (
     "verify",
     "views",
 )
-# What skips tests where the compilers of NVIDIA are not installed.
+# Files that skip tests if the compilers of NVIDIA are not installed.
 COMPILED = (
     "conformance/tests/test_compile_targets.py",
     "tests/renderers/test_cuda_source.py",
@@ -61,11 +61,11 @@ nox.needs_version = ">=2024.10.9"
 nox.options.sessions = ["lint", "types", "docs", "tests", "conform", "fuzz"]
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
-# A Python that is missing is reported as skipped; none is downloaded.
+# A missing Python is reported as skipped, and not downloaded.
 nox.options.error_on_missing_interpreters = False
 os.environ["UV_PYTHON_DOWNLOADS"] = "never"
 os.environ |= packages.uv_variables()
-# The tests start hundreds of processes, and each would compile all that it imports.
+# The tests start hundreds of processes, and each would compile all its imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
@@ -82,7 +82,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """mypy --strict on the four packages and on what CI runs."""
+    """Check types: mypy --strict on the four packages and on the scripts of CI."""
     session.install("-e", ".[types]", "nox", "pytest", "hypothesis", "hatchling")
     session.run("mypy")
     session.run("mypy", *CI_FILES)
@@ -90,23 +90,23 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The site of the documentation in report/site; a warning is an error."""
+    """Build the documentation site in report/site; a warning is an error."""
     try:
         session.install("-e", ".[docs]")
     except CommandFailed:
         session.skip("mkdocs-material and mkdocstrings cannot be installed here")
-    # The theme says on each build that its authors also make another program.
+    # Otherwise the theme advertises another program on each build.
     session.run("mkdocs", "build", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests that are not slow; or pytest with what follows `--`."""
+    """Run the tests that are not slow, or pytest with the arguments after `--`."""
     _shared_pytest(session, *session.posargs or ("-m", "not slow"))
 
 
 def _shared_pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
-    packages.share_environment(session, OF_TESTS)
+    packages.share_environment(session, TESTS_ENVIRONMENT)
     _pytest(session, *arguments, **environment)
 
 
@@ -118,39 +118,39 @@ def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
             packages.install_once(session, "-e", f".[{extras}]")
         except CommandFailed:
             session.warn(f"{what} cannot be installed here: their tests are skipped")
-    # 5: no test of these is in the shard, as may be where they are few.
+    # 5: the shard has none of these tests, which is possible if they are few.
     codes = [0, 5] if "--shard" in arguments else [0]
     session.run("pytest", "-n", "auto", *arguments, env=environment, success_codes=codes)
 
 
 @nox.session
 def quick(session: nox.Session) -> None:
-    """The inner loop, about a minute on two cores: a case of each test that is not long."""
+    """Run the quick tests, about a minute on two cores: a case of each test that is not long."""
     _shared_pytest(session, "-m", "quick", *session.posargs)
 
 
 @nox.session
 @nox.parametrize("device", list(DEVICES), ids=list(DEVICES))
 def conform(session: nox.Session, device: str) -> None:
-    """The conformance suite on one device of ci/devices.toml, within its budget."""
+    """Run the conformance suite on one device of ci/devices.toml, within its budget."""
     row = DEVICES[device]
     options = session.posargs or row.default_options
-    packages.share_environment(session, OF_DEVICES)
+    packages.share_environment(session, DEVICES_ENVIRONMENT)
     conform_row.conform(session, row, REPORT / device, options, CommandFailed)
 
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """A short differential fuzz with a fixed seed; never flaky, at most 120 s on two cores."""
-    packages.share_environment(session, OF_DEVICES)
+    """Fuzz for a short time with a fixed seed; never flaky, at most 120 s on two cores."""
+    packages.share_environment(session, DEVICES_ENVIRONMENT)
     packages.install_once(session, ".")
-    lanes = [("PYTHON", "kernels", 400), ("PYTHON", "programs", 400)]
-    lanes += [("CPU", "kernels", 300), ("CPU", "programs", 300), ("GPU_EMU", "programs", 100)]
-    for device, subject, count in lanes:
+    runs = [("PYTHON", "kernels", 400), ("PYTHON", "programs", 400)]
+    runs += [("CPU", "kernels", 300), ("CPU", "programs", 300), ("GPU_EMU", "programs", 100)]
+    for device, subject, count in runs:
         if session.posargs and subject != "kernels":
             continue
         arguments = session.posargs or [f"--{subject}", str(count), "--seed", "1", "--jobs", "2"]
-        # On a slow machine a case may take long: that is no finding of this lane.
+        # On a slow machine a case may take long; this is not a finding.
         arguments = ["--timeout", "5m", *arguments]
         folder = REPORT / (f"fuzz-{device}" if subject == "kernels" else f"fuzz-programs-{device}")
         session.run("tinyref", "fuzz", "--device", device, "--out", str(folder), *arguments)
@@ -161,7 +161,7 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session
 def thorough(session: nox.Session) -> None:
-    """All that repeats the default checks on more cases: `nox -s thorough -- --shard 3/30`."""
+    """Repeat the default checks on more cases: `nox -s thorough -- --shard 3/30`."""
     parts = ["slow", "coverage", "random", "shuffled", "compiled", "sdist"]
     parts += [f"conform_full({device})" for device in DEVICES]
     parts += [f"subjects({library})" for library in SUBJECTS]
@@ -172,44 +172,44 @@ def thorough(session: nox.Session) -> None:
 
 @nox.session
 def slow(session: nox.Session) -> None:
-    """The slow tests: more cases of what the others test."""
+    """Run the slow tests, which are more cases of the other tests."""
     _shared_pytest(session, "-m", "slow", *session.posargs)
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """The floor of coverage, which the quick tests reach: all of it in the first shard."""
+    """Check the floor of coverage, which the quick tests reach: all of it in the first shard."""
     words = session.posargs
     shard = words[words.index("--shard") + 1] if "--shard" in words else "1/1"
     if not shard.startswith("1/"):
-        session.skip(f"a part of the tests has no floor: all of them are in the first, not {shard}")
+        session.skip(f"only the first shard runs all quick tests, not {shard}")
     _shared_pytest(session, "-m", "quick", *COVERAGE)
 
 
 @nox.session
 def random(session: nox.Session) -> None:
-    """The laws with examples drawn anew; the failing ones are kept in report/hypothesis."""
+    """Test the laws with fresh examples; report/hypothesis keeps the failing ones."""
     _shared_pytest(session, "-m", "hypothesis", "--hypothesis-profile", "random", *session.posargs)
 
 
 @nox.session
 def shuffled(session: nox.Session) -> None:
-    """The tests of the compiler with the rewriting rules tried in another order."""
+    """Test the compiler with the rewriting rules in another order."""
     folders = [f"tests/{name}" for name in COMPILER]
     _shared_pytest(session, "-m", "not slow", *folders, *session.posargs, TINYREF_SHUFFLE_RULES="7")
 
 
 @nox.session
 def compiled(session: nox.Session) -> None:
-    """All kernels of the suite through NVRTC and ptxas, and the calls of their bindings."""
-    # Half a gigabyte, which no other session installs.
+    """Compile all kernels of the suite with NVRTC and ptxas, and call their bindings."""
+    # Half a gigabyte that no other session installs.
     session.install("-e", ".[cuda]")
     _pytest(session, "-k", "not HIP", *COMPILED, *session.posargs)
 
 
 @nox.session
 def sdist(session: nox.Session) -> None:
-    """Builds the sdist, unpacks it, and runs its quick tests there."""
+    """Build the sdist, unpack it, and run its quick tests there."""
     session.install("build")
     folder = Path(session.create_tmp()).resolve()
     shutil.rmtree(folder)
@@ -224,33 +224,33 @@ def sdist(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("device", list(DEVICES), ids=list(DEVICES))
 def conform_full(session: nox.Session, device: str) -> None:
-    """All of a profile on one device of ci/devices.toml: the full one, or what its row says."""
+    """Run a full profile on one device of ci/devices.toml, or the profile that its row names."""
     row = DEVICES[device]
     options = [*row.thorough_options, *session.posargs]
-    packages.share_environment(session, OF_DEVICES)
+    packages.share_environment(session, DEVICES_ENVIRONMENT)
     conform_row.conform(session, row, REPORT / f"{device}-full", options, CommandFailed)
 
 
 @nox.session
 @nox.parametrize("library", list(SUBJECTS), ids=list(SUBJECTS))
 def subjects(session: nox.Session, library: str) -> None:
-    """The tensor rows on one library of ci/subjects.toml, where it can be installed."""
-    packages.share_environment(session, OF_SUBJECTS)
+    """Run the tensor rows on one library of ci/subjects.toml, if it can be installed."""
+    packages.share_environment(session, SUBJECTS_ENVIRONMENT)
     report = REPORT / f"subject-{library}"
     subject_row.conform(session, SUBJECTS[library], report, session.posargs, CommandFailed)
 
 
 @nox.session(name="python", python=PYTHONS)
 def each_python(session: nox.Session) -> None:
-    """The whole suite on one supported Python, where it is installed."""
+    """Run the whole suite on one supported Python, if it is installed."""
     _pytest(session, *session.posargs)
 
 
 @nox.session
 def fuzz_nightly(session: nox.Session) -> None:
-    """A long fuzz with a random seed: `nox -s fuzz_nightly -- --device MINE --budget 8h`.
+    """Fuzz for long with a random seed: `nox -s fuzz_nightly -- --device MINE --budget 8h`.
 
-    The folder report/fuzz-nightly keeps what was found; the last night's database stays beside it.
+    The folder report/fuzz-nightly keeps the findings; the database of the last night stays there.
     """
     session.install(".[cluster]")
     arguments = session.posargs or ["--budget", "1h"]

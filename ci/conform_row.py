@@ -1,6 +1,6 @@
-"""The device matrix: carries out a row of ci/devices.toml for nox.
+"""The device matrix: run a row of ci/devices.toml in nox.
 
-Nothing but the standard library is imported here: it runs before anything is installed.
+Import only the standard library here: nox loads this file before it installs anything.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = [
 
 DEVICES = ROOT / "ci" / "devices.toml"
 EXPECTATIONS = ROOT / "ci" / "expectations"
-# In the report folder of a device or a library that is missing: why.
+# The reason why a device or a library is missing, in its report folder.
 UNAVAILABLE = "unavailable.txt"
 
 
 def read(path: Path = DEVICES) -> list[DeviceRow]:
-    """The rows of a matrix. Raises `DeviceTableError`."""
+    """Return the rows of a matrix. Raises `DeviceTableError`."""
     return device_table.read(path)
 
 
@@ -50,20 +50,19 @@ def conform(
     options: list[str],
     command_failed: type[Exception],
 ) -> None:
-    """Runs the suite on the device of a row in a nox session, with options of `tinyref conform`.
+    """Run the suite on the device of a row in a nox session, with options of `tinyref conform`.
 
-    If the device is missing, the session is skipped, with the reason there and in the report
-    folder. For a row that is required it ends with an error, if the variable CI is set: CI has
-    installed what such rows need. A failed `install` or `setup`, a `command_failed` of nox, is a
-    missing device too. A run of the default lane that is beyond its budget is reported; a slow
-    machine fails no check.
+    If the device is missing, skip the session, with the reason there and in the report folder.
+    For a required row, fail if the variable CI is set, because CI has installed what such rows
+    need. A failed `install` or `setup` (a `command_failed` of nox) counts as a missing device. Warn
+    if a default run exceeds its budget; a slow machine fails no check.
     """
     environment = {**os.environ, **dict(row.environment)}
     (report / UNAVAILABLE).unlink(missing_ok=True)
-    reason = _without_driver(row)
+    reason = _missing_driver(row)
     if not reason:
         packages.install_once(session, ".", env=environment)
-        reason = _installed(session, row, environment, command_failed)
+        reason = _install(session, row, environment, command_failed)
     if not reason:
         described = session.run(
             "tinyref",
@@ -82,9 +81,9 @@ def conform(
     if row.second:
         words += ["--second", row.second]
     words += expectations(row.id)
-    began = time.monotonic()
+    start = time.monotonic()
     session.run(*words, env=environment)
-    taken = round(time.monotonic() - began)
+    taken = round(time.monotonic() - start)
     if options == row.default_options and taken > row.budget:
         session.warn(f"{row.id} took {taken} s, beyond its budget of {row.budget} s")
 
@@ -104,12 +103,12 @@ def expectations(name: str) -> list[str]:
 
 
 def _is_ci() -> bool:
-    """Return True where the variable CI is set, as providers of CI and .ci/run set it."""
+    """Return True if the variable CI is set, as providers of CI and .ci/run set it."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
-def _without_driver(row: DeviceRow) -> str:
-    """Why a row need not be installed; empty where a driver is there, or none is asked for."""
+def _missing_driver(row: DeviceRow) -> str:
+    """Return why a row cannot run; empty if it needs no driver, or a driver is there."""
     for name in row.driver:
         try:
             ctypes.CDLL(name)
@@ -119,10 +118,10 @@ def _without_driver(row: DeviceRow) -> str:
     return f"there is no {' or '.join(row.driver)}" if row.driver else ""
 
 
-def _installed(
+def _install(
     session: Any, row: DeviceRow, environment: dict[str, str], command_failed: type[Exception]
 ) -> str:
-    """Installs and sets up what a row asks for; why that failed, empty where it did not."""
+    """Install and set up what a row needs. Return why it failed; empty if it succeeded."""
     try:
         if row.pip:
             session.install(*row.pip, env=environment)
@@ -134,13 +133,13 @@ def _installed(
 
 
 def missing(row: DeviceRow, described: str) -> str:
-    """Why a device of a row is not there, by what `tinyref devices --json` said; else empty."""
-    for place, name in enumerate(row.devices):
+    """Return why a device of a row does not work, from `tinyref devices --json`; else empty."""
+    for index, name in enumerate(row.devices):
         try:
-            found = json.loads(described)["devices"][place]
-            works, reason = found["works"], found["reason"]
+            device = json.loads(described)["devices"][index]
+            works, reason = device["works"], device["reason"]
         except (ValueError, KeyError, IndexError, TypeError):
-            return f"tinyref devices says nothing of {name}: {described[:200]!r}"
+            return f"tinyref devices does not list {name}: {described[:200]!r}"
         if works is not True:
             return f"{name} does not work here: {reason}"
     return ""

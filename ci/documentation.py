@@ -1,8 +1,8 @@
-"""Hooks of the documentation site (mkdocs.yml): pages of the root, links, and what is checked.
+"""Hooks of the documentation site (mkdocs.yml): pages of the root, links, and checks.
 
-Links between `docs/` and the root are written as they hold in the repository, and turned here.
-The pages of the specification are not in the repository: they are made for the site, and what is
-`docs/spec/NAME.md` in another page becomes a link to the page.
+Links between `docs/` and the root are written for the repository, and rewritten here for the
+site. The pages of the specification are not in the repository: they are generated for the site,
+and `docs/spec/NAME.md` in another page becomes a link to the page.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
 }
-# What a page loads when it is opened: tags, and the attribute with the address.
+# Tags that load a file when a page opens, and the attribute with its address.
 _LOADED = {
     **{"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src"},
     **{"link": "href", "object": "data"},
 }
-# Links that are read by machines and loaded by no browser.
+# Links that browsers do not load.
 _NOT_LOADED = {"canonical", "next", "prev"}
 
 
@@ -82,7 +82,7 @@ def on_post_page(output: str, **_: object) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Refuses a site that loads something from elsewhere, or lacks a public name."""
+    """Refuse a site that loads a foreign file, or lacks a public name."""
     from mkdocs.exceptions import PluginError
 
     site = Path(config.site_dir)
@@ -112,25 +112,25 @@ class _Addresses(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.addresses: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         named = dict(attrs)
         address = named.get(_LOADED.get(tag, "")) or ""
         if address.startswith(("http:", "https:", "//")) and named.get("rel") not in _NOT_LOADED:
-            self.found.append(address)
+            self.addresses.append(address)
 
 
 def foreign_addresses(html: str) -> list[str]:
-    """Scripts, styles, fonts and pictures that a page loads from elsewhere."""
+    """Return the scripts, styles, fonts and pictures that a page loads from other sites."""
     parser = _Addresses()
     parser.feed(html)
     styles = re.findall(r"url\(['\"]?((?:https?:)?//[^)'\"]+)", html)
-    return [*parser.found, *styles]
+    return [*parser.addresses, *styles]
 
 
 def missing_names(html: str) -> list[str]:
-    """The public names that no heading of these pages is the anchor of."""
+    """Return the public names that are the anchor of no heading of these pages."""
     anchors = set(re.findall(r'id="(tinyref\.[\w.]+)"', html))
 
     def has(where: str, name: str) -> bool:

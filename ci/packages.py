@@ -1,8 +1,7 @@
-"""Where packages come from, and which sessions of nox share them.
+"""Package indexes for uv, and environments that several sessions of nox share.
 
-uv reads no settings of pip, so it is given those of this machine.
-
-Nothing but the standard library is imported here.
+uv does not read the settings of pip, so this module passes them on. Import only the standard
+library here.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# The setting of pip, the variable of uv, and what separates its values.
+# Settings of pip, with the variable of uv and the separator of its values.
 SETTINGS = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_EXTRA_INDEX_URL", " "),
@@ -24,7 +23,7 @@ SETTINGS = {
 
 
 def uv_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that make uv look where pip looks, but for those that are set already."""
+    """Return the variables that make uv use the indexes of pip, without those that are set."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     translated = translate(done.stdout) if done.returncode == 0 else {}
@@ -32,9 +31,9 @@ def uv_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def translate(listed: str) -> dict[str, str]:
-    """The variables for what `pip config list` printed: lines such as global.find-links='/wheels'.
+    """Return the variables for lines of `pip config list`, such as global.find-links='/wheels'.
 
-    pip lists its environment first: that is the index which it takes, while links add up.
+    pip lists its environment first: this index wins, while links add up.
     """
     values: dict[str, list[str]] = {}
     for line in listed.splitlines():
@@ -50,14 +49,14 @@ def translate(listed: str) -> dict[str, str]:
     return variables
 
 
-# Where this run of nox installed something, and what.
+# The environments and packages that this run of nox installed.
 _INSTALLED: set[tuple[str, ...]] = set()
 
 
 def share_environment(session: Any, name: str) -> None:
-    """Makes a session of nox work in the environment `name`, as other sessions of the run do.
+    """Make a session of nox work in the environment `name`, which other sessions share.
 
-    To make one of its own takes seconds, and then its first processes compile all that they import.
+    An environment of its own takes seconds, and its first processes compile all imports.
     """
     environment = session.virtualenv
     own, shared = environment.location, str(Path(environment.location).with_name(name))
@@ -66,12 +65,12 @@ def share_environment(session: Any, name: str) -> None:
             environment.env[variable] = shared
     environment.location = environment.location_name = shared
     if environment.create():
-        # It is new and empty, for each session where nox is told to reuse none.
-        _INSTALLED.difference_update([each for each in _INSTALLED if each[0] == shared])
+        # The environment is new and empty, in each session if nox reuses none.
+        _INSTALLED.difference_update([words for words in _INSTALLED if words[0] == shared])
 
 
 def install_once(session: Any, *words: str, **options: Any) -> None:
-    """Installs in a session's environment what no session of this run has installed there."""
+    """Install in a session's environment unless a session of this run did so already."""
     installed = (session.virtualenv.location, *words)
     if installed not in _INSTALLED:
         session.install(*words, **options)

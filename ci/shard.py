@@ -1,6 +1,6 @@
-"""Which shard of the thorough lane CI runs after the default checks: `python3 ci/shard.py`.
+"""Print the shard of the thorough lane that CI runs: `python3 ci/shard.py`.
 
-Each landing runs one of thirty. Nothing but the standard library is imported here.
+Each landing runs one of thirty. Import only the standard library here.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ COUNT = 30
 
 
 def shard(folder: Path = ROOT) -> str:
-    """Such as 3/30: by the number of first-parent commits, which goes on by one at each landing.
+    """Return a shard such as 3/30, by the number of first-parent commits: one more each landing.
 
-    A shallow clone has only some of the commits: there it is by the hash of the last one, so that
-    all shards have their turn. Without a repository, as in an unpacked sdist, it is the first; one
-    around the folder is another project's.
+    A shallow clone has only some commits, so its shard is the hash of the last one: over time all
+    shards run. Without a repository, as in an unpacked sdist, it is the first shard. A repository
+    that merely contains the folder does not count.
     """
     top = _git(folder, "rev-parse", "--show-toplevel")
     is_own = bool(top) and Path(top).resolve() == folder.resolve()
@@ -33,7 +33,7 @@ def shard(folder: Path = ROOT) -> str:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """What git prints, or an empty text where it is no repository or there is no git."""
+    """Return the output of git; empty without a repository, or without git."""
     try:
         command = ["git", "-C", str(folder), *words]
         done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -1,6 +1,6 @@
-"""The libraries of ci/subjects.toml: judges one of them by the tensor rows, for nox.
+"""The libraries of ci/subjects.toml: judge one by the tensor rows, in nox.
 
-Nothing but the standard library is imported here: it runs before anything is installed.
+Import only the standard library here: nox loads this file before it installs anything.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import conform_row  # noqa: E402 - found by the line above
 import packages  # noqa: E402
 
 SUBJECTS = ROOT / "ci" / "subjects.toml"
-# A shard of thirty takes seconds; a whole run is cut where a library needs minutes to compile.
+# A shard of thirty takes seconds; this cuts a whole run of a library that compiles for minutes.
 BUDGET = "10m"
-# Libraries whose scripts of failures are tested: half a minute, so that only the first shard does.
+# Libraries whose scripts are tested, for half a minute, in the first shard only.
 SCRIPTS = "spec/tests/test_library_scripts.py"
 SCRIPTED = ("torch", "numpy", "jax", "jax-jit", "mlx", "mlx-compile", "tinygrad", "onnxruntime")
 
 
 @dataclass(frozen=True)
 class Library:
-    """A library that is judged: what to install, and how `tinyref conform` names it."""
+    """A library to judge: its packages, and its name for `tinyref conform`."""
 
     id: str
     subject: str
     install: list[str]
-    place: str = ""
+    device: str = ""
     imports: list[str] = field(default_factory=list)
     program: str = ""
     profile: str = "quick"
@@ -56,7 +56,7 @@ def conform(
 ) -> None:
     """Judge a library in a nox session, with options of `tinyref conform`.
 
-    If it cannot be installed, the session is skipped, with the reason there and in `report`.
+    If it cannot be installed, skip the session, with the reason there and in `report`.
     """
     environment = {**os.environ, **library.environment}
     if library.program and shutil.which(library.program) is None:
@@ -72,13 +72,13 @@ def conform(
     words = ["tinyref", "conform", "--subject", library.subject, "--profile", library.profile]
     words += ["--query", library.query]
     words += ["--budget", BUDGET, "--out", str(report), *options]
-    if library.place:
-        words += ["--on", library.place]
+    if library.device:
+        words += ["--on", library.device]
     for package in library.imports:
         words += ["--import", package]
     words += conform_row.expectations(library.id)
     session.run(*words, env=environment)
     is_first = "--shard" not in options or options[options.index("--shard") + 1].startswith("1/")
-    if library.subject in SCRIPTED and library.place == "cpu" and is_first:
+    if library.subject in SCRIPTED and library.device == "cpu" and is_first:
         packages.install_once(session, "pytest", "hypothesis", env=environment)
         session.run("pytest", SCRIPTS, "-k", f"right_one[{library.subject}]", env=environment)

@@ -1,10 +1,10 @@
-"""Installs system packages: those that are named, and those of the rows of ci/devices.toml.
+"""Install system packages: the named ones, and those of the rows of ci/devices.toml.
 
     python3 ci/system_packages.py chromium python3-venv
 
-What the rows need that are not required is installed for each by itself, and where that fails it
-is said: the row is then reported as unavailable by nox. Without apt-get, or without the rights of
-root, nothing is installed, and that is said. Nothing but the standard library is imported here.
+The packages of each row that is not required are installed separately. If this fails, a line says
+so, and nox reports the row as unavailable. Without apt-get or the rights of root, nothing is
+installed, and a line says so. Import only the standard library here.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from collections.abc import Callable, Sequence
 
 import conform_row
 
-# Seconds before each try of a command that asks the network.
+# Seconds before each attempt of a command that uses the network.
 PAUSES = (0, 5, 20)
-# For a lock that another apt holds, and for a mirror that does not answer.
+# Timeouts for a lock of another apt, and for a mirror that does not answer.
 SETTINGS = ("DPkg::Lock::Timeout=120", "Acquire::http::Timeout=30", "Acquire::https::Timeout=30")
 
 Run = Callable[[Sequence[str]], bool]
 
 
 def run(words: Sequence[str]) -> bool:
-    """Whether a command ends well; it never asks anything."""
+    """Run a command that asks no questions; return True if it succeeds."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     return subprocess.run(words, check=False, env=environment).returncode == 0
 
 
-def tried(words: Sequence[str], run: Run) -> bool:
-    """Whether a command ends well at last, after a pause where it did not."""
+def retry(words: Sequence[str], run: Run) -> bool:
+    """Return True if a command succeeds; retry it after pauses."""
     for pause in PAUSES:
         time.sleep(pause)
         if run(words):
@@ -45,23 +45,23 @@ def tried(words: Sequence[str], run: Run) -> bool:
 def install(
     base: Sequence[str], rows: Sequence[conform_row.DeviceRow], run: Run = run
 ) -> list[str]:
-    """Installs what is named and what required rows need, then what each other row needs.
+    """Install the named packages and those of required rows, then those of each other row.
 
-    A line for each thing that failed; those that begin with "error" end CI.
+    Return a line for each failure; lines that begin with "error" end CI.
     """
-    command = ["apt-get", "-q", *(word for each in SETTINGS for word in ("-o", each))]
+    command = ["apt-get", "-q", *(word for setting in SETTINGS for word in ("-o", setting))]
     problems = []
-    # An old list may still name packages that can be had.
-    if not tried([*command, "update"], run):
-        problems.append("apt-get update failed: the lists of packages are as they were")
+    # An old list may still name available packages.
+    if not retry([*command, "update"], run):
+        problems.append("apt-get update failed: the package lists are unchanged")
     needed = {*base, *(name for row in rows if row.required for name in row.apt)}
-    if needed and not tried([*command, "install", "-y", *sorted(needed)], run):
+    if needed and not retry([*command, "install", "-y", *sorted(needed)], run):
         problems.append(f"error: apt-get install {' '.join(sorted(needed))} failed")
     for row in rows:
         left = sorted(set(row.apt) - needed)
         if row.required or not left:
             continue
-        if tried([*command, "install", "-y", *left], run):
+        if retry([*command, "install", "-y", *left], run):
             needed |= {*left}
         else:
             problems.append(f"{row.id} may be unavailable: apt-get install {' '.join(left)} failed")
@@ -69,23 +69,23 @@ def install(
 
 
 def obstacle() -> str:
-    """Why system packages cannot be installed here at all; empty where they can."""
+    """Return why system packages cannot be installed here at all; empty if they can."""
     if shutil.which("apt-get") is None:
         return "there is no apt-get"
-    return "" if os.getuid() == 0 else "it takes the rights of root"
+    return "" if os.getuid() == 0 else "it needs the rights of root"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 1 where something that every run needs could not be installed."""
+    """Return the exit code: 1 if a package that every run needs could not be installed."""
     parser = argparse.ArgumentParser(
-        description="Installs system packages: those named here, and those of ci/devices.toml."
+        description="Install the named system packages, and those of ci/devices.toml."
     )
     parser.add_argument("package", nargs="*", help="a name that apt-get knows")
     base: list[str] = parser.parse_args(arguments).package
     rows = conform_row.read()
     if reason := obstacle():
-        wanted = " ".join(sorted({*base, *(name for row in rows for name in row.apt)}))
-        sys.stderr.write(f"system packages: no system packages are installed, {reason}: {wanted}\n")
+        names = " ".join(sorted({*base, *(name for row in rows for name in row.apt)}))
+        sys.stderr.write(f"system packages: nothing is installed, because {reason}: {names}\n")
         return 0
     problems = install(base, rows)
     for problem in problems:

@@ -17,7 +17,7 @@ LIBRARIES = subject_row.read()
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.id)
 def test_a_library_has_a_name_that_the_command_takes(library) -> None:
-    place = library.place or default_place(library.subject)
+    place = library.device or default_place(library.subject)
     name = str(SubjectName(library.subject, place))
     known = ROOT / "ci" / "expectations" / f"{library.id}.toml"
     if known.exists():
