@@ -4,7 +4,7 @@ The library here is `MyArray`, an array of float32 with three functions. From th
 
     tinyref conform --subject own_subject:MySubject --query 'tensor.relu.*,tensor.add.*'
 
-tinyref calls `MySubject` with the name of the run: `name.place` is the text of `--on`. A row gives
+tinyref calls `MySubject` with the name of the run: `name.device` is the text of `--on`. A row gives
 an expression such as `x.relu()` or `x + y` and its inputs. What the arrays do not have is a Skip.
 """
 

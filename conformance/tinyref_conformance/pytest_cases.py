@@ -31,7 +31,7 @@ from tinyref_conformance.report import repro_command
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE, SUBJECTS, Suite
 from tinyref_spec.case import Case
-from tinyref_spec.subjects.name import SubjectName, default_place, is_subject
+from tinyref_spec.subjects.name import SubjectName, default_device, is_subject
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def name_of_subject(library: str, device: str, packages: str) -> str:
     """Return the name of a library, its device and the packages that register the device."""
     names = tuple(filter(None, packages.split(",")))
     try:
-        return str(SubjectName(library, device or default_place(library), names))
+        return str(SubjectName(library, device or default_device(library), names))
     except UserError as error:
         raise pytest.UsageError(f"tinyref: {error}") from error
 

@@ -235,7 +235,7 @@ def test_a_program_in_the_words_of_a_library(
         ProgramStep("apply", (3,), (4,), ("sqrt:0",)),
         read=4,
     )
-    name: Any = SimpleNamespace(library=library, place="cpu", packages=())
+    name: Any = SimpleNamespace(library=library, device="cpu", packages=())
     function = function_of(program, evaluate_pure(program), spelling_of(name))
     assert function.text.splitlines() == [
         "def f(t1):",

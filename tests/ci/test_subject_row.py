@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from ci_modules import ROOT, ci_module
 
-from tinyref_spec.subjects.name import SubjectName, default_place
+from tinyref_spec.subjects.name import SubjectName, default_device
 
 subject_row = ci_module("ci/subject_row.py")
 LIBRARIES = subject_row.read()
@@ -17,8 +17,8 @@ LIBRARIES = subject_row.read()
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.id)
 def test_a_library_has_a_name_that_the_command_takes(library) -> None:
-    place = library.device or default_place(library.subject)
-    name = str(SubjectName(library.subject, place))
+    device = library.device or default_device(library.subject)
+    name = str(SubjectName(library.subject, device))
     known = ROOT / "ci" / "expectations" / f"{library.id}.toml"
     if known.exists():
         assert tomllib.loads(known.read_text())["device"] == name

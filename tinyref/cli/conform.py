@@ -347,9 +347,9 @@ def _failed(folder: Path) -> list[str]:
 
 def _subject_name(library: str, place_name: str, packages: list[str]) -> str:
     """Return the name of a library with its device and the packages that it needs."""
-    from tinyref_spec.subjects.name import SubjectName, default_place
+    from tinyref_spec.subjects.name import SubjectName, default_device
 
-    return str(SubjectName(library, place_name or default_place(library), tuple(packages)))
+    return str(SubjectName(library, place_name or default_device(library), tuple(packages)))
 
 
 def _sampled(library: str, query: str) -> str:

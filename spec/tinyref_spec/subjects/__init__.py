@@ -1,10 +1,9 @@
 """Libraries that the rows of the level `tensor` judge instead of tinyref.
 
-protocol: what a library must do for a row. name: which library, where and how it is imported.
-expressions: the base class of all of them. torch_library, array_api, numpy_like, jax_library,
-mlx_library, tinygrad_library, onnx_library, onnx_graph: the libraries. catalogue: the rows, and the
-device that stands for one.
-The files NAME.toml are the expectations for a library: what it defines otherwise, with reasons.
+protocol: the interface of a library for rows. name: the library, its device and its imports.
+expressions: their base class. torch_library, array_api, numpy_like, jax_library, mlx_library,
+tinygrad_library, onnx_library, onnx_graph: the libraries. catalogue: the rows, and the device that
+represents a library. The files NAME.toml are expectations: documented differences, with reasons.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
     from tinyref_spec.subjects.name import SubjectName
 
 
-def opened(text: str) -> Any:
-    """The library of a name such as "torch on cpu".
+def open_subject(text: str) -> Any:
+    """Open the library of a name such as "torch on cpu".
 
-    Raises `UserError` for another text, and `DeviceError` where it cannot be imported or does not
-    know the device.
+    Raises `UserError` for another text, and `DeviceError` if the library cannot be imported or
+    does not know the device.
     """
     from tinyref_spec.subjects.name import parse_subject
 

@@ -1,8 +1,8 @@
 """Libraries of the Python array API standard (data-apis.org/array-api, 2024.12).
 
 The expressions of the tables are evaluated over `ArrayTensor`, which calls the function of the
-standard that is the same computation. What the standard composes of several functions, such as a
-softmax, it does not offer: that would judge the composition here, and not the library.
+standard for the same computation. It lacks functions that the standard would compose from others,
+such as a softmax: a composition would judge this module and not the library.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tinyref_spec.subjects.expressions import (
     to_numpy,
     without_bfloat16,
 )
-from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+from tinyref_spec.subjects.name import DEFAULT_DEVICE, SubjectName
 from tinyref_spec.subjects.transcript import (
     MODULE,
     Named,
@@ -89,7 +89,7 @@ SAME: Mapping[str, str] = {
     "rshift": "bitwise_right_shift",
 }
 WIDE_SUMS = "integers are added up and multiplied in the default integer type of the standard"
-PLACES = "places are of the default index type of the standard"
+INDEX_NOTE = "indices have the default index type of the standard"
 # How a script reads the arrays of a module that `np.asarray` does not read.
 _READ = {"ndonnx": "({actual}).unwrap_numpy()", "sparse": "({actual}).todense()"}
 # The gradients that a script asks a subject for.
@@ -118,10 +118,7 @@ def _reducing(function: str, note: str = "", **settings: Any) -> Callable[..., A
 
 
 class ArrayTensor:
-    """An array that answers as a Tensor does, as far as the standard has the function.
-
-    note: what its type is by the standard, where Tensors have another one.
-    """
+    """An array with the methods of a Tensor, as far as the standard has the function."""
 
     def __init__(self, library: ArraySubject, array: Any, note: str = "") -> None:
         self.library = library
@@ -137,10 +134,10 @@ class ArrayTensor:
             raise NotOfferedError(f"{self.library.module}: the array API has no {name}")
         return functools.partial(self._call, SAME[name], self)
 
-    def _call(self, function: str, *given: Any, note: str = "", **named: Any) -> ArrayTensor:
+    def _call(self, function: str, *arguments: Any, note: str = "", **named: Any) -> ArrayTensor:
         settings = {name: plain(value) for name, value in named.items()}
-        found = self.library.function(function)(*map(plain, given), **settings)
-        return type(self)(self.library, found, note)
+        result = self.library.function(function)(*map(plain, arguments), **settings)
+        return type(self)(self.library, result, note)
 
     # Properties and values
 
@@ -212,8 +209,8 @@ class ArrayTensor:
     all = _reducing("all")
     var = _reducing("var", correction=1)
     std = _reducing("std", correction=1)
-    argmax = _reducing("argmax", PLACES)
-    argmin = _reducing("argmin", PLACES)
+    argmax = _reducing("argmax", INDEX_NOTE)
+    argmin = _reducing("argmin", INDEX_NOTE)
 
     def max(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
         return self._extreme("max", axis, keepdim)
@@ -236,7 +233,7 @@ class ArrayTensor:
         return self._sorted("sort", dim, descending), self.argsort(dim, descending)
 
     def argsort(self, dim: Any = -1, descending: Any = False) -> ArrayTensor:
-        return self._sorted("argsort", dim, descending, PLACES)
+        return self._sorted("argsort", dim, descending, INDEX_NOTE)
 
     def _sorted(self, name: str, dim: Any, descending: Any, note: str = "") -> ArrayTensor:
         # Stable by default in the standard, and not everywhere.
@@ -308,11 +305,11 @@ class ArrayTensor:
 
     def meshgrid(self, *others: Any, indexing: str = "ij") -> list[ArrayTensor]:
         arrays = map(plain, (self, *others))
-        found = self.library.function("meshgrid")(*arrays, indexing=indexing)
-        return [type(self)(self.library, each) for each in found]
+        grids = self.library.function("meshgrid")(*arrays, indexing=indexing)
+        return [type(self)(self.library, grid) for grid in grids]
 
     def __getitem__(self, key: Any) -> ArrayTensor:
-        """By integers, slices, None and `...`, or by one mask."""
+        """Index by integers, slices, None and `...`, or by one mask."""
         if isinstance(key, ArrayTensor):
             if not self.library.has_type(key.array, dtypes.bool):
                 raise NotOfferedError(f"{self.library.module}: the standard takes by a function")
@@ -337,9 +334,9 @@ class ArrayTensor:
 
 def _with_operator(name: str, swapped: bool) -> Callable[..., ArrayTensor]:
     def apply(self: ArrayTensor, *others: Any) -> ArrayTensor:
-        given = [plain(self), *map(plain, others)]
-        found = self.library.operate(name, given[::-1] if swapped else given)
-        return type(self)(self.library, found)
+        operands = [plain(self), *map(plain, others)]
+        result = self.library.operate(name, operands[::-1] if swapped else operands)
+        return type(self)(self.library, result)
 
     return apply
 
@@ -352,7 +349,7 @@ for _name in _SWAPPED:
     setattr(ArrayTensor, f"__r{_name}__", _with_operator(_name, swapped=True))
 
 
-# The types of Python's numbers, of which numpy makes wider ones.
+# Types of Python's numbers; numpy's are wider.
 _DEFAULTS = {dtypes.int64: dtypes.int32, dtypes.float64: dtypes.float32}
 
 
@@ -362,26 +359,26 @@ def _type_of_number(value: object) -> DType:
 
 
 class _Maker:
-    """`Tensor` of the expressions: what makes arrays of numbers."""
+    """`Tensor` of the expressions: makes arrays from numbers."""
 
     def __init__(self, library: ArraySubject) -> None:
         self.library = library
 
     def __call__(self, data: Any, device: Any = None, dtype: Any = None) -> ArrayTensor:
-        """Of an array with its type; of numbers with the type that Tensors have."""
+        """Return an array with its own type, or numbers with the type that Tensors have."""
         if isinstance(data, bytes):
             raise NotOfferedError(f"{self.library.module}: the array API reads no bytes")
-        found = np.asarray(data)
+        elements = np.asarray(data)
         is_array = isinstance(data, np.ndarray)
-        own = from_numpy_dtype(found.dtype) if is_array else _type_of_number(found)
+        own = from_numpy_dtype(elements.dtype) if is_array else _type_of_number(elements)
         named = own if dtype is None else dtype
-        return self._make("asarray", without_bfloat16(found.copy()), dtype=named)
+        return self._make("asarray", without_bfloat16(elements.copy()), dtype=named)
 
     def _make(
-        self, function: str, *given: Any, dtype: Any = dtypes.float32, device: Any = None
+        self, function: str, *arguments: Any, dtype: Any = dtypes.float32, device: Any = None
     ) -> ArrayTensor:
         where = {} if self.library.device is None else {"device": self.library.device}
-        made = self.library.function(function)(*given, dtype=self.library.dtype(dtype), **where)
+        made = self.library.function(function)(*arguments, dtype=self.library.dtype(dtype), **where)
         return self.library.tensor_class(self.library, made)
 
     def zeros(self, *shape: Any, **named: Any) -> ArrayTensor:
@@ -403,7 +400,7 @@ class _Maker:
         return self._make("linspace", start, stop, steps, **named)
 
     def __getattr__(self, name: str) -> Any:
-        """A function of the library that takes tensors, such as `einsum`."""
+        """Return a function of the library that takes tensors, such as `einsum`."""
         if name not in self.library.own:
             raise NotOfferedError(f"{self.library.module}: the array API has no {name}")
         return functools.partial(self.library.call_own, name)
@@ -413,7 +410,7 @@ class ArraySubject(ExpressionSubject):
     """A module with the functions of the standard, on one of its devices."""
 
     tensor_class: type[ArrayTensor] = ArrayTensor
-    # Types that the standard does not have: a library may refuse any function of them.
+    # Types outside of the standard: a library may refuse any function of them.
     optional_types = frozenset({dtypes.float16, dtypes.bfloat16})
     no_gradients = "the array API has no gradients"
     # Functions of the library that are not in the standard, over its arrays, by the method.
@@ -443,15 +440,17 @@ class ArraySubject(ExpressionSubject):
         return self.module
 
     def _device(self) -> Any:
-        """The device by its name; the text itself, for the library to refuse, if there is none."""
-        if self.place == DEFAULT_PLACE:
+        """Return the device of this name; the text itself, for the library to refuse, if none."""
+        if self.device_name == DEFAULT_DEVICE:
             return None
         known = self.namespace.__array_namespace_info__().devices()
-        return next((each for each in known if str(each) == self.place), self.place)
+        return next(
+            (device for device in known if str(device) == self.device_name), self.device_name
+        )
 
     @functools.cached_property
     def dtypes(self) -> frozenset[DType]:
-        """The types that the module says it has, and others of its names that keep elements."""
+        """Return the types that the module declares, and others of its names that keep elements."""
         declared = set(self._info("dtypes", device=self.device))
         return frozenset(
             dtype for dtype in dtypes.all if dtype.name in declared or self._keeps(dtype)
@@ -466,10 +465,10 @@ class ArraySubject(ExpressionSubject):
         """Return a part of the module's namespace info; empty if it has none."""
         try:
             inspect = self.namespace.__array_namespace_info__()
-            said: Mapping[str, Any] = getattr(inspect, name)(**arguments)
+            part: Mapping[str, Any] = getattr(inspect, name)(**arguments)
         except (AttributeError, TypeError):
             return {}
-        return said
+        return part
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the module's package and of the package that has its arrays."""
@@ -479,32 +478,32 @@ class ArraySubject(ExpressionSubject):
         return {name: package_version(name) for name in dict.fromkeys(packages)}
 
     def function(self, name: str) -> Callable[..., Any]:
-        """A function of the standard. Raises `NotOfferedError` where the module lacks it."""
-        found: Callable[..., Any] | None = getattr(self.namespace, name, None)
-        if found is None:
+        """Return a function of the standard. Raises `NotOfferedError` if the module lacks it."""
+        function: Callable[..., Any] | None = getattr(self.namespace, name, None)
+        if function is None:
             raise NotOfferedError(f"{self.module}: has no {name} of the array API")
-        return found
+        return function
 
     def operate(self, name: str, arguments: Sequence[Any]) -> Any:
         """Return the value of an operator of Python."""
         return getattr(operator, f"__{name}__")(*arguments)
 
-    def call_own(self, name: str, *given: Any, **named: Any) -> Any:
+    def call_own(self, name: str, *arguments: Any, **named: Any) -> Any:
         """Return the result of a function of `own`, wrapped."""
         settings = {key: plain(value) for key, value in named.items()}
-        return self._wrapped(self.own[name](*map(plain, given), **settings), name)
+        return self._wrapped(self.own[name](*map(plain, arguments), **settings), name)
 
     def _wrapped(self, result: Any, name: str) -> Any:
-        """A tensor for an array; a list or tuple of them for a list or tuple."""
+        """Return a tensor for an array, and a list or tuple of them for a list or tuple."""
         if isinstance(result, list | tuple):
             return type(result)(self._wrapped(item, name) for item in result)
         return self.tensor_class(self, result, self.own_notes.get(name, ""))
 
     def dtype(self, dtype: DType | str) -> Any:
-        """The module's type. Raises `NotOfferedError` where it has none of that name."""
+        """Return the module's type. Raises `NotOfferedError` if it has none of that name."""
         name = dtype_from_name(dtype).name if isinstance(dtype, str) else dtype.name
         if name == "bool" and not hasattr(self.namespace, name):
-            # As numpy called it before the standard.
+            # The name in numpy before the standard.
             name = "bool_"
         return self.function(name)
 
@@ -535,13 +534,13 @@ class ArraySubject(ExpressionSubject):
 
     @property
     def script_imports(self) -> tuple[str, ...]:
-        """The first statements of a script that calls the module alone."""
+        """Return the first statements of a script that calls only the module."""
         return (f"import {self.module} as {MODULE}",)
 
     @property
     def script_device(self) -> str:
-        """An expression of the device in such a script; empty for the module's own choice."""
-        return "" if self.device is None else repr(self.place)
+        """Return an expression of the device in such a script; empty for the default device."""
+        return "" if self.device is None else repr(self.device_name)
 
     def written_own(self) -> Mapping[str, Callable[..., Any]]:
         """Return `own` for a script: functions whose calls are recorded."""
@@ -550,7 +549,7 @@ class ArraySubject(ExpressionSubject):
     def gradient_text(self, names: str, result: WrittenArray, weights: Any) -> str:
         """Return a list of the gradients of a written result that are weighed by `g`.
 
-        names: those that the gradients are taken of. weights: the type of `g`.
+        names: the inputs of the gradients. weights: the type of `g`.
         """
         raise NotOfferedError(f"{self.library}: {self.no_gradients}")
 
@@ -589,7 +588,7 @@ class ArraySubject(ExpressionSubject):
             tensor.library = writer
             tensor.array = WrittenArray(tensor.array, name)
         known = {"Tensor": writer.maker, "dtypes": dtypes, "np": np}
-        names = {**tensors, "dtype": question.dtype, "device": self.place}
+        names = {**tensors, "dtype": question.dtype, "device": self.device_name}
         with np.errstate(all="ignore"):
             result = eval(expression, known, names).array
         if not isinstance(result, WrittenArray):
@@ -598,7 +597,7 @@ class ArraySubject(ExpressionSubject):
 
     @property
     def maker(self) -> _Maker:
-        """`Tensor` of the expressions."""
+        """Return `Tensor` of the expressions."""
         return _Maker(self)
 
     def array(self, values: Array) -> Any:
@@ -608,7 +607,7 @@ class ArraySubject(ExpressionSubject):
 
     def to_numpy(self, array: Any) -> Array:
         if self.has_type(array, dtypes.bfloat16):
-            # Neither DLPack nor the buffers of Python have a word for it that numpy reads.
+            # numpy reads it neither by DLPack nor by the buffers of Python.
             wide = self.function("asarray")(array, dtype=self.dtype(dtypes.float32))
             return np.asarray(to_numpy(wide).astype(ml_dtypes.bfloat16))
         return to_numpy(array)
@@ -623,12 +622,12 @@ class ArraySubject(ExpressionSubject):
 
 
 def plain(value: Any) -> Any:
-    """The array of a tensor, also in a list; anything else as it is."""
+    """Return the array of a tensor, also in a list; return anything else unchanged."""
     if isinstance(value, list | tuple):
         return type(value)(map(plain, value))
     return value.array if isinstance(value, ArrayTensor) else value
 
 
-def _tuple(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Sizes or axes that are given one by one or as one tuple."""
-    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], tuple | list) else given
+def _tuple(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return sizes or axes that are separate arguments or one tuple."""
+    return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes

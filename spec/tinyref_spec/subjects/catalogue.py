@@ -1,4 +1,4 @@
-"""The rows of the level `tensor` for libraries, and the device that stands for one of them."""
+"""The rows of the level `tensor` for libraries, and the device that represents a library."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tinyref.capabilities import CORE_OPS, Capabilities
 from tinyref.folders import file_name
 from tinyref_spec.case import Case, Measurement, NotOfferedError, Profile, Row, Rung
 from tinyref_spec.catalogue import all_rows
-from tinyref_spec.catalogue import suite_hash as suite_hash  # of all rows, these among them
+from tinyref_spec.catalogue import suite_hash as suite_hash  # of all rows, including these
 from tinyref_spec.device_under_test import Announce
-from tinyref_spec.subjects import opened
+from tinyref_spec.subjects import open_subject
 from tinyref_spec.subjects.name import parse_subject
 
-# Rows and cases that no library is asked, each with the reason.
+# Rows and cases that do not run on libraries, with the reasons.
 _TINYREF = "it is about how tinyref"
 _ORDER = "left open by IEEE 754 and the array API: the order and the start of a sum"
 NOT_ASKED: dict[str, str] = {
@@ -30,23 +30,23 @@ NOT_ASKED: dict[str, str] = {
 
 
 class SubjectDevice:
-    """A library where rows expect a device: it has types, versions, and no kernels of its own."""
+    """A library as a device for rows: it has types and versions, and no kernels."""
 
     environment: tuple[str, ...] = ()
 
     def __init__(self, text: str) -> None:
         self.name = text
-        self.subject = opened(text)
+        self.subject = open_subject(text)
         self.announce: Announce = lambda describe: None
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:
-        """The types of the library; sums of floats may come in any order."""
+        """Return the types of the library; sums of floats may have any order."""
         return Capabilities(self.subject.dtypes, CORE_OPS, is_single=True)
 
     @property
     def compiler(self) -> SubjectDevice:
-        """What decides the results, for `--resume`."""
+        """Return the object whose key decides the results, for `--resume`."""
         return self
 
     @property
@@ -58,13 +58,13 @@ class SubjectDevice:
 
     @property
     def batch_rows(self) -> int:
-        """The number of rows whose cases the library compiles together; 0 if it does not."""
+        """Return the number of rows whose cases are compiled together; 0 if they are not."""
         return getattr(self.subject, "batch_rows", 0)
 
     def prepare(self, cases: Sequence[Case]) -> int:
         """Let the library compile cases together; return how many it compiled."""
         announce, self.announce = self.announce, lambda describe: None
-        # The rows of this level take a library where they expect a device.
+        # The rows of this level accept a library as a device.
         device: Any = self
         try:
             runs = (functools.partial(case.run, device) for case in cases)
@@ -73,19 +73,19 @@ class SubjectDevice:
             self.announce = announce
 
     def on_rung(self, rung: Rung, all_unaligned: bool = False) -> SubjectDevice:
-        """The same: there are no kernels to make simpler."""
+        """Return the device itself: it has no kernels to simplify."""
         return self
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    """Yield the rows of the level `tensor` with their ids, as a library is asked them."""
+    """Yield the rows of the level `tensor` with their ids, as they run on a library."""
     for row in all_rows():
         if row.level == "tensor" and row.cases(profile):
             yield dataclasses.replace(row, make_cases=functools.partial(_cases, row))
 
 
 def _cases(row: Row, profile: Profile) -> list[Case]:
-    """Return the cases: those in `NOT_ASKED` say why, and none needs the types of our kernels."""
+    """Return the cases without the types of our kernels; skip those in `NOT_ASKED`."""
     cases = []
     for case in row.cases(profile):
         own = frozenset(dtype for dtype in case.needs.dtypes if dtype.name == row.dtype)
@@ -101,12 +101,12 @@ def _refuse(reason: str, device: Any) -> Measurement:
 
 
 def open_device(name: str) -> SubjectDevice:
-    """The library that the name says; lets out the error of one that is not there."""
+    """Open the named library. Raises its error if it is missing."""
     return SubjectDevice(name)
 
 
 def differences(name: str) -> list[Path]:
-    """The expectations files with what the library defines otherwise, everywhere or just there."""
+    """Return the expectations files of the library's documented differences, general and local."""
     stems = (parse_subject(name).differences, file_name(name))
     paths = (Path(__file__).parent / f"{stem}.toml" for stem in stems)
     return [path for path in paths if path.exists()]

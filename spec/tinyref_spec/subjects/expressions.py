@@ -27,21 +27,21 @@ from tinyref_spec.tensor.indexing import MANY_VALUES
 from tinyref_spec.tensor.places import NEGATIVE, READS_ZERO
 from tinyref_spec.tensor.random import OTHER
 
-# Reasons why PyTorch is not asked a form, which hold for every library.
+# Reasons why a form does not run on PyTorch, which hold for every library.
 CHOICES = frozenset({NEGATIVE, READS_ZERO, MANY_VALUES, OTHER})
 Function = Callable[..., Any]
 # The file name of expressions in tracebacks; libraries have code of their own in "<string>".
 _EXPRESSION = "<expression of a row>"
-# Methods by which arrays that are lazy, sparse or wrapped give a numpy array.
+# Methods of lazy, sparse or wrapped arrays that return a numpy array.
 TO_HOST = ("todense", "compute", "unwrap_numpy")
 
 
 class ExpressionSubject:
-    """A library whose arrays answer the methods of a Tensor, as they are or in a wrapper.
+    """A library whose arrays have the methods of a Tensor, directly or in a wrapper.
 
     A subclass must define `array`. It may define `wrap` and `unwrap`, for arrays that have other
-    methods than a Tensor; `to_numpy`; `names`, for functions that make tensors; `run`, for a
-    compiled form; and `pull_back`, for gradients.
+    methods than a Tensor. It may define `to_numpy`, `names` (for functions that make tensors),
+    `run` (for a compiled form) and `pull_back` (for gradients).
     """
 
     rounds_each_part = True
@@ -49,16 +49,16 @@ class ExpressionSubject:
     optional_types: frozenset[DType] = frozenset()
     # Errors by which the library says that it does not have a function.
     refusals: tuple[type[Exception], ...] = ()
-    # Whether it is asked what tinyref alone defines, such as the element outside of an axis.
+    # True if forms that only tinyref defines run too, such as the element outside of an axis.
     asks_choices = False
-    # The reason of skipped rows, where `pull_back` is not defined.
+    # The reason of skipped rows if `pull_back` is not defined.
     no_gradients = "has no gradients"
 
     def __init__(self, name: SubjectName) -> None:
         for package in name.packages:
             importlib.import_module(package)
         self.name = name
-        self.place = name.place
+        self.device_name = name.device
 
     # For the library to define
 
@@ -80,11 +80,11 @@ class ExpressionSubject:
 
     @property
     def names(self) -> Mapping[str, Any]:
-        """What an expression may use in addition to its inputs, such as `Tensor`."""
+        """Return names that an expression may use besides its inputs, such as `Tensor`."""
         return {}
 
     def type_of(self, dtype: DType) -> Any:
-        """Return what an expression calls `dtype`: the type of the library."""
+        """Return the library's type for `dtype` of an expression."""
         return dtype
 
     def run(self, function: Function, arrays: Sequence[Any]) -> Any:
@@ -99,23 +99,23 @@ class ExpressionSubject:
         """Return the versions of packages that decide the results, by name."""
         return {self.library: package_version(self.library)}
 
-    # What the rows ask: the protocol `Subject`
+    # The protocol `Subject`, for the rows
 
     @property
     def library(self) -> str:
-        """The name of the library in messages."""
+        """Return the name of the library in messages."""
         return self.name.library.partition(":")[0]
 
     @functools.cached_property
     def dtypes(self) -> frozenset[DType]:
-        """The types whose elements an array of the library keeps."""
+        """Return the types whose elements an array of the library keeps."""
         return frozenset(filter(self._keeps, dtypes.all))
 
     @property
     def wording(self) -> Wording:
         imports = (
-            "from tinyref_spec.subjects import opened",
-            f"subject = opened({str(self.name)!r})",
+            "from tinyref_spec.subjects import open_subject",
+            f"subject = open_subject({str(self.name)!r})",
             "globals().update(subject.names)",
         )
         return Wording(imports, "subject.tensor({array})", "subject.elements({actual})")
@@ -224,7 +224,7 @@ class ExpressionSubject:
     def _value_of(self, expression: str, arrays: Mapping[str, Any], dtype: DType) -> Any:
         inputs = {name: self.wrap(array) for name, array in arrays.items()}
         known = {"dtypes": dtypes, "np": np, **self.names}
-        names = {**known, **inputs, "dtype": self.type_of(dtype), "device": self.place}
+        names = {**known, **inputs, "dtype": self.type_of(dtype), "device": self.device_name}
         # The expressions are those of the tables, never text from outside.
         with np.errstate(all="ignore"):
             return eval(compile(expression, _EXPRESSION, "eval"), names)

@@ -17,7 +17,7 @@ from tinyref.dtype import DType, dtype_from_name, dtypes
 from tinyref_spec.bits import Array
 from tinyref_spec.subjects.array_api import ArraySubject, ArrayTensor, plain
 from tinyref_spec.subjects.expressions import CompiledForm, Function, package_version
-from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+from tinyref_spec.subjects.name import DEFAULT_DEVICE, SubjectName
 from tinyref_spec.subjects.numpy_like import (
     ACTIVATIONS,
     NumpyTensor,
@@ -104,9 +104,9 @@ class JaxSubject(ArraySubject):
         return "jax.numpy"
 
     def _device(self) -> Any:
-        if self.place == DEFAULT_PLACE:
+        if self.device_name == DEFAULT_DEVICE:
             return None
-        platform, _, index = self.place.partition(":")
+        platform, _, index = self.device_name.partition(":")
         return jax.devices(platform)[int(index or 0)]
 
     @property
@@ -116,7 +116,7 @@ class JaxSubject(ArraySubject):
 
     @property
     def script_device(self) -> str:
-        platform, _, index = self.place.partition(":")
+        platform, _, index = self.device_name.partition(":")
         return "" if self.device is None else f"jax.devices({platform!r})[{int(index or 0)}]"
 
     def written_own(self) -> Mapping[str, Function]:

@@ -18,7 +18,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
 from tinyref_spec.subjects.array_api import ArraySubject, ArrayTensor, plain
 from tinyref_spec.subjects.expressions import CompiledForm, Function, package_version
-from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+from tinyref_spec.subjects.name import DEFAULT_DEVICE, SubjectName
 from tinyref_spec.subjects.numpy_like import (
     ACTIVATIONS,
     WritableTensor,
@@ -57,7 +57,7 @@ def _functions(mx: Any, nn: Any) -> dict[str, Function]:
         return (nn.gelu_approx if approximate == "tanh" else nn.gelu)(x)
 
     return {
-        # Without the modules that nn exports beside functions.
+        # Without the modules that nn exports too.
         **by_name((mx, nn.layers.activations), ACTIVATIONS),
         **own_functions(mx),
         "gelu": gelu,
@@ -123,15 +123,15 @@ class MlxSubject(ArraySubject):
         return "mlx.core"
 
     def _device(self) -> Any:
-        if self.place != DEFAULT_PLACE:
-            mx.set_default_device(mx.Device(getattr(mx, self.place)))
+        if self.device_name != DEFAULT_DEVICE:
+            mx.set_default_device(mx.Device(getattr(mx, self.device_name)))
 
     @property
     def script_imports(self) -> tuple[str, ...]:
         imports = (*super().script_imports, "import mlx.nn as nn")
-        if self.place == DEFAULT_PLACE:
+        if self.device_name == DEFAULT_DEVICE:
             return imports
-        return (*imports, f"{MODULE}.set_default_device({MODULE}.{self.place})")
+        return (*imports, f"{MODULE}.set_default_device({MODULE}.{self.device_name})")
 
     def written_own(self) -> Mapping[str, Function]:
         return _functions(WritingNamespace(mx), WritingNamespace(nn, "nn"))
@@ -144,10 +144,10 @@ class MlxSubject(ArraySubject):
         return {"mlx": package_version("mlx")}
 
     def dtype(self, dtype: DType | str) -> Any:
-        found = super().dtype(dtype)
-        if not isinstance(value_of(found), mx.Dtype):
+        own = super().dtype(dtype)
+        if not isinstance(value_of(own), mx.Dtype):
             raise NotOfferedError(f"mlx: has no type {dtype}")
-        return found
+        return own
 
     def operate(self, name: str, arguments: Sequence[Any]) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Which library is judged and where: one text, such as "torch on cpu"."""
+"""Names of a library and its device in one text, such as "torch on cpu"."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from tinyref.errors import UserError
 
 _ON, _WITH = " on ", " with "
 _ARRAY_API = "array-api:"
-_HOST, DEFAULT_PLACE = "cpu", "default"
+_HOST, DEFAULT_DEVICE = "cpu", "default"
 
 
 @dataclass(frozen=True)
 class Library:
-    """A library with a short name.
-
-    title: one line about it. module: its module, its package, and the name of its file of
-    documented differences. subject: the class that asks it, after the folder of this file.
-    """
+    """A library with a short name."""
 
     title: str
+    """One line about it."""
     module: str
+    """Its module, its package, and the name of its file of documented differences."""
     subject: str
+    """Its class, relative to this package."""
 
     @property
     def version(self) -> str:
-        """The installed version, empty if the library is not installed; nothing is imported."""
+        """Return the installed version, without an import; empty if it is not installed."""
         try:
             return importlib.metadata.version(self.module)
         except importlib.metadata.PackageNotFoundError:
@@ -47,16 +46,16 @@ LIBRARIES: Mapping[str, Library] = {
     "tinygrad": Library("tinygrad", "tinygrad", "tinygrad_library:TinygradSubject"),
     "onnxruntime": Library("graphs of ONNX", "onnxruntime", "onnx_library:OnnxSubject"),
 }
-# What is asked of a library that takes seconds for each case, unless a query says it.
+# The default query of a library that takes seconds for each case.
 SAMPLES = {"torch-compile": "tensor.*.float32.forward:0,tensor.*.float32.backward:0"}
 
 
 @dataclass(frozen=True)
 class SubjectName:
-    """A library, the device of it by its own name, and the packages that register the device."""
+    """A library, its own name of a device, and the packages that register the device."""
 
     library: str
-    place: str = _HOST
+    device: str = _HOST
     packages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -67,7 +66,7 @@ class SubjectName:
                 "array-api:MODULE, such as array-api:array_api_strict, and PACKAGE:CLASS of a "
                 "subject of your own"
             )
-        for text in (self.place, *self.packages):
+        for text in (self.device, *self.packages):
             if not text or any(letter.isspace() or letter == "," for letter in text):
                 raise UserError(f"subject: got {text!r}, accepted are names without spaces")
 
@@ -84,46 +83,46 @@ class SubjectName:
 
     @property
     def array_module(self) -> str:
-        """The module with the functions of the array-API standard."""
+        """Return the module with the functions of the array-API standard."""
         return self.library.removeprefix(_ARRAY_API)
 
     @property
     def differences(self) -> str:
-        """The name of the file of what the library documents to be different."""
+        """Return the name of the file of documented differences."""
         known = LIBRARIES.get(self.library)
         return known.module if known else self.array_module
 
     def __str__(self) -> str:
         packages = f"{_WITH}{','.join(self.packages)}" if self.packages else ""
-        return f"{self.library}{_ON}{self.place}{packages}"
+        return f"{self.library}{_ON}{self.device}{packages}"
 
     @property
     def options(self) -> list[str]:
-        """The options of `tinyref conform` that name it."""
-        found = ["--subject", self.library, "--on", self.place]
+        """Return the options of `tinyref conform` that select it."""
+        words = ["--subject", self.library, "--on", self.device]
         for package in self.packages:
-            found += ["--import", package]
-        return found
+            words += ["--import", package]
+        return words
 
 
 def _is_dotted(module: str) -> bool:
     return all(part.isidentifier() for part in module.split("."))
 
 
-def default_place(library: str) -> str:
-    """Where a library is judged unless it is said; another one may have no host at all."""
-    return _HOST if library in LIBRARIES else DEFAULT_PLACE
+def default_device(library: str) -> str:
+    """Return the device of a library without `--on`: not every library has a host device."""
+    return _HOST if library in LIBRARIES else DEFAULT_DEVICE
 
 
 def is_subject(device: str) -> bool:
-    """Whether the name of a device is that of a library; no name of a backend has a space."""
+    """Return True if a device name is a library's; no name of a backend has a space."""
     return _ON in device
 
 
 def parse_subject(text: str) -> SubjectName:
-    """The name again. Raises `UserError` for a text that is none."""
+    """Parse the text of a name. Raises `UserError` for another text."""
     library, on, rest = text.partition(_ON)
-    place, _, packages = rest.partition(_WITH)
+    device, _, packages = rest.partition(_WITH)
     if not on:
         raise UserError(f"subject: got {text!r}, accepted is LIBRARY on DEVICE, as torch on cpu")
-    return SubjectName(library, place, tuple(packages.split(",")) if packages else ())
+    return SubjectName(library, device, tuple(packages.split(",")) if packages else ())

@@ -131,13 +131,13 @@ def for_axes(settings: Mapping[str, Any], axes: int) -> tuple[tuple[int, ...], .
 
 
 class NumpyTensor(ArrayTensor):
-    """What numpy has beyond the standard, and libraries that follow numpy."""
+    """An array with functions of numpy, and of libraries like numpy, beyond the standard."""
 
     def logical_not(self) -> ArrayTensor:
         return self._call("logical_not", self)
 
     def __getitem__(self, key: Any) -> ArrayTensor:
-        """By arrays and lists too."""
+        """Index also by arrays and lists."""
         return type(self)(self.library, self.array[plain(key)])
 
 

@@ -69,7 +69,7 @@ def constant(values: Array) -> GraphArray:
     return GraphArray("", values=np.asarray(values), constant=True)
 
 
-def _places(*numbers: int) -> GraphArray:
+def _indices(*numbers: int) -> GraphArray:
     return constant(np.array(numbers, np.int64))
 
 
@@ -212,15 +212,15 @@ def _index(x: GraphArray, key: tuple[Any, ...]) -> GraphArray:
     added = [axis for axis, part in enumerate(left) if part is None]
     result = x
     if bounds:
-        starts, ends, steps = (_places(*numbers) for numbers in zip(*bounds, strict=True))
-        result = call("Slice", x, starts, ends, _places(*range(x.ndim)), steps)
+        starts, ends, steps = (_indices(*numbers) for numbers in zip(*bounds, strict=True))
+        result = call("Slice", x, starts, ends, _indices(*range(x.ndim)), steps)
     if dropped:
-        result = call("Squeeze", result, _places(*dropped))
-    return call("Unsqueeze", result, _places(*added)) if added else result
+        result = call("Squeeze", result, _indices(*dropped))
+    return call("Unsqueeze", result, _indices(*added)) if added else result
 
 
 def _axes(axis: Any) -> GraphArray | None:
-    return None if axis is None else _places(*(axis if isinstance(axis, tuple) else (axis,)))
+    return None if axis is None else _indices(*(axis if isinstance(axis, tuple) else (axis,)))
 
 
 def _reduce(op: str) -> Function:
@@ -230,9 +230,9 @@ def _reduce(op: str) -> Function:
     return reduce
 
 
-def _extreme_place(op: str) -> Function:
+def _extreme_index(op: str) -> Function:
     def reduce(x: GraphArray, axis: Any = None, keepdims: Any = False) -> GraphArray:
-        flat = call("Reshape", x, _places(-1)) if axis is None else x
+        flat = call("Reshape", x, _indices(-1)) if axis is None else x
         keeps = int(keepdims and axis is not None)
         return call(op, flat, axis=axis or 0, keepdims=keeps)
 
@@ -273,14 +273,14 @@ def _layer_norm(x: GraphArray, axis: Any = -1, eps: float = 1e-5) -> GraphArray:
 
 
 def _topk(x: GraphArray, k: int, dim: int = -1, largest: bool = True) -> list[GraphArray]:
-    return _results(2, "TopK", x, _places(k), axis=dim, largest=int(largest), sorted=1)
+    return _results(2, "TopK", x, _indices(k), axis=dim, largest=int(largest), sorted=1)
 
 
 def _split(x: GraphArray, sizes: Any, dim: int = 0) -> list[GraphArray]:
     size = x.shape[dim]
     listed = [sizes] * (size // sizes) if isinstance(sizes, int) else list(sizes)
     listed += [size - sum(listed)] if sum(listed) < size else []
-    return _results(len(listed), "Split", x, _places(*listed), axis=dim)
+    return _results(len(listed), "Split", x, _indices(*listed), axis=dim)
 
 
 def _results(count: int, op: str, *inputs: Any, **attributes: Any) -> list[GraphArray]:
@@ -293,7 +293,7 @@ def _pad(x: GraphArray, padding: Any, mode: str = "constant", value: float = 0) 
         pairs = list(zip(padding[::2], padding[1::2], strict=True))[::-1]
         pairs = [(0, 0)] * (x.ndim - len(pairs)) + pairs
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-    sizes = _places(*(pair[0] for pair in pairs), *(pair[1] for pair in pairs))
+    sizes = _indices(*(pair[0] for pair in pairs), *(pair[1] for pair in pairs))
     fill = constant(np.asarray(value, x.dtype)) if mode == "constant" else None
     return call("Pad", x, sizes, fill, mode=modes[mode])
 
@@ -363,7 +363,7 @@ def _concat(arrays: Sequence[GraphArray], axis: int = 0) -> GraphArray:
 
 
 def _stack(arrays: Sequence[GraphArray], axis: int = 0) -> GraphArray:
-    return _concat([call("Unsqueeze", array, _places(axis)) for array in arrays], axis)
+    return _concat([call("Unsqueeze", array, _indices(axis)) for array in arrays], axis)
 
 
 def _triangle(upper: int) -> Function:
@@ -396,11 +396,11 @@ STANDARD: dict[str, Function] = {
     "minimum": _operator("min", 2),
     "where": _operator("where"),
     "clip": _clip,
-    "argmax": _extreme_place("ArgMax"),
-    "argmin": _extreme_place("ArgMin"),
+    "argmax": _extreme_index("ArgMax"),
+    "argmin": _extreme_index("ArgMin"),
     "cumulative_sum": lambda x, axis: call("CumSum", x, constant(np.array(axis, np.int64))),
     "astype": lambda x, dtype: call("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype))),
-    # Without the attribute, a size of 0 stands for that of x.
+    # Without the attribute, a size of 0 stands for the size of x.
     "reshape": _sizes("Reshape", allowzero=1),
     "permute_dims": lambda x, axes: call("Transpose", x, perm=list(axes)),
     "broadcast_to": _sizes("Expand"),

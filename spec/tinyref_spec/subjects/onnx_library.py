@@ -17,7 +17,7 @@ from tinyref_spec.reproducer import Question, Wording
 from tinyref_spec.subjects import onnx_graph
 from tinyref_spec.subjects.array_api import SAME, ArraySubject, ArrayTensor
 from tinyref_spec.subjects.expressions import package_version
-from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+from tinyref_spec.subjects.name import DEFAULT_DEVICE, SubjectName
 from tinyref_spec.subjects.transcript import text_of
 
 # The function of the standard for each operator of Python, where `SAME` has none.
@@ -53,14 +53,14 @@ class OnnxSubject(ArraySubject):
 
     tensor_class = OnnxTensor
     own = onnx_graph.OWN
-    own_notes: Mapping[str, str] = {"topk": "ONNX gives places as int64"}
+    own_notes: Mapping[str, str] = {"topk": "ONNX returns indices as int64"}
     optional_types: frozenset[DType] = frozenset()
     # No kernel of the provider for the type, or no such type of the operator in ONNX.
     refusals = (errors.NotImplemented, errors.InvalidGraph)
     no_gradients = "ONNX has no gradients"
 
     def __init__(self, name: SubjectName) -> None:
-        self.provider = _provider(name.place)
+        self.provider = _provider(name.device)
         super().__init__(name)
 
     @property
@@ -146,13 +146,13 @@ def _quiet() -> Any:
     return options
 
 
-def _provider(place: str) -> str:
+def _provider(device: str) -> str:
     """Return the provider of this name, with or without its last part."""
     available = onnxruntime.get_available_providers()
-    if place == DEFAULT_PLACE:
+    if device == DEFAULT_DEVICE:
         return str(available[0])
-    names = {place.lower(), f"{place.lower()}executionprovider"}
+    names = {device.lower(), f"{device.lower()}executionprovider"}
     for name in available:
         if name.lower() in names:
             return str(name)
-    raise ValueError(f"got {place!r}, accepted are {', '.join(available)}")
+    raise ValueError(f"got {device!r}, accepted are {', '.join(available)}")

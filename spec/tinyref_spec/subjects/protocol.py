@@ -1,4 +1,4 @@
-"""What a library must do for a row of the level `tensor`, and how it says that it does not."""
+"""The protocol between rows of the level `tensor` and a library."""
 
 from __future__ import annotations
 
@@ -22,20 +22,18 @@ class SupportsNumpy(Protocol):
     """A tensor whose elements can be read."""
 
     def numpy(self) -> Array:
-        """The elements in host memory."""
+        """Return the elements in host memory."""
         ...
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a library gave: its elements, and the type that it says they have.
-
-    note: what it does otherwise than tinyref, by its own documentation, and was allowed to.
-    """
+    """The elements that a library returned, and their type as the library states it."""
 
     values: Array
     dtype: DType | None
     note: str = ""
+    """An accepted difference from tinyref that the library documents."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,23 +43,23 @@ class Answer:
         return self.values
 
 
-def integer_answer(values: Array, theirs: DType | None, owed: DType, note: str) -> Answer:
+def integer_answer(values: Array, theirs: DType | None, required: DType, note: str) -> Answer:
     """Return the answer in the integer type of the row, if the library documents another one.
 
-    Elements that the narrower type does not hold stay as they are: they are wrong.
+    Elements that the narrower type does not hold are wrong, and stay unchanged.
     """
-    fits = theirs is not None and theirs.is_int and theirs.itemsize >= owed.itemsize
-    if not (fits and owed.is_int):
+    fits = theirs is not None and theirs.is_int and theirs.itemsize >= required.itemsize
+    if not (fits and required.is_int):
         return Answer(values, theirs)
-    narrowed = values.astype(numpy_dtype(owed))
-    return Answer(narrowed if (narrowed == values).all() else values, owed, note)
+    narrowed = values.astype(numpy_dtype(required))
+    return Answer(narrowed if (narrowed == values).all() else values, required, note)
 
 
 @contextlib.contextmanager
 def not_offered(library: str, *refusals: type[Exception]) -> Iterator[None]:
-    """Raise `NotOfferedError` where a library says by its error that it does not have something.
+    """Turn errors by which a library refuses a function into `NotOfferedError`.
 
-    refusals: errors that say so, in addition to NotImplementedError.
+    refusals: such errors, in addition to NotImplementedError.
     """
     kinds: tuple[type[Exception], ...] = (NotImplementedError, *refusals)
     try:
@@ -73,38 +71,38 @@ def not_offered(library: str, *refusals: type[Exception]) -> Iterator[None]:
 
 
 class Subject(Protocol):
-    """A library that answers what the rows ask.
+    """A library that answers the rows.
 
-    Every method raises `NotOfferedError` where the library has no such function, and lets out the
-    library's own errors where it has one that fails. Answers have `shape`, `dtype` and `numpy()`.
-    rounds_each_part: whether it may round to 16 bits where Tensors compute on in float32. place:
-    the device as the library calls it. wording: how scripts of failures call the library.
+    Every method raises `NotOfferedError` if the library has no such function. If a function fails,
+    the library's own error passes through. Answers have `shape`, `dtype` and `numpy()`.
     """
 
     rounds_each_part: bool
-    place: str
+    """True if it may round to 16 bits where Tensors continue in float32."""
+    device_name: str
+    """The library's own name of the device."""
 
     @property
     def wording(self) -> Wording: ...
 
     def expression(self, form: Form) -> str:
-        """The form as the library is asked for it, over the names of the inputs."""
+        """Return the form in the words of the library, over the names of the inputs."""
         ...
 
     def value(self, form: Form, dtype: DType, values: Arrays) -> Any:
-        """The answer to a form."""
+        """Return the answer to a form."""
         ...
 
     def gradient_expressions(self, form: Form, targets: Sequence[str]) -> list[str]:
-        """The gradients of the form with respect to the targets, weighed by `g`."""
+        """Return the gradients of the form with respect to the targets, weighed by `g`."""
         ...
 
     def gradients(
         self, form: Form, dtype: DType, values: Arrays, weights: Array, targets: Sequence[str]
     ) -> list[Any]:
-        """The answer for each target."""
+        """Return the answer for each target."""
         ...
 
     def literal(self, expression: str, values: Arrays) -> object:
-        """The Python value of an expression of tinyref."""
+        """Return the Python value of an expression of tinyref."""
         ...

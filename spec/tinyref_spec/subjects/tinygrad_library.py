@@ -17,7 +17,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
 from tinyref_spec.reproducer import Wording
 from tinyref_spec.subjects.expressions import ExpressionSubject, Function, package_version
-from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+from tinyref_spec.subjects.name import DEFAULT_DEVICE, SubjectName
 from tinyref_spec.tensor.forms import Form
 
 # Words of errors about arguments that its functions do not take.
@@ -33,13 +33,13 @@ class TinygradSubject(ExpressionSubject):
 
     def __init__(self, name: SubjectName) -> None:
         super().__init__(name)
-        if name.place == DEFAULT_PLACE:
-            self.place = tinygrad.Device.DEFAULT
+        if name.device == DEFAULT_DEVICE:
+            self.device_name = tinygrad.Device.DEFAULT
         else:
-            target = name.place.upper()
+            target = name.device.upper()
             device, _, rest = target.partition(":")
             has_renderer = bool(rest) and not rest.isdecimal()
-            self.place = device if has_renderer else target
+            self.device_name = device if has_renderer else target
             # Also for the tensors that an expression makes of numbers.
             self.target = DEV.value = target if has_renderer else device
         self.to_numpy(self.array(np.zeros(1, np.float32)))
@@ -51,7 +51,7 @@ class TinygradSubject(ExpressionSubject):
     @property
     def wording(self) -> Wording:
         imports = ["from tinygrad import Tensor, dtypes"]
-        if self.name.place != DEFAULT_PLACE:
+        if self.name.device != DEFAULT_DEVICE:
             imports.append(f"from tinygrad.helpers import DEV; DEV.value = {self.target!r}")
         return Wording(
             tuple(imports),
@@ -70,8 +70,8 @@ class TinygradSubject(ExpressionSubject):
     def array(self, values: Array) -> Any:
         ours = from_numpy_dtype(values.dtype)
         if ours.name not in _SMALL:
-            return tinygrad.Tensor(np.array(values), device=self.place)
-        wide = tinygrad.Tensor(values.astype(np.float32), device=self.place)
+            return tinygrad.Tensor(np.array(values), device=self.device_name)
+        wide = tinygrad.Tensor(values.astype(np.float32), device=self.device_name)
         return wide.cast(self.type_of(ours))
 
     def to_numpy(self, array: Any) -> Array:

@@ -40,7 +40,7 @@ TORCH_DTYPES: dict[DType, torch.dtype] = {
     dtypes.float64: torch.float64,
 }
 OUR_DTYPES = {theirs: ours for ours, theirs in TORCH_DTYPES.items()}
-# The places of the largest: integers of the tables have equal ones among them, floats have none.
+# The indices of the largest: integers of the tables have equal ones among them, floats have none.
 _TOPK = re.compile(r"x\.topk\(.*\)\[1\]")
 # `Tensor` of the literals.
 _MAKER = re.compile(r"(?<![.\w])Tensor\.")
@@ -58,26 +58,26 @@ WORDING = Wording(
 )
 
 
-def to_torch(array: Array, place: str = "cpu", requires_grad: bool = False) -> torch.Tensor:
-    """A tensor of its own with the elements of an array; only floats may ask for a gradient."""
+def to_torch(array: Array, device: str = "cpu", requires_grad: bool = False) -> torch.Tensor:
+    """Return a new tensor with the elements of an array; only floats may require a gradient."""
     if array.dtype == np.dtype(ml_dtypes.bfloat16):
-        found = torch.tensor(array.astype(np.float32), device=place).to(torch.bfloat16)
+        tensor = torch.tensor(array.astype(np.float32), device=device).to(torch.bfloat16)
     else:
-        found = torch.tensor(array.copy(), device=place)
-    return found.requires_grad_(requires_grad and found.is_floating_point())
+        tensor = torch.tensor(array.copy(), device=device)
+    return tensor.requires_grad_(requires_grad and tensor.is_floating_point())
 
 
 def from_torch(tensor: Any) -> Array:
-    """The elements in host memory, of the numpy type of the same name."""
-    found = torch.as_tensor(tensor).detach().cpu()
-    if found.dtype is torch.bfloat16:
-        return np.asarray(found.float().numpy().astype(ml_dtypes.bfloat16))
-    return np.asarray(found.numpy())
+    """Return the elements in host memory, with the numpy type of the same name."""
+    host = torch.as_tensor(tensor).detach().cpu()
+    if host.dtype is torch.bfloat16:
+        return np.asarray(host.float().numpy().astype(ml_dtypes.bfloat16))
+    return np.asarray(host.numpy())
 
 
 def torch_value(expression: str, names: Mapping[str, Any]) -> Any:
-    """The value of an expression of the tables in torch."""
-    # The expressions are those of the tables, never text from outside.
+    """Evaluate an expression of the tables in torch."""
+    # The expressions come from the tables, never from outside.
     return eval(expression, {**_KNOWN, **names})
 
 
@@ -92,11 +92,11 @@ class TorchSubject(ExpressionSubject):
     def __init__(self, name: SubjectName) -> None:
         super().__init__(name)
         # Also for the tensors that an expression makes of numbers.
-        torch.set_default_device(self.place)
+        torch.set_default_device(self.device_name)
         torch.zeros(1).cpu()
 
     def array(self, values: Array) -> torch.Tensor:
-        return to_torch(values, self.place)
+        return to_torch(values, self.device_name)
 
     def to_numpy(self, array: Any) -> Array:
         return from_torch(array)
@@ -162,7 +162,7 @@ class TorchSubject(ExpressionSubject):
     def _keeps(self, dtype: DType) -> bool:
         """Return True if the device computes in the type and copies it back."""
         try:
-            one = torch.ones(2, dtype=TORCH_DTYPES[dtype], device=self.place)
+            one = torch.ones(2, dtype=TORCH_DTYPES[dtype], device=self.device_name)
             return bool((one * one).cpu().bool().all())
         except (KeyError, RuntimeError, TypeError):
             return False

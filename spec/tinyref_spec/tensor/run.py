@@ -56,14 +56,14 @@ class TinyrefSubject:
     wording = TINYREF
 
     def __init__(self, device: str) -> None:
-        self.place = device
+        self.device_name = device
 
     def expression(self, form: Form) -> str:
         return form.expression
 
     def value(self, form: Form, dtype: DType, values: Arrays) -> Any:
         """Return a Tensor that is not computed yet."""
-        return evaluate(form.expression, names_of(values, dtype, self.place))
+        return evaluate(form.expression, names_of(values, dtype, self.device_name))
 
     def gradient_expressions(self, form: Form, targets: Sequence[str]) -> list[str]:
         asked = ", ".join(targets)
@@ -76,17 +76,19 @@ class TinyrefSubject:
         self, form: Form, dtype: DType, values: Arrays, weights: Array, targets: Sequence[str]
     ) -> list[Any]:
         """Return tensors, realised together, so that common parts are computed once."""
-        names = names_of(values, dtype, self.place)
+        names = names_of(values, dtype, self.device_name)
         for name in targets:
             names[name].requires_grad_()
-        seed_tensor = tensors({"g": weights}, self.place)["g"]
+        seed_tensor = tensors({"g": weights}, self.device_name)["g"]
         result = evaluate(form.expression, names)
         gradients = result.gradient(*[names[name] for name in targets], gradient=seed_tensor)
         gradients[0].realize(*gradients[1:])
         return list(gradients)
 
     def literal(self, expression: str, values: Arrays) -> object:
-        return evaluate(expression, {**tensors(values, self.place), "device": self.place})
+        return evaluate(
+            expression, {**tensors(values, self.device_name), "device": self.device_name}
+        )
 
 
 def subject_of(device: DeviceUnderTest) -> Subject:
@@ -272,7 +274,7 @@ def _failure(
     return Failure(
         [values_of(key, array) for key, array in question.values.items()],
         ir=expression,
-        script=tensor_script(question, subject.place, expression, item, subject.wording),
+        script=tensor_script(question, subject.device_name, expression, item, subject.wording),
     )
 
 
@@ -378,5 +380,5 @@ def _literal_failure(
     right = np.ravel(np.asarray(result))
     item = Wanted(0, range(right.size), right)
     question = Question(case_id, dtypes.float32, values)
-    script = tensor_script(question, subject.place, array, item, subject.wording)
+    script = tensor_script(question, subject.device_name, array, item, subject.wording)
     return Failure(ir=expression, script=script)

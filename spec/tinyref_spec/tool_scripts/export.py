@@ -11,7 +11,7 @@ from tinyref.errors import TinyrefError, UserError
 from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Failure, NotOfferedError
 from tinyref_spec.device_under_test import REFERENCE, DeviceUnderTest
-from tinyref_spec.subjects.name import SubjectName, default_place
+from tinyref_spec.subjects.name import SubjectName, default_device
 from tinyref_spec.tool_scripts.languages import device_for, language_for
 
 
@@ -36,11 +36,11 @@ def export_case(
     return _kernel_script(case, language, device_for(language, device))
 
 
-def _library(name: str, place: str, packages: Sequence[str]) -> SubjectName | None:
+def _library(name: str, device: str, packages: Sequence[str]) -> SubjectName | None:
     try:
-        return SubjectName(name, place or default_place(name), tuple(packages))
+        return SubjectName(name, device or default_device(name), tuple(packages))
     except UserError:
-        if place or packages:
+        if device or packages:
             raise
         return None
 

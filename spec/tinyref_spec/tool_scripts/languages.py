@@ -136,7 +136,7 @@ def device_for(language: str, device: str = "") -> str:
 
 
 def script_of(
-    about: str, launch: ReproducedLaunch, wanted: Sequence[Wanted], language: str = ""
+    about: str, launch: ReproducedLaunch, expected: Sequence[Wanted], language: str = ""
 ) -> str:
     """Return the script of a launch in a language, by default the language of its device.
 
@@ -145,11 +145,11 @@ def script_of(
     name = language_for(language, launch.device)
     if launch.before:
         raise UserError("export: the kernel is wrong after other launches: a script has only one")
-    return tool_script(name, _tool_launch(about, launch, wanted, name))
+    return tool_script(name, _tool_launch(about, launch, expected, name))
 
 
 def _tool_launch(
-    about: str, launch: ReproducedLaunch, wanted: Sequence[Wanted], language: str
+    about: str, launch: ReproducedLaunch, expected: Sequence[Wanted], language: str
 ) -> ToolLaunch:
     program, bindings, backend = launch.program, launch.bindings, Device[launch.device]
     grid = launch_grid(program, bindings)
@@ -169,7 +169,7 @@ def _tool_launch(
         source=renderer.render(program),
         entry=entry_point(renderer, program),
         arrays=arrays,
-        wanted=[replace(item, slot=slots.index(item.slot)) for item in wanted],
+        expected=[replace(item, slot=slots.index(item.slot)) for item in expected],
         begins=[array.itemsize * far for array, far in zip(arrays, unaligned, strict=True)],
         grid=grid,
         group=program.group,

@@ -24,7 +24,7 @@ _MOST_STEPS = 1 << 12
 
 @dataclass(frozen=True)
 class _Tool:
-    """What the Python script of a language needs."""
+    """Requirements of the Python script of a language."""
 
     install: str
     imports: str
@@ -69,7 +69,7 @@ class ToolLaunch:
     """The name of the kernel in the source."""
     arrays: Sequence[Array]
     """The flat contents of the buffers before the launch."""
-    wanted: Sequence[Wanted]
+    expected: Sequence[Wanted]
     """The expected elements; `slot` is the number of the array."""
     begins: Sequence[int]
     """The byte of its memory at which each array begins."""
@@ -110,7 +110,7 @@ def _python_text(language: str, launch: ToolLaunch) -> str:
         "imports": tool.imports,
         "source": _text_literal(launch.source),
         "arrays": "".join(f"    ({at}, {_raw_literal(x)}),\n" for at, x in arrays),
-        "checks": "".join(f"    {_check(item)},\n" for item in launch.wanted),
+        "checks": "".join(f"    {_check(item)},\n" for item in launch.expected),
         "entry": launch.entry,
         "grid": repr(launch.grid),
         "group": repr(launch.group),
@@ -189,7 +189,9 @@ def _c_text(launch: ToolLaunch) -> str:
             data = array if np.array_equal(array, array) else to_bits(array)  # bits of a NaN
             arrays.append(f"static const {c_type(data)} data{number}[] = {c_array(data)};")
             poisons.append(f"  memcpy({name}, data{number}, sizeof data{number});")
-    checks = [line for number, item in enumerate(launch.wanted) for line in _c_check(number, item)]
+    checks = [
+        line for number, item in enumerate(launch.expected) for line in _c_check(number, item)
+    ]
     words = {
         "about": _one_line(launch.about),
         "command": " ".join(launch.options),

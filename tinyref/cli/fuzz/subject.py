@@ -22,9 +22,9 @@ class CaseLimits:
 def subject_name(library: str, place: str, packages: list[str]) -> str:
     """Return the name of a library, its device and packages. Raises as `spelling_of`."""
     from tinyref_fuzz.programs.library.spelling import spelling_of
-    from tinyref_spec.subjects.name import SubjectName, default_place
+    from tinyref_spec.subjects.name import SubjectName, default_device
 
-    name = SubjectName(library, place or default_place(library), tuple(packages))
+    name = SubjectName(library, place or default_device(library), tuple(packages))
     spelling_of(name)
     return str(name)
 

@@ -23,7 +23,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
 from tinyref_spec.error_rules import Bounded
 from tinyref_spec.kernel_case import Blame, KernelVerdict, Pair, Symptom
-from tinyref_spec.subjects import opened
+from tinyref_spec.subjects import open_subject
 from tinyref_spec.subjects.name import parse_subject
 
 COMPILER = "compiler"
@@ -47,7 +47,7 @@ class Difference:
 
 
 class Library:
-    """A library that runs functions in its own words. Raises as `opened` and `spelling_of`."""
+    """A library that runs functions in its own API. Raises as `open_subject` and `spelling_of`."""
 
     def __init__(self, device: str) -> None:
         name = parse_subject(device)
@@ -58,7 +58,7 @@ class Library:
 
             # A campaign has a worker for each core.
             torch.set_num_threads(1)
-        subject = opened(device)
+        subject = open_subject(device)
         self.dtypes = tuple(sorted(dtype.name for dtype in subject.dtypes))
         self.versions: Mapping[str, str] = subject.versions()
         self.names: dict[str, Any] = {}

@@ -20,7 +20,7 @@ from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram, Value
 from tinyref_spec.bits import Array
 from tinyref_spec.case import NotOfferedError
 from tinyref_spec.subjects.array_api import SAME
-from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+from tinyref_spec.subjects.name import DEFAULT_DEVICE, SubjectName
 
 # Programs that a compiler gets as one function, as each compile takes long to start.
 _TOGETHER = 10
@@ -465,17 +465,17 @@ def spelling_of(name: SubjectName) -> Spelling:
 
 def _spelling_of(name: SubjectName) -> Spelling:
     """Return the words of a library that runs op by op."""
-    library, place = name.library, name.place
+    library, device = name.library, name.device
     if library.startswith("torch"):
-        default = () if place == "cpu" else (f"torch.set_default_device({place!r})",)
+        default = () if device == "cpu" else (f"torch.set_default_device({device!r})",)
         return replace(_TORCH_SPELLING, imports=(*_TORCH_SPELLING.imports, *default))
     if library == "tinygrad":
-        chosen = f"DEV.value = {place.upper()!r}"
+        chosen = f"DEV.value = {device.upper()!r}"
         return replace(_TINYGRAD_SPELLING, imports=(*_TINYGRAD_SPELLING.imports, chosen))
     if library.startswith("mlx"):
         # Functions of mlx.nn are compiled unless the process says otherwise.
         eager = () if library == "mlx-compile" else ("xp.disable_compile()",)
-        imports = (*_MLX_SPELLING.imports, f"xp.set_default_device(xp.{place})", *eager)
+        imports = (*_MLX_SPELLING.imports, f"xp.set_default_device(xp.{device})", *eager)
         return replace(_MLX_SPELLING, imports=imports)
     if library == "onnxruntime":
         return _ONNX_SPELLING
@@ -484,8 +484,8 @@ def _spelling_of(name: SubjectName) -> Spelling:
             f"subject: {library} cannot be fuzzed yet: accepted are {', '.join(_OTHERS)}, "
             f"{', '.join(_MODULES)} and {_MODULE}MODULE"
         )
-    if place not in ("cpu", DEFAULT_PLACE):
-        raise UserError(f"on: {library} is fuzzed only where it works by itself, not {place}")
+    if device not in ("cpu", DEFAULT_DEVICE):
+        raise UserError(f"on: {library} is fuzzed only on its default device, not on {device}")
     module = _MODULES.get(library, library.removeprefix(_MODULE))
     # The compiled form names the package itself.
     package = "jax, " if library == "jax-jit" else ""
