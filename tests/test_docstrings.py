@@ -5,6 +5,8 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+import re
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -20,18 +22,39 @@ NAMES = {"Tensor": Tensor, "dtypes": dtypes, "nn": nn}
 OBJECTS = {"Device", "GlobalCounters"}
 
 
+API = Path(__file__).parent.parent / "docs" / "api"
+# Names on the pages of the API, as MODULE.NAME.
+ON_PAGES = sorted(
+    {
+        name
+        for page in API.glob("*.md")
+        for name in re.findall(r"^::: (.*)$", page.read_text(), re.M)
+    }
+)
+# Protocols of a backend have no code: examples/custom_backend.py has all their members.
+PROTOCOLS = {
+    "tinyref.contract." + name for name in ("Allocator", "Compiler", "Launchable", "Renderer")
+}
+# These take a run or its report, which is too slow here; examples/custom_row.py has a run.
+TAKES_A_RUN = {
+    "tinyref_conformance.conform.conform",
+    "tinyref_conformance.report.load",
+    "tinyref_conformance.compare.compare",
+}
+
+
 def modules_below(package: ModuleType) -> list[str]:
-    return [found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    modules = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    return [module.name for module in modules]
 
 
-MODULES = [
-    "tinyref.config",
-    "tinyref.device",
-    "tinyref.dtype",
-    "tinyref.engine.accounting",
-    *modules_below(tinyref.tensor),
-    *modules_below(tinyref.nn),
-]
+MODULES = sorted(
+    {
+        *(name.rpartition(".")[0] for name in ON_PAGES),
+        *modules_below(tinyref.tensor),
+        *modules_below(tinyref.nn),
+    }
+)
 TESTS = [
     test
     for name in MODULES
@@ -55,6 +78,17 @@ def test_examples(test: doctest.DocTest) -> None:
 def without_example(owner: object, names: list[str]) -> list[str]:
     docs = {name: getattr(static(owner, name), "__doc__", None) or "" for name in names}
     return [name for name in names if ">>> " not in docs[name]]
+
+
+def test_every_name_on_the_pages_of_the_api_has_an_example() -> None:
+    missing = set()
+    for name in ON_PAGES:
+        module, _, last = name.rpartition(".")
+        value = getattr(importlib.import_module(module), last)
+        # The members of the mixins of Tensor have examples of their own.
+        if value not in Tensor.__mro__ and ">>> " not in (value.__doc__ or ""):
+            missing.add(name)
+    assert missing == PROTOCOLS | TAKES_A_RUN
 
 
 def static(owner: object, name: str) -> object:

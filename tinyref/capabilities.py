@@ -83,6 +83,12 @@ class Capabilities:
     keeps_values: False if nothing runs: kernels are scheduled and counted but give no values.
     stored_in_words: 8- and 16-bit types that memory holds in words of 32 bits; only whole words
     are loaded and stored. It must include every emulated 8- or 16-bit integer.
+
+    Examples:
+        >>> from tinyref.backend import CORE_DTYPES, CORE_OPS, Capabilities, dtypes
+        >>> declared = Capabilities(CORE_DTYPES, CORE_OPS, emulated=frozenset({dtypes.int64}))
+        >>> declared.supports(dtypes.int64), declared.supports(dtypes.float64)
+        (True, False)
     """
 
     dtypes: frozenset[DType]

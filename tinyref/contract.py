@@ -223,6 +223,13 @@ class Backend(ABC):
     contract: the version of this contract that it was written for: the value of `CONTRACT` then.
     The default is 1, the first. A version that tinyref does not support does not open.
     compile_targets: architectures for which `compile_target` compiles without a device.
+
+    Examples:
+        >>> from tinyref import Device
+        >>> from tinyref.backend import Backend
+        >>> backend = Device["PYTHON"]
+        >>> isinstance(backend, Backend), backend.capabilities.has_groups
+        (True, True)
     """
 
     contract: int = 1

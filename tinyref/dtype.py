@@ -43,6 +43,10 @@ class DType:
     is_int: true for signed and unsigned integers and `index`, false for bool.
     bits: the width of one scalar; 1 for bool.
     minimum, maximum: the limits of integers, False and True for bool, infinities for floats.
+
+    Examples:
+        >>> dtypes.int8.minimum, dtypes.float32.vec(4).itemsize
+        (-128, 16)
     """
 
     __slots__ = (

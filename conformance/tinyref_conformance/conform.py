@@ -33,6 +33,14 @@ class ConformRequest:
 
     timings: an earlier JSON report, whose seconds weigh the shards. update: new failures go to the
     expectations file with `reason` and `link`.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tinyref_conformance.conform import ConformRequest
+        >>> from tinyref_conformance.settings import RunSettings
+        >>> settings = RunSettings("CPU", Path("report"))
+        >>> ConformRequest(settings, query="tensor.relu.*").profile.value
+        'quick'
     """
 
     settings: RunSettings

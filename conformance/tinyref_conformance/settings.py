@@ -24,6 +24,12 @@ class RunSettings:
     time for running failures again, alone, and for finding what those that then pass depend on.
     sequence: the cases of the plan in their order, if one worker is to run them all. cluster: the
     address of a Dask scheduler, empty for this machine.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tinyref_conformance.settings import RunSettings
+        >>> RunSettings("CPU", Path("report"), jobs=2).workers
+        2
     """
 
     device: str

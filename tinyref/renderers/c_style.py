@@ -72,6 +72,14 @@ class CStyleRenderer(CStyleLanguage):
     `("group", 0): "get_group_id(0)"`; other indices are refused.
     barrier_text: the statement with which the work-items of a group wait for each other.
     header: the first lines of every text.
+
+    Examples:
+        >>> from tinyref.backend import CStyleRenderer
+        >>> class Mine(CStyleRenderer):
+        ...     def open_branch(self, condition):
+        ...         return f"when ({condition}) {{"
+        >>> Mine().open_branch("v1"), Mine().open_loop("int", "i", "8")
+        ('when (v1) {', 'for (int i = 0; i < 8; i++) {')
     """
 
     def render(self, program: Program) -> str:

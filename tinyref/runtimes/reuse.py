@@ -47,6 +47,16 @@ class ReusingAllocator:
     Threads may share it, and memory may be freed at any time, also during a call. A forked child
     neither reuses nor frees the memory stored by its parent. `inner` must return a distinct object
     for each piece and be thread-safe if threads share it. It is never asked for 0 bytes.
+
+    Examples:
+        >>> from tinyref import Device
+        >>> from tinyref.backend import ReusingAllocator
+        >>> inner = Device["PYTHON"].allocator
+        >>> memory = ReusingAllocator(inner, "MINE", 2**20, synchronize=lambda: None)
+        >>> first = memory.allocate(64)
+        >>> memory.free(first)
+        >>> memory.allocate(64) is first
+        True
     """
 
     def __init__(

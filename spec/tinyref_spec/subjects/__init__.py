@@ -22,6 +22,11 @@ def open_subject(text: str) -> Any:
 
     Raises `UserError` for another text, and `DeviceError` if the library cannot be imported or
     does not know the device.
+
+    Examples:
+        >>> from tinyref_spec.subjects import open_subject
+        >>> open_subject("numpy on cpu").library
+        'numpy'
     """
     from tinyref_spec.subjects.name import parse_subject
 

@@ -42,6 +42,13 @@ class ExpressionSubject:
     A subclass must define `array`. It may define `wrap` and `unwrap`, for arrays that have other
     methods than a Tensor. It may define `to_numpy`, `names` (for functions that make tensors),
     `run` (for a compiled form) and `pull_back` (for gradients).
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinyref_spec.subjects import open_subject
+        >>> subject = open_subject("numpy on cpu")
+        >>> subject.elements(subject.tensor(np.arange(3)) + 1)
+        array([1, 2, 3])
     """
 
     rounds_each_part = True
