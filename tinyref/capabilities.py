@@ -192,7 +192,7 @@ def _limit_problems(declared: Capabilities) -> Iterator[str]:
     elif problem := machines.problem_of(declared.machine):
         yield f"machine: {problem}"
     lanes = declared.vector_lanes
-    accepted = f"a tuple of some of {', '.join(map(str, LANES))}, 1 among them"
+    accepted = f"a tuple of 1 and any of {', '.join(map(str, LANES[1:]))}"
     if not _is_tuple_of_integers(lanes) or 1 not in lanes or not set(lanes) <= set(LANES):
         yield f"vector_lanes is {lanes!r}: accepted is {accepted}"
 

@@ -238,7 +238,7 @@ def _check_declaration(name: str, backend: Backend) -> None:
     if problem is None and declared.ops and not backend.runs_kernels:
         problem = "ops is not empty and runs_kernels is False: accepted is an empty frozenset"
     if problem is not None:
-        raise DeviceError(name, f"declares the impossible: capabilities.{problem}")
+        raise DeviceError(name, f"invalid declaration: capabilities.{problem}")
 
 
 def _is_backend(value: Any, suffix: str) -> bool:

@@ -193,7 +193,7 @@ def same_bytes(actual: Array, expected: Array, what: str) -> Measurement:
     first = int(np.flatnonzero(~good)[0])
     return Measurement(
         False,
-        f"{what}: element {first} is {actual[first]!r}, was {expected[first]!r}",
+        f"{what}: element {first}: expected {expected[first]}, got {actual[first]}",
         compared=int(expected.size),
     )
 

@@ -180,7 +180,7 @@ CONDITIONS: tuple[ValueCondition, ...] = (
     ValueCondition(
         "from-there-on",
         ConditionKind.PLACE,
-        "follow each other to the end of their output",
+        "are the last elements of their output",
         "look at the number of groups and work-items, at sizes of copies, at the tail of loops",
     ),
     ValueCondition(
@@ -379,7 +379,7 @@ CONDITIONS: tuple[ValueCondition, ...] = (
         "input-written",
         ConditionKind.FAULT,
         "an input is written",
-        "look at the order of arguments and at which buffer a store is printed for",
+        "look at the order of arguments, and at the buffer of each store",
     ),
     ValueCondition(
         "late",

@@ -45,7 +45,7 @@ def test_in_tree_devices_declare_what_can_be(name: str) -> None:
         ({"emulated": frozenset({dtypes.index})}, "emulated has dtypes.index: accepted are bool"),
         ({"dtypes": {dtypes.bool}}, "accepted is a frozenset of dtypes"),
         ({"dtypes": frozenset()}, "dtypes is empty and ops is not: accepted are the dtypes that"),
-        ({"vector_lanes": (2, 4)}, "vector_lanes is (2, 4): accepted is a tuple of some of 1, 2, "),
+        ({"vector_lanes": (2, 4)}, "vector_lanes is (2, 4): accepted is a tuple of 1 and any of 2"),
         ({"vector_lanes": ()}, "vector_lanes is (): accepted"),
         ({"vector_lanes": (1, 3)}, "vector_lanes is (1, 3): accepted"),
         ({"vector_lanes": [1, 4]}, "vector_lanes is [1, 4]: accepted"),
