@@ -40,7 +40,7 @@ _FRAME = """
 
 
 def dumped(page: Path, fragment: str = "", dark: bool = False) -> str:
-    """The document after its scripts ran, in a window of 1280 pixels."""
+    """Return the document after its scripts ran, in a window of 1280 pixels."""
     # A page may remember which scheme it was opened in.
     profile = page.parent / ("chromium-dark" if dark else "chromium-light")
     command = [
@@ -59,7 +59,7 @@ def dumped(page: Path, fragment: str = "", dark: bool = False) -> str:
 
 
 def accessibility(page: Path, dark: bool, narrow: int = 0) -> dict[str, Any]:
-    """Return what axe-core finds in the page, all unfolded: violations, and the width it needs.
+    """Return the violations that axe-core finds in the unfolded page, and the width it needs.
 
     narrow: the width of the page in pixels, if it is shown in a frame.
     """
@@ -75,9 +75,9 @@ def accessibility(page: Path, dark: bool, narrow: int = 0) -> dict[str, Any]:
         frame = page.with_name(f"frame-{page.name}")
         frame.write_text(_FRAME.format(name=copy.name, width=narrow))
         copy = frame
-    found = re.search(r'<pre id="axe">(.*?)</pre>', dumped(copy, dark=dark), re.S)
-    assert found is not None, "axe did not come to an end"
-    result: dict[str, Any] = json.loads(html.unescape(found[1]))
+    match = re.search(r'<pre id="axe">(.*?)</pre>', dumped(copy, dark=dark), re.S)
+    assert match is not None, "axe did not come to an end"
+    result: dict[str, Any] = json.loads(html.unescape(match[1]))
     return result
 
 
@@ -99,7 +99,7 @@ class Page(HTMLParser):
 
     @property
     def loads(self) -> list[str]:
-        """What a browser would load for the page."""
+        """Return the files that a browser would load for the page."""
         return [link for link in self.links if link and not link.startswith(("#", "data:"))]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

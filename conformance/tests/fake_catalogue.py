@@ -51,7 +51,7 @@ def open_device(name: str) -> FakeDevice:
 
 
 def _log(case_id: str) -> int:
-    """How often this case has run, this time included."""
+    """Count the runs of this case, including this one."""
     path = os.environ.get("FAKE_LOG")
     if not path:
         return 1
@@ -249,9 +249,9 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    found = _scenarios()
+    scenarios = _scenarios()
     for name in os.environ.get("FAKE_SCENARIO", "good").split(","):
-        yield from found[name]()
+        yield from scenarios[name]()
 
 
 def clause_sentence(label: str) -> str:

@@ -47,7 +47,7 @@ def report_of(
     problems: tuple[str, ...] = (),
     **changes: Any,
 ) -> Report:
-    """A report whose row ids are what comes before the last dot of the case ids."""
+    """Return a report; the ids of its rows are the ids of cases up to the last dot."""
     rows = {OPEN_CASE: RowResult(OPEN_CASE, "It opens.", (), (), Rung.OPEN, "device", "", "", "")}
     results = [CaseResult(OPEN_CASE, OPEN_CASE, Status.PASS, compared=1)]
     for case in cases:

@@ -53,11 +53,11 @@ def test_many_kernels_take_few_calls(run: Run, calls: Callable[[], list[int]]) -
 @pytest.mark.long
 def test_a_source_that_crashes_the_compiler_is_pinned_to_its_case(run: Run) -> None:
     finished = run("Crashing")
-    found = statuses(finished)
-    crashed = {name for name, status in found.items() if status is Status.CRASH}
+    by_case = statuses(finished)
+    crashed = {name for name, status in by_case.items() if status is Status.CRASH}
     assert crashed
     assert all(name.startswith("kernel.store.constant") and ".value:1" in name for name in crashed)
-    assert {status for name, status in found.items() if name not in crashed} == {Status.PASS}
+    assert {status for name, status in by_case.items() if name not in crashed} == {Status.PASS}
     assert finished.problems == []
 
 
@@ -80,7 +80,7 @@ def test_a_batch_that_hangs_ends_at_its_time(run: Run) -> None:
 @pytest.mark.long
 def test_results_in_the_wrong_order_are_caught_once_and_not_used(run: Run) -> None:
     finished = run("Swapping")
-    found = statuses(finished)
-    failed = {name for name, status in found.items() if status is Status.FAIL}
+    by_case = statuses(finished)
+    failed = {name for name, status in by_case.items() if status is Status.FAIL}
     assert failed == {"kernel.together.own_names", "kernel.together.one_name"}
-    assert {status for name, status in found.items() if name not in failed} == {Status.PASS}
+    assert {status for name, status in by_case.items() if name not in failed} == {Status.PASS}

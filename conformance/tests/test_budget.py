@@ -84,15 +84,15 @@ def test_it_is_right_within_half_from_the_first_tenth_on(seconds: tuple[float, .
     counts = Counter({Rung.ALU: 3900, Rung.TENSOR: 1600, Rung.MODEL: 130})
     cases = [
         case
-        for (rung, count), each in zip(counts.items(), seconds, strict=True)
-        for case in [(rung, each)] * count
+        for (rung, count), duration in zip(counts.items(), seconds, strict=True)
+        for case in [(rung, duration)] * count
     ]
     left = TimeLeft(counts, 1)
-    total = sum(each for _, each in cases)
+    total = sum(duration for _, duration in cases)
     passed = 0.0
-    for rung, each in cases:
-        left.note(rung, each)
+    for rung, duration in cases:
+        left.note(rung, duration)
         left.drop(rung)
-        passed += each
+        passed += duration
         if total / 10 < passed < total * 0.95:
             assert left.seconds() == pytest.approx(total - passed, rel=0.5)

@@ -13,7 +13,7 @@ from tinyref_conformance.certificate import capabilities_from_json, capabilities
 
 
 def test_every_capability_reads_back() -> None:
-    """With a value that is not its default: what is left out would read back as that."""
+    """Use values that are not the default: a missing value would read back as the default."""
     plain = Device["CPU"].capabilities
     changes: dict[str, object] = {}
     for field in dataclasses.fields(plain):

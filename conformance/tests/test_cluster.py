@@ -16,7 +16,7 @@ distributed = pytest.importorskip("distributed", reason="the extra `cluster` is 
 
 @pytest.mark.long
 def test_a_cluster_measures_what_one_machine_does(fake: Any) -> None:
-    """It also runs failures again alone, and goes on with what was measured there."""
+    """Run failures again alone, too, and resume from what the cluster measured."""
     fake.scenario("good", "segfaults", "fails", "above", "long", "state")
     settings = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
     with distributed.LocalCluster(processes=True, **settings) as machines:

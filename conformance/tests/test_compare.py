@@ -30,18 +30,22 @@ from tinyref_conformance.statuses import Status
     ],
 )
 def test_each_change_of_status_has_its_place(before: str, after: str, kind: str) -> None:
-    found = compare(report_of(("isa.a.0", Status[before])), report_of(("isa.a.0", Status[after])))
-    assert [name for name, changes in found.changes.items() if changes] == ([kind] if kind else [])
-    assert found.is_worse is (kind == "regressions")
+    comparison = compare(
+        report_of(("isa.a.0", Status[before])), report_of(("isa.a.0", Status[after]))
+    )
+    assert [name for name, changes in comparison.changes.items() if changes] == (
+        [kind] if kind else []
+    )
+    assert comparison.is_worse is (kind == "regressions")
 
 
 def test_a_missing_case_is_a_regression_of_a_whole_run_only() -> None:
     before = report_of(("isa.a.0", Status.PASS), ("isa.b.0", Status.PASS))
     assert compare(before, report_of(("isa.a.0", Status.PASS))).is_worse
     part = report_of(("isa.a.0", Status.PASS), reductions=["a part"])
-    found = compare(before, part)
-    assert not found.is_worse
-    (change,) = found.changes["missing"]
+    comparison = compare(before, part)
+    assert not comparison.is_worse
+    (change,) = comparison.changes["missing"]
     assert (change.case, change.words) == ("isa.b.0", "was Pass, is not in the newer report")
 
 
@@ -59,16 +63,16 @@ def measured(ulp: float) -> CaseResult:
     ],
 )
 def test_changes_of_accuracy(before: float, after: float, says: list[str]) -> None:
-    found = compare(report_of(measured(before)), report_of(measured(after)))
-    assert [change.word for change in found.accuracy] == says
+    comparison = compare(report_of(measured(before)), report_of(measured(after)))
+    assert [change.word for change in comparison.accuracy] == says
 
 
 def test_the_text_says_what_is_not_comparable() -> None:
-    found = compare(
+    comparison = compare(
         report_of(("isa.a.0", Status.PASS)),
         report_of(failing("isa.a.0", "no card"), device="OTHER", suite_hash="x", profile="full"),
     )
-    text = found.page().text()
+    text = comparison.page().text()
     assert "different devices" in text
     assert "the tables changed" in text
     assert "different profiles" in text

@@ -84,9 +84,9 @@ def test_each_text_is_compiled_once() -> None:
 
 def test_a_refused_kernel_names_its_case_and_the_words_of_the_compiler() -> None:
     report = compile_suite(target(OneByOne(" % ")), FEW)
-    assert {each.case for each in report.refused} == REMAINDERS
-    assert all(each.message == "line 1: ' % ' is not known" for each in report.refused)
-    assert all(" % " in each.source for each in report.refused)
+    assert {refusal.case for refusal in report.refused} == REMAINDERS
+    assert all(refusal.message == "line 1: ' % ' is not known" for refusal in report.refused)
+    assert all(" % " in refusal.source for refusal in report.refused)
     assert "refused\n  isa.binary.mod." in report.text()
 
 
@@ -96,7 +96,7 @@ def test_a_batch_that_is_refused_is_compiled_one_by_one() -> None:
     assert max(healthy.batches) == BATCH
     assert not healthy.given
     report = compile_suite(target(broken), QUERY)
-    assert {each.case for each in report.refused} == REMAINDERS
+    assert {refusal.case for refusal in report.refused} == REMAINDERS
     assert 0 < len(broken.given) < report.kernels
 
 
@@ -106,9 +106,9 @@ def test_a_batch_that_is_refused_is_compiled_one_by_one() -> None:
 )
 def test_the_command_says_how_many(tmp_path: Path, arch: str, code: int, words: str) -> None:
     options = ["--device", BACKEND, "--arch", arch, "--query", FEW, "--out", str(tmp_path)]
-    found = CliRunner().invoke(app, ["conform", "compile", *options])
-    assert found.exit_code == code, found.output
-    assert words in found.stdout
+    result = CliRunner().invoke(app, ["conform", "compile", *options])
+    assert result.exit_code == code, result.output
+    assert words in result.stdout
     written = list(tmp_path.iterdir())
     assert bool(written) == bool(code)
     assert all(" % " in path.read_text() for path in written)
@@ -116,6 +116,6 @@ def test_the_command_says_how_many(tmp_path: Path, arch: str, code: int, words: 
 
 def test_a_backend_without_targets_is_refused() -> None:
     options = ["--device", "CPU", "--arch", "x"]
-    found = CliRunner().invoke(app, ["conform", "compile", *options])
-    assert isinstance(found.exception, UserError)
-    assert "compiles for no device that is not there" in str(found.exception)
+    result = CliRunner().invoke(app, ["conform", "compile", *options])
+    assert isinstance(result.exception, UserError)
+    assert "compiles for no device that is not there" in str(result.exception)

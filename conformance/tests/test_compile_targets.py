@@ -1,4 +1,4 @@
-"""Kernels of the suite compile for architectures of which no device need be there."""
+"""Kernels of the suite compile for architectures without a device of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CRASHES = {"HIP": {"kernel.matmul.uint8.transposed.9x8x7": "PLEASE submit a bug 
 
 
 def refused(device: str, architecture: str, sample: int) -> list[str]:
-    """What does not compile, and why; skips where the compiler is missing."""
+    """Return the kernels that do not compile, with the reasons; skip without the compiler."""
     try:
         target = Device.backend_class(device).compile_target(architecture)
     except DeviceError as error:
@@ -32,9 +32,9 @@ def refused(device: str, architecture: str, sample: int) -> list[str]:
     assert report.kernels >= (sample or 1000)
     known = CRASHES.get(device, {})
     return [
-        f"{each.case}: {each.message}"
-        for each in report.refused
-        if each.case not in known or known[each.case] not in each.message
+        f"{refusal.case}: {refusal.message}"
+        for refusal in report.refused
+        if refusal.case not in known or known[refusal.case] not in refusal.message
     ]
 
 

@@ -99,8 +99,8 @@ def test_failures_of_one_form_are_one_group_where_none_of_it_passes() -> None:
     passing = Evidence((0, 3), {}, (0, 3), {"loop": (0, 1)})
     rows = [row_of("kernel.a", Rung.GROUP, failing), row_of("kernel.b", Rung.LOOP, passing)]
     cases = [
-        CaseResult(f"kernel.a.{place}", "kernel.a", Status.FAIL, WRONG, "accuracy")
-        for place in range(3)
+        CaseResult(f"kernel.a.{index}", "kernel.a", Status.FAIL, WRONG, "accuracy")
+        for index in range(3)
     ]
     (group,) = diagnose(rows, cases)
     assert group.cause == "all are of kernels with a barrier, and none passes"
@@ -112,7 +112,7 @@ def test_failures_of_one_form_are_one_group_where_none_of_it_passes() -> None:
 
 
 def test_lanes_explain_nothing_in_kernels_of_groups_without_vectors() -> None:
-    """The first work-item of each group is no lane of a vector."""
+    """Do not count the first work-item of a group as a lane of a vector."""
     of_lanes = evidence(3, 21, lane_0_of_8=(3, 0), zero=(3, 0))
     lanes = "all wrong values are lane 0 of every 8 elements"
     assert group_of(("kernel.a", of_lanes))[0].cause.startswith(lanes)
@@ -133,7 +133,7 @@ def test_copies_between_devices_are_measured_before_what_replays_and_sums_with_t
 
 @pytest.mark.parametrize("count", [101, 107, 96])
 def test_what_fails_after_a_hundred_launches_only_says_so(count: int) -> None:
-    """The cases that a worker had before, and so --jobs, decide by how many the limit is passed."""
+    """Count the earlier cases of a worker, which depend on --jobs."""
     late = Evidence(cases=(1, 0), launches=(count, 40))
     assert group_of(("isa.a", late), status=Status.FLAKE)[0].cause == (
         "all fail after about 100 launches of a process, and pass alone"
@@ -150,14 +150,16 @@ def test_the_first_node_that_differs_is_looked_for_in_the_example(tmp_path: Path
     failing = "isa.binary.idiv.int32.edge,isa.binary.idiv.int32.random"
     query = f"{failing},memory.copy.uint8.size:3"
     report = conform(ConformRequest(settings, query=query)).report
-    found = [case for case in report.cases if (case.details or {}).get("difference")]
+    described = [case for case in report.cases if (case.details or {}).get("difference")]
     (group,) = report.groups
-    assert [case.id for case in found] == group.cases[:1]
-    assert found[0].details is not None
-    assert found[0].details["difference"].startswith("the first node that differs is IDIV int32")
+    assert [case.id for case in described] == group.cases[:1]
+    assert described[0].details is not None
+    assert (
+        described[0].details["difference"].startswith("the first node that differs is IDIV int32")
+    )
 
 
-# Each fault, rows in which it shows, and what must be said of it.
+# Each fault, rows in which it shows, and its diagnosis.
 FAULTS = {
     "FlushedSubnormals": (
         "isa.unary.neg.float32,isa.unary.sqrt.float32",
@@ -216,7 +218,7 @@ def measured_record(case: Case, device: DeviceUnderTest) -> Record:
 
 
 def report_of_device(name: str, query: str) -> Report:
-    """The cases of a query, measured in this process."""
+    """Return the report of the cases of a query, measured in this process."""
     device = DeviceUnderTest(name)
     rows: dict[str, RowResult] = {}
     results = []

@@ -146,10 +146,10 @@ def test_an_update_adds_narrows_keeps_and_drops() -> None:
         seen("whole.x:0", Status.CRASH, "run"),
         seen("whole.x:1", Status.TIMEOUT, "run"),
     ]
-    found = updated_expectations(
+    updated = updated_expectations(
         old, observed, "a new reason", "https://example.org/2"
     ).expectations
-    assert [(each.query, each.phase.value, each.reason) for each in found.entries] == [
+    assert [(item.query, item.phase.value, item.reason) for item in updated.entries] == [
         ("still", "accuracy", "known"),
         ("elsewhere", "accuracy", "known"),
         ("above", "accuracy", "known"),
@@ -158,7 +158,7 @@ def test_an_update_adds_narrows_keeps_and_drops() -> None:
         ("whole", "run", "a new reason"),
     ]
     for case in observed:
-        final, _ = found.final(case.case_id, case.status, case.phase, TODAY)
+        final, _ = updated.final(case.case_id, case.status, case.phase, TODAY)
         assert not final.is_failure
 
 
@@ -251,7 +251,7 @@ def test_a_query_that_names_no_case_is_an_error(
 
 @pytest.mark.long
 def test_an_expectation_on_a_set(fake: Any, file: Callable[..., Path]) -> None:
-    """What fails in it is expected, and only its cases that pass are reported as stale."""
+    """Expect all its failures, and report only its passing cases as stale."""
     done = fake.scenario("fails", "flaky", "good").run(expectations=file(expected("isa.f*.int32")))
     statuses = {case.id: case.status for case in done.report.cases}
     assert statuses["isa.fails.int32.special:1"] is Status.EXPECTED_FAIL
@@ -314,6 +314,9 @@ def test_the_file_of_the_documentation_is_one(
     (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    found = load(path, "MINE")
-    assert [entry.phase for entry in found.entries] == [Phase.ACCURACY]
-    assert found.unmatched(case.id for row in all_rows() for case in row.cases(Profile.FULL)) == []
+    expectations = load(path, "MINE")
+    assert [entry.phase for entry in expectations.entries] == [Phase.ACCURACY]
+    assert (
+        expectations.unmatched(case.id for row in all_rows() for case in row.cases(Profile.FULL))
+        == []
+    )

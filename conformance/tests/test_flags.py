@@ -34,8 +34,8 @@ def test_every_form_of_a_report_and_every_reproducer_has_the_flags(
     assert data["certificate"]["flags"] == {"STRICT_FLOAT": 0, "NOOPT": 1}
     assert data["certificate"]["environment"] == {"FAKE_CARD": "3"}
     properties = ElementTree.parse(fake.folder / "junit.xml").findall("testsuite/properties")
-    for each in properties:
-        listed = {item.get("name"): item.get("value") for item in each}
+    for member in properties:
+        listed = {item.get("name"): item.get("value") for item in member}
         assert FLAGS.items() <= listed.items()
     (failed,) = (case for case in load(fake.folder / "report.json").cases if case.repro)
     start = "TINYREF_STRICT_FLOAT=0 TINYREF_NOOPT=1 FAKE_CARD=3 tinyref conform --device FAKE"

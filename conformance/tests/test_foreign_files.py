@@ -50,7 +50,7 @@ RECORD = Record(
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to each value within others."""
+    """Yield the path to each value within others."""
     if path:
         yield path
     if isinstance(value, dict | list):
@@ -59,19 +59,19 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(value: Any, path: tuple[Any, ...], new: Any, takes_out: bool = False) -> Any:
-    found = copy.deepcopy(value)
-    owner = found
+    copied = copy.deepcopy(value)
+    owner = copied
     for key in path[:-1]:
         owner = owner[key]
     if takes_out:
         del owner[path[-1]]
     else:
         owner[path[-1]] = new
-    return found
+    return copied
 
 
 def variants(value: Any) -> Iterator[Any]:
-    """`value` with each of its members taken out, and with each replaced by foreign ones."""
+    """Yield `value` without each of its members, and with each replaced by foreign ones."""
     for path in places(value):
         yield changed(value, path, None, takes_out=True)
         for new in FOREIGN:
@@ -94,13 +94,13 @@ def test_a_foreign_report_is_refused_or_can_be_compared(tmp_path: Path) -> None:
     for data in itertools.islice(variants(REPORT.to_json()), 0, None, 7):
         count += 1
         try:
-            found = reports.from_json(data, "report.json")
+            report = reports.from_json(data, "report.json")
         except UserError:
             refused += 1
             continue
-        compare(good, found).page().text()
-        compare(found, good).page().text()
-        Matrix([good, found]).page().text()
+        compare(good, report).page().text()
+        compare(report, good).page().text()
+        Matrix([good, report]).page().text()
     assert refused > count // 4
     path = tmp_path / "report.json"
     for text in damaged(as_json(REPORT), 100):
@@ -115,7 +115,7 @@ def test_a_foreign_report_is_refused_or_can_be_compared(tmp_path: Path) -> None:
 
 
 def journal_with(folder: Path, member: str, text: str) -> Path:
-    """The folder of a run that has this text for the config's member, or for a result."""
+    """Return the folder of a run with this text as a member of its config, or as a result."""
     with closing(CaseJournal.create(folder, {"binding": {"suite": "a"}, "identity": {}})) as good:
         good.add(Record.from_json(RECORD))
         with good.writing() as connection:
@@ -173,7 +173,7 @@ def data_of(file: Path) -> Any:
 
 
 def edit_of(value: Any) -> Any:
-    """A value of the same type that is another one."""
+    """Return another value of the same type."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):

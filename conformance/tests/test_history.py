@@ -83,17 +83,17 @@ def test_a_faulty_device_is_shown_by_a_short_sequence(
     # One of them is enough, and what comes after the first failure only takes time.
     monkeypatch.setattr(history, "in_order_of_rows", lambda cases: [next(iter(cases)).id])
     report = conform(ConformRequest(settings, query=query)).report
-    found = next(each for each in report.cases if each.status is Status.FLAKE)
-    assert found.id == case
-    assert (found.details or {})["sequence"] == [*before, case]
+    flake = next(one for one in report.cases if one.status is Status.FLAKE)
+    assert flake.id == case
+    assert (flake.details or {})["sequence"] == [*before, case]
     script = tmp_path / "script.py"
     for name, code in ((device, 1), ("PYTHON", 0)):
-        script.write_text((found.details or {})["script"].replace(device, name))
+        script.write_text((flake.details or {})["script"].replace(device, name))
         assert subprocess.run([sys.executable, script], check=False).returncode == code, name
     # The printed command runs it, and it fails again.
     again = as_sequence(
         ConformRequest(replace(settings, folder=tmp_path / "again"), query=query),
         ",".join([*before, case]),
     )
-    statuses = {each.id: each.status for each in conform(again).report.cases}
+    statuses = {one.id: one.status for one in conform(again).report.cases}
     assert statuses[case] is Status.FAIL

@@ -30,7 +30,7 @@ CAPABILITIES = {
 
 
 def test_the_sizes_of_a_program() -> None:
-    """Two nested loops of 5 and 7, one of 11, a shared array of 6 int32, groups of 3 x 2."""
+    """Use nested loops of 5 and 7, a loop of 11, 6 shared int32, and groups of 3 x 2."""
     out, shared = build.define_global(0, INT, 90), build.define_local("shared", INT, 6)
     outer, inner, alone = loop(5, 0), loop(7, 1), loop(11, 2)
     stores = [build.store(at(out, item_index(3)), counter) for counter in (inner, alone)]
@@ -70,10 +70,10 @@ def test_a_program_without_a_barrier_shows_no_group_at_one() -> None:
 
 
 def test_evidence_keeps_the_largest_size_and_survives_json() -> None:
-    found = Evidence(reach={"group": 64, "loop": 3})
-    found.add(Evidence(reach={"group": 32, "copy": 8}))
-    assert found.reach == {"group": 64, "loop": 3, "copy": 8}
-    assert Evidence.from_json(found.to_json()).reach == found.reach
+    evidence = Evidence(reach={"group": 64, "loop": 3})
+    evidence.add(Evidence(reach={"group": 32, "copy": 8}))
+    assert evidence.reach == {"group": 64, "loop": 3, "copy": 8}
+    assert Evidence.from_json(evidence.to_json()).reach == evidence.reach
     with pytest.raises(ValueError, match="a size is an integer"):
         Evidence.from_json({"reach": {"group": "64"}})
 
@@ -87,15 +87,15 @@ def lines(**reach: int) -> dict[str, Any]:
 
 
 def test_what_was_tried_stands_beside_what_is_declared() -> None:
-    shown = lines(group=1024, barrier_group=192, loop=10**6, buffers=3, barrier_type_int32=1)
+    tried = lines(group=1024, barrier_group=192, loop=10**6, buffers=3, barrier_type_int32=1)
     limit = "1,024 work-items"
-    assert shown["largest group"] == (limit, limit, False)
-    assert shown["largest group with a barrier"] == ("192 work-items", limit, True)
-    assert shown["longest loop"] == ("1,000,000 iterations", "no limit", False)
-    assert shown["most shared memory"] == ("0 bytes", "64 KiB", True)
-    assert "most groups along one dimension" not in shown
+    assert tried["largest group"] == (limit, limit, False)
+    assert tried["largest group with a barrier"] == ("192 work-items", limit, True)
+    assert tried["longest loop"] == ("1,000,000 iterations", "no limit", False)
+    assert tried["most shared memory"] == ("0 bytes", "64 KiB", True)
+    assert "most groups along one dimension" not in tried
     types = ("all but bool, float16, float32", "4 types", True)
-    assert shown["types in kernels with a barrier"] == types
+    assert tried["types in kernels with a barrier"] == types
 
 
 def test_field_faults_that_the_suite_does_not_detect_are_counted_by_kind() -> None:
@@ -135,6 +135,6 @@ def test_bytes_in_words(size: int, words: str) -> None:
 @pytest.mark.long
 def test_a_run_notes_copies_and_programs(conformed: Any) -> None:
     report = conformed("PYTHON", "memory.copy.float32,kernel.program.barrier*")
-    shown = {line.what: line.tried for line in not_probed(report)}
-    assert shown["largest copy"] != "0 bytes"
-    assert shown["largest group with a barrier"] != "0 work-items"
+    tried = {line.what: line.tried for line in not_probed(report)}
+    assert tried["largest copy"] != "0 bytes"
+    assert tried["largest group with a barrier"] != "0 work-items"

@@ -32,7 +32,7 @@ link = "https://example.org/issues/2"
 
 
 def pytest_run(folder: Path, *words: str) -> tuple[int, str]:
-    """The exit code and the output of a pytest of its own, which loads the plugin by its name."""
+    """Return the exit code and the output of a new pytest, which loads the plugin by name."""
     paths = [str(HERE), *filter(None, sys.path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     # Whether or not the environment has tinyref installed with its entry points.
@@ -66,8 +66,8 @@ def test_the_options_cost_nothing_unasked() -> None:
 
 
 def options(**changes: str) -> Options:
-    given = {"second": "", "profile": "quick", "query": "memory.copy", "expectations": ""}
-    return Options.parse("PYTHON", **{**given, "timeout": "30s", **changes})
+    defaults = {"second": "", "profile": "quick", "query": "memory.copy", "expectations": ""}
+    return Options.parse("PYTHON", **{**defaults, "timeout": "30s", **changes})
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def with_expectations(folder: Path, phase: str, query: str, more: str = "") -> l
 def test_a_wrong_device_fails_with_the_command_that_shows_it(tmp_path: Path) -> None:
     words = ["--tinyref-device", DIVISION, "--tinyref-query", QUERY]
     code, output = pytest_run(tmp_path, *words)
-    found = counts(output)
+    counted = counts(output)
     assert code == 1
-    assert 0 < found["failed"] < found["passed"]
+    assert 0 < counted["failed"] < counted["passed"]
     failed = re.findall(r"^FAILED tinyref\[.*\]::(\S+)", output, re.MULTILINE)
     assert {name.partition(".int32")[0] for name in failed} == {"isa.binary.idiv"}
     assert "expected" in output
@@ -166,7 +166,7 @@ def test_marks_select_and_xdist_shares_the_cases(tmp_path: Path) -> None:
 
 
 def test_a_library_is_judged_by_items(tmp_path: Path) -> None:
-    """What it lacks is skipped, with the reason; a library and a device exclude each other."""
+    """Skip what it lacks, with the reason; a library and a device exclude each other."""
     query = "tensor.abs.float32.forward,tensor.softmax.float32.forward:0"
     words = ["--tinyref-subject", "numpy", "--tinyref-query", query]
     code, output = pytest_run(tmp_path, *words)

@@ -119,7 +119,7 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str, says: str) -> N
 
 def test_junit_counts_and_is_xml() -> None:
     root = ElementTree.fromstring(junit(mixed()))
-    suite = next(found for found in root if found.get("name") == Rung.ALU.title)
+    suite = next(element for element in root if element.get("name") == Rung.ALU.title)
     counted = [suite.get(name) for name in ("tests", "failures", "errors", "skipped")]
     assert counted == ["6", "1", "1", "3"]
     kinds = {case.get("name"): [child.tag for child in case] for case in suite}
@@ -197,10 +197,10 @@ def test_the_page_works_in_a_browser_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dark", [False, True])
 def test_axe_finds_nothing_in_the_page_and_it_fits_the_window(tmp_path: Path, dark: bool) -> None:
     write_all(mixed(), tmp_path)
-    found = browser.accessibility(tmp_path / "report.html", dark)
-    assert found["dark"] is dark
-    assert found["violations"] == []
-    assert found["width"] <= 1280
+    accessible = browser.accessibility(tmp_path / "report.html", dark)
+    assert accessible["dark"] is dark
+    assert accessible["violations"] == []
+    assert accessible["width"] <= 1280
 
 
 ATTACK = "a\x1b[2J\x9b31m\r\x00\x7f\ud800b"
@@ -209,7 +209,7 @@ ATTACK = "a\x1b[2J\x9b31m\r\x00\x7f\ud800b"
 def test_words_that_utf8_does_not_have_reach_every_file(
     fake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A driver's version, in the journal, the reports, a comparison and the summary of a job."""
+    """Use a driver's version: journal, reports, comparison and summary of a job have it."""
     monkeypatch.setenv("FAKE_VERSION", "card \udc80")
     first = fake.scenario("good", "compile_error").run()
     assert fake.run(resume=True).report.verdict == first.report.verdict
@@ -260,13 +260,13 @@ def test_a_broken_run_says_rung_cause_advice_and_an_example() -> None:
 
 
 def test_each_cause_is_an_error_with_the_command_that_shows_it() -> None:
-    found = report_of(
+    report = report_of(
         failing("isa.mul.int32.0", "50%: one,\ntwo"),
         failing("isa.mul.int32.1", "50%: one,\ntwo"),
         problems=("the disk was full",),
         reductions=["only shard 1/2"],
     )
-    lines = workflow_commands(found).splitlines()
+    lines = workflow_commands(report).splitlines()
     assert lines[0] == "::error title=the run::the disk was full"
     assert lines[1].startswith("::error title=every operation%3A isa.mul.int32::2 cases: ")
     assert lines[1].endswith("%0Atinyref conform --query isa.mul.int32.0")
@@ -296,9 +296,9 @@ def test_the_command_prints_annotations_instead_of_the_ladder(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
     words = ["conform", "--device", "PYTHON", "--query", "memory.copy", "--jobs", "1"]
     assert run([*words, "--out", str(tmp_path / "r"), "--format", "github"]) == 0
-    shown = capsys.readouterr().out
-    assert "::notice title=not a conformance run::only the cases of --query memory.copy" in shown
-    assert "allocate and copy" not in shown
+    printed = capsys.readouterr().out
+    assert "::notice title=not a conformance run::only the cases of --query memory.copy" in printed
+    assert "allocate and copy" not in printed
     assert "# PYTHON" in (tmp_path / "summary").read_text()
     assert run([*words, "--format", "gitlab"]) == 2
     assert "format: got 'gitlab', accepted are text, github" in capsys.readouterr().err

@@ -33,10 +33,10 @@ MIXED = report_of(
 
 
 def log_of(report: Report) -> Any:
-    found = json.loads(as_sarif(report))
+    sarif = json.loads(as_sarif(report))
     validator = jsonschema.Draft4Validator(SCHEMA)
-    assert [error.message for error in validator.iter_errors(found)] == []
-    return found["runs"][0]
+    assert [error.message for error in validator.iter_errors(sarif)] == []
+    return sarif["runs"][0]
 
 
 def test_each_failing_case_is_a_result_of_the_rule_of_its_row() -> None:

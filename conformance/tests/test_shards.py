@@ -24,7 +24,7 @@ IDENTITY = {"tinyref": "0.1.0 ab", "compiler": "cc 1", "flag NOOPT": "1"}
 
 
 def shard(number: int, *ids: str, status: Status = Status.PASS, **changes: Any) -> Report:
-    """The shard of three of a run of three cases."""
+    """Return a shard of a run of three cases in three shards."""
     facts: dict[str, Any] = {
         "shard": f"{number}/3",
         "reductions": [f"only shard {number}/3"],
@@ -49,10 +49,10 @@ FIRST, SECOND, THIRD = shard(1, "isa.a.0"), shard(2, "isa.b.0"), shard(3, "isa.c
 def test_what_reduced_a_shard_or_went_wrong_there_is_still_said() -> None:
     short = shard(2, "isa.b.0", reductions=["only shard 2/3", "TINYREF_NOOPT=1 changes numbers"])
     short.problems.append("the disk was full")
-    found = merge(named(FIRST, short, THIRD))
-    assert found.reductions == ["TINYREF_NOOPT=1 changes numbers"]
-    assert found.problems == ["shard 2/3: the disk was full"]
-    assert found.exit_code == 1
+    merged = merge(named(FIRST, short, THIRD))
+    assert merged.reductions == ["TINYREF_NOOPT=1 changes numbers"]
+    assert merged.problems == ["shard 2/3: the disk was full"]
+    assert merged.exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_the_command_writes_every_form_and_keeps_what_was_there(
         write_all(report, tmp_path / f"{number}")
     assert run(["conform", "merge", "1", "2/report.json", "3"]) == 0
     merged = tmp_path / "conformance-FAKE"
-    shown = capsys.readouterr().out
-    assert shown.startswith("FAKE conforms to the quick profile\n3 cases in 6.0 s: 3 Pass\n")
-    assert shown.endswith("report: conformance-FAKE/report.html\n")
+    printed = capsys.readouterr().out
+    assert printed.startswith("FAKE conforms to the quick profile\n3 cases in 6.0 s: 3 Pass\n")
+    assert printed.endswith("report: conformance-FAKE/report.html\n")
     assert load_unedited(merged / "report.json").is_conformance_run
     assert run(["conform", "merge", "1", "2", "3"]) == 0
     assert (merged / "report.previous.json").exists()
@@ -121,13 +121,13 @@ def test_shards_that_were_run_make_the_report_of_the_whole_run(fake: Any, tmp_pa
         fake.run(shard=Shard(number, 2))
         folders.append(tmp_path / f"shard{number}")
         shutil.copytree(fake.folder, folders[-1])
-    found = merge(load_shards(folders))
-    assert {case.id: case.status for case in found.cases} == {
+    merged = merge(load_shards(folders))
+    assert {case.id: case.status for case in merged.cases} == {
         case.id: case.status for case in whole.cases
     }
-    assert (found.verdict, found.reductions) == (whole.verdict, [])
-    assert found.certificate["cases_planned"] == whole.certificate["cases_planned"]
-    kinds = {row.id: row.counts for row in found.rows}
+    assert (merged.verdict, merged.reductions) == (whole.verdict, [])
+    assert merged.certificate["cases_planned"] == whole.certificate["cases_planned"]
+    kinds = {row.id: row.counts for row in merged.rows}
     assert kinds == {row.id: row.counts for row in whole.rows}
 
 
@@ -149,10 +149,10 @@ def test_only_a_shard_may_skip_all_of_its_cases(number: str | None, code: int) -
 
 
 def rows(count: int) -> list[PlannedRow]:
-    found = [
+    merged = [
         fake_catalogue.row(f"isa.r{i}.int32", *[fake_catalogue.passes] * 4) for i in range(count)
     ]
-    return [PlannedRow(row, tuple(row.cases(Profile.QUICK))) for row in found]
+    return [PlannedRow(row, tuple(row.cases(Profile.QUICK))) for row in merged]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

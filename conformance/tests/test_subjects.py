@@ -43,19 +43,19 @@ def test_scripts_name_the_library() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("path", sorted(Path(catalogue.__file__).parent.glob("*.toml")))
 def test_each_difference_names_cases(path: Path) -> None:
-    found = expectations_file.load(path, path.stem)
+    expectations = expectations_file.load(path, path.stem)
     ids = [
         case.id
         for profile in Profile
         for row in Suite(SUBJECTS).rows(profile)
         for case in row.cases(profile)
     ]
-    assert found.entries
-    assert found.unmatched(ids) == []
+    assert expectations.entries
+    assert expectations.unmatched(ids) == []
 
 
 def modules(folder: Path) -> None:
-    """Two array modules: numpy, and numpy whose round takes ties away from zero."""
+    """Return two array modules: numpy, and numpy whose round takes ties away from zero."""
     (folder / "right_arrays.py").write_text("from numpy import *\n" + _INFO)
     (folder / "wrong_arrays.py").write_text(
         "from numpy import *\n" + _INFO + "round = lambda x: trunc(x + copysign(0.5, x))\n"
@@ -66,7 +66,7 @@ def modules(folder: Path) -> None:
 def test_a_backend_outside_of_torch_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The example in the documentation passes; with a wrong kernel the rows of it fail."""
+    """Pass the documented example; with a wrong kernel its rows fail."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(EXAMPLES), str(tmp_path), *sys.path]))
     (tmp_path / "torch_wrong.py").write_text(
         "import torch_mine\n"
@@ -105,14 +105,14 @@ def test_a_run_passes_and_fails_where_it_should(
         command = ["conform", "--subject", f"array-api:{name}_arrays", "--query", query]
         assert run([*command, "--out", name]) == code
     report = reports.load(tmp_path / "wrong" / "report.json")
-    found = {case.id: case for case in report.cases}
-    failed = found["tensor.special.literal.round_ties"]
+    cases = {case.id: case for case in report.cases}
+    failed = cases["tensor.special.literal.round_ties"]
     assert failed.status is Status.FAIL
     assert failed.message.endswith(
         "expected [0.0, 2.0, 2.0, -0.0, -2.0], got [1.0, 2.0, 3.0, -1.0, -3.0]"
     )
     assert "--subject array-api:wrong_arrays --on default" in failed.repro
-    skipped = found["tensor.softmax.float32.forward:0"]
+    skipped = cases["tensor.softmax.float32.forward:0"]
     assert (skipped.status, skipped.message) == (
         Status.SKIP,
         "wrong_arrays: the array API has no softmax",
@@ -138,12 +138,12 @@ def test_a_library_that_does_not_open_is_in_the_report(
     query = ["--query", "tensor.abs.float32.forward"]
     assert run(["conform", "--subject", *words, *query, "--out", str(tmp_path)]) == 1
     assert reports.load(tmp_path / "report.json").cases[0].status is Status.FAIL
-    shown = capsys.readouterr().out
-    assert "the device does not open: device.open" in shown
-    assert "not run: 1 case" in shown
+    printed = capsys.readouterr().out
+    assert "the device does not open: device.open" in printed
+    assert "not run: 1 case" in printed
     # Neither helps: there is nothing that could run.
-    assert "--keep-going" not in shown
-    assert "--rerun-failures" not in shown
+    assert "--keep-going" not in printed
+    assert "--rerun-failures" not in printed
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def _library_report(*skipped: CaseResult) -> reports.Report:
 
 
 def test_the_report_of_a_library_says_how_much_was_asked() -> None:
-    """In the verdict, the terminal, the page, the summary and the file; a device has none of it."""
+    """Check the verdict, terminal, page, summary and file; a device has no such count."""
     reasons = (
         "jax.numpy: the array API has no gather",
         "the device does not declare the dtype uint16",
@@ -205,8 +205,8 @@ def test_the_report_of_a_library_says_how_much_was_asked() -> None:
         "not asked: 2 functions, arguments or types that the library lacks; "
         "2 about tinyref, or left open by the standards; 1 gradients"
     )
-    shown = " ".join(" ".join(terminal.summary(report)).split())
-    assert sentence in shown
+    printed = " ".join(" ".join(terminal.summary(report)).split())
+    assert sentence in printed
     assert sentence.capitalize() in markdown(report)
     assert sentence.capitalize() in html(report)
     assert report.to_json()["scope"] == {
@@ -234,12 +234,12 @@ def test_the_report_of_a_library_has_the_rungs_of_libraries() -> None:
 
 
 def test_a_device_may_not_leave_out_a_case(tmp_path: Path) -> None:
-    """Only a library says that it lacks something; a device declares what it has."""
-    given = {
+    """Let only libraries say that they lack something; a device declares what it has."""
+    options = {
         **{"catalogue": "tinyref_spec.catalogue", "profile": "quick", "suite_hash": ""},
         **{"device": "PYTHON", "second": "", "journal": str(tmp_path / "journal.jsonl")},
     }
-    worker = ConformWorker(given, lambda message: None)
+    worker = ConformWorker(options, lambda message: None)
     worker._device = DeviceUnderTest("PYTHON")
 
     def leave_out(device: object) -> Measurement:

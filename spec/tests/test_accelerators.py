@@ -15,7 +15,7 @@ from tinyref_spec.case import Case, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 
 NAMES = [accelerator.__name__ for accelerator in ACCELERATORS]
-# A float64 whose bits are wanted where 64-bit integers are pairs of words.
+# A float64 whose bits are read, where 64-bit integers are pairs of words.
 # These read the bits of floats.
 _READING_BITS = ("argsort", "fmod", "mod", "sort", "std", "std_mean", "topk", "var", "var_mean")
 REFUSED = {
@@ -56,15 +56,15 @@ def test_a_case_that_fails_is_seen() -> None:
     assert unexpected("NoInt64", [case]) == {}
     assert unexpected("EverythingEmulated", [case]) == {}, "float64 is not declared"
     (case,) = (case for case in tensor_cases() if case.id == "tensor.rand_like.float32.forward:0")
-    owed = replace(case, needs=replace(case.needs, dtypes=WORDS))
-    assert "no uint64" in unexpected("WordsWithoutWide", [owed])[case.id]
+    required = replace(case, needs=replace(case.needs, dtypes=WORDS))
+    assert "no uint64" in unexpected("WordsWithoutWide", [required])[case.id]
 
 
 def test_large_positions_are_rounded_once_to_bfloat16() -> None:
     """Both sides of a tie at 2**24 + 2**16, where float32 alone would round twice."""
     start = 2**25 + 2**17 - 1
-    found = Tensor.arange(start, start + 3, device="accelerators:EverythingEmulated")
-    assert found.cast("bfloat16").tolist() == [2.0**25, 2.0**25, 2.0**25 + 2**18]
+    values = Tensor.arange(start, start + 3, device="accelerators:EverythingEmulated")
+    assert values.cast("bfloat16").tolist() == [2.0**25, 2.0**25, 2.0**25 + 2**18]
 
 
 def test_types_that_are_absent_are_named() -> None:

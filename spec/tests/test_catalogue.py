@@ -20,7 +20,7 @@ from tinyref_spec.ladder import FOUNDATIONS, foundations
 
 @functools.cache
 def cases_of(profile: Profile) -> Sequence[Case]:
-    """All cases of a profile: listing them takes seconds, so no test does it twice."""
+    """Return all cases of a profile; the cache saves seconds in each test."""
     return catalogue.cases(profile)
 
 
@@ -109,7 +109,7 @@ def test_every_clause_of_the_op_table_is_defined() -> None:
 
 
 def test_every_row_says_what_it_measures() -> None:
-    """A sentence for a reader, not what Python says of a function without one."""
+    """Require a sentence for a reader, not Python's text for a function without one."""
     machines = re.compile(r"\(func\b|\*args|\bpartial\(|<lambda>|<function| at 0x")
     sentences = {row.id: row.sentence.strip() for row in catalogue.all_rows()}
     assert [name for name, words in sentences.items() if not re.search(r'[.?)"]$', words)] == []

@@ -13,7 +13,7 @@ from tinyref_spec.isa import constants
 
 
 def wider(form: constants.Form, value: float, values: Array) -> Array:
-    """What float64 makes of a float32 and a decimal, rounded at the end."""
+    """Compute in float64 with a float32 and a decimal, and round at the end."""
     op, position = form
     wide = [values.astype(np.float64)]
     wide.insert(position, np.full(values.size, value))

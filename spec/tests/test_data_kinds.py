@@ -48,13 +48,13 @@ def test_sums_are_exact_in_every_order(dtype: DType) -> None:
         values = kind.array(dtype, data_kinds.MAX_EXACT)
         orders = (values, values[::-1], np.sort(values), np.sort(values)[::-1])
         sums = []
-        for each in orders:
+        for order in orders:
             total = values[:1] * 0
-            for value in each:
+            for value in order:
                 with np.errstate(invalid="ignore"):
                     total = total + value
             sums.append(float(total[0]))
-        assert len({str(abs(each)) for each in sums}) == 1, (kind.name, sums)
+        assert len({str(abs(order)) for order in sums}) == 1, (kind.name, sums)
 
 
 def test_kinds_are_chosen_by_type_and_op() -> None:
@@ -94,7 +94,7 @@ class _Aligned(InterpretedKernel):
     """Takes what begins between two multiples of 16 bytes from the one before."""
 
     def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
-        taken = [_aligned_down(each) for each in buffers]
+        taken = [_aligned_down(buffer) for buffer in buffers]
         return super().__call__(taken, grid, group, variables, wait)
 
 
@@ -105,8 +105,8 @@ def _aligned_down(buffer: np.ndarray) -> np.ndarray:
     whole = np.lib.stride_tricks.as_strided(buffer, (buffer.size + behind,), (1,))
     address = whole.__array_interface__
     address["data"] = (address["data"][0] - behind, False)
-    found = np.asarray(_Memory(address, buffer))
-    return found[: buffer.size]
+    array = np.asarray(_Memory(address, buffer))
+    return array[: buffer.size]
 
 
 @dataclasses.dataclass
@@ -152,7 +152,7 @@ class AlignedDown(FaultyBackend):
 
 
 def shapes(op: str, dtype: str) -> str:
-    """The cases of a row of reduces that have data of the table."""
+    """Return the cases of a row of reduces that have data of the table."""
     return f"kernel.reduce.{op}.{dtype}.*_over_*"
 
 
@@ -167,7 +167,7 @@ DEVICES = (
 
 @pytest.mark.long
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(("device", "name", "query"), DEVICES, ids=[each[1] for each in DEVICES])
+@pytest.mark.parametrize(("device", "name", "query"), DEVICES, ids=[row[1] for row in DEVICES])
 def test_a_fault_escapes_a_row_of_reduces_without_its_kind(
     device: type[FaultyBackend], name: str, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,7 @@ class Noting(DeviceUnderTest):
 
 
 def is_asked(kernel: Runnable) -> bool:
-    """Whether it reduces, compares, selects or casts anything that it loads."""
+    """Return True if it reduces, compares, selects or casts anything that it loads."""
     if isinstance(kernel, Optimised):
         kernel = kernel.ast
     nodes = kernel.uops if isinstance(kernel, Program) else tuple(kernel.toposort())
@@ -82,10 +82,10 @@ def is_asked(kernel: Runnable) -> bool:
 
 
 def is_telling(dtype: DType, values: Array) -> bool:
-    """Whether the values of a buffer are of a kind that shows faults: see `data_kinds.KINDS`.
+    """Return True if the values of a buffer can show faults: see `data_kinds.KINDS`.
 
-    One number again and again, a negative zero, a NaN, a subnormal; an integer, or a large float
-    that others cancel, in whose sums the last bits count.
+    These are repeated numbers, a negative zero, a NaN, a subnormal number, an integer. A large
+    float that others cancel counts too: then the last bits of the sum matter.
     """
     if values.size > 1 and bool((values == values[0]).all()):
         return True
@@ -101,30 +101,30 @@ def is_telling(dtype: DType, values: Array) -> bool:
 
 
 def rows_without(query: str) -> Mapping[str, set[str]]:
-    """The types of data of each row of which none is telling, though the row is asked for them."""
+    """Return the types of data of each row that needs telling data and has none."""
     device = Noting("PYTHON")
     types: dict[str, set[str]] = defaultdict(set)
     telling: set[str] = set()
     for case in catalogue.cases(Profile.QUICK, query):
         device.noted.clear()
-        # Zeros are no result, of which a case may say anything.
+        # Zeros are no result.
         with contextlib.suppress(Exception):
             case.run(device)
         for kernel, inputs in device.noted:
             if not is_asked(kernel):
                 continue
             for slot in slots_of(kernel):
-                given = inputs[slot.number]
-                if given is None or not np.size(given):
+                values = inputs[slot.number]
+                if values is None or not np.size(values):
                     continue
                 types[case.row].add(slot.dtype.name)
-                if is_telling(slot.dtype, np.asarray(given).reshape(-1)):
+                if is_telling(slot.dtype, np.asarray(values).reshape(-1)):
                     telling.add(case.row)
-    return {row: found for row, found in types.items() if row not in telling}
+    return {row: kinds for row, kinds in types.items() if row not in telling}
 
 
 def aligned_rows(name: str, query: str) -> list[str]:
-    """The rows with launches, of those that the device owes, of which none is all unaligned."""
+    """Return the required rows with launches that have no completely unaligned launch."""
     device = Noting(name)
     begins: dict[str, list[bool]] = defaultdict(list)
     for case in catalogue.cases(Profile.QUICK, query):
@@ -134,7 +134,7 @@ def aligned_rows(name: str, query: str) -> list[str]:
         with contextlib.suppress(Exception):
             case.run(device)
         begins[case.row] += device.begins
-    return [row for row, found in begins.items() if found and not any(found)]
+    return [row for row, aligned in begins.items() if aligned and not any(aligned)]
 
 
 @pytest.mark.parametrize(
@@ -167,14 +167,14 @@ def test_a_row_without_such_data_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.long
 def test_rows_of_kernels_have_data_that_show_faults() -> None:
-    found = rows_without("kernel")
+    rows = rows_without("kernel")
     unexplained = {
         row: sorted(types)
-        for row, types in found.items()
+        for row, types in rows.items()
         if not any(fnmatch.fnmatchcase(row, pattern) for pattern in EXEMPT)
     }
     assert unexplained == {}
-    needless = [pattern for pattern in EXEMPT if not fnmatch.filter(found, pattern)]
+    needless = [pattern for pattern in EXEMPT if not fnmatch.filter(rows, pattern)]
     assert needless == []
 
 

@@ -23,7 +23,7 @@ INT = dtypes.int32
 
 
 def writes(first: int, count: int, size: int = 8) -> Program:
-    """A program that writes `count` elements from position `first` on of a buffer of `size`."""
+    """Return a program that writes `count` elements of a buffer of `size` from `first` on."""
     out, data = build.define_global(0, INT, size), build.define_global(1, INT, size)
     i = loop(count, 0)
     position = build.add(i, first)

@@ -35,13 +35,13 @@ def test_ulp_distance_counts_neighbours(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", dtypes.floats)
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_ulp_rule_accepts_its_limit_and_rejects_the_next(dtype: DType, limit: int) -> None:
-    wanted = samples.moderate(dtype, 64, 1)
-    bits = to_bits(wanted)
+    expected = samples.moderate(dtype, 64, 1)
+    bits = to_bits(expected)
     near = from_bits(bits + np.array(limit, bits.dtype), dtype)
     far = from_bits(bits + np.array(limit + 1, bits.dtype), dtype)
     rule = Ulp(limit)
-    assert rule.judge(near, Expected(wanted)).good.all()
-    assert not rule.judge(far, Expected(wanted)).good.any()
+    assert rule.judge(near, Expected(expected)).good.all()
+    assert not rule.judge(far, Expected(expected)).good.any()
 
 
 def test_ulp_rule_tells_the_sign_of_zero() -> None:
@@ -53,8 +53,8 @@ def test_ulp_rule_tells_the_sign_of_zero() -> None:
 
 def test_a_bool_that_is_not_0_or_1_is_wrong() -> None:
     stray = np.array([1, 2, 0xA5], np.uint8).view(np.bool_)
-    found = judge(stray, Expected(np.array([True, True, True])), Ulp(0))
-    assert list(found.bad) == [False, True, True]
+    verdict = judge(stray, Expected(np.array([True, True, True])), Ulp(0))
+    assert list(verdict.bad) == [False, True, True]
 
 
 def test_unspecified_elements_are_not_judged() -> None:
@@ -79,7 +79,7 @@ def test_unspecified_elements_are_not_judged() -> None:
 def test_limits_in_units_of_the_last_place(
     op: str, dtype: DType, declared: tuple[bool, bool], limit: float
 ) -> None:
-    """What a device declares: strict division, floats that are reassociated."""
+    """Test each declaration: strict division, reassociated floats."""
     assert ulp_limit(op, dtype, *declared) == limit
 
 
@@ -102,8 +102,10 @@ def _pairwise(a: Array, b: Array) -> Array:
 
 def _as_tf32(values: Array) -> Array:
     bits = values.view(np.uint32)
-    kept = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & ~np.uint32(0x1FFF)
-    return kept.view(np.float32)
+    rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & ~np.uint32(
+        0x1FFF
+    )
+    return rounded.view(np.float32)
 
 
 def _toward_zero(a: Array, b: Array) -> Array:
@@ -222,7 +224,7 @@ def test_expected_of_a_bound_covers_the_last_rounding() -> None:
 
 
 def test_same_bits_tells_one_nan_from_another() -> None:
-    wanted = np.array([0x7FC00001, 0xFFC00000, 0x3F800000], np.uint32).view(np.float32)
-    given = np.array([0x7FC00000, 0x7FC00000, 0x3F800000], np.uint32).view(np.float32)
-    assert list(SameBits().judge(given, Expected(wanted)).good) == [False, False, True]
-    assert Ulp(0).judge(given, Expected(wanted)).good.all()
+    expected = np.array([0x7FC00001, 0xFFC00000, 0x3F800000], np.uint32).view(np.float32)
+    actual = np.array([0x7FC00000, 0x7FC00000, 0x3F800000], np.uint32).view(np.float32)
+    assert list(SameBits().judge(actual, Expected(expected)).good) == [False, False, True]
+    assert Ulp(0).judge(actual, Expected(expected)).good.all()

@@ -44,11 +44,11 @@ def explaining(found: Evidence) -> set[str]:
     ],
 )
 def test_floats_meet_what_they_should(actual: Any, expected: Any, given: Any, names: Any) -> None:
-    found = explaining(counts(actual, expected, given))
-    assert names <= found
+    conditions = explaining(counts(actual, expected, given))
+    assert names <= conditions
     # What only others are of: integers, and conditions of another line.
     others = {"subnormal", "negative-zero", "nan", "infinite", "infinity-made", "nan-made"}
-    assert not ({*others, "one-below", "low-half"} - names) & found
+    assert not ({*others, "one-below", "low-half"} - names) & conditions
 
 
 def test_integers_meet_what_they_should() -> None:
@@ -68,8 +68,8 @@ def test_bytes_of_words_and_old_contents_are_told() -> None:
     old, right = np.zeros(9, np.uint8), np.arange(1, 10, dtype=np.uint8)
     # The buffer begins two bytes after a multiple of 4: its elements 2 and 6 are at multiples.
     actual = np.where(np.arange(9) % 4 == 2, right, old)
-    found = explaining(counts(actual, right, before=old, offset=2))
-    assert {"off-word", "untouched"} <= found
+    conditions = explaining(counts(actual, right, before=old, offset=2))
+    assert {"off-word", "untouched"} <= conditions
     assert "off-word" not in explaining(counts(actual, right, before=old, offset=0))
 
 
@@ -85,15 +85,15 @@ def test_bytes_of_words_and_old_contents_are_told() -> None:
 def test_values_that_lost_digits_are_a_few_units_away(units: Any, names: Any) -> None:
     right = np.full(len(units), 1.5, np.float16)
     actual = (right.view(np.uint16) + np.array(units).astype(np.uint16)).view(np.float16)
-    found = explaining(counts(actual, right))
-    assert {"few-units", "few-units-nearer"} & found == names
+    conditions = explaining(counts(actual, right))
+    assert {"few-units", "few-units-nearer"} & conditions == names
 
 
 def test_evidence_adds_up_and_reads_back() -> None:
     first = Evidence((1, 2), {"nan": (1, 0)}, (1, 0), {"loop": (1, 0)}, (7, None))
     first.add(Evidence((0, 3), {"nan": (0, 2)}, (0, 1), {"gate": (0, 1)}, (9, 4)))
-    wanted = Evidence((1, 5), {"nan": (1, 2)}, (1, 1), {"loop": (1, 0), "gate": (0, 1)}, (7, 4))
-    assert first == wanted == Evidence.from_json(first.to_json())
+    evidence = Evidence((1, 5), {"nan": (1, 2)}, (1, 1), {"loop": (1, 0), "gate": (0, 1)}, (7, 4))
+    assert first == evidence == Evidence.from_json(first.to_json())
     assert Evidence().to_json() == {}
     for damaged in ([], {"elements": [1]}, {"conditions": []}, {"launches": ["x", None]}):
         with pytest.raises(ValueError, match=r"object|integers"):
@@ -109,9 +109,9 @@ def test_evidence_adds_up_and_reads_back() -> None:
     ],
 )
 def test_a_measurement_says_of_what_forms_its_kernel_is(case: str, forms: set[str]) -> None:
-    found = catalogue.find(case).run(DeviceUnderTest("PYTHON")).evidence.forms
-    assert forms <= set(found)
-    assert set(found.values()) == {(0, 1)}
+    reported = catalogue.find(case).run(DeviceUnderTest("PYTHON")).evidence.forms
+    assert forms <= set(reported)
+    assert set(reported.values()) == {(0, 1)}
 
 
 def test_accuracy_adds_up_and_reads_back() -> None:

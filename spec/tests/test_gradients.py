@@ -31,7 +31,7 @@ def _forward(form: Form, arrays: list[Array]) -> Array:
 
 def _slopes(form: Form, arrays: list[Array], place: int, weights: Array) -> Array:
     target = arrays[place]
-    found = np.zeros(target.shape)
+    slopes = np.zeros(target.shape)
     for index in np.ndindex(target.shape):
         sides = []
         for step in (STEP, -STEP):
@@ -39,8 +39,8 @@ def _slopes(form: Form, arrays: list[Array], place: int, weights: Array) -> Arra
             moved[index] += step
             changed = [*arrays[:place], moved, *arrays[place + 1 :]]
             sides.append(float((_forward(form, changed) * weights).sum()))
-        found[index] = (sides[0] - sides[1]) / (2 * STEP)
-    return found
+        slopes[index] = (sides[0] - sides[1]) / (2 * STEP)
+    return slopes
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -48,14 +48,14 @@ def test_closed_form_agrees_with_differences(form: Form) -> None:
     arrays = list(inputs_of(form, dtypes.float64, 1).values())
     weights = np.random.default_rng(2).standard_normal(_forward(form, arrays).shape)
     values = [bounded.exact(array, dtypes.float64) for array in arrays]
-    found = form.gradients(bounded.exact(weights, dtypes.float64), *values)
-    for place, (item, gradient) in enumerate(zip(form.inputs, found, strict=True)):
+    gradients = form.gradients(bounded.exact(weights, dtypes.float64), *values)
+    for index, (item, gradient) in enumerate(zip(form.inputs, gradients, strict=True)):
         if not item.is_differentiable:
             assert gradient is None
             continue
         assert gradient is not None
-        wanted = _slopes(form, arrays, place, weights)
-        assert gradient.value.shape == arrays[place].shape
-        assert np.allclose(gradient.value, wanted, rtol=1e-6, atol=1e-7)
+        expected = _slopes(form, arrays, index, weights)
+        assert gradient.value.shape == arrays[index].shape
+        assert np.allclose(gradient.value, expected, rtol=1e-6, atol=1e-7)
         assert (gradient.error >= 0).all()
         assert (gradient.error <= 1e-9 * (1 + np.abs(gradient.value).max(initial=0))).all()

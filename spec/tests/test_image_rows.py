@@ -27,7 +27,7 @@ def interpreter_without_sanitizer() -> SimulatedDevice:
 
 
 def failures(base: str) -> set[str]:
-    """The forms that do not pass."""
+    """Return the forms that do not pass."""
     dtype = getattr(dtypes, base)
     return {
         form.__name__
@@ -56,7 +56,7 @@ def test_a_device_that_hides_its_images_is_found_out(
 
 
 def test_texels_that_are_cut_short_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that truncates to float16 in place of rounding, as images of some devices do."""
+    """Truncate stores to float16 instead of rounding, as images of some devices do."""
     healthy = lanes.LaneMemory._write
 
     def truncated(self: lanes.LaneMemory, run: object, node: UOp, flat: Array, value: Array, *rest):

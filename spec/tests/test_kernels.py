@@ -22,22 +22,22 @@ X = np.array([[3, -1, 4, 1], [5, -9, 2, 6]], np.int32)
 
 
 def sizes_of(ast: UOp) -> list[int]:
-    """The elements of each buffer, by slot."""
-    found = {
+    """Return the elements of each buffer, by slot."""
+    sizes = {
         node.arg.slot: node.dtype.size
         for node in ast.toposort()
         if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType)
     }
-    return [found[slot] for slot in range(len(found))]
+    return [sizes[slot] for slot in range(len(sizes))]
 
 
 def outputs(ast: UOp, *buffers: np.ndarray) -> list[list[float]]:
-    """What a kernel writes, where all outputs hold zeros before."""
+    """Return the outputs of a kernel that found zeros in them."""
     verify(Dialect.AST, ast)
     count = len(ast.src)
-    assert sizes_of(ast)[count:] == [each.size for each in buffers]
+    assert sizes_of(ast)[count:] == [buffer.size for buffer in buffers]
     before = [np.zeros(size, np.int32) for size in sizes_of(ast)[:count]]
-    contents = dict(enumerate([*before, *(each.reshape(-1) for each in buffers)]))
+    contents = dict(enumerate([*before, *(buffer.reshape(-1) for buffer in buffers)]))
     written = evaluate(ast, contents, {})
     return [written[slot].tolist() for slot in sorted(written)]
 

@@ -104,10 +104,10 @@ def scripts(library: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[st
         arguments.clear()
         try:
             describe_first(catalogue.find(CASES[name]), device)
-            ((question, place, expression, item, wording),) = arguments
+            ((question, where, expression, item, wording),) = arguments
             pair = [
-                tensor_script(question, place, expression, wanted, wording)
-                for wanted in (item, wrong_element(item))
+                tensor_script(question, where, expression, element, wording)
+                for element in (item, wrong_element(item))
             ]
         except NotOfferedError:
             continue

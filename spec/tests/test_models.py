@@ -53,14 +53,14 @@ def trained(experiment: TrainingExperiment) -> experiments.TorchResults:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda item: item.name)
 def test_the_record_is_what_torch_gives(experiment: TrainingExperiment) -> None:
-    found, kept = trained(experiment), experiments.expected_records()[experiment.name]
-    np.testing.assert_allclose(found.output, kept.output, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found.losses, kept.losses, rtol=1e-9)
-    assert found.gradients.keys() == kept.gradients.keys()
-    for name, norm in found.gradients.items():
-        assert norm == pytest.approx(kept.gradients[name], rel=1e-9, abs=1e-12)
+    losses, recorded = trained(experiment), experiments.expected_records()[experiment.name]
+    np.testing.assert_allclose(losses.output, recorded.output, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(losses.losses, recorded.losses, rtol=1e-9)
+    assert losses.gradients.keys() == recorded.gradients.keys()
+    for name, norm in losses.gradients.items():
+        assert norm == pytest.approx(recorded.gradients[name], rel=1e-9, abs=1e-12)
     # It is a training: the loss falls.
-    assert kept.losses[-1] < 0.97 * kept.losses[0]
+    assert recorded.losses[-1] < 0.97 * recorded.losses[0]
 
 
 @pytest.mark.slow

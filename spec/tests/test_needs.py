@@ -24,29 +24,29 @@ def types_of(ast: UOp) -> set[DType]:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> set[DType]:
-    """The types in the kernels that were run."""
-    found: set[DType] = set()
+    """Return the types in the kernels that ran."""
+    types: set[DType] = set()
     compile_ast = runner.compile_ast
 
     def noted(device: str, ast: UOp, *rest: object) -> object:
-        found.update(types_of(ast))
+        types.update(types_of(ast))
         return compile_ast(device, ast, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(runner, "compile_ast", noted)
-    return found
+    return types
 
 
 def undeclared(
     cases: Iterable[Case], computed: set[DType], device: DeviceUnderTest
 ) -> dict[str, set[DType]]:
-    found = {}
+    by_row = {}
     for case in cases:
         computed.clear()
         case.run(device)
         missing = computed - case.needs.dtypes
         if missing:
-            found[case.id] = missing
-    return found
+            by_row[case.id] = missing
+    return by_row
 
 
 def cases_of(rows: Iterable[Row]) -> list[Case]:

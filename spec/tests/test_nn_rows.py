@@ -36,8 +36,8 @@ def test_the_paths_are_those_of_torch(name: str) -> None:
             param.grad = torch.tensor(slope.astype(np.float64))
         optimiser.step()
         for number, param in enumerate(params):
-            wanted = param.detach().numpy()
-            np.testing.assert_allclose(paths[number][step].value, wanted, rtol=1e-9, atol=1e-9)
+            expected = param.detach().numpy()
+            np.testing.assert_allclose(paths[number][step].value, expected, rtol=1e-9, atol=1e-9)
 
 
 # --- wrong code -----------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def no_barrier(patch: pytest.MonkeyPatch) -> None:
-    """The parts are read before all have been written."""
+    """Read the parts before all of them are written."""
     healthy = Lowering.kernel
 
     def kernel(self: Lowering) -> UOp:
@@ -107,18 +107,18 @@ def pad_without_guard(patch: pytest.MonkeyPatch) -> None:
 
 
 def unroll_adds(patch: pytest.MonkeyPatch) -> None:
-    """The lanes of every reduce are added, whatever it is a reduce by."""
+    """Add the lanes of every reduce, whatever its op is."""
     healthy = copies.combine
     patch.setattr(copies, "combine", lambda op, values: healthy(Ops.ADD, values))
 
 
 def pad_with_zeros(patch: pytest.MonkeyPatch) -> None:
-    """A position that padding has added to a reduce is a term of 0."""
+    """Use 0 as the term of each position that padding adds to a reduce."""
     patch.setattr(lower, "reduce_identity", lambda op, dtype: 0)
 
 
 def drop_the_last_iteration(patch: pytest.MonkeyPatch) -> None:
-    """A peeled reduce ends with its last full block."""
+    """End a peeled reduce with its last full block."""
     healthy = peel._joined
     patch.setattr(peel, "_joined", lambda parts: healthy(parts[:1]))
 

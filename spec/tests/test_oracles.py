@@ -67,14 +67,14 @@ def test_threefry_known_answers(counter: int, key: int, result: int) -> None:
 @pytest.mark.parametrize("op", ["ADD", "SUB", "MUL", "FDIV"])
 def test_float64_arithmetic_is_correctly_rounded(op: str) -> None:
     x, y = (samples.moderate(dtypes.float64, 200, seed) for seed in (1, 2))
-    found = oracles.evaluate(op, dtypes.float64, [x, y]).values
+    actual = oracles.evaluate(op, dtypes.float64, [x, y]).values
     functions = {
         "ADD": Fraction.__add__,
         "SUB": Fraction.__sub__,
         "MUL": Fraction.__mul__,
         "FDIV": Fraction.__truediv__,
     }
-    for a, b, c in zip(x, y, found, strict=True):
+    for a, b, c in zip(x, y, actual, strict=True):
         # Python rounds a fraction correctly.
         assert float(functions[op](Fraction(float(a)), Fraction(float(b)))) == float(c)
 
@@ -105,14 +105,14 @@ def all_operations() -> list[Operation]:
 
 @pytest.mark.long
 def test_every_literal_agrees_with_its_oracle() -> None:
-    """Two independent values for every special case: the table and the reference."""
+    """Compare two independent values of every special case: the table and the reference."""
     checked = 0
     for operation in all_operations():
         for special in operation.applicable:
             expected = operation.reference(operand_values(operation, special))
             result = result_value(operation, special)
-            owed = expected.specified is None or bool(expected.specified.all())
-            assert owed == (result is not None), (operation.id, special)
+            is_specified = expected.specified is None or bool(expected.specified.all())
+            assert is_specified == (result is not None), (operation.id, special)
             if result is not None:
                 verdict = operation.rule.judge(result, expected)
                 assert verdict.good.all(), (operation.id, special, expected.values)

@@ -40,6 +40,6 @@ def test_array_literals_read_back(values: Array) -> None:
     names = {
         "np": np, "base64": base64, "zlib": zlib, "dtypes": dtypes, "numpy_dtype": numpy_dtype
     }  # fmt: skip
-    found = eval(array_literal(values), names)
-    assert found.dtype == values.dtype
-    assert found.tobytes() == values.tobytes()
+    actual = eval(array_literal(values), names)
+    assert actual.dtype == values.dtype
+    assert actual.tobytes() == values.tobytes()

@@ -51,8 +51,8 @@ def test_programs_use_ops_that_every_device_has() -> None:
     device = DeviceUnderTest("accelerators:CoreAlone")
     assert device.capabilities.ops == CORE_OPS
     cases = catalogue.cases(Profile.QUICK, "kernel.program,kernel.symbolic")
-    owed = [case for case in cases if case.needs.unmet(device.capabilities) is None]
+    required = [case for case in cases if case.needs.unmet(device.capabilities) is None]
     assert {"kernel.program.loop", "kernel.program.group", "kernel.program.vector4.float32"} <= {
-        case.row for case in owed
+        case.row for case in required
     }
-    assert [case.id for case in owed if not case.run(device).passed] == []
+    assert [case.id for case in required if not case.run(device).passed] == []

@@ -134,13 +134,13 @@ def divisors(node: UOp) -> tuple[UOp, int, int] | None:
 
 
 def wrong_mod_of_mod(node: UOp) -> UOp | None:
-    """Forgets that the outer modulus must divide the inner one."""
-    found = divisors(node)
-    return None if found is None else mod(found[0], found[2])
+    """Forget that the outer modulus must divide the inner one."""
+    divisor = divisors(node)
+    return None if divisor is None else mod(divisor[0], divisor[2])
 
 
 def wrong_mask(node: UOp) -> UOp | None:
-    """Takes any constant for a mask."""
+    """Treat any constant as a mask."""
     return node.src[0] if bounds(node.src[0])[0] >= 0 else None
 
 

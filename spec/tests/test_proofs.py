@@ -57,7 +57,7 @@ def test_the_record_has_every_rule_and_every_law() -> None:
 
 
 def test_the_counts_meet_the_target() -> None:
-    """At least 95 % of the rules on integers and bools by z3, and nothing without a proof."""
+    """Require z3 for 95 % of the rules on integers and bools, and a proof for every rule."""
     counts = record.counts(COMMITTED.values())
     assert counts["rules"] == len(RULES)
     proved = counts["bit-vectors"] + counts["bounded integers"]
@@ -68,9 +68,9 @@ def test_the_counts_meet_the_target() -> None:
 @pytest.mark.parametrize("count", [4, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(LAWS))
 def test_rules_do_what_their_laws_say(name: str, count: int) -> None:
-    """Rules fire on instances of their laws, and give what has the value of the left side.
+    """Fire rules on instances of their laws, and compare the result with the left side.
 
-    The solver may give up on one instance of ten.
+    The solver may give up on one instance in ten.
     """
     answers: Counter[ProofResult] = Counter()
     for law in laws_of(name) if count > 4 else laws_of(name)[:12]:
@@ -90,7 +90,7 @@ STATED = [name for name in RULES if name not in LAWS and constants_of(RULES[name
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", STATED)
 def test_rules_do_with_constants_what_they_do_with_all(name: str) -> None:
-    """A rule that looks at the values of its constants is proved for some of them too."""
+    """Prove a rule that reads the values of its constants for some of them, too."""
     for equation in patterns.equations(RULES[name], (0, 1, 3, -1)):
         answer, detail = prover.by_bits(equation)
         assert answer is ProofResult.PROVED, f"{equation}: {detail}"
@@ -100,7 +100,7 @@ def test_rules_do_with_constants_what_they_do_with_all(name: str) -> None:
 @pytest.mark.sampled(13)
 @pytest.mark.parametrize("op", INTEGER_BINARY, ids=lambda op: op.name)
 def test_folding_constants_at_8_bits(op: Ops) -> None:
-    """The semantics on all pairs of bytes against Python's integers; the rule on some of them."""
+    """Compare all pairs of bytes with Python's integers, and the rule for some of them."""
     for dtype in (dtypes.int8, dtypes.uint8):
         every = np.arange(int(dtype.minimum), int(dtype.maximum) + 1).astype(numpy_dtype(dtype))
         first, second = (side.ravel() for side in np.meshgrid(every, every, indexing="ij"))
@@ -129,7 +129,7 @@ def test_terms_of_the_solver_agree_with_the_semantics(op: Ops) -> None:
     for dtype in (dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.uint32, dtypes.int64):
         low, high = int(dtype.minimum), int(dtype.maximum)
         edges = sorted({low, low + 1, 0, 1, 3, high})
-        drawn = [int(each) for each in generator.integers(low, high, 3, endpoint=True)]
+        drawn = [int(number) for number in generator.integers(low, high, 3, endpoint=True)]
         check_terms(op, dtype, [*edges, *drawn])
     if op in BOOL_OPS:
         check_terms(op, dtypes.bool, [0, 1])
@@ -143,16 +143,16 @@ def check_terms(op: Ops, dtype: DType, values: list[int]) -> None:
         if op is Ops.WHERE:
             sources.insert(0, build.const(dtypes.bool, operands[0] % 2))
         node = UOp(op, result, tuple(sources))
-        wanted = RULES[record.FOLDING](node)
-        assert wanted is not None
-        assert same_term(semantics.Bits(), node, wanted), f"{op.name} {dtype.name} {operands}"
+        folded = RULES[record.FOLDING](node)
+        assert folded is not None
+        assert same_term(semantics.Bits(), node, folded), f"{op.name} {dtype.name} {operands}"
         if op not in BIT_OPS:
             integers = semantics.Integers(wraps=True)
-            assert same_term(integers, node, wanted), f"{op.name} {dtype.name} {operands}"
+            assert same_term(integers, node, folded), f"{op.name} {dtype.name} {operands}"
 
 
 def same_term(table: semantics.Semantics, node: UOp, wanted: UOp) -> bool:
-    """Whether the term of constants is that constant: by computing it, or else by the solver."""
+    """Return True if a term of constants equals a constant, by computing or by the solver."""
     equal = z3.simplify(table.term(node) == table.term(wanted))
     if z3.is_true(equal):
         return True
@@ -169,10 +169,10 @@ def test_casts_of_the_solver_agree_with_the_semantics(source: DType) -> None:
         low, high = int(source.minimum), int(source.maximum)
         for value in {low, high, (low + high) // 2, high - 1, 0, 1}:
             node = UOp(Ops.CAST, target, (build.const(source, value),))
-            wanted = RULES[record.FOLDING](node)
-            assert wanted is not None
+            folded = RULES[record.FOLDING](node)
+            assert folded is not None
             for table in (semantics.Bits(), semantics.Integers(wraps=True)):
-                assert same_term(table, node, wanted), (source, target, value)
+                assert same_term(table, node, folded), (source, target, value)
 
 
 def test_the_sizes_of_quotients_and_remainders_follow_from_their_definition() -> None:

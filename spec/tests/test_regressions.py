@@ -32,8 +32,8 @@ class Wrong(DeviceUnderTest):
 
 def test_there_are_regressions_and_each_has_a_row():
     assert len(RECORDS) >= 8
-    kept = {row for row in ROWS if row.startswith("kernel.regression.")}
-    assert kept == {f"kernel.regression.{name}" for name in RECORDS}
+    regressions = {row for row in ROWS if row.startswith("kernel.regression.")}
+    assert regressions == {f"kernel.regression.{name}" for name in RECORDS}
     assert set(ROWS) <= {row.id for row in catalogue.all_rows()}
 
 
@@ -88,6 +88,6 @@ def test_there_are_many_and_each_has_its_cases():
 @pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.id)
 def test_a_wrong_result_of_a_fuzzed_kernel_fails(case: Case) -> None:
     assert case.run(PYTHON).passed
-    found = case.run(Wrong("PYTHON"))
-    assert not found.passed
-    assert found.details is not None
+    measurement = case.run(Wrong("PYTHON"))
+    assert not measurement.passed
+    assert measurement.details is not None

@@ -32,7 +32,7 @@ def f32(*values: float) -> np.ndarray:
 
 
 def allows(name: str, capabilities: Capabilities, inputs: list[np.ndarray], actual: float) -> bool:
-    """Whether the row accepts a result of a device with these capabilities."""
+    """Return True if the row accepts a result of a device with these capabilities."""
     operation = OPERATIONS[name]
     strict = operation.reference(inputs)
     expected, rule = operation.expectation(capabilities, inputs, strict, operation.rule)
@@ -41,8 +41,8 @@ def allows(name: str, capabilities: Capabilities, inputs: list[np.ndarray], actu
 
 
 def _specified(expected: Expected) -> np.ndarray:
-    found = expected.specified
-    return np.ones(expected.values.shape, np.bool_) if found is None else found
+    specified = expected.specified
+    return np.ones(expected.values.shape, np.bool_) if specified is None else specified
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,10 @@ def test_each_declaration_allows_what_it_says_and_no_more(
 ) -> None:
     columns = [f32(value) for value in inputs]
     devices = {"strict": STRICT, "contract": CONTRACTING, "reassociate": REASSOCIATING}
-    found = [word for word, declared in devices.items() if allows(name, declared, columns, actual)]
-    assert found == allowed_by.split()
+    accepting = [
+        word for word, declared in devices.items() if allows(name, declared, columns, actual)
+    ]
+    assert accepting == allowed_by.split()
 
 
 @pytest.mark.long

@@ -17,13 +17,13 @@ FLOATS = (*dtypes.floats, *dtypes.fp8s)
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_float_edges(dtype: DType) -> None:
-    found = {int(bits) for bits in to_bits(samples.edges(dtype))}
+    edges = {int(bits) for bits in to_bits(samples.edges(dtype))}
     sign = 1 << (dtype.bits - 1)
-    assert {0, sign, 1, sign | 1, 1 << dtype.mantissa_bits} <= found
-    assert samples.largest_bits(dtype) in found
-    assert samples.inf_bits(dtype) in found
+    assert {0, sign, 1, sign | 1, 1 << dtype.mantissa_bits} <= edges
+    assert samples.largest_bits(dtype) in edges
+    assert samples.inf_bits(dtype) in edges
     assert np.isnan(samples.edges(dtype).astype(np.float64)).any()
-    assert len(found) == len(samples.edges(dtype))
+    assert len(edges) == len(samples.edges(dtype))
 
 
 def test_ties_between_two_values_of_a_smaller_float() -> None:
@@ -68,8 +68,8 @@ def test_tables_are_whole() -> None:
 
 def test_signalling_nans_become_quiet() -> None:
     bits = np.array([0x7F800001, 0xFFBFFFFF, 0x3F800000], np.uint32)
-    found = to_bits(samples.quiet(bits, dtypes.float32))
-    assert [hex(item) for item in found] == ["0x7fc00001", "0xffffffff", "0x3f800000"]
+    quiet = to_bits(samples.quiet(bits, dtypes.float32))
+    assert [hex(item) for item in quiet] == ["0x7fc00001", "0xffffffff", "0x3f800000"]
 
 
 def test_literals() -> None:

@@ -19,25 +19,25 @@ from tinyref_spec.styles import Style
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
-    """The programs that were compiled from ASTs."""
-    found: list[Program] = []
+    """Return the programs that were compiled from ASTs."""
+    collected: list[Program] = []
     compiled: Callable[..., Kernel] = device_under_test.compile_for
 
     def noted(device: str, kernel: Runnable, style: Style) -> Kernel:
         loaded = compiled(device, kernel, style)
         if not isinstance(kernel, Program):
-            found.append(loaded.program)
+            collected.append(loaded.program)
         return loaded
 
     monkeypatch.setattr(device_under_test, "compile_for", noted)
-    return found
+    return collected
 
 
 def rows_on(*rungs: Rung) -> list[Row]:
     """Some rows, of every kind."""
     levels = ("memory", "kernel", "isa")
-    found = [row for row in all_rows() if row.rung in rungs and row.level in levels]
-    return found[::7]
+    rows = [row for row in all_rows() if row.rung in rungs and row.level in levels]
+    return rows[::7]
 
 
 def run(rows: list[Row], device: str) -> None:
@@ -49,17 +49,17 @@ def run(rows: list[Row], device: str) -> None:
 
 
 def used(programs: list[Program]) -> set[str]:
-    """What the programs use besides scalars of one work-item."""
-    found = set()
+    """Return what the programs use in addition to scalars of one work-item."""
+    features = set()
     for program in programs:
         for node in program.uops:
             if isinstance(node.arg, SpecialArg):
-                found.add(node.arg.scope)
+                features.add(node.arg.scope)
             elif node.op is Ops.RANGE:
-                found.add("loop")
+                features.add("loop")
             elif node.dtype.lanes > 1:
-                found.add("vector")
-    return found
+                features.add("vector")
+    return features
 
 
 @pytest.mark.parametrize("device", ["PYTHON", "CPU"])

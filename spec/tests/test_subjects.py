@@ -39,7 +39,7 @@ ASKED = (
 
 
 def _ties_to_the_last(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """The place of the last of several largest elements."""
+    """Return the index of the last of several largest elements."""
     if axis is None:
         return x.size - 1 - np.argmax(np.flip(x))
     return x.shape[axis] - 1 - np.argmax(np.flip(x, axis), axis=axis, keepdims=keepdims)
@@ -77,12 +77,12 @@ FAULTS: dict[str, tuple[str, Callable[..., Any], set[str]]] = {
 
 def _module(name: str, function: Callable[..., Any] | None) -> ModuleType:
     """numpy under another name, with one function replaced."""
-    found = ModuleType(WRAPPED)
-    found.__dict__.update({key: getattr(np, key) for key in dir(np) if not key.startswith("__")})
-    found.__dict__["__array_namespace_info__"] = np.__array_namespace_info__
+    module = ModuleType(WRAPPED)
+    module.__dict__.update({key: getattr(np, key) for key in dir(np) if not key.startswith("__")})
+    module.__dict__["__array_namespace_info__"] = np.__array_namespace_info__
     if function is not None:
-        setattr(found, name, function)
-    return found
+        setattr(module, name, function)
+    return module
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def asked_cases() -> Iterator[Case]:
 
 
 def _fails(case: Case, device: SubjectDevice) -> bool:
-    """Whether a case fails, or raises; what is not offered or not declared does not."""
+    """Return True if a case fails or raises; refused and undeclared cases do not count."""
     if case.needs.unmet(device.capabilities) is not None:
         return False
     try:
@@ -113,7 +113,7 @@ def _fails(case: Case, device: SubjectDevice) -> bool:
 
 
 def failing(device: SubjectDevice) -> set[str]:
-    """The cases that fail of those of `ASKED`."""
+    """Return the failing cases of `ASKED`."""
     return {case.id for case in asked_cases() if _fails(case, device)}
 
 
@@ -125,14 +125,14 @@ def test_a_module_without_a_fault_passes(wrap: Callable[..., SubjectDevice]) -> 
 
 @pytest.mark.long
 def test_the_strict_module_of_the_standard_passes() -> None:
-    """It refuses what the standard leaves open, so nothing else is asked of any module."""
+    """Pass a module that refuses what the standard does not define: rows need nothing else."""
     pytest.importorskip("array_api_strict")
     assert failing(open_device("array-api:array_api_strict on default")) == set()
 
 
 @pytest.mark.long
 def test_arrays_lie_on_the_device_that_is_named() -> None:
-    """Its names are those that the library prints; the types are those of the device."""
+    """Accept the names that the library prints; the types belong to the device."""
     pytest.importorskip("array_api_strict")
     narrow = open_device("array-api:array_api_strict on array_api_strict.Device('no_float64')")
     array = narrow.subject.tensor(np.ones(2, np.float32)).array
@@ -161,7 +161,7 @@ TOGETHER = [
 def test_cases_are_compiled_together(
     most: int, error: float, calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A function of more than `most` arrays does not compile; `error` is added to its values."""
+    """Refuse functions of more than `most` arrays; `error` is added to the values."""
     arrays_of_calls = []
 
     def compile(function: Any, backend: str = "inductor", **options: object) -> Any:
@@ -234,9 +234,9 @@ def test_other_integer_types_are_said_and_their_values_compared(
     monkeypatch: pytest.MonkeyPatch, wrap: Callable[..., SubjectDevice]
 ) -> None:
     case = "tensor.sum.int32.forward:0"
-    found = run(case, wrap())
-    assert found.passed
-    assert "default integer type of the standard" in found.observed
+    answer = run(case, wrap())
+    assert answer.passed
+    assert "default integer type of the standard" in answer.observed
     many = wrap("sum", lambda x, **named: np.sum(x, **named) + 2**32)
     # It would be right if it were cut to 32 bits. The value is wrong, and not its type.
     assert re.search(r"expected -?\d+ .*, got 42949\d+ ", run(case, many).message)
@@ -272,7 +272,7 @@ def test_what_the_standard_lacks_is_not_offered(
 def test_a_module_need_not_describe_itself(
     monkeypatch: pytest.MonkeyPatch, wrap: Callable[..., SubjectDevice]
 ) -> None:
-    """The library has no functions of inspection, and the name of bool from before the standard."""
+    """Accept a library without inspection, and with the older name of bool."""
     right = open_device("numpy on cpu").capabilities.dtypes
     wrap()
     for name in ("bool", "__array_namespace_info__", "float64"):
@@ -357,8 +357,8 @@ def test_differences_are_those_of_the_library() -> None:
         "array-api:numpy on default": ["numpy"],
         "array-api:array_api_strict on default": [],
     }
-    found = {name: [path.stem for path in differences(name)] for name in names}
-    assert found == names
+    stems = {name: [path.stem for path in differences(name)] for name in names}
+    assert stems == names
 
 
 @pytest.mark.long
@@ -366,7 +366,7 @@ def test_differences_are_those_of_the_library() -> None:
     "name", ["numpy on cpu", pytest.param("torch on cpu", marks=pytest.mark.slow)]
 )
 def test_what_a_library_fails_is_what_its_file_names(name: str) -> None:
-    """All quick cases: no failure without an entry, and no entry without a failure."""
+    """Run all quick cases: each failure has an entry, and each entry a failure."""
     device = open_device(name)
     entries = [
         entry for path in differences(name) for entry in tomllib.loads(path.read_text())["expected"]
@@ -384,7 +384,7 @@ def test_what_a_library_fails_is_what_its_file_names(name: str) -> None:
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module of the example in the documentation."""
+    """Return the module of the example in the documentation."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.delitem(sys.modules, "own_subject", raising=False)
     return importlib.import_module("own_subject")
@@ -505,7 +505,7 @@ def test_types_that_numpy_has_not_are_judged(name: str) -> None:
     ("name", "reason"), [("jax-jit", "jax.jit does not trace it"), ("mlx-compile", "mx.compile")]
 )
 def test_what_a_compiler_does_not_trace_is_not_offered(name: str, reason: str) -> None:
-    """The values of elements are not known while it traces."""
+    """Skip a function that needs values while the library traces."""
     device, _ = open_or_skip(name)
     with pytest.raises(NotOfferedError, match=reason):
         run("tensor.item.float32.forward:0", device)

@@ -38,12 +38,12 @@ def has_programs(row: Row) -> bool:
 
 
 def sample_of(row: Row) -> list[Case]:
-    """The first case of each kind: `special:0`, `edge:0`, `exact...`."""
-    found: dict[str, Case] = {}
+    """Return the first case of each kind: `special:0`, `edge:0`, `exact...`."""
+    samples: dict[str, Case] = {}
     for case in row.cases(Profile.QUICK):
         name = case.id.removeprefix(row.id).removeprefix(".")
-        found.setdefault(name.partition(":")[0].partition(".")[0], case)
-    return list(found.values())
+        samples.setdefault(name.partition(":")[0].partition(".")[0], case)
+    return list(samples.values())
 
 
 def every_nth(count: int, *levels: str) -> list[Row]:
@@ -55,7 +55,7 @@ def failing(rows: list[Row], device: DeviceUnderTest) -> dict[str, str]:
     return failures(device, [case for row in rows for case in sample_of(row)])
 
 
-# The rows go in as many interleaved parts, of which one is quick.
+# The rows are in this many interleaved parts; one is quick.
 STEPS = 5
 
 
@@ -63,7 +63,7 @@ STEPS = 5
 @pytest.mark.sampled(STEPS)
 @pytest.mark.parametrize("start", range(STEPS))
 def test_the_evaluator_passes_the_rows_of_kernels(start: int) -> None:
-    """The self-test of the semantics that folding, the evaluator and the interpreter share."""
+    """Test the semantics that folding, the evaluator and the interpreter share."""
     rows = [row for row in all_rows() if row.level in AST_LEVELS and not has_programs(row)]
     casts = [row for row in rows if row.op == "CAST"]
     others = [row for row in rows if row.op != "CAST"]
@@ -86,7 +86,7 @@ def test_the_interpreter_passes_a_sample_of_all_rows(
 
 
 def flipped(values: Array) -> Array:
-    """Every element with one bit flipped: the highest exponent bit, the low bit of the others."""
+    """Flip one bit of every element: the highest exponent bit, or the low bit of others."""
     dtype = from_numpy_dtype(values.dtype)
     bit = 1 << (dtype.bits - 2) if dtype.is_float else 1
     raw = np.ascontiguousarray(values).view(bits_dtype(dtype)).copy()
@@ -95,11 +95,11 @@ def flipped(values: Array) -> Array:
 
 
 def one_flipped(values: Array) -> Array:
-    """Only the last element has the flipped bit: the tail must be looked at."""
-    found = values.copy()
-    if found.size:
-        found[-1:] = flipped(found[-1:])
-    return found
+    """Flip a bit of the last element only: rows must check the tail."""
+    corrupt = values.copy()
+    if corrupt.size:
+        corrupt[-1:] = flipped(corrupt[-1:])
+    return corrupt
 
 
 class CorruptDevice(ReferenceDevice):
@@ -111,7 +111,7 @@ class CorruptDevice(ReferenceDevice):
 
     def run(self, *args: Any, **named: Any) -> list[Array]:
         outputs = super().run(*args, **named)
-        last = max((place for place, values in enumerate(outputs) if values.size), default=0)
+        last = max((index for index, values in enumerate(outputs) if values.size), default=0)
         outputs[last] = self.corrupt(outputs[last])
         return outputs
 
@@ -133,13 +133,13 @@ class CorruptInterpreter(DeviceUnderTest):
 def passing(rows: list[Row], device: DeviceUnderTest) -> list[str]:
     """Return the cases that a broken device passes: there must be none."""
     cases = [case for row in rows for case in sample_of(row)]
-    owed = [case for case in cases if case.needs.unmet(device.capabilities) is None]
-    problems = failures(device, owed)
-    return [case.id for case in owed if case.id not in problems]
+    required = [case for case in cases if case.needs.unmet(device.capabilities) is None]
+    problems = failures(device, required)
+    return [case.id for case in required if case.id not in problems]
 
 
 def ast_rows(*levels: str) -> list[Row]:
-    """The rows whose kernels go through `run`; others: test_limits.py, faulty devices."""
+    """Return the rows whose kernels go through `run`; others: test_limits.py, faulty devices."""
     host = ("memory.open", "memory.copy", "memory.view", "memory.many", "memory.refuse")
     own = ("memory.order", "memory.wait", "kernel.offset", "kernel.far", "kernel.together")
     return [
@@ -159,8 +159,8 @@ def test_comparing_cases_see_flipped_bits(every: int) -> None:
 @pytest.mark.sampled(STEPS)
 @pytest.mark.parametrize("start", range(STEPS))
 def test_exact_cases_see_one_flipped_bit_in_the_last_element(start: int) -> None:
-    found = passing(ast_rows("kernel", "memory")[start::STEPS], CorruptDevice(one_flipped))
-    assert found == []
+    passed = passing(ast_rows("kernel", "memory")[start::STEPS], CorruptDevice(one_flipped))
+    assert passed == []
     # Of these the last lane of a batch may be unspecified.
     partial = ("IDIV", "MOD", "SHL", "SHR", "CAST")
     rows = [row for row in ast_rows("isa") if row.op not in partial]
@@ -170,10 +170,10 @@ def test_exact_cases_see_one_flipped_bit_in_the_last_element(start: int) -> None
 @pytest.mark.slow
 def test_program_rows_see_a_flipped_bit() -> None:
     rows = [*filter(has_programs, all_rows())]
-    found = passing(rows, CorruptInterpreter())
+    passed = passing(rows, CorruptInterpreter())
     # These launch kernels themselves; faulty devices show that they can fail.
     own = (".constants.alternating", ".constants.released", ".beside")
-    assert [case_id for case_id in found if not case_id.endswith(own)] == []
+    assert [case_id for case_id in passed if not case_id.endswith(own)] == []
 
 
 @pytest.mark.long

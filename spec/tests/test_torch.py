@@ -29,7 +29,7 @@ from tinyref_spec.tensor.run import evaluate, inputs_of, names_of, reference
 
 
 def torch_names(form: Form, arrays: dict[str, Array], dtype: DType) -> dict[str, Any]:
-    """The inputs of a form as tensors of torch, those that have gradients asking for them."""
+    """Return the inputs of a form as torch tensors; those with gradients require them."""
     names: dict[str, Any] = {name: to_torch(array) for name, array in arrays.items()}
     for item in form.inputs:
         if item.is_differentiable and form.has_gradient and dtype.is_float:
@@ -38,25 +38,25 @@ def torch_names(form: Form, arrays: dict[str, Array], dtype: DType) -> dict[str,
 
 
 def weights_for(shape: tuple[int, ...]) -> Array:
-    """What the elements of a result weigh in the gradient."""
+    """Return the weights of the elements of a result in the gradient."""
     return samples.moderate(dtypes.float64, int(np.prod(shape)), 77).reshape(shape)
 
 
 def torch_gradients(form: Form, result: torch.Tensor, names: dict[str, Any]) -> list[Array | None]:
-    """The gradient of sum(result * weights) for every input, None where there is none."""
+    """Return the gradient of sum(result * weights) for every input, None if there is none."""
     weights = to_torch(weights_for(tuple(result.shape))).to(result.dtype)
     asked = [item.name for item in form.inputs if item.is_differentiable]
     targets = [names[name] for name in asked]
-    found = torch.autograd.grad(result, targets, weights, allow_unused=True)
+    gradients = torch.autograd.grad(result, targets, weights, allow_unused=True)
     by_name = {
         name: np.zeros(names[name].shape) if part is None else part.double().numpy()
-        for name, part in zip(asked, found, strict=True)
+        for name, part in zip(asked, gradients, strict=True)
     }
     return [by_name.get(item.name) for item in form.inputs]
 
 
 def cases(sampled: int = 8) -> list[object]:
-    """Every form that has a twin, and every form that the generators draw."""
+    """Return every form that has a twin, and every form that the generators draw."""
     return [
         pytest.param(function, form, id=f"{function.name}-{number}")
         for function in (*FUNCTIONS, *layers.FUNCTIONS)
@@ -66,7 +66,7 @@ def cases(sampled: int = 8) -> list[object]:
 
 
 def main_dtype(function: Function) -> DType:
-    """The widest float type of a function, or its first type."""
+    """Return the widest float type of a function, or its first type."""
     return dtypes.float64 if dtypes.float64 in function.dtypes else function.dtypes[0]
 
 
@@ -81,7 +81,7 @@ ROUNDINGS = 64 * 2.0**-53
 
 
 def loosened(expected: Expected) -> Expected:
-    """What torch may give in float64 where the reference is right."""
+    """Return the limit for torch in float64 where the reference is right."""
     if expected.tolerance is None or expected.wide is None:
         return expected
     sizes = np.abs(expected.wide[np.isfinite(expected.wide)])
@@ -90,14 +90,14 @@ def loosened(expected: Expected) -> Expected:
 
 
 def differs(actual: Array, expected: Expected) -> bool:
-    """Whether values are not what the reference owes, by the rule of the table."""
+    """Return True if values differ from the reference by more than the rule of the table."""
     rule = Ulp(0, signed_zero=False) if expected.tolerance is None else Bounded()
     flat = np.ascontiguousarray(actual).reshape(-1)
     return judge(flat.astype(expected.values.dtype), expected, rule).fails
 
 
 def problem_with(function: Function, form: Form) -> str:
-    """How the reference and torch differ in values or gradients; empty where they agree."""
+    """Return the difference of values or gradients to torch; empty if they agree."""
     dtype = main_dtype(function)
     arrays = inputs_of(form, dtype, 5)
     expected, shape = reference_of(form, dtype, arrays)
@@ -109,10 +109,10 @@ def problem_with(function: Function, form: Form) -> str:
         return "values differ"
     if not form.has_gradient or not dtype.is_float:
         return ""
-    given = [bounded.exact(array, dtype) for array in arrays.values()]
-    wanted = form.gradients(bounded.exact(weights_for(tuple(shape)), dtype), *given)
+    intervals = [bounded.exact(array, dtype) for array in arrays.values()]
+    exact = form.gradients(bounded.exact(weights_for(tuple(shape)), dtype), *intervals)
     for item, ours, theirs in zip(
-        form.inputs, wanted, torch_gradients(form, result, names), strict=True
+        form.inputs, exact, torch_gradients(form, result, names), strict=True
     ):
         if (ours is None) != (theirs is None):
             return f"only one side has a gradient of {item.name}"
@@ -187,6 +187,6 @@ def mutants() -> list[object]:
 def test_a_wrong_reference_is_seen(form: Form, forward: object, problem: str) -> None:
     assert callable(forward)
     function = Function("mutant", "", (form,))
-    found = problem_with(function, dataclasses.replace(form, forward=forward))
-    assert found.startswith(problem)
-    assert bool(found) == bool(problem)
+    difference = problem_with(function, dataclasses.replace(form, forward=forward))
+    assert difference.startswith(problem)
+    assert bool(difference) == bool(problem)

@@ -25,8 +25,8 @@ class DigitsConv(nn.Module):
         self.last = nn.Linear(16 * 9, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found = F.relu(self.second(F.relu(self.first(x.unsqueeze(1)))))
-        return self.last(F.max_pool2d(found, 2).flatten(1))
+        features = F.relu(self.second(F.relu(self.first(x.unsqueeze(1)))))
+        return self.last(F.max_pool2d(features, 2).flatten(1))
 
 
 class ResidualBlock(nn.Module):

@@ -3,8 +3,8 @@
 Functions that move elements, multiply matrices, slide windows or are losses have rows of many
 forms, in `spec/tinyref_spec/tensor`, whose references are compared with torch.
 
-A float that is not exact must be within a bound that the call itself gives: torch computes it in
-float64, and again with every result off by one rounding of the type that is tested.
+An inexact float must be within a bound of its call. For this bound, torch computes the call in
+float64, and again with every result off by one rounding of the tested type.
 """
 
 from __future__ import annotations

@@ -55,17 +55,17 @@ WRITES = {
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_assigning_to_a_view_changes_the_base(view, source, write):
-    take, places = VIEWS[view]
+    take, indices = VIEWS[view]
     base = SOURCES[source]()
     before, other, total = take(base), base[::2], base.sum()
-    assert take(base).tolist() == places
+    assert take(base).tolist() == indices
     WRITES[write](take(base))
-    wanted = np.arange(12)
-    wanted[np.array(places, int).flatten()] = -7
-    assert base.tolist() == wanted.tolist()
-    assert take(base).tolist() == np.full(np.shape(places), -7).tolist()
-    assert before.tolist() == np.full(np.shape(places), -7).tolist()
-    assert other.tolist() == wanted[::2].tolist()
+    expected = np.arange(12)
+    expected[np.array(indices, int).flatten()] = -7
+    assert base.tolist() == expected.tolist()
+    assert take(base).tolist() == np.full(np.shape(indices), -7).tolist()
+    assert before.tolist() == np.full(np.shape(indices), -7).tolist()
+    assert other.tolist() == expected[::2].tolist()
     assert total.item() == 66
 
 
@@ -131,9 +131,9 @@ def test_a_choice_between_the_same_assigned_elements_is_those(condition):
     seen += seen
     chosen = is_other.where(x, seen)
     Tensor.realize(chosen, seen, x)
-    assert [each.tolist() for each in (chosen, seen, x)] == [[6], [6], [6]]
+    assert [item.tolist() for item in (chosen, seen, x)] == [[6], [6], [6]]
     x.assign([1])
-    assert [each.tolist() for each in (chosen, seen, x)] == [[6], [1], [1]]
+    assert [item.tolist() for item in (chosen, seen, x)] == [[6], [1], [1]]
 
 
 def test_memory_of_a_part_of_symbolic_size_is_not_that_of_the_whole():
@@ -153,8 +153,8 @@ def test_what_a_whole_is_overwritten_with_has_a_gradient(see, size):
         before = value.tolist()
         target = Tensor([1.0] * size)
         see(target)[:] = see(value)
-        (found,) = (target * Tensor([3.0] * size)).sum().gradient(value)
-        assert found.tolist() == [3.0] * size
+        (actual,) = (target * Tensor([3.0] * size)).sum().gradient(value)
+        assert actual.tolist() == [3.0] * size
         target[0:1] = 5.0
         assert value.tolist() == before
 
@@ -239,7 +239,7 @@ GONE = [(False, "nothing"), *((True, computed) for computed in ("nothing", "base
 
 
 def view_of(base, see, is_gone, computed):
-    """A view of what `base` gives, which is gone or is returned as well."""
+    """Return a view of the result of `base`, which is dropped or returned as well."""
     whole = base()
     if computed == "base":
         whole.realize()
@@ -279,13 +279,13 @@ def test_a_gradient_does_not_depend_on_whether_the_base_is_gone(
         else:
             assert total.gradient(weight)[0].tolist() == gradient
         zeros = [0.0, 0.0, 0.0, 0.0]
-        (found,) = total.gradient(weight, materialize_grads=True)
-        assert found.tolist() == (zeros if gradient is None else gradient)
+        (actual,) = total.gradient(weight, materialize_grads=True)
+        assert actual.tolist() == (zeros if gradient is None else gradient)
         total.backward()
         # A leaf is the whole, or the only view of all of it where that is gone.
         has_leaf = gradient is None and not (is_gone and see in PART)
-        found = [tensor is not None and tensor.grad is not None for tensor in (view, whole)]
-        assert found == [has_leaf and is_gone, has_leaf and not is_gone]
+        actual = [tensor is not None and tensor.grad is not None for tensor in (view, whole)]
+        assert actual == [has_leaf and is_gone, has_leaf and not is_gone]
 
 
 @pytest.mark.parametrize(("is_gone", "computed"), GONE)
@@ -305,7 +305,7 @@ def test_a_view_of_a_leaf_is_one_whether_the_leaf_is_gone(is_gone, computed):
                 assert view.grad is None
 
 
-# Functions whose results are views of what they were computed in, and one of which it is not.
+# Functions whose results are views of their memory, and one whose result is not.
 RESULTS = {
     "computed": lambda x: x * 2,
     "sum": lambda x: x.sum(0, keepdim=True),
@@ -328,17 +328,17 @@ def test_a_result_with_views_is_a_leaf_where_it_is_assigned_to(compute, view):
     for is_through_view in (False, True):
         x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
         result = RESULTS[compute](x)
-        shown = VIEWS_OF_RESULTS[view](result)
-        (shown if is_through_view else result).assign(5.0)
-        assert shown.reshape(-1)[0].item() == 5.0
-        (result.sum() + shown.sum()).backward()
-        assert shown.grad is None
+        visible = VIEWS_OF_RESULTS[view](result)
+        (visible if is_through_view else result).assign(5.0)
+        assert visible.reshape(-1)[0].item() == 5.0
+        (result.sum() + visible.sum()).backward()
+        assert visible.grad is None
         if view == "part" and is_through_view:
             # Through what was overwritten the gradient is zero, through the others as it was.
             assert result.grad is None
             assert x.grad is not None
         else:
-            assert result.grad.sum().item() == result.numel() + shown.numel()
+            assert result.grad.sum().item() == result.numel() + visible.numel()
             assert x.grad is None
 
 
@@ -382,8 +382,8 @@ def test_a_whole_view_that_is_written_leaves_gradients_to_what_it_is_of(size):
     flipped = result.flip(0)
     result[0:size] = [3.0] * size
     for seen, target in ((flipped, result), (flipped, weight), (result, weight)):
-        (found,) = (seen * 2).sum().gradient(target)
-        assert found.tolist() == [2.0 if target is result else 0.0] * size
+        (actual,) = (seen * 2).sum().gradient(target)
+        assert actual.tolist() == [2.0 if target is result else 0.0] * size
 
 
 def test_a_tensor_that_moves_is_no_view_any_more():
@@ -398,7 +398,7 @@ def test_a_tensor_that_moves_is_no_view_any_more():
 
 @pytest.mark.parametrize("is_computed", [True, False])
 def test_what_reads_memory_between_two_assignments_and_after_both(is_computed):
-    """Guards a cycle where nobody holds what is computed in between."""
+    """Guard a cycle if nobody holds the tensor that is computed in between."""
     x = Tensor([1, 2, 3, 4])
     if is_computed:
         x.realize()
@@ -414,15 +414,15 @@ def test_what_reads_memory_between_two_assignments_and_after_both(is_computed):
 
 @pytest.mark.parametrize("first", ["written", "read"])
 def test_what_reads_memory_before_and_after_it_is_assigned_to(first):
-    """The padding was computed of what x was, its first elements are what x has become."""
+    """Compute the padding from the old x, and the first elements from the new x."""
     x = Tensor([1, 2, 3]).realize()
     padded = x.pad(((1, 0),))
     padded[1:].assign(x)
     x.assign(7)
     padded[:3].assign(x)
     tensors = [x, padded] if first == "written" else [padded, x]
-    found = [tensor.tolist() for tensor in tensors]
-    assert sorted(found) == [[7, 7, 7], [7, 7, 7, 3]]
+    actual = [tensor.tolist() for tensor in tensors]
+    assert sorted(actual) == [[7, 7, 7], [7, 7, 7, 3]]
 
 
 def calls_of(work):
@@ -439,7 +439,7 @@ def calls_of(work):
 @pytest.mark.long
 @pytest.mark.parametrize("through_view", [False, True])
 def test_an_assignment_costs_the_same_however_many_are_pending(through_view):
-    """Guards walks down to the buffer from each of them: 3,000 pending ones took 4 s."""
+    """Guard walks from each of them to the buffer: 3,000 pending ones took 4 s."""
     base = in_memory()
     view = base[1:3]
     written = view if through_view else base

@@ -1,4 +1,4 @@
-"""Tensors, their views and assignments in any order, beside arrays of numpy that share memory."""
+"""Tensors, views and assignments in any order, compared with numpy arrays that share memory."""
 
 import contextlib
 from dataclasses import dataclass
@@ -23,41 +23,41 @@ LOOKS = (lambda x: x.detach(), lambda x: x.bitcast("uint32").bitcast("int32"))
 
 
 def fresh(shape):
-    """The places of elements in order."""
+    """Return the positions of elements in order."""
     return np.arange(np.prod(shape, dtype=int)).reshape(shape)
 
 
 @dataclass(eq=False)
 class Pair:
-    """A tensor, and what it must hold: the elements `places` of `memory`, shared among views."""
+    """A tensor, and what it must hold: the elements `positions` of `memory`, shared among views."""
 
     tensor: Tensor
     memory: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
     repeats: bool = False
 
     @classmethod
     def of(cls, tensor, elements):
-        """A tensor with elements of its own."""
+        """Return a tensor with elements of its own."""
         elements = np.asarray(elements, np.int32)
         return cls(tensor, elements.flatten(), fresh(elements.shape))
 
     @property
     def elements(self):
-        return self.memory[self.places]
+        return self.memory[self.positions]
 
     def view(self, show):
-        """A view of tensor and array alike."""
-        return Pair(show(self.tensor), self.memory, show(self.places), self.repeats)
+        """Return a view of tensor and array alike."""
+        return Pair(show(self.tensor), self.memory, show(self.positions), self.repeats)
 
     def check(self):
         np.testing.assert_array_equal(self.tensor.numpy(), self.elements)
 
 
 def parts(pair):
-    """Views that keep some of the elements or all, for tensors and arrays."""
-    x = pair.places
-    found = {
+    """Return views of some or all elements, for tensors and arrays."""
+    x = pair.positions
+    actual = {
         "whole": lambda x: x[...],
         "reversed": lambda x: x[::-1],
         "rest": lambda x: x[1:],
@@ -69,10 +69,10 @@ def parts(pair):
         "flat": lambda x: x.reshape(-1),
     }
     if x.ndim == 2:
-        found["transposed"] = lambda x: x.T
-        found["column"] = lambda x: x[:, 1:2]
-        found["corner"] = lambda x: x[:2, ::-2]
-    return list(found.values()) if x.ndim and x.size else []
+        actual["transposed"] = lambda x: x.T
+        actual["column"] = lambda x: x[:, 1:2]
+        actual["corner"] = lambda x: x[:2, ::-2]
+    return list(actual.values()) if x.ndim and x.size else []
 
 
 class Assignments(RuleBasedStateMachine):
@@ -94,7 +94,7 @@ class Assignments(RuleBasedStateMachine):
 
     def value(self, shape, number, by):
         """Something to write: a number, an array, or what is computed from a tensor."""
-        fitting = [pair for pair in self.sources() if pair.places.shape == shape]
+        fitting = [pair for pair in self.sources() if pair.positions.shape == shape]
         if fitting and number % 3:
             pair = fitting[number % len(fitting)]
             axes = tuple(range(len(shape))) if number % 2 else ()
@@ -108,7 +108,7 @@ class Assignments(RuleBasedStateMachine):
         return Tensor(array, device=self.device), array
 
     def sources(self):
-        """The pairs from which a value may be computed."""
+        """Return the pairs from which a value may be computed."""
         return self.pairs
 
     @rule(shape=st.sampled_from(SHAPES), kind=st.integers(0, 3), by=NUMBER)
@@ -129,24 +129,24 @@ class Assignments(RuleBasedStateMachine):
     @rule(number=PLACE, which=PLACE)
     def view(self, number, which):
         pair = self.pick(number)
-        shown = parts(pair)
-        if shown:
-            self.add(pair.view(shown[which % len(shown)]))
+        visible = parts(pair)
+        if visible:
+            self.add(pair.view(visible[which % len(visible)]))
 
     @precondition(lambda self: self.pairs)
     @rule(number=PLACE, look=st.sampled_from(LOOKS))
     def look_at_the_same(self, number, look):
         pair = self.pick(number)
-        self.add(Pair(look(pair.tensor), pair.memory, pair.places, pair.repeats))
+        self.add(Pair(look(pair.tensor), pair.memory, pair.positions, pair.repeats))
 
     @precondition(lambda self: self.pairs)
     @rule(number=PLACE)
     def expand(self, number):
         pair = self.pick(number)
-        if pair.places.ndim < 3:
-            places = np.broadcast_to(pair.places, (2, *pair.places.shape))
-            tensor = pair.tensor.unsqueeze(0).expand(places.shape)
-            self.add(Pair(tensor, pair.memory, places, True))
+        if pair.positions.ndim < 3:
+            indices = np.broadcast_to(pair.positions, (2, *pair.positions.shape))
+            tensor = pair.tensor.unsqueeze(0).expand(indices.shape)
+            self.add(Pair(tensor, pair.memory, indices, True))
 
     @precondition(lambda self: self.pairs)
     @rule(number=PLACE, kind=st.integers(0, 4), by=NUMBER)
@@ -166,7 +166,7 @@ class Assignments(RuleBasedStateMachine):
             self.add(Pair.of(tensor.pad(tuple(padding)), np.pad(elements, padding)))
 
     def write(self, pair, run, elements):
-        """`run` must give `pair` the elements, or refuse to and change nothing."""
+        """Let `run` assign the elements to `pair`, or refuse and change nothing."""
         if not elements.size:
             run()  # Nothing is written, which nobody could see.
             return
@@ -179,23 +179,23 @@ class Assignments(RuleBasedStateMachine):
             run()
         if pair.repeats:
             assert self.sharing(pair) == [], "an assignment that others should have seen"
-            pair.memory, pair.places = np.zeros(elements.size, np.int32), fresh(elements.shape)
+            pair.memory, pair.positions = np.zeros(elements.size, np.int32), fresh(elements.shape)
             pair.repeats = False
-        pair.memory[pair.places] = elements
+        pair.memory[pair.positions] = elements
 
     def is_refused(self, pair):
-        """Whether an assignment may be refused."""
+        """Return True if an assignment may be refused."""
         return pair.repeats or any(other.repeats for other in self.sharing(pair))
 
     def sharing(self, pair):
-        """The others that show elements of the same memory."""
+        """Return the other pairs that view the same memory."""
         return [other for other in self.pairs if other.memory is pair.memory and other is not pair]
 
     @precondition(lambda self: self.pairs)
     @rule(number=PLACE, other=PLACE, by=NUMBER)
     def assign(self, number, other, by):
         pair = self.pick(number)
-        value, elements = self.value(pair.places.shape, other, by)
+        value, elements = self.value(pair.positions.shape, other, by)
         self.write(pair, lambda: pair.tensor.assign(value), elements)
 
     @precondition(lambda self: self.pairs)
@@ -213,11 +213,11 @@ class Assignments(RuleBasedStateMachine):
     @rule(number=PLACE, which=PLACE, other=PLACE, by=NUMBER, is_kept=st.booleans())
     def assign_to_view(self, number, which, other, by, is_kept):
         pair = self.pick(number)
-        shown = parts(pair)
-        if not shown:
+        view = parts(pair)
+        if not view:
             return
-        part = pair.view(shown[which % len(shown)])
-        value, elements = self.value(part.places.shape, other, by)
+        part = pair.view(view[which % len(view)])
+        value, elements = self.value(part.positions.shape, other, by)
         if is_kept:
             self.add(part)
         elif self.is_refused(pair):
@@ -228,21 +228,21 @@ class Assignments(RuleBasedStateMachine):
     @rule(number=PLACE, key=st.integers(0, 3), by=NUMBER)
     def assign_by_index(self, number, key, by):
         pair = self.pick(number)
-        if self.is_refused(pair) or pair.places.ndim == 0 or pair.places.shape[0] < 2:
+        if self.is_refused(pair) or pair.positions.ndim == 0 or pair.positions.shape[0] < 2:
             return
         keys = [0, slice(1, None), slice(None, None, -2), [1, 0]]
         pair.tensor[keys[key]] = by
-        pair.memory[pair.places[keys[key]]] = by
+        pair.memory[pair.positions[keys[key]]] = by
 
     @precondition(lambda self: self.pairs)
     @rule(number=PLACE)
     def move_within(self, number):
         pair = self.pick(number)
-        if self.is_refused(pair) or pair.places.ndim == 0 or pair.places.shape[0] < 2:
+        if self.is_refused(pair) or pair.positions.ndim == 0 or pair.positions.shape[0] < 2:
             return
         elements = pair.elements
         pair.tensor[1:] = pair.tensor[:-1]
-        pair.memory[pair.places[1:]] = elements[:-1]
+        pair.memory[pair.positions[1:]] = elements[:-1]
 
     @precondition(lambda self: self.pairs)
     @rule(number=PLACE, other=PLACE)
@@ -281,7 +281,7 @@ class Failures(Assignments):
         return True
 
     def read(self, pair):
-        """What is lost may be refused; nothing else."""
+        """Allow a refusal only for lost elements."""
         try:
             elements = pair.tensor.numpy()
         except UserStateError as refusal:
@@ -299,19 +299,19 @@ class Failures(Assignments):
         is_interrupt=st.booleans(),
     )
     def fail(self, numbers, by, kind, event, is_interrupt):
-        """One of them is written after two kernels are to read it; then all are computed."""
+        """Write one of them after two pending kernels that read it; then compute all."""
         pair = self.pick(numbers[0])
         for other in self.pairs:
             with contextlib.suppress(UserStateError):
                 other.tensor.realize()
         before = pair.memory.copy()
-        if pair.places.ndim and pair.places.size and not self.is_refused(pair):
+        if pair.positions.ndim and pair.positions.size and not self.is_refused(pair):
             elements = pair.elements
             below = pair.tensor.max().expand(3) * 2
             self.add(Pair.of(below, np.full(3, elements.max() * 2)))
             tensor = pair.tensor
             tensor += by
-            pair.memory[pair.places] = elements + by
+            pair.memory[pair.positions] = elements + by
         pairs = [pair, *self.pairs[-1:], *map(self.pick, numbers)]
         error = KeyboardInterrupt() if is_interrupt else None
         refused = (DeviceError, KeyboardInterrupt, UserStateError)
@@ -359,7 +359,7 @@ def test_twenty_thousand_steps(device):
 
 @pytest.mark.long
 def test_a_lost_assignment_is_found(monkeypatch):
-    """A view that has elements of its own."""
+    """Give a view elements of its own."""
     monkeypatch.setattr(Tensor, "detach", lambda self: self.clone())
     with pytest.raises(AssertionError):
         run("CPU", 30, Phase.generate)

@@ -148,7 +148,7 @@ def test_a_large_constant_takes_its_own_bytes_only() -> None:
 
 
 def counted(size: int) -> str:
-    """The elements of `arange(size)` of int32 as numpy shows them."""
+    """Return the elements of `arange(size)` of int32 as numpy prints them."""
     return np.array2string(np.arange(size, dtype=np.int32), separator=", ", max_line_width=100)
 
 
@@ -189,12 +189,12 @@ def test_repr(make: object, text: str) -> None:
 
 def test_large_tensors_are_elided_as_by_numpy() -> None:
     array = np.arange(5000, dtype=np.int32).reshape(50, 100)
-    wanted = np.array2string(array, separator=", ", max_line_width=100)
-    assert "..." in wanted
+    expected = np.array2string(array, separator=", ", max_line_width=100)
+    assert "..." in expected
     plain = Tensor(array)
-    assert repr(plain) == f"<Tensor (50, 100) int32 on CPU, in memory:\n{wanted}>"
+    assert repr(plain) == f"<Tensor (50, 100) int32 on CPU, in memory:\n{expected}>"
     cut = plain.shard(("CPU:0", "CPU:1", "CPU:2"), 1).realize()
-    assert repr(cut).partition("memory:\n")[2] == f"{wanted}>"
+    assert repr(cut).partition("memory:\n")[2] == f"{expected}>"
     assert repr(Tensor(np.arange(7, dtype=np.int32))).endswith(f"{counted(7)}>")
     assert repr(Tensor(np.arange(1001, dtype=np.int32))).endswith(f"{counted(1001)}>")
     with np.printoptions(threshold=5, edgeitems=1):

@@ -20,7 +20,7 @@ INTEGER_TYPES = [dtype.name for dtype in dtypes.all if dtype.is_int]
 @pytest.mark.parametrize("shift", [operator.lshift, operator.rshift])
 @pytest.mark.parametrize("dtype", INTEGER_TYPES)
 def test_every_count_of_a_shift_has_a_value(dtype: str, shift: Callable[..., Any]) -> None:
-    """A count that is negative or beyond the width leaves the sign alone, as in torch and numpy."""
+    """Keep only the sign for a count that is negative or beyond the width, as torch and numpy."""
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
     width = np.iinfo(dtype).bits
     numbers = np.array([[low], [low + 1], [1], [5], [high]], dtype)
@@ -35,7 +35,7 @@ def test_every_count_of_a_shift_has_a_value(dtype: str, shift: Callable[..., Any
 
 @pytest.mark.parametrize("dtype", INTEGER_TYPES)
 def test_integers_are_raised_to_tensors_modulo_their_width(dtype: str) -> None:
-    """A negative exponent leaves 1 and -1 as they are, by its parity, as in torch."""
+    """Keep 1 and -1 for a negative exponent, by its parity, as torch does."""
     low, width = int(np.iinfo(dtype).min), np.iinfo(dtype).bits
     bases = [0, 1, 3, 10, *([-1, -7] if low else [])]
     exponents = [0, 1, 5, 101, *([-1, -2, low] if low else [])]

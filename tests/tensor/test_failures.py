@@ -1,6 +1,6 @@
 """Tensors after a failure while they were computed: right elements, or a refusal.
 
-Programs are built beside arrays of numpy, and everything is computed at once while the n-th
+Programs are built together with numpy arrays. Everything is computed at once while the n-th
 allocation, compile, copy or launch fails, for every n. Then a tensor that was assigned to has its
 new elements, or those from before an assignment; every other one has its elements. Either may say
 that they are lost, if memory was overwritten.
@@ -40,13 +40,13 @@ def sets_items_of_a_view(device):
     before = (row * total).sum() + total
     x[1:3] = x[2:4] + total
     after = row.sum()
-    wanted, number = a.copy(), a.max(1).sum()
-    wanted[1:3] = a[2:4] + number
+    expected, number = a.copy(), a.max(1).sum()
+    expected[1:3] = a[2:4] + number
     return {
         "before": (before, (a[1] * number).sum() + number),
-        "row": (row, wanted[1], a[1]),
-        "x": (x, wanted, a),
-        "after": (after, wanted[1].sum()),
+        "row": (row, expected[1], a[1]),
+        "x": (x, expected, a),
+        "after": (after, expected[1].sum()),
     }
 
 
@@ -58,17 +58,17 @@ def adds_in_place(device):
     x += y
     x += 1
     w = (x - x.max()).sum()
-    wanted = a + a.sum() + 1
+    expected = a + a.sum() + 1
     return {
         "y": (y, a.sum()),
         "z": (z, a.reshape(2, 3).max(1) * a.sum()),
-        "x": (x, wanted, a, wanted - 1),
-        "w": (w, (wanted - wanted.max()).sum()),
+        "x": (x, expected, a, expected - 1),
+        "w": (w, (expected - expected.max()).sum()),
     }
 
 
 def trains(device):
-    """One step with momentum; both weights are read before either is written."""
+    """Make one step with momentum; both weights are read before either is written."""
     a, b, rows = numbers(4, 3) / 8, numbers(3, 2) / 8, numbers(5, 4) / 4
     first = Tensor(a, device=device, requires_grad=True).realize()
     second = Tensor(b, device=device, requires_grad=True).realize()
@@ -97,11 +97,11 @@ def copies_to_another_device(device):
     old = (y * y.max(1).sum()).sum(0)
     y.assign(x.to(other) + y.sum())
     x.assign(y.max(0).to(device).expand(4, 3) + x.sum())
-    wanted = a + (a + 1).sum()
+    expected = a + (a + 1).sum()
     return {
         "far": (far, a.max(1) + 1),
-        "y": (y, wanted, a + 1),
-        "x": (x, np.tile(wanted.max(0), (4, 1)) + a.sum(), a),
+        "y": (y, expected, a + 1),
+        "x": (x, np.tile(expected.max(0), (4, 1)) + a.sum(), a),
         "old": (old, ((a + 1) * (a + 1).max(1).sum()).sum(0)),
     }
 
@@ -119,13 +119,17 @@ def is_sharded(device):
 
 
 def draws(device):
-    """The numbers of one seed are the same however they are drawn."""
+    """Draw the same numbers from one seed, however they are drawn."""
     Tensor.manual_seed(5)
-    wanted = Tensor.rand(10, device="PYTHON").numpy()
+    expected = Tensor.rand(10, device="PYTHON").numpy()
     Tensor.manual_seed(5)
     a, b, c = (Tensor.rand(count, device=device) for count in (5, 3, 2))
     d = a.sum() + c
-    return {"a": (a, wanted[:5]), "b": (b, wanted[5:8]), "d": (d, wanted[:5].sum() + wanted[8:])}
+    return {
+        "a": (a, expected[:5]),
+        "b": (b, expected[5:8]),
+        "d": (d, expected[:5].sum() + expected[8:]),
+    }
 
 
 PROGRAMS = (
@@ -139,16 +143,16 @@ PROGRAMS = (
 
 
 def computed_with_a_fault(program, device, kind, number, error=None):
-    """The tensors of a program that was computed while event `number` fails; None if none did."""
-    found = program(device)
+    """Compute a program while event `number` fails; return its tensors, None if none failed."""
+    actual = program(device)
     if kind == "compile":
         forget_kernels()
-    tensors = [tensor for tensor, *_ in found.values()]
+    tensors = [tensor for tensor, *_ in actual.values()]
     raised = error_of(lambda: tensors[0].realize(*tensors[1:]), kind, number, error)
     if raised is None:
         return None
     assert isinstance(raised, KeyboardInterrupt) or kind in str(raised)
-    return found
+    return actual
 
 
 def error_of(call, kind, number, error):
@@ -161,7 +165,7 @@ def error_of(call, kind, number, error):
 
 
 def elements_of(tensor):
-    """Its elements, or the words by which it refuses them."""
+    """Return the elements, or the error that refuses them."""
     try:
         return tensor.numpy(), None
     except UserStateError as refusal:
@@ -169,12 +173,12 @@ def elements_of(tensor):
 
 
 def check(found, names, may_be_lost):
-    """Each tensor is right; or lost, where it may be."""
+    """Require right elements in each tensor; it may be lost only where this is allowed."""
     for name in names:
         tensor, *accepted = found[name]
         elements, refusal = elements_of(tensor)
         if refusal is None:
-            is_right = any(np.allclose(elements, each, 1e-4, 1e-4) for each in accepted)
+            is_right = any(np.allclose(elements, item, 1e-4, 1e-4) for item in accepted)
             assert is_right, (name, elements, accepted)
             continue
         assert may_be_lost, (name, refusal)
@@ -182,17 +186,17 @@ def check(found, names, may_be_lost):
 
 
 def fail_everywhere(program, device, kinds, error=None):
-    """How many events of a program were made to fail, each in two runs."""
+    """Make each event of a program fail, in two runs each; return the number of events."""
     count = 0
     for kind in kinds:
         for number in itertools.count():
-            found = computed_with_a_fault(program, device, kind, number, error)
-            if found is None:
+            actual = computed_with_a_fault(program, device, kind, number, error)
+            if actual is None:
                 break
             count += 1
             # All kernels are compiled before the first runs, which allocates before that.
             may_be_lost = kind != "compile" and (kind, number) != ("allocate", 0)
-            check(found, found, may_be_lost)
+            check(actual, actual, may_be_lost)
             again = computed_with_a_fault(program, device, kind, number, error)
             check(again, reversed(again), may_be_lost)
     return count
@@ -202,7 +206,7 @@ def fail_everywhere(program, device, kinds, error=None):
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_no_tensor_is_wrong_after_a_failure(program):
-    """With the memory plan on; where it is off every intermediate result is an allocation."""
+    """Use the memory plan; without it, every intermediate result is an allocation."""
     assert fail_everywhere(program, DEVICES[0], KINDS) >= 4
     with Context(MEMORY_PLAN=0):
         assert fail_everywhere(program, DEVICES[0], ["allocate"]) >= 1
@@ -219,15 +223,15 @@ def test_no_tensor_is_wrong_after_an_interrupt(program, device):
 
 @pytest.mark.parametrize("number", [4, 5])
 def test_what_an_earlier_assignment_gave_is_lost_with_a_later_one(number):
-    """Each draw assigns to the counter: the first numbers need what it was before the others."""
-    found = computed_with_a_fault(draws, DEVICES[0], "launch", number)
-    check(found, found, may_be_lost=True)
+    """Lose both: each draw assigns to the counter, so the first numbers need its old value."""
+    actual = computed_with_a_fault(draws, DEVICES[0], "launch", number)
+    check(actual, actual, may_be_lost=True)
 
 
 def lost_tensor():
-    """One whose assignment in place may have run."""
-    found = computed_with_a_fault(adds_in_place, DEVICES[0], "launch", 2)
-    return found["x"][0]
+    """Return a tensor whose assignment in place may have run."""
+    actual = computed_with_a_fault(adds_in_place, DEVICES[0], "launch", 2)
+    return actual["x"][0]
 
 
 def test_lost_elements_are_refused_with_the_reason():
@@ -281,8 +285,8 @@ def test_random_numbers_begin_anew_when_the_counter_is_lost():
     with pytest.raises(UserStateError, match=r"restart it with manual_seed\(\)"):
         Tensor.rand(2, device=DEVICES[0]).realize()
     Tensor.manual_seed(5)
-    wanted = Tensor.rand(2, device="PYTHON").tolist()
-    assert Tensor.rand(2, device=DEVICES[0]).tolist() == wanted
+    expected = Tensor.rand(2, device="PYTHON").tolist()
+    assert Tensor.rand(2, device=DEVICES[0]).tolist() == expected
 
 
 # --- assignments that fail are undone ------------------------------------------------------------
@@ -329,7 +333,7 @@ WRITTEN = {
 
 
 def failing(x):
-    """Elements of the shape of `x`, by kernels that reduce."""
+    """Compute elements of the shape of `x`, by kernels that reduce."""
     return x.max() + x
 
 
@@ -495,7 +499,7 @@ def test_a_captured_function_that_fails_leaves_the_old_elements(reduces, calls, 
     assert (x.tolist(), w.tolist()) == ([0, 1, 2, 3, 4, 5], before)
     reduces(True)
     step(x)
-    after = [each + 5 for each in range(6)]
+    after = [item + 5 for item in range(6)]
     assert (x if is_argument else w).tolist() == (after if is_argument or not calls else w.tolist())
 
 
@@ -504,16 +508,16 @@ def test_a_captured_function_that_fails_leaves_the_old_elements(reduces, calls, 
 
 @pytest.fixture
 def interrupt():
-    """Sends this process the signal of Ctrl-C, which raises as it does in a terminal."""
+    """Send this process the signal of Ctrl-C, which raises as in a terminal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield lambda: os.kill(os.getpid(), signal.SIGINT)
     signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_waits_for_what_assigns_in_place(interrupt):
-    found = computed_with_a_fault(adds_in_place, DEVICES[0], "launch", 2, interrupt)
-    assert found is not None
-    check(found, found, may_be_lost=False)
+    actual = computed_with_a_fault(adds_in_place, DEVICES[0], "launch", 2, interrupt)
+    assert actual is not None
+    check(actual, actual, may_be_lost=False)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -522,9 +526,9 @@ def test_the_second_interrupt_does_not_wait(interrupt):
         interrupt()
         interrupt()
 
-    found = computed_with_a_fault(adds_in_place, DEVICES[0], "launch", 2, twice)
+    actual = computed_with_a_fault(adds_in_place, DEVICES[0], "launch", 2, twice)
     with pytest.raises(UserStateError, match=r"are lost: they were being assigned to: Keyboard"):
-        found["x"][0].tolist()
+        actual["x"][0].tolist()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -557,7 +561,7 @@ def test_an_interrupt_while_graphs_are_rewritten_waits(interrupt, monkeypatch):
 
 
 def captured_step():
-    """A captured function that updates two weights, and these, after three calls."""
+    """Return a captured function that updates two weights, and these, after three calls."""
     w, v = memory([1, 2], DEVICES[0]), memory([10, 20], DEVICES[0])
 
     @TinyJit
@@ -583,7 +587,7 @@ def test_a_replay_that_breaks_off_has_lost_what_it_assigns_to(kind, number):
     step(x)
     with FAULTS.at(kind, number), pytest.raises(DeviceError, match=f"replay: .*{kind}"):
         step(x)
-    assert (copy.tolist(), pending.tolist()) == (old, [each + 1 for each in old])
+    assert (copy.tolist(), pending.tolist()) == (old, [item + 1 for item in old])
     for tensor in (w, v, w * 2):
         with pytest.raises(UserStateError, match=r"were being assigned to by a replay: .*fails"):
             tensor.tolist()
@@ -594,7 +598,7 @@ def test_a_replay_that_breaks_off_has_lost_what_it_assigns_to(kind, number):
     step.reset()
     for _ in range(3):
         step(x)
-    assert (w.tolist(), v.tolist()) == tuple(each.tolist() for each in captured_step()[1:])
+    assert (w.tolist(), v.tolist()) == tuple(item.tolist() for item in captured_step()[1:])
 
 
 def test_a_replay_that_has_not_begun_has_lost_nothing():
@@ -671,7 +675,7 @@ def test_an_interrupt_beside_the_one_call_of_a_replay_loses_nothing(monkeypatch)
 
 
 def test_a_capture_that_hides_a_failed_assignment_is_refused():
-    """No replay would leave the tensor as it was."""
+    """Refuse it: every replay would change the tensor."""
     w = memory([1, 2], DEVICES[0])
 
     @TinyJit
@@ -689,13 +693,13 @@ def test_a_capture_that_hides_a_failed_assignment_is_refused():
     with FAULTS.at("allocate", 1), pytest.raises(UserStateError, match="to other memory, which no"):
         step(x)
     assert w.tolist() == [3, 4]
-    for wanted in ([7, 8], [15, 16], [31, 32]):
-        assert step(x).item() == wanted[1]
-        assert w.tolist() == wanted
+    for expected in ([7, 8], [15, 16], [31, 32]):
+        assert step(x).item() == expected[1]
+        assert w.tolist() == expected
 
 
 def test_a_tensor_that_fails_while_a_capture_first_reads_it_ends_the_capture():
-    """Its graph was captured, and replays computed it from what that had read then."""
+    """Guard a captured graph of it, which replays computed from its old inputs."""
     x = memory([1, 2], DEVICES[0])
     held = [x + 1]
     step = TinyJit(lambda y: (y + held[0]).realize())

@@ -63,11 +63,11 @@ FOLDS = {
 
 @pytest.mark.parametrize("name", FOLDS)
 def test_an_exact_fold_runs_no_kernel(name):
-    compute, elements, wanted = FOLDS[name]
+    compute, elements, expected = FOLDS[name]
     x = Tensor(elements).realize()
     result = compute(x)
     assert count_kernels(result.realize)[1] == 0
-    assert result.tolist() == wanted
+    assert result.tolist() == expected
 
 
 # Where a float could be NaN, infinite or -0 nothing is folded.
@@ -81,16 +81,16 @@ NO_FOLDS = {
 
 @pytest.mark.parametrize("name", NO_FOLDS)
 def test_what_is_not_exact_is_computed(name):
-    compute, wanted = NO_FOLDS[name]
+    compute, expected = NO_FOLDS[name]
     result = compute(Tensor(FLOATS).realize())
     assert count_kernels(result.realize)[1] == 1
-    np.testing.assert_array_equal(np.signbit(result.numpy()), np.signbit(wanted))
-    np.testing.assert_array_equal(result.numpy(), wanted)
+    np.testing.assert_array_equal(np.signbit(result.numpy()), np.signbit(expected))
+    np.testing.assert_array_equal(result.numpy(), expected)
 
 
 def test_absorbing_constants_are_those_of_the_semantics():
-    """Every 8-bit value beside every constant of a few: the fold is what the op gives."""
-    found = 0
+    """Combine every 8-bit value with a few constants: the fold equals the op."""
+    actual = 0
     ops = (Ops.MUL, Ops.AND, Ops.OR, Ops.MOD, Ops.SUB, Ops.XOR, Ops.CMPNE, Ops.CMPLT)
     for op, dtype in itertools.product(ops, (dtypes.int8, dtypes.uint8)):
         values = range(dtype.minimum, dtype.maximum + 1)
@@ -103,12 +103,12 @@ def test_absorbing_constants_are_those_of_the_semantics():
                 folded = absorbing_value(op, pair)
                 if folded is None:
                     continue
-                found += 1
+                actual += 1
                 for value in values:
-                    given = [value if x is unknown else constant for x in pair]
-                    result = semantics.fold(op, dtype, given, [dtype, dtype])
+                    operands = [value if x is unknown else constant for x in pair]
+                    result = semantics.fold(op, dtype, operands, [dtype, dtype])
                     assert result % 256 == folded % 256
-    assert found > 8
+    assert actual > 8
 
 
 def test_an_assignment_runs_once():
@@ -171,7 +171,7 @@ def test_a_gather_is_one_kernel_without_a_loop_of_its_own(name):
 
 
 def test_an_embedding_reads_only_its_rows():
-    """The table of a language model, of which nothing is in memory: this is only planned."""
+    """Plan a lookup in the table of a language model, without any memory for it."""
     table = Tensor.empty(50257, 768)
     (ast,) = kernels_of(rows(table, Tensor.empty(16, dtype=dtypes.int32)))
     assert estimate(ast).nbytes == 4 * (16 + 2 * 16 * 768)

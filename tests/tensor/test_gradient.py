@@ -96,7 +96,7 @@ def test_gradients_add_up_over_uses_and_over_calls() -> None:
 
 
 def seeded_backward() -> tuple[Tensor, Tensor, Tensor]:
-    """A seed, and two gradients that have its elements."""
+    """Return a seed, and two gradients that have its elements."""
     x, y = (Tensor([0.0, 0.0], requires_grad=True) for _ in range(2))
     seed = Tensor([3.0, 4.0])
     (x + y).backward(seed)
@@ -134,8 +134,8 @@ def test_a_leaf_that_was_assigned_to_is_one_target(write: Callable[[Tensor], obj
         write(x)
     assert y.sum().gradient(x)[0].tolist() == [3.0, 3.0]
     total = x.to("CPU").sum() + 2 * y.sum()
-    (found,) = total.gradient(x)
-    assert (found.tolist(), found.device) == ([7.0, 7.0], x.device)
+    (actual,) = total.gradient(x)
+    assert (actual.tolist(), actual.device) == ([7.0, 7.0], x.device)
     total.backward()
     assert x.grad is not None
     assert x.grad.tolist() == [7.0, 7.0]
@@ -156,9 +156,9 @@ def test_a_gradient_is_no_view_of_another_nor_of_the_seed(
     if is_computed:
         Tensor.realize(first, second)
     write(first)
-    assert [each.tolist() for each in (first, second, seed)] == [[9, 4], [3, 4], [3, 4]]
+    assert [item.tolist() for item in (first, second, seed)] == [[9, 4], [3, 4], [3, 4]]
     write(seed)
-    assert [each.tolist() for each in (first, second, seed)] == [[9, 4], [3, 4], [9, 4]]
+    assert [item.tolist() for item in (first, second, seed)] == [[9, 4], [3, 4], [9, 4]]
 
 
 def test_a_gradient_that_is_spread_over_its_elements_may_be_written() -> None:
@@ -455,11 +455,11 @@ def test_second_order(ours: str, theirs: str, arrays: Arrays) -> None:
     result = eval(ours, {"Tensor": Tensor}, x)
     expected = eval(theirs, {"F": F, "torch": torch}, y)
     first = (result * result).sum().gradient(*x.values())
-    wanted = torch.autograd.grad((expected * expected).sum(), y.values(), create_graph=True)
+    right = torch.autograd.grad((expected * expected).sum(), y.values(), create_graph=True)
     # The third power keeps every element of the first gradient in the second.
     second = sum((part * part * part).sum() for part in first).gradient(*x.values())
-    wanted = torch.autograd.grad(sum((part**3).sum() for part in wanted), y.values())
-    for part, other in zip(second, wanted, strict=True):
+    right = torch.autograd.grad(sum((part**3).sum() for part in right), y.values())
+    for part, other in zip(second, right, strict=True):
         np.testing.assert_allclose(part.numpy(), other.numpy(), rtol=1e-9, atol=1e-9)
 
 
@@ -474,17 +474,17 @@ def test_second_order_of_a_product_with_zeros(factors: list[float]) -> None:
     # As products of columns: torch's own prod has no second derivative at two zeros.
     product = theirs[:, 0] * theirs[:, 1] * theirs[:, 2] * theirs[:, 3]
     first = torch.autograd.grad(product.sum(), theirs, create_graph=True)[0]
-    wanted = torch.autograd.grad((first * torch.tensor(weights)).sum(), theirs, create_graph=True)[
-        0
-    ]
-    third = torch.autograd.grad((wanted * torch.tensor(weights)).sum(), theirs)[0]
+    expected = torch.autograd.grad(
+        (first * torch.tensor(weights)).sum(), theirs, create_graph=True
+    )[0]
+    third = torch.autograd.grad((expected * torch.tensor(weights)).sum(), theirs)[0]
     x = Tensor(data).requires_grad_()
     slope = x.prod(1).sum().gradient(x)[0]
-    found = (slope * Tensor(weights)).sum().gradient(x)[0]
+    actual = (slope * Tensor(weights)).sum().gradient(x)[0]
     assert np.allclose(slope.numpy(), first.detach().numpy())
-    assert np.allclose(found.numpy(), wanted.detach().numpy())
-    found = (found * Tensor(weights)).sum().gradient(x)[0]
-    assert np.allclose(found.numpy(), third.numpy())
+    assert np.allclose(actual.numpy(), expected.detach().numpy())
+    actual = (actual * Tensor(weights)).sum().gradient(x)[0]
+    assert np.allclose(actual.numpy(), third.numpy())
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((0, 3), 1), ((3, 0), 1), ((2, 0, 1), (0, 2))])

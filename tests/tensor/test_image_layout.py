@@ -30,10 +30,10 @@ def kernels(tensor: Tensor, device: str) -> list[KernelItem]:
 
 
 def images(item: KernelItem) -> list[ImageDType]:
-    """The types of the images that a kernel takes, by slot."""
-    found = [node for node in item.ast.toposort() if isinstance(node.arg, SlotArg)]
-    found.sort(key=lambda node: node.arg.slot if isinstance(node.arg, SlotArg) else 0)
-    return [node.dtype for node in found if isinstance(node.dtype, ImageDType)]
+    """Return the types of the images of a kernel, by slot."""
+    actual = [node for node in item.ast.toposort() if isinstance(node.arg, SlotArg)]
+    actual.sort(key=lambda node: node.arg.slot if isinstance(node.arg, SlotArg) else 0)
+    return [node.dtype for node in actual if isinstance(node.dtype, ImageDType)]
 
 
 MATMUL: Function = lambda x, w: x @ w  # noqa: E731
@@ -80,15 +80,15 @@ def test_operands_have_an_image_layout(name: str) -> None:
     with Context(IMAGE=1, CHECK_BOUNDS=1):
         result = function(*tensors)
         last = kernels(result, "PYTHON")[-1]
-        found = result.numpy()
+        actual = result.numpy()
     assert images(last) == expected
     program = compile_kernel(last.ast, Device["PYTHON"].capabilities)
     loads = [node for node in program.uops if node.op is Ops.LOAD]
     texels = [load for load in loads if isinstance(load.src[0].dtype, ImageDType)]
     assert texels == loads
     assert all(load.dtype.lanes == 4 and len(load.src[0].src) == 3 for load in texels)
-    assert found.dtype == plain.dtype
-    assert np.array_equal(found, plain)
+    assert actual.dtype == plain.dtype
+    assert np.array_equal(actual, plain)
 
 
 def test_a_weight_in_order_is_not_copied() -> None:
@@ -102,17 +102,17 @@ def test_a_weight_in_order_is_not_copied() -> None:
 @pytest.mark.parametrize("function", [MATMUL, CONV], ids=["matmul", "conv2d"])
 def test_gradients_are_those_without_images(function: Function) -> None:
     shapes = ((3, 6), (6, 5)) if function is MATMUL else ((1, 3, 4, 4), (2, 3, 3, 3))
-    found = []
+    actual = []
     for flag in (0, 1):
         with Context(IMAGE=flag):
             pair = [
-                Tensor(small(*shape, seed=place), device="PYTHON", requires_grad=True)
-                for place, shape in enumerate(shapes)
+                Tensor(small(*shape, seed=position), device="PYTHON", requires_grad=True)
+                for position, shape in enumerate(shapes)
             ]
             function(*pair).square().sum().backward()
-            found.append([tensor.grad.numpy() for tensor in pair if tensor.grad is not None])
-    assert len(found[0]) == 2
-    for plain, by_images in zip(*found, strict=True):
+            actual.append([tensor.grad.numpy() for tensor in pair if tensor.grad is not None])
+    assert len(actual[0]) == 2
+    for plain, by_images in zip(*actual, strict=True):
         assert np.array_equal(plain, by_images)
 
 
@@ -120,8 +120,8 @@ def test_a_device_without_images_ignores_the_flag() -> None:
     x, w = Tensor(small(4, 6), device="CPU"), Tensor(small(6, 4), device="CPU")
     expected = kernels(x @ w, "CPU")
     with Context(IMAGE=1):
-        found = kernels(x @ w, "CPU")
-    assert [item.ast for item in found] == [item.ast for item in expected]
+        actual = kernels(x @ w, "CPU")
+    assert [item.ast for item in actual] == [item.ast for item in expected]
 
 
 @pytest.mark.parametrize(

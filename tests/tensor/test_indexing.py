@@ -183,8 +183,8 @@ def test_a_mask_may_read_what_is_written_at_other_places(name: str, device: str)
     tensor, array = Tensor(GRID, device=device).realize(), GRID.copy()
     for value in (-1, 8):
         for whole in (tensor, array):
-            shown = part(whole)
-            shown[mask(shown)] = value
+            view = part(whole)
+            view[mask(view)] = value
     assert tensor.tolist() == array.tolist()
 
 
@@ -192,8 +192,8 @@ def test_a_mask_may_read_what_is_written_at_other_places(name: str, device: str)
 def test_a_mask_of_the_same_elements_is_in_the_kernel_that_writes(show) -> None:
     tensor = Tensor(GRID).realize()
     before = GlobalCounters.kernel_count
-    shown = show(tensor)
-    shown[shown > 5] = 0
+    view = show(tensor)
+    view[view > 5] = 0
     tensor.realize()
     assert GlobalCounters.kernel_count == before + 1
     assert tensor.tolist() == [[0, 1, 2, 3], [4, 5, 0, 0], [0, 0, 0, 0]]
@@ -208,9 +208,9 @@ def test_a_captured_function_may_write_where_its_own_elements_say() -> None:
     for number in range(4):
         tensor = Tensor(GRID + number - 2).realize()
         clear(tensor)
-        wanted = GRID + number - 2
-        wanted[wanted[:, 0] > 3] = 0
-        assert tensor.tolist() == wanted.tolist()
+        expected = GRID + number - 2
+        expected[expected[:, 0] > 3] = 0
+        assert tensor.tolist() == expected.tolist()
 
 
 def test_gradients_of_reading_and_writing() -> None:

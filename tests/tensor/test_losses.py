@@ -22,25 +22,25 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 
 def test_classes_that_do_not_exist_give_nan() -> None:
     logits = Tensor(numbers(3, 4))
-    found = logits.cross_entropy(Tensor([4, 1, -1]), "none").tolist()
-    assert [math.isnan(loss) for loss in found] == [True, False, True]
-    found = logits.nll_loss(Tensor([4, 1, -1]), reduction="none").tolist()
-    assert [math.isnan(loss) for loss in found] == [True, False, True]
+    actual = logits.cross_entropy(Tensor([4, 1, -1]), "none").tolist()
+    assert [math.isnan(loss) for loss in actual] == [True, False, True]
+    actual = logits.nll_loss(Tensor([4, 1, -1]), reduction="none").tolist()
+    assert [math.isnan(loss) for loss in actual] == [True, False, True]
     # Unless they are ignored.
-    found = logits.nll_loss(Tensor([-100, 1, -100]), ignore_index=-100, reduction="none").tolist()
-    assert found[0] == found[2] == 0.0
-    found = logits.sparse_categorical_crossentropy(Tensor([-1, 1, -1]), reduction="none")
-    assert found.tolist()[0] == 0.0
-    assert found.tolist()[1] > 0
+    actual = logits.nll_loss(Tensor([-100, 1, -100]), ignore_index=-100, reduction="none").tolist()
+    assert actual[0] == actual[2] == 0.0
+    actual = logits.sparse_categorical_crossentropy(Tensor([-1, 1, -1]), reduction="none")
+    assert actual.tolist()[0] == 0.0
+    assert actual.tolist()[1] > 0
 
 
 def test_ignored_classes_have_no_gradient() -> None:
     logits = Tensor(numbers(3, 4), requires_grad=True)
     logits.sparse_categorical_crossentropy(Tensor([-1, 1, -1])).backward()
     assert logits.grad is not None
-    found = logits.grad.numpy()
-    assert (found[[0, 2]] == 0).all()
-    assert found[1].sum() == pytest.approx(0, abs=1e-6)
+    actual = logits.grad.numpy()
+    assert (actual[[0, 2]] == 0).all()
+    assert actual[1].sum() == pytest.approx(0, abs=1e-6)
 
 
 def test_losses_of_masked_and_extreme_logits() -> None:
@@ -55,7 +55,7 @@ def test_losses_of_masked_and_extreme_logits() -> None:
 
 
 def test_binary_crossentropy_of_sure_probabilities() -> None:
-    """The logarithm is limited, as torch limits it: a sure mistake costs 100, and no gradient."""
+    """Limit the logarithm as torch does: a certain mistake costs 100, and has no gradient."""
     sure = Tensor([0.0, 1.0, 0.0, 1.0], requires_grad=True)
     losses = sure.binary_crossentropy(Tensor([0.0, 1.0, 1.0, 0.0]), "none")
     assert losses.tolist() == [0.0, 0.0, 100.0, 100.0]
@@ -118,9 +118,9 @@ def test_dropout_keeps_the_mean_and_its_gradient_has_the_same_mask() -> None:
     Tensor.manual_seed(3)
     ones = Tensor(np.ones(40_000, np.float32), requires_grad=True)
     with Tensor.train():
-        found = ones.dropout(0.25)
-    gradient = found.sum().gradient(ones)[0].numpy()
-    values = found.numpy()
+        actual = ones.dropout(0.25)
+    gradient = actual.sum().gradient(ones)[0].numpy()
+    values = actual.numpy()
     assert set(np.unique(values)) == {np.float32(0), np.float32(1 / 0.75)}
     # 40,000 trials have a deviation of 0.0022; five of them are never seen.
     assert abs((values == 0).mean() - 0.25) < 0.011
@@ -172,7 +172,7 @@ def test_large_vectors_are_normalised() -> None:
 
 @pytest.mark.parametrize(("dtype", "unit"), [("float16", 2**-11), ("bfloat16", 2**-8)])
 def test_gradients_of_shared_operands_are_rounded_once(dtype: str, unit: float) -> None:
-    """Terms that cancel show whether they were rounded before they were added."""
+    """Use terms that cancel: they show a rounding before the addition."""
     shapes = {"x": (40, 1), "y": (5,), "q": (8, 3, 2), "k": (1, 3, 2), "v": (1, 3, 2)}
     shapes |= {"weights": (40, 5), "more": (8, 3, 2)}
     ours = {

@@ -94,8 +94,8 @@ def test_the_error_function_is_1_at_the_end_of_its_polynomial_and_never_more() -
         assert Tensor(ends).erf().tolist() == [1.0] * 4
         assert Tensor(-ends).erf().tolist() == [-1.0] * 4
         x = np.linspace(0, end, 10_001, dtype=dtype)
-        found = Tensor(x).erf().numpy()
-        assert found.max() == 1
+        actual = Tensor(x).erf().numpy()
+        assert actual.max() == 1
         # Where one polynomial takes over from the other, there is no step back.
         near_one = np.linspace(0.999, 1.001, 4001, dtype=dtype)
         steps = np.diff(Tensor(near_one).erf().numpy())
@@ -181,7 +181,7 @@ POWERS = (-4, -3, -2, 3, 4)
 
 
 def errors(result: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Distances in units of the last place of the type of `result`; 0 where both are NaN."""
+    """Return distances in units of the last place of `result`'s type; 0 if both are NaN."""
     limits = ml_dtypes.finfo(result.dtype)
     values = result.astype(np.float64)
     scale = np.maximum(np.abs(expected), float(limits.smallest_normal))

@@ -10,11 +10,11 @@ from tinyref import GlobalCounters, Tensor, Variable, dtypes
 
 @pytest.mark.long
 def test_many_tensors_are_joined_in_groups() -> None:
-    parts = [np.full((2, 1 + place % 3), place, np.int32) for place in range(70)]
+    parts = [np.full((2, 1 + position % 3), position, np.int32) for position in range(70)]
     tensors = [Tensor(part) for part in parts]
     before = GlobalCounters.kernel_count
-    found = tensors[0].cat(*tensors[1:], dim=1).numpy()
-    assert (found == np.concatenate(parts, axis=1)).all()
+    actual = tensors[0].cat(*tensors[1:], dim=1).numpy()
+    assert (actual == np.concatenate(parts, axis=1)).all()
     # Five groups of at most 16, and those together.
     assert GlobalCounters.kernel_count - before == 6
 

@@ -166,13 +166,13 @@ def test_choices_without_replacement() -> None:
 def test_weights_that_are_no_likelihoods_choose_nothing(
     weights: list[Any], count: int, replacement: bool, places: list[Any]
 ) -> None:
-    found = seeded(9, lambda: Tensor(weights).multinomial(count, replacement=replacement))
-    assert found.tolist() == places
+    actual = seeded(9, lambda: Tensor(weights).multinomial(count, replacement=replacement))
+    assert actual.tolist() == places
 
 
 @pytest.mark.parametrize("draw", [Tensor.rand, Tensor.randn, Tensor.randint])
 def test_a_draw_of_more_elements_than_int32_numbers(draw: Callable[..., Tensor]) -> None:
-    """It is built, and its last elements are those that two draws in turn would give."""
+    """Build it: its last elements equal those of two draws in turn."""
     far = 3_000_000_000
     Tensor.manual_seed(3)
     assert draw(60_000, 50_000).shape == (60_000, 50_000)

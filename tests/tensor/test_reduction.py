@@ -48,7 +48,7 @@ def test_spread_near_the_ends_of_a_type(dtype: str, end: int, correction: int) -
         limit = float(np.ldexp(1.0, -end - tensor.dtype.mantissa_bits))
         result = tensor.var(1, correction=correction).cast("float64").numpy()
         np.testing.assert_allclose(result, rounded, rtol=2 * precision, atol=2 * limit)
-        # The slopes of a deviation do not depend on the unit. That of equal elements is 0 here.
+        # The slopes of a deviation do not depend on the unit; for equal elements it is 0 here.
         theirs = exact.clone().requires_grad_()
         theirs.std(1, correction=correction)[:3].sum().backward()
         assert theirs.grad is not None
@@ -155,7 +155,7 @@ def test_last_of_equal_maxima_gets_the_gradient(length: int) -> None:
 
 
 def products(x: Tensor) -> dict[str, Tensor]:
-    """The sum of the squares of a row of two, by each function that multiplies and adds."""
+    """Return the sum of squares of a row of two, by each function that multiplies and adds."""
     flat = x.reshape(2)
     return {
         "@": x @ x.T,
@@ -170,14 +170,14 @@ def products(x: Tensor) -> dict[str, Tensor]:
 @pytest.mark.parametrize("device", ["CPU", "PYTHON"])
 def test_products_of_integers_are_of_their_type(device: str) -> None:
     """20,000 is 32 modulo 256, and 5,000,000,000 is 705,032,704 modulo 2**32."""
-    for name, found in products(Tensor([[100, 100]], dtype="int8", device=device)).items():
-        assert (name, found.dtype, found.item()) == (name, dtypes.int8, 32)
-    for name, found in products(Tensor([[100, 100]], dtype="uint8", device=device)).items():
-        assert (name, found.dtype, found.item()) == (name, dtypes.uint8, 32)
-    for name, found in products(Tensor([[50_000, 50_000]], device=device)).items():
-        assert (name, found.dtype, found.item()) == (name, dtypes.int32, 705_032_704)
-    for name, found in products(Tensor([[True, True]], device=device)).items():
-        assert (name, found.dtype, found.item()) == (name, dtypes.bool, True)
+    for name, actual in products(Tensor([[100, 100]], dtype="int8", device=device)).items():
+        assert (name, actual.dtype, actual.item()) == (name, dtypes.int8, 32)
+    for name, actual in products(Tensor([[100, 100]], dtype="uint8", device=device)).items():
+        assert (name, actual.dtype, actual.item()) == (name, dtypes.uint8, 32)
+    for name, actual in products(Tensor([[50_000, 50_000]], device=device)).items():
+        assert (name, actual.dtype, actual.item()) == (name, dtypes.int32, 705_032_704)
+    for name, actual in products(Tensor([[True, True]], device=device)).items():
+        assert (name, actual.dtype, actual.item()) == (name, dtypes.bool, True)
     mixed = Tensor([[100]], dtype="int8") @ Tensor([[200]], dtype="uint8")
     assert (mixed.dtype, mixed.item()) == (dtypes.int16, 20_000)
 

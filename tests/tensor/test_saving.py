@@ -30,9 +30,9 @@ both_ways = pytest.mark.parametrize("again", WAYS, ids=NAMES)
 @pytest.mark.parametrize("dtype", [*dtypes.all, dtypes.bfloat16], ids=lambda dtype: dtype.name)
 def test_tensors_of_each_type_keep_their_elements(again, dtype):
     tensor = Tensor([[0, 1], [1, 3]]).cast(dtype)
-    found = again(tensor)
-    assert (found.shape, found.dtype, found.device) == ((2, 2), dtype, "CPU")
-    assert found.tolist() == tensor.tolist()
+    restored = again(tensor)
+    assert (restored.shape, restored.dtype, restored.device) == ((2, 2), dtype, "CPU")
+    assert restored.tolist() == tensor.tolist()
 
 
 @both_ways
@@ -53,20 +53,20 @@ def test_tensors_of_each_type_keep_their_elements(again, dtype):
 )
 def test_tensors_keep_their_elements_in_memory_of_their_own(again, make, wanted):
     tensor = make()
-    found = again(tensor)
-    assert found.tolist() == wanted
-    assert str(found.tolist()) == str(wanted)
-    assert found.shape == tensor.shape
-    found.assign(found + 1).realize()
+    restored = again(tensor)
+    assert restored.tolist() == wanted
+    assert str(restored.tolist()) == str(wanted)
+    assert restored.shape == tensor.shape
+    restored.assign(restored + 1).realize()
     assert tensor.tolist() == wanted
 
 
 @both_ways
 @pytest.mark.parametrize("device", ["CPU:1", "PYTHON"])
 def test_tensors_stay_on_their_device(again, device):
-    found = again(Tensor([1, 2], device=device))
-    assert found.device == device
-    assert found.tolist() == [1, 2]
+    restored = again(Tensor([1, 2], device=device))
+    assert restored.device == device
+    assert restored.tolist() == [1, 2]
 
 
 @both_ways
@@ -74,10 +74,10 @@ def test_tensors_stay_on_their_device(again, device):
 def test_tensors_on_several_devices_keep_their_layout(again, axis):
     array = np.arange(15, dtype=np.float32).reshape(5, 3)
     tensor = Tensor(array).shard(("CPU:1", "CPU:2"), axis=axis).realize().requires_grad_()
-    found = again(tensor)
-    assert repr(found) == repr(tensor)
-    assert found.requires_grad
-    np.testing.assert_array_equal((found + found).numpy(), array * 2)
+    restored = again(tensor)
+    assert repr(restored) == repr(tensor)
+    assert restored.requires_grad
+    np.testing.assert_array_equal((restored + restored).numpy(), array * 2)
 
 
 @both_ways
@@ -86,16 +86,16 @@ def test_tensors_keep_what_gradients_need(again, requires_grad):
     tensor = Tensor([1.0, 2.0], requires_grad=requires_grad)
     assert again(tensor).requires_grad is tensor.requires_grad
     assert again(tensor).grad is None
-    found = again(tensor)
+    restored = again(tensor)
     if requires_grad is False:
         with pytest.raises(UserError, match="params"):
-            nn.optim.SGD([found])
+            nn.optim.SGD([restored])
         return
-    found.requires_grad_()
-    (found * 3).sum().backward()
-    assert found.grad.tolist() == [3.0, 3.0]
-    assert again(found).grad.tolist() == [3.0, 3.0]
-    assert again(found).grad is not found.grad
+    restored.requires_grad_()
+    (restored * 3).sum().backward()
+    assert restored.grad.tolist() == [3.0, 3.0]
+    assert again(restored).grad.tolist() == [3.0, 3.0]
+    assert again(restored).grad is not restored.grad
     assert tensor.grad is None
 
 
@@ -120,31 +120,31 @@ def test_tensors_in_files_are_refused(again, tmp_path):
 @both_ways
 def test_symbolic_sizes_are_those_that_are_bound(again):
     size = Variable("size", 1, 4).bind(2)
-    found = again(Tensor([1.0, 2.0, 3.0, 4.0]).shrink(((0, size),)))
-    assert found.shape == (2,)
-    assert found.tolist() == [1.0, 2.0]
+    restored = again(Tensor([1.0, 2.0, 3.0, 4.0]).shrink(((0, size),)))
+    assert restored.shape == (2,)
+    assert restored.tolist() == [1.0, 2.0]
 
 
 @both_ways
 def test_a_tensor_that_comes_twice_is_one(again):
     weight = Tensor([1.0]).realize()
-    found = again({"a": weight, "b": [weight]})
-    assert found["a"] is found["b"][0]
+    restored = again({"a": weight, "b": [weight]})
+    assert restored["a"] is restored["b"][0]
 
 
 def test_a_shallow_copy_shares_no_memory():
     tensor = Tensor([1.0, 2.0]).realize()
-    found = copy.copy(tensor)
-    found.assign(found + 1).realize()
-    assert (found.tolist(), tensor.tolist()) == ([2.0, 3.0], [1.0, 2.0])
+    restored = copy.copy(tensor)
+    restored.assign(restored + 1).realize()
+    assert (restored.tolist(), tensor.tolist()) == ([2.0, 3.0], [1.0, 2.0])
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_each_protocol_of_pickle_works(protocol):
     tensor = Tensor([1.0, 2.0], requires_grad=True)
-    found = pickled(tensor, protocol)
-    assert found.tolist() == [1.0, 2.0]
-    assert found.requires_grad
+    restored = pickled(tensor, protocol)
+    assert restored.tolist() == [1.0, 2.0]
+    assert restored.requires_grad
 
 
 def state_of(tensor):
@@ -204,15 +204,15 @@ def test_optimisers_go_on_with_the_parameters_that_they_share_with_the_model(aga
     with Tensor.train():
         for x in inputs(2):
             model.step(x)
-        found = again(model)
-        assert found.optimiser.params[0] is found.first.weight
+        restored = again(model)
+        assert restored.optimiser.params[0] is restored.first.weight
         for x in inputs(3):
-            assert found.step(x).item() == model.step(x).item()
-    for one, other in zip(model.optimiser.params, found.optimiser.params, strict=True):
+            assert restored.step(x).item() == model.step(x).item()
+    for one, other in zip(model.optimiser.params, restored.optimiser.params, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
     before = model.first.weight.tolist()
     with Tensor.train():
-        found.step(inputs(1)[0])
+        restored.step(inputs(1)[0])
     assert model.first.weight.tolist() == before
 
 
@@ -220,7 +220,7 @@ def test_optimisers_go_on_with_the_parameters_that_they_share_with_the_model(aga
 
 
 def scale(x):
-    """A function of this module."""
+    """Multiply, as a function of this module."""
     return (x * 3 + 1).sum()
 
 
@@ -229,7 +229,7 @@ KEPT = Tensor([10.0, 20.0])
 
 @TinyJit
 def add_kept(x):
-    """A function of this module that a TinyJit stands for."""
+    """Add, as a function of this module that a TinyJit replaces."""
     KEPT.assign(KEPT + x)
     return KEPT * 2, x
 
@@ -240,25 +240,25 @@ def test_a_captured_function_replays_at_once(again):
     x = Tensor([1.0, 2.0]).realize()
     for _ in range(3):
         jitted(x)
-    found = again(jitted)
-    assert found.captured == jitted.captured
-    result, kernels = count_kernels(found, Tensor([2.0, 3.0]).realize())
+    restored = again(jitted)
+    assert restored.captured == jitted.captured
+    result, kernels = count_kernels(restored, Tensor([2.0, 3.0]).realize())
     assert (result.item(), kernels) == (17.0, jitted.captured.kernels)
     with pytest.raises(UserError, match=r"argument x is .*the captured call had"):
-        found(Tensor([1.0]))
-    found.reset()
-    assert found(Tensor([1.0])).item() == 4.0
-    assert found.__name__ == "scale"
+        restored(Tensor([1.0]))
+    restored.reset()
+    assert restored(Tensor([1.0])).item() == 4.0
+    assert restored.__name__ == "scale"
 
 
 @both_ways
 def test_a_function_that_was_not_captured_is_captured_later(again):
     jitted = TinyJit(scale)
     jitted(Tensor([1.0]))
-    found = again(jitted)
-    assert found.captured is None
-    assert [found(Tensor([float(i)])).item() for i in range(4)] == [1.0, 4.0, 7.0, 10.0]
-    assert found.captured is not None
+    restored = again(jitted)
+    assert restored.captured is None
+    assert [restored(Tensor([float(i)])).item() for i in range(4)] == [1.0, 4.0, 7.0, 10.0]
+    assert restored.captured is not None
 
 
 @both_ways
@@ -267,10 +267,10 @@ def test_state_that_the_function_keeps_is_copied(again):
     KEPT.assign(Tensor([10.0, 20.0]))
     for _ in range(3):
         add_kept(Tensor([1.0, 1.0]))
-    found = again(add_kept)
+    restored = again(add_kept)
     for i in range(3):
         x = Tensor([2.0, 0.0])
-        result, same = found(x)
+        result, same = restored(x)
         assert result.tolist() == [30.0 + 4 * i, 46.0]
         assert same is x
     assert KEPT.tolist() == [13.0, 23.0]
@@ -298,23 +298,23 @@ def test_a_model_and_its_captured_step_go_on_together(again):
     model = Stepper()
     for x in inputs(3):
         model.jitted(x)
-    found = again(model)
-    assert found.jitted.captured is not None
+    restored = again(model)
+    assert restored.jitted.captured is not None
     before = model.first.weight.numpy()
-    results = [found.jitted(x).item() for x in inputs(3)]
+    results = [restored.jitted(x).item() for x in inputs(3)]
     np.testing.assert_array_equal(model.first.weight.numpy(), before)
-    assert (found.first.weight.numpy() != before).any()
+    assert (restored.first.weight.numpy() != before).any()
     assert results == [model.jitted(x).item() for x in inputs(3)]
-    np.testing.assert_array_equal(model.first.weight.numpy(), found.first.weight.numpy())
-    found.jitted.reset()
+    np.testing.assert_array_equal(model.first.weight.numpy(), restored.first.weight.numpy())
+    restored.jitted.reset()
     for x in inputs(3):
-        assert found.jitted(x).item() == model.jitted(x).item()
+        assert restored.jitted(x).item() == model.jitted(x).item()
 
 
 @both_ways
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_state_stays_shared_beside_views_of_it(again, requires_grad):
-    """Guards a capture that had the memory of the view, apart from the weight; or was refused."""
+    """Guard a capture whose view had separate memory from the weight, or that was refused."""
     weight = Tensor([1.0, 2.0], requires_grad=requires_grad)
     view = weight.reshape(2, 1)
 
@@ -334,12 +334,12 @@ def test_state_stays_shared_beside_views_of_it(again, requires_grad):
 def test_random_draws_go_on_in_the_stream_of_the_process(again):
     jitted = TinyJit(draw)
     Tensor.manual_seed(3)
-    found = [jitted(Tensor([0.0, 0.0])).tolist() for _ in range(3)]
+    restored = [jitted(Tensor([0.0, 0.0])).tolist() for _ in range(3)]
     other = again(jitted)
-    found += [other(Tensor([0.0, 0.0])).tolist() for _ in range(2)]
-    found += [jitted(Tensor([0.0, 0.0])).tolist()]
+    restored += [other(Tensor([0.0, 0.0])).tolist() for _ in range(2)]
+    restored += [jitted(Tensor([0.0, 0.0])).tolist()]
     Tensor.manual_seed(3)
-    assert found == [Tensor.rand(2).tolist() for _ in range(6)]
+    assert restored == [Tensor.rand(2).tolist() for _ in range(6)]
 
 
 def draw(x):
@@ -360,14 +360,14 @@ def test_variables_devices_and_containers_are_kept(again, prune, plan):
         jitted = TinyJit(sharded, prune=prune)
         for n in (1, 2, 3):
             jitted(Tensor(array).shard(("CPU:1", "CPU:2"), axis=0), size.bind(n))
-        found = again(jitted)
+        restored = again(jitted)
         for n in (3, 1, 2):
             x = Tensor(array * n).shard(("CPU:1", "CPU:2"), axis=0)
-            sums, part, number, (ones,) = found(x, size.bind(n))
+            sums, part, number, (ones,) = restored(x, size.bind(n))
             np.testing.assert_array_equal(sums["sum"].numpy(), (array * n + 1).sum(0))
             np.testing.assert_array_equal(part.numpy(), (array * n)[:, :n])
             assert (number, ones.tolist()) == (7, [1.0, 1.0])
-    assert found.captured == jitted.captured
+    assert restored.captured == jitted.captured
 
 
 def test_a_function_that_no_pickle_can_hold_replays_what_was_captured():
@@ -376,11 +376,11 @@ def test_a_function_that_no_pickle_can_hold_replays_what_was_captured():
     with pytest.raises(UserStateError, match="<lambda> is not a function of a module"):
         pickle.dumps(jitted)
     jitted(Tensor([1.0]))
-    found = pickled(jitted)
-    assert found(Tensor([5.0])).item() == 6.0
-    found.reset()
+    restored = pickled(jitted)
+    assert restored(Tensor([5.0])).item() == 6.0
+    restored.reset()
     with pytest.raises(UserStateError, match="the pickle does not hold the function itself"):
-        found(Tensor([5.0]))
+        restored(Tensor([5.0]))
 
 
 @both_ways
@@ -428,7 +428,7 @@ def test_another_process_goes_on(tmp_path):
 
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_function_that_reads_a_tensor_and_a_copy_in_its_memory_is_not_saved(is_read):
-    """Where the tensor was assigned to afterwards, what was loaded read that for the copy too."""
+    """Refuse it: after an assignment, the loaded function read the tensor for the copy too."""
     weight = Tensor([1.0, 2.0]).realize()
     copy = weight * 1
     jitted = TinyJit(lambda x: x + weight + weight[:1] + (copy if is_read else 0))

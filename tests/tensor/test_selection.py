@@ -22,11 +22,11 @@ def test_means_of_integers_and_bools() -> None:
         x, source = (Tensor(numbers, dtype=name) for numbers in ([3, 1, 2], [5, 2, 4, 4]))
         result = x.scatter_reduce(0, Tensor([0, 0, 2, 2]), source, "mean")
         assert (result.tolist(), result.dtype.name) == ([3, 1, 3], name)
-    bools, places = Tensor([True, False, False]), Tensor([0, 1, 1])
+    bools, indices = Tensor([True, False, False]), Tensor([0, 1, 1])
     source = Tensor([False, False, True])
-    assert bools.scatter_reduce(0, places, source, "amax").tolist() == [True, True, False]
+    assert bools.scatter_reduce(0, indices, source, "amax").tolist() == [True, True, False]
     with pytest.raises(UserError, match="mean"):
-        bools.scatter_reduce(0, places, source, "mean")
+        bools.scatter_reduce(0, indices, source, "mean")
 
 
 def test_half_floats_add_up_in_float32() -> None:
@@ -42,9 +42,9 @@ def test_a_lookup_reads_only_what_it_needs() -> None:
     table = Tensor(np.arange(4096 * 8, dtype=np.float32).reshape(4096, 8)).realize()
     rows = Tensor([5, 4095, 5]).realize()
     GlobalCounters.reset()
-    found = table[rows]
-    assert count_kernels(found.realize)[1] == 1
-    assert found.tolist() == [list(range(40, 48)), list(range(32760, 32768)), list(range(40, 48))]
+    actual = table[rows]
+    assert count_kernels(actual.realize)[1] == 1
+    assert actual.tolist() == [list(range(40, 48)), list(range(32760, 32768)), list(range(40, 48))]
     assert count_kernels(table.gather(0, rows.reshape(3, 1)).realize)[1] == 1
     # A pass over the whole table would take 32768 additions for each row.
     assert GlobalCounters.global_ops < 4096
@@ -54,16 +54,16 @@ def test_a_lookup_reads_only_what_it_needs() -> None:
 def test_the_gradient_of_what_is_chosen_is_the_sum_over_its_places(dtype: str) -> None:
     data = Tensor([[1.0, 2.0], [3.0, -4.0]], dtype=dtype, requires_grad=True)
     chosen = data.gather(0, Tensor([[0, 0], [0, 1], [0, 9]])).cast("float32")
-    (found,) = (chosen * Tensor([[1.0], [2.0], [4.0]])).sum().gradient(data)
-    assert found.dtype.name == dtype
-    assert found.cast("float32").tolist() == [[7.0, 1.0], [0.0, 2.0]]
+    (actual,) = (chosen * Tensor([[1.0], [2.0], [4.0]])).sum().gradient(data)
+    assert actual.dtype.name == dtype
+    assert actual.cast("float32").tolist() == [[7.0, 1.0], [0.0, 2.0]]
 
 
 def test_the_gradient_of_one_place_repeats_nothing() -> None:
     data = Tensor([1.0, 2.0, 3.0], requires_grad=True)
-    for index, wanted in ((1, [0.0, 4.0, 0.0]), (7, [0.0, 0.0, 0.0])):
-        (found,) = data.gather(0, Tensor([index])).square().sum().gradient(data)
-        assert found.tolist() == wanted
+    for index, expected in ((1, [0.0, 4.0, 0.0]), (7, [0.0, 0.0, 0.0])):
+        (actual,) = data.gather(0, Tensor([index])).square().sum().gradient(data)
+        assert actual.tolist() == expected
 
 
 # Masks, classes and patterns
@@ -92,7 +92,7 @@ FLOATS = ["float16", "float32", "float64"]
 
 
 def order_of(values: Array, axis: int, descending: bool) -> Array:
-    """The stable order by numpy, NaN largest; descending as the stable order of ranks turned."""
+    """Return the stable order by numpy, NaN largest; descending as the order of reversed ranks."""
     if not descending:
         return np.argsort(values, axis=axis, kind="stable")
     turned = np.argsort(np.flip(values, axis), axis=axis, kind="stable")
@@ -100,12 +100,12 @@ def order_of(values: Array, axis: int, descending: bool) -> Array:
 
 
 def check(values: Array, axis: int, descending: bool) -> None:
-    found, places = Tensor(values).sort(axis, descending)
+    actual, indices = Tensor(values).sort(axis, descending)
     order = order_of(values, axis, descending)
-    assert places.dtype.name == "int32"
-    assert (places.numpy() == order).all()
+    assert indices.dtype.name == "int32"
+    assert (indices.numpy() == order).all()
     expected = np.take_along_axis(values, order, axis)
-    assert np.array_equal(found.numpy(), expected, equal_nan=values.dtype.kind == "f")
+    assert np.array_equal(actual.numpy(), expected, equal_nan=values.dtype.kind == "f")
 
 
 @pytest.mark.sampled(4)
@@ -125,11 +125,11 @@ def test_a_sort_of_1024_is_three_kernels_at_most() -> None:
     values = np.random.default_rng(8).integers(0, 500, 1024).astype(np.float32)
     tensor = Tensor(values).realize()
     before = GlobalCounters.kernel_count
-    found, places = tensor.sort()
-    found.realize(places)
+    actual, indices = tensor.sort()
+    actual.realize(indices)
     assert GlobalCounters.kernel_count - before <= 3
-    assert (found.numpy() == np.sort(values)).all()
-    assert (places.numpy() == np.argsort(values, kind="stable")).all()
+    assert (actual.numpy() == np.sort(values)).all()
+    assert (indices.numpy() == np.argsort(values, kind="stable")).all()
 
 
 @pytest.mark.long
@@ -148,11 +148,11 @@ def test_topk_of_a_long_axis(largest: bool) -> None:
     values = np.random.default_rng(11).integers(-50, 50, (2, 2500)).astype(np.float32)
     values[1, 2499] = np.nan
     tensor = Tensor(values).realize()
-    found, places = tensor.topk(60, largest=largest)
-    found.realize(places)
+    actual, indices = tensor.topk(60, largest=largest)
+    actual.realize(indices)
     order = order_of(values, 1, largest)[:, :60]
-    assert (places.numpy() == order).all()
-    assert np.array_equal(found.numpy(), np.take_along_axis(values, order, 1), equal_nan=True)
+    assert (indices.numpy() == order).all()
+    assert np.array_equal(actual.numpy(), np.take_along_axis(values, order, 1), equal_nan=True)
 
 
 def test_gradients_follow_the_elements() -> None:
@@ -194,10 +194,12 @@ def test_the_first_elements_of_a_sort_are_selected_in_order(
         data = generator.choice(np.array(ends, dtype), (2, size))
     x = Tensor(data)
     for largest in (True, False):
-        values, places = x.topk(count, largest=largest)
-        wanted = [_stable_order(row, largest)[:count] for row in data]
-        assert places.tolist() == wanted
-        np.testing.assert_array_equal(values.numpy(), np.take_along_axis(data, np.array(wanted), 1))
+        values, indices = x.topk(count, largest=largest)
+        expected = [_stable_order(row, largest)[:count] for row in data]
+        assert indices.tolist() == expected
+        np.testing.assert_array_equal(
+            values.numpy(), np.take_along_axis(data, np.array(expected), 1)
+        )
 
 
 def _ends(dtype: str) -> list[int]:

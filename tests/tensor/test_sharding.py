@@ -30,7 +30,7 @@ def layout(tensor: Tensor) -> ShardArg:
 
 
 def parts(tensor: Tensor) -> list[np.ndarray]:
-    """What each device holds."""
+    """Return the elements on each device."""
     pairs = zip(tensor.node.src, layout(tensor).devices, strict=True)
     return [from_node(Tensor, part, device).numpy() for part, device in pairs]
 
@@ -103,12 +103,12 @@ def test_a_tensor_like_one_in_parts_is_in_parts(make: Callable[[Tensor], Tensor]
     whole = Tensor(floats(5, 3))
     sharded = whole.shard(TWO, 0)
     Tensor.manual_seed(7)
-    wanted = make(whole).numpy()
+    expected = make(whole).numpy()
     Tensor.manual_seed(7)
-    found = make(sharded)
-    assert layout(found) == ShardArg(("CPU", "CPU:1"), 0, (3, 2))
-    assert [part.shape for part in parts(found)] == [(3, 3), (2, 3)]
-    assert np.array_equal(found.numpy(), wanted)
+    actual = make(sharded)
+    assert layout(actual) == ShardArg(("CPU", "CPU:1"), 0, (3, 2))
+    assert [part.shape for part in parts(actual)] == [(3, 3), (2, 3)]
+    assert np.array_equal(actual.numpy(), expected)
     assert layout(make(whole.shard(TWO))) == ShardArg(("CPU", "CPU:1"))
 
 
@@ -160,11 +160,11 @@ def computed(expression: str, x: Tensor) -> Tensor:
 @pytest.mark.parametrize(("devices", "axis"), LAYOUTS)
 def test_operations(expression: str, devices: tuple[str, ...], axis: int | None) -> None:
     expected = computed(expression, Tensor(INTEGERS))
-    found = computed(expression, Tensor(INTEGERS).shard(devices, axis))
-    assert found.device == NAMES[: len(devices)]
-    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
-    assert np.array_equal(found.numpy(), expected.numpy())
-    wholes = parts(found) if layout(found).axis is None else []
+    actual = computed(expression, Tensor(INTEGERS).shard(devices, axis))
+    assert actual.device == NAMES[: len(devices)]
+    assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
+    assert np.array_equal(actual.numpy(), expected.numpy())
+    wholes = parts(actual) if layout(actual).axis is None else []
     for whole in wholes[1:]:
         assert np.array_equal(whole, wholes[0])
 
@@ -195,7 +195,7 @@ def test_symbolic_sizes(axis: int | None) -> None:
 
 
 def copies_of(ring: int, size: int) -> int:
-    """The elements that go from one device to another in an all-reduce over four."""
+    """Return the number of elements that an all-reduce over four devices copies."""
     with Context(RING=ring):
         result = Tensor(np.ones((4, size), np.float32)).shard(FOUR, 0).realize().sum(0)
     copies = [node for node in result.node.toposort() if node.op is Ops.COPY]
@@ -270,7 +270,7 @@ def test_gradients_go_through_moves() -> None:
 def steps(
     forward: Callable[..., Tensor], inputs: list[Tensor], weights: list[Tensor]
 ) -> list[float]:
-    """The losses of three steps of gradient descent."""
+    """Return the losses of three steps of gradient descent."""
     losses = []
     for _ in range(3):
         for weight in weights:
@@ -317,8 +317,8 @@ def test_training_is_that_on_one_device(name: str) -> None:
         for weight in tensors[inputs:]:
             weight.requires_grad_().realize()
     expected = steps(forward, single[:inputs], single[inputs:])
-    found = steps(forward, several[:inputs], several[inputs:])
-    assert np.allclose(found, expected, rtol=1e-5)
+    actual = steps(forward, several[:inputs], several[inputs:])
+    assert np.allclose(actual, expected, rtol=1e-5)
     for one, many, axis in zip(single[inputs:], several[inputs:], axes[inputs:], strict=True):
         assert layout(many).axis == axis
         assert np.allclose(many.numpy(), one.numpy(), rtol=1e-4, atol=1e-6)
@@ -335,17 +335,17 @@ def test_random_numbers_are_those_of_one_device() -> None:
         return [place(tensor).numpy() for tensor in made]
 
     expected = draw(lambda x: x)
-    for found in (
+    for actual in (
         draw(lambda x: x.shard(FOUR, 0)),
         draw(lambda x: x, device=FOUR),
         draw(lambda x: x.shard(FOUR, 0), device=FOUR),
     ):
-        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(actual, expected, strict=True))
     Tensor.manual_seed(6)
     with Tensor.train():
-        kept = Tensor.ones(40).dropout(0.5).numpy()
+        stored = Tensor.ones(40).dropout(0.5).numpy()
         Tensor.manual_seed(6)
-        assert np.array_equal(Tensor.ones(40).shard(TWO, 0).dropout(0.5).numpy(), kept)
+        assert np.array_equal(Tensor.ones(40).shard(TWO, 0).dropout(0.5).numpy(), stored)
 
 
 def test_a_capture_knows_the_layout_of_its_arguments() -> None:

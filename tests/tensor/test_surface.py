@@ -23,7 +23,7 @@ NAMES = [pytest.param(name, id=name.label) for name in surface.names()]
 
 
 def found(name: Name) -> object:
-    """What tinyref has under the name; None where there is none yet."""
+    """Return tinyref's object of this name; None if there is none yet."""
     try:
         holder: object = Tensor
         if name.where != "Tensor":
@@ -34,7 +34,7 @@ def found(name: Name) -> object:
 
 
 def parameters(item: object) -> list[inspect.Parameter]:
-    """The parameters of a callable or a class, without `self` and annotations."""
+    """Return the parameters of a callable or a class, without `self` and annotations."""
     assert callable(item)
     listed = inspect.signature(item).parameters.values()
     return [
@@ -45,7 +45,7 @@ def parameters(item: object) -> list[inspect.Parameter]:
 
 
 def named(default: object) -> object:
-    """A default that is a class by its name, as the list has it; any other as it is."""
+    """Return the name of a default that is a class, as in the list; any other unchanged."""
     is_class = inspect.isclass(default) and default is not inspect.Parameter.empty
     return default.__name__ if is_class else default
 
@@ -94,7 +94,7 @@ def of_files() -> set[str]:
 
 
 def covered() -> set[str]:
-    """Labels of the names whose values some row gives."""
+    """Return labels of the names whose values some row checks."""
     called = {name for function in FUNCTIONS for name in (function.name, *function.covers)}
     return (
         labels("Tensor", called)
@@ -114,7 +114,7 @@ def refused() -> set[str]:
 
 
 def without(found: set[str], listed: Mapping[str, str]) -> list[str]:
-    """The names of the surface that are neither among those found nor listed with a reason."""
+    """Return the names of the surface that are neither available nor listed with a reason."""
     return [n.label for n in surface.names() if n.label not in found and n.label not in listed]
 
 
@@ -137,7 +137,7 @@ def test_a_name_without_rows_is_seen() -> None:
     [("nn", "model.layer.{}"), ("nn.optim", "model.optim.{}")],
 )
 def test_every_name_of_nn_has_quick_cases(where: str, row: str) -> None:
-    """The catalogue has what the tables name."""
+    """Require a row in the catalogue for each name in the tables."""
     for name in (name.name for name in surface.names() if name.where == where):
         assert catalogue.cases(Profile.QUICK, row.format(name.lower())), name
 

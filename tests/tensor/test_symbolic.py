@@ -16,17 +16,17 @@ WHOLE = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Counts the kernels that are compiled and were not known before."""
+    """Count the newly compiled kernels."""
     kernel.forget_kernels()
-    found = []
+    actual = []
     compile_kernel = kernel.compile_kernel
 
     def counted(ast, *args, **kwargs):
-        found.append(ast)
+        actual.append(ast)
         return compile_kernel(ast, *args, **kwargs)
 
     monkeypatch.setattr(kernel, "compile_kernel", counted)
-    return found
+    return actual
 
 
 def softmax(x):
@@ -68,17 +68,17 @@ def test_kernels_are_compiled_once_for_all_bindings(form, device, compiled):
     counts = []
     for size in (5, 1, 8, 3):
         names = {"x": Tensor(WHOLE, device=device).realize(), "n": n.bind(size), "Tensor": Tensor}
-        found = eval(ours, names).numpy()
-        wanted = eval(theirs, {"x": WHOLE, "n": size, "np": np, "softmax": softmax})
-        assert found.shape == wanted.shape
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        actual = eval(ours, names).numpy()
+        expected = eval(theirs, {"x": WHOLE, "n": size, "np": np, "softmax": softmax})
+        assert actual.shape == expected.shape
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
         counts.append(len(compiled))
     assert counts[0] > 0
     assert len(set(counts)) == 1
 
 
 def attention(cache_k, cache_v, query, key, value, position):
-    """One step with a cache: writes at a symbolic position, looks at all positions so far."""
+    """Make one step with a cache: write at a symbolic position, read all positions so far."""
     cache_k[:, position : position + 1] = key
     cache_v[:, position : position + 1] = value
     keys, values = cache_k[:, : position + 1], cache_v[:, : position + 1]
@@ -105,10 +105,10 @@ def test_attention_with_a_growing_cache(jit, device, compiled, needs_device):
     counts = []
     for at in range(length):
         now = [Tensor(part[at], device=device) for part in (queries, keys, values)]
-        found = run(*now, position.bind(at)).numpy()
+        actual = run(*now, position.bind(at)).numpy()
         seen_k, seen_v = (part[: at + 1, :, 0].transpose(1, 0, 2) for part in (keys, values))
         scores = softmax(queries[at] @ seen_k.transpose(0, 2, 1) * np.float32(0.5))
-        np.testing.assert_allclose(found, scores @ seen_v, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(actual, scores @ seen_v, rtol=1e-5, atol=1e-6)
         counts.append(len(compiled))
     # The second call captures, and computes before that whatever else waits in this process.
     assert len(set(counts[1:] if jit else counts)) == 1
@@ -202,18 +202,18 @@ def test_a_causal_mask_of_symbolic_size():
     x = Tensor(WHOLE.reshape(1, 1, 3, 8)).transpose(2, 3)
     for size in (2, 8, 5):
         part = x[:, :, : n.bind(size)]
-        found = part.scaled_dot_product_attention(part, part, is_causal=True).numpy()[0, 0]
+        actual = part.scaled_dot_product_attention(part, part, is_causal=True).numpy()[0, 0]
         rows = WHOLE.T[:size]
         scores = np.where(np.tri(size, dtype=bool), rows @ rows.T / np.sqrt(3), -np.inf)
-        np.testing.assert_allclose(found, softmax(scores) @ rows, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(actual, softmax(scores) @ rows, rtol=1e-4, atol=1e-5)
 
 
 # --- one variable with several values ------------------------------------------------------------
 
 
 def grown(wrap, kept, weight):
-    """Sums of a cache that is written to at one place after the other, with views of it kept."""
-    place = Variable("place", 0, 7)
+    """Sum a cache that is written at one position after the other; hold views of it."""
+    position = Variable("position", 0, 7)
     cache = Tensor.zeros(2, 8).contiguous().realize()
 
     def add(x, at):
@@ -223,7 +223,7 @@ def grown(wrap, kept, weight):
     add = wrap(add)
     sums = []
     for number in range(5):
-        at = place.bind(number)
+        at = position.bind(number)
         sums.append(add(Tensor([[number + 1.0], [2.0]]), at).item())
         kept.append(cache[:, : at + 1])
     return sums, cache
@@ -234,13 +234,13 @@ def grown(wrap, kept, weight):
     [(lambda add: add, False), (lambda add: add, True), (TinyJit, False)],
 )
 def test_views_with_older_values_keep_their_sizes(wrap, needs_gradient):
-    kept = []
+    stored = []
     weight = Tensor([[3.0]], requires_grad=needs_gradient)
-    sums, cache = grown(wrap, kept, weight)
+    sums, cache = grown(wrap, stored, weight)
     expected = np.array([[3.0, 6.0, 9.0, 12.0, 15.0, 0.0, 0.0, 0.0], [6.0] * 5 + [0.0] * 3])
     assert sums == [2 * expected[:, : number + 1].sum() for number in range(5)]
     np.testing.assert_array_equal(cache.numpy(), expected)
-    for number, view in enumerate(kept):
+    for number, view in enumerate(stored):
         np.testing.assert_array_equal(view.numpy(), expected[:, : number + 1])
 
 
@@ -285,7 +285,7 @@ def test_two_sizes_whose_product_may_be_negative_for_other_values(low, high, for
 
 
 def test_parts_of_which_each_would_have_to_be_first_are_refused_with_advice():
-    """The rows are written for one number each, and what they add is overwritten in between."""
+    """Write rows for one number each; what they add is overwritten in between."""
     size, row = Variable("size", 1, 3), Variable("row", 1, 2)
     x = (Tensor([[1, 2], [3, 4], [5, 6]]).realize() + 1)[: size.bind(2)].reshape(1, 4)
     added = Tensor([[10]])

@@ -44,10 +44,10 @@ def test_every_value_computes_what_numpy_does_or_is_refused(form, device):
     v = Variable("v", 1 if form in DIVIDED else 0, 10)
     for value in range(v.minimum, 11):
         if value in accepted:
-            found = eval(form, {"x": tensor(WHOLE, device), "v": v.bind(value)}).numpy()
-            wanted = eval(form, {"x": WHOLE, "v": value})
-            assert found.shape == wanted.shape
-            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+            actual = eval(form, {"x": tensor(WHOLE, device), "v": v.bind(value)}).numpy()
+            expected = eval(form, {"x": WHOLE, "v": value})
+            assert actual.shape == expected.shape
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
         elif form not in (*BEHIND, *DIVIDED):
             with pytest.raises(UserError, match=rf"v is {value}: accepted is"):
                 eval(form, {"x": tensor(WHOLE, device), "v": v.bind(value)})
@@ -60,8 +60,8 @@ def test_pads_that_may_be_negative(device):
         size = v.bind(value)
         x = tensor(WHOLE, device)
         padded = x[:, :size].pad(((0, 0), (size - 3, 8 - size))) + 1
-        wanted = np.pad(WHOLE[:, :value], ((0, 0), (value - 3, 8 - value))) + 1
-        np.testing.assert_array_equal(padded.numpy(), wanted)
+        expected = np.pad(WHOLE[:, :value], ((0, 0), (value - 3, 8 - value))) + 1
+        np.testing.assert_array_equal(padded.numpy(), expected)
     with pytest.raises(UserError, match=r"pad: .*v is 2: accepted is v from 3 to 10"):
         tensor(WHOLE, device).pad(((0, 0), (v.bind(2) - 3, 0)))
 
@@ -93,8 +93,8 @@ def test_two_variables_as_ends(device):
         np.testing.assert_allclose(part.sum(1).numpy(), WHOLE[:, begin:end].sum(1), rtol=1e-5)
         window = x.shrink(((0, 3), (v.bind(begin), v.bind(begin) + 8 - w.bind(end))))
         if begin + 8 - end <= 8:
-            wanted = WHOLE[:, begin : begin + 8 - end]
-            np.testing.assert_array_equal((window * 2).numpy(), wanted * 2)
+            expected = WHOLE[:, begin : begin + 8 - end]
+            np.testing.assert_array_equal((window * 2).numpy(), expected * 2)
     with pytest.raises(UserError, match=r"v is 5 and w is 4: accepted is v=5 <= w=4"):
         tensor(WHOLE, device)[:, v.bind(5) : w.bind(4)]
 
@@ -108,8 +108,8 @@ def test_ends_that_no_range_describes(device):
         part = x[:, : v.bind(first) * w.bind(second)]
         np.testing.assert_array_equal((part + 1).numpy(), WHOLE[:, : first * second] + 1)
     for _ in range(3):
-        found = step(x, v.bind(2), w.bind(3)).numpy()
-        np.testing.assert_allclose(found, WHOLE[:, :6].sum(1) * 2, rtol=1e-5)
+        actual = step(x, v.bind(2), w.bind(3)).numpy()
+        np.testing.assert_allclose(actual, WHOLE[:, :6].sum(1) * 2, rtol=1e-5)
     with pytest.raises(UserError, match=r"v is 3 and w is 3: accepted is v=2\*w=3 <= 8"):
         step(x, v.bind(3), w.bind(3))
     # Possible, but a kernel whose accesses are proved for these values alone would go wrong.
@@ -123,12 +123,14 @@ def test_ends_that_no_range_describes(device):
 def test_assignments_at_symbolic_places(device):
     v = Variable("v", 0, 10)
     x = tensor(np.zeros((3, 8), np.float32), device)
-    wanted = np.zeros((3, 8), np.float32)
-    for place in (0, 3, 6):
-        x[:, v.bind(place) : v.bind(place) + 2] = Tensor.full((3, 2), place + 1.0, device=device)
+    expected = np.zeros((3, 8), np.float32)
+    for position in (0, 3, 6):
+        x[:, v.bind(position) : v.bind(position) + 2] = Tensor.full(
+            (3, 2), position + 1.0, device=device
+        )
         x.realize()
-        wanted[:, place : place + 2] = place + 1
-        np.testing.assert_array_equal(x.numpy(), wanted)
+        expected[:, position : position + 2] = position + 1
+        np.testing.assert_array_equal(x.numpy(), expected)
     with pytest.raises(UserError, match=r"v is 7: accepted is v from 0 to 6"):
         x[:, v.bind(7) : v.bind(7) + 2] = 1.0
 
@@ -185,8 +187,8 @@ def test_a_replay_looks_at_its_values_again(device):
         return (cache[:, at : at + 2] * 2).realize()
 
     for value in (1, 3, 6, 2):
-        wanted = WHOLE[:, value : value + 2] * 2
-        np.testing.assert_array_equal(step(v.bind(value)).numpy(), wanted)
+        expected = WHOLE[:, value : value + 2] * 2
+        np.testing.assert_array_equal(step(v.bind(value)).numpy(), expected)
     with pytest.raises(UserError, match=r"v is 7: accepted is v from 1 to 6"):
         step(v.bind(7))
     np.testing.assert_array_equal(step(v.bind(5)).numpy(), WHOLE[:, 5:7] * 2)
@@ -203,7 +205,7 @@ def test_a_constant_of_an_excluded_size_is_refused_in_a_replay_too():
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_arguments_of_any_bound_size(device):
-    """As users of this family of libraries write it: a reshape before, and one behind."""
+    """Reshape before and after, as users of similar libraries do."""
     v = Variable("v", 1, 10)
     step = TinyJit(lambda a, b: (a @ b).realize())
     for size in (1, 4, 2, 7):
@@ -233,12 +235,12 @@ def test_a_variable_that_the_function_binds_keeps_its_value():
     v, w = Variable("v", 1, 10), Variable("w", 1, 10)
     step = TinyJit(lambda x, n: (x[:n, : v.bind(5)] * 2).realize())
     for rows in (1, 3, 2, 3):
-        found = step(tensor(WHOLE, "CPU"), w.bind(rows)).numpy()
-        np.testing.assert_array_equal(found, WHOLE[:rows, :5] * 2)
+        actual = step(tensor(WHOLE, "CPU"), w.bind(rows)).numpy()
+        np.testing.assert_array_equal(actual, WHOLE[:rows, :5] * 2)
 
 
 def test_parts_of_several_devices():
-    """Where the axis is cut, the place in each part is a maximum within a minimum."""
+    """Compute the position in each part of a split axis as a maximum within a minimum."""
     v = Variable("v", 1, 10)
     for value in (1, 5, 8):
         x = tensor(ROWS[:8], "CPU").shard(("CPU:1", "CPU:2"), 0)

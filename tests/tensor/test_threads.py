@@ -20,7 +20,7 @@ SHARED = np.arange(12, dtype=np.float32).reshape(4, 3) / 4
 
 
 def together(work, count=THREADS):
-    """Calls `work` with 0 to `count` - 1, each in a thread of its own; an error is raised."""
+    """Call `work` with 0 to `count` - 1, each in its own thread; raise an error of any."""
     start = threading.Barrier(count)
 
     def begin(number):
@@ -34,17 +34,17 @@ def together(work, count=THREADS):
 def realizes(calls, weight):
     def work(number):
         generator = np.random.default_rng(number)
-        kept = Tensor(np.zeros(3, np.float32)).realize()
+        stored = Tensor(np.zeros(3, np.float32)).realize()
         total = np.zeros(3, np.float32)
         for call in range(calls):
             array = generator.integers(-4, 5, (2, 4)).astype(np.float32)
-            found = (Tensor(array) @ weight).sum(0).realize()
-            np.testing.assert_array_equal(found.numpy(), (array @ SHARED).sum(0))
-            kept.assign(kept + found)
+            actual = (Tensor(array) @ weight).sum(0).realize()
+            np.testing.assert_array_equal(actual.numpy(), (array @ SHARED).sum(0))
+            stored.assign(stored + actual)
             if call % 10 == 0:
-                kept.realize()
+                stored.realize()
             total += (array @ SHARED).sum(0)
-        np.testing.assert_array_equal(kept.numpy(), total)
+        np.testing.assert_array_equal(stored.numpy(), total)
 
     return work
 
@@ -57,8 +57,8 @@ def goes_back(calls, weight):
             array = generator.integers(-4, 5, (2, 4)).astype(np.float32)
             leaf.grad = None
             ((leaf * Tensor(array)) @ weight).sum().backward()
-            wanted = array * SHARED.sum(1)
-            np.testing.assert_array_equal(leaf.grad.numpy(), wanted)
+            expected = array * SHARED.sum(1)
+            np.testing.assert_array_equal(leaf.grad.numpy(), expected)
 
     return work
 
@@ -102,30 +102,30 @@ def test_threads_compute_what_they_would_alone(make):
 
 
 def draws(calls):
-    """Draws in threads, plainly and by captured functions: together those of a single thread."""
+    """Draw in threads, plainly and in captured functions: together like a single thread."""
 
     def work(number):
-        found = []
+        actual = []
         jitted = TinyJit(lambda: Tensor.randint(3, high=1 << 30))
         for call in range(calls):
             if number % 2 and call % 10 == 0:
                 jitted.reset()
             drawn = jitted() if number % 2 else Tensor.randint(3, high=1 << 30)
-            found.append(drawn)
+            actual.append(drawn)
             if call % 3 == 0:
-                found = [x.tolist() if isinstance(x, Tensor) else x for x in found]
-        return [x.tolist() if isinstance(x, Tensor) else x for x in found]
+                actual = [x.tolist() if isinstance(x, Tensor) else x for x in actual]
+        return [x.tolist() if isinstance(x, Tensor) else x for x in actual]
 
     Tensor.manual_seed(5)
-    found = sorted(tuple(drawn) for part in together(work) for drawn in part)
+    actual = sorted(tuple(drawn) for part in together(work) for drawn in part)
     Tensor.manual_seed(5)
     words = Tensor.randint(THREADS * calls, 3, high=1 << 30).tolist()
-    assert found == sorted(map(tuple, words))
+    assert actual == sorted(map(tuple, words))
 
 
 @pytest.mark.long
 def test_threads_share_the_random_numbers():
-    """Threads give way to each other in the middle of everything."""
+    """Switch threads in the middle of everything."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
@@ -148,7 +148,7 @@ WEIGHT = Tensor([1.0]).realize()
     ids=["draws", "computes", "assigns", "builds"],
 )
 def test_a_thread_that_a_captured_function_waits_for_may_use_no_tensor(monkeypatch, use):
-    """The other thread waits for the end of the capture: both would wait for ever."""
+    """Refuse it: the other thread waits for the capture, so both would wait for ever."""
     monkeypatch.setattr(registry, "PATIENCE", 0.2)
     errors = []
 
@@ -177,7 +177,7 @@ def test_a_thread_that_a_captured_function_waits_for_may_use_no_tensor(monkeypat
 def test_blocks_that_threads_share_are_each_threads_own():
     context = Context(DEBUG=3)
     entered, left = threading.Barrier(2), threading.Barrier(2)
-    found = {}
+    actual = {}
 
     def work(number):
         if number:
@@ -185,7 +185,7 @@ def test_blocks_that_threads_share_are_each_threads_own():
         with Tensor.no_grad, context, Tensor.train():
             if not number:
                 entered.wait()
-            found[number] = (bool(Tensor.no_grad), integer("DEBUG"), Tensor.training)
+            actual[number] = (bool(Tensor.no_grad), integer("DEBUG"), Tensor.training)
             left.wait() if number else None
         if not number:
             left.wait()
@@ -193,7 +193,7 @@ def test_blocks_that_threads_share_are_each_threads_own():
 
     before = (bool(Tensor.no_grad), integer("DEBUG"), Tensor.training)
     assert together(work, 2) == [before, before]
-    assert found == {0: (True, 3, True), 1: (True, 3, True)}
+    assert actual == {0: (True, 3, True), 1: (True, 3, True)}
 
 
 # --- processes that are made while threads compute ------------------------------------------------
@@ -228,9 +228,9 @@ class Busy:
 
 def square_sum(x):
     jitted = TinyJit(lambda x: (x * x).sum())
-    found = [jitted(x).item() for _ in range(3)]
+    actual = [jitted(x).item() for _ in range(3)]
     Tensor.rand(1).realize()
-    return found
+    return actual
 
 
 def in_a_pool(method):
@@ -240,9 +240,9 @@ def in_a_pool(method):
     for _ in range(3):
         jitted(tensors[2])
     with Busy(), context.Pool(2) as pool:
-        found = pool.map_async(square_sum, tensors).get(timeout=120)
+        actual = pool.map_async(square_sum, tensors).get(timeout=120)
         replayed = pool.map_async(jitted, [tensors[2] + n for n in range(3)]).get(timeout=120)
-    assert found == [[0.0] * 3, [1.0] * 3, [5.0] * 3, [14.0] * 3]
+    assert actual == [[0.0] * 3, [1.0] * 3, [5.0] * 3, [14.0] * 3]
     assert [result.tolist() for result in replayed] == [[0, 1, 4], [1, 4, 9], [4, 9, 16]]
 
 
@@ -265,7 +265,7 @@ def test_processes_that_are_started_while_threads_compute_compute(method):
 
 
 def forked(function):
-    """What `function` returns in a forked child: whether it was true."""
+    """Return True if `function` returned True in a forked child."""
     child = os.fork()
     if not child:
         is_right = False
@@ -326,8 +326,8 @@ def test_a_function_that_forks_while_it_is_captured_is_captured_in_both():
     children.append(0)
     is_right = False
     try:
-        found = [jitted(Tensor([0.0])).item() for _ in range(3)]
-        is_right = len(set(found)) == 3 and len(children) == 2 and jitted.captured is not None
+        actual = [jitted(Tensor([0.0])).item() for _ in range(3)]
+        is_right = len(set(actual)) == 3 and len(children) == 2 and jitted.captured is not None
     finally:
         if os.getpid() != parent:
             os._exit(0 if is_right else 1)

@@ -19,7 +19,7 @@ ORDER = [2, 0, 3, 1]
 
 
 def tensor_like(x, array):
-    """`array` as a tensor of the library of `x`, on its device."""
+    """Return `array` as a tensor of the library of `x`, on its device."""
     is_torch = isinstance(x, torch.Tensor)
     return torch.tensor(array) if is_torch else Tensor(array, device=x.device)
 

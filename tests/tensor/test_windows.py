@@ -35,12 +35,12 @@ def test_gradients_of_convolutions_of_any_size_multiply_no_zeros() -> None:
     def slopes(size: int) -> list[float]:
         x = Tensor(np.ones((1, 1, size), np.float32), requires_grad=True)
         result = x.conv2d(Tensor([[[math.inf, 1.0, 1.0]]]))
-        found = result.gradient(x, gradient=Tensor.ones(*result.shape))[0].flatten().tolist()
-        assert isinstance(found, list)
-        return found
+        actual = result.gradient(x, gradient=Tensor.ones(*result.shape))[0].flatten().tolist()
+        assert isinstance(actual, list)
+        return actual
 
     assert slopes(3) == [math.inf, 1.0, 1.0]
-    # Beside the end the correlation reads zeros, which the infinite factor does not meet.
+    # Past the end the correlation reads zeros, which the infinite factor does not meet.
     assert slopes(6) == [math.inf, math.inf, math.inf, math.inf, 2.0, 1.0]
 
 
@@ -66,18 +66,18 @@ def test_pooling_of_integers_and_beside_padding() -> None:
 def test_a_window_may_reach_past_the_end_of_all_elements(
     kernel: tuple[int], stride: int, dilation: int, padding: int, largest: object, means: object
 ) -> None:
-    """A window that is too long by less than a stride is clipped, as torch does it."""
+    """Clip a window that is too long by less than a stride, as torch does."""
     line = Tensor([1.0, 2.0, 3.0])
-    place = (kernel, stride, dilation, padding, True)
-    assert line.max_pool2d(*place).tolist() == largest
+    position = (kernel, stride, dilation, padding, True)
+    assert line.max_pool2d(*position).tolist() == largest
     if means is not None:
-        assert line.avg_pool2d(*place).tolist() == pytest.approx(means)
+        assert line.avg_pool2d(*position).tolist() == pytest.approx(means)
     with pytest.raises(UserError, match="does not fit"):
-        line.max_pool2d(*place[:4])
+        line.max_pool2d(*position[:4])
 
 
-# Roundings of the sum of the magnitudes of all products, of which Winograd's form may be off: its
-# matrices multiply by up to 8 and add 36 terms twice. 121 were the most in 40 drawn images.
+# The limit of Winograd's form, in roundings of the sum of magnitudes of all products: its matrices
+# multiply by up to 8 and add 36 terms twice. The maximum in 40 random images was 121.
 WINOGRAD_ROUNDINGS = 1024
 
 
@@ -96,16 +96,16 @@ def test_winograd_is_within_its_bound(x, w, padding, groups) -> None:  # type: i
     exact = functional.conv2d(a, b, padding=padding, groups=groups).numpy()
     sizes = functional.conv2d(a.abs(), b.abs(), padding=padding, groups=groups).numpy()
     with Context(WINO=1):
-        found = Tensor(data).conv2d(Tensor(weight), padding=padding, groups=groups).numpy()
+        actual = Tensor(data).conv2d(Tensor(weight), padding=padding, groups=groups).numpy()
     bound = WINOGRAD_ROUNDINGS * 2.0**-24 * sizes
-    assert (np.abs(found - exact) <= bound).all()
+    assert (np.abs(actual - exact) <= bound).all()
     # The bound is worth something: it does not pass what is a percent off.
-    assert (np.abs(found * 1.01 - exact) > bound).any()
+    assert (np.abs(actual * 1.01 - exact) > bound).any()
 
 
 @pytest.mark.slow
 def test_winograd_is_used_where_it_fits_alone() -> None:
-    """Its roundings show where thirds do; whole numbers stay exact by the definition."""
+    """Show its roundings with thirds; whole numbers stay exact by definition."""
     image, square = Tensor(whole_numbers(1, 2, 8, 8)), Tensor(whole_numbers(1, 2, 3, 3, seed=1))
     wide = Tensor(whole_numbers(1, 2, 3, 2, seed=1))
 
@@ -136,8 +136,8 @@ def test_transposed_convolutions_read_only_elements_that_exist() -> None:
     Tensor.ones(1, 4, 16, 16).contiguous().conv_transpose2d(
         Tensor.ones(4, 4, 4, 4).contiguous(), stride=2
     ).realize()
-    # 4 x 4 channels, 17 x 17 places of 2 x 2 residues, 2 x 2 elements each: a product, a sum, and
-    # the choice of the products whose element exists.
+    # 4 x 4 channels, 17 x 17 positions of 2 x 2 residues, 2 x 2 elements. Each needs a product,
+    # a sum, and a selection of products whose element exists.
     assert GlobalCounters.global_ops < 5 * 4 * 4 * 17 * 17 * 4 * 4
 
 
@@ -161,9 +161,9 @@ GROWN = {"stride": 2, "padding": 1, "output_padding": 1}
 )
 def test_results_that_padding_cuts_off_make_nothing_nan(x, w, places, result, slopes) -> None:  # type: ignore[no-untyped-def]
     data, kernels = (Tensor([[part]], dtype="float32", requires_grad=True) for part in (x, w))
-    found = data.conv_transpose2d(kernels, **places)
-    assert found.tolist() == [[result]]
-    found.sum().backward()
+    actual = data.conv_transpose2d(kernels, **places)
+    assert actual.tolist() == [[result]]
+    actual.sum().backward()
     assert [part.grad.tolist() for part in (data, kernels)] == [[[part]] for part in slopes]
 
 
@@ -172,17 +172,17 @@ def test_indices_of_pooling() -> None:
     assert (minimum[1].tolist(), minimum[1].dtype) == ([0, 0, 1], dtypes.int32)
     # Of several NaN the last is where the result comes from, as in torch.
     several = Tensor([np.nan, 1.0, np.nan, 2.0]).requires_grad_()
-    values, places = several.max_pool2d((4,), return_indices=True)
-    assert places.tolist() == [2]
+    values, indices = several.max_pool2d((4,), return_indices=True)
+    assert indices.tolist() == [2]
     assert values.sum().gradient(several)[0].tolist() == [0.0, 0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("lead", [(), (1, 2), (99, 99), (0, 5)])
 def test_batch_and_channels_of_a_size_to_unpool_to_are_not_read(lead: tuple[int, ...]) -> None:
-    values, places = Tensor(whole_numbers(1, 2, 5, 3)).max_pool2d(return_indices=True)
-    assert values.max_unpool2d(places, output_size=(*lead, 5, 3)).shape == (1, 2, 5, 3)
+    values, indices = Tensor(whole_numbers(1, 2, 5, 3)).max_pool2d(return_indices=True)
+    assert values.max_unpool2d(indices, output_size=(*lead, 5, 3)).shape == (1, 2, 5, 3)
     with pytest.raises(UserError, match="sizes less than a stride"):
-        values.max_unpool2d(places, output_size=(*lead, 9, 3))
+        values.max_unpool2d(indices, output_size=(*lead, 9, 3))
 
 
 @pytest.mark.sampled(4)
@@ -223,8 +223,8 @@ def test_negative_padding_cuts(device: str) -> None:
     # The sums of two by two elements of rows 1 to 3 and columns 1 to 3.
     assert x.conv2d(ones, padding=-1).tolist() == [[[[36, 40], [56, 60]]]]
     # Left 1 and right 2 are cut, and a row of zeros comes on top.
-    found = x.conv2d(ones, padding=(-1, -2, 1, -3))
-    assert found.tolist() == [[[[3], [16]]]]
+    actual = x.conv2d(ones, padding=(-1, -2, 1, -3))
+    assert actual.tolist() == [[[[3], [16]]]]
     whole = Tensor([[[[1, 2], [3, 4]]]], device=device)
     one = Tensor([[[[1]]]], device=device)
     assert whole.conv_transpose2d(one, padding=-1).tolist() == [

@@ -39,20 +39,20 @@ def assign_while_shown(x, y):
 )
 def test_an_argument_that_is_assigned_to_has_the_new_elements(function, make, device):
     jitted = TinyJit(function)
-    kept = make(device)
-    wanted = np.array([1.0, 2.0])
+    stored = make(device)
+    expected = np.array([1.0, 2.0])
     for i in range(6):
-        lazy = kept * 10
-        found = jitted(kept, Tensor([i, 1.0], device=device).realize())
-        assert lazy.tolist() == (wanted * 10).tolist()
-        wanted = wanted + np.array([i, 1.0])
-        assert found.tolist() == (wanted * 2).tolist()
-        assert kept.tolist() == wanted.tolist()
+        lazy = stored * 10
+        actual = jitted(stored, Tensor([i, 1.0], device=device).realize())
+        assert lazy.tolist() == (expected * 10).tolist()
+        expected = expected + np.array([i, 1.0])
+        assert actual.tolist() == (expected * 2).tolist()
+        assert stored.tolist() == expected.tolist()
     assert jitted.captured is not None
     other = make(device)
     jitted(other, Tensor([1.0, 1.0], device=device))
     assert other.tolist() == [2.0, 3.0]
-    assert kept.tolist() == wanted.tolist()
+    assert stored.tolist() == expected.tolist()
 
 
 def test_a_constant_argument_that_is_assigned_to_has_the_new_elements():
@@ -76,8 +76,8 @@ def test_an_argument_that_is_assigned_to_and_returned_is_itself():
     assert count_kernels(jitted, cache, Tensor([1.0]).realize())[1] == 1
 
 
-def write_at(cache, x, place):
-    cache[:, place : place + 1].assign(x.reshape(1, 1, 2))
+def write_at(cache, x, position):
+    cache[:, position : position + 1].assign(x.reshape(1, 1, 2))
     return cache.sum()
 
 
@@ -87,13 +87,13 @@ def write_at(cache, x, place):
 def test_a_cache_is_written_at_a_place_that_a_variable_says(kind, device, prune):
     cache = Tensor.zeros(1, 6, 2, device=device).contiguous().realize()
     if kind == "state":
-        jitted = TinyJit(lambda x, place: write_at(cache, x, place), prune=prune)
+        jitted = TinyJit(lambda x, position: write_at(cache, x, position), prune=prune)
     else:
-        jitted = TinyJit(lambda x, place: write_at(*x, place), prune=prune)
-    place = Variable("place", 0, 5)
+        jitted = TinyJit(lambda x, position: write_at(*x, position), prune=prune)
+    position = Variable("position", 0, 5)
     for i in range(6):
         x = Tensor([i + 1, 10.0], device=device).realize()
-        total = jitted(x if kind == "state" else (cache, x), place.bind(i))
+        total = jitted(x if kind == "state" else (cache, x), position.bind(i))
         assert total.item() == sum(range(i + 2)) + 10.0 * (i + 1)
     assert cache[0].tolist() == [[i + 1, 10.0] for i in range(6)]
     assert jitted.captured is not None
@@ -101,7 +101,7 @@ def test_a_cache_is_written_at_a_place_that_a_variable_says(kind, device, prune)
 
 @pytest.mark.parametrize("calls", [1, 2])
 def test_an_argument_that_is_assigned_to_has_no_views(calls):
-    """Guards views that a replay leaves as they were."""
+    """Guard views that a replay does not change."""
     jitted = TinyJit(assign_sum)
     one = Tensor([1.0]).realize()
     for _ in range(calls):
@@ -116,10 +116,10 @@ def test_an_argument_that_is_assigned_to_has_no_views(calls):
 def test_a_sharded_argument_that_is_assigned_to_has_the_new_elements():
     devices = ("CPU:1", "CPU:2")
     jitted = TinyJit(assign_sum)
-    kept = Tensor(floats(4, 2)).shard(devices, axis=0).realize()
+    stored = Tensor(floats(4, 2)).shard(devices, axis=0).realize()
     for i in range(1, 5):
-        jitted(kept, Tensor.ones(4, 2).shard(devices, axis=0))
-        np.testing.assert_allclose(kept.numpy(), floats(4, 2) + i, rtol=1e-6)
+        jitted(stored, Tensor.ones(4, 2).shard(devices, axis=0))
+        np.testing.assert_allclose(stored.numpy(), floats(4, 2) + i, rtol=1e-6)
 
 
 def test_an_argument_that_is_assigned_to_shares_no_memory_with_another():
@@ -136,10 +136,10 @@ def test_an_argument_that_is_assigned_to_shares_no_memory_with_another():
 
 
 def test_an_argument_that_is_assigned_to_is_no_state():
-    kept = Tensor([1.0]).realize()
+    stored = Tensor([1.0]).realize()
 
     def step(x):
-        x.assign(x + kept)
+        x.assign(x + stored)
         return x
 
     jitted = TinyJit(step)
@@ -149,5 +149,5 @@ def test_an_argument_that_is_assigned_to_is_no_state():
     with pytest.raises(
         UserError, match=r"argument x shares memory with .* a tensor that the function uses"
     ):
-        jitted(kept)
-    assert (other.item(), kept.item()) == (4.0, 1.0)
+        jitted(stored)
+    assert (other.item(), stored.item()) == (4.0, 1.0)

@@ -51,7 +51,7 @@ def test_a_pending_tensor_that_reads_what_the_function_overwrites_keeps_its_elem
 @pytest.mark.parametrize("make", [lambda: Tensor(3.0), lambda: Tensor([1.0, 1.0]).sum() + 1])
 def test_state_that_is_no_memory_yet_goes_on(make):
     total = make()
-    wanted = 3.0
+    expected = 3.0
 
     @TinyJit
     def add(x):
@@ -60,8 +60,8 @@ def test_state_that_is_no_memory_yet_goes_on(make):
 
     for number in range(5):
         add(Tensor([number, 1.0]))
-        wanted += number + 1.0
-    assert total.item() == wanted
+        expected += number + 1.0
+    assert total.item() == expected
 
 
 def test_a_constant_that_the_function_counts_up_goes_on():
@@ -85,17 +85,17 @@ def test_what_is_assigned_outside_after_the_capture_is_seen(make):
     for number in range(5):
         if number >= 2:
             scale.assign(Tensor([number, 1.0]) * 2)
-        wanted = np.array([1.0, number]) * scale.numpy()
-        np.testing.assert_array_equal(scaled(Tensor([1.0, number])).numpy(), wanted)
+        expected = np.array([1.0, number]) * scale.numpy()
+        np.testing.assert_array_equal(scaled(Tensor([1.0, number])).numpy(), expected)
 
 
 @pytest.mark.parametrize("make", [lambda n: Tensor.full((2,), n), lambda n: Tensor([n, 2.0]) + 1])
 def test_a_tensor_outside_that_was_replaced_is_refused(make):
-    kept = {"scale": make(0.0)}
-    scaled = TinyJit(lambda x: x * kept["scale"])
+    stored = {"scale": make(0.0)}
+    scaled = TinyJit(lambda x: x * stored["scale"])
     scaled(Tensor([1.0, 2.0]))
     scaled(Tensor([1.0, 2.0]))
-    kept["scale"] = make(3.0)
+    stored["scale"] = make(3.0)
     with pytest.raises(UserError, match="is gone"):
         scaled(Tensor([1.0, 2.0]))
 
@@ -137,7 +137,7 @@ def test_results_that_come_to_the_same_elements_have_each_its_memory(returned) -
     for number in range(5):
         outside.assign([number, number + 1]).realize()
         results = jitted()
-        assert [each.tolist() for each in results] == [[number, number + 1]] * len(results)
+        assert [item.tolist() for item in results] == [[number, number + 1]] * len(results)
     results[0].assign([7, 7])
     assert results[1].tolist() == [4, 5]
 
@@ -158,7 +158,7 @@ def _gives(tensor, how, x):
     [("argument", False), ("data", False), ("constant", False), ("elements", True)],
 )
 def test_a_tensor_outside_that_gets_other_memory_is_refused(how, requires_grad):
-    """Replays would leave it what the capture gave it: the argument of the second call."""
+    """Refuse it: replays would leave it the argument of the second call, from the capture."""
     leaf = Tensor([1.0, 2.0], requires_grad=requires_grad)
     tensor = leaf.clone().realize()
 
@@ -203,7 +203,7 @@ def test_what_is_pending_is_looked_at_again_for_another_argument_that_is_assigne
 
 
 def test_a_tensor_that_another_capture_gives_other_memory_is_seen():
-    """What the other function assigns to was in its memory, and stays there."""
+    """Keep the memory to which the other function assigns."""
     weight, other = Tensor([1.0]).realize(), Tensor([0.0]).realize()
     double = TinyJit(lambda: weight * 2)
     add = TinyJit(lambda x: other.assign(other + x) * 1)
@@ -218,14 +218,14 @@ def test_a_tensor_that_another_capture_gives_other_memory_is_seen():
 
 
 def test_a_tensor_that_is_gone_is_refused_though_a_view_of_it_is_left():
-    """Guards replays that read the old elements through the view, silently."""
-    kept = {"scale": Tensor([1.0, 2.0]).realize()}
-    view = kept["scale"].reshape(2, 1)
-    scaled = TinyJit(lambda x: x * kept["scale"])
+    """Guard replays that silently read the old elements through the view."""
+    stored = {"scale": Tensor([1.0, 2.0]).realize()}
+    view = stored["scale"].reshape(2, 1)
+    scaled = TinyJit(lambda x: x * stored["scale"])
     one = Tensor([1.0, 1.0]).realize()
     for _ in range(3):
         scaled(one)
-    kept["scale"] = Tensor([5.0, 6.0]).realize()
+    stored["scale"] = Tensor([5.0, 6.0]).realize()
     with pytest.raises(UserError, match="is gone"):
         scaled(one)
     assert view.tolist() == [[1.0], [2.0]]

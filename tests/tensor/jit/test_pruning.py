@@ -13,9 +13,9 @@ def test_pruned_kernels_run_with_the_capture_alone():
     pruned = TinyJit(lambda x: (x @ (weight * 2 + 1).contiguous()).relu(), prune=True)
     for i in range(5):
         x = floats(2, 4, seed=i)
-        wanted = np.maximum(x @ (floats(4, 4) * 2 + 1), 0)
-        np.testing.assert_allclose(plain(Tensor(x)).numpy(), wanted, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(pruned(Tensor(x)).numpy(), wanted, rtol=1e-4, atol=1e-5)
+        expected = np.maximum(x @ (floats(4, 4) * 2 + 1), 0)
+        np.testing.assert_allclose(plain(Tensor(x)).numpy(), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(pruned(Tensor(x)).numpy(), expected, rtol=1e-4, atol=1e-5)
     assert plain.captured.kernels == pruned.captured.kernels + 1
     x = Tensor(floats(2, 4)).realize()
     assert count_kernels(pruned, x)[1] == pruned.captured.kernels == 1
@@ -33,11 +33,11 @@ def test_pruned_captures_replay_random_draws_assignments_and_results():
 
     jitted = TinyJit(step, prune=True)
     Tensor.manual_seed(3)
-    found = [jitted(Tensor([float(i)])) for i in range(5)]
+    actual = [jitted(Tensor([float(i)])) for i in range(5)]
     Tensor.manual_seed(3)
-    assert [drawn.tolist() for _, drawn, _ in found] == [Tensor.rand(2).tolist() for _ in range(5)]
-    assert [total.item() for total, _, _ in found] == [6.0, 7.0, 8.0, 9.0, 10.0]
-    assert [same.item() for _, _, same in found] == [4.0] * 5
+    assert [drawn.tolist() for _, drawn, _ in actual] == [Tensor.rand(2).tolist() for _ in range(5)]
+    assert [total.item() for total, _, _ in actual] == [6.0, 7.0, 8.0, 9.0, 10.0]
+    assert [same.item() for _, _, same in actual] == [4.0] * 5
     assert count.item() == 5
 
 

@@ -42,13 +42,13 @@ def test_tensors_come_from_containers_and_results_go_back_in_them():
 
     for i in range(4):
         a, b = np.float32([i, 1]), np.float32([2, i])
-        found = mix(Pair(Tensor(a), 3), rest={"x": (Tensor(b),)})
-        assert list(found) == ["sum", "items", "pair"]
-        np.testing.assert_array_equal(found["sum"].numpy(), a + b)
-        np.testing.assert_array_equal(found["items"][0].numpy(), (a + b) * 2)
-        assert found["items"][1:] == [None, 7]
-        np.testing.assert_array_equal(found["pair"].first.numpy(), a + b - 1)
-        assert found["pair"].second == "text"
+        actual = mix(Pair(Tensor(a), 3), rest={"x": (Tensor(b),)})
+        assert list(actual) == ["sum", "items", "pair"]
+        np.testing.assert_array_equal(actual["sum"].numpy(), a + b)
+        np.testing.assert_array_equal(actual["items"][0].numpy(), (a + b) * 2)
+        assert actual["items"][1:] == [None, 7]
+        np.testing.assert_array_equal(actual["pair"].first.numpy(), a + b - 1)
+        assert actual["pair"].second == "text"
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_inputs_that_are_not_whole_buffers_are_copied(make):
     jitted = TinyJit(lambda x: x + 1)
     for i in range(4):
         x = make(Tensor(floats(4, 5, seed=i)).realize())
-        wanted = make(Tensor(floats(4, 5, seed=i))).numpy() + 1
-        np.testing.assert_array_equal(jitted(x).numpy(), wanted)
+        expected = make(Tensor(floats(4, 5, seed=i))).numpy() + 1
+        np.testing.assert_array_equal(jitted(x).numpy(), expected)
 
 
 def test_each_instance_of_a_class_has_a_capture_of_its_own():
@@ -122,17 +122,17 @@ def test_kernels_that_read_intermediate_results_share_an_arena():
     jitted = TinyJit(chain)
     for i in range(4):
         array = floats(1000, seed=i)
-        wanted = array
+        expected = array
         for _ in range(6):
-            wanted = wanted + np.float32(1)
-        np.testing.assert_array_equal(jitted(Tensor(array)).numpy(), wanted * 2)
+            expected = expected + np.float32(1)
+        np.testing.assert_array_equal(jitted(Tensor(array)).numpy(), expected * 2)
     assert jitted.captured.unplanned_bytes == 6 * 4000
     assert jitted.captured.arena_bytes == 2 * 4032
     with Context(MEMORY_PLAN=0):
         apart = TinyJit(chain)
         for i in range(3):
-            found = apart(Tensor(floats(1000, seed=i))).numpy()
-            np.testing.assert_array_equal(found, chain(Tensor(floats(1000, seed=i))).numpy())
+            actual = apart(Tensor(floats(1000, seed=i))).numpy()
+            np.testing.assert_array_equal(actual, chain(Tensor(floats(1000, seed=i))).numpy())
         assert apart.captured.arena_bytes == 0
 
 
@@ -196,15 +196,15 @@ def test_tensors_on_several_devices_are_inputs_results_and_state():
         weight.assign(weight + x)
         return weight.sum(0), x + 1
 
-    wanted = floats(4, 6, seed=9)
+    expected = floats(4, 6, seed=9)
     for i in range(4):
         x = floats(4, 6, seed=i)
-        wanted = wanted + x
+        expected = expected + x
         total, more = step(Tensor(x).shard(devices, axis=0))
-        np.testing.assert_allclose(total.numpy(), wanted.sum(0), rtol=1e-5)
+        np.testing.assert_allclose(total.numpy(), expected.sum(0), rtol=1e-5)
         np.testing.assert_array_equal(more.numpy(), x + 1)
         assert more.device == devices
-    np.testing.assert_array_equal(weight.numpy(), wanted)
+    np.testing.assert_array_equal(weight.numpy(), expected)
     with pytest.raises(UserError, match=r"captured call had .*CPU:1.*CPU:2"):
         step(Tensor(floats(4, 6)))
 
@@ -227,9 +227,9 @@ def test_random_draws_of_one_element_are_those_of_plain_calls(draw, device):
     with Tensor.train():
         jitted = TinyJit(lambda: draw(device))
         Tensor.manual_seed(7)
-        found = [jitted().tolist() for _ in range(5)]
+        actual = [jitted().tolist() for _ in range(5)]
         Tensor.manual_seed(7)
-        assert found == [draw(device).tolist() for _ in range(5)]
+        assert actual == [draw(device).tolist() for _ in range(5)]
     assert jitted.captured is not None
 
 
@@ -241,15 +241,15 @@ def test_random_draws_of_one_element_are_those_of_plain_calls(draw, device):
 def test_a_function_that_only_hands_its_argument_on_is_replayed(function):
     jitted = TinyJit(function)
     for i in range(5):
-        found = jitted(Tensor([i, i + 1]).realize())
-        found = found[0] if isinstance(found, list) else found
-        assert found.flatten().tolist() == [i, i + 1]
+        actual = jitted(Tensor([i, i + 1]).realize())
+        actual = actual[0] if isinstance(actual, list) else actual
+        assert actual.flatten().tolist() == [i, i + 1]
     assert jitted.captured is not None
 
 
 def test_results_that_no_kernel_makes_come_with_every_replay():
-    kept = Tensor([7.0]).realize()
-    jitted = TinyJit(lambda x: (x + 1, Tensor([1.0, 2.0, 3.0]), kept))
+    stored = Tensor([7.0]).realize()
+    jitted = TinyJit(lambda x: (x + 1, Tensor([1.0, 2.0, 3.0]), stored))
     for i in range(4):
         more, constant, same = jitted(Tensor([float(i)]))
         assert more.item() == i + 1
@@ -275,13 +275,13 @@ def test_a_constant_result_keeps_a_size_that_was_bound_outside():
 
 @pytest.mark.parametrize("shape", [(4,), (2, 2), ()])
 def test_a_result_has_its_shape_and_no_functions_name(shape):
-    """It is memory, as of a plain call: kernels that read it are named by what they compute."""
+    """Return memory, like a plain call: kernels that read it have names of their computation."""
     jitted = TinyJit(lambda x: x + 1)
     one = Tensor(np.ones(shape, np.float32)).realize()
     for _ in range(4):
-        found = jitted(one)
-        assert found.shape == shape
-        np.testing.assert_array_equal(found.numpy(), np.full(shape, 2, np.float32))
-    assert name_of(found.node) == ""
-    (kernel,) = (found * 3).schedule().kernels
+        actual = jitted(one)
+        assert actual.shape == shape
+        np.testing.assert_array_equal(actual.numpy(), np.full(shape, 2, np.float32))
+    assert name_of(actual.node) == ""
+    (kernel,) = (actual * 3).schedule().kernels
     assert kernel.names == ("mul",)

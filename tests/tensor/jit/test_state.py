@@ -101,7 +101,7 @@ def test_what_was_computed_from_old_state_keeps_it():
 
 @pytest.mark.parametrize("copied", [lambda w: w * 1, lambda w: w.contiguous(), lambda w: w + 0])
 def test_a_copy_of_state_that_was_just_assigned_to_keeps_its_elements(copied):
-    """Guards copies that were computed with the assignment, and taken for the state from then."""
+    """Guard copies that were computed with the assignment, and then mistaken for the state."""
     weight = Tensor([1.0, 2.0]).realize()
 
     @TinyJit
@@ -178,7 +178,7 @@ def test_state_that_the_function_assigns_to_is_no_argument():
 
 
 def test_state_that_a_plain_call_left_in_the_memory_of_its_argument_advances():
-    state, given = Tensor([1]) - Tensor([1]), Tensor([1])
+    state, operands = Tensor([1]) - Tensor([1]), Tensor([1])
 
     @TinyJit
     def step(x):
@@ -186,9 +186,9 @@ def test_state_that_a_plain_call_left_in_the_memory_of_its_argument_advances():
         return x * 0
 
     # The first call leaves both in one memory: only elements that nobody writes are shared.
-    for value in (given, Tensor([2]), Tensor([3]), Tensor([4])):
+    for value in (operands, Tensor([2]), Tensor([3]), Tensor([4])):
         step(value)
-    assert (state.tolist(), given.tolist()) == ([4], [1])
+    assert (state.tolist(), operands.tolist()) == ([4], [1])
 
 
 def test_state_of_which_the_function_keeps_a_copy_advances():
@@ -225,7 +225,7 @@ def test_state_in_the_memory_of_a_tensor_that_is_read_as_well_is_refused():
 
 @pytest.mark.parametrize("alias", [lambda x: x & x, Tensor.clone])
 def test_a_tensor_that_shared_its_memory_and_left_it_is_refused(alias):
-    """What else shows the memory has the old elements, which a replay would read."""
+    """Refuse it: another view of the memory has the old elements, which a replay would read."""
     x = Tensor([1]).realize()
     doubled = TinyJit(lambda: x * 2)
     doubled()
@@ -260,7 +260,7 @@ def assigned_to(x):
 )
 @pytest.mark.parametrize("factor", [1, 2])
 def test_a_tensor_that_is_assigned_what_is_computed_from_it_detached(make, factor):
-    """Guards times 1, which is no computation: it left a tensor that was not all of a buffer."""
+    """Guard a product with 1, which is no computation: its tensor was not a whole buffer."""
     weight = make()
 
     @TinyJit
@@ -268,15 +268,15 @@ def test_a_tensor_that_is_assigned_what_is_computed_from_it_detached(make, facto
         weight.assign(weight.detach() * factor)
         return weight.detach() + 1
 
-    wanted = [[factor**i + 1.0, 2.0 * factor**i + 1] for i in range(1, 6)]
-    assert [step().tolist() for _ in range(5)] == wanted
+    expected = [[factor**i + 1.0, 2.0 * factor**i + 1] for i in range(1, 6)]
+    assert [step().tolist() for _ in range(5)] == expected
     assert weight.tolist() == [factor**5, 2 * factor**5]
     weight.assign(weight.detach() + 1)
     assert step().tolist() == [factor * (factor**5 + 1) + 1, factor * (2 * factor**5 + 1) + 1]
 
 
 def test_a_part_of_memory_that_is_read_and_then_assigned_to_is_refused():
-    """Its elements are read where the capture found them; the assignment needs memory for each."""
+    """Read its elements where the capture did; the assignment needs memory for each."""
     weight = Tensor([1.0]).realize().expand(2)
     step = TinyJit(lambda: weight.assign(weight.detach() * 1) is None)
     step()
@@ -291,14 +291,14 @@ def test_a_part_of_memory_that_is_read_and_then_assigned_to_is_refused():
 
 
 def test_what_a_function_keeps_of_state_does_not_hide_that_the_state_is_replaced():
-    """Guards replays that read the memory of the copy: they gave the same sum for ever."""
-    weight, kept = Tensor([1.0, 2.0]).realize(), []
+    """Guard replays that read the memory of the copy, and so always returned the same sum."""
+    weight, stored = Tensor([1.0, 2.0]).realize(), []
 
     @TinyJit
     def step(x):
-        kept.append(weight * 1)
+        stored.append(weight * 1)
         weight.replace(weight * 2)
-        return kept[-1] + x
+        return stored[-1] + x
 
     assert step(Tensor([0.0])).tolist() == [1.0, 2.0]
     with pytest.raises(UserError, match="replays would read the old one"):
@@ -321,7 +321,7 @@ def test_a_part_that_may_be_outside_for_other_numbers_follows_what_replays_write
 
 @pytest.mark.parametrize("is_computed", [True, False])
 def test_what_turns_out_to_have_the_elements_of_state_keeps_them(is_computed):
-    """Of a choice between a tensor and itself, detached, it is seen when it is computed."""
+    """Select between a tensor and its detached self: only the computation shows they are equal."""
     state = Tensor([1.0, 2.0]) * 2
     if is_computed:
         state.realize()
@@ -333,30 +333,30 @@ def test_what_turns_out_to_have_the_elements_of_state_keeps_them(is_computed):
 
     one = Tensor([1.0]).realize()
     for call in range(4):
-        kept = state.maximum(state.detach())
+        stored = state.maximum(state.detach())
         chosen = (state < 3).where(state.detach(), state)
         assert add(one).tolist() == [3.0 + call, 5.0 + call]
-        assert kept.tolist() == chosen.tolist() == [2.0 + call, 4.0 + call]
+        assert stored.tolist() == chosen.tolist() == [2.0 + call, 4.0 + call]
 
 
 def test_what_is_padded_with_state_that_a_replay_overwrites_keeps_its_elements():
     base = Tensor(np.array([2], np.int32)).realize()
-    kept = []
+    stored = []
 
     @TinyJit
     def step():
         base.assign(base + 1)
         return base * 1
 
-    for wanted in range(3, 8):
-        kept.append(base.pad(((1, 0),)))
-        assert step().tolist() == [wanted]
-    assert [each.tolist() for each in kept] == [[0, number] for number in range(2, 7)]
+    for expected in range(3, 8):
+        stored.append(base.pad(((1, 0),)))
+        assert step().tolist() == [expected]
+    assert [item.tolist() for item in stored] == [[0, number] for number in range(2, 7)]
 
 
 @pytest.mark.parametrize("is_called", [True, False])
 def test_state_in_another_order_of_the_same_memory_is_refused(is_called):
-    """Guards a replay that read the elements in the order which they had when it was captured."""
+    """Guard a replay that read the elements in the order of the capture."""
     state = Tensor([1, 2])
     same = state * 1
 
@@ -380,6 +380,6 @@ def test_what_turns_out_to_have_the_elements_of_an_argument_keeps_them():
 
     x = Tensor([1.0, 2.0]).realize()
     for call in range(4):
-        kept = x.maximum(x.detach())
+        stored = x.maximum(x.detach())
         add_one(x)
-        assert kept.tolist() == [1.0 + call, 2.0 + call]
+        assert stored.tolist() == [1.0 + call, 2.0 + call]
