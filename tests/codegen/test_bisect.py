@@ -26,13 +26,13 @@ I32 = dtypes.int32
 def gather() -> UOp:
     """y[j] = the sum over i of x[i] where i is k[j], in rows of 4: x is slot 1, k is slot 2."""
     x = load(1, I32, shaped(1, 5, 4).expand((6, 5, 4)))
-    place = load(2, I32, shaped(6, 1, 1).expand((6, 5, 4)))
-    here = build.equal(build.iota(shaped(1, 5, 1).expand((6, 5, 4))), place)
+    position = load(2, I32, shaped(6, 1, 1).expand((6, 5, 4)))
+    here = build.equal(build.iota(shaped(1, 5, 1).expand((6, 5, 4))), position)
     return kernel_of(total(build.where(here, x, build.const(I32, 0)), 1), 6, 1, 4)
 
 
 def sum_of_rows() -> UOp:
-    """The sums of the rows of a padded 6 by 8 array."""
+    """Return the sums of the rows of a padded 6 by 8 array."""
     padded = shaped(6, 8).pad(((0, 0), (1, 1)))
     return kernel_of(total(load(1, I32, padded), 1), 6, 1)
 
@@ -53,7 +53,7 @@ KERNELS = [
 
 
 def compiled(ast: UOp, opts: str, limit: int | None = None) -> tuple[Program, list[str]]:
-    """The program of a compile that stops to take steps after `limit`, and the steps it took."""
+    """Compile with at most `limit` steps; return the program and the steps."""
     steps = Steps(limit)
     with listening(steps=steps):
         program = compile_kernel(ast, PYTHON, opts=parse_opts(opts))

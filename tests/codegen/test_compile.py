@@ -42,8 +42,8 @@ def test_no_axes_at_all() -> None:
 
 
 def test_nothing_to_write_is_an_empty_program() -> None:
-    shown = shaped(3, 0)
-    ast = build.sink(store(0, load(1, f32, shown), shown))
+    view = shaped(3, 0)
+    ast = build.sink(store(0, load(1, f32, view), view))
     agree(ast, {0: zeros(0), 1: zeros(0)})
     for capabilities in DEVICES.values():
         program = compile_kernel(ast, capabilities)
@@ -63,8 +63,8 @@ def test_masked_store_leaves_the_rest() -> None:
 
 
 def test_valid_tells_padding_from_zero() -> None:
-    shown = shaped(2).pad(((1, 1),))
-    value = build.where(build.valid(shown), load(1, i32, shown), -1)
+    view = shaped(2).pad(((1, 1),))
+    value = build.where(build.valid(view), load(1, i32, view), -1)
     ast = kernel_of(value, 4)
     agree(ast, {0: zeros(4, i32), 1: np.zeros(2, np.int32)}, {0: [-1, 0, 0, -1]})
 

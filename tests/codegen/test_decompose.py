@@ -98,7 +98,7 @@ def test_integers_narrow_in_one_rounding(small: DType, integer: DType) -> None:
 @pytest.mark.parametrize("exponent", [24, 32, 38, 39, 53, 54, 62])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_an_integer_of_every_size_beside_a_tie_of_bfloat16(exponent: int, sign: int) -> None:
-    # Halfway between two neighbours, the lower one of which is even, and the least bit beside it.
+    # Halfway between two neighbours, the lower one even, and one bit next to it.
     tie, step = (1 << exponent) + (1 << exponent - 8), 1 << exponent - 7
     values = np.array([sign * (tie + beside) for beside in (-1, 0, 1)], np.int64)
     got = run(build.cast(load(0, dtypes.int64), dtypes.bfloat16), [values], EMULATING)
@@ -143,7 +143,7 @@ def test_emulated_arithmetic_is_correctly_rounded(dtype: DType, op: Ops) -> None
     got = run(build.binary(op, load(0, dtype), load(1, dtype)), inputs, EMULATING)
     with np.errstate(all="ignore"):
         wide = semantics.apply(op, dtypes.float64, [x.astype(np.float64) for x in inputs])
-    # Exact in float64 but for the quotient, whose float64 is never near enough a tie to matter.
+    # Exact in float64 except for the quotient, whose float64 is never near enough a tie to matter.
     assert same(got, narrow_float64(wide, dtype))
 
 

@@ -38,12 +38,12 @@ def truncated(x: int, divisor: int) -> tuple[int, int]:
 
 
 def expected(values: Array, divisor: int, dtype: DType) -> tuple[Array, Array]:
-    """Quotients and remainders by Python integers; MIN / -1 wraps to MIN."""
+    """Return quotients and remainders by Python integers; MIN / -1 wraps to MIN."""
     mask = (1 << dtype.bits) - 1
     word = np.dtype(f"u{dtype.itemsize}")
     pairs = [truncated(int(x), divisor) for x in values.tolist()]
-    found = [np.array([pair[k] & mask for pair in pairs], word) for k in (0, 1)]
-    return found[0].view(numpy_dtype(dtype)), found[1].view(numpy_dtype(dtype))
+    actual = [np.array([pair[k] & mask for pair in pairs], word) for k in (0, 1)]
+    return actual[0].view(numpy_dtype(dtype)), actual[1].view(numpy_dtype(dtype))
 
 
 def check(dtype: DType, divisor: int, values: Array, device: Capabilities = SLOW) -> None:
@@ -58,13 +58,13 @@ def check(dtype: DType, divisor: int, values: Array, device: Capabilities = SLOW
 
 
 def divisors(dtype: DType) -> list[int]:
-    """Powers of two and their neighbours, small ones, the ends, some random ones; both signs."""
+    """Return powers of two and neighbours, small and random ones, and ends, of both signs."""
     powers = [1 << k for k in range(dtype.bits)]
-    found = {p + d for p in powers for d in (-1, 0, 1)} | set(range(1, 12)) | {25, 125, 641, 1000}
+    actual = {p + d for p in powers for d in (-1, 0, 1)} | set(range(1, 12)) | {25, 125, 641, 1000}
     random = np.random.default_rng(1)
-    found |= {int(random.integers(0, 2**63)) >> shift for shift in range(0, 60, 5)}
-    found |= {-d for d in found} | {int(dtype.minimum), int(dtype.maximum)}
-    return sorted(d for d in found if d and dtype.minimum <= d <= dtype.maximum)
+    actual |= {int(random.integers(0, 2**63)) >> shift for shift in range(0, 60, 5)}
+    actual |= {-d for d in actual} | {int(dtype.minimum), int(dtype.maximum)}
+    return sorted(d for d in actual if d and dtype.minimum <= d <= dtype.maximum)
 
 
 @pytest.mark.long
@@ -84,18 +84,18 @@ def test_every_16_bit_dividend_by_chosen_divisors(dtype: DType) -> None:
 
 
 def dividends(dtype: DType, divisor: int) -> Array:
-    """Ends, multiples of the divisor and their neighbours, random bits of every length."""
+    """Return ends, multiples of the divisor and neighbours, and random bits of every length."""
     low, high = int(dtype.minimum), int(dtype.maximum)
     size = abs(divisor)
-    found = {low, low + 1, -1, 0, 1, high - 1, high}
+    actual = {low, low + 1, -1, 0, 1, high - 1, high}
     for k in (1, 2, 3, high // size, high // size // 2, high // size - 1):
-        found |= {sign * (k * size + d) for d in (-1, 0, 1) for sign in (-1, 1)}
+        actual |= {sign * (k * size + d) for d in (-1, 0, 1) for sign in (-1, 1)}
     random = np.random.default_rng(2)
     for shift in range(0, dtype.bits, 3):
         value = int(random.integers(0, 1 << 63)) * 2 >> (64 - dtype.bits + shift)
-        found |= {value, -value, high - value}
-    kept = sorted(x for x in found if low <= x <= high)
-    return np.array(kept, numpy_dtype(dtype))
+        actual |= {value, -value, high - value}
+    stored = sorted(x for x in actual if low <= x <= high)
+    return np.array(stored, numpy_dtype(dtype))
 
 
 @pytest.mark.long
@@ -126,20 +126,20 @@ def test_vectors_divide_lane_by_lane() -> None:
 
 @pytest.mark.parametrize("dtype", [dtypes.uint64, dtypes.int64, dtypes.uint32])
 def test_a_remainder_is_an_index_of_what_it_can_be(dtype: DType) -> None:
-    """Guards x % 5 of uint64, which was refused as an index that may be beyond int64."""
+    """Guard x % 5 of uint64, which was refused as an index that may be beyond int64."""
     value = build.cast(build.mod(load(0, dtype), 5), dtypes.index)
-    found = narrow_index(divide_by_constants(value, SLOW), SLOW)
-    assert found.dtype is dtypes.int32
+    actual = narrow_index(divide_by_constants(value, SLOW), SLOW)
+    assert actual.dtype is dtypes.int32
     values = np.array([0, 4, 5, 2**31 - 1, int(dtype.maximum)], numpy_dtype(dtype))
-    assert evaluate(found, [values]).tolist() == [0, 4, 0, 2, int(dtype.maximum) % 5]
+    assert evaluate(actual, [values]).tolist() == [0, 4, 0, 2, int(dtype.maximum) % 5]
 
 
 def test_an_index_beside_a_remainder_needs_no_64_bits() -> None:
     position = build.add(build.cast(build.mod(load(0, dtypes.uint32), 5), dtypes.index), 100)
-    found = narrow_index(divide_by_constants(position, NARROW), NARROW)
-    assert found.dtype is dtypes.int32
+    actual = narrow_index(divide_by_constants(position, NARROW), NARROW)
+    assert actual.dtype is dtypes.int32
     values = np.array([0, 4, 5, 2**32 - 1], np.uint32)
-    assert evaluate(found, [values]).tolist() == [100, 104, 100, 100]
+    assert evaluate(actual, [values]).tolist() == [100, 104, 100, 100]
 
 
 def test_an_index_that_may_be_beyond_int64_is_refused() -> None:
@@ -167,7 +167,7 @@ def test_divisions_stay_where_they_are_not_slow_or_not_by_a_constant() -> None:
         (5, "CAST CAST MUL SHR CAST SHR"),
         # Its factor has a bit too many: half of the difference is added to what is computed.
         (7, "CAST CAST MUL SHR CAST SUB SHR ADD SHR"),
-        # So would that of 14, but a dividend that is halved first needs no such factor.
+        # So would the factor of 14, but a dividend that is halved first needs no such factor.
         (14, "SHR CAST CAST MUL SHR CAST SHR"),
         (28, "SHR CAST CAST MUL SHR CAST"),
     ],

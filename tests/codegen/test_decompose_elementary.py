@@ -73,7 +73,7 @@ def call(op: Ops, dtype: DType, lanes: int = 1) -> UOp:
 
 
 def reference(op: Ops, inputs: list[Array]) -> Array:
-    """The values in float64: right to a few of its ULPs, so to 2^-28 of those of float32."""
+    """Return the values in float64: right to a few of its ULPs, so to 2^-28 of float32's."""
     with np.errstate(all="ignore"):
         return NUMPY[op](*(x.astype(np.float64) for x in inputs))
 
@@ -93,7 +93,7 @@ def samples(op: Ops, count: int) -> list[Array]:
 
 
 def single(*parts: Array) -> Array:
-    """The parts in one array of float32; NaNs with a payload are no matter for a warning."""
+    """Join the parts in one array of float32; NaNs with a payload must not warn."""
     with np.errstate(invalid="ignore"):
         return np.concatenate(parts).astype(np.float32)
 
@@ -362,7 +362,7 @@ def test_roots_are_correctly_rounded(dtype: DType) -> None:
 
 @pytest.mark.slow
 def test_every_float32_root_of_two_octaves() -> None:
-    """The others differ from these by a power of four."""
+    """Test two octaves: all other numbers differ from these by a power of four."""
     x = np.arange(0x3F800000, 0x40800000, dtype=np.uint32).view(np.float32)
     assert same(run(call(Ops.SQRT, dtypes.float32), [x], BARE), np.sqrt(x))
 

@@ -44,12 +44,12 @@ BOTH = pytest.mark.parametrize("dtype", WIDE, ids=lambda dtype: dtype.name)
 def run(
     value: Callable[..., UOp], inputs: Sequence[Array], result: DType, device: Capabilities
 ) -> Array:
-    """What a kernel stores that computes `value` of the loads of `inputs`."""
+    """Return the output of a kernel that computes `value` from the loads of `inputs`."""
     size = inputs[0].size
-    shown = shaped(size)
+    view = shaped(size)
     types = [from_numpy_dtype(x.dtype) for x in inputs]
-    loads = [load(slot + 1, dtype, shown) for slot, dtype in enumerate(types)]
-    ast = build.sink(store(0, value(*loads), shown))
+    loads = [load(slot + 1, dtype, view) for slot, dtype in enumerate(types)]
+    ast = build.sink(store(0, value(*loads), view))
     program = compile_kernel(ast, device)
     used = {scalar_of(node.dtype) for node in program.uops} - {dtypes.void, dtypes.index}
     assert used <= device.dtypes | (set(WIDE) if device is CORE else set())
@@ -59,21 +59,21 @@ def run(
 
 
 def integers(dtype: DType, count: int, seed: int) -> Array:
-    """Edges of both words, and random bits of every length; a multiple of 16 of them."""
+    """Return edges of both words, and random bits of every length; a multiple of 16 of them."""
     random = np.random.default_rng(seed)
     ends = [0, 1, 2, 3, 7, 10, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**33 - 1]
     ends += [2**63 - 1, 2**63, 2**63 + 1, 2**62, 2**53 + 1, 10**18, 0xFFFFFFFF00000000]
     ends += [-x % 2**64 for x in ends]
     bits = random.integers(0, 2**64, count - len(ends), np.uint64)
     shifted = bits >> random.integers(0, 64, bits.size, np.uint64)
-    found = np.concatenate([np.array(ends, np.uint64), shifted])
-    found[1::3] = np.uint64(0) - found[1::3]
-    random.shuffle(found)
-    return found.view(numpy_dtype(dtype))
+    actual = np.concatenate([np.array(ends, np.uint64), shifted])
+    actual[1::3] = np.uint64(0) - actual[1::3]
+    random.shuffle(actual)
+    return actual.view(numpy_dtype(dtype))
 
 
 def operands(dtype: DType) -> list[Array]:
-    """Pairs of edges, pairs of random bits, and equal or nearly equal ones."""
+    """Return pairs of edges, pairs of random bits, and equal or nearly equal pairs."""
     x, y = integers(dtype, 1024, 1), integers(dtype, 1024, 2)
     y[::16] = x[::16]
     y[1::16] = x[1::16] + y.dtype.type(1)
@@ -99,7 +99,7 @@ def test_binary_operations_wrap_as_numpy_does(op: Ops, dtype: DType, device: Cap
 def test_division_of_many_random_pairs(dtype: DType) -> None:
     random = np.random.default_rng(3)
     x, y = integers(dtype, 1 << 17, 4), integers(dtype, 1 << 17, 5)
-    # Multiples and what lies beside them are where a quotient is easily one off.
+    # A quotient is easily one off at multiples and their neighbours.
     factor = integers(dtype, 1 << 17, 6) >> x.dtype.type(40)
     x[::2] = y[::2] * factor[::2] + random.integers(-1, 2, x[::2].size).astype(x.dtype)
     for op in (Ops.IDIV, Ops.MOD):
@@ -171,11 +171,11 @@ def test_casts_from_every_type(other: DType, dtype: DType, device: Capabilities)
 def test_masked_loads_give_both_words_of_the_alternative(device: Capabilities) -> None:
     x = integers(dtypes.int64, 40, 12)
     padded = shaped(40).pad(((8, 16),))
-    shown = shaped(64)
+    view = shaped(64)
     gated = build.valid(padded)
     value = build.where(gated, load(1, dtypes.int64, padded), -5)
     out = np.zeros(64, np.int64)
-    run_program(compile_kernel(build.sink(store(0, value, shown)), device), [out, x])
+    run_program(compile_kernel(build.sink(store(0, value, view)), device), [out, x])
     assert (out == np.pad(x, (8, 16), constant_values=-5)).all()
 
 
@@ -208,13 +208,13 @@ class NarrowCpu(CpuBackend):
 def test_buffers_hold_two_words_for_each_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(Device._open, "CPU", NarrowCpu())
     x, y = operands(dtypes.int64)
-    shown = shaped(x.size)
-    loads = [load(slot, dtypes.int64, shown) for slot in (1, 2)]
+    view = shaped(x.size)
+    loads = [load(slot, dtypes.int64, view) for slot in (1, 2)]
     value = build.add(build.mul(*loads), build.idiv(*loads))
     kernel = compile_ast(
         "CPU",
         build.sink(
-            store(0, value, shown),
+            store(0, value, view),
         ),
     )
     buffers = [Buffer("CPU", x.size, dtypes.int64)]
@@ -243,9 +243,9 @@ def test_neither_word_of_an_accumulator_is_written_before_both_are_known() -> No
         LocalArg("acc0_high"),
     }
     values = {n.src[1] for n in updates}
-    for each in updates:
-        waits = set(each.src[0].src[1:])
-        assert waits | {each.src[1]} == values
+    for item in updates:
+        waits = set(item.src[0].src[1:])
+        assert waits | {item.src[1]} == values
 
 
 def test_an_index_beyond_int32_needs_an_int64_that_is_no_pair() -> None:
@@ -259,14 +259,14 @@ def test_an_index_beyond_int32_needs_an_int64_that_is_no_pair() -> None:
 @pytest.mark.parametrize("opts", ["", "UPCAST(0, 4)"])
 @BOTH
 def test_rows_may_be_chosen_by_pairs(dtype: DType, opts: str, device: Capabilities) -> None:
-    """The place is known to be in range by a comparison, of which the words say nothing."""
+    """Use a position that a comparison bounds; the words alone do not show the range."""
     if opts and device is not VECTORS:
         pytest.skip("has no vectors")
-    places = load(2, dtype, (8,))
+    indices = load(2, dtype, (8,))
     memory = build.define_global(1, dtypes.int32, 28)
     # Of four rows of seven numbers the second, and in it the number that is asked for.
     row = shaped(4, 7).shrink(((1, 2), (0, 7))).expand((8, 7))
-    chosen = build.load(build.view(memory, row, places))
+    chosen = build.load(build.view(memory, row, indices))
     ast = kernel_of(chosen, 8)
     program = compile_kernel(ast, device, opts=parse_opts(opts))
     table = np.arange(28, dtype=np.int32)
@@ -281,7 +281,7 @@ def test_rows_may_be_chosen_by_pairs(dtype: DType, opts: str, device: Capabiliti
     "dtype", [*WIDE, dtypes.bfloat16, dtypes.float16], ids=lambda dtype: dtype.name
 )
 def test_emulated_values_are_shared_in_every_iteration_of_a_loop(dtype: DType) -> None:
-    """In the next iteration nobody may write before all have read: a barrier after a value."""
+    """Place a barrier after a value: the next iteration must not write before all have read."""
     own = Device["PYTHON"].capabilities
     device = dataclasses.replace(own, dtypes=own.dtypes - {dtype}, emulated=frozenset({dtype}))
     terms = load(1, dtype, (3, 4))
@@ -354,6 +354,6 @@ def test_nodes(
     result: DType,
     wanted: Sequence[ConstType],
 ) -> None:
-    given = [np.array(values).astype(numpy_dtype(dtype)) for dtype, values in operands]
-    out = run(value, given, result, DEVICE)
+    arguments = [np.array(values).astype(numpy_dtype(dtype)) for dtype, values in operands]
+    out = run(value, arguments, result, DEVICE)
     assert out.astype(np.float64 if result.is_float else out.dtype).tolist() == list(wanted)

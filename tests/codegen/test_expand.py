@@ -65,12 +65,12 @@ def test_what_is_computed_of_a_position_is_a_vector_and_no_position() -> None:
     number = build.cast(build.add(build.mul(i, 4), u), F32)
     value = build.mul(number, build.load(at(memory(1, 12, F32), (i, 4), u)))
     root = expand(build.sink(build.store(at(memory(0, 12, F32), (i, 4), u), value)), VECTORS)
-    found = [node for node in root.toposort() if node.op is Ops.CAST]
-    assert [(node.dtype, node.src[0].op) for node in found] == [(F32.vec(4), Ops.VECTORIZE)]
+    actual = [node for node in root.toposort() if node.op is Ops.CAST]
+    assert [(node.dtype, node.src[0].op) for node in actual] == [(F32.vec(4), Ops.VECTORIZE)]
 
 
 def costly_kernel(extent: int, in_shift: int) -> UOp:
-    """As above, with more arithmetic: vectors save work also where they must be put together."""
+    """Return the same with more arithmetic: vectors save work even if they must be assembled."""
     i, u = loop(2, 0), upcast(extent, 1)
     x = build.load(at(memory(1, 48), (i, 16), u, in_shift))
     for factor in range(2, 12):
@@ -90,10 +90,10 @@ def test_a_unit_stride_becomes_a_vector() -> None:
 def test_neighbours_in_another_order_are_one_vector_though_no_step_leads_from_lane_to_lane() -> (
     None
 ):
-    """Lanes 0 to 3 read the elements 0, 3, 2, 1 of each row."""
+    """Read the elements 0, 3, 2, 1 of each row in the lanes 0 to 3."""
     i, u = loop(3, 0), upcast(4, 1)
-    place = build.mod(build.mul(u, 3), 4)
-    x = build.load(at(memory(1, 48), (i, 16), place))
+    position = build.mod(build.mul(u, 3), 4)
+    x = build.load(at(memory(1, 48), (i, 16), position))
     root = build.sink(build.store(at(memory(0, 48), (i, 16), u), build.add(x, 1)))
     expanded = agree(root, [zeros(48), numbers(48)])
     assert widths(expanded["fours"], LOADS) == [4]
@@ -196,10 +196,10 @@ def test_a_row_at_a_loaded_position_is_a_vector() -> None:
     row = build.where(is_row, index, build.const(dtypes.index, 0))
     x = build.load(at(memory(1, 12), (row, 4), u), is_row, -1)
     root = build.sink(build.store(at(memory(0, 16), (i, 4), u), x))
-    places = np.array([2, 0, 7, 1], np.int32)
+    indices = np.array([2, 0, 7, 1], np.int32)
     expected = [8, 9, 10, 11, 0, 1, 2, 3, -1, -1, -1, -1, 4, 5, 6, 7]
     table = np.arange(12, dtype=np.int32)
-    expanded = agree(root, [zeros(16), table, places], {0: expected})
+    expanded = agree(root, [zeros(16), table, indices], {0: expected})
     assert widths(expanded["scalars"], LOADS, 1) == [1] * 4
     for device in ("fours", "vectors"):
         assert widths(expanded[device], LOADS, 1) == widths(expanded[device], STORES) == [4]
@@ -211,8 +211,8 @@ def test_rows_are_stored_at_loaded_positions_as_vectors() -> None:
     row = build.cast(build.load(at(memory(2, 3), i)), dtypes.index)
     x = build.load(at(memory(1, 12), (i, 4), u))
     root = build.sink(build.store(at(memory(0, 12), (row, 4), u), x))
-    values, places = np.arange(12, dtype=np.int32), np.array([2, 1, 2], np.int32)
-    expanded = agree(root, [zeros(12), values, places], {0: [0] * 4 + [4, 5, 6, 7, 8, 9, 10, 11]})
+    values, indices = np.arange(12, dtype=np.int32), np.array([2, 1, 2], np.int32)
+    expanded = agree(root, [zeros(12), values, indices], {0: [0] * 4 + [4, 5, 6, 7, 8, 9, 10, 11]})
     assert widths(expanded["vectors"], STORES) == [4]
 
 
@@ -220,10 +220,10 @@ def test_rows_are_stored_at_loaded_positions_as_vectors() -> None:
 @pytest.mark.parametrize("lane_of", [lambda u: u, lambda u: build.idiv(build.mul(u, 5), 2)])
 def test_a_position_of_too_many_terms_is_read_as_it_is(lane_of: Callable[[UOp], UOp]) -> None:
     u = upcast(4, 0)
-    # One term more than a sum is read as, with that of the lane.
+    # One more term than a sum may have, with the term of the lane.
     terms = [build.variable(f"v{number}", 0, 1) for number in range(MAX_TERMS)]
-    place = functools.reduce(build.add, terms, lane_of(u))
-    load = build.load(build.index(memory(1, 128), place))
+    position = functools.reduce(build.add, terms, lane_of(u))
+    load = build.load(build.index(memory(1, 128), position))
     root = expand(build.sink(build.store(at(memory(0, 4), u), load)), VECTORS)
     buffers = [zeros(4), np.arange(128, dtype=np.int32)]
     out = run(program_of(root), buffers, {f"v{number}": 1 for number in range(MAX_TERMS)})[0]
@@ -247,7 +247,7 @@ def padded(shift: int, size: int = 10) -> UOp:
 @pytest.mark.table
 @pytest.mark.parametrize("shift", [-5, -1, 0, 1, 2, 12])
 def test_a_gated_off_lane_touches_no_memory(shift: int) -> None:
-    """The buffer ends where the gate does: the sanitizer reports any touch beyond it."""
+    """End the buffer where the gate does: the sanitizer reports any access beyond it."""
     values = np.arange(20, 30, dtype=np.int32)
     expected = [values[x + shift] if 0 <= x + shift < 10 else 9 for x in range(12)]
     expected[4] = 0
@@ -284,7 +284,7 @@ def test_lanes_that_share_a_gate_go_together() -> None:
 
 
 def test_a_constant_gate_of_a_copy_is_decided() -> None:
-    """The store of a smaller output happens for the first iteration only."""
+    """Store a smaller output in the first iteration only."""
     u = upcast(4, 0)
     first = build.equal(u, 0)
     root = build.sink(
@@ -298,10 +298,10 @@ def test_a_constant_gate_of_a_copy_is_decided() -> None:
 
 
 def test_a_gate_of_an_element_by_itself_is_decided() -> None:
-    """The value that chooses the place is another one in each lane; the gate holds in the first."""
+    """Choose another position in each lane by its value; the gate holds in the first."""
     u = upcast(2, 0)
-    place = build.cast(build.load(at(memory(1, 2), u)), dtypes.index)
-    x = build.load(build.index(memory(2, 4), place), build.less(u, 1), 7)
+    index = build.cast(build.load(at(memory(1, 2), u)), dtypes.index)
+    x = build.load(build.index(memory(2, 4), index), build.less(u, 1), 7)
     root = build.sink(build.store(at(memory(0, 2), u), x))
     buffers = [zeros(2), np.array([3, 1], np.int32), np.array([5, 6, 7, 8], np.int32)]
     for expanded in agree(root, buffers, {0: [8, 7]}).values():
@@ -313,7 +313,7 @@ def test_a_gate_of_an_element_by_itself_is_decided() -> None:
 
 
 def test_neighbours_of_several_copies_are_loaded_once() -> None:
-    """A window of three slides over eight inputs, which are read as two vectors."""
+    """Slide a window of three over eight inputs, which are read as two vectors."""
     u, w = upcast(6, 0), unroll(3, 1)
     x = build.load(at(memory(1, 8), u, w))
     root = build.sink(build.store(at(memory(0, 12), (u, 2)), build.reduce_over(Ops.ADD, x, w)))
@@ -325,14 +325,14 @@ def test_neighbours_of_several_copies_are_loaded_once() -> None:
 
 @pytest.mark.parametrize(("op", "combined"), [(Ops.MAX, 1), (Ops.ADD, 3)])
 def test_a_maximum_of_equal_values_is_one_of_them(op: Ops, combined: int) -> None:
-    """Two iterations for each of two elements: of the four values two are the same."""
+    """Use two iterations for each of two elements: two of the four values are the same."""
     w = unroll(4, 0)
     x = build.load(at(memory(1, 2), build.idiv(w, 2)))
     root = build.sink(build.store(at(memory(0, 1)), build.reduce_over(op, x, w)))
     values = np.array([-3, -5], np.int32)
     agree(root, [zeros(1), values], {0: [-3 if op is Ops.MAX else -16]})
-    found = expand(simplify(root), SCALARS)
-    assert ops(found).count(op) == combined
+    actual = expand(simplify(root), SCALARS)
+    assert ops(actual).count(op) == combined
 
 
 def test_nothing_is_loaded_that_the_kernel_does_not_load() -> None:
@@ -368,7 +368,7 @@ def test_strided_copies_of_stores_are_put_together() -> None:
 
 
 def test_what_the_kernel_writes_is_read_where_it_was_asked_for() -> None:
-    """Copies of a load from an output are not joined; lanes of one vector are."""
+    """Join lanes of one vector, but not copies of a load from an output."""
     i, u = loop(4, 0), upcast(4, 1)
     where = at(memory(0, 16), (i, 4), u)
     in_place = build.sink(build.store(where, build.add(build.load(where), 1)))
@@ -425,7 +425,7 @@ def test_a_reduce_that_is_unrolled_whole_is_none() -> None:
 
 @pytest.mark.parametrize("terms", [4, 8])
 def test_a_sum_of_negative_zeros_is_zero(terms: int) -> None:
-    """As with an accumulator that starts at 0.0."""
+    """Start at 0.0, like an accumulator."""
     values = np.full(3 * terms, -0.0, np.float32)
     root = simplify(matvec(Ops.ADD, F32, terms, 4))
     for capabilities in DEVICES.values():
@@ -434,7 +434,7 @@ def test_a_sum_of_negative_zeros_is_zero(terms: int) -> None:
 
 
 def test_a_reduce_over_what_its_value_does_not_depend_on() -> None:
-    """Every iteration counts, also the lanes of a range that is a vector elsewhere."""
+    """Count every iteration, also the lanes of a range that is a vector elsewhere."""
     i, w = loop(2, 0), unroll(4, 1)
     other = build.reduce_over(Ops.ADD, build.load(at(memory(2, 8), (i, 4), w)), w)
     same = build.reduce_over(Ops.ADD, build.load(at(memory(1, 2), i)), w)
@@ -462,8 +462,8 @@ def test_a_grouped_reduce_waits_for_all_copies() -> None:
     k, u, g, v = reduced(2, 0), upcast(4, 1), reduced(4, 2), upcast(4, 3)
     local = build.define_local("part", I32, 16)
     x = build.load(at(memory(1, 32), (item, 8), (k, 4), u))
-    kept = build.store(at(local, (item, 4), u), build.reduce_over(Ops.ADD, x, k))
-    done = build.barrier(kept)
+    stored = build.store(at(local, (item, 4), u), build.reduce_over(Ops.ADD, x, k))
+    done = build.barrier(stored)
     shared = build.after(local, done)
     whole = build.reduce_over(Ops.ADD, build.load(at(shared, (g, 4), v)), g)
     root = build.sink(build.store(at(memory(0, 4), v), whole, build.equal(item, 0)))
@@ -476,7 +476,7 @@ def test_a_grouped_reduce_waits_for_all_copies() -> None:
 
 
 def test_scratch_memory_is_filled_before_it_is_read() -> None:
-    """A row is copied under a loop and upcast lanes, then read twice in another order."""
+    """Copy a row under a loop and upcast lanes, then read it twice in another order."""
     i, f, u = loop(2, 0), loop(2, 1), upcast(4, 2)
     j, v = loop(2, 3), upcast(4, 4)
     local = build.define_local("row", I32, 8)
@@ -496,8 +496,8 @@ def test_a_value_may_wait() -> None:
     u = upcast(4, 0)
     x = build.load(at(memory(1, 4), u))
     local = build.define_local("row", I32, 4)
-    kept = build.store(at(local, u), x)
-    late = build.after(x, kept)
+    stored = build.store(at(local, u), x)
+    late = build.after(x, stored)
     root = build.sink(build.store(at(memory(0, 4), u), late))
     expanded = agree(root, [zeros(4), np.arange(4, dtype=np.int32)], {0: [0, 1, 2, 3]})
     (after,) = (node for node in expanded["vectors"].toposort() if node.op is Ops.AFTER)
@@ -559,10 +559,10 @@ def test_a_loop_whose_length_differs_between_lanes_is_refused() -> None:
 
 
 def test_a_node_is_not_copied_for_ranges_that_it_does_not_depend_on() -> None:
-    """Eight ranges of 16 each, of which every value depends on one."""
+    """Eight ranges of 16 each; every value depends on one of them."""
     ranges = [upcast(16, number) for number in range(8)]
     stores = [
-        build.store(at(memory(slot, 16), each), build.load(at(memory(slot + 8, 16), each)))
-        for slot, each in enumerate(ranges)
+        build.store(at(memory(slot, 16), item), build.load(at(memory(slot + 8, 16), item)))
+        for slot, item in enumerate(ranges)
     ]
     assert len(expand(build.sink(*stores), SCALARS).toposort()) < 1000

@@ -38,7 +38,7 @@ def result_of(
     uops: tuple[UOp, ...], given: list[np.ndarray], group: Extents = (1, 1, 1)
 ) -> list[np.ndarray]:
     verify(Dialect.PROGRAM, uops)
-    arrays = [each.copy() for each in given]
+    arrays = [item.copy() for item in given]
     run_program(Program("k", uops, (), group=group), arrays)
     return arrays
 
@@ -77,7 +77,7 @@ def test_an_accumulator_lives_until_its_sum_is_used() -> None:
 
 
 def product(rows: int, vectors: int, steps: int, lanes: int = 8, is_chain: bool = True) -> UOp:
-    """A block of rows x vectors of a matrix product, `steps` of the inner axis an iteration."""
+    """Return a block of rows x vectors of a matrix product, with `steps` inner steps each time."""
     width = vectors * lanes
     a = build.define_global(1, f32, rows * 16 * steps)
     b = build.define_global(2, f32, 16 * steps * width)
@@ -106,8 +106,8 @@ def product(rows: int, vectors: int, steps: int, lanes: int = 8, is_chain: bool 
             if not is_chain:
                 value = build.add(accumulator, value)
             update = build.update(accumulator, value)
-            place = at(out, row * width + vector * lanes)
-            stores.append(build.store(place, update))
+            position = at(out, row * width + vector * lanes)
+            stores.append(build.store(position, update))
     return build.sink(*stores)
 
 
@@ -151,13 +151,13 @@ def test_stores_come_as_soon_as_they_can() -> None:
 
 
 def test_a_kernel_that_writes_what_it_reads_has_read_it() -> None:
-    """Two neighbours change places: each store would spoil what the other one needs."""
+    """Swap two neighbours: each store would overwrite what the other one needs."""
     data = build.define_global(0, i32, 2)
     x, y = build.load(at(data, 0)), build.load(at(data, 1))
     root = build.sink(build.store(at(data, 0), y), build.store(at(data, 1), x))
     for seed in (None, *range(10)):
-        found = result_of(linearise(root, seed), [np.array([3, 4], np.int32)])
-        assert list(found[0]) == [4, 3]
+        actual = result_of(linearise(root, seed), [np.array([3, 4], np.int32)])
+        assert list(actual[0]) == [4, 3]
 
 
 def test_a_loop_that_reads_stands_before_a_store_outside() -> None:
@@ -169,22 +169,22 @@ def test_a_loop_that_reads_stands_before_a_store_outside() -> None:
         build.store(at(data, 0), build.const(i32, 9)), build.store(at(out, 0), sum_of_all)
     )
     for seed in (None, *range(10)):
-        given = [np.array([1, 2, 3, 4], np.int32), np.zeros(1, np.int32)]
-        found = result_of(linearise(root, seed), given)
-        assert list(found[0]) == [9, 2, 3, 4]
-        assert list(found[1]) == [10]
+        operands = [np.array([1, 2, 3, 4], np.int32), np.zeros(1, np.int32)]
+        actual = result_of(linearise(root, seed), operands)
+        assert list(actual[0]) == [9, 2, 3, 4]
+        assert list(actual[1]) == [10]
 
 
 def test_a_loop_that_reads_and_writes_stands_before_what_only_writes() -> None:
-    """Every iteration adds the last element, which the store outside of the loop replaces."""
+    """Add the last element in every iteration; the store outside of the loop replaces it."""
     data = build.define_global(0, i32, 5)
     i = loop(4, 0)
     last = build.load(at(data, build.add(build.mod(i, 1), 4)))
     raised = build.store(at(data, i), build.add(build.load(at(data, i)), last))
     root = build.sink(build.store(at(data, 4), build.const(i32, 9)), raised)
     for seed in (None, *range(10)):
-        found = result_of(linearise(root, seed), [np.array([1, 2, 3, 4, 100], np.int32)])
-        assert list(found[0]) == [101, 102, 103, 104, 9]
+        actual = result_of(linearise(root, seed), [np.array([1, 2, 3, 4, 100], np.int32)])
+        assert list(actual[0]) == [101, 102, 103, 104, 9]
 
 
 def test_an_accumulator_is_read_before_it_is_updated() -> None:
@@ -195,17 +195,17 @@ def test_an_accumulator_is_read_before_it_is_updated() -> None:
     update = accumulate(total(build.load(at(data, k)), k))
     root = build.sink(build.store(at(out, k), update.src[0]), build.store(at(last, 0), update))
     for seed in (None, *range(10)):
-        given = [np.zeros(4, np.int32), np.array([1, 2, 3, 4], np.int32), np.zeros(1, np.int32)]
-        found = result_of(linearise(root, seed), given)
-        assert list(found[0]) == [0, 1, 3, 6]
-        assert list(found[2]) == [10]
+        operands = [np.zeros(4, np.int32), np.array([1, 2, 3, 4], np.int32), np.zeros(1, np.int32)]
+        actual = result_of(linearise(root, seed), operands)
+        assert list(actual[0]) == [0, 1, 3, 6]
+        assert list(actual[2]) == [10]
 
 
 # --- repeated accesses --------------------------------------------------------------------------
 
 
 def epochs() -> UOp:
-    """Every item stores twice to the same place, with a barrier around each load of a neighbour.
+    """Return a kernel that stores twice to an address, with barriers around each load.
 
     out[i] = 10 * ((i + 1) % 4) + (its neighbour's 100 * item), by equal loads.
     """
@@ -226,8 +226,8 @@ def test_equal_loads_around_a_barrier_are_two() -> None:
     assert [node.arg for node in loads] == [None, MemoryVersionArg(1)]
     assert loads[0].src == loads[1].src
     assert counts(uops)["INDEX"] == 3
-    found = result_of(uops, [np.zeros(4, np.int32)], (4, 1, 1))
-    assert list(found[0]) == [110, 220, 330, 0]
+    actual = result_of(uops, [np.zeros(4, np.int32)], (4, 1, 1))
+    assert list(actual[0]) == [110, 220, 330, 0]
 
 
 def test_equal_stores_around_a_barrier_are_two() -> None:
@@ -246,20 +246,20 @@ def test_equal_stores_around_a_barrier_are_two() -> None:
 
 
 def test_what_does_not_touch_memory_is_computed_once() -> None:
-    """The address after a barrier is the address before it."""
+    """Compute the same address before and after a barrier."""
     shared, out = build.define_local("shared", i32, 4), build.define_global(0, i32, 4)
     k = loop(4, 0)
     fill = build.store(at(shared, k), k)
     j = loop(4, 1)
-    place = build.sub(build.const(i32, 3), j)
-    took = build.load(build.index(build.after(shared, fill, k), place))
+    position = build.sub(build.const(i32, 3), j)
+    took = build.load(build.index(build.after(shared, fill, k), position))
     uops = linearise(build.sink(build.store(at(out, j), took)))
     assert counts(uops)["RANGE"] == 2
     assert list(result_of(uops, [np.zeros(4, np.int32)])[0]) == [3, 2, 1, 0]
 
 
 def test_a_loop_in_which_nothing_happens_is_dropped() -> None:
-    """The barrier waits for loops of which one holds another, and neither holds anything."""
+    """Wait in a barrier for two nested loops that are empty."""
     outer = loop(4, 0)
     inner = loop(build.add(outer, 1), 1)
     out = build.define_global(0, i32, 1)
@@ -292,7 +292,7 @@ def nested() -> tuple[UOp, list[int], Extents]:
 
 
 def siblings() -> tuple[UOp, list[int], Extents]:
-    """Sums, products of sums, and a sum that needs another one."""
+    """Return sums, products of sums, and a sum that needs another one."""
     data, out = build.define_global(1, i32, 6), build.define_global(0, i32, 4)
     sums = []
     for number in range(4):
@@ -301,19 +301,19 @@ def siblings() -> tuple[UOp, list[int], Extents]:
         if sums:
             value = build.add(value, sums[-1] if number % 2 else build.mul(k, 3))
         sums.append(total(value, k))
-    stores = [build.store(at(out, place), value) for place, value in enumerate(sums)]
+    stores = [build.store(at(out, position), value) for position, value in enumerate(sums)]
     return kernel(*stores), [4, 6], (1, 1, 1)
 
 
 def shared_loop() -> tuple[UOp, list[int], Extents]:
-    """Two accumulators of one loop, one of which a second loop needs; a gated store."""
+    """Return two accumulators of one loop, one for a second loop, and a gated store."""
     data, out = build.define_global(1, i32, 6), build.define_global(0, i32, 6)
     first, second = loop(6, 0, AxisKind.REDUCE), loop(6, 1, AxisKind.LOOP)
     value = build.load(at(data, first))
     sums = total(value, first), total(build.mul(value, value), first)
-    shown = build.add(build.mul(build.load(at(data, second)), sums[0]), sums[1])
+    view = build.add(build.mul(build.load(at(data, second)), sums[0]), sums[1])
     gate = build.less(second, build.const(i32, 4))
-    return kernel(build.store(at(out, second), shown, gate)), [6, 6], (1, 1, 1)
+    return kernel(build.store(at(out, second), view, gate)), [6, 6], (1, 1, 1)
 
 
 def grouped() -> tuple[UOp, list[int], Extents]:
@@ -324,8 +324,8 @@ def grouped() -> tuple[UOp, list[int], Extents]:
     lane = build.special("item", 0, size, i32)
     row = loop(rows, 0)
     k, g = loop(2, 1, AxisKind.REDUCE), loop(size, 2, AxisKind.REDUCE)
-    place = build.add(build.add(build.mul(row, 8), build.mul(k, size)), lane)
-    partial = total(build.load(at(data, place)), k)
+    position = build.add(build.add(build.mul(row, 8), build.mul(k, size)), lane)
+    partial = total(build.load(at(data, position)), k)
     # Before the memory is used again, all items have read what the iteration before left there.
     free = build.after(shared, build.barrier(build.mul(row, 1)))
     filled = build.barrier(build.store(build.index(free, lane), partial))
@@ -335,7 +335,7 @@ def grouped() -> tuple[UOp, list[int], Extents]:
 
 
 def scratch() -> tuple[UOp, list[int], Extents]:
-    """A loop copies what another one re-uses, backwards; both write to what they read."""
+    """Copy in a loop what another one reads backwards; both write to their inputs."""
     data = build.define_global(0, i32, 6)
     packed = build.define_local("packed", i32, 6)
     fill, use = loop(6, 0), loop(6, 1)
@@ -362,17 +362,17 @@ def test_all_legal_orders_compute_the_same(
 ) -> None:
     root, sizes, group = make()
     memories = {node.arg.slot: node for node in root.toposort() if node.op is Ops.DEFINE_GLOBAL}
-    given = [
+    operands = [
         (np.arange(size) * 7 % 11 - 3).astype(numpy_dtype(element(memories[slot])))
         for slot, size in enumerate(sizes)
     ]
-    wanted = result_of(linearise(root), given, group)
+    expected = result_of(linearise(root), operands, group)
     orders = set()
     for seed in range(25):
         uops = linearise(root, seed)
         orders.add(uops)
-        found = result_of(uops, given, group)
-        for one, other in zip(found, wanted, strict=True):
+        actual = result_of(uops, operands, group)
+        for one, other in zip(actual, expected, strict=True):
             assert one.tobytes() == other.tobytes(), f"seed {seed}"
     assert len(orders) > 5
 
@@ -382,7 +382,7 @@ def element(memory: UOp) -> DType:
 
 
 def test_a_known_sum_through_shared_memory() -> None:
-    """The law above compares orders with each other: here is what the kernel means."""
+    """Check the meaning of the kernel; the law above only compares orders."""
     root, _, group = grouped()
-    given = [np.zeros(2, np.int32), np.arange(16, dtype=np.int32)]
-    assert list(result_of(linearise(root), given, group)[0]) == [28, 92]
+    operands = [np.zeros(2, np.int32), np.arange(16, dtype=np.int32)]
+    assert list(result_of(linearise(root), operands, group)[0]) == [28, 92]

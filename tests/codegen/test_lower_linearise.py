@@ -40,7 +40,7 @@ RANDOM = settings(
 
 
 def covered(shape: tuple[int, ...], limit: Limit) -> tuple[dict[int, int], list[tuple[int, ...]]]:
-    """The extents of the launch, and the positions of every group that is valid."""
+    """Return the extents of the launch, and the positions of every valid group."""
     axes = launch_axes(shape, limit)
     specials = {
         node for root in (*axes.positions, axes.valid) for node in root.toposort()
@@ -51,14 +51,14 @@ def covered(shape: tuple[int, ...], limit: Limit) -> tuple[dict[int, int], list[
         node: build.variable(f"d{node.arg.dim}", 0, extents[node.arg.dim]) for node in specials
     }
     roots = [substitute(root, names) for root in (*axes.positions, axes.valid)]
-    found = []
+    actual = []
     for group in np.ndindex(*extents.values()):
         bindings = {f"d{dim}": at for dim, at in zip(extents, group, strict=True)}
         *positions, valid = (value_of(root, bindings) for root in roots)
         assert all(0 <= at < size for at, size in zip(positions, shape, strict=True))
         if valid:
-            found.append(tuple(positions))
-    return extents, found
+            actual.append(tuple(positions))
+    return extents, actual
 
 
 @pytest.mark.table
@@ -89,8 +89,8 @@ def covered(shape: tuple[int, ...], limit: Limit) -> tuple[dict[int, int], list[
     ],
 )
 def test_launch_axes(shape: tuple[int, ...], limit: Limit, extents: dict[int, int]) -> None:
-    found, positions = covered(shape, limit)
-    assert found == extents
+    actual, positions = covered(shape, limit)
+    assert actual == extents
     assert sorted(positions) == list(np.ndindex(*shape))
 
 
@@ -104,13 +104,13 @@ def test_a_grid_that_is_too_large_is_refused() -> None:
 
 @pytest.mark.parametrize("is_symbolic", [False, True])
 def test_work_items_beyond_the_last_element_read_nothing_that_is_written(is_symbolic: bool) -> None:
-    """Their position is that of the last element, which another one writes."""
-    shown = shaped(143)
+    """Their position is the one of the last element, which another one writes."""
+    view = shaped(143)
     if is_symbolic:
-        shown = shown.shrink(((0, build.variable("n", 1, 143)),))
+        view = view.shrink(((0, build.variable("n", 1, 143)),))
     # 143 is 11 times 13: more groups are launched than there are elements.
     device = replace(GRID, grid_limit=(7, 5, 40))
-    ast = build.sink(store(0, build.add(load(0, i32, shown), 1), shown))
+    ast = build.sink(store(0, build.add(load(0, i32, view), 1), view))
     program = compile_kernel(ast, device)
     for count in (1, 8, 30, 143) if is_symbolic else (143,):
         numbers = np.arange(143, dtype=np.int32)
@@ -131,9 +131,9 @@ def test_an_empty_output_does_not_keep_another_from_being_written() -> None:
 @pytest.mark.parametrize("least", [0, 1])
 def test_outputs_of_size_one_need_a_first_iteration_of_the_axis_that_they_share(least: int) -> None:
     size = build.variable("n", least, 4)
-    shown = shaped(4).shrink(((0, size),))
-    row = load(2, f32, shown)
-    ast = build.sink(store(0, build.reduce(Ops.ADD, row, (0,)), (1,)), store(1, row, shown))
+    view = shaped(4).shrink(((0, size),))
+    row = load(2, f32, view)
+    ast = build.sink(store(0, build.reduce(Ops.ADD, row, (0,)), (1,)), store(1, row, view))
     buffers = {0: ramp(1), 1: np.zeros(4, np.float32), 2: ramp(4)}
     if least:
         agree(ast, buffers, {0: [6], 1: [1, 2, 3, 0]}, {"n": 3})
@@ -243,7 +243,7 @@ def test_blocks_are_closed_in_reverse_and_invariants_stand_outside() -> None:
 
 
 def test_a_loop_that_nothing_changes_runs_once() -> None:
-    """The sum does not depend on the outer loop, so it is not inside it."""
+    """Keep the sum out of the outer loop, on which it does not depend."""
     outer = build.counter(4, 0, AxisKind.LOOP, i32)
     k = build.counter(3, 1, AxisKind.REDUCE, i32)
     data, out = build.define_global(1, i32, 3), build.define_global(0, i32, 4)

@@ -60,7 +60,7 @@ def extents(root: UOp, kind: str = "loop") -> list[int]:
         ("PADTO(0, 5) PADTO(1, 12) UPCAST(1, 12)", [13]),
         # Each copy of a panel is filled in a loop over the 6 terms.
         (PACKED, [2, 3, 3, 6, 6]),
-        # Each thread has loops of 2 blocks, of which one thread's last has added positions.
+        # Each thread has loops of 2 blocks; one thread's last block has added positions.
         ("PADTO(0, 4) UPCAST(0, 4) THREAD(0, 2)", [2, 11]),
     ],
 )
@@ -72,9 +72,9 @@ def test_a_peeled_kernel_keeps_its_value(opts: str, loops: list[int]) -> None:
     shapes = [(ROWS, COLUMNS), (ROWS, DEPTH), (DEPTH, COLUMNS)]
     buffers = [generator.integers(-9, 9, shape).astype(np.int32).reshape(-1) for shape in shapes]
     # Expected by numpy, not by the evaluator.
-    wanted = buffers[1].reshape(shapes[1]) @ buffers[2].reshape(shapes[2])
+    expected = buffers[1].reshape(shapes[1]) @ buffers[2].reshape(shapes[2])
     run_program(compile_kernel(ast, HOST, opts=parse_opts(opts)), buffers, {})
-    np.testing.assert_array_equal(buffers[0].reshape(shapes[0]), wanted)
+    np.testing.assert_array_equal(buffers[0].reshape(shapes[0]), expected)
 
 
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])

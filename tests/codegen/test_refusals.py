@@ -138,9 +138,9 @@ def test_what_is_not_declared_is_refused_with_the_field(
     name = f"{__name__}:{device}"
     EagerRenderer.asked = 0
     compiled = compile_ast if isinstance(kernel, UOp) else compile_program
-    given = kernel if isinstance(kernel, UOp) else kernel()
+    operands = kernel if isinstance(kernel, UOp) else kernel()
     with pytest.raises(UserError, match=rf"\(capabilities\.{field}\)$"):
-        compiled(name, given)  # type: ignore[arg-type]
+        compiled(name, operands)  # type: ignore[arg-type]
     assert EagerRenderer.asked == 0
 
 

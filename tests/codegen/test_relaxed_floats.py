@@ -19,14 +19,14 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 
 REASSOCIATING = dataclasses.replace(BASIC, reassociates_floats=True)
-# Those of the suite, but for POW as tight as they are seen to be: tinyref_spec.error_rules.
+# The limits of the suite, as tight as observed, except for POW: tinyref_spec.error_rules.
 LIMITS = {Ops.EXP2: 1.2, Ops.LOG2: 1.5, Ops.SIN: 2.5, Ops.POW: 512.0}
 
 
 def computed(op: Ops, device: str, inputs: list[Array]) -> Array:
     cases = [(lambda *x: UOp(op, dtypes.float32, x), [(x, dtypes.float32) for x in inputs])]
-    (found,) = run_cases(cases, f"relaxed_devices:{device}")
-    return found
+    (actual,) = run_cases(cases, f"relaxed_devices:{device}")
+    return actual
 
 
 @pytest.mark.long
@@ -48,12 +48,12 @@ def test_the_strict_forms_do_not_survive(op: Ops) -> None:
 @pytest.mark.parametrize("op", ELEMENTARY)
 def test_where_nothing_is_rearranged_the_other_forms_are_as_good(op: Ops) -> None:
     inputs = inputs_of(op, 20_000)
-    found = run(call(op, dtypes.float32), inputs, REASSOCIATING)
-    errors = ulps(found, reference(op, inputs))
+    actual = run(call(op, dtypes.float32), inputs, REASSOCIATING)
+    errors = ulps(actual, reference(op, inputs))
     assert float(errors.max()) <= 1.9
-    # That of LOG2 has no other form: nothing in it may be rearranged.
+    # The form of LOG2 is the only one: nothing in it may be rearranged.
     if op is Ops.LOG2:
-        assert same(found, run(call(op, dtypes.float32), inputs, BASIC))
+        assert same(actual, run(call(op, dtypes.float32), inputs, BASIC))
 
 
 @pytest.mark.parametrize("form", [dtypes.float32, dtypes.float64], ids=lambda dtype: dtype.name)
@@ -61,9 +61,9 @@ def test_powers_of_two_are_exact_and_subnormal_ones_too(form) -> None:
     least = int(np.log2(np.finfo(form.name).smallest_subnormal))
     most = int(np.finfo(form.name).maxexp)
     exponents = np.arange(least - 3, most + 2).astype(form.name)
-    found = run(call(Ops.EXP2, form), [exponents], REASSOCIATING)
+    actual = run(call(Ops.EXP2, form), [exponents], REASSOCIATING)
     with np.errstate(over="ignore", under="ignore"):
-        assert same(found, np.ldexp(np.ones_like(exponents), exponents.astype(np.int64)))
+        assert same(actual, np.ldexp(np.ones_like(exponents), exponents.astype(np.int64)))
     ends = np.array([-np.inf, np.inf, np.nan, -0.0, 1e30, -1e30], form.name)
     gives = run(call(Ops.EXP2, form), [ends], REASSOCIATING)
     assert same(gives, np.array([0, np.inf, np.nan, 1, np.inf, 0], form.name))
@@ -72,10 +72,12 @@ def test_powers_of_two_are_exact_and_subnormal_ones_too(form) -> None:
 def test_the_sign_of_a_power_is_that_of_an_odd_exponent() -> None:
     y = np.array([3, 2, -3, 2.0**23 + 1, 2.0**23 - 1, 2.0**24, np.inf, 1e30], np.float32)
     x = np.full_like(y, -1)
-    found = run(call(Ops.POW, dtypes.float32), [x, y], REASSOCIATING)
-    assert found.tolist() == [-1, 1, -1, -1, -1, 1, 1, 1]
-    found = run(call(Ops.POW, dtypes.float32), [x[:2], np.array([0.5, 2.0**22 + 0.5], "f4")], BASIC)
-    assert np.isnan(found).all()
+    actual = run(call(Ops.POW, dtypes.float32), [x, y], REASSOCIATING)
+    assert actual.tolist() == [-1, 1, -1, -1, -1, 1, 1, 1]
+    actual = run(
+        call(Ops.POW, dtypes.float32), [x[:2], np.array([0.5, 2.0**22 + 0.5], "f4")], BASIC
+    )
+    assert np.isnan(actual).all()
 
 
 def test_a_strict_device_keeps_the_smaller_form() -> None:
@@ -98,7 +100,9 @@ def test_int64_on_words_is_exact_where_floats_are_rearranged() -> None:
     x = random.integers(-(2**63), 2**63 - 1, 4000)
     y = random.integers(-(2**31), 2**31, 4000) | 1
     cases = [(build.idiv, [(x, dtypes.int64), (y, dtypes.int64)])]
-    (found,) = run_cases(cases, "relaxed_devices:ReassociatingWords")
-    for dividend, divisor, quotient in zip(*(each.tolist() for each in (x, y, found)), strict=True):
+    (actual,) = run_cases(cases, "relaxed_devices:ReassociatingWords")
+    for dividend, divisor, quotient in zip(
+        *(item.tolist() for item in (x, y, actual)), strict=True
+    ):
         sign = 1 if (dividend < 0) == (divisor < 0) else -1
         assert quotient == sign * (abs(dividend) // abs(divisor))

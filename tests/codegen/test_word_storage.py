@@ -40,12 +40,12 @@ SIZE = 13
 
 
 def in_words(own: Capabilities) -> Capabilities:
-    """A device of small types in registers, whose memory has words alone."""
+    """Return a device with small types in registers, whose memory has only words."""
     return dataclasses.replace(own, stored_in_words=WORDS & own.dtypes, threads=1)
 
 
 def without_small_types(own: Capabilities) -> Capabilities:
-    """One that computes in 32 bits too."""
+    """Return a device that also computes in 32 bits."""
     lacking = HELD & own.dtypes | {dtypes.bfloat16, *dtypes.fp8s}
     return dataclasses.replace(
         own,
@@ -98,7 +98,7 @@ def numbers(dtype: DType, count: int, seed: int = 0) -> np.ndarray:
 
 
 def placed(device: str, dtype: DType, data: np.ndarray, skipped: int) -> tuple[Buffer, Buffer]:
-    """A buffer of bytes 0xA5 around the data, which begin after `skipped` elements; the data."""
+    """Return a buffer of bytes 0xA5 around data that begin after `skipped` elements; the data."""
     base = Buffer(device, 64, dtypes.uint8).copy_in(memoryview(np.full(64, 0xA5, np.uint8)))
     part = base.view(skipped * dtype.itemsize, data.size, dtype)
     return base, part.copy_in(memoryview(data).cast("B"))
@@ -108,16 +108,16 @@ def placed(device: str, dtype: DType, data: np.ndarray, skipped: int) -> tuple[B
 def test_memory_that_is_larger_than_its_bytes_is_copied_into_a_view_and_from_one(
     device: str, size: int
 ) -> None:
-    """Fails where an allocator is given the memory of whole words: it copies all of it."""
-    given = np.arange(1, size + 1, dtype=np.uint8)
-    whole = Buffer(device, size, dtypes.uint8).copy_in(memoryview(given))
+    """Fail if an allocator gets the memory of whole words, and so copies all of it."""
+    operands = np.arange(1, size + 1, dtype=np.uint8)
+    whole = Buffer(device, size, dtypes.uint8).copy_in(memoryview(operands))
     base, part = placed(device, dtypes.uint8, np.zeros(size, np.uint8), 3)
     part.copy_from(whole)
-    wanted = np.full(64, 0xA5, np.uint8)
-    wanted[3 : 3 + size] = given
-    assert bytes(base.copy_out()) == wanted.tobytes()
+    expected = np.full(64, 0xA5, np.uint8)
+    expected[3 : 3 + size] = operands
+    assert bytes(base.copy_out()) == expected.tobytes()
     again = Buffer(device, size, dtypes.uint8).copy_from(part)
-    assert bytes(again.copy_out()) == given.tobytes()
+    assert bytes(again.copy_out()) == operands.tobytes()
 
 
 @pytest.mark.sampled(3)
@@ -126,12 +126,12 @@ def test_memory_that_is_larger_than_its_bytes_is_copied_into_a_view_and_from_one
 def test_views_begin_anywhere_and_their_neighbours_stay(
     device: str, dtype: DType, skipped: int
 ) -> None:
-    """Fails where the offset, the mask or the shift of any lane is wrong."""
+    """Fail if the offset, the mask or the shift of any lane is wrong."""
     x = numbers(dtype, SIZE)
     ast = build.sink(store(0, load(1, dtype, shaped(SIZE)), shaped(SIZE)))
     base, out = placed(device, dtype, np.zeros(SIZE, x.dtype), skipped)
-    _, given = placed(device, dtype, x, 5 - skipped)
-    compile_ast(device, ast)([out, given])
+    _, operands = placed(device, dtype, x, 5 - skipped)
+    compile_ast(device, ast)([out, operands])
     whole = np.full(64, 0xA5, np.uint8)
     first = skipped * dtype.itemsize
     whole[first : first + x.nbytes] = x.view(np.uint8)
@@ -142,10 +142,10 @@ def test_views_begin_anywhere_and_their_neighbours_stay(
 def test_a_repeated_launch_gets_buffers_that_begin_elsewhere(device: str, dtype: DType) -> None:
     x = numbers(dtype, SIZE)
     ast = build.sink(store(0, load(1, dtype, shaped(SIZE)), shaped(SIZE)))
-    _, given = placed(device, dtype, x, 1)
+    _, operands = placed(device, dtype, x, 1)
     _, first = placed(device, dtype, np.zeros(SIZE, x.dtype), 0)
     _, second = placed(device, dtype, np.zeros(SIZE, x.dtype), 3)
-    bound = BoundKernel(compile_ast(device, ast), [first, given], {})
+    bound = BoundKernel(compile_ast(device, ast), [first, operands], {})
     launch = bound.prepare()
     bound.rebind(0, second)
     launch()
@@ -168,13 +168,13 @@ def test_values_are_computed_and_stored_as_numpy_does(device: str, dtype: DType)
 
 @EVERY
 def test_gates_touch_nothing_and_give_the_alternative(device: str, dtype: DType) -> None:
-    """A pad: outside, the load is off and gives 0."""
+    """Pad: outside, the load is off and returns 0."""
     x = numbers(dtype, SIZE, 3)
     padded = shaped(SIZE).pad(((2, 3),))
     ast = build.sink(store(0, load(1, dtype, padded), shaped(SIZE + 5)))
     _, out = placed(device, dtype, numbers(dtype, SIZE + 5, 4), 1)
-    _, given = placed(device, dtype, x, 0)
-    compile_ast(device, ast)([out, given])
+    _, operands = placed(device, dtype, x, 0)
+    compile_ast(device, ast)([out, operands])
     assert bytes(out.copy_out()) == np.pad(x, (2, 3)).tobytes()
 
 
@@ -185,8 +185,8 @@ def test_vectors_are_stored_lane_by_lane(device: str, dtype: DType, opts: str) -
     x = numbers(dtype, 16, 5)
     ast = build.sink(store(0, load(1, dtype, shaped(16)), shaped(16)))
     base, out = placed(device, dtype, np.zeros(16, x.dtype), 1)
-    _, given = placed(device, dtype, x, 3)
-    compile_ast(device, ast, parse_opts(opts))([out, given])
+    _, operands = placed(device, dtype, x, 3)
+    compile_ast(device, ast, parse_opts(opts))([out, operands])
     assert bytes(out.copy_out()) == x.tobytes()
     assert np.frombuffer(base.copy_out(), np.uint8)[0] == 0xA5
 
@@ -233,14 +233,14 @@ def test_a_program_says_where_its_buffers_begin() -> None:
     capabilities = Capabilities(frozenset(dtypes.all), OPS, stored_in_words=WORDS)
     ast = build.sink(store(0, load(1, dtypes.int8, shaped(5)), shaped(5)))
     program = compile_kernel(ast, capabilities)
-    assert [(each.dtype, each.size) for each in program.parameters] == [(dtypes.int8, 5)] * 2
+    assert [(item.dtype, item.size) for item in program.parameters] == [(dtypes.int8, 5)] * 2
     assert [node.arg.name for node in program.variables] == [offset_name(0), offset_name(1)]
     stores = [node for node in program.uops if node.op is Ops.STORE]
     assert all(len(node.src) == 4 for node in stores)
 
 
 def test_arrays_that_end_within_a_word_are_read_and_written_to_their_end() -> None:
-    """Of the interpreter alone: devices allocate whole words."""
+    """Test only the interpreter: devices allocate whole words."""
     capabilities = Capabilities(frozenset(dtypes.all), OPS, stored_in_words=WORDS)
     doubled = build.add(load(1, dtypes.int8, shaped(5)), load(1, dtypes.int8, shaped(5)))
     out = np.full(5, 77, np.int8)
@@ -261,13 +261,13 @@ def test_without_the_capability_memory_stays_as_it_is() -> None:
 
 
 def test_a_store_by_a_mask_changes_its_bits_alone_also_in_lanes_of_one_word() -> None:
-    """The interpreter: all work-items at once write the four bytes of one word."""
+    """Write the four bytes of one word by all work-items at once, on the interpreter."""
     item = build.special("item", 0, 4, dtypes.int32)
     out = build.define_global(0, dtypes.uint32, 1)
     shift = build.mul(build.cast(item, dtypes.uint32), 8)
     mask = build.binary(Ops.SHL, build.const(dtypes.uint32, 0xF), shift)
     zero = build.const(dtypes.int32, 0)
-    # Bits beside the mask are not written.
+    # Bits outside of the mask are not written.
     value = build.const(dtypes.uint32, 0xFFFFFFFF)
     gate = build.less(item, 3)
     node = UOp(Ops.STORE, dtypes.void, (build.index(out, zero), value, gate, mask))
@@ -317,7 +317,7 @@ def _one() -> UOp:
     ("have", "want"), [(dtypes.int16, dtypes.float16), (dtypes.float16, dtypes.uint16)]
 )
 def test_the_bits_of_a_float16_are_moved_as_bits(have: DType, want: DType, opts: str) -> None:
-    """A NaN might not come through a register of floats as it is."""
+    """Copy a NaN, which a float register might change."""
     grid = Capabilities(frozenset(dtypes.all), OPS, vector_lanes=(1, 2, 4))
     capabilities = without_small_types(grid)
     assert dtypes.float16 in capabilities.dtypes

@@ -42,7 +42,7 @@ def put(allocator: Allocator, values: npt.NDArray[Any]) -> Any:
 
 
 def get(allocator: Allocator, memory: Any, dtype: type[Any]) -> list[Any]:
-    """The values that memory of the device holds."""
+    """Return the values in memory of the device."""
     data = bytearray(memory.nbytes)
     allocator.copy_out(memoryview(data), memory)
     values: list[Any] = np.frombuffer(data, dtype).tolist()
@@ -50,5 +50,5 @@ def get(allocator: Allocator, memory: Any, dtype: type[Any]) -> list[Any]:
 
 
 def load(backend: Backend, entry: str, source: str) -> Any:
-    """The kernel `entry` of a source text."""
+    """Return the kernel `entry` of a source text."""
     return backend.load(entry, backend.compiler.compile(source))

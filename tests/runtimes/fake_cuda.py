@@ -64,7 +64,7 @@ class Graph:
 
 
 class NodeParams:
-    """CUDA_KERNEL_NODE_PARAMS: what `cuLaunchKernel` takes beside a stream."""
+    """CUDA_KERNEL_NODE_PARAMS: the arguments of `cuLaunchKernel` without a stream."""
 
     func: Any
     gridDimX: int
@@ -102,13 +102,13 @@ class FakeDriver(FakeGpu):
         self._contexts = [Context(number) for number in range(len(capabilities))]
 
     def names(self) -> list[str]:
-        """The functions that were called, in order, but for the one that comes before each."""
+        """Return the called functions in order, without `cuCtxSetCurrent`."""
         return [call[0] for call in self.calls if call[0] != "cuCtxSetCurrent"]
 
     def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
+        actual = super().__getattribute__(name)
         if not name.startswith("cu") or name == "current":
-            return found
+            return actual
 
         def call(*arguments: Any) -> tuple[Any, ...]:
             self.calls.append((name, *arguments))
@@ -117,10 +117,10 @@ class FakeDriver(FakeGpu):
                 result = CUresult[f"CUDA_ERROR_{failure}"]
                 if result in STICKY:
                     self.lost = result
-                return (result, *[None] * (len(found(*arguments)) - 1))
+                return (result, *[None] * (len(actual(*arguments)) - 1))
             if self.lost is not None and name != "cuGetErrorString":
                 return (self.lost, None)
-            answer: tuple[Any, ...] = found(*arguments)
+            answer: tuple[Any, ...] = actual(*arguments)
             return answer
 
         return call
@@ -269,7 +269,7 @@ class FakeDriver(FakeGpu):
         kernelParams: int,
         extra: int,
     ) -> tuple[Any, ...]:
-        """The values are read now."""
+        """Read the values at once."""
         grid, group = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
         hStream.work.append(f.launch(kernelParams, grid, group))
         return (OK,)

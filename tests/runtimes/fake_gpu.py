@@ -20,7 +20,7 @@ Extents = tuple[int, int, int]
 
 @dataclass(eq=False)
 class Stream:
-    """What is queued and not done yet, from the `done`-th on."""
+    """Queued work; all from number `done` on is not done yet."""
 
     work: list[Callable[[], None]] = field(default_factory=list)
     done: int = 0
@@ -36,25 +36,25 @@ class Stream:
 
 @dataclass(eq=False)
 class Event:
-    """Where it was recorded: so much of a stream must be done."""
+    """A position in a stream, up to which its work must be done."""
 
     stream: Stream | None = None
-    place: int = 0
+    position: int = 0
 
     def record(self, stream: Stream) -> None:
-        self.stream, self.place = stream, len(stream.work)
+        self.stream, self.position = stream, len(stream.work)
 
     def reach(self) -> None:
         if self.stream is not None:
-            self.stream.run(self.place)
+            self.stream.run(self.position)
 
     @property
     def has_happened(self) -> bool:
-        return self.stream is not None and self.place <= self.stream.done
+        return self.stream is not None and self.position <= self.stream.done
 
     def hold(self, stream: Stream) -> None:
-        """What `stream` is given from now on comes after the event as it was recorded last."""
-        stream.work.append(Event(self.stream, self.place).reach)
+        """Order later work of `stream` after the event as it was last recorded."""
+        stream.work.append(Event(self.stream, self.position).reach)
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,18 @@ class Function:
     is_buffer: tuple[bool, ...]
 
     def arguments(self, address: int) -> tuple[list[int], list[int]]:
-        """Buffers and variables, by the address of an array of their addresses."""
+        """Return buffers and variables from the address of an array of their addresses."""
         buffers, variables = [], []
-        places = (ctypes.c_void_p * len(self.is_buffer)).from_address(address)
-        for place, is_buffer in zip(places, self.is_buffer, strict=True):
+        indices = (ctypes.c_void_p * len(self.is_buffer)).from_address(address)
+        for position, is_buffer in zip(indices, self.is_buffer, strict=True):
             if is_buffer:
-                buffers.append(ctypes.c_uint64.from_address(place).value)
+                buffers.append(ctypes.c_uint64.from_address(position).value)
             else:
-                variables.append(ctypes.c_int32.from_address(place).value)
+                variables.append(ctypes.c_int32.from_address(position).value)
         return buffers, variables
 
     def launch(self, address: int, grid: Extents, group: Extents) -> Callable[[], None]:
-        """A launch with the arguments that are there now."""
+        """Return a launch with the present arguments."""
         buffers, variables = self.arguments(address)
 
         def work() -> None:
@@ -88,12 +88,12 @@ class Function:
 
 
 def find_function(source: str, name: str, dialect: Dialect) -> Function | None:
-    """The kernel of that name; None where the text has none."""
-    found = re.search(rf"\b{name}\(([^)]*)\)", source)
-    if found is None:
+    """Return the kernel of that name; None if the text has none."""
+    actual = re.search(rf"\b{name}\(([^)]*)\)", source)
+    if actual is None:
         return None
     emulator = CEmulator("FAKE", dialect)
-    parameters = [text for text in found[1].split(",") if text.strip()]
+    parameters = [text for text in actual[1].split(",") if text.strip()]
     function = emulator.load(name, emulator.compile(source))
     return Function(function, tuple("*" in parameter for parameter in parameters))
 
@@ -119,13 +119,13 @@ class FakeGpu:
         return address
 
     def free(self, address: int) -> bool:
-        """Whether there was memory; what is queued is waited for."""
+        """Free memory after all queued work; return True if there was any."""
         for stream in self.streams:
             stream.run()
         return self.memory.pop(address, None) is not None
 
     def has(self, *addresses: int) -> bool:
-        """Whether the driver gave all of these, or what they lie in."""
+        """Return True if the driver allocated all of these, or their enclosing memory."""
         return all(
             any(start <= address < start + len(raw) for start, raw in self.memory.items())
             for address in addresses

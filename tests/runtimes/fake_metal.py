@@ -127,9 +127,9 @@ class CommandBuffer:
         self.words[number] = data
 
     def dispatchThreadgroups_threadsPerThreadgroup_(self, grid: Any, group: Any) -> None:  # noqa: N802
-        given = [place for _, place in sorted(self.buffers.items())]
-        addresses = [address_of(buffer.array) + offset for buffer, offset in given]
-        sizes = [buffer.length() - offset for buffer, offset in given]
+        operands = [position for _, position in sorted(self.buffers.items())]
+        addresses = [address_of(buffer.array) + offset for buffer, offset in operands]
+        sizes = [buffer.length() - offset for buffer, offset in operands]
         values = [struct.unpack("<i", word)[0] for _, word in sorted(self.words.items())]
         assert sorted([*self.buffers, *self.words]) == list(range(len(addresses) + len(values)))
 
@@ -235,7 +235,7 @@ class FakeDevice:
 
 
 def framework(devices: list[FakeDevice], options: type[CompileOptions] = CompileOptions) -> Any:
-    """The module Metal, with its constants as the headers of macOS have them."""
+    """Return the module Metal, with the constants of the macOS headers."""
     return SimpleNamespace(
         MTLCreateSystemDefaultDevice=lambda: devices[0] if devices else None,
         MTLCopyAllDevices=lambda: devices[::-1],

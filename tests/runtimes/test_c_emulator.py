@@ -68,14 +68,14 @@ def compiler(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def sums(source: str, dialect: Dialect = OPENCL, order: str = "forward") -> list[float]:
-    """What the kernel makes of 0 to 255 in four groups of 64, and the variable 1000."""
+    """Return the result for 0 to 255 in four groups of 64, and the variable 1000."""
     emulator = CEmulator("EMU", dialect)
     kernel = emulator.load("k_sum", emulator.compile(source))
-    given = np.arange(256, dtype=np.float32)
+    operands = np.arange(256, dtype=np.float32)
     out = np.zeros(4, dtype=np.float32)
     with Context(EMU_ORDER=order):
-        addresses = [address_of(each) for each in (out, given)]
-        kernel(addresses, [1000], (4, 1, 1), (64, 1, 1), [out.nbytes, given.nbytes])
+        addresses = [address_of(item) for item in (out, operands)]
+        kernel(addresses, [1000], (4, 1, 1), (64, 1, 1), [out.nbytes, operands.nbytes])
     return list(map(float, out))
 
 
@@ -92,7 +92,7 @@ def test_groups_share_memory_and_wait(compiler: str, language: str, order: str) 
 
 @pytest.mark.usefixtures("c_compiler")
 def test_the_portable_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the processor has no switch of its own, ucontext does the same."""
+    """Use ucontext if the processor has no switch of its own."""
     portable = functools.cache(
         lambda tools: c_emulator._FiberScheduler(tools, ("-DTINYREF_UCONTEXT",))
     )
@@ -104,7 +104,7 @@ def test_the_portable_switch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_barrier_shows_in_one_of_the_orders(compiler: str) -> None:
-    """The first work-item sums up before the others have written: it reads poison, a NaN."""
+    """Sum in the first work-item before the others have written: it reads poison, a NaN."""
     unsound = OPENCL_SUM.replace("    barrier(CLK_LOCAL_MEM_FENCE);\n", "", 1)
     assert all(np.isnan(sums(unsound)))
     assert sums(unsound, order="reverse") == RIGHT
@@ -114,7 +114,7 @@ def test_a_missing_barrier_shows_in_one_of_the_orders(compiler: str) -> None:
 
 @pytest.mark.usefixtures("c_compiler")
 def test_no_group_finds_what_another_one_left() -> None:
-    """Each but the first group would find the sum of the one before."""
+    """Poison memory between groups: otherwise each would read the sum of the one before."""
     stale = OPENCL_SUM.replace("memory[lane] = in", "if (get_group_id(0) == 0) memory[lane] = in")
     first, *others = sums(stale)
     assert first == RIGHT[0]
@@ -146,7 +146,7 @@ def test_what_breaks_a_rule_is_named(compiler: str, change: tuple[str, str], mes
 
 @pytest.mark.usefixtures("c_compiler")
 def test_memory_of_a_group_that_is_no_array_is_refused() -> None:
-    """Without an array it would be memory of each work-item."""
+    """Refuse it: without an array it would be memory of each work-item."""
     with pytest.raises(DeviceError, match=r"'__local float total;' is not shared memory"):
         sums(OPENCL_SUM.replace("uint lane", "__local float total; uint lane", 1))
     with pytest.raises(DeviceError, match="has no function marked __kernel"):
@@ -181,7 +181,7 @@ def test_hip_with_float16_is_run_as_cpp(compiler: str, order: str) -> None:
 
 @pytest.mark.usefixtures("c_compiler")
 def test_a_scheduler_that_goes_gives_back_the_stacks_of_its_workers() -> None:
-    """A worker takes 256 MiB of addresses: a hundred of them are more than a process may hold."""
+    """Free them: a worker takes 256 MiB of addresses, and a process may not hold a hundred."""
     tools = c_emulator._tools()
     before = mapped_bytes()
     scheduler = c_emulator._FiberScheduler(tools)
@@ -193,7 +193,7 @@ def test_a_scheduler_that_goes_gives_back_the_stacks_of_its_workers() -> None:
 
 
 def mapped_bytes() -> int:
-    """The addresses that this process has taken."""
+    """Return the bytes of addresses that this process uses."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[0]) * resource.getpagesize()

@@ -65,8 +65,8 @@ def toy(compiler: Any) -> Any:
 
 
 def compile_cached(compiler: UpperCompiler, source: str) -> bytes:
-    found = cached_binary(toy(compiler), source)
-    return recompile(toy(compiler), source) if found is None else found
+    actual = cached_binary(toy(compiler), source)
+    return recompile(toy(compiler), source) if actual is None else actual
 
 
 def test_the_second_compilation_is_a_fetch(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_second_compilation_is_a_fetch(tmp_path: Path) -> None:
 
 def test_the_key_holds_source_and_compiler(tmp_path: Path) -> None:
     toys = [toy(UpperCompiler(key)) for key in ("a", "b")]
-    keys = {cache_key(each, source) for each in toys for source in ("x", "y")}
+    keys = {cache_key(item, source) for item in toys for source in ("x", "y")}
     assert len(keys) == 4
 
 
@@ -119,8 +119,8 @@ def test_the_longest_unused_entries_go_first(
     assert cache.get("used") is not None
     now += 1
     cache.put("new", bytes(30_000))
-    kept = [name for name in ("old", "used", "young", "new") if cache.get(name)]
-    assert kept == ["used", "new"]
+    stored = [name for name in ("old", "used", "young", "new") if cache.get(name)]
+    assert stored == ["used", "new"]
 
 
 def torn(content: bytes) -> bytes:
@@ -209,7 +209,7 @@ def test_a_folder_that_is_a_file_is_bypassed_with_one_warning(tmp_path: Path) ->
 
 
 def untrusted(folder: Path, says: str) -> None:
-    """The cache in the folder is not used, and says so once."""
+    """Refuse the cache in the folder, with one warning."""
     cache = CompileCache(folder)
     with pytest.warns(UserWarning, match=f"is not used: .*{says}"):
         cache.put("a", b"2")
@@ -227,7 +227,7 @@ def untrusted(folder: Path, says: str) -> None:
     ],
 )
 def test_what_others_may_write_is_not_used(tmp_path: Path, suffix: str | None, mode: int) -> None:
-    """The folder itself, or a file in it."""
+    """Test the folder itself, and a file in it."""
     folder = tmp_path / "open"
     cache = CompileCache(folder)
     cache.put("a", b"1")
@@ -322,9 +322,9 @@ def test_a_forked_child_opens_the_file_itself(tmp_path: Path) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        found = cache.get("a") == b"1"
+        actual = cache.get("a") == b"1"
         cache.put("child", b"2")
-        os._exit(0 if found else 1)
+        os._exit(0 if actual else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert cache.get("child") == b"2"
 
@@ -348,8 +348,8 @@ def test_a_child_forked_while_a_thread_uses_the_cache_has_its_own(tmp_path: Path
             child = os.fork()
         if child == 0:
             signal.alarm(10)
-            found = cache_module.default_cache().get("a")
-            os._exit(0 if found == b"1" else 1)
+            actual = cache_module.default_cache().get("a")
+            os._exit(0 if actual == b"1" else 1)
         done.set()
         holder.join()
         assert os.waitpid(child, 0) == (child, 0)
@@ -388,12 +388,12 @@ class Caches(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1), key=KEYS)
     def get(self, which: int, key: str) -> None:
-        found = self.caches[which].get(key)
+        actual = self.caches[which].get(key)
         if key in self.damaged:
-            assert found is None
+            assert actual is None
             del self.stored[key]
             self.damaged.discard(key)
-        assert found == self.stored.get(key)
+        assert actual == self.stored.get(key)
 
     @rule(which=st.integers(0, 1))
     def close(self, which: int) -> None:

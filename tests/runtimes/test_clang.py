@@ -45,7 +45,7 @@ def script(folder: Path, body: str) -> str:
 
 @pytest.fixture
 def files_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which temporary files are made; the test looks at what is left there."""
+    """Return the folder of temporary files, whose remains the test checks."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -176,7 +176,7 @@ def test_the_key_names_compiler_flags_and_processor() -> None:
 @pytest.mark.parametrize(
     ("change", "lanes"),
     [
-        # As it is; without vectors; with vectors of which an operation gives something else.
+        # Unchanged; without vectors; with vectors on which an operation is wrong.
         ("", (1, 2, 4, 8, 16)),
         ("if 'vector_size' in text: sys.exit('no such attribute')", (1,)),
         ("path.write_text(text.replace('& 1;', '& 2;'))", (1,)),

@@ -47,7 +47,7 @@ def nvrtc(monkeypatch: pytest.MonkeyPatch) -> FakeNvrtc:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, nvrtc: FakeNvrtc) -> Callable[..., FakeDriver]:
-    """Have the CUDA device take a driver of such devices for that of the machine."""
+    """Have the CUDA device use a driver of such devices as the driver of the machine."""
     return functools.partial(install, monkeypatch)
 
 
@@ -88,7 +88,7 @@ def test_limits_are_those_that_the_driver_says(fake: Any) -> None:
 
 @needs_emulator
 def test_launches_that_are_recorded_are_one_call(fake: Any) -> None:
-    """Only launches that changed are given to the driver again."""
+    """Pass only changed launches to the driver again."""
     driver = fake((9, 0))
     backend = CudaBackend()
     part = put(backend.allocator, np.ones(4, np.int32))
@@ -116,8 +116,8 @@ def test_a_launch_that_is_timed_is_measured_by_events(fake: Any) -> None:
     kernel = load(backend, "scale", CUDA_SCALE)
     for _ in range(2):
         assert kernel([part, part], (4, 1, 1), (1, 1, 1), [1], wait=True) == 0.25e-3
-    wanted = ["cuEventRecord", "cuLaunchKernel", "cuEventRecord", "cuStreamSynchronize"]
-    assert driver.names()[-7:-2] == [*wanted, "cuEventElapsedTime"]
+    expected = ["cuEventRecord", "cuLaunchKernel", "cuEventRecord", "cuStreamSynchronize"]
+    assert driver.names()[-7:-2] == [*expected, "cuEventElapsedTime"]
     # One for the piece of pinned memory, which stays.
     assert driver.names().count("cuEventCreate") == 5
     assert driver.names().count("cuEventDestroy") == 4
@@ -154,9 +154,9 @@ def test_bytes_come_back_through_pieces_of_pinned_memory(
     data = np.arange(53, dtype=np.uint8)
     handle = put(backend.allocator, data)
     # What it was copied from may change now.
-    wanted = data.tolist()
+    expected = data.tolist()
     data[:] = 0
-    assert get(backend.allocator, handle, np.uint8) == wanted
+    assert get(backend.allocator, handle, np.uint8) == expected
     assert driver.names().count("cuMemcpyHtoDAsync") == 4
     assert driver.names().count("cuMemcpyDtoHAsync") == 4
     assert driver.names().count("cuMemHostAlloc") == 2
@@ -166,9 +166,9 @@ def test_no_more_memory_is_a_sentence(fake: Any) -> None:
     driver = fake((9, 0))
     inner = CudaBackend().allocator.inner
     driver.fails["cuMemAlloc"] = "OUT_OF_MEMORY"
-    with pytest.raises(DeviceError) as found:
+    with pytest.raises(DeviceError) as actual:
         inner.allocate(7)
-    assert found.value.message == (
+    assert actual.value.message == (
         "cannot allocate 7 bytes: the device has no more memory "
         "(CUDA_ERROR_OUT_OF_MEMORY: out of memory)"
     )
@@ -210,9 +210,9 @@ def test_a_device_that_does_not_open_says_why(
     fake: Any, function: str, failure: str, words: str
 ) -> None:
     fake((9, 0)).fails[function] = failure
-    with pytest.raises(DeviceError) as found:
+    with pytest.raises(DeviceError) as actual:
         CudaBackend()
-    assert words in found.value.message
+    assert words in actual.value.message
 
 
 def test_what_is_missing_is_said_in_one_line(
@@ -265,12 +265,12 @@ def test_a_compiler_that_loses_negations_is_refused_where_it_does(
 ) -> None:
     fake(capability)
     nvrtc.version = toolkit
-    found = CudaBackend.availability()
-    assert found.works is is_right
+    actual = CudaBackend.availability()
+    assert actual.works is is_right
     if not is_right:
         words = f"the compiler of CUDA 13.{toolkit[1]} loses negations of integers on sm_"
-        assert found.reason.startswith(words)
-        assert "accepted are 13.4 and later: pip install --upgrade" in found.reason
+        assert actual.reason.startswith(words)
+        assert "accepted are 13.4 and later: pip install --upgrade" in actual.reason
         with pytest.raises(DeviceError, match="loses negations of integers"):
             CudaBackend()
 
@@ -283,8 +283,8 @@ def test_a_library_that_is_not_there_is_no_crash(
 
     monkeypatch.setattr(FakeDriver, "cuInit", staticmethod(missing))
     fake((9, 0))
-    found = CudaBackend.availability()
-    assert found.reason.startswith(
+    actual = CudaBackend.availability()
+    assert actual.reason.startswith(
         "no NVIDIA driver (libcuda) is installed: install the GPU's driver"
     )
     assert not PROCESS.is_started
@@ -292,12 +292,12 @@ def test_a_library_that_is_not_there_is_no_crash(
 
 def test_a_kernel_that_does_not_compile_has_its_log_and_source(fake: Any, nvrtc: FakeNvrtc) -> None:
     fake((9, 0))
-    with pytest.raises(DeviceError) as found:
+    with pytest.raises(DeviceError) as actual:
         CudaBackend().compiler.compile("#error")
-    assert found.value.message == (
+    assert actual.value.message == (
         "NVRTC does not compile the kernel for sm_90: kernel.cu(1): error here"
     )
-    assert found.value.source == "#error"
+    assert actual.value.source == "#error"
     assert nvrtc.alive == 0
 
 
@@ -335,7 +335,7 @@ def test_a_sticky_error_loses_the_device_and_frees_nothing_more(fake: Any) -> No
     count = len(driver.calls)
     backend.allocator.inner.free(part)
     assert len(driver.calls) == count
-    # Opened anew, as another process does it.
+    # Opened again, as another process does it.
     assert fake((9, 0)) is not driver
     assert get(CudaBackend().allocator, CudaBackend().allocator.allocate(4), np.uint8) is not None
 
@@ -372,7 +372,7 @@ def test_a_lost_device_is_found_out_so_that_another_process_opens_it(
 
 
 def _parameters(signature: str) -> list[str]:
-    """Names in the first line of a docstring of cuda-bindings: the last word of each."""
+    """Return names from the first line of a docstring of cuda-bindings: the last words."""
     inside = signature[signature.index("(") + 1 : signature.rindex(")")]
     # Types may have commas in brackets.
     inside = re.sub(r"\[[^\[\]]*\]", "", re.sub(r"\[[^\[\]]*\]", "", inside))
@@ -384,7 +384,7 @@ def _parameters(signature: str) -> list[str]:
 @pytest.mark.parametrize(("name", "stand_in"), [("driver", FakeDriver), ("nvrtc", FakeNvrtc)])
 def test_the_calls_are_those_of_cuda_bindings(name: str, stand_in: type[Any]) -> None:
     real = importlib.import_module(f"cuda.bindings.{name}")
-    for function in (each for each in vars(stand_in) if re.match("cu[A-Z]|nvrtc[A-Z]", each)):
+    for function in (item for item in vars(stand_in) if re.match("cu[A-Z]|nvrtc[A-Z]", item)):
         if not callable(vars(stand_in)[function]) or isinstance(vars(stand_in)[function], type):
             continue
         first = getattr(real, function).__doc__.strip().splitlines()[0]

@@ -18,7 +18,7 @@ def _has_compiler() -> None:
 
 
 def test_it_is_compiled_for_what_cuda_is() -> None:
-    """The text is that of the device: types, vectors, alignment and tiles are the same."""
+    """Compile the text of the device CUDA: types, vectors, alignment and tiles are the same."""
     declared, real = Device["CUDA_EMU"].capabilities, capabilities_of((8, 0))
     assert {dtypes.float16, dtypes.bfloat16, dtypes.float64} <= declared.dtypes
     assert declared.dtypes == real.dtypes
@@ -31,6 +31,6 @@ def test_it_is_compiled_for_what_cuda_is() -> None:
 
 
 def test_devices_are_numbered_and_copy_to_each_other() -> None:
-    given = np.arange(6, dtype=np.float32)
-    moved = (Tensor(given, device="CUDA_EMU:1") * 2).to("CUDA_EMU") + 1
+    operands = np.arange(6, dtype=np.float32)
+    moved = (Tensor(operands, device="CUDA_EMU:1") * 2).to("CUDA_EMU") + 1
     assert moved.tolist() == [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]

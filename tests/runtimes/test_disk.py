@@ -262,9 +262,9 @@ def test_whatever_is_computed_is_written(name, tmp_path):
 def test_a_captured_function_writes_its_file_each_time(tmp_path):
     step = TinyJit(lambda x: (x * 2).to(f"DISK:{tmp_path / 'w'}").realize())
     for number in range(4):
-        found = step(Tensor([number, 5]))
+        actual = step(Tensor([number, 5]))
         assert (tmp_path / "w").read_bytes() == np.int32([2 * number, 10]).tobytes()
-        assert found.tolist() == [2 * number, 10]
+        assert actual.tolist() == [2 * number, 10]
 
 
 def test_a_file_on_the_way_is_written_too(tmp_path):
@@ -391,22 +391,22 @@ def test_a_copy_to_a_file_is_assigned_to_before_it_is_computed(tmp_path):
 
 
 def test_a_part_of_a_copy_to_a_file_is_computed_with_all_of_it(tmp_path):
-    """Guards a part by itself, which was to be computed on the file, and refused."""
+    """Guard a separate part, which would be computed on the file, and was refused."""
     source = Tensor([1, 2, 3, 4]).realize()
     part = source.to(f"DISK:{tmp_path / 'first'}")[1:3]
     assert part.realize().tolist() == [2, 3]
-    kept = source.to(f"DISK:{tmp_path / 'second'}")[2:0:-1]
+    stored = source.to(f"DISK:{tmp_path / 'second'}")[2:0:-1]
     source.assign(source + 10).realize()
-    assert (kept.tolist(), source.tolist()) == ([3, 2], [11, 12, 13, 14])
+    assert (stored.tolist(), source.tolist()) == ([3, 2], [11, 12, 13, 14])
     assert np.fromfile(tmp_path / "second", np.int32).tolist() == [1, 2, 3, 4]
 
 
 def test_what_waits_for_the_old_bytes_gets_them(path):
     tensor = Tensor(path)
-    sums, shown = tensor.to("CPU").cast("int32").sum(), tensor[10:12]
+    sums, visible = tensor.to("CPU").cast("int32").sum(), tensor[10:12]
     tensor[10] = 255
     assert sums.item() == BYTES.sum()
-    assert shown.tolist() == [255, 11], "a view shows the new bytes"
+    assert visible.tolist() == [255, 11], "a view shows the new bytes"
 
 
 def test_a_file_is_made_of_what_is_assigned(tmp_path):

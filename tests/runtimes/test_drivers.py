@@ -49,7 +49,7 @@ FAKES: dict[str, tuple[Callable[[pytest.MonkeyPatch], object], str, str]] = {
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Have a device opened anew, over its fake where it has one."""
+    """Open a device again, over its fake if it has one."""
 
     def prepare(name: str) -> None:
         install, needed, _ = FAKES.get(name, (None, name, ""))

@@ -24,9 +24,9 @@ def device(name: str, *content: int) -> tuple[EmulatedDriver, EmulatedMemory]:
 
 
 def read(driver: EmulatedDriver, memory: EmulatedMemory) -> list[int]:
-    found = bytearray(memory.nbytes)
-    driver.read(memoryview(found), memory, 0)
-    return list(found)
+    actual = bytearray(memory.nbytes)
+    driver.read(memoryview(actual), memory, 0)
+    return list(actual)
 
 
 def launch(
@@ -138,12 +138,12 @@ def test_the_source_is_not_overwritten_before_it_was_copied() -> None:
 def test_a_ring_of_copies_ends() -> None:
     drivers = [device(name, 10 * number) for number, name in enumerate("ABCD")]
     for _ in range(4):
-        for place, (driver, memory) in enumerate(drivers):
-            origin, source = drivers[place - 1]
+        for position, (driver, memory) in enumerate(drivers):
+            origin, source = drivers[position - 1]
             driver.copy((memory, 0), (source, 0), 1, origin)
             launch(driver, add_one, memory)
     # Each copy takes what the device before has made of the last one: 4 times around.
-    assert [read(*each) for each in reversed(drivers)] == [[46], [45], [44], [43]]
+    assert [read(*item) for item in reversed(drivers)] == [[46], [45], [44], [43]]
 
 
 @pytest.mark.parametrize("asks_first", [False, True])
@@ -160,7 +160,7 @@ def test_what_waits_for_a_launch_that_failed_fails_too(asks_first: bool) -> None
 
 
 def test_memory_is_freed_by_a_thread_for_which_a_launch_waits() -> None:
-    """As the collector of garbage does in a thread that shares the launch."""
+    """Free it as the garbage collector does in a thread that shares the launch."""
     driver, memory = device("A", 1)
     other = driver.malloc(1)
     freed = []

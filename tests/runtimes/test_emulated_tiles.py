@@ -25,8 +25,8 @@ TILE = TILES["nvidia_m16n8k16_float16_float32"]
 
 
 def text(tile: MatrixTile, product: str = "") -> str:
-    """Each lane loads its fragments, which lie after each other, and stores its part of D."""
-    kinds = [(C_NAMES[tile.dtype(each)], tile.layout(each).registers) for each in Operand]
+    """Return a kernel whose lanes load consecutive fragments and store their part of D."""
+    kinds = [(C_NAMES[tile.dtype(item)], tile.layout(item).registers) for item in Operand]
     fragments = "".join(
         f"typedef struct {{ {kind} lanes[{count}]; }} fragment_{name};\n"
         for (kind, count), name in zip(kinds, "abc", strict=True)
@@ -43,7 +43,7 @@ extern "C" __global__ void k_tile(fragment_c *d, fragment_a *a, fragment_b *b, f
 
 
 def fragments(tile: MatrixTile, operand: Operand, matrices: Array) -> Array:
-    """What lanes hold of each matrix: [subgroup, lane, register], by the compiler's layout."""
+    """Return the lanes' elements of each matrix, by [subgroup, lane, register]."""
     layout = tile.layout(operand)
     held = [
         matrices[:, *tile.element(operand, lane, register)]
@@ -58,22 +58,22 @@ def run(tile: MatrixTile, given: list[Array], source: str, items: int) -> Array:
     kernel = emulator.load("k_tile", emulator.compile(source))
     out = np.zeros_like(given[2])
     pieces = [out, *given]
-    sizes = [each.nbytes for each in pieces]
-    kernel([address_of(each) for each in pieces], [], (1, 1, 1), (items, 1, 1), sizes)
+    sizes = [item.nbytes for item in pieces]
+    kernel([address_of(item) for item in pieces], [], (1, 1, 1), (items, 1, 1), sizes)
     return out
 
 
 def one_product(
     name: str, a: float, b: float, c: float, more: tuple[float, float] = (0, 0)
 ) -> float:
-    """Element 0, 0 of D, where A and B are zero but for the first two k."""
+    """Element 0, 0 of D, where A and B are zero except for the first two k."""
     tile = TILES[name]
-    matrices = [np.zeros((1, *tile.shape(each)), numpy_dtype(tile.dtype(each))) for each in Operand]
+    matrices = [np.zeros((1, *tile.shape(item)), numpy_dtype(tile.dtype(item))) for item in Operand]
     matrices[0][0, 0, :2] = (a, more[0])
     matrices[1][0, :2, 0] = (b, more[1])
     matrices[2][0, 0, 0] = c
-    given = [fragments(tile, *each) for each in zip(Operand, matrices, strict=True)]
-    return float(run(tile, given, text(tile), tile.threads)[0, 0])
+    operands = [fragments(tile, *item) for item in zip(Operand, matrices, strict=True)]
+    return float(run(tile, operands, text(tile), tile.threads)[0, 0])
 
 
 ROUNDING = [
@@ -133,29 +133,29 @@ def test_a_group_is_a_whole_number_of_warps(items: int) -> None:
 
 @pytest.mark.usefixtures("c_compiler")
 def test_warps_need_not_agree() -> None:
-    """The second warp multiplies nothing, and the first twice."""
+    """Multiply nothing in the second warp, and twice in the first."""
     call = f"tinyref_wmma_{TILE.name}(a[at], b[at], result)"
     twice = f"c[at];\n  if (threadIdx.x < 32) {{\n  result = {call};\n  result = {call};\n  }}"
     source = text(TILE, twice)
-    given = [np.ones_like(each) for each in zeros(TILE, 64)]
-    given[:2] = [np.full(each.shape, np.float16(1)) for each in given[:2]]
-    found = run(TILE, given, source, 64).reshape(2, -1)
-    assert set(found[0]) == {33.0}
-    assert set(found[1]) == {1.0}
+    operands = [np.ones_like(item) for item in zeros(TILE, 64)]
+    operands[:2] = [np.full(item.shape, np.float16(1)) for item in operands[:2]]
+    actual = run(TILE, operands, source, 64).reshape(2, -1)
+    assert set(actual[0]) == {33.0}
+    assert set(actual[1]) == {1.0}
 
 
 @pytest.mark.usefixtures("c_compiler")
 def test_lanes_that_hold_one_element_must_agree() -> None:
     tile = TILES["rdna3_m16n16k16_float16_float32"]
-    given = zeros(tile, 32)
-    run(tile, given, text(tile), 32)
-    given[0][20 * 16] = 1
+    operands = zeros(tile, 32)
+    run(tile, operands, text(tile), 32)
+    operands[0][20 * 16] = 1
     with pytest.raises(DeviceError, match="differ in an element that several hold"):
-        run(tile, given, text(tile), 32)
+        run(tile, operands, text(tile), 32)
 
 
 def zeros(tile: MatrixTile, items: int) -> list[Array]:
     return [
-        np.zeros(items * tile.layout(each).registers, numpy_dtype(tile.dtype(each)))
-        for each in Operand
+        np.zeros(items * tile.layout(item).registers, numpy_dtype(tile.dtype(item)))
+        for item in Operand
     ]

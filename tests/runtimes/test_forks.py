@@ -61,7 +61,7 @@ def forked(work: Callable[[], int]) -> int:
 
 
 def test_only_a_driver_that_was_opened_is_lost_in_a_fork() -> None:
-    """A child that opens the driver first may, and its own child may not."""
+    """Let a child open the driver first; its own child may not use it."""
     process = DriverProcess("Some")
 
     def grandchild() -> int:

@@ -47,7 +47,7 @@ def turned(
     elements: int = ITEMS,
     waits: bool = True,
 ) -> Program:
-    """Each group writes its elements to shared memory, waits, and reads them from there."""
+    """Write the elements of each group to shared memory, wait, and read them there."""
     shared = build.define_local("turned", INT, elements)
     stored = store(shared, ITEM, load(DATA, PLACE))
     barrier = [build.barrier(stored)] if waits else []
@@ -58,8 +58,8 @@ def turned(
 def run(kernel: Program, size: int = TOTAL) -> list[int]:
     buffers = [fill("GPU_EMU", np.zeros(size), INT), fill("GPU_EMU", np.arange(size), INT)]
     compile_program("GPU_EMU", kernel)(buffers[: len(kernel.parameters)])
-    found: list[int] = read(buffers[0]).tolist()
-    return found
+    actual: list[int] = read(buffers[0]).tolist()
+    return actual
 
 
 TURNED = [7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8, 23, 22, 21, 20, 19, 18, 17, 16]
@@ -109,7 +109,7 @@ def test_a_race_names_the_element_and_both_work_items() -> None:
 
 
 def test_groups_race_for_an_element() -> None:
-    """Every group writes the elements of the first one; no index says that there are three."""
+    """Write the elements of the first group in all three; no index names the group."""
     kernel = program("again", store(OUT, ITEM, load(DATA, ITEM)), **SIZES)
     says = (
         "race: work-item (0, 0, 0) of group (1, 0, 0) writes element 0 of data0, which "
@@ -120,7 +120,7 @@ def test_groups_race_for_an_element() -> None:
 
 
 def test_a_buffer_that_is_two_arguments_races_with_itself() -> None:
-    """Each work-item reads what its neighbour writes, through another argument."""
+    """Read in each work-item what its neighbour writes through another argument."""
     swapped = store(OUT, ITEM, load(DATA, build.sub(ITEMS - 1, ITEM)))
     kernel = program("swapped", swapped, group=(ITEMS, 1, 1))
     both = fill("GPU_EMU", np.arange(TOTAL), INT)
@@ -145,9 +145,9 @@ def test_a_parameter_ends_where_the_program_says() -> None:
 
 
 def test_a_vector_stands_at_a_multiple_of_its_lanes() -> None:
-    place = build.add(build.mul(item_index(2), 4), 1)
+    position = build.add(build.mul(item_index(2), 4), 1)
     out, data = (build.define_global(slot, INT, 16) for slot in (0, 1))
-    moved = store(out, build.sub(place, 1), load(data, place, lanes=4))
+    moved = store(out, build.sub(position, 1), load(data, position, lanes=4))
     kernel = program("crooked", moved, group=(2, 1, 1))
     says = "unaligned vector: work-item (0, 0, 0) of group (0, 0, 0) reads element 1 of data1"
     refuses(kernel, says, 16, EMU_CHECK=1)
@@ -156,20 +156,20 @@ def test_a_vector_stands_at_a_multiple_of_its_lanes() -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_groups_are_shared_over_threads(threads: int) -> None:
-    """A hundred groups, each with a barrier; a fault in one of them ends the launch."""
+    """Run a hundred groups with a barrier each; a fault in one of them ends the launch."""
     size = 100 * ITEMS
     out, data = (build.define_global(slot, INT, size) for slot in (0, 1))
-    place = build.add(build.mul(group_index(100), ITEMS), ITEM)
+    position = build.add(build.mul(group_index(100), ITEMS), ITEM)
     for elements in (ITEMS, ITEMS - 1):
         shared = build.define_local("turned", INT, elements)
-        stored = store(shared, ITEM, load(data, place))
-        result = store(out, place, load(shared, build.sub(ITEMS - 1, ITEM)))
+        stored = store(shared, ITEM, load(data, position))
+        result = store(out, position, load(shared, build.sub(ITEMS - 1, ITEM)))
         nodes = (stored, build.barrier(stored), result)
         kernel = program("many", *nodes, grid=(100, 1, 1), group=(ITEMS, 1, 1))
         if elements == ITEMS:
             with Context(THREADS=threads):
-                found = np.reshape(run(kernel, size), (100, ITEMS))
-            assert (found == np.arange(size).reshape(100, ITEMS)[:, ::-1]).all()
+                actual = np.reshape(run(kernel, size), (100, ITEMS))
+            assert (actual == np.arange(size).reshape(100, ITEMS)[:, ::-1]).all()
         else:
             refuses(kernel, "the bytes after shared array turned", size, THREADS=threads)
 
@@ -209,7 +209,7 @@ LANE, OUT_OF_LANES = item_index(32), build.define_global(0, INT, 32)
 
 
 def passed_through(waits: bool) -> Program:
-    """Work-items of a subgroup exchange elements beside a matrix tile, with a barrier or without.
+    """Work-items of a subgroup exchange elements next to a matrix tile, with or without a barrier.
 
     A and B are ones, so every element of the product is 8.
     """
@@ -248,20 +248,20 @@ def test_handles_are_no_arrays_and_freed_memory_is_out_of_reach() -> None:
     part = memory.view(memory.view(whole, 16, 32), 8, 8)
     assert not hasattr(whole, "__array_interface__")
     memory.copy_in(part, memoryview(b"12345678"))
-    found = bytearray(40)
-    memory.copy_out(memoryview(found), whole)
-    assert found[24:32] == b"12345678"
+    actual = bytearray(40)
+    memory.copy_out(memoryview(actual), whole)
+    assert actual[24:32] == b"12345678"
     with pytest.raises(UserError, match="view: bytes 30 to 34 are outside the memory's 32"):
         memory.view(memory.view(whole, 16, 32), 30, 4)
     memory.free(whole)
     with pytest.raises(DeviceError, match="memory of 64 bytes is used after it was freed"):
-        memory.copy_out(memoryview(found), part)
+        memory.copy_out(memoryview(actual), part)
     with pytest.raises(DeviceError, match="used after it was freed"):
         memory.free(whole)
 
 
 def test_a_kernel_that_writes_behind_its_memory_is_found() -> None:
-    """The program reaches more elements than its parameter says."""
+    """Write more elements than the parameter declares."""
     out = build.define_global(0, INT, ITEMS)
     kernel = program("long", store(out, build.add(ITEM, 1), ITEM), group=(ITEMS, 1, 1))
     buffer = fill("GPU_EMU", np.zeros(ITEMS), INT)
@@ -286,6 +286,6 @@ def test_what_is_larger_than_a_gpu_has_is_refused() -> None:
 
 
 def test_the_llvm_before_22_ends_a_coroutine_with_an_answer() -> None:
-    """`llvm.coro.end` gives an i1 up to LLVM 21 and nothing from 22 on."""
+    """Expect an i1 from `llvm.coro.end` up to LLVM 21, and nothing from 22 on."""
     assert "= call i1 @llvm.coro.end(" in LlvmGpuRenderer(20).render(turned())
     assert "  call void @llvm.coro.end(" in LlvmGpuRenderer(22).render(turned())

@@ -40,12 +40,12 @@ def has_clang() -> None:
 
 
 def place(lanes: int) -> UOp:
-    """Each work-item has `lanes` elements of its own."""
+    """Return the first element of a work-item that has `lanes` elements of its own."""
     return build.mul(item_index(64), lanes)
 
 
 def stored(value: UOp) -> Program:
-    """A program that stores a value, or each lane of it."""
+    """Return a program that stores a value, or each lane of it."""
     out = build.define_global(9, value.dtype.scalar, 64 * value.dtype.lanes)
     store = build.store(at(out, place(value.dtype.lanes)), value)
     return program("sample", store, group=(64, 1, 1))
@@ -64,7 +64,7 @@ def product(tile: MatrixTile) -> Program:
 
 
 def assembly(name: str, program: Program) -> str:
-    """The instructions that clang makes for an architecture."""
+    """Return the instructions that clang makes for an architecture."""
     target = architecture(name)
     with tempfile.TemporaryDirectory() as folder:
         source = HipRenderer(target.capabilities).render(program)
@@ -187,7 +187,7 @@ def test_a_missing_compiler_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_newest_clang_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that make code for AMD and have a linker."""
+    """Choose among those that compile for AMD and have a linker."""
     script = "#!/bin/sh\ncase $1 in --print-targets) echo {};; *) echo {};; esac\n"
     for number, target, linker in (
         (9, "amdgcn", "/bin/sh"),
@@ -206,14 +206,14 @@ def test_the_newest_clang_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_waves_and_limits() -> None:
     """LLVM, "User Guide for AMDGPU Backend": wave32 is what gfx10 and later default to."""
-    waves = {name: each.wave for name, each in ARCHITECTURES.items()}
+    waves = {name: item.wave for name, item in ARCHITECTURES.items()}
     assert waves == {
         **{"gfx90a": 64, "gfx942": 64, "gfx1100": 32, "gfx1101": 32, "gfx1102": 32},
         **{"gfx1200": 32, "gfx1201": 32},
     }
-    for each in ARCHITECTURES.values():
-        assert each.capabilities.shared_bytes == 65536
-        assert {tile.threads for tile in each.tiles} <= {each.wave}
+    for item in ARCHITECTURES.values():
+        assert item.capabilities.shared_bytes == 65536
+        assert {tile.threads for tile in item.tiles} <= {item.wave}
     assert architecture("gfx942:sramecc+:xnack-").name == "gfx942"
     with pytest.raises(UserError, match="unknown architecture gfx803: accepted are gfx90a, gfx942"):
         architecture("gfx803")
@@ -239,7 +239,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeHip:
 
 @pytest.mark.usefixtures("c_compiler")
 def test_tensors_of_two_devices(fake: FakeHip, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels with groups and variables, copies in and out, and from one device to the other."""
+    """Run kernels with groups and variables; copy in, out, and between the devices."""
     monkeypatch.setattr(Device, "_open", {})
     values = np.arange(48, dtype=np.float32).reshape(6, 8)
     here = Tensor(values, device=FAKE)
@@ -281,7 +281,7 @@ def test_errors_are_sentences(fake: FakeHip) -> None:
 
 
 def test_what_a_fault_leaves_is_lost(fake: FakeHip) -> None:
-    """After an illegal access nothing of the process is answered; other errors pass."""
+    """Refuse all calls of the process after an illegal access; other errors pass."""
     backend = FakeHipBackend(0)
     memory = backend.allocator.allocate(8)
     fake.fails["hipStreamSynchronize"] = 1

@@ -56,9 +56,9 @@ def launch(kernel: Kernel, out: Buffer, source: Buffer, n: int) -> Launch:
 
 
 def record(launches: Sequence[Launch]) -> CommandList:
-    found = Device["CPU"].record(launches)
-    assert found is not None
-    return found
+    actual = Device["CPU"].record(launches)
+    assert actual is not None
+    return actual
 
 
 def array(*values: int) -> Buffer:
@@ -86,7 +86,7 @@ def test_all_launches_are_made_in_their_order_each_once() -> None:
 def test_a_list_of_any_length_drops_nothing(
     count: int, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An interrupt waits for 64 launches at most, so longer lists are several calls."""
+    """Split longer lists into calls: an interrupt waits for at most 64 launches."""
     kernel, source, backend = kernel_of(), array(2), CpuBackend()
     made: list[object] = []
     inner = backend.launch_in_order.call
@@ -117,10 +117,10 @@ def test_an_exchanged_buffer_is_the_one_that_the_next_call_takes() -> None:
     # The third buffer at one place, as the second.
     third = array(3).handle
     commands.rebind(0, 1, third)
-    kept = weakref.ref(third)
+    stored = weakref.ref(third)
     del third
     gc.collect()
-    assert kept() is not None
+    assert stored() is not None
     commands()
     assert head(other, 1) == [32]
 
@@ -138,7 +138,7 @@ def test_a_variable_has_the_value_that_was_bound_last() -> None:
 def test_groups_are_shared_among_threads_between_native_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Kernels of one group before and after one of four: the order of all is kept."""
+    """Run kernels of one group before and after one of four; the order stays."""
     shared: list[int] = []
     original = threads.run_groups
 
@@ -193,7 +193,7 @@ def test_code_and_memory_live_as_long_as_the_list_and_no_longer() -> None:
 
 
 def test_what_is_no_function_of_the_host_is_in_no_list() -> None:
-    """As kernels that a harness runs by other means (`making_kernels`)."""
+    """Exclude kernels that a harness runs by other means (`making_kernels`)."""
     kernel, memory = kernel_of(), array(1)
 
     def other(*arguments: object) -> None:

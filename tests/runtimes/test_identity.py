@@ -13,13 +13,13 @@ from tinyref.workers.tasks import differences
 
 
 def test_an_identity_has_compiler_sources_versions_and_capabilities() -> None:
-    found = identity(Device["CPU"])
-    assert found["compiler"] == Device["CPU"].compiler.key
-    assert len(found["sources of the backend"]) == 24
-    assert found["capability has_groups"] == "False"
-    assert "float32" in found["capability dtypes"]
-    assert {"tinyref", "python", "library numpy", "version llvm"} <= set(found)
-    assert not [name for name in found if name.startswith("flag ")]
+    actual = identity(Device["CPU"])
+    assert actual["compiler"] == Device["CPU"].compiler.key
+    assert len(actual["sources of the backend"]) == 24
+    assert actual["capability has_groups"] == "False"
+    assert "float32" in actual["capability dtypes"]
+    assert {"tinyref", "python", "library numpy", "version llvm"} <= set(actual)
+    assert not [name for name in actual if name.startswith("flag ")]
 
 
 @pytest.mark.usefixtures("c_compiler")
@@ -46,9 +46,9 @@ def test_a_backend_that_raises_still_has_an_identity() -> None:
 
         capabilities = None
 
-    found = identity(Broken())
-    assert found["compiler"] == "raises TypeError"
-    assert found["version (all)"] == "raises OSError"
+    actual = identity(Broken())
+    assert actual["compiler"] == "raises TypeError"
+    assert actual["version (all)"] == "raises OSError"
 
 
 def test_of_long_values_the_difference_is_shown() -> None:

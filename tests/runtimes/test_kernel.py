@@ -149,7 +149,7 @@ def test_too_many_buffers_are_refused(device: str) -> None:
 
 
 def test_other_threads_run_meanwhile(device: str) -> None:
-    """A kernel releases the interpreter lock: this one counts long enough to see it."""
+    """Release the interpreter lock in a kernel, which counts long enough to show it."""
     i = loop(10_000_000, 0)
     address = at(build.define_global(0, INT, 1), 0)
     # A chain that no compiler folds: each step divides by what the last one left.
@@ -216,14 +216,14 @@ class _Key:
 
 @pytest.mark.long
 def test_threads_may_share_the_kernels_that_are_kept() -> None:
-    kept: Recent[int] = Recent(1)
+    stored: Recent[int] = Recent(1)
     errors: list[BaseException] = []
 
     def work(start: int) -> None:
         try:
             for number in range(start, start + 10_000):
-                kept.put(_Key(number % 3), number)
-                kept.get(_Key(number % 3))
+                stored.put(_Key(number % 3), number)
+                stored.get(_Key(number % 3))
         except KeyError as error:
             errors.append(error)
 
@@ -276,15 +276,17 @@ def test_memory_is_read_again_after_it_has_changed(device: str) -> None:
     """data[0] is read, raised by 5, read again, set to what it was, and read once more."""
     data, out = build.define_global(0, INT, 1), build.define_global(1, INT, 3)
 
-    def at(memory: UOp, place: int = 0) -> UOp:
-        return build.index(memory, build.const(INT, place))
+    def at(memory: UOp, position: int = 0) -> UOp:
+        return build.index(memory, build.const(INT, position))
 
     first = build.load(at(data))
     raised = build.store(at(build.after(data, first)), build.add(first, 5))
     second = build.load(at(build.after(data, raised)))
     reset = build.store(at(build.after(data, second)), first)
     third = build.load(at(build.after(data, reset)))
-    stores = [build.store(at(out, place), x) for place, x in enumerate((first, second, third))]
+    stores = [
+        build.store(at(out, position), x) for position, x in enumerate((first, second, third))
+    ]
     parameters = (Parameter(0, INT, 1, True, True), Parameter(1, INT, 3, True, False))
     program = Program("repeats", linearise(build.sink(*stores)), parameters)
     buffers = [given(device, [7], INT), given(device, [0, 0, 0], INT)]
@@ -322,7 +324,7 @@ def test_a_missing_entry_is_an_error(device: str) -> None:
 def test_whatever_a_cached_binary_raises_it_is_compiled_anew_once(
     device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
-    """None: the error of the device itself."""
+    """Compile it once more after any error; None is the error of the device itself."""
     program = scale_first(29)
     backend = type(Device[device])
     loaded, compiled = [], []

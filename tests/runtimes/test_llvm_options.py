@@ -58,8 +58,8 @@ def test_others_who_use_llvm_find_its_options_as_they_were() -> None:
     machine = cpu._target_machine(1)
 
     def assembly() -> str:
-        found: str = machine.emit_assembly(llvm.parse_assembly(MULTIPLIED))
-        return found
+        actual: str = machine.emit_assembly(llvm.parse_assembly(MULTIPLIED))
+        return actual
 
     before = assembly()
     with cpu._options(option):
@@ -72,15 +72,15 @@ def test_others_who_use_llvm_find_its_options_as_they_were() -> None:
 
 
 def difference_of_sum(form: str, size: int, dtype: str) -> int:
-    """What the sum of bytes is off by on CPU, with all of its lanes unrolled."""
+    """Return the error of the sum of bytes on CPU, with all of its lanes unrolled."""
     subject = byte_sum(form, size, getattr(dtypes, dtype))
     opts = parse_opts(f"UNROLL(0, {size})")
     program = compile_kernel(subject.kernel, Device["CPU"].capabilities, opts=opts)
     contents = [np.zeros(1, np.int32), *(row for row in subject.inputs if row is not None)]
     buffers = buffers_with("CPU", contents)
     compile_program("CPU", program)(buffers, wait=True)
-    found = np.frombuffer(buffers[0].copy_out(), np.int32)
-    return int(found[0]) - int(subject.expected[0][0])
+    actual = np.frombuffer(buffers[0].copy_out(), np.int32)
+    return int(actual[0]) - int(subject.expected[0][0])
 
 
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
@@ -101,7 +101,7 @@ def test_sums_of_bytes_have_all_lanes(form: str, dtype: str, size: int, level: i
 
 
 def test_llvm_22_still_leaves_lanes_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault llvm-1 of docs/found.md; with another LLVM the pass may be used again."""
+    """Expect the fault llvm-1 of docs/found.md; another LLVM may use the pass again."""
     if llvm.llvm_version_info[0] != 22 or platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("llvm-1 is of LLVM 22 for x86-64")
     monkeypatch.setattr(cpu, "faulty_passes", lambda: ())
@@ -110,10 +110,10 @@ def test_llvm_22_still_leaves_lanes_out(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_llvm_was_long_about_compiles_at_every_level() -> None:
-    """In a process of its own, which has a minute: LLVM cannot be interrupted.
+    """Compile in another process, with a limit of a minute: LLVM cannot be interrupted.
 
-    Without the options LLVM 22 looks for a CRC in the loop of powers for longer than anyone waits.
-    Of a loop that becomes lanes it asks shared operands again and again: llvm-4 of docs/found.md.
+    Without the options, LLVM 22 searches for a CRC in the loop of powers without an end. In a loop
+    that becomes lanes, it visits shared operands many times: llvm-4 of docs/found.md.
     """
     text = (
         "from tinyref import Context, Tensor\n"
@@ -211,7 +211,7 @@ def test_sums_live_in_registers() -> None:
 
 @pytest.mark.parametrize("device", ["CPU", "CLANG"])
 def test_two_parameters_may_be_one_buffer(device: str, needs_device: Callable[[str], None]) -> None:
-    """Each iteration reads what the iteration before has written: nothing may be read ahead."""
+    """Read in each iteration what the one before wrote: the loop must not read ahead."""
     needs_device(device)
     i = loop(63, 0)
     out, source = (build.define_global(slot, INT, 64) for slot in (0, 1))
@@ -238,14 +238,14 @@ class _Allocated(ctypes.Structure):
 
 
 def _allocated_bytes() -> int:
-    """Of the C library, in which LLVM allocates."""
+    """Return the bytes of the C library, in which LLVM allocates."""
     read = getattr(ctypes.CDLL(None), "mallinfo2", None) if sys.platform == "linux" else None
     if read is None:
         pytest.skip("the C library does not say what is allocated")
     read.restype = _Allocated
     gc.collect()
-    found = read()
-    return int(found.used + found.mapped)
+    actual = read()
+    return int(actual.used + actual.mapped)
 
 
 @pytest.mark.long
@@ -265,7 +265,7 @@ def test_compiles_leave_little_behind() -> None:
 
 
 def test_a_kernel_imports_only_what_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each import takes a kilobyte for as long as the kernel is there."""
+    """Import only these: each import holds a kilobyte as long as the kernel exists."""
     imported: list[str] = []
     builder = cpu.llvm.JITLibraryBuilder
     monkeypatch.setattr(

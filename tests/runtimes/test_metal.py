@@ -59,7 +59,7 @@ def test_on_a_mac_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def mac(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A Mac with these GPUs."""
+    """Return a Mac with these GPUs."""
     return functools.partial(install, monkeypatch)
 
 
@@ -88,39 +88,39 @@ def test_a_mac_without_a_gpu(mac: Callable[..., None]) -> None:
 
 def test_a_family_of_gpus_declares_what_it_has(mac: Callable[..., None]) -> None:
     mac(M1)
-    found = MetalBackend().capabilities
-    assert {dtypes.bfloat16, dtypes.float16, dtypes.int64} <= found.dtypes
-    assert dtypes.float64 not in found.dtypes | found.emulated
-    assert [tile.name for tile in found.matrix_tiles] == [
+    actual = MetalBackend().capabilities
+    assert {dtypes.bfloat16, dtypes.float16, dtypes.int64} <= actual.dtypes
+    assert dtypes.float64 not in actual.dtypes | actual.emulated
+    assert [tile.name for tile in actual.matrix_tiles] == [
         "apple_m8n8k8_float32_float32",
         "apple_m8n8k8_float16_float16",
         "apple_m8n8k8_bfloat16_bfloat16",
     ]
-    assert not found.keeps_subnormals
-    assert (found.shared_bytes, found.group_size_limit) == (32768, 1024)
-    assert found.buffer_limit == 23
+    assert not actual.keeps_subnormals
+    assert (actual.shared_bytes, actual.group_size_limit) == (32768, 1024)
+    assert actual.buffer_limit == 23
 
 
 def test_before_macos_14_bfloat_is_emulated(mac: Callable[..., None]) -> None:
     mac(M1, version="13.6")
-    found = MetalBackend().capabilities
-    assert dtypes.bfloat16 in found.emulated - found.dtypes
-    assert len(found.matrix_tiles) == 2
+    actual = MetalBackend().capabilities
+    assert dtypes.bfloat16 in actual.emulated - actual.dtypes
+    assert len(actual.matrix_tiles) == 2
     mac(FakeDevice("Iris", 7, INTEL))
-    found = MetalBackend().capabilities
-    assert dtypes.bfloat16 in found.emulated - found.dtypes
-    assert found.matrix_tiles == ()
+    actual = MetalBackend().capabilities
+    assert dtypes.bfloat16 in actual.emulated - actual.dtypes
+    assert actual.matrix_tiles == ()
 
 
 @pytest.mark.parametrize("flag", [0, 1])
 def test_no_flag_asks_for_fast_mathematics(mac: Callable[..., None], flag: int) -> None:
-    for options, wanted in (
+    for options, expected in (
         (CompileOptions, {"mathMode": 0, "mathFloatingPointFunctions": 1}),
         (OldCompileOptions, {"fastMathEnabled": False}),
     ):
         mac(M1, options=options)
         with Context(STRICT_FLOAT=flag):
-            assert MetalBackend().session.options.set == wanted
+            assert MetalBackend().session.options.set == expected
 
 
 @pytest.mark.long
@@ -165,7 +165,7 @@ def test_after_a_fault_of_the_gpu_there_is_another_queue(backend: MetalBackend) 
 def test_a_command_list_with_memory_that_was_freed_queues_nothing(backend: MetalBackend) -> None:
     a, b = (put(backend.allocator, np.array([2], np.int32)) for _ in range(2))
     kernel = load(backend, "scale", SCALE)
-    launches = [Launch(kernel, (a, each), (1, 1, 1), (1, 1, 1), (3,)) for each in (a, b)]
+    launches = [Launch(kernel, (a, item), (1, 1, 1), (1, 1, 1), (3,)) for item in (a, b)]
     commands = backend.record(launches)
     backend.allocator.free(b)
     with pytest.raises(DeviceError, match="is used after it was freed"):

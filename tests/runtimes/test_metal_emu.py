@@ -60,13 +60,13 @@ def run(
     emulator = CEmulator("EMU", METAL)
     name = source.partition("kernel void ")[2].partition("(")[0]
     kernel = emulator.load(name, emulator.compile(source))
-    kernel([address_of(each) for each in buffers], variables, grid, group)
+    kernel([address_of(item) for item in buffers], variables, grid, group)
 
 
 def sums(source: str) -> list[float]:
-    """What the kernel makes of 0 to 255 in four groups of 64, and the variable 1000."""
-    out, given = np.zeros(4, np.float32), np.arange(256, dtype=np.float32)
-    run(source, (out, given), (1000,), (1, 4, 1), (64, 1, 1))
+    """Return the result for 0 to 255 in four groups of 64, and the variable 1000."""
+    out, operands = np.zeros(4, np.float32), np.arange(256, dtype=np.float32)
+    run(source, (out, operands), (1000,), (1, 4, 1), (64, 1, 1))
     return list(map(float, out))
 
 
@@ -75,11 +75,11 @@ RIGHT = [3016.0, 7112.0, 11208.0, 15304.0]
 
 
 def test_arguments_have_numbers_and_positions() -> None:
-    """In whatever order the text has them, as Metal takes them by number."""
+    """Accept any order in the text, because Metal takes arguments by number."""
     assert sums(SUM) == RIGHT
     swapped = SUM.replace("buffer(0)", "buffer(9)").replace("buffer(1)", "buffer(0)")
-    out, given = np.zeros(4, np.float32), np.arange(256, dtype=np.float32)
-    run(swapped.replace("buffer(9)", "buffer(1)"), (given, out), (1000,), (1, 4, 1), (64, 1, 1))
+    out, operands = np.zeros(4, np.float32), np.arange(256, dtype=np.float32)
+    run(swapped.replace("buffer(9)", "buffer(1)"), (operands, out), (1000,), (1, 4, 1), (64, 1, 1))
     assert list(map(float, out)) == RIGHT
 
 
@@ -110,7 +110,7 @@ def converted(source: str, target: str, given: Array, result: Any) -> Array:
 
 
 def same_bits(left: Array, right: Array) -> bool:
-    """Of floats whose NaN are all one."""
+    """Compare the bits of floats; all NaN are equal."""
     kind = f"u{left.dtype.itemsize}"
     left_nan, right_nan = np.isnan(left.astype(np.float32)), np.isnan(right.astype(np.float32))
     agree = (left.view(kind) == right.view(kind)) | (left_nan & right_nan)
@@ -127,15 +127,15 @@ def test_every_small_float_becomes_a_float_and_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_floats_are_rounded_to_nearest_even(name: str) -> None:
-    """All that lie next to a number of the small type or half way between two."""
+    """Round all neighbours of numbers of the small type, and all values half way."""
     every = np.arange(65536, dtype=np.uint16).view(SMALL[name]).astype(np.float32).view(np.uint32)
     step = np.uint32(1 << (12 if name == "half" else 15))
     near = [every + step, every + step + np.uint32(1), every + step - np.uint32(1)]
     tiny = np.arange(0x33000000 - 4, 0x38800000, 4093, dtype=np.uint32)
-    given = np.concatenate([*near, tiny]).view(np.float32)
+    operands = np.concatenate([*near, tiny]).view(np.float32)
     with np.errstate(all="ignore"):
-        want = given.astype(SMALL[name])
-    assert same_bits(converted("float", name, given, SMALL[name]), want)
+        want = operands.astype(SMALL[name])
+    assert same_bits(converted("float", name, operands, SMALL[name]), want)
 
 
 def test_the_device_declares_what_msl_has() -> None:
@@ -179,7 +179,7 @@ int probe(void) {
     ids=["CLANG", "emulators", "found"],
 )
 def test_gcc_12_multiplies_other_lanes(options: tuple[str, ...], found: int) -> None:
-    """The fault gcc-1 of docs/found.md is still there, and not with the options of our devices."""
+    """Expect the fault gcc-1 of docs/found.md, and not with the options of our devices."""
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
     with Context(CC="gcc"):

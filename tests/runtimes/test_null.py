@@ -23,7 +23,7 @@ REFUSED = r"device: NULL runs nothing and keeps no values.*such as CPU"
 
 
 def counted(build: Callable[[str], Tensor], device: str) -> tuple[int, int, int]:
-    """Kernels, operations and bytes of computing what `build` gives for a device."""
+    """Return the kernels, operations and bytes that compute the result of `build`."""
     GlobalCounters.reset()
     build(device).realize()
     return GlobalCounters.kernel_count, GlobalCounters.global_ops, GlobalCounters.global_mem
@@ -111,8 +111,8 @@ def test_what_is_copied_in_is_dropped() -> None:
     x = Tensor(np.arange(4, dtype=np.float32), device="CPU").to("NULL").realize()
     assert (x.device, x.shape) == ("NULL", (4,))
     loaded = nn.Linear(2, 2)
-    state = {name: each.to("NULL") for name, each in nn.state.get_state_dict(loaded).items()}
-    assert all(each.realize().device == "NULL" for each in state.values())
+    state = {name: item.to("NULL") for name, item in nn.state.get_state_dict(loaded).items()}
+    assert all(item.realize().device == "NULL" for item in state.values())
 
 
 @pytest.mark.parametrize("command", ["conform", "fuzz"])
@@ -124,9 +124,9 @@ def test_commands_that_look_at_values_refuse_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run([command, "--device", "NULL"]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "NULL runs nothing and keeps no values" in shown.err
+    view = capsys.readouterr()
+    assert view.out == ""
+    assert "NULL runs nothing and keeps no values" in view.err
     assert list(tmp_path.iterdir()) == []
 
 

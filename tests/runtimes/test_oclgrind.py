@@ -44,7 +44,7 @@ REPORTED = {
 
 
 def run(script: str, *arguments: str, **variables: str) -> str:
-    """What a process says that has not looked for drivers yet."""
+    """Return the output of a process that has not looked for drivers yet."""
     environment = {name: value for name, value in os.environ.items() if "OCL" not in name}
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
@@ -72,8 +72,8 @@ def test_each_report_fails_its_launch_and_no_other() -> None:
     texts = [WELL, *REPORTED, WELL]
     said = simulate(*texts)
     assert said[0] == said[-1] == "well True"
-    for found, wanted in zip(said[1:-1], REPORTED.values(), strict=True):
-        assert found.startswith(wanted)
+    for actual, expected in zip(said[1:-1], REPORTED.values(), strict=True):
+        assert actual.startswith(expected)
 
 
 def test_a_simulator_that_fell_silent_is_believed_no_more() -> None:
@@ -150,11 +150,11 @@ for barrier in ("barrier(CLK_LOCAL_MEM_FENCE);", ";"):
 
 @pytest.mark.long
 def test_only_a_kernel_that_lost_its_barrier_is_reported() -> None:
-    first, child, well, *found = run(HEALTHY).splitlines()
+    first, child, well, *actual = run(HEALTHY).splitlines()
     assert first == child == "4294963200"
     assert well == "well"
-    assert found[0].startswith("OCLGRIND: reports:")
-    assert any("data race at local memory" in line for line in found)
+    assert actual[0].startswith("OCLGRIND: reports:")
+    assert any("data race at local memory" in line for line in actual)
 
 
 # What is in docs/found.md of Oclgrind: kernels after a healthy one, where its optimiser is on.
@@ -191,9 +191,9 @@ DEFECTS = {
 
 
 def test_the_defects_that_keep_its_optimiser_off_still_stand() -> None:
-    """Fails for a version that mends one: docs/found.md and the options are to be looked at."""
+    """Fail for a version that repairs one: then check docs/found.md and the options."""
     healthy = "a[get_local_id(0)] = b[get_local_id(0)];"
-    found = run(OPTIMISED, healthy, *DEFECTS)
-    assert found.count("[0, 1, 2, 255]") == 1
-    assert found.startswith("[0, 1, 2, 255]\n")
-    assert [text for text, says in DEFECTS.items() if says not in found] == []
+    actual = run(OPTIMISED, healthy, *DEFECTS)
+    assert actual.count("[0, 1, 2, 255]") == 1
+    assert actual.startswith("[0, 1, 2, 255]\n")
+    assert [text for text, says in DEFECTS.items() if says not in actual] == []

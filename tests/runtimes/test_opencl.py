@@ -33,7 +33,7 @@ def backend() -> OpenCLBackend:
 
 @needs_driver
 def test_sources_compiled_together_keep_their_kernels(backend: OpenCLBackend) -> None:
-    """All have one name, and are loaded in another order."""
+    """Give all the same name, and load them in another order."""
     one = "\n__kernel void same(__global uchar *base, ulong start) { base[start] = %d; }"
     sources = [one % number for number in range(3)]
     binaries = backend.compiler.compile_many(sources)
@@ -74,7 +74,7 @@ def test_threads_share_a_kernel(backend: OpenCLBackend) -> None:
             if get(allocator, target, np.int32) != [factor]:
                 wrong.append(factor)
 
-    threads = [threading.Thread(target=work, args=(each,)) for each in range(1, 5)]
+    threads = [threading.Thread(target=work, args=(item,)) for item in range(1, 5)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -83,16 +83,16 @@ def test_threads_share_a_kernel(backend: OpenCLBackend) -> None:
 
 
 def test_the_line_of_an_image_reads_back() -> None:
-    found = [
+    actual = [
         ImageParameter(0, True, "float16", 2, 3),
         ImageParameter(12, False, "float32", 5, 1),
     ]
-    assert [each.line for each in found] == [
+    assert [item.line for item in actual] == [
         "// image 0 write float16 2 3",
         "// image 12 read float32 5 1",
     ]
-    text = "\n".join([*(each.line for each in found), "__kernel", "// image 3 read float32 1 1"])
-    assert list(images_in(text)) == found
+    text = "\n".join([*(item.line for item in actual), "__kernel", "// image 3 read float32 1 1"])
+    assert list(images_in(text)) == actual
 
 
 @needs_driver
@@ -146,9 +146,9 @@ def test_without_a_driver_the_reason_says_what_to_install(tmp_path: Any) -> None
 
 def test_without_pyopencl_the_reason_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyopencl", None)
-    found = OpenCLBackend.availability()
-    assert not found.works
-    assert "pip install '.[opencl]' in a clone of tinyref" in found.reason
+    actual = OpenCLBackend.availability()
+    assert not actual.works
+    assert "pip install '.[opencl]' in a clone of tinyref" in actual.reason
 
 
 @needs_driver
@@ -189,26 +189,26 @@ class FakeDevice:
 
 
 def test_a_small_device_declares_little() -> None:
-    found = capabilities_of(FakeDevice(), is_last=False)
-    assert found.dtypes.isdisjoint({dtypes.float64, dtypes.float16, dtypes.int64, dtypes.uint64})
-    assert {dtypes.float16, dtypes.int64, dtypes.uint64} <= found.emulated
-    assert not found.keeps_subnormals
-    assert not found.images
-    assert not found.is_single
-    assert found.shared_bytes == 1024
-    assert found.buffer_limit == 8
-    assert found.group_limit == (64, 64, 16)
-    assert found.grid_limit == ((2**32 - 1) // 64,) * 3
+    actual = capabilities_of(FakeDevice(), is_last=False)
+    assert actual.dtypes.isdisjoint({dtypes.float64, dtypes.float16, dtypes.int64, dtypes.uint64})
+    assert {dtypes.float16, dtypes.int64, dtypes.uint64} <= actual.emulated
+    assert not actual.keeps_subnormals
+    assert not actual.images
+    assert not actual.is_single
+    assert actual.shared_bytes == 1024
+    assert actual.buffer_limit == 8
+    assert actual.group_limit == (64, 64, 16)
+    assert actual.grid_limit == ((2**32 - 1) // 64,) * 3
 
 
 def test_what_extensions_add_is_declared() -> None:
     device = FakeDevice()
     device.extensions = "cl_khr_fp16 cles_khr_int64"
     device.single_fp_config = 7
-    found = capabilities_of(device, is_last=True)
-    assert {dtypes.float16, dtypes.int64, dtypes.uint64} <= found.dtypes
-    assert found.keeps_subnormals
-    assert found.is_single
+    actual = capabilities_of(device, is_last=True)
+    assert {dtypes.float16, dtypes.int64, dtypes.uint64} <= actual.dtypes
+    assert actual.keeps_subnormals
+    assert actual.is_single
 
 
 @needs_driver

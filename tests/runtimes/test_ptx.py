@@ -90,7 +90,7 @@ def test_a_target_has_the_renderer_and_the_types_of_its_architecture(checker: Pt
 def test_a_device_is_one_of_the_driver_of_cuda(
     monkeypatch: pytest.MonkeyPatch, checker: PtxasChecker
 ) -> None:
-    """An architecture that is no target of the checks opens as well."""
+    """Open an architecture that is not a target of the checks, too."""
     driver = FakeDriver([(8, 7)])
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)  # type: ignore[arg-type]
     monkeypatch.setattr(PROCESS, "is_started", False)

@@ -115,7 +115,7 @@ class WrongTile(Altered):
 
 
 def test_a_tile_is_named_where_work_items_share_their_indices() -> None:
-    """The interpreter forbids that all items of a group store the index of the group."""
+    """Name it: the interpreter forbids that all items of a group store the group's index."""
     subject = TileProgram(TILES["nvidia_m16n8k8_float16_float32"], FORMS["product"])
     program = subject.program()
     inputs = [None, *(matrix.reshape(-1) for matrix in subject.inputs())]
@@ -171,7 +171,7 @@ def test_units_in_the_last_place(found: float, wanted: float, apart: float) -> N
     ],
 )
 def test_units_of_float64_are_counted_exactly(found: float, wanted: float, apart: float) -> None:
-    """Guards scripts of float64 that called one unit infinitely far: a float64 has 53 bits."""
+    """Guard scripts of float64 that called one unit infinitely far: a float64 has 53 bits."""
     assert ulps_apart(np.array([found]), np.array([wanted])).tolist() == [apart]
 
 

@@ -120,7 +120,7 @@ class Reuse(RuleBasedStateMachine):
     @precondition(lambda self: self.pieces)
     @rule(which=st.integers(0, 100))
     def launch(self, which: int) -> None:
-        """A launch that is done later reads what is there now."""
+        """Launch later, and remember the present data of the piece."""
         handle, data = self.pieces[which % len(self.pieces)]
         seen: list[bytes] = []
         self.inner.launch(handle, seen)
@@ -139,9 +139,9 @@ class Reuse(RuleBasedStateMachine):
     @rule(which=st.integers(0, 100))
     def read(self, which: int) -> None:
         handle, data = self.pieces[which % len(self.pieces)]
-        found = bytearray(len(data))
-        self.allocator.copy_out(memoryview(found), handle)
-        assert bytes(found) == data
+        actual = bytearray(len(data))
+        self.allocator.copy_out(memoryview(actual), handle)
+        assert bytes(actual) == data
 
     @rule()
     def synchronize(self) -> None:
@@ -157,13 +157,13 @@ class Reuse(RuleBasedStateMachine):
 
     @invariant()
     def the_numbers_are_right(self) -> None:
-        found = self.allocator.statistics
-        assert found.in_use == len(self.pieces)
-        assert (found.stored, found.stored_bytes) == (len(self.kept), sum(self.kept))
-        assert found.stored_bytes <= MAX_KEPT
-        assert found.allocations == self.inner.allocations
-        assert found.frees == self.inner.frees
-        assert found.allocations == found.frees + found.stored + found.in_use
+        actual = self.allocator.statistics
+        assert actual.in_use == len(self.pieces)
+        assert (actual.stored, actual.stored_bytes) == (len(self.kept), sum(self.kept))
+        assert actual.stored_bytes <= MAX_KEPT
+        assert actual.allocations == self.inner.allocations
+        assert actual.frees == self.inner.frees
+        assert actual.allocations == actual.frees + actual.stored + actual.in_use
 
 
 @pytest.mark.hypothesis
@@ -226,7 +226,7 @@ def test_what_else_the_inner_allocator_offers_is_offered() -> None:
 
 
 def test_memory_may_be_freed_in_the_midst_of_a_call() -> None:
-    """As the collector of objects does, on the thread that holds the lock."""
+    """Free it as the garbage collector does, on the thread that holds the lock."""
     reusing = allocator(100)
     handle = reusing.allocate(4)
     with reusing._lock:
@@ -237,7 +237,7 @@ def test_memory_may_be_freed_in_the_midst_of_a_call() -> None:
 
 @pytest.fixture
 def _only_new_objects_are_looked_at() -> Iterator[None]:
-    """By the collector: those of all other tests take it half a second each time."""
+    """Freeze older objects: the collector needs half a second for those of other tests."""
     gc.freeze()
     yield
     gc.unfreeze()
@@ -293,22 +293,22 @@ def test_threads_share_it_and_nobody_gets_what_another_has() -> None:
     for thread in threads:
         thread.join()
     assert not problems
-    found = reusing.statistics
-    assert found.allocations + found.reuses == 8000
-    assert found.allocations == found.frees + found.stored
+    actual = reusing.statistics
+    assert actual.allocations + actual.reuses == 8000
+    assert actual.allocations == actual.frees + actual.stored
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_neither_uses_nor_frees_what_its_parent_keeps() -> None:
     reusing = ReusingAllocator(Counter(), "FORKED", 64)
-    kept, in_use = reusing.allocate(8), reusing.allocate(8)
-    reusing.free(kept)
+    stored, in_use = reusing.allocate(8), reusing.allocate(8)
+    reusing.free(stored)
     with reusing._lock:  # as if another thread were in the midst of a call
         child = os.fork()
         if child == 0:
             fresh = reusing.allocate(8)
-            is_right = fresh is not kept and reusing.give_back() == 0
+            is_right = fresh is not stored and reusing.give_back() == 0
             reusing.free(in_use)
             os._exit(0 if is_right and reusing.allocate(8) is in_use else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert reusing.allocate(8) is kept
+    assert reusing.allocate(8) is stored

@@ -38,7 +38,7 @@ def check(device: str, query: str, every: int = 1) -> None:
 
 @pytest.fixture(params=EVERY)
 def device(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
-    """A device, CLANG by each compiler, and the number of cases of which one is run."""
+    """Yield a device, CLANG by each compiler; one case of this many runs on it."""
     name: str = request.param
     if name not in COMPILERS:
         yield name, EVERY[name]

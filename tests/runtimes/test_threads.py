@@ -89,7 +89,7 @@ def test_the_flag_decides_how_many_threads(device: str) -> None:
 
 
 def turned(groups: int) -> Program:
-    """Each group copies 48 elements to scratch, then writes them from last to first."""
+    """Copy 48 elements of each group to scratch, then write them from last to first."""
     size = 48
     scratch = build.define_local("scratch", INT, size)
     first = build.mul(group_index(groups), size)

@@ -133,7 +133,7 @@ def test_the_script_of_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 @pytest.mark.long
 def test_the_script_of_ptx_has_a_kernel_and_its_data(tmp_path: Path) -> None:
-    """It needs a GPU, so only ptxas reads the kernel here."""
+    """Let ptxas read the kernel; running it needs a GPU."""
     text = export_case(CASE, "ptx")
     compile(text, "script.py", "exec")
     source = text.partition('SOURCE = r"""')[2].partition('"""')[0]
@@ -147,7 +147,7 @@ def test_the_script_of_ptx_has_a_kernel_and_its_data(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_script_of_hip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A fake of ROCm runs the text of the kernel, which stands for its code."""
+    """Run the text of the kernel on a fake of ROCm, in place of its code."""
     if not Device.availability("HIP_EMU").works:
         pytest.skip("HIP_EMU needs a compiler of C++")
 
@@ -198,9 +198,9 @@ def test_a_literal_has_the_bits_and_the_type(values: np.ndarray) -> None:
     import base64
     import zlib
 
-    found = eval(array_literal(values), {"np": np, "base64": base64, "zlib": zlib})
-    assert found.dtype == values.dtype
-    assert found.tobytes() == values.tobytes()
+    actual = eval(array_literal(values), {"np": np, "base64": base64, "zlib": zlib})
+    assert actual.dtype == values.dtype
+    assert actual.tobytes() == values.tobytes()
 
 
 def test_a_value_between_bounds_is_right(tmp_path: Path) -> None:
@@ -208,8 +208,8 @@ def test_a_value_between_bounds_is_right(tmp_path: Path) -> None:
     one = np.ones(1, np.float32)
     source = "define void @k(ptr %b, ptr %v) {\n  ret void\n}\n"
     for bounds, code in (((one * 0.5, one * 2), 0), ((one * 2, one * 3), 1)):
-        wanted = [Wanted(0, [0], one * 9, bounds=bounds)]
-        text = tool_script("llvm", ToolLaunch("bounds", source, "k", [one], wanted, [0]))
+        expected = [Wanted(0, [0], one * 9, bounds=bounds)]
+        text = tool_script("llvm", ToolLaunch("bounds", source, "k", [one], expected, [0]))
         assert run_alone(text, tmp_path) == code
 
 

@@ -97,8 +97,8 @@ def test_temporaries_of_a_schedule_and_of_a_replay_are_aligned(device: str) -> N
 
 def test_red_zones_and_the_fuzzer_give_aligned_views(device: str) -> None:
     tested = DeviceUnderTest(device)
-    (found,) = tested.run(doubled(4), [None, np.float32([1, 2, 3, 4])])
-    assert found.tolist() == [2, 4, 6, 8]
+    (actual,) = tested.run(doubled(4), [None, np.float32([1, 2, 3, 4])])
+    assert actual.tolist() == [2, 4, 6, 8]
     case = KernelCase(doubled(5), (np.zeros(5, np.float32), np.arange(5, dtype=np.float32)))
     assert judge(case, device, thorough=True).agrees
     assert set(AlignedKernel.seen) == {0}

@@ -54,8 +54,8 @@ def test_bytes_are_copied_to_and_from_anywhere(
     piece = allocator.view(memory, offset, nbytes)
     assert get(allocator, piece, np.uint8) == list(range(offset, offset + nbytes))
     allocator.copy_in(piece, memoryview(bytes(range(100, 100 + nbytes))))
-    wanted = [*range(offset), *range(100, 100 + nbytes), *range(offset + nbytes, 16)]
-    assert get(allocator, memory, np.uint8) == wanted
+    expected = [*range(offset), *range(100, 100 + nbytes), *range(offset + nbytes, 16)]
+    assert get(allocator, memory, np.uint8) == expected
 
 
 @needs_adapter
@@ -76,12 +76,15 @@ def test_a_source_without_words_of_a_launch_is_refused(backend: WebgpuBackend) -
 def test_an_error_is_that_of_the_launch_that_caused_it(backend: WebgpuBackend) -> None:
     allocator = backend.allocator
     kernel = load(backend, "scale", SCALE)
-    out, given = put(allocator, np.zeros(4, np.int32)), put(allocator, np.arange(4, dtype=np.int32))
-    kernel([out, given, given], (2, 1, 1), (1, 1, 1), [10])
+    out, operands = (
+        put(allocator, np.zeros(4, np.int32)),
+        put(allocator, np.arange(4, dtype=np.int32)),
+    )
+    kernel([out, operands, operands], (2, 1, 1), (1, 1, 1), [10])
     with pytest.raises(DeviceError, match="scale: cannot launch") as caught:
-        kernel([out, given, given], (70_000, 1, 1), (1, 1, 1), [20])
+        kernel([out, operands, operands], (70_000, 1, 1), (1, 1, 1), [20])
     assert "65535" in caught.value.message
-    kernel([out, given, given], (4, 1, 1), (1, 1, 1), [30])
+    kernel([out, operands, operands], (4, 1, 1), (1, 1, 1), [30])
     assert get(allocator, out, np.int32) == [0, 30, 60, 90]
 
 
@@ -127,18 +130,18 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     webgpu._adapters.cache_clear()
     monkeypatch.setitem(sys.modules, "wgpu", None)
     try:
-        found = WebgpuBackend.availability()
+        actual = WebgpuBackend.availability()
     finally:
         webgpu._wgpu.cache_clear()
         webgpu._adapters.cache_clear()
-    assert not found.works
-    assert "pip install '.[webgpu]' in a clone of tinyref" in found.reason
+    assert not actual.works
+    assert "pip install '.[webgpu]' in a clone of tinyref" in actual.reason
 
 
 @pytest.mark.long
 @needs_adapter
 def test_without_a_driver_the_driver_is_named() -> None:
-    """In a process of its own, that is shown no driver of Vulkan."""
+    """Run another process, which finds no Vulkan driver."""
     script = "from tinyref.device import Device; print(Device.availability('WEBGPU'))"
     environment = {**os.environ, "VK_DRIVER_FILES": "/none.json", "VK_ICD_FILENAMES": "/none.json"}
     done = subprocess.run(
@@ -204,13 +207,13 @@ def test_lavapipe_2_a_widened_integer_is_less_than_no_constant(backend: WebgpuBa
 
 @needs_adapter
 def test_a_driver_that_compiles_for_the_words_of_a_launch_knows_no_zero() -> None:
-    """A variable bounds the loop: lavapipe compiles for its value, and knew the zero beside it.
+    """Bound a loop by a variable: lavapipe compiled for its value, and knew the zero next to it.
 
     Then 2 ** (x - most) lost its fraction, as (x + 1.5 * 2 ** 23) - 1.5 * 2 ** 23 became x.
     """
     size = Variable("size", 1, 8)
     x = Tensor([[0.25 * column - row for column in range(8)] for row in range(4)])
     part = x.to("WEBGPU").realize()[:, : size.bind(5)]
-    found = (part - part.max(axis=1, keepdim=True)).exp().sum(axis=1).numpy()
-    wanted = sum(math.exp(-0.25 * step) for step in range(5))
-    np.testing.assert_allclose(found, [wanted] * 4, rtol=1e-6)
+    actual = (part - part.max(axis=1, keepdim=True)).exp().sum(axis=1).numpy()
+    expected = sum(math.exp(-0.25 * step) for step in range(5))
+    np.testing.assert_allclose(actual, [expected] * 4, rtol=1e-6)
