@@ -30,22 +30,18 @@ from tinyref_conformance.statuses import Status
     ],
 )
 def test_each_change_of_status_has_its_place(before: str, after: str, kind: str) -> None:
-    comparison = compare(
-        report_of(("isa.a.0", Status[before])), report_of(("isa.a.0", Status[after]))
-    )
-    assert [name for name, changes in comparison.changes.items() if changes] == (
-        [kind] if kind else []
-    )
-    assert comparison.is_worse is (kind == "regressions")
+    diff = compare(report_of(("isa.a.0", Status[before])), report_of(("isa.a.0", Status[after])))
+    assert [name for name, changes in diff.changes.items() if changes] == ([kind] if kind else [])
+    assert diff.is_worse is (kind == "regressions")
 
 
 def test_a_missing_case_is_a_regression_of_a_whole_run_only() -> None:
     before = report_of(("isa.a.0", Status.PASS), ("isa.b.0", Status.PASS))
     assert compare(before, report_of(("isa.a.0", Status.PASS))).is_worse
     part = report_of(("isa.a.0", Status.PASS), reductions=["a part"])
-    comparison = compare(before, part)
-    assert not comparison.is_worse
-    (change,) = comparison.changes["missing"]
+    diff = compare(before, part)
+    assert not diff.is_worse
+    (change,) = diff.changes["missing"]
     assert (change.case, change.words) == ("isa.b.0", "was Pass, is not in the newer report")
 
 
@@ -63,16 +59,16 @@ def measured(ulp: float) -> CaseResult:
     ],
 )
 def test_changes_of_accuracy(before: float, after: float, says: list[str]) -> None:
-    comparison = compare(report_of(measured(before)), report_of(measured(after)))
-    assert [change.word for change in comparison.accuracy] == says
+    diff = compare(report_of(measured(before)), report_of(measured(after)))
+    assert [change.word for change in diff.accuracy] == says
 
 
 def test_the_text_says_what_is_not_comparable() -> None:
-    comparison = compare(
+    diff = compare(
         report_of(("isa.a.0", Status.PASS)),
         report_of(failing("isa.a.0", "no card"), device="OTHER", suite_hash="x", profile="full"),
     )
-    text = comparison.page().text()
+    text = diff.page().text()
     assert "different devices" in text
     assert "the tables changed" in text
     assert "different profiles" in text
