@@ -233,7 +233,7 @@ def test_policies_do_what_they_are_called():
 
 
 def test_an_unknown_policy_is_refused():
-    with pytest.raises(UserError, match="policy: 'odd' is none: accepted are all, small"):
+    with pytest.raises(UserError, match="policy: 'odd' does not exist: accepted are all, small"):
         policy_named("odd")
 
 

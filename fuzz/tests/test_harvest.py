@@ -104,8 +104,8 @@ def test_a_program_that_fails_leaves_what_it_computed(tmp_path, capfd):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1\n", "computed nothing that can be kept"),
-        ("import os\nos._exit(3)\n", "sent no result: the worker left with exit code 3"),
+        ("x = 1\n", "computed no kernel that can be judged"),
+        ("import os\nos._exit(3)\n", "returned no result: the worker left with exit code 3"),
         ("1 / 0\n", "it ended with ZeroDivisionError"),
         ("this is no Python\n", "it ended with SyntaxError"),
     ],

@@ -1,10 +1,11 @@
-"""Cases by the number: kernels that are valid by construction, with data on which they are defined.
+"""Draw kernel cases: valid by construction, with data on which the results are defined.
 
-In: a tape of choices, the capabilities of a device, a policy. Out: a `Case` of
-`tinyref_spec.kernel_case`: kernel AST, contents of buffers, lists of optimisations, and now and
-then a kernel that must compute the same.
+The input is a tape of choices, the capabilities of a device and a policy. The output is a
+`KernelCase` of `tinyref_spec.kernel_case`: a kernel AST, the contents of buffers, lists of
+optimisations, and sometimes an equivalent kernel.
 
-`generate.py` draws a case: `policies.py` weighs the choices of the `tape.py`; `kernel.py`,
-`expressions.py`, `forms.py`, `several.py` and `outputs.py` build kernels; `optimisations.py` draws
-lists; `equivalent/` transforms kernels; `mutate.py` changes those of programs, in `corpus/`.
+`generate.py` draws a case. `tape.py` holds the choices, which `policies.py` weighs. `kernel.py`,
+`expressions.py`, `forms.py`, `several.py` and `outputs.py` build kernels, and `optimisations.py`
+draws lists of optimisations. `equivalent/` transforms kernels, and `mutate.py` changes the kernels
+of programs, which `corpus/` stores.
 """

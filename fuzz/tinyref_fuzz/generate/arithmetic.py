@@ -1,7 +1,7 @@
-"""One more operation on a value: for each op how it is made, and when it is exact or specified.
+"""Draw one more operation on a value: how each op is built, and when its result is exact.
 
-A maker gives None where the op would round in EXACT mode, leave the moderate range in FLOAT mode,
-or give what nobody specifies in either; EDGE mode only keeps such values from deciding anything.
+A maker returns None if the op would round in EXACT mode, or leave the moderate range in FLOAT mode,
+or if its result is unspecified. In EDGE mode it is only kept out of decisions.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from tinyref_spec.kernel_case import Mode
 
 
 class OperandDraw(Protocol):
-    """What draws the operands of an operation: `tinyref_fuzz.generate.expressions.Expressions`."""
+    """Source of operands, implemented by `tinyref_fuzz.generate.expressions.Expressions`."""
 
     kernel: KernelDraft
     tape: Tape
     policy: Policy
 
     def operand(self, x: DrawnValue) -> DrawnValue:
-        """Another value of the type of `x`."""
+        """Draw another value of the type of `x`."""
 
     def condition(self, shape: Shape) -> DrawnValue | None:
-        """A bool of this shape."""
+        """Draw a bool of this shape."""
 
     def grow(self, x: DrawnValue) -> DrawnValue:
-        """One more operation on `x`."""
+        """Draw one more operation on `x`."""
 
 
 Maker = Callable[[OperandDraw, DrawnValue], DrawnValue | None]
 
 
 def is_unspecified(*values: DrawnValue) -> bool:
-    """Whether a decision by these values could fall one way or the other."""
+    """Return True if a decision by these values could fall either way."""
     return any(value.is_rough for value in values)
 
 
 def _rounds(draw: OperandDraw, dtype: DType) -> bool:
-    """Whether arithmetic on floats rounds in a way that depends on its order."""
+    """Return True if arithmetic on this type may round, so that the order of operations matters."""
     return dtype.is_float and draw.kernel.mode is Mode.FLOAT
 
 
@@ -69,7 +69,7 @@ def _arithmetic(
     high: Number,
     bound: Number,
 ) -> DrawnValue | None:
-    """A binary op that integers wrap and floats round."""
+    """Return a binary op, which wraps for integers and rounds for floats."""
     rough = x.is_rough or y.is_rough or _rounds(draw, x.dtype)
     shape = broadcast(x.shape, y.shape)
     node = build.binary(op, x.node, y.node)
@@ -77,13 +77,13 @@ def _arithmetic(
 
 
 def add(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """x + y."""
+    """Return x + y."""
     y = draw.operand(x)
     return _arithmetic(draw, Ops.ADD, x, y, x.low + y.low, x.high + y.high, x.bound + y.bound)
 
 
 def subtract(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """x - y, or y - x."""
+    """Return x - y, or y - x."""
     y = draw.operand(x)
     if draw.tape.below(2):
         x, y = y, x
@@ -91,26 +91,26 @@ def subtract(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
 
 
 def multiply(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """x * y."""
+    """Return x * y."""
     y = draw.operand(x)
     return product(draw, x, y)
 
 
 def product(draw: OperandDraw, x: DrawnValue, y: DrawnValue) -> DrawnValue | None:
-    """The product of two values of one type."""
+    """Return the product of two values of one type."""
     bound = 0 if not x.bound or not y.bound else x.bound * y.bound
     return _arithmetic(draw, Ops.MUL, x, y, *corners(x, y), bound)
 
 
 def negate(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """-x."""
+    """Return -x."""
     node = build.unary(Ops.NEG, x.node)
     mode = draw.kernel.mode
     return value_in_range(mode, node, x.shape, -x.high, -x.low, bound=x.bound, is_rough=x.is_rough)
 
 
 def maximum(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """The larger of x and y; in EDGE mode a NaN leaves it open which."""
+    """Return the larger of x and y; with a NaN, in EDGE mode, it is unspecified which."""
     y = draw.operand(x)
     rough = x.is_rough or y.is_rough or (draw.kernel.mode is Mode.EDGE and x.dtype.is_float)
     node = build.maximum(x.node, y.node)
@@ -120,12 +120,12 @@ def maximum(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
 
 
 def multiply_accumulate(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """x * y + z, which may round once or twice."""
+    """Return x * y + z, which may round once or twice."""
     y, z = draw.operand(x), draw.operand(x)
     low, high = corners(x, y)
     bound = z.bound + (0 if not x.bound or not y.bound else x.bound * y.bound)
     node = UOp(Ops.MULACC, x.dtype, (x.node, y.node, z.node))
-    rough = any(each.is_rough for each in (x, y, z))
+    rough = any(value.is_rough for value in (x, y, z))
     if x.dtype.is_float and draw.kernel.mode is not Mode.EXACT:
         rough = True
     shape = broadcast(x.shape, y.shape, z.shape)
@@ -140,10 +140,10 @@ DIVISORS = (2, 3, 4, 5, 1, 7, 8, 16, 13, 100, 64)
 
 
 def divide(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """The quotient or the remainder of x by a constant, or by a value that is not 0."""
+    """Return the quotient or the remainder of x by a constant, or by a value that is not 0."""
     op = draw.tape.pick((Ops.IDIV, Ops.MOD))
     if draw.tape.chance(60):
-        # Nobody says what MIN by -1 is.
+        # The quotient of MIN and -1 is unspecified.
         least = 1 if x.low > x.dtype.minimum else 2
         divisor = draw.tape.pick([divisor for divisor in DIVISORS if divisor >= least])
         if not x.dtype.is_unsigned and draw.tape.chance(30):
@@ -151,7 +151,7 @@ def divide(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
         return _of_bits(draw, build.binary(op, x.node, divisor), x)
     y = draw.operand(x)
     if draw.kernel.mode is Mode.EDGE and draw.tape.chance(60):
-        # By 0, and MIN by -1: nobody says what comes out, but it must not trap.
+        # The results of x / 0 and MIN / -1 are unspecified, but they must not trap.
         return _of_bits(draw, build.binary(op, x.node, y.node), x, y, is_rough=True)
     mask = draw.tape.pick((7, 3, 15, 63))
     divisor_node = build.add(build.both(y.node, mask), 1)
@@ -161,14 +161,14 @@ def divide(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
 def _of_bits(
     draw: OperandDraw, node: UOp, *operands: DrawnValue, is_rough: bool = False
 ) -> DrawnValue | None:
-    """An integer or a bool that is made of operands: any value of its type."""
+    """Return the value of an integer or bool node: any value of its type."""
     shape = broadcast(*(operand.shape for operand in operands))
     rough = is_rough or is_unspecified(*operands)
     return value_in_range(draw.kernel.mode, node, shape, *full_range(node.dtype), is_rough=rough)
 
 
 def shift(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """x shifted left or right by a count below its width; in EDGE mode by any."""
+    """Shift x left or right by a count below its width; in EDGE mode by any count."""
     op = draw.tape.pick((Ops.SHL, Ops.SHR))
     bits = x.dtype.bits
     if draw.tape.chance(50):
@@ -180,14 +180,14 @@ def shift(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
 
 
 def bitwise(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """AND, OR or XOR of two values."""
+    """Return AND, OR or XOR of two values."""
     op = draw.tape.pick((Ops.AND, Ops.OR, Ops.XOR))
     y = draw.operand(x)
     return _of_bits(draw, build.binary(op, x.node, y.node), x, y)
 
 
 def threefry(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """A random number of a counter and a key."""
+    """Return the random number of a counter and a key."""
     y = draw.operand(x)
     return _of_bits(draw, build.binary(Ops.THREEFRY, x.node, y.node), x, y)
 
@@ -196,7 +196,7 @@ def threefry(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
 
 
 def compare(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """A comparison as 0 or 1, or a choice by it."""
+    """Return a comparison as 0 or 1, or a choice that it decides."""
     y = draw.operand(x)
     if is_unspecified(x, y):
         return None
@@ -210,7 +210,7 @@ def compare(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
 
 
 def where(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """x where a condition holds, else y."""
+    """Return x where a condition holds, else y."""
     condition = draw.condition(x.shape)
     return choose(draw, condition, x, draw.operand(x)) if condition is not None else None
 
@@ -218,7 +218,7 @@ def where(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
 def choose(
     draw: OperandDraw, condition: DrawnValue, x: DrawnValue, y: DrawnValue
 ) -> DrawnValue | None:
-    """x or y by a condition."""
+    """Return x where `condition` holds, else y."""
     node = build.where(condition.node, x.node, y.node)
     shape = broadcast(condition.shape, x.shape, y.shape)
     rough = x.is_rough or y.is_rough
@@ -230,7 +230,7 @@ def choose(
 
 
 def through(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """x as another type, perhaps with an operation there, and back."""
+    """Cast x to another type, perhaps apply an operation there, and cast back."""
     others = [dtype for dtype in draw.kernel.dtypes if dtype is not x.dtype]
     if not others:
         return None
@@ -244,7 +244,7 @@ def through(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
 
 
 def convert(draw: OperandDraw, x: DrawnValue, target: DType) -> DrawnValue | None:
-    """x cast to `target`, where that is exact, or rounds a float once."""
+    """Cast x to `target`; return None if that is neither exact nor one rounding of a float."""
     source, mode = x.dtype, draw.kernel.mode
     if source is target:
         return x
@@ -263,7 +263,7 @@ def convert(draw: OperandDraw, x: DrawnValue, target: DType) -> DrawnValue | Non
         return value_in_range(mode, node, x.shape, math.floor(x.low), math.ceil(x.high))
     if target.is_int:
         return value_in_range(mode, node, x.shape, x.low, x.high, is_rough=x.is_rough)
-    # Floats of more bits hold every value of one of fewer, if the exponent does too.
+    # A wider float holds every value of a narrower one if both its parts are as wide.
     holds = source.is_bool or (
         source.is_float
         and source.mantissa_bits <= target.mantissa_bits
@@ -274,7 +274,7 @@ def convert(draw: OperandDraw, x: DrawnValue, target: DType) -> DrawnValue | Non
 
 
 def reinterpret(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """The bits of x as another type of its size, something done to them there, and back."""
+    """Reinterpret the bits of x as another type of its size, change them, and go back."""
     others = [
         dtype
         for dtype in draw.kernel.dtypes
@@ -300,7 +300,7 @@ def _same_bits(x: DrawnValue, target: DType) -> tuple[Number, Number]:
 
 
 def _sign_bits(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """-x or |x| by the sign bit, of a load: elsewhere nobody says which zero it is."""
+    """Return -x or |x| by the sign bit; x is no rough value, whose zero may have either sign."""
     words = (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64)
     word = next(dtype for dtype in words if dtype.itemsize == x.dtype.itemsize)
     if word not in draw.kernel.dtypes:
@@ -322,7 +322,7 @@ LEAST_POSITIVE = 0.25
 
 
 def _positive(draw: OperandDraw, x: DrawnValue) -> DrawnValue:
-    """x, or the larger of it and a quarter: roots, logarithms and quotients are tame there."""
+    """Return x, or the larger of x and 0.25: roots, logarithms and quotients are moderate there."""
     if x.low >= LEAST_POSITIVE or draw.kernel.mode is Mode.EDGE:
         return x
     node = build.maximum(x.node, LEAST_POSITIVE)
@@ -333,9 +333,9 @@ def _positive(draw: OperandDraw, x: DrawnValue) -> DrawnValue:
 def _function(
     op: Ops, function: Callable[[float], float], is_tame: bool = False, largest: float = math.inf
 ) -> Maker:
-    """Return the maker of a function that rises or falls; its last places are not specified.
+    """Return the maker of a monotonic function, whose last places are unspecified.
 
-    `is_tame` keeps its operand positive, and `largest` is the largest one that it takes.
+    With `is_tame` its operand is made positive; `largest` is the largest operand it accepts.
     """
 
     def make(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
@@ -352,7 +352,7 @@ def _function(
 
 
 def sine(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """The sine."""
+    """Return the sine of x."""
     if draw.kernel.mode is not Mode.EDGE and magnitude(x) > 30:
         return None
     node = build.unary(Ops.SIN, x.node)
@@ -360,7 +360,7 @@ def sine(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
 
 
 def quotient(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """x / y."""
+    """Return x / y."""
     y = _positive(draw, draw.operand(x))
     node = build.binary(Ops.FDIV, x.node, y.node)
     shape = broadcast(x.shape, y.shape)
@@ -371,7 +371,7 @@ def quotient(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
 
 
 def power(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """x to the power y."""
+    """Return x to the power y."""
     x, y = _positive(draw, x), draw.operand(x)
     node = build.binary(Ops.POW, x.node, y.node)
     shape = broadcast(x.shape, y.shape)
@@ -384,14 +384,14 @@ def power(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
 
 
 def truncate(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """The integer part of a quarter of x, or of x."""
+    """Return the integer part of x / 4 in EXACT mode, else the integer part of x."""
     mode = draw.kernel.mode
     if x.is_rough:
         return None
     if mode is not Mode.EXACT:
         node = build.unary(Ops.TRUNC, x.node)
         return value_in_range(mode, node, x.shape, x.low, x.high, bound=x.bound)
-    # With two more digits no quarter rounds.
+    # If x * 4 is still exact, so is x / 4.
     if value_in_range(mode, x.node, x.shape, x.low, x.high, bound=x.bound * 4) is None:
         return None
     quarter = build.mul(x.node, 0.25)
@@ -425,7 +425,7 @@ MAKERS: dict[Ops, Maker] = {
     Ops.RECIP: _function(Ops.RECIP, lambda end: 1 / end, is_tame=True),
     Ops.FDIV: quotient,
 }
-# Other names of a maker, by which a policy may weigh it too.
+# Other ops that a maker may build: their weights in a policy count too.
 ALSO = {
     Ops.IDIV: (Ops.MOD,),
     Ops.CMPLT: (Ops.CMPNE,),
@@ -439,7 +439,7 @@ _BASE = {Ops.ADD: 3.0, Ops.MUL: 3.0, Ops.SUB: 2.0, Ops.MAX: 1.5, Ops.NEG: 0.7, O
 
 
 def makers(dtype: DType, mode: Mode) -> tuple[Ops, ...]:
-    """The ops of `MAKERS` that values of the type take in this mode, the simplest first."""
+    """Return the ops of `MAKERS` that accept this type in this mode, the simplest first."""
     if dtype in dtypes.storage_only:
         return (Ops.WHERE, Ops.CAST)
     if dtype.is_bool:
@@ -452,5 +452,5 @@ def makers(dtype: DType, mode: Mode) -> tuple[Ops, ...]:
 
 
 def weight(op: Ops, weights: Mapping[Ops, float]) -> float:
-    """How often a maker is drawn."""
-    return _BASE.get(op, 1.0) * max(weights.get(each, 1) for each in (op, *ALSO.get(op, ())))
+    """Return the weight with which a maker is drawn."""
+    return _BASE.get(op, 1.0) * max(weights.get(other, 1) for other in (op, *ALSO.get(op, ())))

@@ -1,4 +1,4 @@
-"""Optimisations that a plan may accept: most make sense for the axis that they cut."""
+"""Draw optimisations that a plan may accept; most fit the axis that they split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Opts
 
 WEIGHT = 8.0
-# Those that are legal in many places, such as PADTO, or bar others, as NOLOCALS does, are rarer.
+# Optimisations that fit many plans, such as PADTO, or exclude others, as NOLOCALS does, are rarer.
 _OTHER_WEIGHTS = {
     OptOp.SWAP: 3.0,
     OptOp.PADTO: 5.0,
@@ -29,34 +29,34 @@ _OTHER_WEIGHTS = {
 }
 WEIGHTS = {op: _OTHER_WEIGHTS.get(op, WEIGHT) for op in OptOp}
 CUTS = (2, 4, 3, 8, 16, 5, 32, 7, 6, 13, 64)
-# Sizes of groups beyond those, around the sizes of subgroups and up to what devices declare.
+# Further sizes of groups: around the sizes of subgroups, and up to what devices declare.
 GROUP_CUTS = (*CUTS, 15, 17, 31, 33, 63, 65, 127, 128, 129, 192, 255, 256, 257, 512, 513, 1024)
-# Percent of the groups that are larger than other cuts, where the axis allows one.
+# Percentage of group sizes that exceed the other cuts, where the axis allows one.
 LARGE_GROUPS = 50
 GROUP_OPS = (OptOp.LOCAL, OptOp.GROUP, OptOp.GROUPTOP)
 PADDINGS = (4, 2, 8, 16, 3, 5, 32, 13, 7)
 _OPERATIONS = ALU | {Ops.LOAD, Ops.STORE, Ops.REDUCE}
-# Modes of tiles and their weights: most are one instruction; the others are only a shape, or use
-# local memory. For threads that hold the same elements, one alone writes them to local memory.
+# Modes of tiles and their weights. Most tiles are one instruction; the others are only a shape, or
+# use local memory. If several threads hold the same elements, only one writes them there.
 MODES = (1, 2, 3), (4, 1, 1)
 REPEATED = (1, 2, 3), (2, 1, 3)
-# Percent of the optimisations that go to the axis of the one before them.
+# Percentage of optimisations that apply to the axis of the previous one.
 SAME_AXIS = 60
-# Percent of the optimisations that unroll by two, behind another one.
+# Percentage of unrolls, after another optimisation, that unroll by two.
 HALVED = 30
-# Lists do not depend on how many cores a machine has: where there are threads, there are so many.
+# Number of threads on every machine: lists must not depend on its number of cores.
 THREADS = 4
-# Plans of more copies, or of more operations in all of them, are legal, but take seconds to
-# compile: a tenth of the lists would take half of the time. Every kernel may have a few copies.
+# Larger plans are legal, but take seconds to compile: a tenth of the lists would take half of the
+# time. Every kernel may have a few copies.
 MAX_COPIES = 64
 MAX_OPERATIONS = 512
 FEW_COPIES = 4
-# What one operation becomes that the device lacks, or that is of a type that it lacks.
+# Number of operations that emulate one that the device lacks, or whose type it lacks.
 EMULATION = 12
 
 
 class BrokenPlanError(Exception):
-    """An optimisation that is neither applied nor refused: the list `opts` ends with it."""
+    """Failure of an optimisation, neither applied nor refused: it is the last one of `opts`."""
 
     def __init__(self, opts: Opts) -> None:
         self.opts = opts
@@ -64,9 +64,9 @@ class BrokenPlanError(Exception):
 
 
 def copies(plan: Plan) -> int:
-    """How many times the value of a work-item stands in its program.
+    """Return the number of copies of a work-item's value in its program.
 
-    The lanes of a tile that is one instruction of the device are no copies.
+    The lanes of a tile that is one instruction of the device do not count.
     """
     is_whole = plan.tile is not None and plan.tile.mode == TileMode.INSTRUCTION
     lanes = [axis for axis in plan.axes if axis.kind in LANE_KINDS]
@@ -84,11 +84,11 @@ def _is_emulated(node: UOp, plan: Plan) -> bool:
     if node.op in ALU and node.op.name not in device.ops:
         return True
     lacking = device.emulated - device.dtypes
-    return any(each.dtype in lacking for each in (node, *node.src))
+    return any(value.dtype in lacking for value in (node, *node.src))
 
 
 def is_small(plan: Plan) -> bool:
-    """Whether the program of `plan` is small enough to be compiled and run in little time."""
+    """Return True if the program of `plan` is small enough to compile and run quickly."""
     number = copies(plan)
     if number <= FEW_COPIES:
         return True
@@ -108,9 +108,10 @@ def legal_plan(plan: Plan, opt: Opt) -> Plan | None:
 
 
 def draw(plan: Plan, tape: Tape, op: OptOp, target: int = -1) -> Opt | None:
-    """Draw an optimisation of one kind that may be legal; None if the plan has no place for it.
+    """Draw an optimisation of one kind that may be legal, or None if the plan has no axis for it.
 
-    target: the axis of the AST that was cut before, which is mostly cut again.
+    Args:
+        target: The axis of the AST that was split before; most draws split it again.
     """
     if op is OptOp.NOLOCALS:
         return Opt(op)
@@ -121,7 +122,7 @@ def draw(plan: Plan, tape: Tape, op: OptOp, target: int = -1) -> Opt | None:
         return tape.pick(packs) if packs else None
     axes = list(axes_by_op(plan).get(op, ()))
     if op is OptOp.PADTO and tape.chance(SAME_AXIS):
-        # Padding of a reduce has to give nothing; padding of an output is only not stored.
+        # Padding of a reduce must contribute nothing. Padding of an output is simply not stored.
         axes = [axis for axis in axes if plan.axes[axis].kind is AxisKind.REDUCE] or axes
     again = [axis for axis in axes if plan.axes[axis].target == target]
     if again and tape.chance(SAME_AXIS):
@@ -132,7 +133,7 @@ def draw(plan: Plan, tape: Tape, op: OptOp, target: int = -1) -> Opt | None:
     if OPTS[op].takes is Argument.AXIS:
         return Opt(op, axis, tape.pick(axes))
     if op is OptOp.UNROLL and plan.opts and tape.chance(HALVED):
-        # A loop stays around what is unrolled.
+        # Part of the loop remains around what is unrolled.
         return Opt(op, axis, 2)
     return Opt(op, axis, amount(op, plan.axes[axis], tape, plan.capabilities))
 
@@ -150,7 +151,7 @@ def _tile(plan: Plan, tape: Tape) -> Opt | None:
 
 
 def _packs(plan: Plan) -> list[Opt]:
-    """List each copy into scratch memory that `plan` accepts."""
+    """List the copies into scratch memory that `plan` accepts."""
     if OptOp.PACK not in axes_by_op(plan):
         return []
     slots = {node.arg.slot for node in plan.nodes if isinstance(node.arg, SlotArg)}
@@ -164,24 +165,24 @@ def _packs(plan: Plan) -> list[Opt]:
 
 
 def axes_by_op(plan: Plan) -> dict[OptOp, Sequence[int]]:
-    """For each optimisation that may be legal the axes that it may be legal on."""
-    found: dict[OptOp, Sequence[int]] = {}
+    """Return the axes on which each optimisation may be legal."""
+    axes_of: dict[OptOp, Sequence[int]] = {}
     for op, spec in OPTS.items():
         axes = open_axes(plan, op)
         if spec.has_axis:
             axes = [number for number in axes if is_free(plan.axes[number])]
         if axes:
-            found[op] = axes
-    return found
+            axes_of[op] = axes
+    return axes_of
 
 
 def is_free(axis: Axis) -> bool:
-    """Whether an axis may be cut."""
+    """Return True if an axis may be split."""
     return isinstance(axis.extent, int) and axis.extent > 1 and not axis.is_fixed
 
 
 def amount(op: OptOp, axis: Axis, tape: Tape, capabilities: Capabilities) -> int:
-    """A divisor of a cut axis, or the multiple that an axis is padded to."""
+    """Draw a divisor for a split axis, or the multiple that an axis is padded to."""
     extent = axis.extent
     assert isinstance(extent, int), "only axes of known extent are candidates"
     spec = OPTS[op]
@@ -189,13 +190,13 @@ def amount(op: OptOp, axis: Axis, tape: Tape, capabilities: Capabilities) -> int
         return tape.pick([n for n in PADDINGS if extent % n] or PADDINGS)
     cuts = GROUP_CUTS if op in GROUP_OPS else CUTS
     most = THREADS if op is OptOp.THREAD else spec.max_amount or capabilities.group_size_limit
-    found = [n for n in cuts if n <= most and extent % n == 0]
+    divisors = [n for n in cuts if n <= most and extent % n == 0]
     if spec.may_be_whole and extent <= most:
-        found.append(0)
-    elif extent <= most and extent not in found:
-        found.append(extent)
-    large = [n for n in found if (n or extent) > CUTS[-1]]
+        divisors.append(0)
+    elif extent <= most and extent not in divisors:
+        divisors.append(extent)
+    large = [n for n in divisors if (n or extent) > CUTS[-1]]
     if large and tape.chance(LARGE_GROUPS):
         return tape.pick(large)
-    # An amount that leaves something over is refused.
-    return tape.pick(found or CUTS)
+    # A plan refuses an amount that does not divide the axis.
+    return tape.pick(divisors or CUTS)

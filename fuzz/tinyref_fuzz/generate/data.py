@@ -1,7 +1,7 @@
-"""The contents of buffers: numbers of a range, of any size, or those at which types differ.
+"""Fill buffers: numbers of a range, numbers of any size, or the edge values of a type.
 
-All of it is made of the raw words of PCG64 (O'Neill, 2014), whose stream numpy never changes, by
-integer arithmetic and exact scaling: no function that a platform may round otherwise.
+The data come from the raw words of PCG64 (O'Neill, 2014), whose stream numpy never changes. Only
+integer arithmetic and exact scaling follow, so that no platform rounds differently.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tinyref_spec.data_kinds import kinds_of
 from tinyref_spec.kernel_case import Array, Mode
 from tinyref_spec.samples import edges, quiet_nan_bits
 
-# One of so many buffers has data of one kind: all equal, cancelling, negative zeros and the like.
+# One of this many buffers has a special kind of data: all equal, cancelling, negative zeros.
 KIND_SHARE = 8
-# One of this many values of a whole type is an edge, and one a small number; others are any bits.
+# Of a whole type, one of this many values is an edge and one is small; the rest are random bits.
 SHARES = 3
-# The largest of the small numbers.
+# Largest absolute value of the small numbers.
 SMALL = 9
-# Widths at whose limits integers change: of narrower types, of the significand of float32.
+# Widths whose limits matter for integers: narrower types, and the significand of float32.
 LIMITS = (7, 8, 15, 16, 24, 31, 32, 53)
 # Numbers at which functions overflow, underflow or lose their argument.
 FAR = (1e-30, 1e-8, 5000.0, 1e20, 1e30)
@@ -36,7 +36,7 @@ Words = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Content:
-    """What a buffer holds: `size` elements from `low` to `high`, drawn from `seed`."""
+    """Contents of a buffer: `size` elements from `low` to `high`, drawn from `seed`."""
 
     dtype: DType
     size: int
@@ -45,11 +45,11 @@ class Content:
     seed: int
 
     def array(self, mode: Mode) -> Array:
-        """The contents, the same on any machine.
+        """Return the contents, which are the same on any machine.
 
-        Of the whole range of an integer type, and in EDGE mode, a third are edges and a third small
-        numbers. One of `KIND_SHARE` seeds gives data of one kind: of the table that rows have,
-        where any value may stand, else a pattern of values in the range.
+        If any value of the type may occur, a third are edges and a third small numbers: so for
+        whole integer types, and in EDGE mode. One of `KIND_SHARE` seeds selects special data: a
+        kind from the suite's table for whole types, else a pattern of values in the range.
         """
         is_whole = self.dtype.is_bool or (self.low, self.high) == full_range(self.dtype)
         is_any = is_whole or mode is Mode.EDGE
@@ -65,7 +65,7 @@ class Content:
         )
 
     def _pattern(self, values: Array, mode: Mode, which: int) -> Array:
-        """All equal; two numbers in turn, which cancel if they may; negative zeros."""
+        """Return one value, two alternating ones that cancel if possible, or negative zeros."""
         first, second = values[0], values[-1]
         if which == 1:
             if self.low == -self.high:
@@ -76,9 +76,9 @@ class Content:
         return np.full(self.size, first, values.dtype)
 
     def _of_the_type(self) -> Array:
-        """Values with any bits; among them edges and, as most expressions change there, small ones.
+        """Return values with any bits, edges, and small values, which change most expressions.
 
-        Small floats are multiples of a half.
+        Small floats are multiples of 0.5.
         """
         drawn, picks, shares = np.random.PCG64(self.seed).random_raw((3, self.size))
         if self.dtype.is_bool:
@@ -102,7 +102,7 @@ class Content:
         return self._moderate(words)
 
     def _moderate(self, words: Words) -> Array:
-        """Floats of both signs or of the only one, their exponents spread evenly over the range."""
+        """Return floats of one or both signs, with exponents spread evenly over the range."""
         ends = sorted((abs(self.low), abs(self.high)))
         least = ends[0] if self.low * self.high > 0 else ends[1] / 64
         lowest, highest = (round(math.log2(end)) for end in (least, ends[1]))
@@ -119,17 +119,17 @@ class Content:
 
 
 def _from_low(drawn: Words, low: int) -> npt.NDArray[np.int64]:
-    """`drawn` numbers from 0 on, from `low` on: in the wrapping arithmetic of 64 bits."""
+    """Shift `drawn`, numbers from 0, to start at `low`, in wrapping 64-bit arithmetic."""
     moved: npt.NDArray[np.uint64] = drawn + np.uint64(low % 2**64)
     return moved.astype(np.int64)
 
 
 @functools.cache
 def edge_values(dtype: DType) -> Array:
-    """The values at which a type changes: limits, zeros, ones, powers of two, alternate bits.
+    """Return the edge values of a type: limits, zeros, ones, powers of two, alternating bits.
 
-    Of integers also the limits of narrower types and of float32. Of floats also NaNs with
-    payloads, infinities, the ends of the subnormals, and the neighbours of 1.
+    Integers include the limits of narrower types and of float32. Floats include NaNs with payloads,
+    infinities, the ends of the subnormals, and the neighbours of 1.
     """
     grid = edges(dtype)
     if dtype.is_float:
@@ -145,7 +145,7 @@ def edge_values(dtype: DType) -> Array:
 
 
 def _far_floats(dtype: DType) -> Array:
-    """NaNs with payloads of both signs, and numbers where functions and narrower types end."""
+    """Return NaNs with payloads of both signs, and the limits of functions and narrower types."""
     nan, sign = quiet_nan_bits(dtype), 1 << (dtype.bits - 1)
     payloads = [sign - 1, 2 * sign - 1, nan | 1, sign | nan | 1]
     with np.errstate(over="ignore"):

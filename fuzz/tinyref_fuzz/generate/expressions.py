@@ -1,4 +1,4 @@
-"""Expressions: trees of operations over loads, with reduces in them."""
+"""Draw expressions: trees of operations over loads, including reduces."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tinyref_fuzz.generate.values import (
 )
 from tinyref_spec.kernel_case import Mode
 
-# Of the operands of an operation this many in 100 are expressions of their own.
+# Percentage of operands that are expressions themselves.
 DEEP = 25
-# Of the loads this many in 100 are of another type, and cast.
+# Percentage of loads of another type, which are cast.
 CAST_LOADS = 15
-# No more ops than this are drawn for one that fits.
+# Largest number of ops to draw until one fits.
 TRIES = 3
 MAX_FACTORS = 16
 
@@ -40,49 +40,49 @@ def _joins(dtype: DType) -> bool:
 
 
 class Expressions:
-    """Draws expressions for a kernel: what has a shape of its space, and is exact or specified."""
+    """Expressions of a kernel: each has a shape of its space, and is exact or specified."""
 
     def __init__(self, kernel: KernelDraft) -> None:
         self.kernel = kernel
         self.tape = kernel.tape
         self.policy = kernel.policy
-        # How deep operands may still go, and the operand that the next operation takes.
+        # The remaining depth of operands, and the operand that the next operation must use.
         self.depth = 0
-        self._given: DrawnValue | None = None
+        self._next_operand: DrawnValue | None = None
 
     def tree(self, axes: Sequence[int], dtype: DType, depth: int | None = None) -> DrawnValue:
-        """An expression over these axes, with at least one load in it."""
+        """Draw an expression over these axes, with at least one load."""
         depth = self.tape.between(0, self.policy.depth) if depth is None else depth
         value = self.load(self.kernel.shape(axes), dtype)
-        for left in range(depth - 1, -1, -1):
-            self.depth = left
+        for remaining in range(depth - 1, -1, -1):
+            self.depth = remaining
             value = self.grow(value)
         return value
 
     def load(self, shape: Shape, dtype: DType) -> DrawnValue:
-        """A load of `dtype`, or of another type and cast."""
+        """Draw a load of `dtype`, or a load of another type, cast to `dtype`."""
         if self.tape.chance(CAST_LOADS) or dtype in dtypes.storage_only:
             source = self.tape.pick(self.kernel.dtypes)
-            found = convert(self, self.kernel.load(shape, source), dtype)
-            if found is not None:
-                return found
+            cast = convert(self, self.kernel.load(shape, source), dtype)
+            if cast is not None:
+                return cast
         return self.kernel.load(shape, dtype)
 
     def grow(self, x: DrawnValue) -> DrawnValue:
-        """One more operation on `x`, or `x` where none fits."""
+        """Apply one more operation to `x`; return `x` if none fits."""
         ops = makers(x.dtype, self.kernel.mode)
         weights = [weight(op, self.policy.ops) for op in ops]
         for _ in range(TRIES):
-            found = MAKERS[self.tape.pick(ops, weights)](self, x)
-            if found is not None:
-                return found
+            result = MAKERS[self.tape.pick(ops, weights)](self, x)
+            if result is not None:
+                return result
         return x
 
     def operand(self, x: DrawnValue) -> DrawnValue:
-        """Another value of the type of `x`, whose shape is that of the values it meets."""
-        if self._given is not None:
-            given, self._given = self._given, None
-            return given
+        """Draw another value of the type of `x`, with a shape that broadcasts with `x`."""
+        if self._next_operand is not None:
+            operand, self._next_operand = self._next_operand, None
+            return operand
         shape = self._near(x.shape)
         if self.depth > 0 and self.tape.chance(DEEP):
             self.depth -= 1
@@ -90,23 +90,23 @@ class Expressions:
         return self.kernel.leaf(shape, x.dtype)
 
     def join(self, x: DrawnValue, y: DrawnValue) -> DrawnValue:
-        """A binary operation on two values of one type, the larger one where no other fits."""
+        """Apply a binary operation to two values of one type; if none fits, choose by a mask."""
         for _ in range(TRIES):
-            found = self.apply(self.tape.pick(JOINING), x, y) if _joins(x.dtype) else None
-            if found is not None:
-                return found
+            result = self.apply(self.tape.pick(JOINING), x, y) if _joins(x.dtype) else None
+            if result is not None:
+                return result
         condition = self.kernel.mask(x.shape)
         return choose(self, condition, x, y) or x
 
     def apply(self, op: Ops, x: DrawnValue, y: DrawnValue) -> DrawnValue | None:
-        """A binary operation on two values of one type, None where it does not fit them."""
-        self._given = y
-        found = MAKERS[op](self, x)
-        self._given = None
-        return found
+        """Apply `op` to two values of one type; return None if it does not fit."""
+        self._next_operand = y
+        result = MAKERS[op](self, x)
+        self._next_operand = None
+        return result
 
     def constant(self, dtype: DType) -> DrawnValue:
-        """A constant that fits every shape."""
+        """Return a constant that fits every shape."""
         return self.kernel.constant(dtype)
 
     def zero(self, dtype: DType) -> DrawnValue:
@@ -115,7 +115,7 @@ class Expressions:
         return DrawnValue(node, (1,) * len(self.kernel.space), 0, 0, 0)
 
     def _near(self, shape: Shape) -> Shape:
-        """`shape`, or now and then one with an axis less or, of the outputs', more."""
+        """Return `shape`, rarely with an axis removed, or an axis of the outputs added."""
         if not shape or not self.tape.chance(20):
             return shape
         axis = self.tape.below(len(shape))
@@ -126,7 +126,7 @@ class Expressions:
         return (*shape[:axis], other, *shape[axis + 1 :])
 
     def condition(self, shape: Shape) -> DrawnValue | None:
-        """A bool: a comparison with a constant, a mask, or a load."""
+        """Draw a bool: a comparison with a constant, a mask, or a load."""
         choice = self.tape.below(4)
         if choice == 0:
             return self.kernel.mask(shape)
@@ -139,7 +139,7 @@ class Expressions:
         if dtype.is_float:
             number: float | int = float(self.tape.between(-1, 1))
         else:
-            # About as many below as above it.
+            # About half of the elements are below the number.
             number = self.tape.pick((int(x.low + x.high) // 2, 0, 1))
         op = self.tape.pick((Ops.CMPLT, Ops.CMPNE))
         return DrawnValue(build.binary(op, x.node, number), x.shape, 0, 1, 1)
@@ -147,20 +147,20 @@ class Expressions:
     # --- reduces ----------------------------------------------------------------------------------
 
     def reduce(self, x: DrawnValue, axes: Sequence[int], op: Ops | None = None) -> DrawnValue:
-        """A sum, product or maximum of `x` over those of `axes` along which it varies.
+        """Reduce `x` by a sum, product or maximum over those of `axes` along which it varies.
 
-        `x` itself where no reduce is exact, or where there are enough of them.
+        Returns `x` itself if no reduce is exact, or if the kernel has enough of them.
         """
         over = tuple(axis for axis in axes if not is_one(x.shape[axis]))
         if not over or self.kernel.reduces >= MAX_REDUCES or positions(x.shape) > MAX_TERMS:
             return x
         op = self._reducing(x) if op is None else op
         maker = {Ops.ADD: self._sum, Ops.MAX: self._largest, Ops.MUL: self._product}[op]
-        found = maker(x, over) or self._largest(x, over)
-        if found is None:
+        result = maker(x, over) or self._largest(x, over)
+        if result is None:
             return x
         self.kernel.reduces += 1
-        return found
+        return result
 
     def _reducing(self, x: DrawnValue) -> Ops:
         ops = (Ops.ADD, Ops.MAX, Ops.MUL)
@@ -172,7 +172,7 @@ class Expressions:
         return self.tape.pick(ops, weights)
 
     def _shape(self, x: DrawnValue, over: Sequence[int]) -> tuple[Shape, int]:
-        """The shape of a reduce, and of how many terms each of its elements is made."""
+        """Return the shape of a reduce, and the number of terms of each of its elements."""
         shape = tuple(1 if axis in over else size for axis, size in enumerate(x.shape))
         return shape, math.prod(most(x.shape[axis]) for axis in over)
 
@@ -198,7 +198,7 @@ class Expressions:
         if x.dtype in dtypes.storage_only:
             return None
         if count == 0:
-            # The largest of nothing is -inf or MIN.
+            # The maximum of no terms is -inf or MIN.
             if x.dtype.is_float and mode is not Mode.EDGE:
                 return None
             return value_in_range(mode, node, shape, *full_range(x.dtype))
@@ -211,7 +211,7 @@ class Expressions:
         if dtype.is_bool or (dtype.is_float and (mode is Mode.EDGE or count > MAX_FACTORS)):
             return None
         if dtype.is_int:
-            # Even factors would soon make every product 0.
+            # With even factors, every product would soon be 0.
             node = build.reduce(Ops.MUL, build.either(x.node, 1), over)
             return value_in_range(mode, node, shape, *full_range(dtype), is_rough=x.is_rough)
         factors = x

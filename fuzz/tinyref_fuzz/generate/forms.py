@@ -1,7 +1,7 @@
-"""Forms of kernels: each has a builder that gives the value to store.
+"""Forms of kernels: each has a builder that returns the value to store.
 
-Each form is there for what a stage of the compiler must get right: tiles and their padding,
-grouped reduces inside of loops, folds over positions, division and remainder of positions.
+Each form exercises a stage of the compiler: tiles and their padding, grouped reduces inside loops,
+folds over positions, and division and remainder of positions.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from tinyref_fuzz.generate.values import DrawnValue, Shape, most
 Form = Callable[[Expressions], DrawnValue]
 shaped = ShapeTracker.from_shape
 
-# The number of terms of reduces that groups of work-items share out.
+# Numbers of terms of the reduces that groups of work-items share.
 LONG = (64, 128, 96, 256, 100, 512, 127, 192, 65, 33, 129, 255, 257, 513, 1024)
-# Percent of the reduces that have one such axis, and few others.
+# Percentage of reduces with one such axis and few others.
 LONG_SHARE = 30
-# Multiples of the sides of matrix tiles, and sizes next to them.
+# Multiples of the sides of matrix tiles, and nearby sizes.
 TILE_SIDES = (16, 8, 32, 16, 8, 7, 9, 15, 17, 12, 24, 20, 5)
-# Of the sum mostly several tiles, one on top of the other.
+# Sizes of the reduced axis: mostly several tiles, which are summed.
 TILE_DEPTHS = (*TILE_SIDES, 32, 32, 32, 32, 32, 24, 48, 48, 64, 64, 64)
-# Of a launch: axes that do not merge or do not fit, and totals that no small number divides.
+# Axes of a launch that do not merge or do not fit, and totals without small divisors.
 MANY = (2, 3, 4, 1, 5)
 LARGE = (143, 64, 100, 41, 61, 77, 121, 200, 31, 33, 127, 192, 256, 257, 512, 513, 1024)
-# Of rows that whole texels make.
+# Sizes of rows that consist of whole texels.
 TEXELS = (8, 4, 12, 16, 20)
-# What a tile takes and gives, the type of the operands and of the sum, and how often it is drawn;
-# the last ones no tile takes.
+# Types of the operands and of the sum of a matrix product, and their weights. No tile accepts the
+# last ones.
 TILE_TYPES = {
     (dtypes.float32, dtypes.float32): 3.0,
     (dtypes.float16, dtypes.float32): 4.0,
@@ -51,14 +51,14 @@ TILE_TYPES = {
 
 
 def tree(draw: Expressions) -> DrawnValue:
-    """Operations over loads."""
+    """Draw operations over loads."""
     axes = draw.kernel.add_outer(0, 4)
     draw.kernel.make_symbolic()
     return draw.tree(axes, draw.kernel.dtype())
 
 
 def reduce(draw: Expressions) -> DrawnValue:
-    """A reduce over one axis or several, in the midst of or around the axes of the output."""
+    """Draw a reduce over one or more axes, among or around the axes of the output."""
     kernel = draw.kernel
     is_long = draw.tape.chance(LONG_SHARE)
     count = draw.tape.between(0 if is_long else 1, 2 if is_long else 4)
@@ -78,7 +78,7 @@ def reduce(draw: Expressions) -> DrawnValue:
 
 
 def matmul(draw: Expressions) -> DrawnValue:
-    """A sum of products of a matrix that n repeats and one that m repeats."""
+    """Draw a matrix product: one matrix is repeated along n, the other along m."""
     kernel = draw.kernel
     fitting = [types for types in TILE_TYPES if kernel.has(*types)] or [(kernel.number(),) * 2]
     source, result = draw.tape.pick(fitting, [TILE_TYPES.get(types, 1.0) for types in fitting])
@@ -88,7 +88,7 @@ def matmul(draw: Expressions) -> DrawnValue:
     (k,) = draw.kernel.add_inner(draw.tape.pick(TILE_DEPTHS))
     kernel.make_symbolic()
     factors = []
-    # Of such a product no factor is 0 where its load is, so that nothing may be padded.
+    # A factor whose load is 0 must not be 0 in such a product, so that no axis may be padded.
     is_moved = draw.tape.chance(15) and source not in dtypes.storage_only
     for axes in ((*outer, m, k), (*outer, n, k)):
         factor = kernel.load(kernel.shape(axes), source, 1)
@@ -108,7 +108,7 @@ def matmul(draw: Expressions) -> DrawnValue:
 
 
 def softmax(draw: Expressions) -> DrawnValue:
-    """x with its own maximum or sum over an axis: the same axis is reduced and kept."""
+    """Combine x with its own maximum or sum over an axis: the axis is both reduced and kept."""
     kernel = draw.kernel
     axes = draw.kernel.add_outer(1, 3)
     kernel.make_symbolic()
@@ -125,31 +125,31 @@ def softmax(draw: Expressions) -> DrawnValue:
 
 
 def _join(draw: Expressions, x: DrawnValue, y: DrawnValue) -> DrawnValue:
-    """A difference, product, comparison or other of two values, in a type that both fit."""
+    """Join two values, converted to one type, by a difference, product, comparison or other op."""
     y = convert(draw, y, x.dtype) or x
     return draw.join(x, y)
 
 
 def siblings(draw: Expressions) -> DrawnValue:
-    """Two or three reduces side by side, over the same axis or others, of the same loads."""
+    """Draw two or three reduces of the same loads, over the same or different axes."""
     kernel = draw.kernel
     outer = draw.kernel.add_outer(0, 2)
     inner = draw.kernel.add_inner(*(kernel.extent() for _ in range(draw.tape.between(1, 2))))
     kernel.make_symbolic()
     dtype = kernel.number()
-    found = None
+    joined = None
     for _ in range(draw.tape.between(2, 3)):
         over = inner if draw.tape.chance(70) else inner[-1:]
         reused = kernel.existing_load(kernel.shape((*outer, *over)), dtype)
         x = reused if reused and draw.tape.below(2) else draw.tree((*outer, *over), dtype, 1)
         part = draw.reduce(x, over)
-        found = part if found is None else _join(draw, found, part)
-    assert found is not None, "there are two at least"
-    return found
+        joined = part if joined is None else _join(draw, joined, part)
+    assert joined is not None, "there are at least two reduces"
+    return joined
 
 
 def nested_reduces(draw: Expressions) -> DrawnValue:
-    """A reduce of what has a reduce in it, perhaps of both axes of the same loads."""
+    """Draw a reduce of a value with a reduce in it, perhaps of both axes of the same loads."""
     kernel = draw.kernel
     outer = draw.kernel.add_outer(0, 2)
     first, second = draw.kernel.add_inner(kernel.extent(), kernel.extent((2, 3, 4, 8, 5, 16, 32)))
@@ -164,7 +164,7 @@ def nested_reduces(draw: Expressions) -> DrawnValue:
 
 
 def running(draw: Expressions) -> DrawnValue:
-    """A sum or maximum over what lies before each position: a mask below the diagonal."""
+    """Draw a sum or maximum over all positions before each one: a mask below the diagonal."""
     kernel = draw.kernel
     size = max(2, kernel.extent())
     outer = draw.kernel.add_outer(0, 1)
@@ -185,7 +185,7 @@ def running(draw: Expressions) -> DrawnValue:
 
 
 def _triangle(size: int) -> ShapeTracker:
-    """A square view, valid at column < row: a row of both, read at a period of one less."""
+    """Return a square view that is valid where column < row: rows read at a period less by one."""
     period = 2 * size - 1
     row = shaped((1,)).expand((size - 1,)).pad(((size, 0),))
     rows = row.reshape((1, period)).expand((size, period)).reshape((size * period,))
@@ -197,31 +197,31 @@ def _triangle(size: int) -> ShapeTracker:
 
 
 def convolution(draw: Expressions) -> DrawnValue:
-    """Windows that overlap, times taps that are the same everywhere."""
+    """Draw a convolution: overlapping windows times the same taps everywhere."""
     kernel = draw.kernel
-    places, taps, step = (
+    windows, taps, step = (
         draw.tape.pick((8, 5, 12, 16)),
         draw.tape.between(2, 5),
         draw.tape.between(1, 2),
     )
     outer = draw.kernel.add_outer(0, 1)
-    (place,) = kernel.add_axes([places], outer=True)
+    (window,) = kernel.add_axes([windows], outer=True)
     (tap,) = draw.kernel.add_inner(taps)
-    shape = kernel.shape((place, tap))
-    places, taps = most(kernel.space[place]), most(kernel.space[tap])
+    shape = kernel.shape((window, tap))
+    windows, taps = most(kernel.space[window]), most(kernel.space[tap])
     dtype = kernel.number()
-    strides = _strides(shape, {place: step, tap: 1})
-    windows = ShapeTracker((View(shape, strides),))
+    strides = _strides(shape, {window: step, tap: 1})
+    tracker = ShapeTracker((View(shape, strides),))
     if draw.tape.chance(40):
-        flat = places * step + taps
-        windows = ShapeTracker((View((flat,), (1,)).pad(((1, 1),)), View(shape, strides)))
-    x = kernel.load_through(windows, dtype)
+        flat = windows * step + taps
+        tracker = ShapeTracker((View((flat,), (1,)).pad(((1, 1),)), View(shape, strides)))
+    x = kernel.load_through(tracker, dtype)
     weights = kernel.load(kernel.shape((*outer, tap)), dtype, 1)
     return draw.reduce(product(draw, x, weights) or x, (tap,), Ops.ADD)
 
 
 def _strides(shape: Shape, by_axis: dict[int, int]) -> tuple[int, ...]:
-    """Those of the axes that move; the others repeat."""
+    """Return the strides of a view whose other axes repeat."""
     return tuple(by_axis.get(axis, 0) for axis in range(len(shape)))
 
 
@@ -229,7 +229,7 @@ def _strides(shape: Shape, by_axis: dict[int, int]) -> tuple[int, ...]:
 
 
 def launch(draw: Expressions) -> DrawnValue:
-    """Many axes that do not merge, or a few that are large: every position is written once."""
+    """Draw many axes that do not merge, or a few large ones: each position is written once."""
     kernel = draw.kernel
     if draw.tape.below(2):
         axes = kernel.add_axes(
@@ -241,7 +241,7 @@ def launch(draw: Expressions) -> DrawnValue:
         axes = kernel.add_axes([large, *others], outer=True)
     kernel.make_symbolic()
     shape = kernel.shape(axes)
-    # Elements and positions are in different orders, so no axes merge.
+    # Elements and positions are in different orders, so that no axes merge.
     order = tuple(reversed(range(len(shape))))
     backward = shaped(tuple(shape[axis] for axis in order)).permute(order)
     x = kernel.load_through(backward, kernel.number())
@@ -249,7 +249,7 @@ def launch(draw: Expressions) -> DrawnValue:
 
 
 def texels(draw: Expressions) -> DrawnValue:
-    """Rows of whole texels: what a device with images reads four elements at a time."""
+    """Draw rows of whole texels: a device with images reads four elements at a time."""
     kernel = draw.kernel
     types = [dtype for dtype in (dtypes.float32, dtypes.float16) if kernel.has(dtype)]
     dtype = draw.tape.pick(types) if types else kernel.number()
@@ -264,7 +264,7 @@ def texels(draw: Expressions) -> DrawnValue:
 
 
 def _texels(draw: Expressions, shape: Shape, dtype: DType) -> DrawnValue:
-    """A load of rows as they are, backward, turned, or with whole texels masked; as float32."""
+    """Load rows as they are, reversed, transposed or with masked texels; as float32 if possible."""
     backward = tuple(reversed(shape))
     plain = shaped(shape)
     fewer = tuple(size - 4 if size == max(map(most, shape)) else size for size in map(most, shape))
@@ -277,9 +277,9 @@ def _texels(draw: Expressions, shape: Shape, dtype: DType) -> DrawnValue:
         shaped(backward).permute(tuple(reversed(range(len(shape))))),
         shaped(fewer).pad(edges),
     )
-    found = draw.kernel.load_through(draw.tape.pick(trackers, (4, 2, 2, 2)), dtype)
-    wide = convert(draw, found, dtypes.float32) if draw.kernel.has(dtypes.float32) else None
-    return wide or found
+    value = draw.kernel.load_through(draw.tape.pick(trackers, (4, 2, 2, 2)), dtype)
+    wide = convert(draw, value, dtypes.float32) if draw.kernel.has(dtypes.float32) else None
+    return wide or value
 
 
 BUILDERS: dict[str, Form] = {

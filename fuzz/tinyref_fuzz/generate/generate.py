@@ -1,6 +1,6 @@
-"""The generator: kernel ASTs that are valid by construction, with data on which they are defined.
+"""Generate kernel ASTs that are valid by construction, with data that define their results.
 
-Every decision is a choice of a tape, and what the tape draws is swayed by the weights of a policy.
+Every decision is a choice of a tape. The weights of a policy bias what a tape draws.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tinyref_fuzz.generate.several import SEVERAL
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Equivalent, KernelCase, Mode
 
-# What a kernel is built around.
+# The forms of kernels.
 FORMS = (*BUILDERS, *SEVERAL, "real")
-# Most transformations of an equivalent kernel.
+# Largest number of transformations of an equivalent kernel.
 MAX_STEPS = 4
-# Percent of the equivalent kernels that get an image, on a device with images.
+# Percentage of equivalent kernels that get an image, on a device with images.
 IMAGES = 25
-# Factor by which a device with images gets more rows of whole texels.
+# Factor by which the weight of whole-texel rows grows on a device with images.
 IMAGE_ROWS = 4.0
-# Lists of optimisations of a kernel of many outputs: another kernel tells more in that time.
+# Lists of optimisations of a kernel of many outputs: in that time, another kernel reveals more.
 LISTS_OF_SEVERAL = (0, 1)
-# Number of kernels to try before one of at most `FEWEST` positions is taken.
+# Number of kernels to draw before the space is limited to `FEWEST` positions.
 TRIES = 3
 FEWEST = 16
 
@@ -42,8 +42,8 @@ def generate(
 ) -> KernelCase:
     """Return one case of a tape, of the types that a device with these capabilities runs.
 
-    Its kernel is valid, and its lists of optimisations are legal for the device, whatever the
-    choices of the tape are. The same tape, capabilities and policy give the same case.
+    For any choices of the tape, the kernel is valid, and its lists of optimisations are legal for
+    the device. The same tape, capabilities and policy give the same case.
     """
     policy = policy.draw_part(tape)
     weights = dict(policy.forms) or dict.fromkeys(FORMS, 1.0)
@@ -86,11 +86,13 @@ def draw_kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: st
 def _equivalent(
     tape: Tape, case: KernelCase, capabilities: Capabilities, policy: Policy, is_image: bool
 ) -> Equivalent | None:
-    """Return a kernel that computes the same, for a share of the exact kernels."""
+    """Return a kernel that computes the same, for some of the exact kernels."""
     if case.mode is not Mode.EXACT or not (is_image or tape.chance(policy.equivalent)):
         return None
     steps = 0 if is_image else tape.between(1, MAX_STEPS)
     supported = capabilities.dtypes | capabilities.emulated
     images = 100 if is_image else IMAGES
-    found = equivalents(case.ast, tape, steps, supported, capabilities=capabilities, images=images)
-    return found if found.trail else None
+    equivalent = equivalents(
+        case.ast, tape, steps, supported, capabilities=capabilities, images=images
+    )
+    return equivalent if equivalent.trail else None

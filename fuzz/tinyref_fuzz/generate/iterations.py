@@ -1,4 +1,4 @@
-"""How long a kernel takes: its reduces, and those inside of others, multiply."""
+"""Estimate how long a kernel takes: nested reduces multiply."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.values import positions
 
-# More than these take the interpreter seconds for each of the programs of a case.
+# With more iterations the interpreter takes seconds for each program of a case.
 MAX_ITERATIONS = 1 << 16
 
 
 def is_moderate(ast: UOp) -> bool:
-    """Whether a case with this kernel is judged in little time."""
+    """Return True if a case with this kernel is judged quickly."""
     return iterations(ast) <= MAX_ITERATIONS
 
 
 def iterations(ast: UOp) -> int:
-    """How often a kernel computes the value that it computes most often.
+    """Return how often a kernel computes the value that it computes most often.
 
-    A reduce is done for each position of the outputs, and one inside of it for each of its terms.
+    A reduce runs for each position of the outputs, and a nested one for each term of the outer.
     """
     done: dict[UOp, int] = {}
     for node in reversed(ast.toposort()):

@@ -1,4 +1,4 @@
-"""A kernel in the making: its axes, its buffers, and the values that it loads."""
+"""Draw the parts of a kernel: its axes, its buffers, and the values that it loads."""
 
 from __future__ import annotations
 
@@ -27,42 +27,43 @@ from tinyref_fuzz.generate.values import (
 from tinyref_fuzz.generate.views import draw_view
 from tinyref_spec.kernel_case import Mode
 
-# The slots of inputs while the number of outputs is not known.
+# First slot of the inputs while the number of outputs is not known.
 FIRST_INPUT = 64
-# Of exact floats: most are small, so that many of them can be summed and multiplied.
+# Bounds of exact floats: most are small, so that many can be summed and multiplied.
 FLOAT_BOUNDS = (3, 2, 1, 7, 15, 100)
 SMALL_INTEGERS = (3, 1, 7, 20, 100)
 MAX_REDUCES = 4
-# No kernel has more terms in all of its reduces than this.
+# Largest number of terms in all reduces of a kernel.
 MAX_TERMS = 1 << 14
 SIGNS = ("both", "negative", "positive"), (6, 1, 1)
 
 
 @dataclass
 class KernelDraft:
-    """What has been drawn of a kernel so far.
-
-    space: the sizes of all axes; values have these or 1. outer: the axes that outputs have.
-    inputs: contents by slot. loads: values that may be used again. bindings: of variables. buffers:
-    most that the device takes.
-    """
+    """The parts of a kernel that are already drawn."""
 
     tape: Tape
     policy: Policy
     mode: Mode
     dtypes: tuple[DType, ...]
     space: Shape = ()
+    """The sizes of all axes; values have these sizes or 1."""
     outer: tuple[int, ...] = ()
+    """The axes of the outputs."""
     inputs: dict[int, Content] = field(default_factory=dict)
+    """The contents by slot."""
     loads: list[DrawnValue] = field(default_factory=list)
+    """The loads, which may be used again."""
     bindings: dict[str, int] = field(default_factory=dict)
+    """The values of variables."""
     reduces: int = 0
     is_symbolic: bool = False
     buffers: int = FIRST_INPUT
+    """The largest number of buffers that the device accepts."""
 
     @classmethod
     def draw(cls, tape: Tape, policy: Policy, capabilities: Capabilities) -> KernelDraft:
-        """An empty kernel for a device, its mode and whether it has a variable drawn."""
+        """Draw an empty kernel for a device: its mode, and whether it has a variable."""
         supported = tuple(dtype for dtype in DTYPES if capabilities.supports(dtype))
         modes = tuple(Mode)
         mode = tape.pick(modes, [policy.modes.get(mode, 1) for mode in modes])
@@ -74,57 +75,57 @@ class KernelDraft:
     # --- types ------------------------------------------------------------------------------------
 
     def dtype(self, accepted: Sequence[DType] | None = None) -> DType:
-        """A type of the device that computes, of those that are accepted."""
-        found = [
+        """Draw a type of the device that can compute, from those that are accepted."""
+        computing = [
             dtype
             for dtype in self.dtypes
             if dtype not in dtypes.storage_only and (accepted is None or dtype in accepted)
         ]
-        choices = found or list(self.dtypes)
+        choices = computing or list(self.dtypes)
         return self.tape.pick(choices, [self.policy.dtypes.get(dtype, 1) for dtype in choices])
 
     def number(self) -> DType:
-        """A type of the device that adds and multiplies."""
+        """Draw a type of the device that adds and multiplies."""
         return self.dtype([*dtypes.floats, *dtypes.ints])
 
     def integer(self) -> DType:
-        """An integer type of the device."""
+        """Draw an integer type of the device."""
         return self.dtype(dtypes.ints)
 
-    def has(self, *wanted: DType) -> bool:
-        """Whether the device has these types."""
-        return all(dtype in self.dtypes for dtype in wanted)
+    def has(self, *required: DType) -> bool:
+        """Return True if the device has these types."""
+        return all(dtype in self.dtypes for dtype in required)
 
     # --- axes -------------------------------------------------------------------------------------
 
     def extent(self, choices: Sequence[int] | None = None) -> int:
-        """The size of an axis; now and then none at all."""
+        """Draw the size of an axis, which is rarely 0."""
         if self.tape.chance(2):
             return 0
         return self.tape.pick(self.policy.extents if choices is None else choices)
 
     def add_axes(self, sizes: Sequence[int], *, outer: bool) -> tuple[int, ...]:
-        """More axes, as far as the space stays small enough: their numbers."""
+        """Add axes, reduced in size if the space would be too large; return their numbers."""
         added = []
         for size in sizes:
-            left = self.policy.most // max(1, positions(self.space))
-            self.space = (*self.space, min(size, max(left, 1 if outer else 2)))
+            room = self.policy.most // max(1, positions(self.space))
+            self.space = (*self.space, min(size, max(room, 1 if outer else 2)))
             added.append(len(self.space) - 1)
         if outer:
             self.outer = (*self.outer, *added)
         return tuple(added)
 
     def add_outer(self, least: int, most: int) -> tuple[int, ...]:
-        """So many axes of the outputs: their numbers."""
+        """Add `least` to `most` axes of the outputs; return their numbers."""
         count = self.tape.between(least, most)
         return self.add_axes([self.extent() for _ in range(count)], outer=True)
 
     def add_inner(self, *sizes: int) -> tuple[int, ...]:
-        """Axes that only reduces go over: their numbers."""
+        """Add axes that only reduces iterate over; return their numbers."""
         return self.add_axes(sizes, outer=False)
 
     def make_symbolic(self) -> None:
-        """Gives an axis a variable instead of its size, if the kernel is to have one."""
+        """Replace the size of an axis by a variable, if the kernel should have one."""
         axes = [axis for axis, size in enumerate(self.space) if isinstance(size, int) and size > 1]
         if not self.is_symbolic or not axes:
             return
@@ -133,10 +134,10 @@ class KernelDraft:
         self.space = (*self.space[:axis], size, *self.space[axis + 1 :])
 
     def _symbolic_size(self, largest: int) -> UOp:
-        """A variable from 1 to `largest`, or what is longer, twice or half as long as one."""
+        """Return a size of at most `largest`: n, n plus a constant, twice n, or half of n."""
         half = 2 * largest - 1
         more = self.tape.between(1, largest - 1)
-        # The largest value of the variable, and the size that it makes.
+        # Pairs of the largest value of the variable, and the size that it gives.
         ways: tuple[tuple[int, Callable[[UOp], UOp]], ...] = (
             (largest, lambda n: n),
             (largest - more, lambda n: build.add(n, more)),
@@ -148,13 +149,13 @@ class KernelDraft:
         return size_of(build.variable("n", 1, largest_value))
 
     def shape(self, axes: Sequence[int]) -> Shape:
-        """The shape that has these axes of the space."""
+        """Return the shape that has these axes of the space, and 1 elsewhere."""
         return tuple(size if axis in axes else 1 for axis, size in enumerate(self.space))
 
     # --- buffers ----------------------------------------------------------------------------------
 
     def content_range(self, dtype: DType) -> tuple[Number, Number]:
-        """From where to where the contents of a new buffer go."""
+        """Draw the range of the contents of a new buffer."""
         if dtype.is_bool:
             return 0, 1
         sign = self.tape.pick(*SIGNS)
@@ -177,14 +178,14 @@ class KernelDraft:
         return (low, high) if dtype.is_unsigned else _has_sign(sign, low, 1, high)
 
     def buffer(self, dtype: DType, size: int, span: tuple[Number, Number]) -> UOp:
-        """A new input."""
+        """Add an input."""
         slot = FIRST_INPUT + len(self.inputs)
         seed = self.tape.below(1 << 32)
         self.inputs[slot] = Content(dtype, size, *span, seed)
         return build.define_global(slot, dtype, size)
 
     def load(self, shape: Shape, dtype: DType, moves: int | None = None) -> DrawnValue:
-        """A load of a buffer through a drawn view, perhaps of one that is loaded already."""
+        """Draw a load through a drawn view, perhaps of a buffer that is already loaded."""
         moves = self.policy.moves if moves is None else moves
         tracker = draw_view(self.tape, shape, moves)
         return self.load_through(tracker, dtype, self._buffer_for(tracker, dtype))
@@ -192,16 +193,16 @@ class KernelDraft:
     def load_through(
         self, tracker: ShapeTracker, dtype: DType, buffer: UOp | None = None
     ) -> DrawnValue:
-        """A load through `tracker`, of a new buffer if none is given."""
+        """Load through `tracker`, from a new buffer by default."""
         if buffer is None:
             span = self.content_range(dtype)
             buffer = self.buffer(dtype, max(1, tracker.real_size()), span)
-        return self.keep(
+        return self.record(
             self.value_of_load(build.view(buffer, tracker), tracker.shape, tracker.is_masked)
         )
 
     def value_of_load(self, address: UOp, shape: Shape, is_masked: bool) -> DrawnValue:
-        """The value of a load: its range is that of the contents, and 0 where it is masked."""
+        """Return the value of a load; its range is the contents' range, with 0 if it is masked."""
         content = self.inputs[slot_of(address)]
         low, high = content.low, content.high
         if is_masked:
@@ -209,7 +210,7 @@ class KernelDraft:
         return DrawnValue(build.load(address), shape, low, high, max(abs(low), abs(high)))
 
     def _buffer_for(self, tracker: ShapeTracker, dtype: DType) -> UOp | None:
-        """A buffer that is loaded already and large enough, now and then."""
+        """Return a sufficiently large buffer that is already loaded, in a few draws."""
         if not self.tape.chance(12):
             return None
         size = tracker.real_size()
@@ -220,26 +221,26 @@ class KernelDraft:
         ]
         return self.tape.pick(fitting) if fitting else None
 
-    def keep(self, value: DrawnValue) -> DrawnValue:
-        """`value`, which may be used again."""
+    def record(self, value: DrawnValue) -> DrawnValue:
+        """Record `value`, which may be used again, and return it."""
         self.loads.append(value)
         return value
 
     def existing_load(self, shape: Shape, dtype: DType) -> DrawnValue | None:
-        """A load that is there already and fits the shape, if there is one."""
+        """Draw a load that exists already and fits the shape; None if there is none."""
         fitting = [
             value for value in self.loads if value.dtype is dtype and _fits(value.shape, shape)
         ]
         return self.tape.pick(fitting) if fitting else None
 
     def reused_load(self, shape: Shape, dtype: DType, moves: int | None = None) -> DrawnValue:
-        """A load that is there already, or else a new one."""
+        """Draw a load that exists already, or else a new one."""
         return self.existing_load(shape, dtype) or self.load(shape, dtype, moves)
 
     # --- leaves -----------------------------------------------------------------------------------
 
     def leaf(self, shape: Shape, dtype: DType) -> DrawnValue:
-        """A load, one that is there already, a constant, the numbers of elements or a mask."""
+        """Draw a new or existing load, a constant, the numbers of elements or a mask."""
         choice = self.tape.below(20)
         if choice < 8:
             return self.load(shape, dtype)
@@ -250,7 +251,7 @@ class KernelDraft:
         return self.element_numbers(shape, dtype) if choice < 19 else self.valid(shape, dtype)
 
     def constant(self, dtype: DType) -> DrawnValue:
-        """A small number, or of an integer one of any size."""
+        """Draw a small number, or, for integers, a number of any size."""
         if dtype.is_bool:
             number: Number = self.tape.below(2)
         elif dtype.is_float:
@@ -265,7 +266,7 @@ class KernelDraft:
         return DrawnValue(node, (1,) * len(self.space), number, number, abs(number))
 
     def element_numbers(self, shape: Shape, dtype: DType) -> DrawnValue:
-        """The numbers of elements through a drawn view, small enough for every type."""
+        """Return the numbers of elements through a drawn view, small enough for every type."""
         tracker = draw_view(self.tape, shape, self.policy.moves)
         numbers = build.iota(tracker)
         if dtype.is_int and dtype.bits > 16 and self.tape.below(2):
@@ -276,12 +277,12 @@ class KernelDraft:
         return DrawnValue(build.cast(build.mod(numbers, period), dtype), shape, 0, high, high)
 
     def mask(self, shape: Shape) -> DrawnValue:
-        """Where a drawn view has elements."""
+        """Return True where a drawn view has elements."""
         tracker = draw_view(self.tape, shape, max(2, self.policy.moves))
         return DrawnValue(build.valid(tracker), shape, 0, 1, 1)
 
     def valid(self, shape: Shape, dtype: DType) -> DrawnValue:
-        """0 or 1: where a drawn view has elements."""
+        """Return 1 where a drawn view has elements, else 0."""
         value = self.mask(shape)
         return DrawnValue(build.cast(value.node, dtype), shape, 0, 1, 1)
 
@@ -294,5 +295,6 @@ def _has_sign(sign: str, low: Number, least: Number, high: Number) -> tuple[Numb
 
 def _fits(shape: Shape, into: Shape) -> bool:
     return all(
-        is_one(size) or size is want or size == want for size, want in zip(shape, into, strict=True)
+        is_one(size) or size is other or size == other
+        for size, other in zip(shape, into, strict=True)
     )

@@ -1,6 +1,6 @@
-"""Kernels of the corpus and of models, with one thing or a few changed.
+"""Mutate kernels of the corpus and of models: change one thing or a few.
 
-Each mutation keeps the rules of the dialect: what breaks a rule is not taken.
+Every mutation keeps the rules of the dialect; a kernel that breaks one is dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tinyref_spec.kernel_case import Array, KernelCase, Mode
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.family import CorpusKernel
 
-# Gives another kernel, or None where it fits nowhere.
+# Returns another kernel, or None if it fits nowhere.
 Mutation = Callable[[UOp, Tape, Capabilities], UOp | None]
 
 TRIES = 8
@@ -38,7 +38,7 @@ MAX_MUTATIONS = 3
 MAX_ELEMENTS = 1 << 14
 MAX_POSITIONS = 1 << 14
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 32)
-# Ops that may stand for each other on the types of the one that is there.
+# Ops that may replace each other without a change of type.
 ALIKE = (
     (Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAX),
     (Ops.AND, Ops.OR, Ops.XOR),
@@ -47,12 +47,12 @@ ALIKE = (
     (Ops.SHL, Ops.SHR),
 )
 REDUCING = (Ops.ADD, Ops.MAX, Ops.MUL)
-# The least and the largest float of the data, where those are moderate.
+# The smallest and largest float of the data, where floats are moderate.
 FLOATS = (-16.0, 16.0)
 
 
 def mutate_kernel(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp:
-    """The kernel with one mutation, the first of some that fits; `ast` where none does."""
+    """Return the kernel with the first drawn mutation that fits; `ast` if none does."""
     for _ in range(TRIES):
         changed = tape.pick(MUTATIONS)(ast, tape, capabilities)
         if changed is not None and changed is not ast and is_valid(changed, capabilities):
@@ -82,19 +82,19 @@ def case_of(ast: UOp, bindings: Mapping[str, int], seed: int, is_edge: bool = Fa
 
 @functools.lru_cache(maxsize=16)
 def real_kernels(capabilities: Capabilities) -> tuple[CorpusKernel, ...]:
-    """The kernels of the corpus and of models that are small enough, and that the device runs."""
+    """Return the small kernels of the corpus and of models that the device runs."""
     return fitting((*corpus_kernels().values(), *load_harvested()), capabilities)
 
 
 def fitting(
     kernels: Sequence[CorpusKernel], capabilities: Capabilities
 ) -> tuple[CorpusKernel, ...]:
-    """Those of `kernels` that a device with these capabilities runs, and that can be judged."""
-    return tuple(each for each in kernels if is_valid(each.ast, capabilities))
+    """Return the kernels that a device with these capabilities runs and that can be judged."""
+    return tuple(kernel for kernel in kernels if is_valid(kernel.ast, capabilities))
 
 
 def is_valid(ast: UOp, capabilities: Capabilities) -> bool:
-    """Whether `ast` keeps the rules, is of the device's types, and is small enough to judge."""
+    """Return True if `ast` is valid, uses the device's types, and is small enough to judge."""
     try:
         verify(Dialect.AST, ast)
     except (VerifyError, UserError):
@@ -133,13 +133,13 @@ def _contents(ast: UOp, mode: Mode, seed: int) -> tuple[Array, ...]:
 
 
 def _values(ast: UOp) -> list[UOp]:
-    """The nodes that have elements: operations, loads and reduces."""
+    """Return the nodes that have elements: operations, loads and reduces."""
     kinds = ALU | {Ops.LOAD, Ops.REDUCE}
     return [node for node in ast.toposort() if node.op in kinds and node.dtype is not dtypes.index]
 
 
 def change_op(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
-    """Another op of its kind, or another way to reduce."""
+    """Replace an op by another of its kind, or change what a reduce computes."""
 
     def change(node: UOp) -> UOp | None:
         if isinstance(node.arg, ReduceArg):
@@ -154,7 +154,7 @@ def change_op(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
 
 
 def change_extent(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
-    """Another size of an axis, in every view that has it: buffers grow where they are whole."""
+    """Change the size of an axis in every view that has it; buffers grow where needed."""
     views = [node for node in ast.toposort() if isinstance(node.arg, ViewArg)]
     sizes = [
         (axis, size)
@@ -202,10 +202,10 @@ def _resize(tracker: ShapeTracker, axis: int, new: int) -> ShapeTracker:
 
 
 def change_dtype(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
-    """Another type of the same kind instead of one, everywhere."""
-    there = {node.dtype for node in _values(ast)}
+    """Replace one type by another of the same kind, everywhere."""
+    present = {node.dtype for node in _values(ast)}
     kinds = (dtypes.ints, dtypes.floats)
-    sites = [(old, kind) for kind in kinds for old in kind if old in there]
+    sites = [(old, kind) for kind in kinds for old in kind if old in present]
     if not sites:
         return None
     old, kind = tape.pick(sites)

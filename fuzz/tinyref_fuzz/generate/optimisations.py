@@ -1,7 +1,7 @@
-"""Lists of optimisations that are legal for a kernel: recipes, and lists drawn one by one.
+"""Draw lists of optimisations that are legal for a kernel: recipes, and random lists.
 
-A recipe is a sequence of optimisations that meet in the compiler: two cuts of one axis, a padded
-axis that is unrolled, a matrix tile with more work-items around it.
+A recipe is a sequence of optimisations that interact in the compiler. Examples: two splits of one
+padded axis that is unrolled, a matrix tile with more work-items around it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tinyref_fuzz.generate.policies import Policy
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Opts
 
-# Sequences that seldom come about by chance, and their weights.
+# Sequences that random lists seldom contain, and their weights.
 RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (
     ((OptOp.TC,), 14),
     ((OptOp.TC, OptOp.LOCAL), 14),
@@ -43,11 +43,11 @@ RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (
     ((OptOp.PADTO, OptOp.PACK), 12),
     ((OptOp.PACK,), 6),
 )
-# Percent of the lists that are recipes.
+# Percentage of lists that are recipes.
 RECIPE_SHARE = 45
 # Number of candidates to try for each optimisation.
 TRIES = 3
-# A list ends after this many failures in a row: little is left that would be legal.
+# A list ends after this many failures in a row: few legal optimisations remain.
 PATIENCE = 4
 LONGEST = 5
 
@@ -55,8 +55,8 @@ LONGEST = 5
 def on_fixed_machine(capabilities: Capabilities) -> Capabilities:
     """Return the capabilities on a machine that is the same everywhere.
 
-    It has `THREADS` threads where the device runs kernels on those of its host. With these a list
-    is legal, and a program the same, on a machine of any speed and cores.
+    It has `THREADS` threads if the device runs kernels on its host's threads. With these
+    capabilities the legal lists and the programs do not depend on the machine's speed and cores.
     """
     on_host = not capabilities.has_grid and not capabilities.is_interpreted
     threads = THREADS if on_host else capabilities.threads
@@ -67,13 +67,13 @@ def on_fixed_machine(capabilities: Capabilities) -> Capabilities:
 def draw_lists(
     ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy
 ) -> tuple[Opts, ...]:
-    """Draw lists for the kernel `ast`, none of them empty or there twice.
+    """Draw lists for the kernel `ast`, none of them empty or repeated.
 
-    The first is what the heuristics choose for large kernels of this form. A kernel of which the
-    compiler makes no plan has no lists. A list at which the compiler fails is the last one.
+    The first is what the heuristics choose for large kernels of this form. If the compiler cannot
+    plan the kernel, there are no lists. A list on which the compiler fails is the last one.
     """
-    wanted = tape.between(*policy.lists)
-    if not wanted:
+    count = tape.between(*policy.lists)
+    if not count:
         return ()
     lists: dict[Opts, None] = {}
     weights = {op: weight * policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
@@ -81,7 +81,7 @@ def draw_lists(
         plan = Plan.of(ast, on_fixed_machine(capabilities))
         lists[heuristic_plan(plan, as_large=True).opts] = None
         recipes, shares = fitting_recipes(plan)
-        for _ in range(wanted - 1):
+        for _ in range(count - 1):
             if recipes and tape.chance(RECIPE_SHARE):
                 reached = apply_recipe(plan, tape, tape.pick(recipes, shares))
             else:
@@ -90,19 +90,19 @@ def draw_lists(
     except BrokenPlanError as broken:
         lists[broken.opts] = None
     except Exception:
-        # The compiler does not even plan this kernel: the judge sees that by itself.
+        # The compiler cannot even plan this kernel: the judge notices that by itself.
         return ()
     return tuple(opts for opts in lists if opts)
 
 
 def fitting_recipes(plan: Plan) -> tuple[list[tuple[OptOp, ...]], list[float]]:
     """Return the recipes whose optimisations `plan` may accept, and their weights."""
-    there = set(axes_by_op(plan))
-    # Tiles and copies are looked for once, as few kernels take them.
+    available = set(axes_by_op(plan))
+    # Tiles and copies are tried once: few kernels accept them.
     for op in (OptOp.TC, OptOp.PACK):
-        if op in there and draw(plan, Tape(choices=()), op) is None:
-            there.remove(op)
-    fitting = [(ops, weight) for ops, weight in RECIPES if there.issuperset(ops)]
+        if op in available and draw(plan, Tape(choices=()), op) is None:
+            available.remove(op)
+    fitting = [(ops, weight) for ops, weight in RECIPES if available.issuperset(ops)]
     return [ops for ops, _ in fitting], [weight for _, weight in fitting]
 
 
@@ -120,29 +120,29 @@ def apply_recipe(plan: Plan, tape: Tape, ops: tuple[OptOp, ...]) -> Plan:
     return plan
 
 
-def random_opts(ast: UOp, capabilities: Capabilities, tape: Tape, wanted: int) -> Plan:
-    """Return a plan of the kernel `ast` with up to `wanted` optimisations drawn from `tape`.
+def random_opts(ast: UOp, capabilities: Capabilities, tape: Tape, count: int) -> Plan:
+    """Return a plan of the kernel `ast` with up to `count` optimisations drawn from `tape`.
 
-    Every error but `KernelOptError` passes through.
+    Every error except `KernelOptError` passes through.
     """
     plan = Plan.of(ast, on_fixed_machine(capabilities))
     try:
-        return _extend(plan, tape, wanted, WEIGHTS, wanted * TRIES)
+        return _extend(plan, tape, count, WEIGHTS, count * TRIES)
     except BrokenPlanError as broken:
         raise (broken.__cause__ or broken) from None
 
 
 def _extend(
-    plan: Plan, tape: Tape, wanted: int, weights: Mapping[OptOp, float], patience: int = PATIENCE
+    plan: Plan, tape: Tape, count: int, weights: Mapping[OptOp, float], patience: int = PATIENCE
 ) -> Plan:
-    """Return `plan` with up to `wanted` more optimisations.
+    """Return `plan` with up to `count` more optimisations.
 
-    Give up after `patience` failures in a row. Raises `BrokenPlanError`.
+    Stops after `patience` failures in a row. Raises `BrokenPlanError`.
     """
     failed = 0
-    while wanted and failed < patience:
-        there = axes_by_op(plan)
-        ops = [op for op in WEIGHTS if op in there]
+    while count and failed < patience:
+        axes = axes_by_op(plan)
+        ops = [op for op in WEIGHTS if op in axes]
         if not ops:
             break
         opt = draw(plan, tape, tape.pick(ops, [weights[op] for op in ops]))
@@ -150,5 +150,5 @@ def _extend(
         if reached is None:
             failed += 1
         else:
-            plan, wanted, failed = reached, wanted - 1, 0
+            plan, count, failed = reached, count - 1, 0
     return plan

@@ -1,4 +1,4 @@
-"""What a kernel stores, and the whole case: stores, buffers, bindings, optimisations."""
+"""Draw what a kernel stores, and finish the case: stores, buffers, bindings, optimisations."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tinyref_fuzz.generate.views import draw_target
 from tinyref_spec.kernel_case import Array
 
 MAX_OUTPUTS = 3
-# Percent of the outputs that are stored in another order, with gaps, or not everywhere.
+# Percentage of outputs that are stored in another order, with gaps, or only partly.
 MOVED_STORES = 20
-# Percent of the kernels with an output in place in which others read it, and it does not itself.
+# Percentage of kernels with an in-place output that only other outputs read.
 SPECTATORS = 50
 
 
 class OutputDraws:
-    """Draws the stores of a kernel around its main value."""
+    """Stores of a kernel, drawn around its main value."""
 
     def __init__(self, draw: Expressions) -> None:
         self.draw = draw
@@ -35,7 +35,7 @@ class OutputDraws:
         self.stores: list[UOp] = []
 
     def draw_outputs(self, value: DrawnValue) -> tuple[UOp, tuple[Array, ...]]:
-        """The kernel that stores `value`, and more of what it is made of: AST and contents."""
+        """Return the kernel that stores `value`, and perhaps more outputs: AST and contents."""
         policy = self.draw.policy
         shape = self._shape(value)
         value = self._widen(value)
@@ -48,19 +48,19 @@ class OutputDraws:
             value, extra = self._in_place(value, extra, self._before(buffer, tracker))
         self.stores.append(build.store(build.view(buffer, tracker), value.node))
         for other in extra:
-            there = draw_target(self.tape, other.shape, MOVED_STORES)
+            moved = draw_target(self.tape, other.shape, MOVED_STORES)
             self.stores.append(
-                build.store(build.view(self._buffer(other, there), there), other.node)
+                build.store(build.view(self._buffer(other, moved), moved), other.node)
             )
         return self._finish()
 
     def _in_place(
         self, value: DrawnValue, extra: list[DrawnValue], before: DrawnValue
     ) -> tuple[DrawnValue, list[DrawnValue]]:
-        """The main value and the others, made of what the main output holds before, too.
+        """Return the main value and the others, combined with the old contents of the main output.
 
-        What the kernel reads it must not have written yet, for another output neither. Now and then
-        only others read it: then no value that is stored there holds the store back.
+        No output may read an element that the kernel has already written. In some kernels only
+        others read it: then no value that is stored there delays the store.
         """
         if not extra and self.tape.chance(SPECTATORS):
             extra = [value]
@@ -75,7 +75,7 @@ class OutputDraws:
         return value, readers
 
     def store(self, values: Sequence[DrawnValue]) -> tuple[UOp, tuple[Array, ...]]:
-        """The kernel that stores each of `values` as it is: AST and contents."""
+        """Return the kernel that stores each of `values` as it is: AST and contents."""
         for value in map(self._widen, values):
             tracker = ShapeTracker.from_shape(value.shape)
             address = build.view(self._buffer(value, tracker), tracker)
@@ -83,7 +83,7 @@ class OutputDraws:
         return self._finish()
 
     def _shape(self, value: DrawnValue) -> Shape:
-        """The value's own shape; an axis of the outputs that it lacks is now and then repeated."""
+        """Return the shape of the value, in some kernels with a repeated axis of the outputs."""
         shape = list(value.shape)
         for axis in self.kernel.outer:
             if is_one(shape[axis]) and self.tape.chance(25):
@@ -91,7 +91,7 @@ class OutputDraws:
         return tuple(shape)
 
     def _widen(self, value: DrawnValue) -> DrawnValue:
-        """Values that the device cannot store in their own type go into one that it has."""
+        """Cast a value whose type the device cannot store to a type that it has."""
         return value if value.dtype in self.kernel.dtypes else self._cast(value)
 
     def _cast(self, value: DrawnValue) -> DrawnValue:
@@ -99,23 +99,25 @@ class OutputDraws:
         return convert(self.draw, value, target) or value
 
     def _more(self, value: DrawnValue) -> DrawnValue:
-        """Another output: of the same value, of a load, or of what is made of them."""
+        """Draw another output: of the same value, of a load, or computed from them."""
         kernel = self.kernel
-        found = value
+        result = value
         outer = kernel.shape(kernel.outer)
-        fitting = [load for load in kernel.loads if _stands_in(load.shape, outer, value.shape)]
+        fitting = [
+            load for load in kernel.loads if _is_output_shape(load.shape, outer, value.shape)
+        ]
         if self.tape.chance(30):
             # An output of fewer axes is written in the first iteration along the others.
             axes = [axis for axis in kernel.outer if self.tape.below(2)]
-            found = self.draw.load(kernel.shape(axes), value.dtype)
+            result = self.draw.load(kernel.shape(axes), value.dtype)
         elif fitting and self.tape.chance(60):
-            found = self.tape.pick(fitting)
+            result = self.tape.pick(fitting)
         if self.tape.chance(25):
-            found = self._cast(found)
-        if found.dtype not in dtypes.storage_only and self.tape.chance(70):
-            grown = self.draw.grow(found)
-            found = grown if _stands_in(grown.shape, outer, value.shape) else found
-        return found
+            result = self._cast(result)
+        if result.dtype not in dtypes.storage_only and self.tape.chance(70):
+            grown = self.draw.grow(result)
+            result = grown if _is_output_shape(grown.shape, outer, value.shape) else result
+        return result
 
     def _buffer(self, value: DrawnValue, tracker: ShapeTracker) -> UOp:
         slot = len(self.contents)
@@ -125,14 +127,14 @@ class OutputDraws:
         return build.define_global(slot, value.dtype, size)
 
     def _before(self, buffer: UOp, tracker: ShapeTracker) -> DrawnValue:
-        """What the output holds before."""
+        """Return the old contents of an output."""
         content = self.contents[-1]
         low, high = min(content.low, 0), max(content.high, 0)
         load = build.load(build.view(buffer, tracker))
         return DrawnValue(load, tracker.shape, low, high, max(abs(low), abs(high)))
 
     def _finish(self) -> tuple[UOp, tuple[Array, ...]]:
-        """The kernel with its slots numbered from 0, outputs first, and their contents."""
+        """Return the kernel with slots numbered from 0, outputs first, and their contents."""
         ast = build.sink(*self.stores)
         used = {
             node.arg.slot: node
@@ -149,16 +151,16 @@ class OutputDraws:
         return substitute(ast, numbered), arrays
 
 
-def _stands_in(shape: Shape, outer: Shape, main: Shape) -> bool:
-    """Whether an output may have this shape: axes that outputs have."""
+def _is_output_shape(shape: Shape, outer: Shape, main: Shape) -> bool:
+    """Return True if an output may have this shape: its axes must be axes of the outputs."""
     return all(
-        is_one(size) or not is_one(whole) or not is_one(there)
-        for size, whole, there in zip(shape, outer, main, strict=True)
+        is_one(size) or not is_one(whole) or not is_one(own)
+        for size, whole, own in zip(shape, outer, main, strict=True)
     )
 
 
 def _is_whole(shape: Shape, others: list[DrawnValue]) -> bool:
-    """Whether no other output has an axis that `shape` has not."""
+    """Return True if no other output has an axis that `shape` lacks."""
     return all(
         is_one(size) or not is_one(whole)
         for other in others

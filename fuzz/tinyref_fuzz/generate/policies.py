@@ -1,4 +1,4 @@
-"""Policies: by which weights the generator draws kernels, data and optimisations."""
+"""Policies: the weights by which the generator draws kernels, data and optimisations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tinyref_spec.kernels.family import CorpusKernel
 K = TypeVar("K")
 Weights = Mapping[K, float]
 
-# Every type that a buffer can hold; the first is what reducers move towards.
+# Every type that a buffer can hold; reducers move towards the first.
 DTYPES = (
     dtypes.float32,
     dtypes.int32,
@@ -45,48 +45,42 @@ def _weights(**by_name: float) -> Weights[str]:
 
 @dataclass(frozen=True)
 class Policy:
-    """Weights of what is drawn; where a key is missing, it has the weight 1, but for forms.
-
-    Attributes:
-        forms: Weights of the forms of `generate.py`, the simplest first; all if there are none.
-        modes: Weights of the modes of data.
-        dtypes: Weights of the types.
-        ops: Weights of the operations of a kernel.
-        opts: Weights of its optimisations.
-        extents: Sizes of most axes.
-        most: Largest number of positions of the iteration space.
-        depth: Largest depth of expressions.
-        moves: Largest number of movements of one view.
-        wide_data: Percent of the integer buffers that hold any value of their type.
-        symbolic: Percent of the kernels with a variable.
-        outputs: Percent of the kernels with more than one output.
-        in_place: Percent of the kernels that load an output.
-        equivalent: Percent of the kernels with an equivalent kernel.
-        lists: Least and largest number of lists of optimisations.
-        kernels: Kernels that the form `real` takes; those that come with the fuzzer if empty.
-        mixes: If not empty, each kernel is drawn by one of these policies.
-    """
+    """Weights of what is drawn; a missing key has the weight 1, except a missing form."""
 
     name: str
     forms: Weights[str] = field(default_factory=_weights)
+    """Weights of the forms of `generate.py`, the simplest first; all forms if empty."""
     modes: Weights[Mode] = field(
         default_factory=lambda: MappingProxyType({Mode.EXACT: 8, Mode.FLOAT: 2, Mode.EDGE: 1})
     )
+    """Weights of the modes of data."""
     dtypes: Weights[DType] = field(default_factory=lambda: MappingProxyType({}))
     ops: Weights[Ops] = field(default_factory=lambda: MappingProxyType({}))
     opts: Weights[OptOp] = field(default_factory=lambda: MappingProxyType({}))
     extents: tuple[int, ...] = EXTENTS
+    """Sizes of most axes."""
     most: int = 2048
+    """Largest number of positions of the iteration space."""
     depth: int = 3
+    """Largest depth of expressions."""
     moves: int = 2
+    """Largest number of movements of one view."""
     wide_data: int = 60
+    """Percentage of integer buffers that hold any value of their type."""
     symbolic: int = 6
+    """Percentage of kernels with a variable."""
     outputs: int = 20
+    """Percentage of kernels with more than one output."""
     in_place: int = 10
+    """Percentage of kernels that load an output."""
     equivalent: int = 20
+    """Percentage of kernels with an equivalent kernel."""
     lists: tuple[int, int] = (5, 7)
+    """Smallest and largest number of lists of optimisations."""
     kernels: tuple[CorpusKernel, ...] = ()
+    """Kernels for the form `real`; those that come with the fuzzer if empty."""
     mixes: Weights[str] = field(default_factory=_weights)
+    """If not empty, each kernel is drawn by one of these policies."""
 
     def draw_part(self, tape: Tape) -> Policy:
         """Return the policy for one kernel: a part of a mix, or this policy."""
@@ -102,7 +96,7 @@ def opening(policy: Policy, number: int) -> Policy:
     """Return the policy of case `number` of a campaign.
 
     The first kernels of a mix have few lists of optimisations, and later ones have more: another
-    kernel reaches more of a compiler than another list. Other policies stay as they are.
+    kernel reaches more of a compiler than another list does. Other policies do not change.
     """
     most = OPENING_LISTS + number // CASES_OF_A_LIST
     if not policy.mixes or most >= policy.lists[1]:
@@ -111,11 +105,11 @@ def opening(policy: Policy, number: int) -> Policy:
 
 
 def policy_named(name: str) -> Policy:
-    """The policy of this name. Raises `UserError` for another one."""
-    found = POLICIES.get(name)
-    if found is None:
-        raise UserError(f"policy: {name!r} is none: accepted are {', '.join(POLICIES)}")
-    return found
+    """Return the policy of this name. Raises `UserError` if there is none."""
+    policy = POLICIES.get(name)
+    if policy is None:
+        raise UserError(f"policy: {name!r} does not exist: accepted are {', '.join(POLICIES)}")
+    return policy
 
 
 _NARROW_TYPES = (dtypes.int32, dtypes.float32, dtypes.int8, dtypes.uint8, dtypes.bool)
@@ -225,7 +219,7 @@ _PARTS = (
     ),
     Policy("models", forms=_weights(real=1)),
 )
-# How often the default draws a kernel by each of them.
+# Weights of the policies in the default mix.
 _SHARES = {
     "small": 6.0,
     "integers": 18.0,
@@ -235,8 +229,8 @@ _SHARES = {
     "views": 6.0,
     "models": 1.0,
 }
-# Lists of optimisations in the first kernels of a campaign, and the number of kernels after which
-# there is one more.
+# Number of lists of optimisations in the first kernels of a campaign, and the number of kernels
+# after which there is one more.
 OPENING_LISTS = 3
 CASES_OF_A_LIST = 9
 POLICIES: Mapping[str, Policy] = MappingProxyType(

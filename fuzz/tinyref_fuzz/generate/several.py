@@ -1,8 +1,8 @@
-"""Kernels of many small outputs over shared inputs: expressions, operations, chains of views.
+"""Draw kernels of many small outputs over shared inputs: expressions, operations, views.
 
-What stands alone is not diluted: nothing after it takes its bits away, and one kernel tries as many
-expressions as it has outputs. The ranges of counters and of masked values are known to the last
-number, so that quotients, remainders and comparisons are decided at the ends of ranges.
+An expression that is stored directly loses no bits to later operations, and one kernel tests as
+many expressions as it has outputs. The ranges of counters and of masked values are known exactly.
+So quotients, remainders and comparisons are tested at the ends of ranges.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.values import DrawnValue, Shape, full_range, value_in_range
 from tinyref_fuzz.generate.views import draw_chain, draw_through
 
-# Shapes of the outputs: enough elements for some to be an extreme of their type, and axes whose
-# counters are of several ranges.
+# Shapes of the outputs: with enough elements for extremes of their type, and with axes whose
+# counters have several ranges.
 SHAPES = ((48,), (64,), (30,), (17,), (8, 6), (3, 4, 5))
 SHAPE_WEIGHTS = (3, 3, 2, 2, 1, 1)
 LEAST, MOST = 24, 40
 SHAPES_OF_CHAINS = ((3, 4, 5), (8, 6), (2, 7, 4), (30,), (2, 3, 2, 4), (5, 9))
 MIN_CHAINS, MAX_CHAINS = 10, 18
 MIN_MOVES, MAX_MOVES = 3, 6
-# Percent of the outputs that are integer expressions.
+# Percentage of outputs that are integer expressions.
 INTEGERS = 75
-# Percent of the leaves that are an earlier output of their type.
+# Percentage of leaves that are an earlier output of their type.
 NESTED = 15
-# Percent of the loads through chains that share a buffer.
+# Percentage of loads through chains that share a buffer.
 SHARED = 80
-# Element numbers modulo this are small enough for every type.
+# Element numbers modulo this fit every type.
 NUMBERS = 29
 
 MAX_LEAVES = 3
 MAX_OPERATIONS = 5
-# Percent of the integer expressions whose leaves are counters.
+# Percentage of integer expressions whose leaves are counters.
 COUNTERS = 40
 # Offsets that are added to a counter.
 OFFSETS = (0, 0, 0, 1, 4, -1, -3, -8)
@@ -85,8 +85,8 @@ def several(draw: Expressions) -> list[DrawnValue]:
     values: list[DrawnValue] = []
     for _ in range(_count(draw, LEAST, MOST)):
         is_integer = draw.tape.chance(INTEGERS)
-        found = integer_expression(draw, shape, values) if is_integer else None
-        values.append(found or operation(draw, shape))
+        expression = integer_expression(draw, shape, values) if is_integer else None
+        values.append(expression or operation(draw, shape))
     return values
 
 
@@ -132,8 +132,8 @@ def operation(draw: Expressions, shape: Shape) -> DrawnValue:
     kernel = draw.kernel
     weights = [draw.policy.dtypes.get(dtype, 1) for dtype in kernel.dtypes]
     dtype = draw.tape.pick(kernel.dtypes, weights)
-    found = kernel.existing_load(shape, dtype) if draw.tape.chance(70) else None
-    x = found or kernel.load(shape, dtype, 0)
+    existing = kernel.existing_load(shape, dtype) if draw.tape.chance(70) else None
+    x = existing or kernel.load(shape, dtype, 0)
     if draw.tape.chance(30):
         once = convert(draw, x, draw.tape.pick(kernel.dtypes))
         if once is not None:
@@ -176,22 +176,22 @@ class _Expression:
 
     def __init__(self, draw: Expressions, leaves: Sequence[UOp]) -> None:
         self.tape = draw.tape
-        self.types = [each for each in draw.kernel.dtypes if each in dtypes.ints]
+        self.types = [dtype for dtype in draw.kernel.dtypes if dtype in dtypes.ints]
         self.dtype = leaves[0].dtype
         self.values = list(leaves)
         self.flags: list[UOp] = []
         self.last = 0
 
     def draw(self) -> UOp:
-        found = self.values[0]
+        node = self.values[0]
         for _ in range(self.tape.between(2, MAX_OPERATIONS)):
             if self.tape.below(3):
-                found = self._value()
-                self.values.append(found)
+                node = self._value()
+                self.values.append(node)
             else:
-                found = self._flag()
-                self.flags.append(found)
-        return found
+                node = self._flag()
+                self.flags.append(node)
+        return node
 
     def _operand(self) -> UOp:
         return self.values[-1] if self.tape.below(3) else self.tape.pick(self.values)
@@ -272,10 +272,10 @@ def _in_range(x: UOp, low: int, high: int) -> UOp:
     """Map `x` to the numbers `low` to `high`, by a mask or a remainder."""
     size, most = high - low + 1, int(x.dtype.maximum)
     if size & (size - 1):
-        found = build.mod(build.both(x, as_const(most, x.dtype)), size)
+        number = build.mod(build.both(x, as_const(most, x.dtype)), size)
     else:
-        found = build.both(x, as_const(size - 1, x.dtype))
-    return build.add(found, as_const(low, x.dtype)) if low else found
+        number = build.both(x, as_const(size - 1, x.dtype))
+    return build.add(number, as_const(low, x.dtype)) if low else number
 
 
 def _moved(draw: Expressions, x: UOp) -> UOp:

@@ -1,6 +1,6 @@
 """The choice tape: every decision of a generator, drawn from a seed or replayed from a list.
 
-A case is its tape: the same choices build the same kernel and the same data on any machine.
+The same choices build the same kernel and the same data on any machine.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ T = TypeVar("T")
 
 
 class Tape:
-    """Draws choices from `seed`, or replays `choices`; both record what was chosen.
+    """Source of choices, from `seed` or from `choices`; it records what was chosen.
 
-    A replayed tape that is too short goes on with zeros, and a choice that is out of range is
-    brought into it, so that a tape cut or edited by a reducer still builds a case.
+    A replayed tape that is too short continues with zeros, and a choice that is out of range is
+    wrapped. So a tape that a reducer cut or edited still builds a case.
     """
 
     def __init__(self, seed: int | None = None, choices: Sequence[int] | None = None) -> None:
         if (seed is None) == (choices is None):
-            raise UserError("tape: give a seed or a list of choices, and not both")
+            raise UserError("tape: give either a seed or a list of choices")
         self._random = Random(seed) if seed is not None else None
-        self._given = list(choices or ())
+        self._replayed = list(choices or ())
         self.choices: list[int] = []
 
     def below(self, bound: int) -> int:
-        """A number from 0 to `bound` - 1. Raises `UserError` when there is none."""
+        """Choose a number from 0 to `bound` - 1. Raises `UserError` if `bound` is below 1."""
         if bound < 1:
-            raise UserError(f"tape: nothing to choose from below {bound}")
+            raise UserError(f"tape: there is no choice below {bound}")
         self.choices.append(self._number(bound))
         return self.choices[-1]
 
     def between(self, low: int, high: int) -> int:
-        """A number from `low` to `high`, both included."""
+        """Choose a number from `low` to `high`, both included."""
         return low + self.below(high - low + 1)
 
     def pick(self, items: Sequence[T], weights: Sequence[float] | None = None) -> T:
-        """One of `items`; the first is the simplest, which reducers move towards.
+        """Choose one of `items`; the first is the simplest, which reducers move towards.
 
-        `weights`, one each, sway a draw from a seed: those of 0 are not drawn, unless all are 0.
-        What is recorded is the number of the item, so that a replay does not need them. Raises
-        `UserError` for another number of weights.
+        `weights`, one for each item, bias a draw from a seed. An item of weight 0 is drawn only if
+        all are 0. The tape records the number of the item, so a replay ignores weights. Raises
+        `UserError` if the numbers of weights and items differ.
         """
         fraction = None if weights is None else self._fraction
         if weights is None or fraction is None:
@@ -61,18 +61,18 @@ class Tape:
         return items[self.choices[-1]]
 
     def chance(self, percent: int) -> bool:
-        """True in `percent` of 100 draws; the choice 0 means False."""
+        """Return True in `percent` of 100 draws; the choice 0 means False."""
         return self.below(100) >= 100 - percent
 
-    # Where choices come from: another source overrides these two.
+    # The next two provide choices: other sources override them.
 
     def _number(self, bound: int) -> int:
         if self._random is not None:
             return self._random.randrange(bound)
-        place = len(self.choices)
-        return self._given[place] % bound if place < len(self._given) else 0
+        position = len(self.choices)
+        return self._replayed[position] % bound if position < len(self._replayed) else 0
 
     @property
     def _fraction(self) -> Callable[[], float] | None:
-        """Draws a number from 0 up to 1, by which weights sway; None where choices are given."""
+        """Return the function that draws a number from 0 to 1 for weights; None in a replay."""
         return None if self._random is None else self._random.random

@@ -1,4 +1,4 @@
-"""Values of a kernel in the making: nodes with what is known of their elements."""
+"""Drawn values: nodes with what is known of their elements."""
 
 from __future__ import annotations
 
@@ -13,35 +13,32 @@ from tinyref_spec.kernel_case import Mode
 
 Shape = tuple[sint, ...]
 Number = int | float
-# In FLOAT mode values stay below this: far from where a type overflows or has few digits left.
+# In FLOAT mode values stay below this: far from overflow and from the loss of digits.
 MODERATE = {dtypes.float16: 1000.0, dtypes.fp8e4m3: 60.0, dtypes.fp8e5m2: 1000.0}
 MODERATE_ELSE = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnValue:
-    """A node, its shape (1 where it is repeated), and the range of its elements.
-
-    bound: of the absolute value of each partial result, in whatever order they are taken. A value
-    is rough where two right programs may give different ones: it was rounded in some order, is
-    within some units in the last place, or is not specified.
-    """
+    """A node, its shape (1 where it is repeated), and the range of its elements."""
 
     node: UOp
     shape: Shape
     low: Number
     high: Number
     bound: Number
+    """Bound of the absolute value of each partial result, in any order of evaluation."""
     is_rough: bool = False
+    """True if two correct programs may differ: by rounding, in the last places, or unspecified."""
 
     @property
     def dtype(self) -> DType:
-        """The type of the elements."""
+        """Return the type of the elements."""
         return self.node.dtype
 
 
 def exact_bound(dtype: DType) -> int:
-    """The largest integer up to which `dtype` holds every integer of either sign it can have."""
+    """Return the largest integer up to which `dtype` holds every integer, of either sign."""
     if dtype.is_bool:
         return 1
     if dtype.is_float:
@@ -50,40 +47,40 @@ def exact_bound(dtype: DType) -> int:
 
 
 def float_limit(mode: Mode, dtype: DType) -> float:
-    """The largest absolute value that the floats of a kernel may have in this mode."""
+    """Return the largest absolute value that floats of a kernel may have in this mode."""
     if mode is Mode.EXACT:
         return exact_bound(dtype)
     return math.inf if mode is Mode.EDGE else MODERATE.get(dtype, MODERATE_ELSE)
 
 
 def full_range(dtype: DType) -> tuple[Number, Number]:
-    """Every value of the type."""
+    """Return the smallest and largest value of the type."""
     low, high = dtype.minimum, dtype.maximum
     return (low, high) if dtype.is_float else (int(low), int(high))
 
 
 def magnitude(value: DrawnValue) -> Number:
-    """The largest absolute value of an element."""
+    """Return the largest absolute value of an element."""
     return max(abs(value.low), abs(value.high))
 
 
 def most(size: sint) -> int:
-    """The largest value of a size."""
+    """Return the largest value of a size."""
     return int(bounds(size)[1]) if isinstance(size, UOp) else size
 
 
 def positions(shape: Sequence[sint]) -> int:
-    """The largest number of positions of a shape."""
+    """Return the largest number of positions of a shape."""
     return math.prod(map(most, shape))
 
 
 def is_one(size: sint) -> bool:
-    """Whether the size is known to be 1."""
+    """Return True if the size is known to be 1."""
     return isinstance(size, int) and size == 1
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """The shape of shapes of one space: each size that is not 1."""
+    """Return the broadcast shape of shapes of one space: each size that is not 1."""
     return tuple(
         next((size for size in sizes if not is_one(size)), 1) for sizes in zip(*shapes, strict=True)
     )
@@ -99,9 +96,9 @@ def value_in_range(
     bound: Number | None = None,
     is_rough: bool = False,
 ) -> DrawnValue | None:
-    """The value of `node`, whose elements would be `low` to `high` if nothing wrapped.
+    """Return the value of `node`, whose elements are `low` to `high` if nothing wraps.
 
-    None where the mode does not admit it: a float out of its limit.
+    Returns None if the mode does not allow it: a float beyond its limit.
     """
     dtype = node.dtype
     if not dtype.is_float:
@@ -118,7 +115,7 @@ def value_in_range(
 
 
 def corners(x: DrawnValue, y: DrawnValue) -> tuple[Number, Number]:
-    """The range of a product."""
+    """Return the range of a product."""
     ends = [_product(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
     return min(ends), max(ends)
 

@@ -1,4 +1,4 @@
-"""Views: movements drawn backward from the shape that a kernel sees."""
+"""Draw views: movements drawn backward from the shape that a kernel sees."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import Shape
 
-# Views of more elements than this are not padded or cut out of larger ones any further.
+# Views of more elements are not padded or cut out of larger ones.
 MAX_ELEMENTS = 1 << 14
-# How often elements are repeated in a row whose positions need more than 32 bits: no round numbers.
+# Numbers of repetitions that need more than 32 bits for positions, and are not round.
 MANY_TIMES = (1_000_000_007, 1 << 31, 2_147_483_647)
-# Gives the view of a shape that is seen through the rest of the movements.
+# Returns a view of this shape, seen through the remaining movements.
 Rest = Callable[[Shape], ShapeTracker]
 Movement = Callable[[Tape, Shape, Rest], ShapeTracker]
 
 
 def draw_view(tape: Tape, shape: Shape, moves: int) -> ShapeTracker:
-    """A view of some buffer that has `shape`, after up to `moves` movements."""
+    """Draw a view that has `shape`, after up to `moves` movements."""
     return draw_chain(tape, shape, tape.below(moves + 1))
 
 
 def draw_chain(tape: Tape, shape: Shape, moves: int) -> ShapeTracker:
-    """A view of some buffer that has `shape`, after so many movements as far as they fit."""
+    """Draw a view that has `shape`, after `moves` movements where they fit."""
     movements = FIXED if all(isinstance(size, int) for size in shape) else SYMBOLIC
     return _apply_moves(tape, shape, [tape.pick(movements) for _ in range(moves)])
 
 
 def draw_through(tape: Tape, shape: Shape, moves: int) -> ShapeTracker:
-    """A view that has a fixed `shape`, after half of so many movements, through one after the rest.
+    """Draw a view of a fixed `shape`: two chains of half of the movements, one through the other.
 
-    The two are put together as they are: what one view shows is left to the compiler to find.
+    The two views are not merged: the compiler must find what the outer one exposes.
     """
 
     def part(shape: Shape, count: int) -> ShapeTracker:
@@ -49,14 +49,14 @@ def draw_through(tape: Tape, shape: Shape, moves: int) -> ShapeTracker:
 
 
 def _apply_moves(tape: Tape, shape: Shape, steps: Sequence[Movement]) -> ShapeTracker:
-    """At most a handful of steps, so the recursion is shallow."""
+    """Apply the movements in turn; there are few, so the recursion is shallow."""
     if not steps or not shape:
         return ShapeTracker.from_shape(shape)
     return steps[0](tape, shape, lambda inner: _apply_moves(tape, inner, steps[1:]))
 
 
 def draw_target(tape: Tape, shape: Shape, percent: int) -> ShapeTracker:
-    """A view to store `shape` through: no element twice; with masks some not at all."""
+    """Draw a view to store `shape` through: no element twice, and if masked, some not at all."""
     if not shape or not tape.chance(percent):
         return ShapeTracker.from_shape(shape)
     is_fixed = all(isinstance(size, int) for size in shape)
@@ -69,13 +69,13 @@ def draw_target(tape: Tape, shape: Shape, percent: int) -> ShapeTracker:
 
 
 def repeat(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """The same elements all along an axis."""
+    """Repeat the same elements along an axis."""
     axis = tape.below(len(shape))
     return rest((*shape[:axis], 1, *shape[axis + 1 :])).expand(shape)
 
 
 def permute(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """The axes in another order."""
+    """Permute the axes."""
     order = list(range(len(shape)))
     for last in range(len(order) - 1, 0, -1):
         other = last - tape.below(last + 1)
@@ -85,22 +85,22 @@ def permute(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
 
 
 def flip(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """An axis that runs backward."""
+    """Reverse an axis."""
     return rest(shape).flip((tape.below(len(shape)),))
 
 
 def cut_out(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """A part of larger axes."""
+    """Cut a part out of larger axes."""
     edges = [(tape.below(3), tape.below(3)) for _ in shape]
     larger = tuple(n + low + high for n, (low, high) in zip(shape, edges, strict=True))
     if _count(larger) > MAX_ELEMENTS:
         return rest(shape)
-    kept = tuple((low, low + n) for n, (low, _) in zip(shape, edges, strict=True))
-    return rest(larger).shrink(kept)
+    bounds = tuple((low, low + n) for n, (low, _) in zip(shape, edges, strict=True))
+    return rest(larger).shrink(bounds)
 
 
 def every_other(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """Every second or third element of an axis, from some element on."""
+    """Take every second or third element of an axis, from a drawn start."""
     axis, step = tape.below(len(shape)), tape.between(2, 3)
     start = tape.below(step)
     larger = (*shape[:axis], shape[axis] * step, *shape[axis + 1 :])
@@ -113,7 +113,7 @@ def every_other(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
 
 
 def pad(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """Positions without an element around the others."""
+    """Add positions without an element around the others."""
     edges = tuple(_edges(tape, size) for size in shape)
     inner = tuple(n - low - high for n, (low, high) in zip(shape, edges, strict=True))
     return rest(inner).pad(edges)
@@ -127,7 +127,7 @@ def _edges(tape: Tape, size: sint) -> tuple[int, int]:
 
 
 def flatten(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """Elements in a row, or in another shape of as many."""
+    """Reshape elements to two axes of another size."""
     total = _count(shape)
     divisors = [n for n in range(1, min(total, 32) + 1) if total % n == 0] or [1]
     first = tape.pick(divisors)
@@ -135,7 +135,7 @@ def flatten(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
 
 
 def tile(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """An axis that is a shorter one several times over: a remainder of its positions."""
+    """Tile an axis with a shorter one: its positions are taken modulo a period."""
     axis = tape.below(len(shape))
     size = shape[axis]
     if not isinstance(size, int) or size < 2:
@@ -147,7 +147,7 @@ def tile(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
 
 
 def wrap_around(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """All elements in a row, moved along by some that come back at the other end or are masked."""
+    """Shift all elements in a row; those that leave it wrap around or are masked."""
     total = _count(shape)
     shift = tape.between(1, 3)
     if total <= shift:
@@ -159,7 +159,7 @@ def wrap_around(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
 
 
 def sample(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """An axis as steps through a row of some elements that is longer than 32 bits count."""
+    """Sample a row of repeated elements that is too long for 32-bit positions."""
     axis = tape.below(len(shape))
     size = shape[axis]
     if not isinstance(size, int) or size < 2:
@@ -195,6 +195,6 @@ FIXED: tuple[Movement, ...] = (
     permute,
     sample,
 )
-# Movements alone, of which two chains meet most often where one view shows both.
+# Plain movements, with those weighted more often that two chains combine.
 PLAIN: tuple[Movement, ...] = (permute, flip, flip, cut_out, pad, pad, repeat, flatten)
 SYMBOLIC: tuple[Movement, ...] = (permute, repeat, flip)

@@ -1,1 +1,1 @@
-"""Kernels from programs: the harvest of them, collections of them on file, and one that ships."""
+"""Harvest kernels from programs, and read and write collections of them."""

@@ -1,7 +1,7 @@
-"""Collections of kernels on file: what a program computed, without its data.
+"""Read and write collections of kernels: what a program computed, without its data.
 
-The format is `tinyref.kernels`, described in docs/fuzzing.md. A collection may come from anywhere:
-nothing of it is evaluated, sizes are limited, and every kernel keeps the rules of its dialect.
+The format is `tinyref.kernels`, described in docs/fuzzing.md. A collection may come from an
+untrusted source: nothing in it is executed, sizes are limited, and every kernel is verified.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _MEMBERS = ("schema", "version", "tinyref", "source", "kernels")
 
 @dataclass(frozen=True)
 class Harvested:
-    """One kernel that a program computed: `computes` names what for, `bindings` its sizes then."""
+    """Kernel that a program computed, the values it was for, and its symbolic sizes at that run."""
 
     ast: UOp
     bindings: Mapping[str, int]
@@ -66,7 +66,7 @@ class Harvested:
 
 
 def kernels_to_json(source: str, kernels: Iterable[Harvested]) -> Json:
-    """A collection as a dict for `json.dumps`; `source` names the program.
+    """Return a collection as a dict for `json.dumps`; `source` names the program.
 
     Raises `UserError` for a kernel that no reader would accept.
     """
@@ -92,27 +92,27 @@ def kernels_to_json(source: str, kernels: Iterable[Harvested]) -> Json:
 
 
 def is_collection(data: object) -> bool:
-    """Whether this JSON says that it is a collection of kernels."""
+    """Return True if this JSON declares itself a collection of kernels."""
     return isinstance(data, Mapping) and data.get("schema") == SCHEMA
 
 
 @functools.cache
 def load_harvested() -> tuple[CorpusKernel, ...]:
-    """The kernels of the model level that come with the fuzzer, in a fixed order.
+    """Return the kernels of the model level that the fuzzer ships, in a fixed order.
 
-    They are those of `tinyref_fuzz.generate.corpus.models`. Many compute on floats what is not
-    exact: their data are to be drawn in the mode `FLOAT`.
+    `tinyref_fuzz.generate.corpus.models` wrote them. Many compute inexact floats: draw their data
+    in the mode `FLOAT`.
     """
     return load_collection(SHIPPED / "models.json")
 
 
 def load_collection(path: str | Path) -> tuple[CorpusKernel, ...]:
-    """The kernels in a file. Raises `UserError` beginning with the path."""
+    """Return the kernels of a file. Raises `UserError` with the path for a bad one."""
     return _kernels_in(path, read_json(path))
 
 
 def collection_text(path: str | Path) -> str:
-    """The text of a file of kernels, in one form, once all of them are read; errors as there."""
+    """Return the text of a collection in a canonical form. Raises `UserError` for a bad one."""
     data = read_json(path)
     _kernels_in(path, data)
     return json.dumps(data, sort_keys=True)
@@ -126,19 +126,20 @@ def _kernels_in(path: str | Path, data: object) -> tuple[CorpusKernel, ...]:
 
 
 def kernels_from_json(data: object) -> tuple[CorpusKernel, ...]:
-    """The kernels that `kernels_to_json` wrote, named by the source and a hash of their text.
+    """Return the kernels that `kernels_to_json` wrote; a name is the source and a hash.
 
-    Raises `UserError` that says where `data` is wrong, what was expected and what was found.
+    Raises `UserError` with the position of the error in `data`, what was expected and what was
+    there.
     """
     read_version(read_object(data, "kernels"), SCHEMA, VERSION, "kernels")
     top = read_object(data, "kernels", _MEMBERS)
     source = read_word(top["source"], "source")
     read_word(top["tinyref"], "tinyref")
     items = read_list(top["kernels"], MAX_KERNELS, "kernels")
-    found = [_kernel(item, source, f"kernels[{at}]") for at, item in enumerate(items)]
-    if len({kernel.name for kernel in found}) != len(found):
+    kernels = [_kernel(item, source, f"kernels[{at}]") for at, item in enumerate(items)]
+    if len({kernel.name for kernel in kernels}) != len(kernels):
         raise UserError("kernels: expected each kernel once, got one twice")
-    return tuple(found)
+    return tuple(kernels)
 
 
 def _kernel(value: object, source: str, where: str) -> CorpusKernel:
@@ -158,7 +159,7 @@ def _kernel(value: object, source: str, where: str) -> CorpusKernel:
 
 
 def check(ast: UOp, bindings: Mapping[str, int]) -> None:
-    """Raises `UserError` or `VerifyError` for a kernel that breaks a rule or is too large."""
+    """Raise `UserError` or `VerifyError` for a kernel that breaks a rule or is too large."""
     sizes: dict[int, PtrDType] = {}
     for node in ast.toposort():
         if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
@@ -174,10 +175,10 @@ def check(ast: UOp, bindings: Mapping[str, int]) -> None:
 
 
 def structure_of(ast: UOp) -> str:
-    """A hash of a kernel that is the same for kernels that differ in nothing but sizes.
+    """Return a hash that is equal for kernels that differ only in sizes.
 
-    Sizes count as 0, 1 or more, strides and offsets as negative, 0, 1 or more, masks as there or
-    not, numbers of constants as 0, 1 or another.
+    Sizes count as 0, 1 or more; strides and offsets as negative, 0, 1 or more; masks as present or
+    absent; and constants as 0, 1 or other.
     """
     numbers: dict[UOp, int] = {}
     digest = hashlib.sha256()
@@ -207,7 +208,7 @@ def _kind(number: object) -> object:
 
 
 def work_of(ast: UOp) -> int:
-    """The most elements of one value of a kernel, symbolic sizes not counted."""
+    """Return the largest number of elements of one value, ignoring symbolic sizes."""
     valued = [node for node in ast.toposort() if node.op not in _WITHOUT_ELEMENTS]
     shapes = [[size for size in kernel_shape(node) if isinstance(size, int)] for node in valued]
     return max((math.prod(shape) for shape in shapes), default=0)

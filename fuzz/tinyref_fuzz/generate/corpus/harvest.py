@@ -1,7 +1,7 @@
-"""Takes the kernels out of a program: it is run, watched, and what it computes is kept.
+"""Harvest the kernels of a program: run it, observe it, and collect what it computes.
 
-The program runs in a process of its own with all rights of its user, as `python FILE.py` would, but
-for the folder of FILE, which comes last: a queue.py that lies there hides no module of Python's.
+The program runs in its own process with all rights of its user, as `python FILE.py` would. Only the
+folder of FILE comes last on the import path: a queue.py there hides no standard module.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from tinyref_spec.kernel_case.files import write_text
 from tinyref_spec.kernel_case.stable_text import stable_text
 from tinyref_spec.kernels.family import CorpusKernel
 
-# Kernels of more elements take the interpreter long, and those of more nodes the compiler.
+# Larger kernels take the interpreter (elements) or the compiler (nodes) long.
 MAX_WORK = 1 << 16
 MAX_NODES = 200
 
 
 class Recorder:
-    """A watcher that keeps each kernel, what it is for, and the sizes of its first run."""
+    """Observer that records each kernel, what it is for, and the sizes of its first run."""
 
     def __init__(self) -> None:
         self.bindings: dict[UOp, dict[str, int]] = {}
@@ -59,7 +59,7 @@ class Recorder:
         return
 
     def kernels(self) -> list[Harvested]:
-        """What ran, in order."""
+        """Return the kernels that ran, in order."""
         return [
             Harvested(ast, bindings, self.computes.get(ast, ()))
             for ast, bindings in self.bindings.items()
@@ -68,23 +68,22 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Harvest:
-    """What a program computed.
-
-    kernels: what was kept. ran: how many different ones there were. large: how many structures
-    were left out, as all of them are too large to judge. failure: how the program ended, if not
-    well.
-    """
+    """The kernels that a program computed."""
 
     kernels: tuple[CorpusKernel, ...]
+    """The kernels that were collected."""
     ran: int
+    """The number of different kernels that ran."""
     large: int
+    """The number of structures whose every kernel is too large to judge."""
     failure: str = ""
+    """The error that ended the program, if any."""
 
 
 def choose_kernels(
     kernels: Iterable[Harvested], every_size: bool = False, max_nodes: int = MAX_NODES
 ) -> list[Harvested]:
-    """The kernels that can be judged; of one structure the smallest, or each with `every_size`."""
+    """Return the kernels that can be judged: the smallest of each structure, or all of them."""
     fitting = [kernel for kernel in kernels if fits(kernel, max_nodes)]
     if every_size:
         return fitting
@@ -98,7 +97,7 @@ def choose_kernels(
 
 
 def fits(kernel: Harvested, max_nodes: int) -> bool:
-    """Whether a kernel is small enough to be judged."""
+    """Return True if a kernel is small enough to be judged."""
     try:
         check(kernel.ast, kernel.bindings)
     except TinyrefError:
@@ -114,10 +113,10 @@ def harvest(
     max_nodes: int = MAX_NODES,
     arguments: Sequence[str] = (),
 ) -> Harvest:
-    """Runs a program with arguments in a process of its own; writes its kernels to `target`.
+    """Run a program with arguments in its own process, and write its kernels to `target`.
 
-    Raises `UserError` for a file that is not there, a program that ended before it could say what
-    it computed, and one that computed nothing.
+    Raises `UserError` if the file does not exist, if the program ended without a result, or if it
+    computed nothing.
     """
     if not program.is_file():
         raise UserError(f"harvest: {program}: no such file")
@@ -125,29 +124,29 @@ def harvest(
     choice = {"every_size": every_size, "max_nodes": max_nodes}
     done = run_attached("tinyref_fuzz.generate.corpus.harvest", {**config, **choice})
     if done.answer is None:
-        raise UserError(f"harvest: {program} sent no result: {done.ending}")
-    found = done.answer
-    kernels = kernels_from_json(found["collection"])
-    ran, large, failure = int(found["ran"]), int(found["large"]), str(found["failure"])
+        raise UserError(f"harvest: {program} returned no result: {done.ending}")
+    answer = done.answer
+    kernels = kernels_from_json(answer["collection"])
+    ran, large, failure = int(answer["ran"]), int(answer["large"]), str(answer["failure"])
     if not kernels:
         why = f"it ended with {failure}" if failure else "it must ask for elements, as by realize()"
-        raise UserError(f"harvest: {program} computed nothing that can be kept: {why}")
-    write_text(target, stable_text(found["collection"]))
+        raise UserError(f"harvest: {program} computed no kernel that can be judged: {why}")
+    write_text(target, stable_text(answer["collection"]))
     return Harvest(kernels, ran, large, failure)
 
 
 def main() -> None:
-    """The process that runs the program."""
+    """Run the program in this process, and send its kernels."""
     channel = Channel(attached=True)
-    asked = channel.receive()
-    program, recorder = Path(asked["program"]), Recorder()
-    failure = _run(program, asked["arguments"], asked["device"], recorder)
+    request = channel.receive()
+    program, recorder = Path(request["program"]), Recorder()
+    failure = _run(program, request["arguments"], request["device"], recorder)
     ran = recorder.kernels()
-    kept = choose_kernels(ran, asked["every_size"], asked["max_nodes"])
-    structures = {structure_of(kernel.ast) for kernel in kept}
+    chosen = choose_kernels(ran, request["every_size"], request["max_nodes"])
+    structures = {structure_of(kernel.ast) for kernel in chosen}
     channel.send(
         {
-            "collection": kernels_to_json(program.stem, kept),
+            "collection": kernels_to_json(program.stem, chosen),
             "ran": len(ran),
             "large": len({structure_of(kernel.ast) for kernel in ran} - structures),
             "failure": failure,
@@ -156,7 +155,7 @@ def main() -> None:
 
 
 def _run(program: Path, arguments: Sequence[str], device: str, recorder: Recorder) -> str:
-    """How the program ended, "" for well."""
+    """Run the program and return the error that ended it, or ""."""
     sys.argv = [str(program), *arguments]
     sys.path.append(str(program.resolve().parent))
     try:

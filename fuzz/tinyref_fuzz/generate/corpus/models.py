@@ -1,9 +1,11 @@
-"""The program whose kernels `corpus/data/models.json` holds: the networks of the model level.
+"""Compute the kernels of `corpus/data/models.json`: the networks of the model level.
+
+This command writes the file again:
 
 `tinyref fuzz harvest fuzz/tinyref_fuzz/generate/corpus/models.py --max-nodes 100 --out FILE`
-writes them anew.
-Two steps of training of each network, with batches so small that the interpreter runs every kernel
-at once, then layers and functions that no network has.
+
+The program trains each network for two steps, then runs layers and functions that no network has.
+Batches are so small that the interpreter runs every kernel quickly.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from tinyref_spec.bits import Array
 from tinyref_spec.model import experiments
 from tinyref_spec.model.experiments import EXPERIMENTS, TrainingExperiment
 
-# Samples in a batch, of images one.
+# Number of samples in a batch, where it is not `BATCH`.
 BATCHES = {"digits_conv": 1}
 BATCH = 4
-# What the networks are made with here, where the experiments have more.
+# Arguments of networks that are smaller here than in the experiments.
 ARGUMENTS = {
     "transformer_copy": (10, 10, 8, 2, 1),
     "transformer_add": (10, 7, 8, 4, 2),
@@ -37,11 +39,11 @@ OPTIMISERS: Mapping[str, Callable[[list[Tensor]], nn.optim.Optimizer]] = {
 
 
 def small(experiment: TrainingExperiment) -> TrainingExperiment:
-    """The same with a few samples."""
+    """Return the same experiment with a few samples."""
 
     def batch() -> tuple[Array, Array]:
         inputs, targets = experiment.batch()
-        # The LSTM has its steps first and its samples second, which are few.
+        # The first axis of the LSTM's input is its steps; it has few samples anyway.
         if experiment.name == "lstm":
             return inputs, targets
         batch_size = BATCHES.get(experiment.name, BATCH)
@@ -52,7 +54,7 @@ def small(experiment: TrainingExperiment) -> TrainingExperiment:
 
 
 def train(experiment: TrainingExperiment) -> None:
-    """Two steps: the second has the state of the optimiser from the first."""
+    """Train for two steps: the second uses the optimiser's state from the first."""
     network, state = experiments.make(experiment, Device.canonical(None))
     optimiser = OPTIMISERS[experiment.name](
         [tensor for tensor in state.values() if tensor.requires_grad]
@@ -69,13 +71,13 @@ def train(experiment: TrainingExperiment) -> None:
 
 
 def draw_parameter(*shape: int) -> Tensor:
-    """A tensor that has a gradient."""
+    """Return a tensor that has a gradient."""
     random = np.random.default_rng(len(shape))
     return Tensor(random.standard_normal(shape).astype(np.float32), requires_grad=True)
 
 
 def layers() -> None:
-    """Layers and functions that no network has, forward and backward."""
+    """Run layers and functions that no network has, forward and backward."""
     image, row = draw_parameter(2, 4, 6, 6), draw_parameter(3, 8)
     tokens = Tensor(np.array([[0, 3, 1], [4, 4, 2]], np.int32))
     for result in (
@@ -106,6 +108,6 @@ def layers() -> None:
 
 
 if __name__ == "__main__":
-    for each in EXPERIMENTS:
-        train(small(each))
+    for experiment in EXPERIMENTS:
+        train(small(experiment))
     layers()

@@ -1,8 +1,8 @@
-"""Kernels that compute the same by construction: an oracle that needs no second device.
+"""Build kernels that compute the same by construction: an oracle without a second device.
 
-A chain of transformations, each with a name and an equation, is drawn from a tape. Wherever the
-original and the equivalent kernel differ on one device, one of the two was compiled wrong. The
-equations hold where no float operation of the kernel rounds on its data and none gives NaN.
+A chain of transformations, each with a name and an equation, is drawn from a tape. If the original
+and the equivalent kernel differ on one device, one of them was compiled wrongly. The equations hold
+where no float operation of the kernel rounds its data and none returns NaN.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["FAMILIES", "TRANSFORMATIONS", "equivalents", "transform"]
 # Importing a family declares its transformations.
 FAMILIES = (values, views)
 
-# So many transformations are tried for one step: most fit most kernels.
+# Number of transformations to try for one step; most fit most kernels.
 TRIES = 12
 
 
@@ -39,11 +39,13 @@ def equivalents(
     capabilities: Capabilities | None = None,
     images: int = 0,
 ) -> Equivalent:
-    """The kernel `ast` after up to `steps` transformations drawn from `tape`.
+    """Return the kernel `ast` after up to `steps` transformations drawn from `tape`.
 
-    `supported` are the types that the new kernel may use, all without it. With the `capabilities`
-    of a device that has images, `images` of 100 chains end with a buffer made into an image: no
-    other transformation keeps what an image needs of its kernel.
+    Args:
+        supported: The types that the new kernel may use; all types if None.
+        capabilities: The capabilities of the device that will run the kernel, if known.
+        images: Percentage of chains that end by making a buffer an image, if the device has images.
+            It comes last, because other transformations break what an image requires.
     """
     names = sorted(TRANSFORMATIONS)
     trail: list[tuple[str, UOp]] = []
@@ -66,7 +68,7 @@ def equivalents(
 def transform(
     ast: UOp, name: str, tape: Tape, supported: frozenset[DType] | None = None
 ) -> UOp | None:
-    """The kernel `ast` after the transformation `name`, or None where that fits nowhere."""
+    """Return the kernel `ast` after the transformation `name`, or None if it fits nowhere."""
     transformation = TRANSFORMATIONS[name]
     if transformation.moves and _has_computed_positions(ast):
         return None

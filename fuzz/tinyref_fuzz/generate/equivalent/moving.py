@@ -1,4 +1,4 @@
-"""Moving the views below a value, so that the value is seen through a movement."""
+"""Move the views below a value: the value is then seen through a movement."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Bounds = tuple[tuple[int, int], ...]
 
 
 def move_views(value: UOp, move: Move, axis: int) -> UOp:
-    """`value` with every view that varies along `axis` moved.
+    """Return `value` with every view that varies along `axis` moved.
 
-    What a REDUCE inside has already reduced over `axis` no longer varies along it, and stays.
+    A value that an inner REDUCE has reduced over `axis` no longer varies along it, and stays.
     """
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
@@ -33,51 +33,53 @@ def move_views(value: UOp, move: Move, axis: int) -> UOp:
 def move_all_views(
     sink: UOp, move: Move, axes: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> UOp:
-    """The whole kernel with every view moved, and the axes of every REDUCE renamed by `axes`.
+    """Return the kernel with all views moved, and with `axes` applied to the axes of each REDUCE.
 
-    A REDUCE that no axis is left of is gone.
+    A REDUCE without remaining axes is removed.
     """
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if isinstance(node.arg, ViewArg):
             return node.replace(src=src, arg=ViewArg(move(tracker_of(node))))
         if isinstance(node.arg, ReduceArg):
-            left = tuple(sorted(axes(node.arg.axes)))
-            return node.replace(src=src, arg=ReduceArg(node.arg.op, left)) if left else src[0]
+            remaining = tuple(sorted(axes(node.arg.axes)))
+            if not remaining:
+                return src[0]
+            return node.replace(src=src, arg=ReduceArg(node.arg.op, remaining))
         return None
 
     return rebuild(sink, change)
 
 
 def trackers(sink: UOp) -> list[ShapeTracker]:
-    """The trackers of all views of a kernel, those of its VALIDs too."""
+    """Return the trackers of all views of a kernel, including those of its VALIDs."""
     return [tracker_of(node) for node in sink.toposort() if isinstance(node.arg, ViewArg)]
 
 
 def rank_of(sink: UOp) -> int:
-    """The number of axes that all views of a kernel have; 0 without views."""
+    """Return the number of axes that all views of a kernel have; 0 without views."""
     return next((len(tracker.shape) for tracker in trackers(sink)), 0)
 
 
 def known_size(value: UOp, axis: int) -> int | None:
-    """The size of `value` along `axis` where it is a number."""
+    """Return the size of `value` along `axis` if it is a number."""
     shape = kernel_shape(value)
     size = shape[axis] if axis < len(shape) else None
     return size if isinstance(size, int) else None
 
 
 def reads_written(value: UOp, written: frozenset[int]) -> bool:
-    """Whether a load below `value` reads what the kernel also writes: its view must stay."""
+    """Return True if a load below `value` reads a written slot: its view must stay."""
     return any(node.op is Ops.LOAD and slot_of(node) in written for node in value.toposort())
 
 
 def along(rank: int, axis: int, low: int, high: int) -> Bounds:
-    """Bounds for a pad: (low, high) along `axis`, nothing along the others."""
+    """Return the bounds of a pad: (low, high) along `axis`, nothing along the others."""
     return tuple((low, high) if at == axis else (0, 0) for at in range(rank))
 
 
 def cut_axis(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
-    """The positions from `begin` to `end` of one axis."""
+    """Return the positions from `begin` to `end` of one axis."""
     return tracker.shrink(
         tuple((begin, end) if at == axis else (0, size) for at, size in enumerate(tracker.shape))
     )

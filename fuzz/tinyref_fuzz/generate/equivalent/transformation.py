@@ -1,4 +1,4 @@
-"""A transformation: what it is an equation of, for which types, and how it is applied."""
+"""Define a transformation: its equation, the types it is valid for, and how it is applied."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ _COMPARISONS = (Ops.CMPLT, Ops.CMPNE)
 
 @dataclass(frozen=True)
 class TransformationChoices:
-    """What a transformation may choose from.
-
-    dtypes: the types that the kernel may use. written: the slots that it writes, whose loads must
-    keep their view. capabilities: of the device that will run the kernel, where that is known.
-    """
+    """The choices of a transformation."""
 
     tape: Tape
     dtypes: frozenset[DType]
+    """The types that the kernel may use."""
     written: frozenset[int]
+    """The slots that the kernel writes, whose loads must keep their view."""
     capabilities: Capabilities | None = None
+    """The capabilities of the device that will run the kernel, if known."""
 
 
 Rewrite = Callable[[UOp, TransformationChoices], UOp | None]
@@ -35,7 +34,7 @@ Admits = Callable[[DType], bool]
 
 
 def every_type(dtype: DType) -> bool:
-    """Return True: floats that are small integers give the same in any order."""
+    """Return True: floats that are small integers give the same result in any order."""
     return True
 
 
@@ -51,19 +50,19 @@ def bits(dtype: DType) -> bool:
 
 @dataclass(frozen=True)
 class Transformation:
-    """One way to write a node of one of `ops` differently, on the types that `admits` accepts.
+    """Rewrite of a node of one of `ops`, for the types that `admits` accepts.
 
-    The ops of whole kernels are SINK. moves: whether it needs all views to have as many axes, as
-    they have not where positions are values.
+    Whole kernels are matched by SINK.
     """
 
     ops: tuple[Ops, ...]
     admits: Admits
     rewrite: Rewrite
     moves: bool
+    """True if all views must have the same number of axes. Computed positions break that."""
 
     def sites(self, sink: UOp) -> list[UOp]:
-        """List the nodes of a kernel that the equation may hold for."""
+        """List the nodes of a kernel that the equation may apply to."""
         return [node for node in sink.toposort() if node.op in self.ops and self._fits(node)]
 
     def _fits(self, node: UOp) -> bool:
@@ -81,9 +80,9 @@ def equation(
 ) -> Callable[[Rewrite], Rewrite]:
     """Declare a transformation of nodes that are computed by one of `ops`.
 
-    `admits` is about the type of the result, or about the operands of a comparison. The decorated
-    function gives the new value of a node, or None where the equation does not fit. Its docstring
-    is the equation.
+    `admits` tests the type of the result, or of the operands of a comparison. The decorated
+    function returns the new value of a node, or None if the equation does not fit. Its docstring is
+    the equation.
     """
 
     def declare(rewrite: Rewrite) -> Rewrite:
@@ -96,7 +95,7 @@ def equation(
 def rewrite_one(
     sink: UOp, sites: Sequence[UOp], tape: Tape, rewrite: Callable[[UOp], UOp | None]
 ) -> UOp | None:
-    """Return the kernel with one of `sites` rewritten: the first that fits from a drawn one on."""
+    """Return the kernel with one of `sites` rewritten: the first that fits, from a random start."""
     if not sites:
         return None
     start = tape.below(len(sites))
@@ -104,12 +103,12 @@ def rewrite_one(
         new = rewrite(site)
         if new is None or new is site:
             continue
-        # An equation may lose an operand that a value had its shape from: a reduce would notice.
+        # An equation may drop the operand that a value had its shape from: a reduce would differ.
         if site is sink or kernel_shape(new) == kernel_shape(site):
             return substitute(sink, {site: new})
     return None
 
 
 def written_slots(sink: UOp) -> frozenset[int]:
-    """The slots of the buffers that a kernel writes."""
+    """Return the slots of the buffers that a kernel writes."""
     return frozenset(slot_of(store) for store in sink.src)

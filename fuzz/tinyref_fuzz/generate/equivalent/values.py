@@ -16,12 +16,12 @@ from tinyref_fuzz.generate.equivalent.transformation import (
 
 COMMUTATIVE = (Ops.ADD, Ops.MUL, Ops.CMPNE, Ops.AND, Ops.OR, Ops.XOR)
 ASSOCIATIVE = (Ops.ADD, Ops.MUL, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR)
-# What the low bits of these are, the low bits of the operands decide.
+# The low bits of these depend only on the low bits of the operands.
 MODULAR = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.NEG, Ops.AND, Ops.OR, Ops.XOR)
 
 
 def _exponent(node: UOp) -> int | None:
-    """The exponent of an integer constant that is a power of two from 2 on."""
+    """Return k if `node` is the integer constant 2**k with k >= 1."""
     if not isinstance(node.arg, ConstArg) or not node.dtype.is_int:
         return None
     number = int(node.arg.value)
@@ -33,13 +33,13 @@ def _exponent(node: UOp) -> int | None:
 
 @equation("commute", every_type, *COMMUTATIVE)
 def commute(node: UOp, draw: TransformationChoices) -> UOp | None:
-    """x + y = y + x; so *, !=, &, |, ^."""
+    """x + y = y + x; also *, !=, &, |, ^."""
     return node.replace(src=node.src[::-1])
 
 
 @equation("reassociate", bits, *ASSOCIATIVE)
 def reassociate(node: UOp, draw: TransformationChoices) -> UOp | None:
-    """(x + y) + z = x + (y + z); so *, max, &, |, ^."""
+    """(x + y) + z = x + (y + z); also *, max, &, |, ^."""
     left, right = node.src
     if left.op is node.op:
         x, y = left.src
@@ -52,7 +52,7 @@ def reassociate(node: UOp, draw: TransformationChoices) -> UOp | None:
 
 @equation("distribute", integers, Ops.MUL)
 def distribute(node: UOp, draw: TransformationChoices) -> UOp | None:
-    """x * (y + z) = x * y + x * z; so -."""
+    """x * (y + z) = x * y + x * z; also -."""
     for x, total in (node.src, node.src[::-1]):
         if total.op in (Ops.ADD, Ops.SUB):
             y, z = total.src
@@ -93,7 +93,7 @@ def max_by_select(node: UOp, draw: TransformationChoices) -> UOp | None:
 
 @equation("select-lifted", every_type, *sorted(UNARY | BINARY, key=lambda op: op.value))
 def select_lifted(node: UOp, draw: TransformationChoices) -> UOp | None:
-    """(a where c else b) + y = (a + y) where c else (b + y); so every op."""
+    """(a where c else b) + y = (a + y) where c else (b + y); also every other op."""
     for at, source in enumerate(node.src):
         if source.op is Ops.WHERE:
             condition, *choices = source.src
@@ -110,7 +110,7 @@ def select_lifted(node: UOp, draw: TransformationChoices) -> UOp | None:
 
 @equation("compute-wider", integers, *MODULAR)
 def compute_wider(node: UOp, draw: TransformationChoices) -> UOp | None:
-    """x + y = narrow(wide(x) + wide(y)); so -, *, &, |, ^."""
+    """x + y = narrow(wide(x) + wide(y)); also -, *, &, |, ^."""
     wider = [dtype for dtype in draw.dtypes if dtype.is_int and dtype.bits > node.dtype.bits]
     if not wider:
         return None

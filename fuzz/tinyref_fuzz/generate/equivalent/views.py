@@ -35,23 +35,23 @@ from tinyref_fuzz.generate.equivalent.transformation import (
 
 @equation("permute-axes", every_type, Ops.SINK, moves=True)
 def permute_axes(sink: UOp, draw: TransformationChoices) -> UOp | None:
-    """The axes of all views in another order."""
+    """The axes of all views may be permuted together."""
     rank = rank_of(sink)
     if rank < 2:
         return None
     turn = draw.tape.between(1, rank - 1)
     order = (*range(turn, rank), *range(turn))
-    place = {axis: at for at, axis in enumerate(order)}
+    new_axis = {axis: at for at, axis in enumerate(order)}
     return move_all_views(
         sink,
         lambda tracker: tracker.permute(order),
-        lambda axes: tuple(place[axis] for axis in axes),
+        lambda axes: tuple(new_axis[axis] for axis in axes),
     )
 
 
 @equation("flip-axis", every_type, Ops.SINK, moves=True)
 def flip_axis(sink: UOp, draw: TransformationChoices) -> UOp | None:
-    """An axis of all views run backwards, in loads and stores."""
+    """An axis of all views may run backwards, in loads and stores."""
     all_trackers = trackers(sink)
     long = [
         axis
@@ -66,7 +66,7 @@ def flip_axis(sink: UOp, draw: TransformationChoices) -> UOp | None:
 
 @equation("pad-axis", every_type, Ops.SINK, moves=True)
 def pad_axis(sink: UOp, draw: TransformationChoices) -> UOp | None:
-    """An axis that is not reduced padded in all views: nothing is stored there."""
+    """An axis that no REDUCE reduces may be padded in all views: nothing is stored there."""
     all_trackers = trackers(sink)
     reduced = {axis for node in sink.toposort() for axis in reduced_axes(node)}
     stored = [tracker_of(store.src[0]) for store in sink.src]
@@ -129,9 +129,9 @@ def _op(node: UOp) -> Ops:
 
 
 def _long_axis(node: UOp, draw: TransformationChoices) -> tuple[int, int] | None:
-    """A drawn axis of a REDUCE with at least two known positions, and their number.
+    """Return a drawn axis of a REDUCE with at least two known positions, and their number.
 
-    None where the views below may not be moved.
+    Returns None if the views below may not be moved.
     """
     if reads_written(node.src[0], draw.written):
         return None
@@ -153,7 +153,7 @@ def reduce_by_axes(node: UOp, draw: TransformationChoices) -> UOp | None:
 
 @equation("reduce-halves", every_type, Ops.REDUCE, moves=True)
 def reduce_halves(node: UOp, draw: TransformationChoices) -> UOp | None:
-    """sum of x = sum of x[:k] + sum of x[k:]; so *, max."""
+    """sum of x = sum of x[:k] + sum of x[k:]; also *, max."""
     long = _long_axis(node, draw)
     if long is None:
         return None
@@ -168,7 +168,7 @@ def reduce_halves(node: UOp, draw: TransformationChoices) -> UOp | None:
 
 @equation("reduce-padded", every_type, Ops.REDUCE, moves=True)
 def reduce_padded(node: UOp, draw: TransformationChoices) -> UOp | None:
-    """sum of x over i < n = sum of (x where i < n else 0) over i < n + k; so *, max."""
+    """sum of x over i < n = sum of (x where i < n else 0) over i < n + k; also *, max."""
     long = _long_axis(node, draw)
     if long is None:
         return None
@@ -187,20 +187,20 @@ def reduce_padded(node: UOp, draw: TransformationChoices) -> UOp | None:
 
 
 def as_image(sink: UOp, draw: TransformationChoices) -> UOp | None:
-    """x[4 i + j] = lane j of texel i of x seen as an image."""
+    """Rewrite a load as an image load: x[4 i + j] = lane j of texel i of x seen as an image."""
     loads = [node for node in sink.toposort() if _may_be_image(node, draw)]
     if not loads or draw.capabilities is None:
         return None
     try:
-        found = with_image(sink, draw.tape.pick(loads))
-        # Whether all accesses are of whole texels is known once lanes are chosen.
-        compile_kernel(found, draw.capabilities)
+        kernel = with_image(sink, draw.tape.pick(loads))
+        # Only after lanes are chosen is it known whether all accesses are of whole texels.
+        compile_kernel(kernel, draw.capabilities)
     except UserError:
         return None
     except Exception:
-        # Not a refusal but a fault: the judge will meet it and say whose.
-        return found
-    return found
+        # This is a fault, not a refusal: the judge will meet it and attribute it.
+        return kernel
+    return kernel
 
 
 def _may_be_image(node: UOp, draw: TransformationChoices) -> bool:
