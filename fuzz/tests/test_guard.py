@@ -43,7 +43,7 @@ def test_a_slot_that_keeps_elements_is_poison_too_and_read_back_as_given():
     assert memory.stray() == ""
     assert memory.results()[0].tolist() == [7, 1, 7, 3]
     memory.arrays()[0][3] = 3
-    assert memory.stray() == "output b0: element 3 is written, which must stay as it is"
+    assert memory.stray() == "output b0: element 3 is written, but no store includes it"
 
 
 # --- what changes ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tinyref.errors import UserError
 from tinyref_fuzz.faults.seams import MakeSeam, Seam
-from tinyref_fuzz.judge.caches import forget
+from tinyref_fuzz.judge.caches import forget_all
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,9 +79,9 @@ def _is_named(each: NamedFault, word: str) -> bool:
 @contextmanager
 def planted(name: str) -> Iterator[NamedFault]:
     """Plant the fault of that name for as long as the block; nothing is remembered afterwards."""
-    forget()
+    forget_all()
     try:
         with FAULTS[name].seam.plant():
             yield FAULTS[name]
     finally:
-        forget()
+        forget_all()

@@ -1,8 +1,9 @@
-"""Between which two of evaluator, interpreter, device and equivalent kernel a case differs.
+"""Judge a case: compare evaluator, interpreter, device and equivalent kernel.
 
-In: a `Case` and a device. Out: a `Verdict`.
+The input is a `KernelCase` and a device; the output is a `KernelVerdict`, which names the two that
+differ.
 
-`judge.py` is the judge of a device, `judged_device.py` what that declares; `trial.py` compares the
-values of one case, `runs.py` has the single steps, `guard.py` the guarded memory, `lacks.py` what a
-device may refuse, `oracles/` the accepted values.
+`judge.py` is the judge of a device, and `judged_device.py` what the device declares. `trial.py`
+compares the values of one case, `runs.py` has the single steps, and `guard.py` the guarded memory.
+`lacks.py` says what a device may refuse, and `oracles/` which values are accepted.
 """

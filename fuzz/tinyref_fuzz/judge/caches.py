@@ -1,4 +1,4 @@
-"""The caches of tinyref, emptied where what was done before must not show."""
+"""Empty tinyref's caches where earlier work must not influence later work."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tinyref.interpret.interpreter import forget_translations
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.uops.node import forget_facts
 
-# Types are equal where they are the same: one that is made again would be another one.
+# Types are compared by identity, so a type must not be created again.
 TYPES = dtypes.__module__
-# What runtimes keep is of the machine: compilers that were probed, drivers, threads with stacks.
+# Caches of runtimes are about the machine: probed compilers, drivers, threads with stacks.
 RUNTIMES = "tinyref.runtimes"
-# Tables that follow from the sources alone, and fire no rule when they are made: the kernels that
-# come with the fuzzer, what the reference says of each op, samples.
+# Tables that depend on the sources only, and fire no rule when they are built: the kernels that
+# come with the fuzzer, the reference's checks of each op, samples.
 TABLES = (
     "tinyref_fuzz.generate.",
     "tinyref_fuzz.judge.oracles.reference",
@@ -25,22 +25,22 @@ TABLES = (
 )
 
 
-def forget() -> None:
-    """Empties all caches of tinyref but those of `RUNTIMES`: its functions may be others now.
+def forget_all() -> None:
+    """Empty all caches of tinyref except those of `RUNTIMES`: its functions may have been replaced.
 
-    Rewritten nodes keep their results while they live, and caches keep nodes alive.
+    A rewritten node remembers its result while it lives, and caches keep nodes alive.
     """
-    forget_case(keeps=())
+    forget_case(exempt=())
     forget_translations()
 
 
-def forget_case(keeps: tuple[str, ...] = TABLES) -> None:
-    """Empties what shows that another case was judged before: which rules fire, how often.
+def forget_case(exempt: tuple[str, ...] = TABLES) -> None:
+    """Empty the caches that reveal earlier cases: which rules fire, and how often.
 
-    `TABLES` stay: they cost more than a case. Nodes that they hold know nothing afterwards.
+    `TABLES` stay: they cost more than a case. The nodes that they hold lose their facts.
     """
     for cache in _caches(len(sys.modules)):
-        if not cache.__module__.startswith(keeps):
+        if not cache.__module__.startswith(exempt):
             cache.cache_clear()
     forget_kernels()
     forget_facts()
@@ -48,16 +48,16 @@ def forget_case(keeps: tuple[str, ...] = TABLES) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _caches(modules: int) -> tuple[functools._lru_cache_wrapper[object], ...]:
-    """The caches of the modules that are imported by now, so many in all."""
-    found = {}
+    """Return the caches of all imported modules; the argument is their number."""
+    caches = {}
     for name, module in list(sys.modules.items()):
         if not name.startswith("tinyref"):
             continue
         for value in list(vars(module).values()):
-            if isinstance(value, functools._lru_cache_wrapper) and not _is_kept(value.__module__):
-                found[id(value)] = value
-    return tuple(found.values())
+            if isinstance(value, functools._lru_cache_wrapper) and not _is_exempt(value.__module__):
+                caches[id(value)] = value
+    return tuple(caches.values())
 
 
-def _is_kept(module: str) -> bool:
+def _is_exempt(module: str) -> bool:
     return module in (TYPES, __name__) or module.startswith(RUNTIMES)

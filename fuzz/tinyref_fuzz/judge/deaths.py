@@ -1,4 +1,4 @@
-"""The verdict on a case at which a worker process ended."""
+"""Turn the death of a worker process into a verdict on its case."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import tinyref
 from tinyref.workers.processes import Cause, Death
 from tinyref_spec.kernel_case import KernelVerdict, Pair, Symptom
 
-# What an examination may take beyond its own limit, which it checks between its steps.
+# Seconds that an examination may exceed its own limit, which it checks between steps.
 EXAMINATION_GRACE = 30.0
 SYMPTOMS = {Cause.TIMEOUT: Symptom.HANG, Cause.MEMORY: Symptom.MEMORY}
-# What runs a program; all other stages make it.
-_DEVICE_ROOMS = ("runtimes", "renderers")
-_COMPILER_ROOMS = (
+# Folders that run programs; the others build them.
+_DEVICE_FOLDERS = ("runtimes", "renderers")
+_COMPILER_FOLDERS = (
     "uops",
     "algebra",
     "views",
@@ -27,19 +27,19 @@ _COMPILER_ROOMS = (
 
 
 def verdict_of_death(death: Death) -> KernelVerdict:
-    """A death as the verdict on the case that the process was at."""
+    """Return a death as the verdict on the case that the process was judging."""
     symptom = SYMPTOMS.get(death.cause, Symptom.CRASH)
     return KernelVerdict(pair_of_death(death.log), symptom, death.detail)
 
 
 def pair_of_death(log: str) -> Pair:
-    """Where a process died, by the stack that it left: in our own stages, or on the device."""
-    folder = Path(str(tinyref.__file__)).parent
+    """Return where a process died, by its stack: in a stage of the compiler, or on the device."""
+    root = Path(str(tinyref.__file__)).parent
     for name in re.findall(r'File "([^"]+)"', log):
         path = Path(name)
-        room = path.relative_to(folder).parts[0] if path.is_relative_to(folder) else ""
-        if room in _DEVICE_ROOMS:
+        folder = path.relative_to(root).parts[0] if path.is_relative_to(root) else ""
+        if folder in _DEVICE_FOLDERS:
             return Pair.DEVICE
-        if room in _COMPILER_ROOMS:
+        if folder in _COMPILER_FOLDERS:
             return Pair.PLAIN
     return Pair.DEVICE

@@ -1,7 +1,7 @@
-"""Devices that nobody sells: the interpreter with less than it has, to reach every decomposition.
+"""Emulated devices with fewer features than any product, to reach every decomposition.
 
-They are opened by path, as `--device tinyref_fuzz.judge.devices:Core`; programs for them are run,
-and checked, by the interpreter.
+Open them by path: `--device tinyref_fuzz.judge.devices:Core`. The interpreter runs and checks their
+programs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NARROW_INTEGERS = frozenset({dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uin
 
 
 def _divided(op: Ops, dtype: DType, operands: list[Array], sources: Sequence[DType]) -> Array:
-    """What a processor gives: no value where it traps."""
+    """Divide as processors do: they trap instead of returning a value."""
     x, y = operands
     if dtype.is_int:
         overflows = (x == dtype.minimum) & (y == -1) if not dtype.is_unsigned else False
@@ -36,15 +36,15 @@ def _divided(op: Ops, dtype: DType, operands: list[Array], sources: Sequence[DTy
 
 
 def _shifted(op: Ops, dtype: DType, operands: list[Array], sources: Sequence[DType]) -> Array:
-    """As processors do: by as many bits of the count as the width has."""
+    """Shift as processors do: by the count modulo the width."""
     x, count = operands
     return kernel_for(op, dtype, sources)(x, count & count.dtype.type(dtype.bits - 1))
 
 
 class Processor(TextBackend):
-    """The interpreter that does as processors do where the specification leaves a value open.
+    """Interpreter that acts like a processor where the specification leaves a value open.
 
-    So what the compiler makes of other ops is seen to leave nothing open.
+    So a decomposition that relies on such a value is detected.
     """
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:
@@ -59,7 +59,7 @@ class Processor(TextBackend):
 
 
 class Core(Processor):
-    """The least that an accelerator must bring: core ops, 32 bits, loops, no vectors, no groups."""
+    """Smallest accepted device: core ops, 32 bits, loops, no vectors, no groups."""
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:
@@ -74,7 +74,7 @@ class Core(Processor):
 
 
 class SlowDivision(Processor):
-    """Divides by constants with products and shifts, and guards other divisions."""
+    """Device that divides by constants with products and shifts, and guards other divisions."""
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:

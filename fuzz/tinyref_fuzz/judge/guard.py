@@ -1,7 +1,7 @@
-"""Guarded memory: the buffers of a case in one allocation, with red zones and poison around them.
+"""Guarded memory: all buffers of a case in one allocation, with red zones and poison.
 
-What a kernel may not touch is filled with a pattern and must hold it afterwards; what it writes
-without reading it holds the pattern before, so that no result is right because of what was there.
+Memory that a kernel may not touch is filled with a pattern, and must hold it afterwards. A buffer
+that is written but not read holds the pattern before, so that no old value can look right.
 """
 
 from __future__ import annotations
@@ -25,55 +25,53 @@ from tinyref.views.shape_tracker import tracker_of
 Array = npt.NDArray[np.generic]
 Bytes = npt.NDArray[np.uint8]
 
-# Neither zero nor all ones, as bytes, integers and floats of any width; each is the other's
-# complement, so that no result agrees with both by luck.
+# Byte patterns that are neither zero nor all ones in any type. They are complements, so that no
+# result equals both by chance.
 PATTERNS = (0x5A, 0xA5)
-# Buffers start at multiples of this, or of what the device asks for, and have at least so many
-# bytes before and after them.
+# Alignment of buffers, unless the device requires a larger one, and the smallest number of bytes
+# before and after each.
 ZONE = 256
 
 
 @dataclass(frozen=True)
 class WrittenElements:
-    """What a kernel AST writes, as its views say.
-
-    masks: by written slot, which elements are written, or None for all. poisoned: the written
-    slots that are never read, so that they may hold anything before; a slot that is written at
-    computed places is none of them. is_scattered: whether there is such a slot.
-    """
+    """The elements that a kernel AST writes, according to its views."""
 
     masks: Mapping[int, npt.NDArray[np.bool_] | None]
+    """For each written slot the elements that are written; None for all."""
     poisoned: frozenset[int]
+    """The written slots that are never read, so that any old contents are allowed."""
     is_scattered: bool = False
+    """True if a slot is written at computed positions. Such a slot is not poisoned."""
 
     @classmethod
     def of(cls, ast: UOp, buffers: Sequence[Array], bindings: Mapping[str, int]) -> WrittenElements:
-        """The outputs of the kernel `ast` on these buffers."""
+        """Return the written elements of the kernel `ast` on these buffers."""
         masks: dict[int, npt.NDArray[np.bool_] | None] = {}
-        kept = set()
+        preserved = set()
         is_scattered = False
         for node in ast.toposort():
             if node.op is Ops.LOAD:
-                kept.add(slot_of(node.src[0]))
+                preserved.add(slot_of(node.src[0]))
             if node.op is not Ops.STORE:
                 continue
             view = node.src[0]
             slot = slot_of(view)
             if positions_of(view):
-                kept.add(slot)
+                preserved.add(slot)
                 masks[slot] = None
                 is_scattered = True
                 continue
             mask = _written_mask(view, buffers[slot].size, bindings)
             before = masks.get(slot, mask)
             masks[slot] = None if mask is None or before is None else mask | before
-        return cls(masks, frozenset(masks) - kept, is_scattered)
+        return cls(masks, frozenset(masks) - preserved, is_scattered)
 
 
 def _written_mask(
     view: UOp, size: int, bindings: Mapping[str, int]
 ) -> npt.NDArray[np.bool_] | None:
-    """Which of `size` elements a STORE through `view` writes; None for all."""
+    """Return a mask of the `size` elements that a STORE through `view` writes; None for all."""
     mask = np.zeros(size, np.bool_)
     if isinstance(view.arg, ViewArg):
         positions, valid = tracker_of(view).numpy_indices(bindings)
@@ -82,11 +80,11 @@ def _written_mask(
 
 
 class Guarded:
-    """The buffers of one launch in one piece of memory, red zones and poison filled by `pattern`.
+    """The buffers of one launch in one piece of host memory, with zones filled by `pattern`.
 
-    Every other buffer starts one element further, or `alignment` bytes where those are more, and
-    with `shifted` those between them: buffers may start at any element that is so aligned. The
-    memory is of the host; `on_device` gives the same on a device.
+    Every other buffer starts one element further, or `alignment` bytes if that is more; with
+    `shifted` it is the buffers between them. So buffers start at any allowed element. `on_device`
+    copies the memory to a device.
     """
 
     def __init__(
@@ -114,7 +112,7 @@ class Guarded:
         self.fill(contents)
 
     def fill(self, contents: Sequence[Array]) -> None:
-        """Begin again with other contents, in the same memory."""
+        """Start again with other contents, in the same memory."""
         self.memory[:] = self.pattern
         for slot, content in enumerate(contents):
             if slot not in self.outputs.poisoned:
@@ -122,16 +120,16 @@ class Guarded:
         self._before = self.memory.copy()
 
     def part(self, slot: int) -> Bytes:
-        """The bytes of one buffer, in place."""
+        """Return the bytes of one buffer, in place."""
         start = self.starts[slot]
         return self.memory[start : start + self.contents[slot].nbytes]
 
     def arrays(self) -> list[Array]:
-        """The buffers by slot, in place: what the interpreter takes."""
+        """Return the buffers by slot, in place, for the interpreter."""
         return [self.part(slot).view(content.dtype) for slot, content in enumerate(self.contents)]
 
     def on_device(self, device: str) -> list[Buffer]:
-        """The buffers by slot in memory of `device`, as they are here now."""
+        """Return the buffers by slot in memory of `device`, with the current contents."""
         self._base = self._base or Buffer(device, self.nbytes, _BYTE).allocate()
         self._base.copy_in(self.memory.data)
         return [
@@ -140,12 +138,12 @@ class Guarded:
         ]
 
     def fetch(self) -> None:
-        """Brings what the device holds now to the host."""
+        """Copy the memory of the device to the host."""
         if self._base is not None:
             self.memory[:] = np.frombuffer(self._base.copy_out(), np.uint8)
 
     def problem(self) -> str:
-        """What changed that had to stay, in words; nothing where all is as it was."""
+        """Describe the first byte that changed and must not, or return ""."""
         changed = self.memory != self._before
         for slot in self.outputs.masks:
             start = self.starts[slot]
@@ -153,9 +151,10 @@ class Guarded:
         if not changed.any():
             return ""
         at = int(np.flatnonzero(changed)[0])
-        return f"{self._place(at)} changed from {self._before[at]:#04x} to {self.memory[at]:#04x}"
+        byte = self._describe_byte(at)
+        return f"{byte} changed from {self._before[at]:#04x} to {self.memory[at]:#04x}"
 
-    def _place(self, at: int) -> str:
+    def _describe_byte(self, at: int) -> str:
         for slot, (start, content) in enumerate(zip(self.starts, self.contents, strict=True)):
             if at < start:
                 return f"the byte {start - at} before b{slot}"
@@ -165,27 +164,27 @@ class Guarded:
         return f"the byte {at - end + 1} after b{len(self.starts) - 1}"
 
     def results(self) -> dict[int, Array]:
-        """What each written slot holds: new arrays; elements that are not written are as given."""
-        found = {}
+        """Return copies of all written slots; elements that are not written are as given."""
+        results = {}
         for slot, mask in self.outputs.masks.items():
             values = self.part(slot).view(self.contents[slot].dtype).copy()
             if mask is not None and slot in self.outputs.poisoned:
                 values[~mask] = self.contents[slot][~mask]
-            found[slot] = values
-        return found
+            results[slot] = values
+        return results
 
     def stray(self) -> str:
-        """An element of a poisoned slot that changed though nothing is to be written there."""
+        """Describe a changed element of a poisoned slot that no store writes, or return ""."""
         for slot in self.outputs.poisoned:
             mask = self.outputs.masks[slot]
             if mask is None:
                 continue
             size = self.contents[slot].itemsize
-            left = self.part(slot).reshape(-1, size)[~mask]
-            changed = (left != self.pattern).any(axis=1)
+            rest = self.part(slot).reshape(-1, size)[~mask]
+            changed = (rest != self.pattern).any(axis=1)
             if changed.any():
                 element = int(np.flatnonzero(~mask)[np.flatnonzero(changed)[0]])
-                return f"output b{slot}: element {element} is written, which must stay as it is"
+                return f"output b{slot}: element {element} is written, but no store includes it"
         return ""
 
 

@@ -1,7 +1,7 @@
-"""Judges one case: evaluator, plain program, optimised programs and device must agree.
+"""Judge one case: evaluator, plain program, optimised programs and device must agree.
 
-What is compared is in `trial.py`. Here are the judge of a device, what a verdict names, and how a
-kernel is run alone.
+`trial.py` compares the values. This module has the judge of a device, the facts that a verdict
+names, and a function that runs one kernel.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ from tinyref_fuzz.judge.judged_device import ALL_LEVELS, JudgedDevice
 from tinyref_fuzz.judge.trial import AT_LEVEL, SELDOM_SHARE, DisagreementError, Trial, case_number
 from tinyref_spec.kernel_case import Array, KernelCase, KernelVerdict, Opts, Pair, Symptom
 
-# How hard LLVM optimises for the CPU device, by the number of the case: most cases quickly.
+# Level of LLVM for the CPU device, by the number of the case: most cases compile quickly.
 LEVELS = (0, 0, 1, 0, 0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0, 3)
 
 
 def judge(case: KernelCase, device: str, thorough: bool | None = None) -> KernelVerdict:
-    """Whether all values of `case` agree on `device`; see `Judge`."""
+    """Compare all values of `case` on `device`; see `Judge`."""
     return Judge(device).verdict(case, thorough)
 
 
 class Judge(JudgedDevice):
-    """Judges cases on one device; errors as of `JudgedDevice`."""
+    """Judge of cases on one device; raises the errors of `JudgedDevice`."""
 
     def verdict(self, case: KernelCase, thorough: bool | None = None) -> KernelVerdict:
-        """The first pair of values of `case` that differs, or that all agree.
+        """Return the first pair of values of `case` that differs, or that all agree.
 
-        thorough: True makes every check: launches again, with other poison and other data, in other
-        orders, and at all levels of LLVM; False makes none of them, at the lowest level. None is
-        for campaigns: a share of the programs gets more, which the case itself decides.
+        Args:
+            thorough: True makes every check: launches again, with other poison and other data, in
+                other orders, and at all levels of LLVM. False makes none of them, at the lowest
+                level. None is for campaigns: the case itself decides which of its programs get more
+                checks.
         """
         number = case_number(case)
         levels: tuple[int, ...] = (LEVELS[number // SELDOM_SHARE % len(LEVELS)],)
@@ -53,12 +55,12 @@ class Judge(JudgedDevice):
         with config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS):
             try:
                 trial.run()
-            except DisagreementError as found:
-                return replace(found.verdict, trial=trial.number, judged=trial.judged)
+            except DisagreementError as error:
+                return replace(error.verdict, trial=trial.number, judged=trial.judged)
         return KernelVerdict(judged=trial.judged)
 
     def failing_opts(self, case: KernelCase, verdict: KernelVerdict) -> Opts:
-        """The list that the verdict is about; empty for a program without optimisations."""
+        """Return the list that the verdict is about; empty for a program without optimisations."""
         if verdict.trial < 0:
             return ()
         lists = self.trials(case)
@@ -66,12 +68,12 @@ class Judge(JudgedDevice):
 
 
 def level_of(verdict: KernelVerdict) -> str:
-    """The level of LLVM that a verdict names, or an empty text."""
-    found = re.search(rf"{AT_LEVEL}([0-3])$", verdict.detail)
-    return found[1] if found else ""
+    """Return the level of LLVM that a verdict names, or ""."""
+    match = re.search(rf"{AT_LEVEL}([0-3])$", verdict.detail)
+    return match[1] if match else ""
 
 
-# --- running a kernel alone -----------------------------------------------------------------------
+# --- running one kernel ---------------------------------------------------------------------------
 
 
 def measured_outputs(
@@ -81,9 +83,9 @@ def measured_outputs(
     bindings: Mapping[str, int] | None = None,
     opts: Sequence[Opt] | None = None,
 ) -> dict[int, Array]:
-    """What each written slot holds after the kernel `ast` ran on `device`.
+    """Run the kernel `ast` on `device`; return the contents of each written slot.
 
-    `opts` are the optimisations, those of the heuristics without them. Errors as of
+    `opts` are the optimisations; the default is what the heuristics choose. Raises the errors of
     `compile_kernel` and of the device.
     """
     program = compile_kernel(ast, Device[device].capabilities, opts=opts)
@@ -95,7 +97,7 @@ def measured_outputs(
 
 
 def buffers_with(device: str, contents: Sequence[Array]) -> list[Buffer]:
-    """Buffers on `device` that hold `contents`."""
+    """Return buffers on `device` that hold `contents`."""
     buffers = []
     for content in contents:
         buffer = Buffer(device, content.size, from_numpy_dtype(content.dtype)).allocate()
@@ -104,7 +106,7 @@ def buffers_with(device: str, contents: Sequence[Array]) -> list[Buffer]:
 
 
 def judge_of(device: str) -> Judge:
-    """The judge for a device. Raises `TinyrefError` where it does not open or gives no values."""
+    """Return the judge of a device. Raises `TinyrefError` if it fails or returns no values."""
     judge = Judge(device)
     declared = judge.capabilities
     if reason := reason_without_values(declared.ops, declared.keeps_values):
@@ -113,12 +115,12 @@ def judge_of(device: str) -> Judge:
 
 
 def verdict_of(judge: Judge, case: KernelCase, thorough: bool | None = None) -> KernelVerdict:
-    """The judge's verdict; what escapes the judge is a finding too, and costs one case."""
+    """Return the judge's verdict; an exception of the judge is a finding too, and ends one case."""
     return guarded_verdict(lambda: judge.verdict(case, thorough))
 
 
 def guarded_verdict(judge: Callable[[], KernelVerdict]) -> KernelVerdict:
-    """What `judge` says, or what escapes it: nothing that one case does may end a campaign."""
+    """Return the result of `judge`, or its exception as a verdict: no case may end a campaign."""
     try:
         return judge()
     except MemoryError:

@@ -1,4 +1,4 @@
-"""A device under judgement: what it declares, and which programs of a case are judged on it."""
+"""The judged device: what it declares, and which programs of a case are judged on it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ALL_LEVELS = (0, 1, 2, 3)
 
 
 class JudgedDevice:
-    """One device, as all judging on it sees it.
+    """Device as all judging on it sees it.
 
-    `capabilities` are those with which programs are compiled: the same on a machine with other
-    cores. Raises `UserError` for an unknown device, `DeviceError` for one that does not work here.
+    `capabilities` compile the programs, and are the same on a machine with other cores. Raises
+    `UserError` for an unknown device, and `DeviceError` for one that does not work here.
     """
 
     def __init__(self, device: str) -> None:
@@ -27,9 +27,9 @@ class JudgedDevice:
         self.backend = Device[self.device]
         with config.Context(THREADS=THREADS):
             self.capabilities = self.backend.capabilities
-        # What the device may do with floats; the interpreter, which runs its programs, may not.
+        # What the device may do with floats, while the interpreter runs its programs strictly.
         self.arithmetic = Arithmetic.of(self.capabilities)
-        # The device is the interpreter itself: a program runs there once, read from its text.
+        # True if the device is the interpreter: a program runs there once, parsed from its text.
         self.is_reference = (
             isinstance(self.backend, TextBackend)
             and getattr(type(self.backend), "load", None) is TextBackend.load
@@ -37,7 +37,7 @@ class JudgedDevice:
 
     @functools.cached_property
     def has_levels(self) -> bool:
-        """Whether LLVM compiles for the device, in another way at each of its levels."""
+        """Return True if LLVM compiles for the device, differently at each of its levels."""
         with config.Context(CPU_LEVEL=ALL_LEVELS[-1]):
             hardest = self.backend.compiler.key
         with config.Context(CPU_LEVEL=ALL_LEVELS[0]):
@@ -45,9 +45,9 @@ class JudgedDevice:
         raise AssertionError("unreachable")
 
     def trials(self, case: KernelCase) -> tuple[Opts, ...]:
-        """The lists of optimisations that are judged: the case's, else the heuristics' one.
+        """Return the lists of optimisations to judge: the case's, else the heuristics' choice.
 
-        `Verdict.trial` is a number of this tuple.
+        `Verdict.trial` is an index into this tuple.
         """
         if case.opts:
             return case.opts

@@ -1,4 +1,4 @@
-"""What a kernel needs that a device declares not to have, so that the device may refuse it."""
+"""Find what a kernel needs that a device declares not to have, so that it may refuse the kernel."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tinyref.views.view import View
 
 
 def declared_lack(ast: UOp, capabilities: Capabilities) -> str:
-    """What the kernel `ast` needs that the device declares not to have, so that it may refuse it.
+    """Name what the kernel `ast` needs and the device lacks: it may refuse the kernel.
 
-    Types, images, positions, more buffers or a larger grid; nothing where it has to take it.
+    That is a type, images, long positions, buffers or a larger grid; "" if it must run it.
     """
     accepted = capabilities.dtypes | capabilities.emulated
     slots = set()
@@ -45,13 +45,13 @@ def declared_lack(ast: UOp, capabilities: Capabilities) -> str:
 
 
 def _is_wide(node: UOp) -> bool:
-    return any(each.dtype.itemsize == 8 for each in (node, node.src[0]))
+    return any(value.dtype.itemsize == 8 for value in (node, node.src[0]))
 
 
 def has_long_positions(node: UOp) -> bool:
-    """Return True if a view has positions or steps on its way that 32 bits do not count.
+    """Return True if a view has positions or partial indices that do not fit in 32 bits.
 
-    Steps count where a mask hides them, too: an index is computed before it is not used.
+    A mask makes no difference: an index is computed before it is discarded.
     """
     return isinstance(node.arg, ViewArg) and any(
         max(_positions_and_indices(view)) > dtypes.int32.maximum for view in tracker_of(node).views
@@ -59,14 +59,15 @@ def has_long_positions(node: UOp) -> bool:
 
 
 def _positions_and_indices(view: View) -> Iterator[int]:
-    """How many positions there are, and how large an index is on its way, without signs."""
+    """Yield the number of positions, and the largest absolute values of partial indices."""
     sizes = [max(_ends(size)) for size in view.shape]
     yield math.prod(sizes)
     steps = [
         [max(size - 1, 0) * end for end in _ends(stride)]
         for size, stride in zip(sizes, view.strides, strict=True)
     ]
-    low, high = sum(min(0, *each) for each in steps), sum(max(0, *each) for each in steps)
+    low = sum(min(0, *ends) for ends in steps)
+    high = sum(max(0, *ends) for ends in steps)
     least, most = _ends(view.offset)
     yield from map(abs, (low, high, least, most, low + least, high + most))
 

@@ -1,7 +1,7 @@
-"""Single steps of judging: compile a kernel, run a program on the interpreter or on a device.
+"""Single steps of judging: compile a kernel, and run a program on the interpreter or a device.
 
-What goes wrong on the way is a `TroubleError`: a symptom and the words for it. Errors that nobody
-meant to raise are troubles too, each with the stage of the compiler that was reached.
+A failure is a `RunError`, with a symptom and its description. An unexpected exception becomes a
+`RunError` too, with the last stage that the compiler reached.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ SYMPTOMS = {
 }
 
 
-class TroubleError(Exception):
-    """What went wrong: `symptom`, and `detail` in one line."""
+class RunError(Exception):
+    """Failure of a step: `symptom`, and `detail` in one line."""
 
     def __init__(self, symptom: Symptom, detail: str) -> None:
         self.symptom = symptom
@@ -52,28 +52,28 @@ class TroubleError(Exception):
 
 @contextlib.contextmanager
 def errors_from(where: Callable[[], str]) -> Iterator[None]:
-    """Makes a `TroubleError` of every error but a `KernelOptError`; `where` says what was done."""
+    """Turn every error except `KernelOptError` into a `RunError`; `where` describes the step."""
     try:
         yield
-    except (TroubleError, KernelOptError):
+    except (RunError, KernelOptError):
         raise
     except SanitizerError as error:
-        raise TroubleError(SYMPTOMS[error.kind], f"{where()}: {_first_line(error)}") from error
+        raise RunError(SYMPTOMS[error.kind], f"{where()}: {_first_line(error)}") from error
     except MemoryError as error:
-        raise TroubleError(Symptom.MEMORY, f"{where()}: {_first_line(error)}") from error
+        raise RunError(Symptom.MEMORY, f"{where()}: {_first_line(error)}") from error
     except Exception as error:
         detail = f"{where()}: {type(error).__name__}: {_first_line(error)}"
-        raise TroubleError(Symptom.ERROR, detail) from error
+        raise RunError(Symptom.ERROR, detail) from error
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of an error, its buffers named as in the line of the kernel."""
+    """Return the first line of an error, its buffers named as in the kernel's text."""
     return re.sub(r"\bslot (\d+)", r"b\1", str(error).partition("\n")[0])
 
 
 @dataclass
 class Stages:
-    """Record how far the compiler came, and which graph it linearised."""
+    """Listener that records which stage the compiler reached, and which graph it linearised."""
 
     checks_bounds: bool = False
     reached: str = "nothing"
@@ -95,16 +95,16 @@ class LinearisedKernel:
     graph: UOp
 
     def shuffle(self, seed: int) -> Program:
-        """The program in another legal order of its nodes."""
+        """Return the program in another legal order of its nodes."""
         return replace(self.program, uops=linearise(self.graph, seed))
 
 
 def compile_checked(
     ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None, checks_bounds: bool = False
 ) -> LinearisedKernel:
-    """The kernel `ast` compiled with `opts`, of the heuristics without them.
+    """Return the kernel `ast` compiled with `opts`; None stands for the heuristics' choice.
 
-    Raises `KernelOptError` for a list that is refused, `TroubleError` for every other error.
+    Raises `KernelOptError` for a list that is refused, and `RunError` for every other error.
     """
     stages = Stages(checks_bounds)
     with errors_from(lambda: f"compiler, {stages.reached} reached"):
@@ -119,9 +119,9 @@ def compile_checked(
 def interpret(
     program: Program, memory: Guarded, bindings: Mapping[str, int], backward: bool = False
 ) -> dict[int, Array]:
-    """What each written slot holds after `program` ran on the interpreter with its sanitizer.
+    """Run `program` on the interpreter with its sanitizer; return each written slot's contents.
 
-    Raises `TroubleError`, also for memory that changed and had to stay.
+    Raises `RunError`, also if memory changed that must not.
     """
     with errors_from(lambda: "interpreter"):
         Interpreter(program).run(memory.arrays(), bindings, backward=backward)
@@ -129,7 +129,7 @@ def interpret(
 
 
 def load_kernel(backend: Backend, device: str, program: Program) -> Kernel:
-    """The kernel of `program`, rendered and compiled anew. Raises `TroubleError`."""
+    """Render and compile `program`, without caches. Raises `RunError`."""
     step = "renderer"
     with errors_from(lambda: step):
         source = backend.renderer.render(program)
@@ -142,7 +142,7 @@ def load_kernel(backend: Backend, device: str, program: Program) -> Kernel:
 
 
 def launch(kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> dict[int, Array]:
-    """What each written slot holds after `kernel` ran on its device. Raises `TroubleError`."""
+    """Run `kernel` on its device; return each written slot's contents. Raises `RunError`."""
     with errors_from(lambda: "launch"):
         buffers = memory.on_device(kernel.device)
         chosen = [buffers[parameter.slot] for parameter in kernel.program.parameters]
@@ -152,9 +152,9 @@ def launch(kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> dict
 
 
 def other_data(case: KernelCase) -> tuple[Array, ...]:
-    """Return contents for another launch of the kernel: elements are turned by one position.
+    """Return contents for another launch of the kernel: elements are rotated by one position.
 
-    They stay where positions are computed from them: others may lie outside of a buffer.
+    Contents stay if positions are computed: others might lie outside a buffer.
     """
     accesses = [node.src[0] for node in case.ast.toposort() if node.op in (Ops.LOAD, Ops.STORE)]
     by = 0 if any(map(positions_of, accesses)) else 1
@@ -162,42 +162,42 @@ def other_data(case: KernelCase) -> tuple[Array, ...]:
 
 
 def checked_results(memory: Guarded) -> dict[int, Array]:
-    """The results in `memory`. Raises `TroubleError` where something changed that had to stay."""
+    """Return the results in `memory`. Raises `RunError` if something changed that must not."""
     problem = memory.problem()
     if problem:
-        raise TroubleError(Symptom.RED_ZONE, problem)
+        raise RunError(Symptom.RED_ZONE, problem)
     stray = memory.stray()
     if stray:
-        raise TroubleError(Symptom.VALUE, stray)
+        raise RunError(Symptom.VALUE, stray)
     return memory.results()
 
 
-def differing_bits(actual: Array, wanted: Array, zeros_differ: bool) -> npt.NDArray[np.bool_]:
-    """Where the bits of two arrays of one type differ, but for payloads of NaNs.
+def differing_bits(actual: Array, expected: Array, zeros_differ: bool) -> npt.NDArray[np.bool_]:
+    """Return where the bits of two arrays of one type differ, ignoring payloads of NaNs.
 
     Without `zeros_differ`, zeros of either sign are equal.
     """
     size = actual.itemsize
     bits = np.ascontiguousarray(actual).view(np.uint8).reshape(-1, size)
-    other = np.ascontiguousarray(wanted).view(np.uint8).reshape(-1, size)
+    other = np.ascontiguousarray(expected).view(np.uint8).reshape(-1, size)
     differs = np.asarray((bits != other).any(axis=1))
     if differs.any():
-        differs &= ~(np.asarray(actual != actual) & np.asarray(wanted != wanted))
+        differs &= ~(np.asarray(actual != actual) & np.asarray(expected != expected))
         if not zeros_differ:
-            differs &= np.asarray(actual != wanted)
+            differs &= np.asarray(actual != expected)
     return differs
 
 
 def has_float_maximum(program: Program) -> bool:
-    """Whether the sign of a zero may be either, as MAX gives any of two zeros."""
+    """Return True if a zero may have either sign: MAX may return either of two zeros."""
     return any(node.op is Ops.MAX and node.dtype.is_float for node in program.uops)
 
 
 def has_float_tiles(program: Program) -> bool:
-    """Whether it multiplies matrix tiles of floats, which devices round in ways of their own."""
+    """Return True if the program multiplies float matrix tiles, whose rounding devices choose."""
     return any(node.op is Ops.WMMA and node.dtype.is_float for node in program.uops)
 
 
 def is_approximate(program: Program) -> bool:
-    """Whether it has functions of which devices give other last bits, and numpy in other places."""
+    """Return True if it has functions whose last bits differ between devices, and in numpy."""
     return any(node.op.name in ELEMENTARY_OPS for node in program.uops)

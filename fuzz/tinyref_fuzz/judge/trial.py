@@ -1,9 +1,11 @@
-"""One case on its way through the judge: what is compiled, run and compared, in order.
+"""Judge one case step by step: compile, run and compare, in a fixed order.
 
 Each value is computed once, and compared with the one before it, so that the first pair that
-differs names the stage. On the way every program is checked against what the device declares, and
-every launch by red zones, poison and the interpreter's sanitizer. Whatever is no agreement, no
-refusal of what the device declares to lack, and no `KernelOptError`, is a fault.
+differs names the stage. Every program is checked against the capabilities, and every launch by red
+zones, poison and the interpreter's sanitizer.
+
+Three outcomes are fine: agreement, refusal of a kernel that needs what the device lacks, and
+`KernelOptError`. Everything else is a fault.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from tinyref_fuzz.judge.oracles import STRICT, Oracle, evaluator_problem, oracle
 from tinyref_fuzz.judge.oracles.reference import semantics_fault
 from tinyref_fuzz.judge.runs import (
     LinearisedKernel,
-    TroubleError,
+    RunError,
     compile_checked,
     differing_bits,
     errors_from,
@@ -54,34 +56,34 @@ from tinyref_spec.kernel_case import (
 )
 
 Results = Mapping[int, Array]
-# What ran gave, and what it owed.
-Owed = tuple[Results, Oracle]
+# The results of a run, and the oracle for them.
+CheckedRun = tuple[Results, Oracle]
 
-# One program of so many gets the checks that cost as much as all others together. Programs of one
-# case are alike: another case tells more than another program of the same.
+# One of this many programs gets the checks that cost as much as all others together. Programs of
+# one case are alike: another case reveals more than another program.
 THOROUGH_SHARE = 6
-# All programs of one case of so many if it has more outputs than these.
+# With more outputs than `MANY_OUTPUTS`, all programs of one of this many cases get all checks.
 SELDOM_SHARE = 16
 MANY_OUTPUTS = 4
-# How a verdict of a device ends for which LLVM compiles at several levels.
+# Suffix of a verdict on a device for which LLVM compiles at several levels.
 AT_LEVEL = "at CPU_LEVEL="
-# Of `linearise`: any number gives a legal order.
+# Seed for `linearise`: any number gives a legal order.
 SHUFFLE = 1
 
 
 def has_many_outputs(case: KernelCase) -> bool:
-    """Whether the kernel is one that tries many values, rather than axes, orders and launches."""
+    """Return True if the kernel tests many values, rather than axes, orders and launches."""
     return len(case.ast.src) > MANY_OUTPUTS
 
 
 def case_number(case: KernelCase) -> int:
-    """A number of the case that is the same on any machine."""
+    """Return a number of the case that is the same on any machine."""
     ops = ",".join(node.op.name for node in case.ast.toposort())
     return zlib.crc32(f"{case.choices} {ops}".encode())
 
 
 class DisagreementError(Exception):
-    """Ends the judging of a case: what does not agree."""
+    """Disagreement that ends the judging of a case."""
 
     def __init__(self, pair: Pair, symptom: Symptom, detail: str) -> None:
         self.verdict = KernelVerdict(pair, symptom, detail)
@@ -90,49 +92,49 @@ class DisagreementError(Exception):
 
 @contextlib.contextmanager
 def between(pair: Pair) -> Iterator[None]:
-    """A `TroubleError` inside is a disagreement of `pair`."""
+    """Turn a `RunError` inside into a disagreement of `pair`."""
     try:
         yield
-    except TroubleError as trouble:
+    except RunError as trouble:
         raise DisagreementError(pair, trouble.symptom, trouble.detail) from trouble
 
 
 class Trial:
-    """One case on its way; `number` is the list of optimisations at work.
+    """The judging of one case; `number` is the list of optimisations that is judged now.
 
-    lot: a number of the case that decides which of its programs get all checks.
+    `sample` is a number of the case that decides which of its programs get all checks.
     """
 
     def __init__(
         self,
         judge: JudgedDevice,
         case: KernelCase,
-        lot: int,
+        sample: int,
         thorough: bool | None,
         levels: tuple[int, ...],
     ) -> None:
         self.judge = judge
         self.case = case
-        self.lot = lot
+        self.sample = sample
         self.thorough = thorough
         self.levels = levels
         self.number = -1
         self.is_quick = thorough is None and has_many_outputs(case) and not self.everything
         self.judged = 0
-        # What the programs gave of which interpreter and device agree.
+        # Results of programs on which interpreter and device agree.
         self.known: dict[Program, Results] = {}
 
     @property
     def everything(self) -> bool:
-        """Whether the program at work gets all checks."""
+        """Return True if the current program gets all checks."""
         if self.thorough is not None:
             return self.thorough
         if has_many_outputs(self.case):
-            return self.lot % SELDOM_SHARE == 0
-        return (self.lot + self.number) % THOROUGH_SHARE == 0
+            return self.sample % SELDOM_SHARE == 0
+        return (self.sample + self.number) % THOROUGH_SHARE == 0
 
     def run(self) -> None:
-        """Raises `DisagreementError` where two values differ."""
+        """Raise `DisagreementError` if two values differ."""
         case = self.case
         with between(Pair.PLAIN), errors_from(lambda: "evaluator"):
             self.oracle = oracle_for(case)
@@ -156,18 +158,18 @@ class Trial:
             self._equivalent(case.equivalent)
 
     def _check_evaluator(self) -> None:
-        """The semantics of the ops, by the spec's references; of some cases also the evaluator."""
+        """Check the ops by the spec's references, and in some cases the evaluator."""
         fault = semantics_fault(self.case.ast.toposort())
         problem = fault.detail if fault is not None else ""
         if not problem and self.everything:
             problem = evaluator_problem(self.case)
         if problem:
-            raise TroubleError(Symptom.VALUE, f"evaluator: {problem}")
+            raise RunError(Symptom.VALUE, f"evaluator: {problem}")
 
     def _is_right_optimised(self) -> bool:
-        """Whether a case of many values is right in its only optimised program.
+        """Return True if a case of many values is right in its only optimised program.
 
-        Then the plain one has little to add. Where it is wrong all are judged, in their order.
+        Then the plain program has little to add. If it is wrong, all are judged in their order.
         """
         if not self.is_quick or len(self.case.opts) != 1:
             return False
@@ -179,18 +181,18 @@ class Trial:
 
     def _trials(self) -> tuple[Opts, ...]:
         if self.is_quick and not self.case.opts:
-            # The same values again: another kernel of many outputs tells more in that time.
+            # They would compute the same values: in that time another kernel reveals more.
             return ()
         with between(Pair.OPTIMISED), errors_from(lambda: "heuristics"):
             try:
                 return self.judge.trials(self.case)
             except KernelOptError as error:
-                raise TroubleError(Symptom.ERROR, f"heuristics: {error}") from error
+                raise RunError(Symptom.ERROR, f"heuristics: {error}") from error
 
     def _judge_optimised(self, opts: Opts, plain: Results | None = None) -> None:
-        """Judges one list. Raises `KernelOptError` where this device refuses it.
+        """Judge one list. Raises `KernelOptError` if the device refuses it.
 
-        `plain` is what the program without optimisations gave, if it ran.
+        `plain` are the results of the program without optimisations, if it ran.
         """
         with between(Pair.OPTIMISED):
             program = self._compile(self.case.ast, opts)
@@ -203,9 +205,9 @@ class Trial:
         self.judged += 1
 
     def _compile(self, ast: UOp, opts: Sequence[Opt] | None) -> LinearisedKernel:
-        """Return the compiled program. Raises `TroubleError`."""
-        # The interpreter sees all accesses of this launch; with variables there are others. Without
-        # them it is the check itself that is tried, on one program of a case.
+        """Return the compiled program. Raises `RunError`."""
+        # The interpreter sees all accesses of this launch; with variables there are other launches.
+        # Without variables this tests the bounds check itself, on one program of a case.
         checks_bounds = bool(self.case.bindings) or (self.everything and opts == ())
         return compile_checked(ast, self.judge.capabilities, opts, checks_bounds)
 
@@ -213,7 +215,7 @@ class Trial:
         return self.oracle.difference(slot, actual)
 
     def _device_oracle(self, program: Program) -> Oracle:
-        """What a program may give on the device, by what that declares of its floats."""
+        """Return the oracle of a program on the device, by what it declares of its floats."""
         return self._tile_oracle if has_float_tiles(program) else self.device_oracle
 
     @functools.cached_property
@@ -226,10 +228,10 @@ class Trial:
     def _value(
         self, pair: Pair, program: LinearisedKernel, differs: Callable[[int, Array], str]
     ) -> Results:
-        """What the interpreter gives for a program, once it and the device agree.
+        """Return the interpreter's results for a program, once the device agrees with them.
 
-        Where the interpreter is the device, some programs go through their text, too. Lists of
-        optimisations that come to one program are judged once, but for those with all checks.
+        If the interpreter is the device, some programs also run from their text. Lists of
+        optimisations with equal programs are judged once, except those with all checks.
         """
         if not self.everything and program.program in self.known:
             results = self.known[program.program]
@@ -251,14 +253,14 @@ class Trial:
                     self._compare(results, differs)
                     self._check_orders(program, results)
                     return results
-            except DisagreementError as found:
-                fault = found.verdict
+            except DisagreementError as error:
+                fault = error.verdict
         with between(pair):
             results = interpret(program.program, self._memory(), self.case.bindings)
             self._compare(results, differs)
             self._check_orders(program, results)
         if fault is not None and fault.symptom is not None:
-            # The program is right, so that its text, or the reading of it, is not.
+            # The program is right, so its text, or the parsing of it, is wrong.
             raise DisagreementError(Pair.DEVICE, fault.symptom, fault.detail)
         if self.everything or not self.judge.is_reference:
             self._check_device(program.program, results)
@@ -268,14 +270,14 @@ class Trial:
         for slot, actual in results.items():
             problem = differs(slot, actual)
             if problem:
-                raise TroubleError(Symptom.VALUE, problem)
+                raise RunError(Symptom.VALUE, problem)
 
     def _memory(self, pattern: int = 0, shifted: bool = False) -> Guarded:
         alignment = self.judge.capabilities.view_alignment
         return Guarded(self.case.buffers, self.outputs, PATTERNS[pattern], shifted, alignment)
 
     def _launch(self, program: Program) -> Results:
-        """What the device gives, after a compile of its own."""
+        """Return the results of the device, after its own compile."""
         return launch(self._load(program), self._memory(), self.case.bindings)
 
     # Two runs of one program
@@ -284,39 +286,40 @@ class Trial:
         self,
         program: Program,
         actual: Results,
-        wanted: Results,
+        expected: Results,
         symptom: Symptom,
         how: str = "",
     ) -> None:
-        """Two runs of one program gave the same. Raises `TroubleError`."""
+        """Check that two runs of one program agree. Raises `RunError`."""
         if is_approximate(program) or not config.integer("STRICT_FLOAT"):
-            # Only the evaluator decides, for which the caller's data need not be.
+            # Only the oracle decides, and the caller compares with it.
             return
         zeros_differ = not has_float_maximum(program)
         for slot, values in actual.items():
-            differs = differing_bits(values, wanted[slot], zeros_differ)
+            differs = differing_bits(values, expected[slot], zeros_differ)
             allowed = self.oracle.allowed[slot]
             numbers = np.flatnonzero(allowed.where_known(differs))
             if numbers.size:
-                raise TroubleError(symptom, _sentence(slot, numbers, values, wanted[slot], how))
+                raise RunError(symptom, _sentence(slot, numbers, values, expected[slot], how))
 
-    def _check_orders(self, made: LinearisedKernel, results: Results) -> None:
-        """The same on the interpreter with other poison, and in other orders."""
+    def _check_orders(self, kernel: LinearisedKernel, results: Results) -> None:
+        """Check that other poison and other orders do not change results on the interpreter."""
         if not self.everything:
             return
         with errors_from(lambda: "another order of the nodes"):
-            shuffled = made.shuffle(SHUFFLE)
+            shuffled = kernel.shuffle(SHUFFLE)
         how = "with other poison around, in other orders of nodes and work-items"
         try:
-            # All at once, as it seldom matters; one by one where it does.
+            # Change everything at once, as it seldom matters; if it does, change one thing at a
+            # time.
             again = interpret(shuffled, self._memory(1), self.case.bindings, backward=True)
-            self._check_same(made.program, again, results, Symptom.VALUE, how)
-        except TroubleError:
-            self._check_each_order(made.program, shuffled, results)
+            self._check_same(kernel.program, again, results, Symptom.VALUE, how)
+        except RunError:
+            self._check_each_order(kernel.program, shuffled, results)
             raise
 
     def _check_each_order(self, program: Program, shuffled: Program, results: Results) -> None:
-        """Raises `TroubleError` for the first change alone that matters."""
+        """Raise `RunError` for the first single change that matters."""
         bindings = self.case.bindings
         again = interpret(program, self._memory(1), bindings)
         self._check_same(program, again, results, Symptom.ACCESS, "with other poison around")
@@ -328,16 +331,16 @@ class Trial:
     # The device
 
     def _check_device(self, program: Program, results: Results) -> None:
-        """The device gives what the interpreter gave, at each level of LLVM that it has."""
+        """Check that the device agrees with the interpreter, at each judged level of LLVM."""
         with between(Pair.DEVICE):
             for level in self.levels:
                 try:
                     self._check_at_level(level, program, results)
-                except TroubleError as trouble:
+                except RunError as trouble:
                     if not self.judge.has_levels:
                         raise
                     detail = f"{trouble.detail}, {AT_LEVEL}{level}"
-                    raise TroubleError(trouble.symptom, detail) from trouble
+                    raise RunError(trouble.symptom, detail) from trouble
 
     def _check_at_level(self, level: int, program: Program, results: Results) -> None:
         with config.Context(CPU_LEVEL=level):
@@ -351,7 +354,7 @@ class Trial:
         return load_kernel(self.judge.backend, self.judge.device, program)
 
     def _check_launch(self, kernel: Kernel, memory: Guarded, results: Results) -> Results:
-        """Return what one launch gives, which is right. Raises `TroubleError`."""
+        """Return the results of one launch, which must be right. Raises `RunError`."""
         program = kernel.program
         measured = launch(kernel, memory, self.case.bindings)
         if self.judge.arithmetic == STRICT and not has_float_tiles(program):
@@ -360,9 +363,10 @@ class Trial:
         return measured
 
     def _check_launches(self, program: Program, results: Results) -> None:
-        """Check launches of one kernel: after one with other data, and then in other memory.
+        """Check repeated launches of one kernel: first with other data, and last in other memory.
 
-        The second uses the memory of the first. Raises what a launch alone shows, if that fails.
+        The second launch uses the memory of the first. If one fails, a single launch is checked
+        first, and its error is raised instead.
         """
         kernel, memory, number = self._load(program), self._memory(), 1
         memory.fill(other_data(self.case))
@@ -372,15 +376,15 @@ class Trial:
             memory.fill(self.case.buffers)
             measured = self._check_launch(kernel, memory, results)
             number += 1
-            # The buffers lie elsewhere, and start at any element.
+            # The buffers move, and start at any element.
             shifts = not any(isinstance(node.dtype, ImageDType) for node in program.uops)
             again = launch(kernel, self._memory(1, shifts), self.case.bindings)
             self._check_same(program, again, measured, Symptom.VALUE)
-        except TroubleError as trouble:
+        except RunError as trouble:
             self._check_launch(self._load(program), self._memory(), results)
             symptom = Symptom.UNSTABLE if trouble.symptom is Symptom.VALUE else trouble.symptom
             detail = f"{trouble.detail}, in launch {number} of 3, the first has other data"
-            raise TroubleError(symptom, detail) from trouble
+            raise RunError(symptom, detail) from trouble
 
     # Kernels that compute the same
 
@@ -396,28 +400,28 @@ class Trial:
                 detail = f"{where}, wrong after {blamed} in {steps}: {problem.detail}"
                 raise DisagreementError(Pair.EQUIVALENT, problem.symptom, detail)
 
-    def _problem_of(self, run: Callable[[UOp], Owed], ast: UOp) -> TroubleError | None:
+    def _problem_of(self, run: Callable[[UOp], CheckedRun], ast: UOp) -> RunError | None:
         try:
             results, oracle = run(ast)
             self._compare(results, oracle.difference)
-        except TroubleError as trouble:
+        except RunError as trouble:
             return trouble
         return None
 
-    def _first_wrong_step(self, equivalent: Equivalent, run: Callable[[UOp], Owed]) -> str:
-        """The label of the first transformation after which the value is another."""
+    def _first_wrong_step(self, equivalent: Equivalent, run: Callable[[UOp], CheckedRun]) -> str:
+        """Return the label of the first transformation after which the value changes."""
         for label, ast in equivalent.trail:
             if self._problem_of(run, ast) is not None:
                 return label
         return "no step"
 
-    def _evaluate(self, ast: UOp) -> Owed:
+    def _evaluate(self, ast: UOp) -> CheckedRun:
         with errors_from(lambda: "evaluator"):
             results = evaluate(ast, dict(enumerate(self.case.buffers)), self.case.bindings)
             return results, self.oracle
         raise AssertionError("unreachable")
 
-    def _run_optimised(self, ast: UOp) -> Owed:
+    def _run_optimised(self, ast: UOp) -> CheckedRun:
         with errors_from(lambda: "heuristics"), config.Context(CPU_LEVEL=self.levels[0]):
             program = self._compile(ast, None).program
             return self._launch(program), self._device_oracle(program)
@@ -425,11 +429,11 @@ class Trial:
 
 
 def _sentence(
-    slot: int, numbers: npt.NDArray[np.intp], actual: Array, wanted: Array, how: str
+    slot: int, numbers: npt.NDArray[np.intp], actual: Array, expected: Array, how: str
 ) -> str:
-    """What differs first."""
+    """Describe the first difference."""
     at = int(numbers[0])
-    found = f"output b{slot}: element {at} of {actual.size} is {actual[at]!s}"
+    subject = f"output b{slot}: element {at} of {actual.size} is {actual[at]!s}"
     if how:
-        return f"{found} {how}, and {wanted[at]!s} in the first run"
-    return f"{found}, the reference gives {wanted[at]!s}"
+        return f"{subject} {how}, and {expected[at]!s} in the first run"
+    return f"{subject}, the reference gives {expected[at]!s}"

@@ -1,4 +1,4 @@
-"""What a kernel must give: expected values, derived bounds, and where nothing is specified."""
+"""Oracles: the expected values of a kernel, derived bounds, and unspecified elements."""
 
 from tinyref_fuzz.judge.oracles.analysis import STRICT, Arithmetic
 from tinyref_fuzz.judge.oracles.expected import evaluator_problem, oracle_for

@@ -1,8 +1,8 @@
-"""Spans of every node of a kernel AST: a second evaluator, which knows what is not certain.
+"""Compute the span of every node of a kernel AST: a second evaluator that knows uncertainty.
 
-It shares with the AST evaluator the semantics of the ops on numbers, which `reference.py` looks at,
-and nothing else (views are read by `numpy_indices`): where the two differ on certain elements, one
-of them is wrong.
+It shares only two things with the AST evaluator: the semantics of ops on numbers, which
+`reference.py` checks, and `numpy_indices`, which reads views. If the two differ on certain
+elements, one of them is wrong.
 """
 
 from __future__ import annotations
@@ -32,29 +32,27 @@ from tinyref_spec.error_rules import ulp_limit
 from tinyref_spec.kernel_case import Array
 
 ELEMENTARY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
-# Of these the next op may take the exact result, where floats are not strict.
+# If floats are not strict, the next op may use the exact result of these.
 CONTRACTED = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.MULACC, Ops.CAST})
 
 
-# What a compiler transforms that takes floats for exact numbers.
+# Ops that a compiler transforms if it treats floats as exact numbers.
 ALGEBRAIC = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.MULACC, Ops.NEG, Ops.FDIV, Ops.RECIP})
-# Through these it may see what their sources are made of.
+# Such a compiler may look through these at their sources.
 TRANSPARENT = frozenset({Ops.WHERE, Ops.MAX, Ops.CAST, Ops.SQRT})
-# The logarithm is a sum at last; the results of the other functions are made of their bits.
+# The logarithm ends in a sum. The other functions assemble their results from bits.
 SUMS = ALGEBRAIC | {Ops.LOG2, Ops.REDUCE}
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What a device declares of its floats; by default each operation rounds once for itself.
-
-    multiplies_tiles: of one program, whether its sums of products are those of matrix tiles.
-    """
+    """Float arithmetic that a device declares; by default each operation rounds once."""
 
     flushes: bool = False
     contracts: bool = False
     reassociates: bool = False
     multiplies_tiles: bool = False
+    """True if the sums of products of a program are computed by matrix tiles."""
 
     @classmethod
     def of(cls, capabilities: Capabilities) -> Arithmetic:
@@ -69,13 +67,12 @@ STRICT = Arithmetic()
 
 
 class Analysis:
-    """What the written slots of one kernel may hold, given the contents of its buffers.
+    """The values that the written slots of one kernel may hold, given the contents of its buffers.
 
-    arithmetic: what the device may do with floats. Where they are not strict, sums and products
-    may be contracted. Where it reassociates, a sum or product of what is computed from others is
-    unknown: the terms that cancel need not be those that do. Where tiles are multiplied, products
-    that are summed may be exact, and an addition rounds to either neighbour. Raises `UserError` for
-    a node that is no part of a kernel AST.
+    `arithmetic` says what the device may do with floats. If they are not strict, sums and products
+    may be contracted. If it reassociates, a sum or product of computed values is unknown: other
+    terms may cancel. If it multiplies tiles, products that are summed may be exact, and an addition
+    rounds to either neighbour. Raises `UserError` for a node that does not belong in a kernel AST.
     """
 
     def __init__(
@@ -106,14 +103,14 @@ class Analysis:
         if node.op is Ops.STORE:
             self._store(node)
             return
-        found = self._span(node)
+        result = self._span(node)
         if self.arithmetic.reassociates and node.dtype.is_float:
-            found = self._reassociated(node, found)
+            result = self._reassociated(node, result)
         if self.arithmetic.flushes and node.dtype.is_float:
-            found = flush_subnormals(found, node.dtype)
-        self.spans[node] = found
+            result = flush_subnormals(result, node.dtype)
+        self.spans[node] = result
         is_free = node.op in ELEMENTARY or node.op is Ops.REDUCE or not self.is_strict
-        is_source = is_free and node.dtype.is_float and not found.is_point
+        is_source = is_free and node.dtype.is_float and not result.is_point
         if is_source or any(source in self.loose for source in node.src):
             self.loose.add(node)
 
@@ -134,41 +131,41 @@ class Analysis:
             how = Additions(self.arithmetic.flushes, self.arithmetic.multiplies_tiles)
             return reduce_spans(arg.op, node.dtype, sources[0], arg.axes, how)
         if node.op in ALU:
-            found = apply(node.op, node.dtype, [source.dtype for source in node.src], sources)
+            result = apply(node.op, node.dtype, [source.dtype for source in node.src], sources)
             contracts = node.op in CONTRACTED and node.dtype.is_float and not self.is_strict
             is_open = contracts or node in self.products
-            return without_rounding(node.op, found, sources) if is_open else found
+            return without_rounding(node.op, result, sources) if is_open else result
         raise UserError(f"oracle: {node.op.name} does not belong in a kernel AST")
 
-    def _reassociated(self, node: UOp, found: Span) -> Span:
-        """The span where float arithmetic may be transformed as if it were exact."""
+    def _reassociated(self, node: UOp, value: Span) -> Span:
+        """Return the span if float arithmetic may be transformed as if it were exact."""
         is_computed = any(source in self.algebraic for source in node.src)
         if node.op in SUMS or (node.op in TRANSPARENT and is_computed):
             self.algebraic.add(node)
         if node.op is Ops.POW:
             limit = ulp_limit(node.op.name, node.dtype, False, True)
-            return widen(found, limit, ~np.isfinite(found.low) | (found.low == 0))
+            return widen(value, limit, ~np.isfinite(value.low) | (value.low == 0))
         if node.op not in ALGEBRAIC:
-            return found
-        unknown = mask_of(found) | ~np.isfinite(found.low) | ~np.isfinite(found.high) | is_computed
+            return value
+        unknown = mask_of(value) | ~np.isfinite(value.low) | ~np.isfinite(value.high) | is_computed
         # Zeros lose their signs.
-        return span(found.low, found.high, unknown, np.ones(found.low.shape, np.bool_))
+        return span(value.low, value.high, unknown, np.ones(value.low.shape, np.bool_))
 
     def _positions(self, view: UOp) -> tuple[Values, BoolArray, BoolArray | None]:
-        """Which element is shown where (0 where none is), whether one is, and where unknown."""
+        """Return the element of each position, whether there is one, and if that is unknown."""
         if not isinstance(view.arg, ViewArg):
             raise UserError(f"oracle: {view.op.name} does not carry a view")
         positions, valid = tracker_of(view).numpy_indices(self.bindings)
-        places = [self.spans[place] for place in positions_of(view)]
-        if not places:
+        coordinates = [self.spans[node] for node in positions_of(view)]
+        if not coordinates:
             return positions, valid, None
-        return _at_places(positions, valid, places)
+        return _at_coordinates(positions, valid, coordinates)
 
     def _buffer(self, view: UOp, positions: Values) -> tuple[int, Array]:
-        """The slot that a VIEW shows, and its contents, in which all `positions` must lie."""
+        """Return the slot of a VIEW, and its contents, which must include all `positions`."""
         arg = view.src[0].arg if view.src else None
         if not isinstance(arg, SlotArg):
-            raise UserError("oracle: a LOAD or STORE goes to a VIEW of a DEFINE_GLOBAL")
+            raise UserError("oracle: a LOAD or STORE needs a VIEW of a DEFINE_GLOBAL")
         if not 0 <= arg.slot < len(self.buffers):
             raise UserError(f"oracle: no buffer for slot {arg.slot}")
         buffer = self.buffers[arg.slot]
@@ -208,8 +205,8 @@ class Analysis:
 
 
 def _summed_products(ast: UOp) -> frozenset[UOp]:
-    """The products of floats that a sum takes, as they are or after a conversion."""
-    found = set()
+    """Return the products of floats that are summed, directly or after a conversion."""
+    products = set()
     for node in ast.toposort():
         if not (isinstance(node.arg, ReduceArg) and node.arg.op is Ops.ADD):
             continue
@@ -217,46 +214,46 @@ def _summed_products(ast: UOp) -> frozenset[UOp]:
         while source.op is Ops.CAST:
             (source,) = source.src
         if source.op is Ops.MUL and source.dtype.is_float:
-            found.add(source)
-    return frozenset(found)
+            products.add(source)
+    return frozenset(products)
 
 
-def _at_places(
-    positions: Values, valid: BoolArray, places: Sequence[Span]
+def _at_coordinates(
+    positions: Values, valid: BoolArray, coordinates: Sequence[Span]
 ) -> tuple[Values, BoolArray, BoolArray | None]:
-    """Of a view over more axes than the kernel has: the last ones are at `places`, one each."""
-    rank = positions.ndim - len(places)
+    """Select the positions of a view at computed coordinates, which belong to its last axes."""
+    rank = positions.ndim - len(coordinates)
     own, sizes = positions.shape[:rank], positions.shape[rank:]
-    shape = np.broadcast_shapes(own, *(place.low.shape for place in places))
+    shape = np.broadcast_shapes(own, *(coordinate.low.shape for coordinate in coordinates))
     number, inside = np.zeros(shape, np.int64), np.ones(shape, np.bool_)
     unknown: BoolArray | None = None
-    for place, size in zip(places, sizes, strict=True):
-        at = place.low.astype(np.int64)
+    for coordinate, size in zip(coordinates, sizes, strict=True):
+        at = coordinate.low.astype(np.int64)
         fits = (at >= 0) & (at < size)
         number = number * size + np.where(fits, at, 0)
         inside = inside & fits
-        unknown = either(unknown, place.unknown)
+        unknown = either(unknown, coordinate.unknown)
     if unknown is not None:
         unknown = np.broadcast_to(unknown, shape)
     count = math.prod(sizes)
     if not count:
         return np.zeros(shape, np.int64), np.zeros(shape, np.bool_), unknown
     taken: list[Values] = []
-    for each in (positions, valid):
-        rows = np.broadcast_to(each.reshape(*own, count), (*shape, count))
+    for table in (positions, valid):
+        rows = np.broadcast_to(table.reshape(*own, count), (*shape, count))
         taken.append(np.take_along_axis(rows, number[..., None], -1)[..., 0])
     inside = inside & taken[1]
     return np.where(inside, taken[0], 0), inside, unknown
 
 
-def flush_subnormals(found: Span, dtype: DType) -> Span:
-    """Subnormals may be zero of either sign."""
+def flush_subnormals(value: Span, dtype: DType) -> Span:
+    """Let subnormals be a zero of either sign."""
     least = smallest_normal(dtype)
-    small = [(np.abs(end) < least) for end in (found.low, found.high)]
+    small = [(np.abs(end) < least) for end in (value.low, value.high)]
     if not (small[0] | small[1]).any():
-        return found
-    zero = np.zeros((), found.low.dtype)
-    low = np.where(small[0] & (found.low > 0), zero, found.low)
-    high = np.where(small[1] & (found.high < 0), zero, found.high)
-    is_open = found.open() | (small[0] & (found.low != 0)) | (small[1] & (found.high != 0))
-    return span(low, high, mask_of(found), is_open)
+        return value
+    zero = np.zeros((), value.low.dtype)
+    low = np.where(small[0] & (value.low > 0), zero, value.low)
+    high = np.where(small[1] & (value.high < 0), zero, value.high)
+    is_open = value.open() | (small[0] & (value.low != 0)) | (small[1] & (value.high != 0))
+    return span(low, high, mask_of(value), is_open)

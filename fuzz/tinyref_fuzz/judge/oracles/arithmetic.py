@@ -1,7 +1,8 @@
-"""What each arithmetic op makes of spans, and where it leaves the value unspecified.
+"""Apply each arithmetic op to spans, and decide where its value is unspecified.
 
-One function per family of ops, in the order of the semantics. The value of an op on numbers comes
-from the op table, which is the one source of semantics; what is uncertain is decided here.
+There is one function per family of ops, in the order of the semantics. The value of an op on
+numbers comes from the op table, the only source of semantics. This module decides what is
+uncertain.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from tinyref_fuzz.judge.oracles.span import (
 from tinyref_spec.bits import BoolArray
 from tinyref_spec.error_rules import ulp_limit
 
-# The result type, the types of the operands, and what they may be.
+# Arguments: the op, the result type, the operand types, and the spans of the operands.
 Rule = Callable[[Ops, DType, Sequence[DType], Sequence[Span]], Span]
-# For each end of the result, the ends of the operands that give it: 0 low, 1 high.
+# For each end of the result, the ends of the operands that produce it: 0 low, 1 high.
 RISING = ((0,), (1,))
 FALLING = ((1,), (0,))
 SUM = ((0, 0), (1, 1))
@@ -40,7 +41,7 @@ ALL_PAIRS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
 def apply(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """What `op` gives; `dtype` and `sources` as of `semantics.apply`."""
+    """Return the span of `op`; `dtype` and `sources` are those of `semantics.apply`."""
     rule = RULES.get(op, float_arithmetic if dtype.is_float else plain)
     return rule(op, dtype, sources, spans)
 
@@ -52,9 +53,9 @@ def _ends(
     spans: Sequence[Span],
     chosen: Sequence[Sequence[int]],
 ) -> list[Values]:
-    """What `op` gives for each choice of ends."""
+    """Return the value of `op` for each choice of ends."""
     kernel = kernel_for(op, dtype, sources)
-    pairs = [(each.low, each.high) for each in spans]
+    pairs = [(operand.low, operand.high) for operand in spans]
     return [
         np.asarray(kernel(*(pair[end] for pair, end in zip(pairs, ends, strict=True))))
         for ends in chosen
@@ -62,37 +63,37 @@ def _ends(
 
 
 def plain(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """Integers and bools: one value, unknown where an operand is."""
-    value = kernel_for(op, dtype, sources)(*(each.low for each in spans))
+    """Apply an op of integers or bools: one value, unknown if an operand is."""
+    value = kernel_for(op, dtype, sources)(*(operand.low for operand in spans))
     return point(value, any_unknown(spans))
 
 
 def float_arithmetic(
     op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]
 ) -> Span:
-    """Ops that are rounded correctly: the ends of the operands give those of the result.
+    """Apply a correctly rounded op: the ends of the operands give the ends of the result.
 
-    An operand that may be infinite but need not makes the result unknown, for a NaN may be among
-    what it can be. An operand that is certainly a NaN makes it a NaN.
+    If an operand may be infinite but also finite, the result is unknown, because it may be a NaN.
+    If an operand is certainly a NaN, so is the result.
     """
     unknown = any_unknown(spans)
-    if all(each.is_point for each in spans):
+    if all(operand.is_point for operand in spans):
         value = _ends(op, dtype, sources, spans, ((0,) * len(spans),))[0]
         if unknown is None:
             return point(value)
         return point(value, unknown & ~_certain_nan(spans))
-    is_open = _any(each.open() for each in spans)
-    for each in spans:
-        ends_far = ~np.isfinite(each.low) | ~np.isfinite(each.high)
-        unknown = either(unknown, each.open() & ends_far)
+    is_open = _any(operand.open() for operand in spans)
+    for operand in spans:
+        ends_far = ~np.isfinite(operand.low) | ~np.isfinite(operand.high)
+        unknown = either(unknown, operand.open() & ends_far)
     unknown = either(unknown, _passes_zero(op, spans))
-    found = _ends(op, dtype, sources, spans, CHOICES[op])
-    low, high = found[0], found[-1]
-    if len(found) > 2:
-        # Zero by zero at one corner says nothing of the others.
-        some_nan = _any(map(is_nan, found)) & ~_all(map(is_nan, found))
+    values = _ends(op, dtype, sources, spans, CHOICES[op])
+    low, high = values[0], values[-1]
+    if len(values) > 2:
+        # A NaN at one corner, 0 / 0, says nothing about the others.
+        some_nan = _any(map(is_nan, values)) & ~_all(map(is_nan, values))
         unknown = either(unknown, some_nan)
-        low, high = np.minimum.reduce(found), np.maximum.reduce(found)
+        low, high = np.minimum.reduce(values), np.maximum.reduce(values)
     result = span(low, high, unknown, is_open)
     if result.unknown is None:
         return result
@@ -117,25 +118,25 @@ CHOICES = {
 
 
 def _any(masks: Iterable[BoolArray]) -> BoolArray:
-    found: BoolArray = np.zeros((), np.bool_)
+    result: BoolArray = np.zeros((), np.bool_)
     for mask in masks:
-        found = found | mask
-    return found
+        result = result | mask
+    return result
 
 
 def _all(masks: Iterable[BoolArray]) -> BoolArray:
-    found: BoolArray = np.ones((), np.bool_)
+    result: BoolArray = np.ones((), np.bool_)
     for mask in masks:
-        found = found & mask
-    return found
+        result = result & mask
+    return result
 
 
 def _certain_nan(spans: Sequence[Span]) -> BoolArray:
-    return _any([each.is_certain_nan() for each in spans])
+    return _any([operand.is_certain_nan() for operand in spans])
 
 
 def _passes_zero(op: Ops, spans: Sequence[Span]) -> BoolArray | None:
-    """Where ends decide nothing: a divisor that may be zero, zero times infinity between them."""
+    """Return where the ends decide nothing: a divisor may be zero, or 0 * inf lies between them."""
     if op in (Ops.FDIV, Ops.RECIP):
         divisor = spans[-1]
         return divisor.open() & divisor.may_be_zero()
@@ -147,27 +148,28 @@ def _passes_zero(op: Ops, spans: Sequence[Span]) -> BoolArray | None:
 
 
 def within_limit(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """FDIV, RECIP and SQRT: correctly rounded, or within the limit; special cases exact."""
-    found = float_arithmetic(op, dtype, sources, spans)
+    """Apply FDIV, RECIP or SQRT: correctly rounded, or within the limit; specials are exact."""
+    result = float_arithmetic(op, dtype, sources, spans)
     limit = ulp_limit(op.name, dtype, config.integer("STRICT_FLOAT") != 0)
     if not limit:
-        return found
-    is_special = _any([~np.isfinite(each.low) | (each.low == 0) for each in spans])
-    return widen(found, limit, is_special)
+        return result
+    is_special = _any([~np.isfinite(operand.low) | (operand.low == 0) for operand in spans])
+    return widen(result, limit, is_special)
 
 
-def without_rounding(op: Ops, found: Span, spans: Sequence[Span]) -> Span:
-    """A sum, difference, product or conversion whose rounding a compiler may leave out.
+def without_rounding(op: Ops, result: Span, spans: Sequence[Span]) -> Span:
+    """Widen a sum, difference, product or conversion whose rounding a compiler may omit.
 
-    The exact value lies next to the rounded one. A sum that rounds to zero is zero, and so is a
+    The exact value is next to the rounded one. A sum that rounds to zero is zero, and so is a
     product by zero; infinities and NaNs stay.
     """
-    has_zero = _any([each.low == 0 for each in spans]) if op in (Ops.MUL, Ops.CAST) else np.True_
-    return widen(found, 1, ~np.isfinite(found.low) | ((found.low == 0) & has_zero))
+    needs_zero = op in (Ops.MUL, Ops.CAST)
+    has_zero = _any([operand.low == 0 for operand in spans]) if needs_zero else np.True_
+    return widen(result, 1, ~np.isfinite(result.low) | ((result.low == 0) & has_zero))
 
 
 def negation(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """NEG, which changes the sign of a float and nothing else."""
+    """Apply NEG, which only changes the sign of a float."""
     (x,) = spans
     if not dtype.is_float or x.is_point:
         return plain(op, dtype, sources, spans)
@@ -175,54 +177,54 @@ def negation(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Sp
 
 
 def multiplication(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """MUL: zero times an unspecified integer is zero."""
+    """Apply MUL: zero times an unspecified integer is zero."""
     if dtype.is_float:
         return float_arithmetic(op, dtype, sources, spans)
     return _absorbing(plain(op, dtype, sources, spans), spans, 0)
 
 
 def conjunction(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """AND: zero, or false, whatever the other one is."""
+    """Apply AND: a zero or false operand decides."""
     return _absorbing(plain(op, dtype, sources, spans), spans, 0)
 
 
 def disjunction(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """OR: all bits set, or true, whatever the other one is."""
+    """Apply OR: an operand that is true, or has all bits set, decides."""
     ones = -1 if dtype.kind is Kind.SIGNED else dtype.maximum
     return _absorbing(plain(op, dtype, sources, spans), spans, int(ones))
 
 
-def _absorbing(found: Span, spans: Sequence[Span], absorber: int) -> Span:
-    """A known operand of this value is the result."""
-    if found.unknown is None:
-        return found
-    certain = _any([each.is_number(absorber) for each in spans])
-    value = np.where(certain, np.array(absorber, found.low.dtype), found.low)
-    return point(value, found.unknown & ~certain)
+def _absorbing(result: Span, spans: Sequence[Span], absorber: int) -> Span:
+    """Use an operand with the known value `absorber` as the result."""
+    if result.unknown is None:
+        return result
+    certain = _any([operand.is_number(absorber) for operand in spans])
+    value = np.where(certain, np.array(absorber, result.low.dtype), result.low)
+    return point(value, result.unknown & ~certain)
 
 
 def division_of_integers(
     op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]
 ) -> Span:
-    """IDIV and MOD: unspecified by 0, and of MIN by -1."""
-    found = plain(op, dtype, sources, spans)
-    left, right = (each.low for each in spans)
+    """Apply IDIV or MOD: unspecified for a divisor of 0, and for MIN by -1."""
+    result = plain(op, dtype, sources, spans)
+    left, right = (operand.low for operand in spans)
     undefined = np.asarray(right == 0)
     if dtype.kind is Kind.SIGNED:
         undefined = undefined | ((right == -1) & (left == dtype.minimum))
-    return point(found.low, either(found.unknown, undefined))
+    return point(result.low, either(result.unknown, undefined))
 
 
 def shift(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """SHL and SHR: unspecified unless 0 <= count < width."""
-    found = plain(op, dtype, sources, spans)
+    """Apply SHL or SHR: unspecified unless 0 <= count < width."""
+    result = plain(op, dtype, sources, spans)
     count = spans[1].low
     undefined = np.asarray((count < 0) | (count >= dtype.bits))
-    return point(found.low, either(found.unknown, undefined))
+    return point(result.low, either(result.unknown, undefined))
 
 
 def maximum(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """MAX: with one NaN either operand, of two zeros either sign."""
+    """Apply MAX: with one NaN either operand is allowed, and with two zeros either sign."""
     if not dtype.is_float:
         return plain(op, dtype, sources, spans)
     first, second = spans
@@ -238,18 +240,18 @@ def maximum(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Spa
 
 
 def less(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """CMPLT: known where the spans do not overlap, or touch on the right side."""
+    """Apply CMPLT: known if the spans do not overlap, or only touch at the right end."""
     first, second = spans
     if first.is_point and second.is_point:
         return plain(op, dtype, sources, spans)
     always = np.asarray(first.high < second.low)
-    # A comparison with a NaN is false, and NaNs come as both ends or make the value unknown.
+    # A comparison with a NaN is false. A NaN is at both ends, or the value is unknown.
     maybe = np.asarray(first.low < second.high)
     return point(always, either(any_unknown(spans), maybe & ~always))
 
 
 def not_equal(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """CMPNE: known where the spans do not overlap, or each is the same number."""
+    """Apply CMPNE: known if the spans do not overlap, or both are the same number."""
     first, second = spans
     if first.is_point and second.is_point:
         return plain(op, dtype, sources, spans)
@@ -259,10 +261,12 @@ def not_equal(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[S
 
 
 def select(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """WHERE: the chosen side alone counts; where the condition is unknown, either."""
+    """Apply WHERE: only the chosen side counts; if the condition is unknown, both do."""
     condition, first, second = spans
-    found = _choice(condition.low, first, second)
-    return found if condition.unknown is None else _choice(~condition.unknown, found, _hull(spans))
+    result = _choice(condition.low, first, second)
+    if condition.unknown is None:
+        return result
+    return _choice(~condition.unknown, result, _hull(spans))
 
 
 def _choice(condition: Values, first: Span, second: Span) -> Span:
@@ -276,7 +280,7 @@ def _choice(condition: Values, first: Span, second: Span) -> Span:
 
 
 def _hull(spans: Sequence[Span]) -> Span:
-    """The last two of `spans` as one: from the lower to the higher of their ends."""
+    """Join the last two of `spans`: from their lowest to their highest end."""
     _, first, second = spans
     differ = np.asarray(first.low != second.low)
     unknown = any_unknown((first, second))
@@ -292,7 +296,7 @@ def _hull(spans: Sequence[Span]) -> Span:
 def multiply_accumulate(
     op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]
 ) -> Span:
-    """MULACC: a product and a sum, each rounded in strict mode, else one or both."""
+    """Apply MULACC: in strict mode product and sum are rounded; otherwise one may be exact."""
     product = apply(Ops.MUL, dtype, sources[:2], spans[:2])
     if dtype.is_float and not config.integer("STRICT_FLOAT"):
         product = without_rounding(Ops.MUL, product, spans[:2])
@@ -300,7 +304,7 @@ def multiply_accumulate(
 
 
 def convert(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """CAST: monotone but for integers that wrap; out of range and NaN to integer unspecified."""
+    """Apply CAST: monotonic except for wrapping; float to integer out of range is unspecified."""
     (source,), (x,) = sources, spans
     if not source.is_float:
         return plain(op, dtype, sources, spans)
@@ -318,19 +322,19 @@ def convert(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Spa
 
 
 def _out_of_range(values: Values, dtype: DType) -> BoolArray:
-    """Where truncation gives no integer of `dtype`; a NaN gives none."""
+    """Return where truncation does not give an integer of `dtype`, as for a NaN."""
     whole = np.trunc(values.astype(np.float64))
-    # The largest 64-bit integers are no float64, but one more is.
+    # The largest 64-bit integers are not exact in float64, but one more is.
     return ~((whole >= float(dtype.minimum)) & (whole < float(int(dtype.maximum) + 1)))
 
 
 def reinterpret(op: Ops, dtype: DType, sources: Sequence[DType], spans: Sequence[Span]) -> Span:
-    """BITCAST: the bits of a NaN are unspecified, and so are those of a zero of either sign."""
+    """Apply BITCAST: the bits of a NaN, and of a zero of either sign, are unspecified."""
     (x,) = spans
-    found = plain(op, dtype, sources, spans)
+    result = plain(op, dtype, sources, spans)
     if not sources[0].is_float:
-        return found
-    return point(found.low, either(x.unknown, is_nan(x.low) | x.open()))
+        return result
+    return point(result.low, either(x.unknown, is_nan(x.low) | x.open()))
 
 
 RULES: dict[Ops, Rule] = {

@@ -1,4 +1,4 @@
-"""The oracle of a case: the evaluator where nothing rounds, else derived bounds."""
+"""Choose the oracle of a case: the evaluator if nothing rounds, else derived bounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tinyref_fuzz.judge.oracles.analysis import STRICT, Analysis, Arithmetic
 from tinyref_fuzz.judge.oracles.oracle import AllowedElements, Oracle
 from tinyref_spec.kernel_case import KernelCase, Mode
 
-# On small integers these are exact in every order, and none looks at the sign of a zero.
+# On small integers these are exact in every order, and do not depend on the sign of a zero.
 EXACT_OPS = frozenset(
     {
         Ops.SINK,
@@ -43,12 +43,14 @@ EXACT_OPS = frozenset(
 
 
 def oracle_for(case: KernelCase, arithmetic: Arithmetic = STRICT) -> Oracle:
-    """What the written slots of `case` may hold after the kernel, on a device or the interpreter.
+    """Return the allowed contents of the written slots of `case`, on a device or the interpreter.
 
-    arithmetic: what the device declares of its floats. Of EXACT cases every value is exact,
-    unless an op could show the sign of a zero, or have no specified value: such a kernel is
-    analysed as those of the other modes are, and may be exact all the same. Errors as of `evaluate`
-    and of `Analysis`.
+    Args:
+        arithmetic: What the device declares of its floats.
+
+    Values of EXACT cases are exact, unless an op depends on the sign of a zero or has no specified
+    value. Then the kernel is analysed as in the other modes, and may still be exact. Raises the
+    errors of `evaluate` and of `Analysis`.
     """
     if case.mode is Mode.EXACT and all(is_exact(node) for node in case.ast.toposort()):
         written = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
@@ -60,9 +62,9 @@ def oracle_for(case: KernelCase, arithmetic: Arithmetic = STRICT) -> Oracle:
 
 
 def evaluator_problem(case: KernelCase) -> str:
-    """Return how the values of the evaluator differ from those of the analysis, or "".
+    """Describe how the values of the evaluator differ from the analysis, or return "".
 
-    Errors as of `evaluate` and of `Analysis`.
+    Raises the errors of `evaluate` and of `Analysis`.
     """
     analysed = Oracle(Analysis(case.ast, case.buffers, case.bindings).allowed)
     written = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
@@ -71,7 +73,7 @@ def evaluator_problem(case: KernelCase) -> str:
 
 
 def is_exact(node: UOp) -> bool:
-    """Whether a node of an EXACT kernel has one value, whatever the kernel."""
+    """Return True if a node of an EXACT kernel has one value in any kernel."""
     if node.op is Ops.CAST:
         return not node.src[0].dtype.is_float or node.dtype.is_float or node.dtype.is_bool
     if node.op in (Ops.IDIV, Ops.MOD):

@@ -1,4 +1,4 @@
-"""What the written slots of a kernel may hold, and the sentence about what they hold instead."""
+"""The allowed contents of the written slots of a kernel, and the sentence about a violation."""
 
 from __future__ import annotations
 
@@ -13,69 +13,74 @@ from tinyref_spec.kernel_case import Array
 
 @dataclass(frozen=True)
 class AllowedElements:
-    """What one slot may hold, element by element: flat arrays of its type and size.
-
-    low, high: the smallest and largest value that is accepted; the same array where there is but
-    one for every element. A NaN at both ends is a NaN. unknown: where any value will do, None for
-    nowhere. reordered: whether the bounds cover a float sum or product whose order is free, or an
-    elementary function, which is folded in one program and approximated in another; else two runs
-    must agree bit for bit.
-    """
+    """The allowed elements of one slot: flat arrays of its type and size."""
 
     low: Array
     high: Array
+    """The smallest and largest accepted values. NaN at both ends means NaN.
+
+    The same array if every element has only one value.
+    """
     unknown: BoolArray | None = None
+    """The elements that may have any value; None if there are none."""
     reordered: bool = False
+    """True if the bounds cover a float sum or product in any order, or an elementary function.
+
+    A function may be folded in one program and approximated in another. If False, two runs must
+    agree bit for bit.
+    """
 
     @property
     def is_exact(self) -> bool:
-        """Whether every element has one value, which may be a NaN or a zero of either sign."""
+        """Return True if every element has one value, perhaps NaN or a zero of either sign."""
         return self.low is self.high and self.unknown is None
 
-    def rejected_places(self, actual: Array) -> BoolArray:
-        """Where `actual` is not accepted."""
+    def rejected_elements(self, actual: Array) -> BoolArray:
+        """Return where `actual` is not accepted."""
         with np.errstate(all="ignore"):
             wrong = different(actual, self.low)
             if self.low is not self.high:
-                # A comparison with a NaN is false: only where a NaN is owed is one accepted.
+                # A comparison with a NaN is false: a NaN is accepted only where a NaN is expected.
                 wrong &= ~(np.less_equal(self.low, actual) & np.less_equal(actual, self.high))
         return self.where_known(wrong)
 
     def where_known(self, wrong: BoolArray) -> BoolArray:
-        """`wrong` but for elements that may hold anything."""
+        """Return `wrong` without the elements that may hold anything."""
         return wrong if self.unknown is None else wrong & ~self.unknown
 
     def sentence(self, number: int, actual: Array) -> str:
-        """What is wrong with the element of this number."""
+        """Describe the error of the element with this number."""
         low, high = self.low[number], self.high[number]
-        want = f"{low!s}" if not low < high else f"a value from {low!s} to {high!s}"
-        found = f"element {number} of {actual.size} is {actual[number]!s}"
-        return f"{found}, the reference gives {want}"
+        accepted = f"{low!s}" if not low < high else f"a value from {low!s} to {high!s}"
+        subject = f"element {number} of {actual.size} is {actual[number]!s}"
+        return f"{subject}, the reference gives {accepted}"
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """What each written slot of a kernel may hold after it ran."""
+    """The allowed contents of each written slot of a kernel."""
 
     allowed: Mapping[int, AllowedElements]
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """The written slots, in order."""
+        """Return the written slots, in order."""
         return tuple(sorted(self.allowed))
 
     def difference(self, slot: int, actual: Array, against: Array | None = None) -> str:
-        """Why `actual` is not what `slot` may hold, in one line; "" where it is acceptable.
+        """Describe in one line why `slot` may not hold `actual`; "" if it may.
 
-        actual: the flat contents of the slot after the kernel. against: those of another run, with
-        which it must agree bit for bit but where a float sum may be taken in another order, or no
-        value is specified. Zeros of either sign are equal, and so are all NaNs.
+        Args:
+            actual: The flat contents of the slot after the kernel.
+            against: The contents after another run, which must agree bit for bit. Exceptions are
+                float sums in another order, and unspecified values. Zeros of either sign are equal,
+                and so are all NaNs.
         """
         allowed = self.allowed[slot]
         if actual.size != allowed.low.size:
             return f"{actual.size} elements instead of {allowed.low.size}"
         if not allowed.is_exact or not is_same(actual, allowed.low):
-            rejected = np.flatnonzero(allowed.rejected_places(actual))
+            rejected = np.flatnonzero(allowed.rejected_elements(actual))
             if rejected.size:
                 return self._describe(
                     slot, allowed.sentence(int(rejected[0]), actual), rejected.size
@@ -96,17 +101,17 @@ class Oracle:
 
 
 def is_nan(values: Array) -> BoolArray:
-    """Where `values` of any type are NaNs."""
+    """Return where `values` of any type are NaNs."""
     return np.asarray(values != values)
 
 
 def is_same(actual: Array, expected: Array) -> bool:
-    """Whether all bits are equal: quicker than to ask for differences that count."""
+    """Return True if all bits are equal: a quick check before `different`."""
     return actual.dtype == expected.dtype and bool((to_bits(actual) == to_bits(expected)).all())
 
 
 def different(actual: Array, expected: Array) -> BoolArray:
-    """Where two arrays of one type differ; zeros of either sign are equal, and so are NaNs."""
+    """Return where two arrays of one type differ; zeros of either sign, and all NaNs, are equal."""
     with np.errstate(all="ignore"):
         wrong = np.asarray(actual != expected)
         if wrong.any():

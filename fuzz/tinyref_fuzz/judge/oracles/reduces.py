@@ -1,11 +1,13 @@
-"""REDUCE of spans: sums and products of floats in any order.
+"""Apply REDUCE to spans: sums and products of floats in any order.
 
-However n floats are added, the result is within (n - 1) u sum |a| of their sum, without terms of
-higher order and for every n (Jeannerod and Rump, "Improved error bounds for inner products in
-floating-point arithmetic", 2013). A sum whose partial sums are all representable is exact in every
-order. A matrix tile adds its terms at once, to what was summed before, and may drop what does not
-fit instead of rounding it (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor
-cores", 2021): each of n terms, not each of n - 1 additions, may lose 2 u.
+In any order, a sum of n floats differs from the exact sum by at most (n - 1) u sum |a|. This holds
+for every n, without higher-order terms; see Jeannerod and Rump, "Improved error bounds for inner
+products in floating-point arithmetic", 2013. A sum whose partial sums are all representable is
+exact in every order.
+
+A matrix tile adds all its terms to the earlier sum at once, and may truncate instead of rounding.
+So each of n terms, instead of n - 1 additions, may lose 2 u. See Fasi, Higham, Mikaitis and
+Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021.
 """
 
 from __future__ import annotations
@@ -24,26 +26,25 @@ from tinyref_spec.error_rules import unit_roundoff
 from tinyref_spec.samples import largest_bits
 
 Axes = tuple[int, ...]
-# What the references themselves lose: they sum in float64, those of float64 in long double.
+# Error of the references, which sum in float64, or in long double for float64.
 MARGIN = 1 + 2.0**-10
 
 
 @dataclass(frozen=True)
 class Additions:
-    """How a device adds floats.
-
-    flushes: whether a subnormal partial sum may become zero. in_tiles: whether matrix tiles add.
-    """
+    """Rounding of the additions of a device."""
 
     flushes: bool = False
+    """True if a subnormal partial sum may become zero."""
     in_tiles: bool = False
+    """True if matrix tiles add."""
 
 
 ROUNDED = Additions()
 
 
 def reduce_spans(op: Ops, dtype: DType, x: Span, axes: Axes, how: Additions = ROUNDED) -> Span:
-    """The sum, product or maximum of `x` over `axes`, which stay as size 1."""
+    """Return the sum, product or maximum of `x` over `axes`, which keep size 1."""
     if not dtype.is_float:
         return _integers(op, dtype, x, axes)
     if op is Ops.MAX:
@@ -61,19 +62,19 @@ def _any(mask: BoolArray, axes: Axes) -> BoolArray:
 def _integers(op: Ops, dtype: DType, x: Span, axes: Axes) -> Span:
     unknown = None if x.unknown is None else _any(x.unknown, axes)
     if dtype.is_bool:
-        # Bools have a maximum alone: one that is certainly true decides.
-        found = _any(np.asarray(x.low & ~mask_of(x)), axes)
-        return point(found, None if unknown is None else unknown & ~found)
+        # Bools only have a maximum: one certain True decides.
+        result = _any(np.asarray(x.low & ~mask_of(x)), axes)
+        return point(result, None if unknown is None else unknown & ~result)
     if op is Ops.MAX:
         lowest = np.array(reduce_identity(op, dtype), x.low.dtype)
-        found = np.maximum.reduce(x.low, axis=axes, keepdims=True, initial=lowest)
-        return point(found, unknown)
+        result = np.maximum.reduce(x.low, axis=axes, keepdims=True, initial=lowest)
+        return point(result, unknown)
     ufunc = np.add if op is Ops.ADD else np.multiply
     return point(ufunc.reduce(x.low, axis=axes, keepdims=True, dtype=x.low.dtype), unknown)
 
 
 def _largest(dtype: DType, x: Span, axes: Axes) -> Span:
-    """The maximum: with a NaN among numbers unspecified, and so is the sign of a zero."""
+    """Return the maximum; with a NaN among numbers it is unspecified, as is the sign of a zero."""
     lowest = np.array(reduce_identity(Ops.MAX, dtype), x.low.dtype)
     low = np.maximum.reduce(x.low, axis=axes, keepdims=True, initial=lowest)
     high = (
@@ -87,7 +88,7 @@ def _largest(dtype: DType, x: Span, axes: Axes) -> Span:
 
 
 class _Terms:
-    """What is added or multiplied, in a type that holds sums and products of it, and its parts."""
+    """The terms of a sum or product, in a type that holds the result, and their properties."""
 
     def __init__(self, dtype: DType, x: Span, axes: Axes) -> None:
         self.dtype, self.x, self.axes = dtype, x, axes
@@ -103,31 +104,31 @@ class _Terms:
 
     @property
     def precision(self) -> int:
-        """Bits of a significand, the implicit one included."""
+        """Return the number of bits of a significand, including the implicit one."""
         return self.dtype.mantissa_bits + 1
 
     @property
     def loss(self) -> float:
-        """u of the type, and of the type that the reference is computed in."""
+        """Return the sum of the unit roundoffs of the type and of the reference's type."""
         return unit_roundoff(self.dtype) * MARGIN + float(np.finfo(self.wide).eps)
 
     def sum(self, values: Values) -> Values:
-        """Over the axes, in the type of `values`."""
+        """Sum over the axes, in the type of `values`."""
         return np.asarray(np.add.reduce(values, axis=self.axes, keepdims=True))
 
     def any(self, mask: BoolArray) -> BoolArray:
-        """Whether it holds for one of the terms."""
+        """Return where `mask` holds for at least one term."""
         return _any(mask, self.axes)
 
     def narrow(self, low: Values, high: Values, unknown: BoolArray) -> Span:
-        """Wide ends rounded to the type; which sign a zero has depends on the order."""
+        """Round wide ends to the type; the sign of a zero depends on the order."""
         ends = [narrow_float64(end.astype(np.float64), self.dtype) for end in (low, high)]
         if not unknown.any() and np.array_equal(low, high) and not (ends[0] == 0).any():
             return point(ends[0])
         return span(ends[0], ends[1], unknown, np.ones(unknown.shape, np.bool_))
 
     def odd_parts(self) -> tuple[Values, Values]:
-        """Of each term the value of its last set bit, and how many bits from the first to it."""
+        """Return the value of each term's last set bit, and its number of significant bits."""
         significand, exponent = np.frexp(self.largest.astype(np.float64))
         whole = np.where(self.finite, np.ldexp(significand, 53), 0).astype(np.int64)
         last = (whole & -whole).astype(np.float64)
@@ -137,9 +138,11 @@ class _Terms:
 
 
 def _sum(terms: _Terms, tiny: float, in_tiles: bool) -> Span:
-    """A sum: exact where all partial sums are, else off by (n - 1) u times the magnitudes.
+    """Return a sum: exact if all partial sums are, else within (n - 1) u times the magnitudes.
 
-    tiny: what a device loses that flushes subnormals, in every addition. in_tiles: 2 n u instead.
+    Args:
+        tiny: The error of each addition on a device that flushes subnormals.
+        in_tiles: True for an error of 2 n u instead.
     """
     largest = terms.largest if terms.all_finite else np.where(terms.finite, terms.largest, 0)
     magnitude = terms.sum(largest)
@@ -156,7 +159,7 @@ def _sum(terms: _Terms, tiny: float, in_tiles: bool) -> Span:
     high = terms.sum(terms.high) + error
     if terms.all_finite:
         return terms.narrow(low, high, unknown)
-    # An infinity that is certain decides, unless the others may overflow; so does a NaN.
+    # A certain infinity decides, unless the others may overflow. So does a certain NaN.
     unknown = unknown | terms.any(terms.x.open() & ~terms.finite)
     nan = terms.any(terms.x.is_certain_nan())
     nan |= terms.any(terms.x.is_number(np.inf)) & terms.any(terms.x.is_number(-np.inf))
@@ -165,9 +168,9 @@ def _sum(terms: _Terms, tiny: float, in_tiles: bool) -> Span:
 
 
 def _product(terms: _Terms) -> Span:
-    """A product: each multiplication that rounds is a factor from 1 - u to 1 + u.
+    """Return a product: each multiplication that rounds contributes a factor from 1 - u to 1 + u.
 
-    Unknown where some order might overflow or come among the subnormals.
+    The result is unknown if some order may overflow or reach the subnormals.
     """
     x = terms.x
     smallest = terms.largest
@@ -215,10 +218,10 @@ def _signed_product(
 
 
 def smallest_normal(dtype: DType) -> float:
-    """The smallest positive value with a full significand."""
+    """Return the smallest positive value with a full significand."""
     return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1))))
 
 
 def largest_finite(dtype: DType) -> float:
-    """The largest value below infinity."""
+    """Return the largest value below infinity."""
     return float(from_bits(largest_bits(dtype), dtype).astype(np.float64))

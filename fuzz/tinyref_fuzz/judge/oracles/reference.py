@@ -1,8 +1,7 @@
-"""The op table against the spec's references, which share nothing with it.
+"""Check the op table by the spec's references, which share nothing with it.
 
-Evaluator, interpreter and folding take what an op means from one table, so that they agree on a
-wrong semantics: to ask which of them is alone says nothing. Here each op is looked at by itself, on
-a grid of its types.
+Evaluator, interpreter and constant folding use the same op table, so comparing them cannot reveal
+wrong semantics. This module checks each op separately, on a grid of values of its types.
 """
 
 from __future__ import annotations
@@ -25,25 +24,26 @@ from tinyref_spec.samples import edges, small_integers, ties
 
 Signature = tuple[Ops, DType, tuple[DType, ...]]
 
-# Operands of a signature on the grid.
+# Number of operands of a signature on the grid.
 GRID = 128
 
 
 @dataclass(frozen=True)
 class OpProblem:
-    """What a reference finds wrong: the name of an op, and the problem."""
+    """Problem of an op with its reference."""
 
     cause: str
+    """The name of the op."""
     detail: str
 
 
 def signature_of(node: UOp) -> Signature:
-    """The op and the scalar types that decide what an ALU node means."""
+    """Return the op and the scalar types that decide the semantics of an ALU node."""
     return node.op, node.dtype.scalar, tuple(source.dtype.scalar for source in node.src)
 
 
 def expected(signature: Signature, operands: Sequence[Array]) -> oracles.Expected | None:
-    """What flat `operands` owe by the spec's reference; None for what it has no reference for."""
+    """Return the spec's expected values for flat `operands`; None if it has no reference."""
     op, dtype, sources = signature
     if op is Ops.CAST:
         return oracles.cast(operands[0], sources[0], dtype)
@@ -56,21 +56,24 @@ def expected(signature: Signature, operands: Sequence[Array]) -> oracles.Expecte
 
 
 def op_problem(signature: Signature, operands: Sequence[Array], value: Array) -> str:
-    """Why `value` is not what the op owes for `operands`, flat and equally long; "" if it is."""
+    """Describe why `value` is wrong for `operands`, flat and of equal length; "" if it is right."""
     op, dtype, _ = signature
-    owed = expected(signature, operands)
-    if owed is None or not value.size:
+    reference = expected(signature, operands)
+    if reference is None or not value.size:
         return ""
-    found = judge(value, owed, Ulp(ulp_limit(op.name, dtype)))
-    if not found.fails:
+    judgement = judge(value, reference, Ulp(ulp_limit(op.name, dtype)))
+    if not judgement.fails:
         return ""
-    at = found.first
-    given = ", ".join(str(operand[at]) for operand in operands)
-    return f"{op.name} of {given} as {dtype.name} is {value[at]!s} instead of {owed.values[at]!s}"
+    at = judgement.first
+    operand_text = ", ".join(str(operand[at]) for operand in operands)
+    return (
+        f"{op.name} of {operand_text} as {dtype.name} is {value[at]!s} "
+        f"instead of {reference.values[at]!s}"
+    )
 
 
 def semantics_fault(nodes: Iterable[UOp]) -> OpProblem | None:
-    """The first op among `nodes` whose semantics in the op table are not the reference's."""
+    """Return the first op among `nodes` whose semantics contradict the reference."""
     signatures = dict.fromkeys(signature_of(node) for node in nodes if node.op in ALU)
     return next(filter(None, map(_signature_fault, signatures)), None)
 
@@ -79,7 +82,7 @@ def semantics_fault(nodes: Iterable[UOp]) -> OpProblem | None:
 def _signature_fault(signature: Signature) -> OpProblem | None:
     op, dtype, sources = signature
     if dtypes.index in (dtype, *sources):
-        # On a grid it would overflow; the same op has other integers in the program.
+        # The grid would overflow it. The program has the same op with other integer types.
         return None
     operands = [_grid(source, number) for number, source in enumerate(sources)]
     value = semantics.apply(op, dtype, operands, sources)
@@ -88,11 +91,11 @@ def _signature_fault(signature: Signature) -> OpProblem | None:
 
 
 def _grid(dtype: DType, number: int) -> Array:
-    """Edges, small numbers and ties in turn, in another order for each operand."""
+    """Return edges, small numbers and ties in turn, in a different order for each operand."""
     words = np.random.PCG64(number).random_raw(GRID)
-    found = small_integers(dtype, GRID, number, 9)
+    grid = small_integers(dtype, GRID, number, 9)
     for turn, values in enumerate((edges(dtype), ties(dtype))):
         drawn = values[(words % np.uint64(values.size)).astype(np.int64)]
-        # Each operand turns at its own pace, so that every kind meets every other.
-        found = np.where(np.arange(GRID) // 3**number % 3 == turn, drawn, found)
-    return found
+        # Operands change at different rates, so that every kind is combined with every other.
+        grid = np.where(np.arange(GRID) // 3**number % 3 == turn, drawn, grid)
+    return grid
