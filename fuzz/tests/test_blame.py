@@ -156,7 +156,9 @@ def test_a_wrong_transformation_is_named():
 def test_nothing_wrong_is_said_to_be_so():
     found = blamed("sum-rows", "UPCAST(0, 2)")
     assert found.stage == "optimise"
-    assert found.detail.startswith("every value is right when computed again; seen was: injected")
+    assert found.detail.startswith(
+        "every value is right when computed again; the verdict was: injected"
+    )
 
 
 def test_an_interpreter_is_blamed_where_a_device_runs_the_program_right(monkeypatch):

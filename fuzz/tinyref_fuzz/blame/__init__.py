@@ -1,15 +1,15 @@
-"""Which stage of the compiler is to blame, and inside of it which pass, rule or optimisation.
+"""Blame a stage of the compiler, and in it a pass, rule or optimisation.
 
-In: a reduced `Case` and its `Verdict`. Out: a `Blame`.
+The input is a reduced `KernelCase` and its `KernelVerdict`; the output is a `Blame`.
 
-`stages.py` says what is wrong in a compile. `find.py` bisects its optional steps: the step at which
-the result changes is to blame, a rule by what `rules.py` computes of its sides. Where no step is
+`stages.py` finds the wrong results of a compile. `find.py` bisects its optional steps and blames
+the step at which the result changes; `rules.py` computes both sides of a rule. If no step is
 needed, `find.py` tells the mandatory stages apart.
 """
 
-# In the order of the pipeline. `semantics` is what an op means, which all values share; `evaluate`
-# is the evaluator itself, and `interpret` the interpreter; `simplify` has the rules, wherever they
-# fire; `optimise` is what legal plans and heuristics do.
+# In the order of the pipeline. `semantics` is the meaning of an op, which all values share.
+# `evaluate` is the evaluator, and `interpret` the interpreter. `simplify` has the rules, wherever
+# they fire; `optimise` has the legal plans and the heuristics.
 STAGES = (
     "semantics",
     "evaluate",

@@ -1,10 +1,12 @@
-"""Names the stage to blame for a verdict, and inside of it the pass, rule or optimisation.
+"""Find the stage to blame for a verdict, and in it the pass, rule or optimisation.
 
-The number of optional steps of the failing compile is bisected, as LLVM's opt-bisect-limit does:
-the step at which its result changes is a rule, an optimisation or a pass. If the program is wrong
-without any step, a mandatory lowering is to blame: another order of its nodes, a device that needs
-less, or a kernel without loops tells which. Semantics, evaluator and interpreter are judged by
-other means alone: the references of the spec, a second evaluator, and a device.
+The number of optional steps of the failing compile is bisected, as LLVM's opt-bisect-limit does.
+The step at which the result changes is a rule, an optimisation or a pass. If the program is wrong
+without any step, a mandatory lowering is to blame. Another order of its nodes, a device that needs
+less, or a kernel without loops tells which.
+
+Semantics, evaluator and interpreter are judged by other means: the references of the spec, a second
+evaluator, and a device.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from tinyref.runtimes.kernel import compile_program
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import AxisKind
 from tinyref_fuzz.blame.rules import guilty_rule
-from tinyref_fuzz.blame.stages import OPTIMISE, BlamedKernel, Compile, Wrong
+from tinyref_fuzz.blame.stages import OPTIMISE, BlamedKernel, Compile, WrongStage
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judge import Judge, buffers_with
 from tinyref_fuzz.judge.lacks import has_long_positions
@@ -38,13 +40,13 @@ from tinyref_fuzz.judge.oracles.reference import semantics_fault
 from tinyref_fuzz.judge.runs import LinearisedKernel
 from tinyref_spec.kernel_case import Array, Blame, KernelCase, KernelVerdict, Opts, Pair
 
-# The device that has the last word on the interpreter.
+# The device that decides whether the interpreter is wrong.
 REFEREE = "GPU_EMU"
 _STAGE_OF_PASS = {"constant_division": "decompose"}
-# What cuts an axis as well, and leaves nothing to the stage that expands lanes.
+# Optimisations that split an axis in the same way, but need no expansion of lanes.
 _WITHOUT_LANES = {"UPCAST": OptOp.LOCAL, "UNROLL": OptOp.GROUP}
-# The stage of a fault that no compile shows again. A plain program was right then in its own order,
-# and other orders of its nodes are left: so this is not `pair.STAGE_OF`.
+# The stage of a fault that no compile reproduces. The plain program was right in its own order, so
+# other orders of its nodes remain; that is why this is not `pair.STAGE_OF`.
 _OF_PAIR: dict[Pair | None, str] = {
     Pair.PLAIN: "linearise",
     Pair.OPTIMISED: OPTIMISE,
@@ -56,9 +58,9 @@ _OF_PAIR: dict[Pair | None, str] = {
 def find_blame(case: KernelCase, verdict: KernelVerdict, device: str) -> Blame:
     """Return what is to blame for `verdict` of `case` on `device`.
 
-    The cause is empty where nothing inside of the stage can be found. Where every value is right
-    when it is computed again, the stage is the one that the pair of the verdict suggests, and the
-    detail says so. Raises `UserError` for an unknown device.
+    The cause is empty if nothing inside the stage can be identified. If every value is right when
+    it is computed again, the stage is the one that the pair suggests, and the detail says so.
+    Raises `UserError` for an unknown device.
     """
     return _Search(case, verdict, device).blame()
 
@@ -93,19 +95,19 @@ class _Search:
         return self._unknown()
 
     def _by_reference(self) -> Blame | None:
-        """Judge what all values share by the spec's references, the evaluator by another one."""
+        """Check the semantics by the spec's references, and the evaluator by a second one."""
         case = self.case
         try:
             fault = semantics_fault(self._nodes())
             problem = evaluator_problem(case)
-        except Exception:  # an evaluator that raises is asked again below
+        except Exception:  # an evaluator that raises is examined below
             return None
         if fault is not None:
             return Blame("semantics", fault.cause, fault.detail)
         return Blame("evaluate", "", problem) if problem else None
 
     def _nodes(self) -> Iterator[UOp]:
-        """The nodes of the kernel and of all graphs that its compiles make of it."""
+        """Yield the nodes of the kernel and of all graphs of its compiles."""
         yield from self.case.ast.toposort()
         subject = BlamedKernel(self.case.ast, self.case.buffers, self.case.bindings, Oracle({}))
         for opts in dict.fromkeys(((), self.judge.failing_opts(self.case, self.verdict))):
@@ -113,7 +115,7 @@ class _Search:
                 yield from root.toposort()
 
     def _compiles(self, subject: BlamedKernel) -> Iterator[Compile]:
-        """The plain compile, then the optimised one that failed."""
+        """Yield the plain compile, then the optimised one that failed."""
         plain = Compile(subject, self.capabilities, ())
         yield plain
         opts = self.judge.failing_opts(self.case, self.verdict)
@@ -122,7 +124,7 @@ class _Search:
             yield Compile(against, self.capabilities, opts)
 
     def _of_equivalent(self, subject: BlamedKernel) -> Blame:
-        """The evaluator, or whatever is wrong in the compile of the equivalent kernel."""
+        """Blame the evaluator, or what is wrong in the compile of the equivalent kernel."""
         equivalent = self.case.equivalent
         if equivalent is None:
             return self._unknown()
@@ -146,7 +148,7 @@ class _Search:
 
     def _unknown(self) -> Blame:
         stage = _OF_PAIR.get(self.verdict.pair, "evaluate")
-        text = f"every value is right when computed again; seen was: {self.verdict.detail}"
+        text = f"every value is right when computed again; the verdict was: {self.verdict.detail}"
         return Blame(stage, "", text)
 
 
@@ -158,13 +160,13 @@ def _is_evaluated_alike(subject: BlamedKernel, ast: UOp) -> bool:
 
 
 def _results_of(compiled: Compile) -> dict[int, Array]:
-    """Return the results of the plain program, with which optimised ones must agree."""
+    """Return the results of the plain program, which optimised programs must match."""
     if compiled.program is None:
         return {}
     buffers = [np.array(buffer) for buffer in compiled.subject.buffers]
     try:
         run_program(compiled.program, buffers, compiled.subject.bindings)
-    except Exception:  # then there is nothing to agree with
+    except Exception:  # then there is nothing to compare with
         return {}
     return {slot: buffers[slot] for slot in compiled.subject.oracle.slots}
 
@@ -173,7 +175,7 @@ def _results_of(compiled: Compile) -> dict[int, Array]:
 
 
 def _of_compile(compiled: Compile) -> Blame | None:
-    """Return the blame for a wrong compile, or None for one that is right."""
+    """Return the blame for a wrong compile, or None for a right one."""
     wrong = compiled.first_wrong()
     if wrong is None:
         return None
@@ -196,14 +198,14 @@ def _of_compile(compiled: Compile) -> Blame | None:
     if opt in _WITHOUT_LANES and not _is_wrong_without_lanes(compiled, opt):
         return Blame(OPTIMISE, opt, wrong.problem)
     if opt:
-        # Another cut of the axis is wrong too: then this one is not to blame.
+        # Another split of the axis is wrong too, so this one is not to blame.
         return Blame("lower", "" if opt in _WITHOUT_LANES else opt, wrong.problem)
     return Blame(*_mandatory_stage(compiled), wrong.problem)
 
 
-def _is_right_on_referee(compiled: Compile, wrong: Wrong) -> bool:
-    """Return True if a device runs the program right that is wrong on the interpreter."""
-    # What the sanitizer refuses, a race or an access, may give the right value on a device.
+def _is_right_on_referee(compiled: Compile, wrong: WrongStage) -> bool:
+    """Return True if the program is right on a device, although it is wrong on the interpreter."""
+    # If the sanitizer reports a race or an access, a device may still return the right value.
     if compiled.program is None or wrong.problem.startswith(SanitizerError.__name__):
         return False
     subject = compiled.subject
@@ -215,13 +217,13 @@ def _is_right_on_referee(compiled: Compile, wrong: Wrong) -> bool:
             slot: np.frombuffer(buffer.copy_out(), subject.buffers[slot].dtype)
             for slot, buffer in enumerate(buffers)
         }
-    except Exception:  # it cannot run every program
+    except Exception:  # the device cannot run every program
         return False
     return not subject.difference(written)
 
 
-def _first_wrong_step(compiled: Compile, wrong: Wrong) -> OptionalStep | None:
-    """Return the step at which the stage goes wrong; None if no step is needed."""
+def _first_wrong_step(compiled: Compile, wrong: WrongStage) -> OptionalStep | None:
+    """Return the step at which the stage becomes wrong; None if no step is needed."""
     if _is_as_wrong(compiled.again(0), wrong):
         return None
     right, failing = 0, len(compiled.steps)
@@ -234,15 +236,15 @@ def _first_wrong_step(compiled: Compile, wrong: Wrong) -> OptionalStep | None:
     return compiled.steps[failing - 1] if failing else None
 
 
-def _is_as_wrong(compiled: Compile, wrong: Wrong) -> bool:
-    """Return True if the stage is wrong in this compile too, in the same manner."""
+def _is_as_wrong(compiled: Compile, wrong: WrongStage) -> bool:
+    """Return True if the stage is wrong in this compile too, in the same way."""
     stage = wrong.stage if wrong.stage in STAGES else "normal"
     again = compiled.first_wrong(stage)
     return again is not None and (again.stage, again.is_error) == (wrong.stage, wrong.is_error)
 
 
-def _opt_at_fault(compiled: Compile, wrong: Wrong) -> str:
-    """Return the name of the optimisation with which the stage goes wrong, or ""."""
+def _opt_at_fault(compiled: Compile, wrong: WrongStage) -> str:
+    """Return the name of the optimisation with which the stage becomes wrong, or ""."""
     for count in range(len(compiled.opts) + 1):
         opts = compiled.opts[:count]
         if _is_as_wrong(Compile(compiled.subject, compiled.capabilities, opts), wrong):
@@ -251,7 +253,7 @@ def _opt_at_fault(compiled: Compile, wrong: Wrong) -> str:
 
 
 def _is_wrong_without_lanes(compiled: Compile, name: str) -> bool:
-    """Return True if the program is wrong, too, with another cut instead of this one."""
+    """Return True if the program is also wrong with another split instead of this one."""
     opts = [
         replace(opt, op=_WITHOUT_LANES[name]) if opt.op.value == name else opt
         for opt in compiled.opts
@@ -284,13 +286,13 @@ def _is_right_in_another_order(compiled: Compile) -> bool:
         run_program(
             LinearisedKernel(compiled.program, graph).shuffle(1), buffers, compiled.subject.bindings
         )
-    except Exception:  # then it is wrong as well
+    except Exception:  # then it is wrong too
         return False
     return not compiled.subject.difference(dict(enumerate(buffers)))
 
 
 def _without_decompositions(device: Capabilities) -> Iterator[tuple[str, Capabilities]]:
-    """Yield each decomposition by name, and a device that needs all but this one."""
+    """Yield each decomposition by name, and a device that needs all others but not this one."""
     for name, types in (
         ("small_floats", SMALL_FLOATS),
         ("wide_integers", WIDE_INTEGERS),

@@ -1,4 +1,4 @@
-"""Which rule a step of a compile is wrong by: the rule itself, or the range that it believed.
+"""Decide whether a step of a compile is wrong by its rule, or by a range that the rule used.
 
 Both sides of a rule are computed for drawn values of their leaves, where every value is specified.
 """
@@ -26,12 +26,12 @@ DRAWN = 1024
 
 
 def guilty_rule(step: OptionalStep, bindings: Mapping[str, int]) -> str:
-    """Return the rule of a step, or `BOUNDS`; "" if both sides are equal: it enables a fault."""
+    """Return the rule of a step, or `BOUNDS`; "" if both sides are equal."""
     if step.node is None or step.result is None:
         return step.name
     try:
         spans = _spans((step.node, step.result), bindings)
-    except Exception:  # the nodes belong to a compiler that is wrong
+    except Exception:  # the nodes come from a faulty compiler
         return step.name
     if step.node.op in ALU and _is_equal(spans[step.node], spans[step.result]):
         return ""
@@ -42,7 +42,7 @@ def guilty_rule(step: OptionalStep, bindings: Mapping[str, int]) -> str:
 
 
 def _spans(roots: Sequence[UOp], bindings: Mapping[str, int]) -> dict[UOp, Span]:
-    """Return the values of the roots and of what they are computed from; leaves are drawn."""
+    """Return the values of the roots and of their operands; leaves are drawn."""
     spans: dict[UOp, Span] = {}
     with np.errstate(all="ignore"):
         for number, node in enumerate(toposort(roots, _operands)):
@@ -62,7 +62,7 @@ def _operands(node: UOp) -> tuple[UOp, ...]:
 
 
 def _drawn(node: UOp, number: int, bindings: Mapping[str, int]) -> Array:
-    """Return values that a leaf may have, in an order of its own."""
+    """Draw values that a leaf may have."""
     dtype = node.dtype.scalar
     if dtype is dtypes.void:
         return np.zeros(DRAWN, np.int64)
@@ -83,7 +83,7 @@ def _is_equal(first: Span, second: Span) -> bool:
 
 
 def _is_out_of_range(node: UOp, values: Span) -> bool:
-    """Return True if the known range of a value does not hold the value."""
+    """Return True if the known range of a value does not contain it."""
     if not (node.dtype.is_int or node.dtype.is_bool):
         return False
     known = value_range(node)

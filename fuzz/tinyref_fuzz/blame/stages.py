@@ -1,7 +1,7 @@
-"""One compile of a kernel: what is wrong after its stages, and at which optional step it begins.
+"""Compile a kernel once, find its first wrong stage, and take a limited number of steps.
 
-The evaluator computes a kernel AST, the interpreter the program. The graphs between the two have no
-values of their own: they are checked against the rules of their dialect.
+The evaluator computes a kernel AST, and the interpreter a program. The graphs between them are only
+checked against the rules of their dialect.
 """
 
 from __future__ import annotations
@@ -32,24 +32,22 @@ OPTIMISE = "optimise"
 
 @dataclass(frozen=True)
 class BlamedKernel:
-    """A kernel with its data and the oracle of its results.
-
-    against: the results of another program, with which it must agree as far as the oracle says.
-    """
+    """A kernel with its data and the oracle of its results."""
 
     ast: UOp
     buffers: tuple[Array, ...]
     bindings: Mapping[str, int]
     oracle: Oracle
     against: Mapping[int, Array] = field(default_factory=dict)
+    """The results of another program, which must match as far as the oracle requires."""
 
     @property
     def slots(self) -> dict[int, Array]:
-        """The contents by slot."""
+        """Return the contents by slot."""
         return dict(enumerate(self.buffers))
 
     def difference(self, written: Mapping[int, Array]) -> str:
-        """Return how the contents after a run differ from what is allowed, or ""."""
+        """Describe how the contents after a run differ from what is allowed, or return ""."""
         for slot in self.oracle.slots:
             actual = written.get(slot, self.buffers[slot])
             problem = self.oracle.difference(slot, actual, against=self.against.get(slot))
@@ -57,24 +55,25 @@ class BlamedKernel:
                 return problem
         for slot, actual in written.items():
             if slot not in self.oracle.slots and actual.tobytes() != self.buffers[slot].tobytes():
-                return f"input b{slot} changes, which is only read"
+                return f"input b{slot} changes, although it is only read"
         return ""
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """The first stage with a wrong result, and the problem. is_error: the compiler raised it."""
+class WrongStage:
+    """The first stage with a wrong result, and the problem."""
 
     stage: str
     problem: str
     is_error: bool = False
+    """True if the compiler raised the problem as an error."""
 
 
 class Compile:
     """One compile with the optimisations `opts`, up to `limit` optional steps.
 
-    graphs: the result of each stage. steps: the optional steps that were taken. error: the
-    exception that ended the compile.
+    `graphs` are the results of the stages, `steps` the optional steps that were taken, and `error`
+    is the exception that ended the compile.
     """
 
     def __init__(
@@ -103,37 +102,37 @@ class Compile:
         try:
             with flags, listening(stages=note, steps=counted):
                 self.program = compile_kernel(subject.ast, capabilities, opts=opts)
-        except Exception as error:  # a compiler that is wrong may raise anything
+        except Exception as error:  # a faulty compiler may raise anything
             self.error = error
 
     def again(self, limit: int) -> Compile:
         """Return the same compile with a limit of optional steps."""
         return Compile(self.subject, self.capabilities, self.opts, limit)
 
-    def first_wrong(self, last: str = STAGES[-1]) -> Wrong | None:
+    def first_wrong(self, last: str = STAGES[-1]) -> WrongStage | None:
         """Return the first stage up to `last` whose result is wrong; None if all are right."""
         for stage in STAGES[: STAGES.index(last) + 1]:
             problem = self.problem(stage)
             if problem:
-                return Wrong(stage, problem)
+                return WrongStage(stage, problem)
         return self._raised()
 
-    def _raised(self) -> Wrong | None:
+    def _raised(self) -> WrongStage | None:
         if self.error is None:
             return None
         text = _words(self.error)
         if isinstance(self.error, KernelOptError):
-            return Wrong(OPTIMISE, text, is_error=True)
+            return WrongStage(OPTIMISE, text, is_error=True)
         is_of_stage = isinstance(self.error, VerifyError)
         if is_of_stage and self.reached in ("ast", "narrow", "linearise"):
-            return Wrong(self.reached, text, is_error=True)
+            return WrongStage(self.reached, text, is_error=True)
         number = STAGES.index(self.reached) + 1 if self.reached else 0
-        return Wrong(STAGES[min(number, len(STAGES) - 1)], text, is_error=True)
+        return WrongStage(STAGES[min(number, len(STAGES) - 1)], text, is_error=True)
 
     # One stage
 
     def problem(self, stage: str) -> str:
-        """Return the problem with the result of `stage`; "" also where none can be decided."""
+        """Describe the problem of the result of `stage`; "" also if it cannot be decided."""
         if stage == "linearise":
             return self._run() or self._run(backward=True)
         root = self.graphs.get(stage)
@@ -144,7 +143,7 @@ class Compile:
         return self._invalid(stage, root)
 
     def _invalid(self, stage: str, root: UOp) -> str:
-        """Return the broken rule of the dialect, if the compile ended by a broken rule."""
+        """Describe the broken rule of the dialect, if it ended the compile."""
         if not isinstance(self.error, VerifyError) or self.error.rule.startswith("rewrite"):
             return ""
         try:
@@ -154,7 +153,7 @@ class Compile:
         return ""
 
     def _run(self, backward: bool = False) -> str:
-        """Return the problem with the result of the program on the interpreter, or ""."""
+        """Describe the problem of the program's result on the interpreter, or return ""."""
         if self.program is None:
             return ""
         buffers = [np.array(buffer) for buffer in self.subject.buffers]
@@ -166,7 +165,7 @@ class Compile:
 
 
 def value_problem(subject: BlamedKernel, ast: UOp) -> str:
-    """Return the problem that the evaluator finds with a kernel AST, or ""."""
+    """Describe the problem that the evaluator finds with a kernel AST, or return ""."""
     try:
         return subject.difference(evaluate(ast, subject.slots, subject.bindings))
     except Exception as error:  # a wrong AST may break the evaluator anywhere
