@@ -71,7 +71,7 @@ def rejected(found: Span, values: np.ndarray) -> str:
     if found.unknown is not None:
         unknown = np.broadcast_to(found.unknown, values.shape).ravel()
     limits = AllowedElements(low, high, unknown)
-    wrong = np.flatnonzero(limits.rejected_places(values.ravel()))
+    wrong = np.flatnonzero(limits.rejected_elements(values.ravel()))
     if not wrong.size:
         return ""
     places = np.unravel_index(wrong[0], values.shape)

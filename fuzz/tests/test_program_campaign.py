@@ -119,7 +119,7 @@ def test_a_wrong_device_is_found_by_its_first_programs(name, programs):
 
 def test_programs_run_on_a_gpu_and_its_copies():
     judge = ProgramJudge("GPU_EMU")
-    assert judge.places.names == ("GPU_EMU", "GPU_EMU:1", "PYTHON")
+    assert judge.devices.names == ("GPU_EMU", "GPU_EMU:1", "PYTHON")
     results = [program_result_of(judge, 1, number) for number in range(8)]
     assert [result.verdict for result in results] == [None] * 8
     assert sum(result.judged for result in results) >= 8

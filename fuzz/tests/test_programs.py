@@ -15,11 +15,11 @@ from tinyref_fuzz.programs import oracle, script
 from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
 from tinyref_fuzz.programs.examine import script_of
 from tinyref_fuzz.programs.generator import generate
-from tinyref_fuzz.programs.judge import ProgramJudge, difference, wanted_reads
+from tinyref_fuzz.programs.judge import ProgramJudge, difference, expected_reads
 from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.reduce import reduce_program
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, ProgramOutcome, Way, run
-from tinyref_fuzz.programs.script import Places, script_lines
+from tinyref_fuzz.programs.script import ProgramDevices, script_lines
 from tinyref_fuzz.programs.steps import (
     WRITES,
     ProgramStep,
@@ -29,7 +29,7 @@ from tinyref_fuzz.programs.steps import (
 )
 from tinyref_spec.kernel_case import KernelVerdict, Pair, Symptom
 
-PLACES = Places.of("PYTHON")
+DEVICES = ProgramDevices.of("PYTHON")
 
 
 def data(
@@ -110,18 +110,18 @@ def test_what_a_function_of_a_file_returns_is_numbers(change, words):
     ],
 )
 def test_a_step_without_what_its_operation_takes_is_refused(step):
-    with pytest.raises(UserError, match=f"step 1: '{step.op}' has other arguments or values"):
-        script_lines(TensorProgram((data(1, 5), step)), PLACES)
+    with pytest.raises(UserError, match=f"step 1: '{step.op}' has wrong arguments or values"):
+        script_lines(TensorProgram((data(1, 5), step)), DEVICES)
 
 
 def test_a_text_of_a_file_is_never_code():
     evil = "int32'); import os; ("
-    line = script_lines(TensorProgram((data(1, 5, dtype=evil),)), PLACES)[0].text
+    line = script_lines(TensorProgram((data(1, 5, dtype=evil),)), DEVICES)[0].text
     assert repr(evil) in line
     with pytest.raises(UserError, match="step 0: unknown operation"):
-        script_lines(TensorProgram((ProgramStep("__import__('os')"),)), PLACES)
-    with pytest.raises(UserError, match="place"):
-        script_lines(TensorProgram((ProgramStep("to", (1,), (2,), ("CPU",)),)), PLACES)
+        script_lines(TensorProgram((ProgramStep("__import__('os')"),)), DEVICES)
+    with pytest.raises(UserError, match="device"):
+        script_lines(TensorProgram((ProgramStep("to", (1,), (2,), ("CPU",)),)), DEVICES)
 
 
 # --- the oracle, by literals -------------------------------------------------------------------
@@ -254,12 +254,12 @@ def test_a_script_runs_by_itself_and_fails_for_another_program(monkeypatch):
 
 @pytest.mark.parametrize("way", [NORMAL, PLAIN, Way(evaluates=True)])
 def test_a_program_runs_in_each_way(way):
-    found = run(VIEW_WRITTEN, PLACES, way)
+    found = run(VIEW_WRITTEN, DEVICES, way)
     assert (found.error, [each.tolist() for each in found.reads]) == ("", [[1, 2, 7]])
 
 
 def test_an_error_names_its_step():
-    found = run(TensorProgram((data(1, 1), ProgramStep("permute", (1,), (2,), ((1, 0),)))), PLACES)
+    found = run(TensorProgram((data(1, 1), ProgramStep("permute", (1,), (2,), ((1, 0),)))), DEVICES)
     assert (found.step, found.refusal) == (1, "")
     assert found.error.startswith("UserIndexError: permute")
 
@@ -288,7 +288,7 @@ def judged(device: str, seeds: range) -> int:
     judge = ProgramJudge(device)
     count = 0
     for seed in seeds:
-        program = generate(Tape(seed=seed), len(judge.places.names))
+        program = generate(Tape(seed=seed), len(judge.devices.names))
         verdict = judge.verdict(program, thorough=seed % 8 == 0)
         assert verdict.agrees, (seed, verdict.detail)
         count += verdict.judged > 0
@@ -344,7 +344,7 @@ def test_replays_get_parts_of_tensors_that_are_written():
 
 def test_long_ranges_become_short():
     def judged(program: TensorProgram) -> KernelVerdict:
-        is_wrong = any(step.op == "flip" for step in program.steps) and wanted_reads(program)
+        is_wrong = any(step.op == "flip" for step in program.steps) and expected_reads(program)
         return KernelVerdict(Pair.PLAIN, Symptom.VALUE, "flip") if is_wrong else KernelVerdict()
 
     long = (
@@ -353,7 +353,7 @@ def test_long_ranges_become_short():
     )
     program = TensorProgram((*long, ProgramStep("flip", (2,), (3,), ((1,),)), read(3)))
     reduced, _ = reduce_program(program, judged(program), judged, 60.0)
-    assert [array.size for array in wanted_reads(reduced)] == [4]
+    assert [array.size for array in expected_reads(reduced)] == [4]
 
 
 # --- refusals ------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from tinyref_spec.kernel_case import KernelVerdict
 def program_at(judge: ProgramJudge, seed: int, number: int) -> TensorProgram:
     """Program `number`, for the devices of the judge."""
     tape = Tape(seed=tape_seed(seed, number))
-    return generate(tape, len(judge.places.names), opening_steps(number))
+    return generate(tape, len(judge.devices.names), opening_steps(number))
 
 
 def program_result_of(

@@ -12,7 +12,7 @@ from tinyref.errors import UserError
 from tinyref_fuzz.findings.isolated import MAX_SECONDS
 from tinyref_fuzz.findings.isolated import judge_isolated as judge_kernel
 from tinyref_fuzz.programs.isolated import judge_isolated as judge_program
-from tinyref_fuzz.programs.judge import wanted_reads
+from tinyref_fuzz.programs.judge import expected_reads
 from tinyref_fuzz.programs.record import load_program, save_program
 from tinyref_spec.kernel import regressions
 from tinyref_spec.kernel_case import Blame, KernelVerdict
@@ -62,7 +62,7 @@ def keep_program(file: Path, name: str, note: str, folder: Path | None = None) -
     )
     if problem := regressions.problem_of_note(record.note):
         raise UserError(f"keep: {file}: {problem}")
-    if not wanted_reads(program):
+    if not expected_reads(program):
         raise UserError(f"keep: {file}: accepted is a program that reads what is defined")
     judged = judge_program(record, "PYTHON", MAX_SECONDS)
     _check_agrees(file, judged.verdict or KernelVerdict())

@@ -1,4 +1,4 @@
-"""A program in the making: its steps, each tried by the oracle, and the tensors that it has."""
+"""Draft a program: its steps, each accepted by the oracle, and its tensors."""
 
 from __future__ import annotations
 
@@ -32,56 +32,55 @@ Bounds = tuple[str, int, int]
 
 @dataclass
 class DraftFunction:
-    """A function of the program: what its calls are given, and how many there are.
-
-    examples: the arrays of the first call; None for a bound size. size: name and bounds of that.
-    """
+    """A function of the program."""
 
     step: ProgramStep
     examples: tuple[Array | None, ...]
+    """The arguments of the first call; None for a bound size."""
     size: Bounds | None
+    """The name and the bounds of the size, if it has one."""
     calls: int = 0
+    """The number of calls."""
 
 
 @dataclass
 class Scope:
-    """Where steps are added: the program, or the body of a function.
-
-    begin: gives the environment before the first step. writable: the stores that a function may
-    write, by their numbers.
-    """
+    """The target of new steps: the program, or the body of a function."""
 
     begin: Callable[[], Environment] = Environment
+    """Returns the environment before the first step."""
     is_function: bool = False
     writable: frozenset[int] = frozenset()
+    """The numbers of the stores that a function may write."""
     steps: list[ProgramStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.environment = self.begin()
 
     def evaluate_again(self) -> None:
-        """Undo whatever happened since the last step that was added."""
+        """Undo everything after the last step that was added."""
         self.environment = self.begin()
         for step in self.steps:
             self.environment.run(step)
 
 
 class ProgramDraft:
-    """What has been drawn of a program so far, and how a step is added to it."""
+    """A program in the making, and a method to add a step to it."""
 
-    def __init__(self, tape: Tape, places: int) -> None:
+    def __init__(self, tape: Tape, devices: int) -> None:
         self.tape = tape
-        self.places = places
+        self.devices = devices
         self.number = 0
         self.scope = Scope()
         self.functions: dict[int, DraftFunction] = {}
-        # Stores that a function writes are no arguments, and tensors that it reads stay.
+        # Stores that a function writes cannot be arguments, and tensors that it reads are not
+        # dropped.
         self.state: set[int] = set()
-        self.kept: set[int] = set()
+        self.undroppable: set[int] = set()
         self.variables = 0
-        # Elements of a tensor.
+        # Largest number of elements of a tensor.
         self.most = MAX_ELEMENTS
-        # What the next steps are likely to read.
+        # The tensor that the next steps probably read.
         self.focus: int | None = None
 
     @property
@@ -93,59 +92,60 @@ class ProgramDraft:
         return self.number
 
     def _try(self, step: ProgramStep) -> bool:
-        """Adds the step where the oracle takes it; whether it did."""
+        """Add the step if the oracle accepts it; return True if it did."""
         try:
             self.scope.environment.run(step)
-            made = [self.arrays[number] for number in step.targets if number in self.arrays]
-            is_taken = all(array.places.size <= self.most for array in made)
-            is_taken &= all(array.places.ndim <= MAX_AXES for array in made)
+            arrays = [self.arrays[number] for number in step.targets if number in self.arrays]
+            is_accepted = all(array.positions.size <= self.most for array in arrays)
+            is_accepted &= all(array.positions.ndim <= MAX_AXES for array in arrays)
         except _REFUSED:
-            is_taken = False
-        if is_taken:
+            is_accepted = False
+        if is_accepted:
             self.scope.steps.append(step)
         else:
             self.scope.evaluate_again()
-        return is_taken
+        return is_accepted
 
     def _make(self, op: str, args: Sequence[int], *values: Value) -> int | None:
-        """A step that makes one tensor: its number, None where it was left out."""
+        """Add a step that makes one tensor; return its number, or None if it was refused."""
         target = self._new()
         return target if self._try(ProgramStep(op, tuple(args), (target,), values)) else None
 
     def _pick(self, fits: Callable[[Array], bool] = lambda array: True) -> int | None:
-        """A tensor; late ones are picked more often, as they have more behind them."""
+        """Pick a tensor; recent ones are picked more often, as more steps lead to them."""
         if self.focus in self.arrays and fits(self.arrays[self.focus]) and self.tape.chance(70):
             return self.focus
-        found = [number for number, array in self.arrays.items() if fits(array)]
-        if not found:
+        numbers = [number for number, array in self.arrays.items() if fits(array)]
+        if not numbers:
             return None
-        late = self.tape.chance(50)
-        return found[-1 - self.tape.below(min(3, len(found)))] if late else self.tape.pick(found)
+        if self.tape.chance(50):
+            return numbers[-1 - self.tape.below(min(3, len(numbers)))]
+        return self.tape.pick(numbers)
 
     def _pick_or_data(self, like: Array, shape: tuple[int, ...]) -> int | None:
-        """A tensor of this shape, of the type and in the place of another, or fresh data."""
-        found = self._pick(lambda each: is_alike(like, each) and each.sizes == shape)
-        return self._data_of(like.dtype, shape, like.place) if found is None else found
+        """Pick a tensor of this shape, with the type and device of another, or draw data."""
+        number = self._pick(lambda array: is_alike(like, array) and array.sizes == shape)
+        return self._data_of(like.dtype, shape, like.device) if number is None else number
 
     # Sources
 
-    def _place(self) -> int:
-        return self.tape.pick(range(self.places), [12, 3, 1][: self.places])
+    def _device(self) -> int:
+        return self.tape.pick(range(self.devices), [12, 3, 1][: self.devices])
 
     def _data(self) -> int | None:
         shape = self.tape.pick(SHAPES)
         dtype = self._dtype()
         requires_grad = dtype in FLOATS and self.tape.chance(35)
-        return self._data_of(dtype, shape, self._place(), requires_grad)
+        return self._data_of(dtype, shape, self._device(), requires_grad)
 
     def _dtype(self) -> str:
         return self.tape.pick(DTYPES, _DTYPE_WEIGHTS)
 
     def _data_of(
-        self, dtype: str, shape: tuple[int, ...], place: int, requires_grad: bool = False
+        self, dtype: str, shape: tuple[int, ...], device: int, requires_grad: bool = False
     ) -> int | None:
         elements = tuple(self._elements(dtype, math.prod(shape)))
-        return self._make("data", (), dtype, shape, elements, place, requires_grad)
+        return self._make("data", (), dtype, shape, elements, device, requires_grad)
 
     def _elements(self, dtype: str, count: int) -> list[Value]:
         if dtype == "bool":
@@ -155,7 +155,7 @@ class ProgramDraft:
         if kind == "equal":
             return [self.tape.between(low, high)] * count
         if kind == "bits":
-            # A product of them has several zeros.
+            # A product of these contains several zeros.
             return [self.tape.below(2) for _ in range(count)]
         if kind == "order":
             return list(range(count))
@@ -169,29 +169,29 @@ class ProgramDraft:
         return [self.tape.pick(ends) for _ in range(count)]
 
     def _source(self) -> int | None:
-        shape, place = self.tape.pick(SHAPES), self._place()
+        shape, device = self.tape.pick(SHAPES), self._device()
         match self.tape.pick(("data", "full", "arange", "randint"), (1, 1, 1, 2)):
             case "full":
                 dtype = self.tape.pick(("int32", "float32"))
-                return self._make("full", (), dtype, shape, self.tape.between(-2, 3), place)
+                return self._make("full", (), dtype, shape, self.tape.between(-2, 3), device)
             case "arange":
                 count = self.tape.between(1, 8)
-                return self._make("arange", (), self.tape.between(-2, 3), count, place)
+                return self._make("arange", (), self.tape.between(-2, 3), count, device)
             case "randint":
                 is_seeded = self.scope.environment.streams.seed is not None
                 if not (is_seeded and self.tape.chance(70)):
                     self._try(ProgramStep("seed", values=(self.tape.below(1000),)))
                 low = self.tape.between(-4, 2)
-                return self._make("randint", (), shape, low, low + self.tape.between(1, 9), place)
+                return self._make("randint", (), shape, low, low + self.tape.between(1, 9), device)
         return self._data()
 
     def _size(self, most: int, least: int = 1) -> Bounds:
-        """A new variable, between these numbers."""
+        """Return the bounds of a new variable."""
         self.variables += 1
         return f"n{self.variables}", least, most
 
     def _bind(self, size: Bounds) -> int | None:
-        """A value at an end of the bounds, or between."""
+        """Bind a variable to an end of its bounds, or to a value between."""
         _, low, high = size
         return self._make(
             "bind", (), *size, self.tape.pick((high, low, self.tape.between(low, high)))
@@ -202,24 +202,24 @@ class ProgramDraft:
 
 
 def may_cut(size: int | str) -> bool:
-    """Whether a bound size may cut off a part of an axis: it is fixed, and there are several."""
+    """Return True if a bound size may cut off a part of an axis: it is fixed, and larger than 1."""
     return isinstance(size, int) and size > 1
 
 
 def is_alike(array: Array, other: Array) -> bool:
-    """Whether both have one type and one place."""
-    return other.dtype == array.dtype and other.place == array.place
+    """Return True if both have the same type and device."""
+    return other.dtype == array.dtype and other.device == array.device
 
 
 def are_operands(array: Array, other: Array) -> bool:
-    """Whether both are elementwise operands: of one shape, or one of a single element."""
+    """Return True if both are elementwise operands: one broadcasts to the other's shape."""
     return is_alike(array, other) and (fits_into(other, array) or fits_into(array, other))
 
 
 def fits_into(value: Array, array: Array) -> bool:
-    """Whether `value` broadcasts to the shape of `array`."""
+    """Return True if `value` broadcasts to the shape of `array`."""
     if value.is_symbolic or array.is_symbolic:
-        # A function's results of two calls may have one variable, bound to other values.
+        # Results of two calls may have the same variable, bound to different values.
         return (array.sizes, array.shape) == (value.sizes, value.shape)
     try:
         return np.broadcast_shapes(value.shape, array.shape) == array.shape
@@ -228,16 +228,16 @@ def fits_into(value: Array, array: Array) -> bool:
 
 
 def may_be_written(value: Array, array: Array) -> bool:
-    """Whether all of `array` may become `value`, through which no gradient flows then."""
+    """Return True if all of `array` may become `value`, through which no gradient flows."""
     return is_alike(array, value) and not value.requires_grad and fits_into(value, array)
 
 
 def may_be_argument(array: Array) -> bool:
-    """Whether captured functions take it at all."""
+    """Return True if captured functions accept it as an argument."""
     return not (array.is_symbolic or array.is_repeated or array.requires_grad)
 
 
 def has_history(array: Array) -> bool:
-    """Whether gradients flow from it to something else, as far as the oracle knows."""
+    """Return True if the oracle knows gradients from it to something else."""
     record = array.record
     return record.is_certain and bool(record.sources)

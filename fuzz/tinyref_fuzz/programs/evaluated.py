@@ -1,7 +1,7 @@
-"""Kernels that are evaluated as the schedule has them: with numpy, without any compiler.
+"""Evaluate the kernels of a schedule with numpy, without any compiler.
 
-What is still wrong with them is wrong in the graph, its schedule, the memory plan or a replay; what
-is right with them alone is wrong below: in codegen, a renderer, a device.
+If a program is wrong with evaluated kernels, the graph, its schedule, the memory plan or a replay
+is wrong. If it is right, the fault is in codegen, a renderer or a device.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Extents = tuple[int, int, int]
 
 
 class SharedMemoryError(Exception):
-    """A kernel is to write where it reads another buffer, or writes one."""
+    """Buffer of a kernel that is written and shares memory with another one."""
 
 
 def evaluated_kernel(device: str, ast: UOp) -> Kernel:
-    """The kernel of an AST on a device whose memory is the host's."""
+    """Return the kernel of an AST on a device whose memory is the host's."""
     parameters = parameters_of(ast, ast.toposort(), lambda memory: (memory.base, 1))
     program = Program("evaluated", (), parameters, launch_order(variables_of(ast)))
     names = [node.arg.name for node in program.variables if isinstance(node.arg, VarArg)]
@@ -49,7 +49,7 @@ def evaluated_kernel(device: str, ast: UOp) -> Kernel:
         for parameter, handle in zip(parameters, buffers, strict=True):
             nbytes = parameter.size * parameter.dtype.itemsize
             arrays[parameter.slot] = handle[:nbytes].view(numpy_dtype(parameter.dtype))
-        _check_apart(arrays, len(ast.src))
+        _check_no_overlap(arrays, len(ast.src))
         bindings = dict(zip(names, variables, strict=True))
         for slot, elements in evaluate(ast, arrays, bindings).items():
             arrays[slot][:] = elements
@@ -58,10 +58,10 @@ def evaluated_kernel(device: str, ast: UOp) -> Kernel:
     return Kernel(Device.canonical(device), program, "", launch)
 
 
-def _check_apart(arrays: Mapping[int, Array], outputs: int) -> None:
-    """Raises `SharedMemoryError` where one of the first buffers, those written, lies in another.
+def _check_no_overlap(arrays: Mapping[int, Array], outputs: int) -> None:
+    """Raise `SharedMemoryError` if one of the written buffers, the first ones, overlaps another.
 
-    Whether a device's result differs by it depends on its order; what is evaluated reads all first.
+    On a device the result would depend on the order of accesses; the evaluator reads all first.
     """
     for written, other in itertools.product(range(outputs), arrays):
         if written != other and np.may_share_memory(arrays[written], arrays[other]):

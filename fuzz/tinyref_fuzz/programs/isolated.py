@@ -1,8 +1,8 @@
-"""A judge of programs in a process of its own, for those that may crash it or never end.
+"""Judge programs in a separate process, as they may crash it or never end.
 
-    python -m tinyref_fuzz.programs.isolated
+python -m tinyref_fuzz.programs.isolated
 
-The commands on files of programs ask it.
+The commands on program files use it.
 """
 
 from __future__ import annotations
@@ -35,37 +35,40 @@ AnyJudge = ProgramJudge | LibraryJudge
 def judge_isolated(
     record: ProgramRecord, device: str, seconds: float, reducing: float = 0.0
 ) -> ProgramRecord:
-    """The record with the verdict on `device`, and with the blame where it fails.
+    """Return the record with the verdict on `device`, and with the blame if it fails.
 
-    seconds: what judging may take. reducing: what making it small may take, not at all for 0.
-    That the process died is a verdict too. Raises `UserError` where the device does not open.
+    Args:
+        seconds: The time limit of judging.
+        reducing: The time limit of reduction; 0 turns it off.
+
+    The death of the process is a verdict too. Raises `UserError` if the device does not open.
     """
     with IsolatedProgramJudge(device, seconds) as judge:
         verdict = judge.verdict(record.program)
         if verdict.agrees:
             return replace(record, verdict=None, blame=None, device=device)
-        found = judge.finding(record.program, verdict, reducing)
+        finding = judge.finding(record.program, verdict, reducing)
     return replace(
-        record, program=found.program, verdict=found.verdict, blame=found.blame, device=device
+        record, program=finding.program, verdict=finding.verdict, blame=finding.blame, device=device
     )
 
 
 class IsolatedProgramJudge(JudgeService):
-    """Judges programs on one device. `seconds` are what judging one may take."""
+    """Judge of programs on one device, with a limit of `seconds` for each program."""
 
     def __init__(self, device: str, seconds: float) -> None:
         super().__init__("tinyref_fuzz.programs.isolated", device)
         self.seconds = seconds
 
     def verdict(self, program: TensorProgram) -> KernelVerdict:
-        """The verdict of all ways to run it, or on how the process ended."""
+        """Return the verdict of all ways to run the program, or on how the process ended."""
         answer = self._call(self.seconds, thorough_verdict, program)
         return verdict_of_death(answer) if isinstance(answer, Death) else answer
 
     def finding(
         self, program: TensorProgram, verdict: KernelVerdict, seconds: float
     ) -> ProgramFinding:
-        """As `examine_program`, also of what ends a process; where it ends, unreduced."""
+        """Examine a program that may kill a process; if that fails, return it unreduced."""
         unreduced = ProgramFinding(program, verdict, blame_of_pair(verdict))
         if verdict.symptom in HOPELESS:
             return unreduced
@@ -74,14 +77,14 @@ class IsolatedProgramJudge(JudgeService):
         return replace(unreduced, problem=answer.words) if isinstance(answer, Death) else answer
 
     def script(self, program: TensorProgram, device: str) -> str:
-        """The text of `script_of` for any device. Raises `UserError` where the process ends."""
+        """Return the text of `script_of` for any device. Raises `UserError` if the process ends."""
         answer = self._call(self.seconds, any_script, program, device)
         if isinstance(answer, Death):
-            raise UserError(f"script: what the program reads cannot be computed: {answer.words}")
+            raise UserError(f"script: the program cannot be evaluated: {answer.words}")
         return str(answer)
 
     def _call(self, within: float, function: Callable[..., Any], *args: object) -> Any:
-        """The result of a function of the judge over there; a `Death` where it ends the process."""
+        """Call a function of the judge in the process; return a `Death` if the process ends."""
         answer = self.ask({"call": pickle.dumps((function, args)).hex()}, within)
         if isinstance(answer, Death):
             return answer
@@ -92,7 +95,7 @@ class IsolatedProgramJudge(JudgeService):
 
 
 def main() -> None:
-    """Receives a device, then one call after another, and answers each."""
+    """Receive a device, then answer one call after another."""
     serve_judge(open_judge, _reply)
 
 
@@ -118,10 +121,10 @@ def examine_any(
     seconds: float,
     limit: float,
 ) -> ProgramFinding:
-    """As `examine_program`; if it ends the process, each candidate is judged in another one.
+    """Run `examine_program`; if the program kills the process, judge each candidate in another.
 
-    limit: seconds that judging one may take. They are forks of this process where all devices of
-    the judge survive that.
+    `limit` is the number of seconds for judging one. The processes are forks of this one if all
+    devices of the judge survive a fork.
     """
     if verdict.symptom is not Symptom.CRASH:
         if isinstance(judge, LibraryJudge):
@@ -143,20 +146,20 @@ def _survives_fork(judge: AnyJudge) -> bool:
     """Return True if the judge works in a fork; the threads of a library do not."""
     if isinstance(judge, LibraryJudge):
         return False
-    return all(Device.backend_class(name).survives_fork for name in judge.places.names)
+    return all(Device.backend_class(name).survives_fork for name in judge.devices.names)
 
 
 def unreduced(
     judge: AnyJudge, program: TensorProgram, verdict: KernelVerdict, problem: str = ""
 ) -> ProgramFinding:
-    """Return the finding that a program is without a further run of it."""
+    """Return the finding of a program without running it again."""
     if isinstance(judge, LibraryJudge):
         return ProgramFinding(program, verdict, judge.blame(program, verdict), problem)
     return ProgramFinding(program, verdict, blame_of_pair(verdict), problem)
 
 
 def any_script(judge: AnyJudge, program: TensorProgram, device: str) -> str:
-    """Return the script for a device, which need not be here, or for the library of the judge."""
+    """Return the script for a device, which need not exist here, or for the judge's library."""
     if isinstance(judge, LibraryJudge):
         return script_of_library(judge, program, judge.verdict(program))
     return script_of(program, device)

@@ -1,6 +1,6 @@
-"""Steps of programs, one method for each kind: views, arithmetic, memory and writes.
+"""Draw steps of programs, one method for each kind: views, arithmetic, memory and writes.
 
-A method adds nothing where no tensor fits; some add several steps.
+A method adds nothing if no tensor fits; some add several steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBERS = (1, 2, -1, 3, 0, -2)
 
 
 class Operations(ProgramDraft):
-    """A draft with methods that add steps."""
+    """Draft with methods that add steps."""
 
     # Views
 
@@ -39,8 +39,8 @@ class Operations(ProgramDraft):
         return None if values is None else self._make(kind, (number,), *values)
 
     def _view_values(self, kind: str, array: Array) -> tuple[Value, ...] | None:
-        """What a view takes; None where it would change nothing."""
-        tape, shape, rank = self.tape, array.shape, array.places.ndim
+        """Return the arguments of a view; None if it would change nothing."""
+        tape, shape, rank = self.tape, array.shape, array.positions.ndim
         match kind:
             case "index":
                 return (self._key(shape),) if shape else None
@@ -51,7 +51,7 @@ class Operations(ProgramDraft):
                 axes = tuple(axis for axis in range(rank) if shape[axis] > 1 and tape.chance(50))
                 return (axes,) if axes else None
             case "reshape":
-                count = array.places.size
+                count = array.positions.size
                 pairs = [(d, count // d) for d in range(2, count) if count % d == 0]
                 target = tape.pick([(count,), (1, *shape), (*shape, 1), *pairs])
                 return (target,) if target != shape else None
@@ -72,7 +72,7 @@ class Operations(ProgramDraft):
         return low, self.tape.between(low + 1, size) if size else 0
 
     def _key(self, shape: tuple[int, ...], lists: bool = False) -> tuple[Value, ...]:
-        """A key for brackets: numbers, slices with steps of both signs, and perhaps places."""
+        """Draw a key for brackets: numbers, slices with steps of both signs, perhaps positions."""
         tape = self.tape
         key: list[Value] = []
         for size in shape[: tape.between(1, len(shape))]:
@@ -94,7 +94,7 @@ class Operations(ProgramDraft):
         return tuple(key)
 
     def _symbolic(self) -> None:
-        """A part that a bound size cuts off, and perhaps another one that the same size does."""
+        """Draw a part that a bound size cuts off, and perhaps another part of the same size."""
         number = self._pick(lambda array: any(may_cut(size) for size in array.sizes))
         if number is None:
             return
@@ -107,13 +107,13 @@ class Operations(ProgramDraft):
             return
         self._part(number, axis, bound, size)
         if self.tape.chance(40):
-            # The same size cuts off a part of another tensor too.
-            other = self._pick(lambda each: each.sizes[:1] == (most,))
+            # The same size also cuts off a part of another tensor.
+            other = self._pick(lambda candidate: candidate.sizes[:1] == (most,))
             if other is not None:
                 self._part(other, 0, bound, size)
 
     def _part(self, number: int, axis: int, bound: int, size: Bounds) -> int | None:
-        # What begins before the last element of a part needs one.
+        # A part that begins before its last element needs at least one element.
         form = self.tape.pick(("head", "tail", "window") if size[1] else ("head",))
         return self._make("part", (number, bound), axis, form)
 
@@ -159,7 +159,7 @@ class Operations(ProgramDraft):
         if condition is None:
             return None
         about = self.arrays[condition]
-        first = self._pick(lambda a: (a.sizes, a.place) == (about.sizes, about.place))
+        first = self._pick(lambda a: (a.sizes, a.device) == (about.sizes, about.device))
         if first is None:
             return None
         like = self.arrays[first]
@@ -167,28 +167,28 @@ class Operations(ProgramDraft):
         return None if second is None else self._make("where", (condition, first, second))
 
     def _reduce(self) -> int | None:
-        number = self._pick(lambda array: array.places.ndim > 0)
+        number = self._pick(lambda array: array.positions.ndim > 0)
         if number is None:
             return None
         array = self.arrays[number]
-        rank = array.places.ndim
+        rank = array.positions.ndim
         axes = tuple(axis for axis in range(rank) if self.tape.chance(60)) or (rank - 1,)
         op = "sum" if array.dtype == "bool" else self.tape.pick(("sum", "max", "prod"), (6, 2, 1))
         return self._make(op, (number,), axes, self.tape.chance(50))
 
     def _combine(self) -> int | None:
-        number = self._pick(lambda array: array.places.ndim > 0 and not array.is_symbolic)
+        number = self._pick(lambda array: array.positions.ndim > 0 and not array.is_symbolic)
         if number is None:
             return None
         array = self.arrays[number]
-        axis = self.tape.below(array.places.ndim)
+        axis = self.tape.below(array.positions.ndim)
         op = self.tape.pick(("cat", "stack", "pad", "matmul", "cumsum", "sum_of_all"))
         if op == "pad":
             pairs = tuple((self.tape.below(3), self.tape.below(3)) for _ in array.shape)
             return self._make(op, (number,), pairs)
         if op in ("cumsum", "sum_of_all"):
             return self._make(op, (number,), axis)
-        other = self._pick(lambda each: self._may_combine(op, array, each, axis))
+        other = self._pick(lambda candidate: self._may_combine(op, array, candidate, axis))
         if other is None:
             return None
         return self._make(op, (number, other), *((axis,) if op in ("cat", "stack") else ()))
@@ -198,9 +198,9 @@ class Operations(ProgramDraft):
         if other.is_symbolic or not is_alike(array, other):
             return False
         if op == "matmul":
-            is_matrix = array.places.ndim == 2 and array.dtype != "bool"
+            is_matrix = array.positions.ndim == 2 and array.dtype != "bool"
             return is_matrix and array.shape[1:] == other.shape[:1]
-        # Only the axis along which two are joined may have another size.
+        # Only the axis along which two tensors are joined may differ in size.
         sizes = (*other.sizes[:axis], array.sizes[axis], *other.sizes[axis + 1 :])
         return array.sizes == (sizes if op == "cat" else other.sizes)
 
@@ -213,8 +213,8 @@ class Operations(ProgramDraft):
         op = self.tape.pick(("contiguous", "clone", "to"), (4, 2, 4))
         if op != "to":
             return self._make(op, (number,))
-        array, target = self.arrays[number], self._place()
-        if array.is_symbolic or target == array.place:
+        array, target = self.arrays[number], self._device()
+        if array.is_symbolic or target == array.device:
             return None
         return self._make(op, (number,), target)
 
@@ -225,7 +225,7 @@ class Operations(ProgramDraft):
         if number is None:
             return
         array = self.arrays[number]
-        is_fixed = array.places.ndim > 0 and not array.is_symbolic
+        is_fixed = array.positions.ndim > 0 and not array.is_symbolic
         kinds = ("setitem", "setitem_number", "assign", "own", "chain", "iadd", "assign_number")
         kind = self.tape.pick((*kinds, "part"), (3, 1, 1, 1, 1, 1, 1, 1))
         if kind.startswith("setitem") and is_fixed:
@@ -233,7 +233,7 @@ class Operations(ProgramDraft):
         elif kind == "part" and is_fixed and not self.scope.is_function:
             self._set_part(number, array)
         elif kind == "iadd" and not self.scope.is_function and array.dtype != "bool":
-            other = self._pick(lambda each: is_alike(array, each) and each.sizes == array.sizes)
+            other = self._pick(lambda value: is_alike(array, value) and value.sizes == array.sizes)
             if other is not None:
                 self._try(ProgramStep("iadd", (number, other)))
         elif kind == "assign_number":
@@ -243,31 +243,31 @@ class Operations(ProgramDraft):
         elif kind == "chain":
             self._assign_chain(number, array)
         else:
-            other = self._pick(lambda each: may_be_written(each, array))
+            other = self._pick(lambda value: may_be_written(value, array))
             if other is not None:
                 self._try(ProgramStep("assign", (number, other)))
 
     def _assign_own(self, number: int) -> None:
-        """Assigns what is computed from the tensor itself, which nobody holds afterwards."""
+        """Assign a value computed from the tensor itself, and mostly drop the value."""
         before = set(self.arrays)
         value = self._own_value(number)
         if value is not None:
             self._try(ProgramStep("assign", (number, value)))
-        for made in [each for each in self.arrays if each not in before]:
+        for new in [key for key in self.arrays if key not in before]:
             if self.tape.chance(85):
-                self._try(ProgramStep("drop", (made,)))
+                self._try(ProgramStep("drop", (new,)))
 
     def _assign_chain(self, number: int, array: Array) -> None:
-        """Writes what reads a second tensor, which is then written too; a reader of the old waits.
+        """Assign from a second tensor, which is then assigned too; a reader of the old value waits.
 
-        The second write must wait for the first one, and that for what reads its target.
+        The second write must wait for the first one, and the first one for readers of its target.
         """
         other = self._pick(
-            lambda each: (
-                is_alike(array, each)
-                and each.sizes == array.sizes
-                and each.store is not array.store
-                and self._may_write(each)
+            lambda value: (
+                is_alike(array, value)
+                and value.sizes == array.sizes
+                and value.store is not array.store
+                and self._may_write(value)
             )
         )
         if other is None or array.dtype == "bool":
@@ -284,7 +284,7 @@ class Operations(ProgramDraft):
         plain = self._make("detach", (number,)) if array.requires_grad else number
         if plain is None:
             return None
-        if array.places.ndim and not array.is_symbolic and self.tape.chance(30):
+        if array.positions.ndim and not array.is_symbolic and self.tape.chance(30):
             shape = array.shape
             is_cube = len(shape) > 1 and set(shape) == {shape[0]}
             order = (*range(1, len(shape)), 0)
@@ -307,29 +307,29 @@ class Operations(ProgramDraft):
 
     def _set_item(self, number: int, array: Array, kind: str) -> None:
         key = self._key(array.shape, lists=True)
-        places = array.places[key_of(key)]
-        if kind == "setitem_number" or not places.size:
+        positions = array.positions[key_of(key)]
+        if kind == "setitem_number" or not positions.size:
             values = (key, self._number_for(array))
             self._try(ProgramStep("setitem_number", (number,), (), values))
             return
-        other = self._pick_or_data(array, places.shape)
+        other = self._pick_or_data(array, positions.shape)
         if other is not None:
             self._try(ProgramStep("setitem", (number, other), (), (key,)))
 
     def _set_part(self, number: int, array: Array) -> None:
-        axis = self.tape.below(array.places.ndim)
+        axis = self.tape.below(array.positions.ndim)
         if not may_cut(array.sizes[axis]):
             return
         shape = (*array.shape[:axis], 1, *array.shape[axis + 1 :])
         size = self._size(array.shape[axis])
-        # One variable may have several values before anybody reads what was written.
+        # One variable may have several values before anything reads what was written.
         for _ in range(self.tape.pick((1, 2, 3), (4, 1, 1))):
             bound = self._bind(size)
             other = self._pick_or_data(array, shape)
             if bound is not None and other is not None:
                 self._try(ProgramStep("set_part", (number, bound, other), (), (axis, "window")))
 
-    # What computes and forgets
+    # Steps that compute or forget
 
     def _realize(self) -> None:
         chosen = tuple(number for number in self.arrays if self.tape.chance(30))
@@ -343,5 +343,5 @@ class Operations(ProgramDraft):
 
     def _drop(self) -> None:
         number = self._pick()
-        if number is not None and number not in self.kept and len(self.arrays) > 2:
+        if number is not None and number not in self.undroppable and len(self.arrays) > 2:
             self._try(ProgramStep("drop", (number,)))

@@ -1,9 +1,9 @@
-"""What a program means, evaluated at once with numpy.
+"""Evaluate a program eagerly with numpy.
 
-It shares nothing with the lazy graph, the schedule or the views of tinyref: a tensor is an array of
-places in a flat store, a view other places in the same store, and a write changes the store. Floats
-stay multiples of 1/256 so small that no sum of them rounds in any order; what would round is
-refused with `InexactError`, so that results are compared exactly.
+The oracle shares nothing with tinyref's lazy graph, schedule and views. A tensor is an array of
+positions in a flat store, a view is other positions in the same store, and a write changes the
+store. Floats are multiples of 1/256, and so small that no sum rounds in any order. If a result
+would round, `InexactError` is raised, so that results are compared exactly.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from tinyref_spec.oracles import threefry
 
 @dataclass
 class RandomStreams:
-    """The numbers that were drawn: the seed, and how many on each device."""
+    """The state of the random streams: the seed, and the number of draws on each device."""
 
     seed: int | None = None
     drawn: dict[int, int] = field(default_factory=dict)
 
-    def words(self, count: int, place: int) -> list[int]:
-        """The next words of 64 bits."""
+    def words(self, count: int, device: int) -> list[int]:
+        """Return the next words of 64 bits."""
         if self.seed is None:
             raise UndefinedError("a draw without a seed")
-        first = self.drawn.get(place, 0)
-        self.drawn[place] = first + count
+        first = self.drawn.get(device, 0)
+        self.drawn[device] = first + count
         seed = self.seed
         return [threefry(first + number, seed) for number in range(count)]
 
 
 class Environment:
-    """What the numbers of a program stand for, and what was read so far."""
+    """The values of a program's numbers, and what was read so far."""
 
     def __init__(self, outer: Environment | None = None) -> None:
         self.arrays: dict[int, Array] = dict(outer.arrays) if outer else {}
@@ -60,9 +60,9 @@ class Environment:
         self.is_function = outer is not None
 
     def run(self, step: ProgramStep) -> None:
-        """One step. Raises `InexactError`, `UndefinedError`, and what numpy raises for neither.
+        """Run one step. Raises `InexactError`, `UndefinedError`, or an error of numpy.
 
-        What it read and wrote before it raised stays read and written.
+        Reads and writes before an error stay.
         """
         with np.errstate(all="ignore"):
             if step.op in COMPUTE:
@@ -79,28 +79,28 @@ class Environment:
     def _compute(self, step: ProgramStep) -> None:
         sources = [self.arrays[number] for number in step.args]
         operands = [source.elements for source in sources]
-        found = compute(step.op, operands, step.values)
-        place = step.values[0] if step.op == "to" else sources[0].place
-        made = GradientRecord(found.shape, found.dtype.name)
-        if found.dtype.kind == "f":
-            made = GradientRecord(
-                found.shape,
-                found.dtype.name,
-                tuple(each.record for each in sources),
+        result = compute(step.op, operands, step.values)
+        device = step.values[0] if step.op == "to" else sources[0].device
+        record = GradientRecord(result.shape, result.dtype.name)
+        if result.dtype.kind == "f":
+            record = GradientRecord(
+                result.shape,
+                result.dtype.name,
+                tuple(source.record for source in sources),
                 slopes_of(step.op, operands, step.values),
             )
-        sizes = _sizes_after(step, sources, found.shape)
-        array = self.arrays[step.target] = Array.of(found, place, sizes, made)
+        sizes = _sizes_after(step, sources, result.shape)
+        array = self.arrays[step.target] = Array.of(result, device, sizes, record)
         array.basis |= joined(source.basis for source in sources)
 
     def _view(self, step: ProgramStep) -> None:
         source = self.arrays[step.args[0]]
-        local = np.arange(source.places.size).reshape(source.shape)
-        # The number in the source of each element that the view has.
+        local = np.arange(source.positions.size).reshape(source.shape)
+        # For each element of the view, its number in the source.
         if step.op == "part":
             name, size = self.sizes[step.args[1]]
             axis, form = step.values
-            shown = local[part_key(step.values, size)]
+            numbers = local[part_key(step.values, size)]
             symbols: dict[str, Size] = {
                 "head": name,
                 "tail": f"{source.sizes[axis]} - {name}",
@@ -108,24 +108,24 @@ class Environment:
             }
             sizes = (*source.sizes[:axis], symbols[form], *source.sizes[axis + 1 :])
         else:
-            shown = np.asarray(MOVEMENTS[step.op][1]([local], step.values))
-            sizes = _sizes_after(step, [source], shown.shape)
+            numbers = np.asarray(MOVEMENTS[step.op][1]([local], step.values))
+            sizes = _sizes_after(step, [source], numbers.shape)
         is_cut = step.op in ("detach", "bitcast")
         dtype = step.values[0] if step.op == "bitcast" else source.dtype
-        made = GradientRecord(shown.shape, dtype)
+        record = GradientRecord(numbers.shape, dtype)
         if not is_cut:
-            made = GradientRecord(
-                shown.shape, dtype, (source.record,), lambda: [one_hot(shown, local.size)]
+            record = GradientRecord(
+                numbers.shape, dtype, (source.record,), lambda: [one_hot(numbers, local.size)]
             )
-        repeats = step.op == "expand" and shown.size != local.size
+        repeats = step.op == "expand" and numbers.size != local.size
         source.store.is_repeated |= repeats
         self.arrays[step.target] = Array(
             source.store,
-            source.places.reshape(-1)[shown],
+            source.positions.reshape(-1)[numbers],
             dtype,
-            source.place,
+            source.device,
             sizes,
-            made,
+            record,
             is_repeated=repeats or source.is_repeated,
             is_detached=is_cut or source.is_detached,
             basis=source.basis,
@@ -134,24 +134,24 @@ class Environment:
     # Sources of elements
 
     def do_data(self, step: ProgramStep) -> None:
-        dtype, shape, elements, place, requires_grad = step.values
-        made = GradientRecord(tuple(shape), dtype, is_marked=requires_grad)
-        found = np.array(elements, dtype).reshape(shape)
-        self.arrays[step.target] = Array.of(found, place, None, made)
+        dtype, shape, elements, device, requires_grad = step.values
+        record = GradientRecord(tuple(shape), dtype, is_marked=requires_grad)
+        array = np.array(elements, dtype).reshape(shape)
+        self.arrays[step.target] = Array.of(array, device, None, record)
 
     def do_full(self, step: ProgramStep) -> None:
-        dtype, shape, number, place = step.values
-        self.arrays[step.target] = Array.of(np.full(shape, number, dtype), place)
+        dtype, shape, number, device = step.values
+        self.arrays[step.target] = Array.of(np.full(shape, number, dtype), device)
 
     def do_arange(self, step: ProgramStep) -> None:
-        start, count, place = step.values
-        self.arrays[step.target] = Array.of(np.arange(start, start + count, dtype="int32"), place)
+        start, count, device = step.values
+        self.arrays[step.target] = Array.of(np.arange(start, start + count, dtype="int32"), device)
 
     def do_randint(self, step: ProgramStep) -> None:
-        shape, low, high, place = step.values
-        words = self.streams.words(math.prod(shape), place)
+        shape, low, high, device = step.values
+        words = self.streams.words(math.prod(shape), device)
         numbers = np.array([word % (high - low) + low for word in words], "int32")
-        self.arrays[step.target] = Array.of(numbers.reshape(shape), place)
+        self.arrays[step.target] = Array.of(numbers.reshape(shape), device)
 
     def do_seed(self, step: ProgramStep) -> None:
         self.streams.seed = step.values[0]
@@ -164,54 +164,53 @@ class Environment:
     # Writes
 
     def do_assign(self, step: ProgramStep) -> None:
-        """Raises `UndefinedError` where tinyref refuses it, or gradients would be lost.
+        """Write elements. Raises `UndefinedError` if tinyref refuses, or gradients would be lost.
 
-        A symbolic size may fit only by the number that is bound now; a function would keep how it
-        was computed.
+        A symbolic size may fit only its current value; a function would record how it was computed.
         """
         array = self.arrays[step.args[0]]
         is_whole = step.op in ("assign", "iadd")
-        places = array.places
+        positions = array.positions
         if step.op == "set_part":
-            places = places[part_key(step.values, self.sizes[step.args[1]][1])]
+            positions = positions[part_key(step.values, self.sizes[step.args[1]][1])]
         elif not is_whole:
-            places = np.asarray(places[key_of(step.values[0])])
+            positions = np.asarray(positions[key_of(step.values[0])])
         value = self.arrays[step.args[-1]]
         if value.requires_grad and (self.is_function or step.op == "assign"):
-            raise UndefinedError("a write of what has gradients")
+            raise UndefinedError("a write of a value with gradients")
         is_symbolic = value.is_symbolic or (is_whole and array.is_symbolic)
         is_alike = (value.sizes, value.shape) == (array.sizes, array.shape)
         if is_symbolic and not (is_whole and is_alike):
             raise UndefinedError("a write of a symbolic size to another")
         if step.op == "assign":
-            array.write(places, value.elements, None, value.basis, keeps_leaf=True)
+            array.write(positions, value.elements, None, value.basis, keeps_leaf=True)
             return
-        elements, made, basis = value.elements, value.record, value.basis
+        elements, record, basis = value.elements, value.record, value.basis
         if step.op == "iadd":
             operands = (array.elements, elements)
             elements = compute("add", operands, ())
             check_exact(elements)
             slopes = slopes_of("add", operands, ())
-            made = GradientRecord(elements.shape, array.dtype, (array.record, made), slopes)
+            record = GradientRecord(elements.shape, array.dtype, (array.record, record), slopes)
             basis = joined([basis, array.basis])
-        array.write(places, elements, made, basis)
+        array.write(positions, elements, record, basis)
 
     do_iadd = do_setitem = do_set_part = do_assign
 
     def do_assign_number(self, step: ProgramStep) -> None:
         array = self.arrays[step.args[0]]
-        array.write(array.places, np.array(step.values[0], array.dtype), keeps_leaf=True)
+        array.write(array.positions, np.array(step.values[0], array.dtype), keeps_leaf=True)
 
     def do_setitem_number(self, step: ProgramStep) -> None:
         array = self.arrays[step.args[0]]
-        places = np.asarray(array.places[key_of(step.values[0])])
-        array.write(places, np.array(step.values[1]))
+        positions = np.asarray(array.positions[key_of(step.values[0])])
+        array.write(positions, np.array(step.values[1]))
 
     # What changes no element
 
     def do_realize(self, step: ProgramStep) -> None:
         if any(number not in self.arrays for number in step.args):
-            raise UndefinedError("realize: a tensor that is gone")
+            raise UndefinedError("realize: a tensor that was dropped")
 
     def do_read(self, step: ProgramStep) -> None:
         array = self.arrays[step.args[0]]
@@ -226,50 +225,50 @@ class Environment:
         loss, *targets = (self.arrays[number] for number in step.args)
         weights = [targets.pop(0)] if step.op == "gradient_weighted" else []
         if not all(target.is_known and target.record.is_certain for target in targets):
-            raise UndefinedError("gradient: a target that may have no part in it")
+            raise UndefinedError("gradient: a target on which the loss may not depend")
         records = [target.record for target in targets]
-        found = gradients(loss.record, self._weights(loss, *weights), records)
-        for number, target, elements in zip(step.targets, targets, found, strict=True):
+        results = gradients(loss.record, self._weights(loss, *weights), records)
+        for number, target, elements in zip(step.targets, targets, results, strict=True):
             if elements is None:
-                raise UndefinedError("gradient: a target that is no part of the computation")
-            # They have gradients too, of which the oracle knows nothing.
+                raise UndefinedError("gradient: a target on which the loss does not depend")
+            # The results have gradients too, which the oracle does not know.
             blocked = GradientRecord(target.shape, target.dtype, (target.record, loss.record))
-            self.arrays[number] = Array.of(elements, target.place, target.sizes, blocked)
+            self.arrays[number] = Array.of(elements, target.device, target.sizes, blocked)
 
     do_gradient_weighted = do_gradient
 
     def _weights(self, loss: Array, weights: Array | None = None) -> Elements:
-        """What the elements of the loss count. Raises `UndefinedError` for what does not fit."""
+        """Return the weights of the loss's elements. Raises `UndefinedError` if they do not fit."""
         if loss.is_lost:
-            raise UndefinedError("a gradient through elements that are overwritten by now")
+            raise UndefinedError("a gradient through elements that have been overwritten")
         if not loss.dtype.startswith("float"):
-            raise UndefinedError("a gradient of what is no float")
+            raise UndefinedError("a gradient of a tensor that is not a float")
         if weights is None:
             if loss.sizes:
                 raise UndefinedError("a gradient of several elements without weights")
             return np.ones(())
-        if weights.sizes != loss.sizes or weights.place != loss.place:
-            raise UndefinedError("weights of another shape, or elsewhere")
-        found = weights.elements.astype(np.float64)
-        check_exact(found, loss.dtype)
-        return found
+        if weights.sizes != loss.sizes or weights.device != loss.device:
+            raise UndefinedError("weights of another shape, or on another device")
+        elements = weights.elements.astype(np.float64)
+        check_exact(elements, loss.dtype)
+        return elements
 
     def do_backward(self, step: ProgramStep) -> None:
         loss, *weights = (self.arrays[number] for number in step.args)
         if not loss.record.is_certain:
-            raise UndefinedError("backward: nothing may require a gradient")
+            raise UndefinedError("backward: perhaps nothing requires a gradient")
         stores = {array.store for array in self.arrays.values()}
         leaves = {id(record): store.base for store in stores for record in store.leaves}
         records = [record for record in loss.record.history() if record.is_leaf]
-        found = gradients(loss.record, self._weights(loss, *weights), records)
-        for record, elements in zip(records, found, strict=True):
+        results = gradients(loss.record, self._weights(loss, *weights), records)
+        for record, elements in zip(records, results, strict=True):
             leaf = leaves.get(id(record))
             if leaf is None or elements is None:
                 continue
             if leaf.has_open_grad:
-                raise UndefinedError("backward: what was there depends on a replay")
+                raise UndefinedError("backward: the earlier gradient depends on a replay")
             total = elements if leaf.grad is None else leaf.grad.elements + elements
-            leaf.grad = Array.of(total, leaf.place)
+            leaf.grad = Array.of(total, leaf.device)
 
     def do_grad(self, step: ProgramStep) -> None:
         leaf = self.arrays[step.args[0]]
@@ -287,7 +286,7 @@ class Environment:
         self.functions[step.target] = step
 
     def inside(self, parameters: Sequence[int], args: Sequence[int]) -> Environment:
-        """Return what a function sees: of its arguments the elements, but not their past."""
+        """Return the environment of a function: the elements of its arguments, not their past."""
         inside = Environment(self)
         for parameter, number in zip(parameters, args, strict=True):
             if number in self.sizes:
@@ -306,17 +305,17 @@ class Environment:
         arrays = list(self.arrays.values())
         before = [(array.grad, array.has_open_grad) for array in arrays]
         inside = self.inside(function.args, step.args[1:])
-        for each in function.body:
-            inside.run(each)
+        for inner_step in function.body:
+            inside.run(inner_step)
         for array, (grad, has_open_grad) in zip(arrays, before, strict=True):
-            # What a function leaves there depends on whether it is a replay.
+            # The gradients that a function leaves depend on whether it is a replay.
             is_left = array.has_open_grad
             array.grad, array.has_open_grad = (grad, has_open_grad) if is_left else (None, True)
         for target, number in zip(step.targets, function.values[0], strict=True):
             result = inside.arrays[number]
-            # Whether gradients go through depends on whether it is a replay.
+            # Whether gradients flow through depends on whether it is a replay.
             blocked = GradientRecord(result.shape, result.dtype, (result.record,))
-            self.arrays[target] = Array.of(result.elements, result.place, result.sizes, blocked)
+            self.arrays[target] = Array.of(result.elements, result.device, result.sizes, blocked)
 
 
 _OTHERS: Mapping[str, Callable[[Environment, ProgramStep], None]] = {
@@ -330,7 +329,7 @@ OPERATIONS = frozenset({*COMPUTE, *_OTHERS, *VIEWS})
 def _sizes_after(
     step: ProgramStep, sources: Sequence[Array], shape: tuple[int, ...]
 ) -> tuple[Size, ...]:
-    """The sizes of a result: symbolic axes go only through what keeps them."""
+    """Return the sizes of a result: symbolic axes survive only operations that keep them."""
     first = sources[-1] if step.op == "where" else sources[0]
     if not any(source.is_symbolic for source in sources):
         return shape
@@ -341,10 +340,10 @@ def _sizes_after(
             return tuple(first.sizes[axis] for axis in step.values[0])
         case "sum" | "max" | "prod":
             axes, keeps = step.values
-            kept = [1 if axis in axes else size for axis, size in enumerate(first.sizes)]
-            return tuple(size for axis, size in enumerate(kept) if keeps or axis not in axes)
+            remaining = [1 if axis in axes else size for axis, size in enumerate(first.sizes)]
+            return tuple(size for axis, size in enumerate(remaining) if keeps or axis not in axes)
         case "reshape":
-            # It names the sizes that are there now.
+            # A reshape names the current sizes.
             return shape
     if first.shape != shape:
         raise UndefinedError(f"{step.op} of a symbolic size")
@@ -352,9 +351,9 @@ def _sizes_after(
 
 
 def evaluate(program: TensorProgram) -> list[Elements]:
-    """What the reads of a program give, in order.
+    """Return the results of a program's reads, in order.
 
-    Raises `InexactError` where a float rounds, `UndefinedError` where a step does not fit.
+    Raises `InexactError` if a float rounds, and `UndefinedError` if a step does not fit.
     """
     environment = Environment()
     for step in program.steps:

@@ -1,4 +1,4 @@
-"""A program on file: with what was found with it, as versioned JSON."""
+"""Read and write files of programs: a program and its verdict, as versioned JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MEMBERS = ("schema", "version", "tinyref", "note", "device", "verdict", "blame"
 
 @dataclass(frozen=True)
 class ProgramRecord:
-    """A program with what was found with it; the members are those of a `CaseRecord`."""
+    """A program with its verdict; the members are those of a `CaseRecord`."""
 
     program: TensorProgram
     note: str = ""
@@ -39,12 +39,12 @@ class ProgramRecord:
 
 
 def is_program(data: object) -> bool:
-    """Whether the JSON says that it is a program."""
+    """Return True if the JSON declares itself a program."""
     return isinstance(data, Mapping) and data.get("schema") == SCHEMA
 
 
 def record_to_json(record: ProgramRecord) -> dict[str, Any]:
-    """The record as a dict for `json.dumps`."""
+    """Return the record as a dict for `json.dumps`."""
     return {
         "schema": SCHEMA,
         "version": VERSION,
@@ -58,7 +58,7 @@ def record_to_json(record: ProgramRecord) -> dict[str, Any]:
 
 
 def record_from_json(data: object) -> ProgramRecord:
-    """The record that `record_to_json` wrote. Raises `UserError` for other data."""
+    """Return the record that `record_to_json` wrote. Raises `UserError` for other data."""
     top = read_object(data, "program file", _MEMBERS)
     if top["schema"] != SCHEMA or top["version"] != VERSION:
         raise UserError(
@@ -76,7 +76,7 @@ def record_from_json(data: object) -> ProgramRecord:
 
 
 def load_program(path: Path) -> ProgramRecord:
-    """The record in a file. Raises `UserError` with the path."""
+    """Return the record of a file. Raises `UserError` with the path."""
     data = read_json(path)
     try:
         return record_from_json(data)
@@ -85,9 +85,9 @@ def load_program(path: Path) -> ProgramRecord:
 
 
 def save_program(path: Path, record: ProgramRecord) -> Path:
-    """Writes a record to a file, or into a folder by the hash of its steps; gives the path.
+    """Write a record to a file, or into a folder, named by the hash of its steps; return the path.
 
-    The file is there whole or not at all. Raises `UserError` where it cannot be written.
+    The file is written atomically. Raises `UserError` if that fails.
     """
     target = path / f"program-{record.program.content_hash}.json" if path.is_dir() else path
     write_text(target, stable_text(record_to_json(record)))

@@ -1,7 +1,6 @@
-"""Makes a failing program small: fewer steps, inputs in the place of results.
+"""Reduce a failing program: fewer steps, and inputs instead of results.
 
-A candidate is a program that is smaller, that the oracle still defines, and that fails by
-the same fault.
+A candidate is smaller, has exact values according to the oracle, and fails by the same fault.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Change = Callable[[Steps], Iterator[Steps]]
 
 
 def measure(program: TensorProgram) -> tuple[int, int]:
-    """How large a program is: steps, letters."""
+    """Return the size of a program: steps, and letters."""
     return program.size, len(json.dumps(program_to_json(program)["steps"]))
 
 
@@ -41,13 +40,13 @@ def reduce_program(
     seconds: float = 10.0,
     begin: Callable[[], Environment] = Environment,
 ) -> tuple[TensorProgram, KernelVerdict]:
-    """The smallest program found in so many seconds that fails as `verdict` says, and its own.
+    """Return the smallest program that fails as `verdict` says, and its verdict.
 
-    begin: gives the oracle that evaluates the steps.
+    The search ends after `seconds`. `begin` returns the oracle that evaluates the steps.
     """
     changes: tuple[Change, ...] = (*_FEWER, partial(_inputs_for_results, begin), _other_operands)
     deadline = time.monotonic() + seconds
-    seen = {program.content_hash}
+    tried = {program.content_hash}
     is_smaller = True
     while is_smaller:
         before = measure(program)
@@ -57,12 +56,12 @@ def reduce_program(
                 if time.monotonic() >= deadline:
                     return program, verdict
                 candidate = program.with_steps(steps)
-                if candidate.content_hash in seen or measure(candidate) >= measure(program):
+                if candidate.content_hash in tried or measure(candidate) >= measure(program):
                     continue
-                seen.add(candidate.content_hash)
-                found = judge(candidate)
-                if is_same_fault(verdict, found):
-                    program, verdict = candidate, found
+                tried.add(candidate.content_hash)
+                own_verdict = judge(candidate)
+                if is_same_fault(verdict, own_verdict):
+                    program, verdict = candidate, own_verdict
                     candidates = change(steps)
         is_smaller = measure(program) < before
     return program, verdict
@@ -72,23 +71,23 @@ def reduce_program(
 
 
 def _without(steps: Steps, dropped: set[int]) -> Steps:
-    """The steps but for some, by place, and for those that need what these make."""
+    """Return the steps without those at `dropped`, and without the steps that need them."""
     gone: set[int] = set()
-    kept = []
-    for place, step in enumerate(steps):
-        is_gone = place in dropped
+    remaining = []
+    for index, step in enumerate(steps):
+        is_gone = index in dropped
         if step.op == "realize":
             step = replace(step, args=tuple(number for number in step.args if number not in gone))
             is_gone |= not step.args
         if is_gone or numbers_read(step) & gone:
             gone.update(step.targets)
         else:
-            kept.append(step)
-    return tuple(kept)
+            remaining.append(step)
+    return tuple(remaining)
 
 
 def _fewer_steps(steps: Steps) -> Iterator[Steps]:
-    """Without half of them, a quarter, and so on; the last ones first."""
+    """Remove half of the steps, a quarter, and so on; the last ones first."""
     length = len(steps)
     size = length // 2
     while size:
@@ -98,16 +97,18 @@ def _fewer_steps(steps: Steps) -> Iterator[Steps]:
 
 
 def _fewer_in_functions(steps: Steps) -> Iterator[Steps]:
-    """Without a step of a function; for a result that is lost it gives another one twice."""
-    for place, step in enumerate(steps):
+    """Remove a step of a function; a result that is lost is replaced by another one."""
+    for index, step in enumerate(steps):
         for inner in range(len(step.body) - 1, -1, -1):
             body = _without(step.body, {inner})
-            lost = _made_by(step.body) - _made_by(body)
-            left = [number for number in step.values[0] if number not in lost]
-            if left:
-                results = tuple(left[0] if number in lost else number for number in step.values[0])
+            missing = _made_by(step.body) - _made_by(body)
+            others = [number for number in step.values[0] if number not in missing]
+            if others:
+                results = tuple(
+                    others[0] if number in missing else number for number in step.values[0]
+                )
                 changed = replace(step, body=body, values=(results,))
-                yield (*steps[:place], changed, *steps[place + 1 :])
+                yield (*steps[:index], changed, *steps[index + 1 :])
 
 
 def _made_by(steps: Steps) -> set[int]:
@@ -115,63 +116,63 @@ def _made_by(steps: Steps) -> set[int]:
 
 
 def _inlined(steps: Steps) -> Iterator[Steps]:
-    """A function that is not captured: its steps in the place of each call."""
-    for place, function in enumerate(steps):
+    """Replace a function by its steps, at the place of each call."""
+    for index, function in enumerate(steps):
         if function.op != "function":
             continue
-        found: list[ProgramStep] = []
-        inner_steps = [each for step in steps for each in step.all_steps()]
-        fresh = 1 + max(number for each in inner_steps for number in (*each.targets, *each.args, 0))
+        inlined: list[ProgramStep] = []
+        inner_steps = [inner for step in steps for inner in step.all_steps()]
+        fresh = 1 + max(number for step in inner_steps for number in (*step.targets, *step.args, 0))
         for at, step in enumerate(steps):
-            if at == place:
+            if at == index:
                 continue
             if step.op != "call" or step.args[0] != function.target:
-                found.append(step)
+                inlined.append(step)
                 continue
             names = dict(zip(function.args, step.args[1:], strict=True))
             results = dict(zip(function.values[0], step.targets, strict=True))
-            for each in function.body:
-                for number in each.targets:
+            for inner in function.body:
+                for number in inner.targets:
                     names[number] = results.get(number, fresh)
                     fresh += 1
-                args = tuple(names.get(number, number) for number in each.args)
-                targets = tuple(names[number] for number in each.targets)
-                found.append(replace(each, args=args, targets=targets))
-        yield tuple(found)
+                args = tuple(names.get(number, number) for number in inner.args)
+                targets = tuple(names[number] for number in inner.targets)
+                inlined.append(replace(inner, args=args, targets=targets))
+        yield tuple(inlined)
 
 
-# --- inputs in the place of results --------------------------------------------------------------
+# --- inputs instead of results -------------------------------------------------------------------
 
 
 def _inputs_for_results(begin: Callable[[], Environment], steps: Steps) -> Iterator[Steps]:
-    """A result given as data, so that what it was computed from may go."""
+    """Replace a result by data, so that the steps that computed it may go."""
     environment = begin()
-    made: dict[int, ProgramStep] = {}
-    for place, step in enumerate(steps):
+    inputs: dict[int, ProgramStep] = {}
+    for index, step in enumerate(steps):
         environment.run(step)
         array = environment.arrays.get(step.target) if len(step.targets) == 1 else None
         if array is not None and step.op != "data":
             elements = tuple(array.elements.reshape(-1).tolist())
-            values = (array.dtype, array.shape, elements, array.place, array.requires_grad)
-            made[place] = ProgramStep("data", (), step.targets, values)
-    for place, data in reversed(made.items()):
-        yield _used((*steps[:place], data, *steps[place + 1 :]))
+            values = (array.dtype, array.shape, elements, array.device, array.requires_grad)
+            inputs[index] = ProgramStep("data", (), step.targets, values)
+    for index, data in reversed(inputs.items()):
+        yield _used((*steps[:index], data, *steps[index + 1 :]))
 
 
 def _used(steps: Steps) -> Steps:
-    """The steps without those that only make what no other one computes with."""
+    """Remove the steps whose results no other step uses."""
     needed: set[int] = set()
     unused = set()
-    for place, step in reversed(list(enumerate(steps))):
+    for index, step in reversed(list(enumerate(steps))):
         if step.targets and needed.isdisjoint(step.targets):
-            unused.add(place)
+            unused.add(index)
         elif step.op not in ("realize", "drop"):
             needed |= numbers_read(step)
     return _without(steps, unused)
 
 
 def _shorter_ranges(steps: Steps) -> Iterator[Steps]:
-    """Ranges of fewer elements, in shapes of no size above a number."""
+    """Shorten ranges: no size of their shapes exceeds a number."""
     for shape in [step.values[0] for step in steps if step.op == "reshape"]:
         for most in (2, 3, 4, 8, 16, 64):
             small = tuple(min(size, most) for size in shape)
@@ -186,15 +187,15 @@ def _resized(value: Value, sizes: Mapping[int, int]) -> Value:
 
 
 def _other_operands(steps: Steps) -> Iterator[Steps]:
-    """A step that reads what one of its operands was made of."""
-    made_of = {number: step.args[:1] for step in steps for number in step.targets if step.args}
-    for place in range(len(steps) - 1, -1, -1):
-        step = steps[place]
+    """Replace an operand of a step by what that operand was computed from."""
+    sources = {number: step.args[:1] for step in steps for number in step.targets if step.args}
+    for index in range(len(steps) - 1, -1, -1):
+        step = steps[index]
         for number in step.args if step.op != "function" else ():
-            for other in made_of.get(number, ()):
+            for other in sources.get(number, ()):
                 changed = replace(step, args=tuple(other if n == number else n for n in step.args))
-                rest = (*steps[:place], changed, *steps[place + 1 :])
-                lost = {at for at, each in enumerate(rest) if number in each.targets}
+                rest = (*steps[:index], changed, *steps[index + 1 :])
+                lost = {at for at, other_step in enumerate(rest) if number in other_step.targets}
                 yield _without(rest, lost)
 
 

@@ -1,8 +1,8 @@
-"""Runs a program as the Tensor calls that its script has, in one of several ways.
+"""Run a program as the Tensor calls of its script, in one of several ways.
 
-The ways differ in what is switched off: kernels may be evaluated as the schedule has them instead
-of compiled, results computed at once, memory not planned, captured functions not replayed. Two ways
-that differ in one switch and give other values blame what the switch is of.
+A way may evaluate kernels instead of compiling them, compute results at once, skip the memory plan,
+or skip replays. If two ways differ in one feature and give different values, this feature is to
+blame.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tinyref.runtimes.kernel import making_kernels
 from tinyref_fuzz.programs.arithmetic import Elements
 from tinyref_fuzz.programs.evaluated import evaluated_kernel
 from tinyref_fuzz.programs.refusals import REASONS
-from tinyref_fuzz.programs.script import Places, ScriptLine, script_lines
+from tinyref_fuzz.programs.script import ProgramDevices, ScriptLine, script_lines
 from tinyref_fuzz.programs.steps import TensorProgram
 
 _FILE = "<program>"
@@ -34,14 +34,12 @@ _POISON = 0x5B
 
 @dataclass(frozen=True)
 class Way:
-    """How a program is run: `NORMAL` is what everybody does, `PLAIN` has everything switched off.
-
-    at_once: each result is computed before the next is built. evaluates: kernels are evaluated with
-    numpy, as the schedule has them; nothing is compiled.
-    """
+    """A way to run a program: `NORMAL` is the usual one, and `PLAIN` turns everything off."""
 
     at_once: bool = False
+    """True to compute each result before the next is built."""
     evaluates: bool = False
+    """True to evaluate the schedule's kernels with numpy instead of compiling them."""
     plans_memory: bool = True
     replays: bool = True
 
@@ -52,25 +50,24 @@ PLAIN = Way(at_once=True, evaluates=True, plans_memory=False, replays=False)
 
 @dataclass(frozen=True)
 class ProgramOutcome:
-    """What a run gave.
-
-    reads: what was read, up to an error. error: its words, empty where there was none. step: the
-    number of the step that raised it. refusal: a text of `REASONS`, where it says that tinyref does
-    not do this.
-    """
+    """The result of a run."""
 
     reads: tuple[Elements, ...] = ()
+    """The reads before an error."""
     error: str = ""
+    """The message of the error, if there was one."""
     step: int = -1
+    """The number of the step that raised it."""
     refusal: str = ""
+    """The text of `REASONS` in the error, if tinyref refused the step."""
 
 
-def run(program: TensorProgram, places: Places, way: Way = NORMAL) -> ProgramOutcome:
-    """Runs a program in this process, where errors that tinyref raises are part of the outcome.
+def run(program: TensorProgram, devices: ProgramDevices, way: Way = NORMAL) -> ProgramOutcome:
+    """Run a program in this process; errors of tinyref are part of the outcome.
 
     Raises `UserError` for steps that cannot be printed.
     """
-    lines = script_lines(program, places, way.at_once)
+    lines = script_lines(program, devices, way.at_once)
     code = compile("\n".join(line.text for line in lines), _FILE, "exec", dont_inherit=True)
     reads: list[Elements] = []
 
@@ -83,7 +80,7 @@ def run(program: TensorProgram, places: Places, way: Way = NORMAL) -> ProgramOut
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(Context(MEMORY_PLAN=int(way.plans_memory), JIT=int(way.replays)))
-        for name in places.names:
+        for name in devices.names:
             stack.enter_context(_poisoned(Device[name].allocator))
         if way.evaluates:
             stack.enter_context(making_kernels(evaluated_kernel))
@@ -96,7 +93,7 @@ def run(program: TensorProgram, places: Places, way: Way = NORMAL) -> ProgramOut
 
 @contextlib.contextmanager
 def _poisoned(allocator: Allocator) -> Iterator[None]:
-    """Fresh memory of the host holds a pattern, so that what nobody wrote is wrong in each run."""
+    """Fill new host memory with a pattern, so that a missing write is wrong in every run."""
     if not isinstance(allocator, HostAllocator):
         yield
         return
@@ -121,8 +118,8 @@ def _failed(
     numbers = [frame.lineno for frame in frames if frame.filename == _FILE and frame.lineno]
     step = lines[numbers[0] - 1].step if numbers else -1
     words = str(error).partition("\n")[0]
-    is_said = isinstance(error, UserError) and not isinstance(error, DeviceError)
-    refusal = next((each for each in REASONS if is_said and each in words), "")
+    is_message = isinstance(error, UserError) and not isinstance(error, DeviceError)
+    refusal = next((reason for reason in REASONS if is_message and reason in words), "")
     text = f"{type(error).__name__}: {words}"
     error.__traceback__ = None
     return ProgramOutcome(reads, text, step, refusal)

@@ -1,7 +1,7 @@
-"""A program as Python that calls Tensor: what runs, and what a reproducer prints.
+"""Print a program as Python code that calls Tensor: for execution, and for a reproducer.
 
-Everything of a step that comes from a file is printed by `repr` or is a number: a program that
-somebody else wrote runs these calls and nothing else.
+Every value of a file is printed by `repr` or is a number, so that an untrusted program only runs
+these calls.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tinyref.errors import TinyrefError, UserError
 from tinyref_fuzz.programs.arithmetic import COMPUTE, MOVEMENTS
 from tinyref_fuzz.programs.steps import FUNCTION, ProgramStep, TensorProgram, Value
 
-# Each operation as a statement, or as the expression of what it makes, as in `COMPUTE`: {all} is
-# all that it reads, {rest} and {targets} are the last of it, {part} is what is in brackets.
+# Each operation as a statement or an expression, as in `COMPUTE`. {all} are all operands, {rest}
+# and {targets} the last ones, and {part} is the contents of brackets.
 TEMPLATES: Mapping[str, str] = {
     **{op: text for op, (text, _) in {**COMPUTE, **MOVEMENTS}.items()},
     # sources
-    "data": "Tensor(np.array({elements!r}, {v[0]!r}).reshape({v[1]!r}), device={place!r}{marked})",
-    "full": "Tensor.full({v[1]!r}, {v[2]!r}, dtype={v[0]!r}, device={place!r})",
-    "arange": "Tensor.arange({v[0]!r}, {v[0]!r} + {v[1]!r}, device={place!r})",
-    "randint": "Tensor.randint({v[0]!r}, low={v[1]!r}, high={v[2]!r}, device={place!r})",
+    "data": "Tensor(np.array({elements!r}, {v[0]!r}).reshape({v[1]!r}), device={device!r}{marked})",
+    "full": "Tensor.full({v[1]!r}, {v[2]!r}, dtype={v[0]!r}, device={device!r})",
+    "arange": "Tensor.arange({v[0]!r}, {v[0]!r} + {v[1]!r}, device={device!r})",
+    "randint": "Tensor.randint({v[0]!r}, low={v[1]!r}, high={v[2]!r}, device={device!r})",
     "bind": "Variable({v[0]!r}, {v[1]!r}, {v[2]!r}).bind({v[3]!r})",
     "part": "{a}[{part}]",
     # gradients
@@ -30,7 +30,7 @@ TEMPLATES: Mapping[str, str] = {
     "gradient": "{a}.gradient({rest})",
     "gradient_weighted": "{a}.gradient({targets}, gradient={b})",
     "call": "{a}({rest})",
-    # what makes nothing
+    # statements without a result
     "assign": "{a}.assign({b})",
     "assign_number": "{a}.assign({v[0]!r})",
     "iadd": "{a} += {b}",
@@ -45,48 +45,48 @@ TEMPLATES: Mapping[str, str] = {
     "read": "check({a})",
 }
 OPERATIONS = frozenset({*TEMPLATES, FUNCTION})
-# Where the values of an operation have its device.
-_PLACE_AT = {"data": 3, "full": 3, "arange": 2, "randint": 3, "to": 0}
-# What gives a list of tensors.
+# Position of the device in the values of an operation.
+_DEVICE_AT = {"data": 3, "full": 3, "arange": 2, "randint": 3, "to": 0}
+# Operations that return a list of tensors.
 _LISTS = frozenset({"gradient", "gradient_weighted", "call"})
-# After which there is nothing to compute at once.
+# Operations after which there is nothing to compute at once.
 _COMPUTED = frozenset({"bind", "drop", "read", "seed", "realize", "zero_grad"})
 
-# Numpy has no arrays of more.
+# Largest number of axes of a numpy array.
 MAX_AXES = 64
 
 
 @dataclass(frozen=True)
 class ScriptLine:
-    """One line of a script, and the number of the step that it is of."""
+    """One line of a script, and the number of its step."""
 
     text: str
     step: int = -1
 
 
 @dataclass(frozen=True)
-class Places:
-    """The devices of a program: a step has the number of one."""
+class ProgramDevices:
+    """The devices of a program; a step has the number of one."""
 
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, device: str) -> Places:
-        """The device that is judged, another one of its kind, one that shares no memory with it."""
+    def of(cls, device: str) -> ProgramDevices:
+        """Return the judged device, another one of its kind, and one with separate memory."""
         base, _, number = device.rpartition(":")
         base, first = (base, int(number)) if number.isdigit() else (device, 0)
         other = "CPU" if Device.canonical(base) == "PYTHON" else "PYTHON"
         return cls((device, f"{base}:{first + 1}", other))
 
-    def opened(self) -> Places:
-        """Those that open here: not every device has a second one."""
-        return Places(tuple(name for name in self.names if _opens(name)))
+    def opened(self) -> ProgramDevices:
+        """Return the devices that open here: not every device has a second one."""
+        return ProgramDevices(tuple(name for name in self.names if _opens(name)))
 
-    def name(self, place: Value) -> str:
-        """Raises `UserError` for a number that stands for none."""
-        if not isinstance(place, int) or not 0 <= place < len(self.names):
-            raise UserError(f"place: got {place!r}, accepted is 0 to {len(self.names) - 1}")
-        return self.names[place]
+    def name(self, number: Value) -> str:
+        """Return the name of a device. Raises `UserError` for a number without one."""
+        if not isinstance(number, int) or not 0 <= number < len(self.names):
+            raise UserError(f"device: got {number!r}, accepted is 0 to {len(self.names) - 1}")
+        return self.names[number]
 
 
 def _opens(name: str) -> bool:
@@ -98,7 +98,7 @@ def _opens(name: str) -> bool:
 
 
 def name_of(number: int) -> str:
-    """The variable of the script that stands for what has this number."""
+    """Return the script's variable for this number."""
     return f"t{number}"
 
 
@@ -106,39 +106,41 @@ def _names(numbers: Sequence[int]) -> str:
     return ", ".join(map(name_of, numbers))
 
 
-def script_lines(program: TensorProgram, places: Places, at_once: bool = False) -> list[ScriptLine]:
-    """The lines of the calls, with a `check` of each tensor that is read.
+def script_lines(
+    program: TensorProgram, devices: ProgramDevices, at_once: bool = False
+) -> list[ScriptLine]:
+    """Return the lines of the calls, with a `check` of each tensor that is read.
 
-    at_once: each result is computed before the next is built: nothing fuses, nothing waits.
-    Raises `UserError` for a step that no table has, or whose arguments or values are not those of
-    its operation.
+    With `at_once` each result is computed before the next is built: nothing fuses or waits. Raises
+    `UserError` for an unknown operation, or for wrong arguments or values of one.
     """
-    printer = _Printer(places, at_once)
-    found: list[ScriptLine] = []
+    printer = _Printer(devices, at_once)
+    lines: list[ScriptLine] = []
     for number, step in enumerate(program.steps):
         try:
-            found += [ScriptLine(text, number) for text in printer.lines(step)]
+            lines += [ScriptLine(text, number) for text in printer.lines(step)]
         except TinyrefError as error:
             raise UserError(f"step {number}: {error}".replace(": step: ", ": ", 1)) from None
         except (LookupError, TypeError, ValueError) as error:
             raise UserError(
-                f"step {number}: {step.op!r} has other arguments or values than it takes: {error}"
+                f"step {number}: {step.op!r} has wrong arguments or values: {error}"
             ) from None
-    return found
+
+    return lines
 
 
 class _Printer:
-    def __init__(self, places: Places, at_once: bool) -> None:
-        self.places = places
+    def __init__(self, devices: ProgramDevices, at_once: bool) -> None:
+        self.devices = devices
         self.at_once = at_once
 
     def lines(self, step: ProgramStep) -> Iterator[str]:
-        """A step as lines, with what computes it at once."""
+        """Yield a step as lines, followed by a line that computes it if `at_once` is set."""
         if step.op == FUNCTION:
             yield "@TinyJit"
             yield f"def {name_of(step.target)}({_names(step.args)}):"
-            for each in step.body:
-                for text in self.lines(each):
+            for inner in step.body:
+                for text in self.lines(inner):
                     yield f"    {text}"
             yield f"    return ({_names(step.values[0])},)"
             return
@@ -165,11 +167,11 @@ class _Printer:
         return template.format(**words, v=step.values)
 
     def _values(self, step: ProgramStep) -> dict[str, Value]:
-        """What templates name beside the arguments and the values as they are."""
+        """Return the fields of templates other than operands and values."""
         words: dict[str, Value] = {}
-        if step.op in _PLACE_AT:
-            words["place"] = self.places.name(step.values[_PLACE_AT[step.op]])
-        words["devices"] = self.places.names
+        if step.op in _DEVICE_AT:
+            words["device"] = self.devices.name(step.values[_DEVICE_AT[step.op]])
+        words["devices"] = self.devices.names
         match step.op:
             case "data":
                 _, _, elements, _, requires_grad = step.values
@@ -183,7 +185,7 @@ class _Printer:
 
 
 def key_text(key: Value) -> str:
-    """A key of numbers, slices (three numbers or None) and lists of places, as in brackets."""
+    """Print a key of numbers, slices (three numbers or None) and lists, as in brackets."""
     return ", ".join(_item_text(item) for item in key)
 
 
@@ -197,7 +199,7 @@ def _item_text(item: Value) -> str:
 
 
 def part_text(values: Sequence[Value], size: str) -> str:
-    """The part of one axis that a bound size cuts off: its head, what follows, or one place."""
+    """Print the part of an axis that a bound size cuts off: head, tail, or one element."""
     axis, form = values
     text = {"head": f":{size}", "tail": f"{size} - 1 :", "window": f"{size} - 1 : {size}"}.get(form)
     if not isinstance(axis, int) or not 0 <= axis < MAX_AXES or text is None:

@@ -1,7 +1,7 @@
-"""A tensor program as a list of steps, and that list as JSON.
+"""Tensor programs as lists of steps, and as JSON.
 
-Tensors, sizes and functions are numbers; a step makes or changes those that it names. Numbers need
-not follow each other, so that a step can be dropped without renaming the rest.
+Tensors, sizes and functions are numbers; a step names those that it makes or changes. Numbers need
+not be consecutive, so that a step can be dropped without renaming the rest.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref_spec.kernel_case.members import read_list, read_number, read_object, read_word
 
-# What a program of sense has little of; more is a mistake or an attack.
+# Limits far above any useful program; a larger one is a mistake or an attack.
 MAX_STEPS = 4096
 MAX_NESTED = 2
 MAX_ITEMS = 1 << 16
-# The one operation that has steps within it.
+# The only operation that contains steps.
 FUNCTION = "function"
-# Those that change elements of a tensor.
+# Operations that change elements of a tensor.
 WRITES = frozenset({"assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"})
 
 Value = Any  # a number, a text, None, or a tuple of these
@@ -29,26 +29,25 @@ Value = Any  # a number, a text, None, or a tuple of these
 
 @dataclass(frozen=True)
 class ProgramStep:
-    """One operation.
-
-    op: its name in the tables. args: what it reads or writes. targets: what it makes. values:
-    numbers, texts and tuples of them. body: the steps of a function; then args are its parameters
-    and values has the numbers that it returns.
-    """
+    """One operation, by its name in the tables."""
 
     op: str
     args: tuple[int, ...] = ()
+    """The numbers that it reads or writes; for a function, its parameters."""
     targets: tuple[int, ...] = ()
+    """The numbers that it makes."""
     values: tuple[Value, ...] = ()
+    """Numbers, texts and tuples of them; for a function, the numbers that it returns."""
     body: tuple[ProgramStep, ...] = ()
+    """The steps of a function."""
 
     @property
     def target(self) -> int:
-        """The one thing that it makes."""
+        """Return the only result of the step."""
         return self.targets[0]
 
     def all_steps(self) -> Iterator[ProgramStep]:
-        """This step and those within it."""
+        """Yield this step and the steps in it."""
         yield self
         for step in self.body:
             yield from step.all_steps()
@@ -56,39 +55,40 @@ class ProgramStep:
 
 @dataclass(frozen=True)
 class TensorProgram:
-    """A tensor program. choices: the tape that gave it, empty for one that comes from elsewhere."""
+    """A tensor program."""
 
     steps: tuple[ProgramStep, ...]
     choices: tuple[int, ...] = ()
+    """The tape that it was drawn from; empty for another origin."""
 
     def all_steps(self) -> Iterator[ProgramStep]:
-        """Its steps, those within functions too."""
+        """Yield all steps, including those in functions."""
         for step in self.steps:
             yield from step.all_steps()
 
     @property
     def size(self) -> int:
-        """How many steps it has, with those of functions."""
+        """Return the number of steps, including those in functions."""
         return sum(1 for _ in self.all_steps())
 
     def with_steps(self, steps: Sequence[ProgramStep]) -> TensorProgram:
-        """The program with other steps, which no tape gives."""
+        """Return the program with other steps, and without a tape."""
         return replace(self, steps=tuple(steps), choices=())
 
     @property
     def content_hash(self) -> str:
-        """Twelve hexadecimal digits over its steps."""
+        """Return a hash of its steps: twelve hexadecimal digits."""
         text = json.dumps([asdict(step) for step in self.steps], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def program_to_json(program: TensorProgram) -> dict[str, Any]:
-    """The program as a dict for `json.dumps`."""
+    """Return the program as a dict for `json.dumps`."""
     return asdict(program)
 
 
 def program_from_json(data: object) -> TensorProgram:
-    """The program that `program_to_json` wrote. Raises `UserError` for other data."""
+    """Return the program that `program_to_json` wrote. Raises `UserError` for other data."""
     top = read_object(data, "program", ("choices", "steps"))
     choices = read_list(top["choices"], MAX_ITEMS, "choices")
     return TensorProgram(
@@ -109,7 +109,7 @@ def _read_step(value: object, where: str, depth: int) -> ProgramStep:
     op = read_word(top["op"], f"{where}.op")
     values = read_list(top["values"], MAX_ITEMS, where)
     if op == FUNCTION:
-        # Numbers as those in `targets`: they become names of the script.
+        # Only numbers, like `targets`: they become names in the script.
         if len(values) != 1:
             raise UserError(f"{where}.values: expected one list of what the function returns")
         read_values: tuple[Value, ...] = (_read_numbers(values[0], f"{where}.values[0]"),)
@@ -137,9 +137,9 @@ def _read_value(value: object, where: str, depth: int) -> Value:
 
 
 def numbers_read(step: ProgramStep) -> set[int]:
-    """What the step needs from outside of itself, by number."""
+    """Return the numbers that the step reads from outside of itself."""
     if not step.body:
         return set(step.args)
-    made = {*step.args, *(target for each in step.body for target in each.targets)}
-    needed = {number for each in step.body for number in numbers_read(each)}
+    made = {*step.args, *(target for inner in step.body for target in inner.targets)}
+    needed = {number for inner in step.body for number in numbers_read(inner)}
     return {number for number in (*needed, *step.values[0]) if number not in made}

@@ -1,7 +1,7 @@
-"""Tensor programs without side effects, for a library such as PyTorch instead of a device.
+"""Fuzz a library such as PyTorch with tensor programs that have no side effects.
 
-`generator.py` draws them. `oracle.py` evaluates them: exactly where nothing rounds, with derived
-bounds elsewhere (`functions.py`). `spelling.py` prints them in the words of a library. `judge.py`
-runs and compares them, and says whether the library's compiler or an op is wrong. `script.py`
+`generator.py` draws them. `oracle.py` evaluates them: exactly if nothing rounds, else with derived
+bounds (`functions.py`). `spelling.py` prints them as calls of a library. `judge.py` runs them,
+compares the results, and decides whether the library's compiler or an op is wrong. `script.py`
 writes a finding for the library's maintainers.
 """

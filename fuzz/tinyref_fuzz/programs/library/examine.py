@@ -1,4 +1,4 @@
-"""Reduces a program that a library gets wrong, blames a part, and writes the script."""
+"""Reduce a program that a library gets wrong, blame a part, and write the script."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INPUTS = frozenset({"data", "read"})
 def examine_library(
     judge: LibraryJudge, program: TensorProgram, verdict: KernelVerdict, seconds: float
 ) -> ProgramFinding:
-    """Return the finding that a program with its verdict is, reduced and blamed."""
+    """Return the finding of a program and its verdict, reduced and blamed."""
     problem = ""
     try:
         program, verdict = _one_step(judge, program, verdict)
@@ -42,7 +42,7 @@ def _one_step(
 ) -> tuple[TensorProgram, KernelVerdict]:
     """Return the first step that fails alone with the same fault, else the program.
 
-    All steps are run as one function first, so that a compiler is asked once.
+    All steps run first as one function, so that a compiler runs once.
     """
     environment = evaluate_pure(program)
     singles = [
@@ -69,12 +69,12 @@ def _operands(step: ProgramStep, environment: PureEnvironment) -> Iterator[Progr
 def _fewer_elements(
     judge: LibraryJudge, program: TensorProgram, verdict: KernelVerdict
 ) -> tuple[TensorProgram, KernelVerdict]:
-    """Return the program with one wrong element alone, or with few, if that fails too."""
+    """Return the program with one wrong element, or with few, if that fails too."""
     difference = _difference(judge, program)
     data = [step.values for step in program.steps if step.op == "data"]
     if difference is None or len({shape for _, shape, *_ in data}) != 1:
         return program, verdict
-    # Some faults need a full vector of the processor, or one element more.
+    # Some faults need a full vector of the processor, or one more element.
     for chosen in (difference.elements[:1], range(16), range(17)):
         if 0 < len(chosen) < len(data[0][2]):
             steps = tuple(_with_elements(step, chosen) for step in program.steps)
@@ -86,7 +86,7 @@ def _fewer_elements(
 
 
 def _with_elements(step: ProgramStep, chosen: Sequence[int]) -> ProgramStep:
-    """Return a step with these elements of its data; another step as it is."""
+    """Return a step with only these elements of its data; other steps do not change."""
     if step.op != "data":
         return step
     dtype, _, elements, *others = step.values
@@ -95,7 +95,7 @@ def _with_elements(step: ProgramStep, chosen: Sequence[int]) -> ProgramStep:
 
 
 def _difference(judge: LibraryJudge, program: TensorProgram) -> Difference | None:
-    """Return the first difference of a program; None if there is none, or it cannot be judged."""
+    """Return the first difference of a program; None if it has none or cannot be judged."""
     try:
         environment = evaluate_pure(program)
         return judge.difference(program, environment, judge.library.compiles)
@@ -104,7 +104,7 @@ def _difference(judge: LibraryJudge, program: TensorProgram) -> Difference | Non
 
 
 def script_of_library(judge: LibraryJudge, program: TensorProgram, verdict: KernelVerdict) -> str:
-    """Return the script of a program that fails; it compares nothing if the process ends."""
+    """Return the script of a failing program; it compares nothing if the process ends."""
     words = verdict.detail.partition("\n")[0]
     about = f"{judge.library.about}: {judge.blame(program, verdict)}: {words}"
     difference = None if verdict.symptom in DEATHS else _difference(judge, program)

@@ -18,9 +18,9 @@ from tinyref_spec.tensor.forms import Form
 from tinyref_spec.tensor.functions import COMPOSITE, UNARY
 from tinyref_spec.tensor.mathematics import ACTIVATIONS, CIRCULAR, ROUNDING
 
-# The operation of a step that applies a form of the spec to a tensor; its value is the form's name.
+# Operation of a step that applies a form of the spec to a tensor; its value is the form's name.
 APPLY = "apply"
-# Along the last axis: an error of one element reaches all of them.
+# Functions along the last axis: the error of one element affects all of them.
 _ALONG = ("softmax", "log_softmax")
 _ACTIVATIONS = frozenset(function.name for function in ACTIVATIONS)
 _ELEMENTWISE = (*UNARY, *CIRCULAR, *ACTIVATIONS, *ROUNDING)
@@ -39,7 +39,7 @@ def _forms() -> dict[str, Form]:
 
 
 FORMS: Mapping[str, Form] = _forms()
-# For each kind of input of a form, where its reference and its bound hold: magnitudes, and signs.
+# For each kind of input of a form, the magnitudes where its bound holds, and if x > 0.
 _DOMAINS: Mapping[str, tuple[float, float, bool]] = {
     "any": (0.0, 4.0, False),
     "wide": (0.0, 30.0, False),
@@ -48,24 +48,24 @@ _DOMAINS: Mapping[str, tuple[float, float, bool]] = {
     "positive": (0.2, 8.0, True),
     "above": (1.1, 8.0, True),
 }
-# Float results stay below these.
+# Limits of float results.
 LARGEST = {"float16": 2.0**14, "float32": 2.0**60, "float64": 2.0**60}
-# Narrower limits, where libraries may use another formula than the reference: 1 + tanh(u) has no
-# digits left far below 0, and e ** (beta x) overflows far above it.
+# Narrower limits, where libraries may use another formula than the reference: 1 + tanh(u) loses all
+# digits far below 0, and e ** (beta x) overflows far above it.
 _NARROWER: Mapping[str, float] = {"gelu": 1.5, "softplus": 8.0}
 
 
 def op_name(step: ProgramStep) -> str:
-    """Return the name of the function that a step applies, else of its operation."""
+    """Return the name of the function that a step applies, or of its operation."""
     return str(step.values[0]).partition(":")[0] if step.op == APPLY else step.op
 
 
 def apply_form(name: str, x: BoundedValue) -> BoundedValue:
-    """Apply a form of the spec. Raises `UndefinedError` outside of where its bound holds."""
+    """Apply a form of the spec. Raises `UndefinedError` outside the domain of its bound."""
     form = FORMS[name]
     is_along = name.partition(":")[0] in _ALONG
     if is_along and not x.value.size * x.value.ndim:
-        raise UndefinedError(f"{name}: of no axis, or of no elements")
+        raise UndefinedError(f"{name}: needs an axis and an element")
     low, high, is_positive = _DOMAINS[form.inputs[0].kind]
     high = _NARROWER.get(name.partition(":")[0], high)
     margin = SLACK * x.error
@@ -73,22 +73,22 @@ def apply_form(name: str, x: BoundedValue) -> BoundedValue:
     is_inside = (near >= low) & (far <= high) if low else far <= high
     if not np.all(is_inside) or (is_positive and np.any(x.value < 0)):
         raise UndefinedError(f"{name}: an element outside of the domain")
-    assert form.forward is not None, "only such forms are in the table"
+    assert form.forward is not None, "the table has only such forms"
     result = form.forward(x)
     if is_along:
         return result
     error = np.maximum(result.error, _spread(form, x, result))
     if name.partition(":")[0] in _ACTIVATIONS:
-        # A hard sigmoid may be the difference of two relu, which rounds, instead of a clip.
+        # A library may compute a hard sigmoid as a difference of two relus, which rounds.
         error = np.maximum(error, x.unit * np.abs(result.value))
     return replace(result, error=error)
 
 
 def _spread(form: Form, x: BoundedValue, result: BoundedValue) -> Elements:
-    """Return how far an elementwise result moves within the error of x, over kinks and steps."""
+    """Return how far an elementwise result moves within the error of x, across kinks and steps."""
     if not np.any(x.error):
         return np.zeros(result.shape)
-    assert form.forward is not None, "only such forms are in the table"
+    assert form.forward is not None, "the table has only such forms"
     ends = [
         form.forward(BoundedValue(x.value + by * x.error, np.zeros_like(x.error), x.dtype)).value
         for by in (-SLACK, SLACK)
@@ -131,13 +131,13 @@ def _moving(op: str) -> Bound:
 
 
 def cast_value(x: BoundedValue, dtype: DType) -> BoundedValue:
-    """Cast between floats, or from integers that float64 holds exactly."""
+    """Cast between floats, or from integers that are exact in float64."""
     if x.dtype.is_float:
         return x.to(dtype)
     return replace(x, dtype=dtype).rounded(x.value, x.error, (), lambda g: ())
 
 
-# The result of an operation that rounds: a value in float64 and a bound on its error.
+# The result of an operation that rounds: a float64 value and a bound on its error.
 BOUNDED: Mapping[str, Bound] = {
     "neg": lambda x, v: -x[0],
     "relu": lambda x, v: bounded.maximum(x[0], _zeros(x[0])),

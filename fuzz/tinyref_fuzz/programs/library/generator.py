@@ -1,4 +1,4 @@
-"""Draws programs without side effects, by the generator of programs with other steps."""
+"""Draw programs without side effects, by the generator of programs with other steps."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tinyref_spec.catalogue import matches
 REALS = ("float32", "float64", "float16")
 DTYPES = (*REALS, "int32", "int64", "bool", "uint8", "int8", "int16")
 _WEIGHTS = (10, 4, 2, 6, 2, 2, 1, 1, 1)
-# Some fit into one vector of the processor, others need several.
+# Some fit into one vector register, others need several.
 _SHAPES = (
     (4,), (2, 3), (17,), (3, 4), (33,), (2, 18), (3, 16), (1, 9), (), (3, 1), (2, 2, 8), (40,),
     (0, 2), (5, 7),
 )  # fmt: skip
-# Narrow integers are cast to this type before they are added up.
+# Narrow integers are cast to this type before they are summed.
 _WIDE = "int32"
 _NARROW = ("bool", "uint8", "int8", "int16")
-# Bits of the random floats: a significand of float16 holds 11 bits, one of float32 24.
+# Bits of the random floats: a float16 significand has 11 bits, a float32 one has 24.
 _DIGITS = {"float16": 9, "float32": 21, "float64": 30}
 _SCALES = (4.0, 0.875, 2.0**-5, 2.0**-12)
 
@@ -38,22 +38,22 @@ _PURE: Makers = {
 def generate_pure(
     tape: Tape, spelling: Spelling, dtypes: Sequence[str], known: Sequence[str] = ()
 ) -> TensorProgram:
-    """Return the program of a tape in the operations and types that a library has.
+    """Return the program of a tape, in the operations and types of a library.
 
-    known: queries such as `tensor.erf.float32`, which name functions with known faults: a program
-    has none of them.
+    `known` are queries such as `tensor.erf.float32` that name functions with known faults. A
+    program avoids them.
     """
     steps = PureGenerator(tape, spelling, dtypes, known).program(STEPS)
     return TensorProgram(tuple(steps), tuple(tape.choices))
 
 
 class PureGenerator(Generator):
-    """Draws steps that a library has words for, and that its oracle can evaluate."""
+    """Source of steps that a library offers and its oracle can evaluate."""
 
     def __init__(
         self, tape: Tape, spelling: Spelling, dtypes: Sequence[str], known: Sequence[str]
     ) -> None:
-        super().__init__(tape, places=1)
+        super().__init__(tape, devices=1)
         self.scope = Scope(PureEnvironment)
         self.spelling = spelling
         self.weights = [
@@ -95,7 +95,7 @@ class PureGenerator(Generator):
             return super()._elements(dtype, count)
         if self.tape.chance(35):
             return super()._elements("float32", count)
-        # Some libraries flush subnormal floats to zero: the last scale would give such in float16.
+        # Some libraries flush subnormal floats to zero; in float16 the last scale gives such.
         scales = _SCALES[:-1] if dtype == "float16" else _SCALES
         scale, digits = self.tape.pick(scales), _DIGITS[dtype]
         ends = 1 << digits
@@ -111,7 +111,7 @@ class PureGenerator(Generator):
         return self._make(APPLY, (number,), self.tape.pick(self.forms))
 
     def _binary(self) -> int | None:
-        """Draw fresh data for half of them: few tensors have the same shape and type."""
+        """Draw data first in half of the cases: few tensors have the same shape and type."""
         number = self._pick()
         if number is not None and self.tape.chance(50):
             array = self.arrays[number]
@@ -126,7 +126,7 @@ class PureGenerator(Generator):
         second = self._pick(lambda other: (other.dtype, other.sizes) == (dtype, sizes))
         return None if second is None else self._make(DIV, (first, second))
 
-    # Sums in a type that is written out
+    # Sums with an explicit type
 
     def _make(self, op: str, args: Sequence[int], *values: Any) -> int | None:
         is_sum = op in ("sum", "prod", "cumsum")
@@ -136,6 +136,6 @@ class PureGenerator(Generator):
                 return None
             args = (wide,)
         if op == "prod":
-            # Not every library multiplies over several axes.
+            # Some libraries cannot multiply over several axes.
             values = (values[0][-1:], values[1])
         return super()._make(op, args, *values)

@@ -1,4 +1,4 @@
-"""Programs as graphs of ONNX: run by ONNX Runtime, and written in the text form of ONNX.
+"""Build programs as ONNX graphs: run by ONNX Runtime, and written in the text form of ONNX.
 
 The optimiser of ONNX Runtime is its compiler: without it, a graph runs node by node.
 """

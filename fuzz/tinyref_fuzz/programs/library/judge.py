@@ -1,4 +1,4 @@
-"""Runs programs in a library, compares their results, and says which part of it is wrong.
+"""Run programs in a library, compare their results, and decide which part of it is wrong.
 
 If a compiled program is wrong, the library runs it again without its compiler.
 """
@@ -28,26 +28,26 @@ from tinyref_spec.subjects.name import parse_subject
 
 COMPILER = "compiler"
 OP = "op"
-# Errors by which a library says that it does not have something.
+# Error messages of a library that lacks something.
 _NOT_OFFERED = ("not implemented for", "not supported", "types are supported")
 _INPUTS = frozenset({"data", "read"})
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first wrong read of a program, or the error of the library.
-
-    words: a description. read: the number of the read. elements: the numbers of its wrong elements.
-    """
+    """The first wrong read of a program, or the error of the library."""
 
     words: str
+    """A description."""
     read: int = -1
+    """The number of the read."""
     elements: tuple[int, ...] = ()
+    """The numbers of its wrong elements."""
     is_error: bool = False
 
 
 class Library:
-    """A library that runs functions in its own API. Raises as `open_subject` and `spelling_of`."""
+    """A library that runs functions. Raises the errors of `open_subject` and `spelling_of`."""
 
     def __init__(self, device: str) -> None:
         name = parse_subject(device)
@@ -70,7 +70,7 @@ class Library:
 
     @property
     def about(self) -> str:
-        """The library, its device and versions as text."""
+        """Return the library, its device and versions as text."""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return f"{self.device}, {versions}, numpy {np.__version__}"
 
@@ -87,7 +87,7 @@ class Library:
         return function
 
     def run(self, text: str, inputs: Mapping[str, Array], is_compiled: bool) -> list[Array]:
-        """Return the results of the function `f` of a text. Lets out errors of the library."""
+        """Return the results of the function `f` of a text. Errors of the library pass through."""
         spelling = self.spelling
         names = {**self.names, "f": self.function(text)}
         if is_compiled:
@@ -99,14 +99,14 @@ class Library:
         ]
         from_library = eval(f"lambda actual: {spelling.read.format(actual='actual')}", names)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            # A library may warn of what it does with a type.
+            # A library may warn about a type.
             warnings.simplefilter("ignore")
             results = function(*tensors)
             return [np.asarray(from_library(result)) for result in results]
 
 
 class LibraryJudge:
-    """Judges programs in one library. Raises what opening the library raises."""
+    """Judge of programs in one library. Raises the errors of opening the library."""
 
     environment = PureEnvironment
 
@@ -117,7 +117,7 @@ class LibraryJudge:
     def verdict(self, program: TensorProgram, thorough: bool = False) -> KernelVerdict:
         """Return the verdict on a program; `judged` is 0 if the oracle or the library refuses it.
 
-        thorough: has no effect, as every check is made anyway.
+        `thorough` has no effect: every check always runs.
         """
         try:
             environment = evaluate_pure(program)
@@ -131,7 +131,7 @@ class LibraryJudge:
     def difference(
         self, program: TensorProgram, environment: PureEnvironment, is_compiled: bool
     ) -> Difference | None:
-        """Return what is wrong first. Raises `NotOfferedError` if the library lacks something."""
+        """Return the first difference. Raises `NotOfferedError` if the library lacks something."""
         function = function_of(program, environment, self.library.spelling)
         try:
             results = self.library.run(function.text, function.inputs, is_compiled)
@@ -174,7 +174,7 @@ class LibraryJudge:
 
 
 def _check_offered(error: Exception) -> None:
-    """Raise `NotOfferedError` for an error that says the library does not have something."""
+    """Raise `NotOfferedError` for an error that says the library lacks something."""
     words = str(error)
     kinds = {kind.__name__ for kind in type(error).__mro__}
     is_refusal = not kinds.isdisjoint(("NotImplementedError", "NotOfferedError"))
@@ -185,7 +185,7 @@ def _check_offered(error: Exception) -> None:
 def _problem(
     expected: Any, shape: tuple[int, ...], dtype: str, actual: Array
 ) -> tuple[str, tuple[int, ...]] | None:
-    """Return what is wrong with a result, and which elements; None if it is right."""
+    """Describe what is wrong with a result, and list its wrong elements; None if it is right."""
     if tuple(actual.shape) != shape or actual.dtype.name != dtype:
         have = f"{actual.dtype.name}{actual.shape}"
         return f"is {have}, expected {dtype}{shape}", ()
@@ -202,14 +202,14 @@ def _problem(
 
 
 def limits_of(expected: Any) -> tuple[Array, Array]:
-    """Return the least and the largest value that each element may have."""
+    """Return the smallest and largest accepted value of each element."""
     if expected.tolerance is None or not from_numpy_dtype(expected.values.dtype).is_float:
         return expected.values, expected.values
     return expected.wide - expected.tolerance, expected.wide + expected.tolerance
 
 
 def joined(programs: Sequence[TensorProgram]) -> TensorProgram:
-    """Return one program of several: they share nothing, as none has a side effect."""
+    """Join programs into one: they share nothing, as they have no side effects."""
     steps: list[ProgramStep] = []
     offset = 0
     for program in programs:

@@ -1,8 +1,8 @@
-"""Evaluates a program without side effects: exact elements, or values with derived bounds.
+"""Evaluate a program without side effects: exact elements, or values with derived bounds.
 
-A result is exact where the exact oracle of programs has it. Where a float rounds, the result is a
-bounded value of the spec: every operation passes the errors of its operands on and adds its own
-roundings. No tolerance is fixed, and none depends on the library.
+A result is exact if the exact oracle has it. If a float rounds, the result is a bounded value of
+the spec: every operation propagates the errors of its operands and adds its own rounding. No
+tolerance is fixed, and none depends on the library.
 """
 
 from __future__ import annotations
@@ -32,29 +32,26 @@ from tinyref_spec.error_rules import smallest_normal
 from tinyref_spec.oracles import Expected, round_to
 
 DIV = "div"
-# Operations that move or choose elements, and never round one.
+# Operations that move or select elements, and never round.
 _MOVING = frozenset({*MOVEMENTS, "cat", "stack", "pad", "contiguous", "clone", "where", "max"})
-# Errors stay below a sixteenth of the largest result: otherwise the program would test little.
+# The largest accepted error, relative to the largest result; with more, a program tests little.
 _LEAST_DIGITS = 1 / 16
-# Integers that float64 holds exactly.
+# Largest integers that float64 holds exactly.
 _WHOLE = 2.0**53
 
 
 class PureEnvironment(Environment):
-    """The values of a program: elements, and a bounded value where a float rounded.
-
-    bounds: the bounded values by number. expected: the results of the reads. read_arrays: their
-    shapes and types.
-    """
+    """The values of a program: elements, and a bounded value if a float rounded."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bounds: dict[int, BoundedValue] = {}
+        # The results of the reads, and their shapes and types.
         self.expected: list[Expected] = []
         self.read_arrays: list[Array] = []
 
     def run(self, step: ProgramStep) -> None:
-        """Run one step. Raises `UndefinedError` if it has a side effect, or no certain result."""
+        """Run one step. Raises `UndefinedError` if it has a side effect or an uncertain result."""
         with np.errstate(all="ignore"):
             if step.op == "read":
                 self._read(step.args[0])
@@ -74,8 +71,8 @@ class PureEnvironment(Environment):
             self.expected.append(Expected(array.elements.reshape(-1)))
 
     def _store(self, number: int, elements: Elements) -> None:
-        """Store elements that need not be exact."""
-        array = Array.unchecked(elements, place=0)
+        """Store elements, which may be inexact."""
+        array = Array.unchecked(elements, device=0)
         array.store.number = number
         self.arrays[number] = array
 
@@ -116,7 +113,7 @@ class PureEnvironment(Environment):
         array = self.arrays[number]
         elements = array.elements
         if elements.dtype.kind in "iu" and np.any(np.abs(elements.astype(np.float64)) > _WHOLE):
-            raise UndefinedError("integers that float64 does not hold")
+            raise UndefinedError("integers that float64 does not hold exactly")
         return bounded.exact(elements, dtype_from_name(array.dtype))
 
 
@@ -133,7 +130,7 @@ def _source(step: ProgramStep) -> Elements:
 
 
 def _exact(step: ProgramStep, operands: Sequence[Elements]) -> Elements:
-    """Return the elements where nothing rounds. Raises `InexactError` where something may."""
+    """Return the elements if nothing rounds. Raises `InexactError` if something may."""
     if step.op in MOVEMENTS:
         return np.asarray(MOVEMENTS[step.op][1](operands, step.values))
     if step.op in _MOVING:
@@ -146,16 +143,16 @@ def _exact(step: ProgramStep, operands: Sequence[Elements]) -> Elements:
 
 
 def _may_round(step: ProgramStep) -> bool:
-    """Return False for comparisons and for casts to integers: none of them rounds."""
+    """Return False for comparisons and casts to integers: they never round."""
     is_cast = step.op == "cast" and not dtype_from_name(step.values[0]).is_float
     return not is_cast and step.op not in ("lt", "lt_number", "ne", "not")
 
 
 def _certain(step: ProgramStep, values: Sequence[BoundedValue]) -> Elements | None:
-    """Return the booleans or integers that a step makes of floats with errors.
+    """Return the bools or integers that a step computes from floats with errors.
 
-    None for a step that makes floats. Raises `UndefinedError` where the errors leave an element
-    open.
+    Returns None for a step that computes floats. Raises `UndefinedError` if the errors leave an
+    element undecided.
     """
     low = [value.value - SLACK * value.error for value in values]
     high = [value.value + SLACK * value.error for value in values]
@@ -185,7 +182,7 @@ def _certain(step: ProgramStep, values: Sequence[BoundedValue]) -> Elements | No
         case _:
             return None
     if np.any(is_open):
-        raise UndefinedError(f"{step.op}: the error of an operand leaves the result open")
+        raise UndefinedError(f"{step.op}: the error of an operand leaves the result undecided")
     return result
 
 
@@ -204,7 +201,7 @@ def _check_useful(value: BoundedValue) -> None:
 
 
 def evaluate_pure(program: TensorProgram) -> PureEnvironment:
-    """Return the environment after all steps. Raises `UndefinedError` as `run` does."""
+    """Return the environment after all steps. Raises the `UndefinedError` of `run`."""
     environment = PureEnvironment()
     for step in program.steps:
         try:

@@ -1,4 +1,4 @@
-"""Writes a finding as a script of the library and numpy alone, for the library's maintainers."""
+"""Write a finding as a script of the library and numpy only, for the library's maintainers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinyref_spec.bits import Array
 
 MAX_LINES = 15
 _WIDTH = 100
-# Wrong elements that a script compares.
+# Number of wrong elements that a script compares.
 _MAX_ELEMENTS = 4
 
 
@@ -25,8 +25,11 @@ def library_script(
 ) -> str:
     """Return a script that exits with 1 while the read of `difference` is wrong.
 
-    about: what is wrong, for the first line. Without a difference the script only runs the
-    function, in which the library crashes, hangs or raises. environment: evaluated the program.
+    Args:
+        about: A description of the fault, for the first line.
+        difference: None if the library crashes, hangs or raises. Then the script only runs the
+            function.
+        environment: The environment after evaluating the program.
     """
     spelling = library.spelling
     function = function_of(program, environment, spelling)
@@ -58,7 +61,7 @@ def library_script(
 
 
 def _inputs(arrays: Mapping[str, Array], tensor: Callable[[str, str], str]) -> list[str]:
-    """Return the lines that define the inputs; many of them share lines."""
+    """Return the lines that define the inputs; many inputs share lines."""
     lines = [
         f"{name} = {tensor(_literal(values), values.dtype.name)}" for name, values in arrays.items()
     ]
@@ -79,7 +82,7 @@ def _graph_lines(library: Library, function: PureFunction) -> list[str]:
 
 
 def _packed(statements: Iterable[str], width: int) -> list[str]:
-    """Return statements in few lines, separated by semicolons."""
+    """Join statements with semicolons into few lines."""
     lines: list[str] = []
     for statement in statements:
         if lines and len(lines[-1]) + len(statement) + 2 <= width:
@@ -95,7 +98,7 @@ def _literal(values: Array) -> str:
 
 
 def _list(values: Array) -> str:
-    """Return a list of numbers as text; Python prints floats so that they read back exactly."""
+    """Return a list of numbers as text; Python prints floats so that they parse back exactly."""
     numbers = values.tolist()
     if len(numbers) > _MAX_ELEMENTS and len(set(numbers)) == 1:
         return f"[{numbers[0]!r}] * {len(numbers)}"

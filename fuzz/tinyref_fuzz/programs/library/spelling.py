@@ -1,6 +1,6 @@
-"""Prints a program as a function of a library: one table for each family of libraries.
+"""Print a program as a function of a library: one table for each family of libraries.
 
-Casts and the types of sums are written out, so that promotion rules do not matter.
+Casts and the types of sums are explicit, so that promotion rules do not matter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tinyref_spec.case import NotOfferedError
 from tinyref_spec.subjects.array_api import SAME
 from tinyref_spec.subjects.name import DEFAULT_DEVICE, SubjectName
 
-# Programs that a compiler gets as one function, as each compile takes long to start.
+# Number of programs to compile as one function, as each compile has a high start-up cost.
 _TOGETHER = 10
 _INPUT = re.compile(r"\bx\b")
 _METHOD = re.compile(r"x\.(\w+)\(\)")
@@ -93,13 +93,13 @@ _ARRAY_API: Mapping[str, str] = {
     "reshape": "xp.reshape({a}, {v[0]!r})",
     "permute": "xp.permute_dims({a}, {v[0]!r})",
     "expand": "xp.broadcast_to({a}, {v[0]!r})",
-    # The standard leaves it open what fewer indices than axes mean.
+    # The standard does not define indexing with fewer indices than axes.
     "index": "{a}[{key}, ...]",
     "flip": "xp.flip({a}, axis={v[0]!r})",
     "full": "xp.full({v[1]!r}, {v[2]!r}, dtype={dtype})",
     "arange": "xp.arange({v[0]!r}, {end}, dtype={dtype})",
 }
-# Sums of MLX have the type of their operand, as the generator widens narrow integers.
+# A sum of MLX has the type of its operand; the generator widens narrow integers.
 _MLX: Mapping[str, str] = {
     **_ARRAY_API,
     "sum": "xp.sum({a}, axis={v[0]!r}, keepdims={v[1]!r})",
@@ -109,7 +109,7 @@ _MLX: Mapping[str, str] = {
     "contiguous": "xp.contiguous({a})",
     "clone": "xp.array({a})",
 }
-# Calls of the functions that build a graph of ONNX: each is one operator of opset 21.
+# Calls of the functions that build an ONNX graph: each is one operator of opset 21.
 _ONNX: Mapping[str, str] = {
     "neg": "xp.negative({a})",
     "square": "xp.multiply({a}, {a})",
@@ -154,7 +154,7 @@ _ONNX: Mapping[str, str] = {
         )
     },
 }
-# Its tensors have the methods of ours.
+# tinygrad's tensors have the methods of ours.
 _TINYGRAD: Mapping[str, str] = {
     **{
         op: text
@@ -180,8 +180,7 @@ def _array_forms() -> dict[str, str]:
 
 
 _ARRAY_FORMS: Mapping[str, str] = _array_forms()
-# Elu and celu are exp(x) - 1 by the documentation of MLX, as by that of ONNX: near 0, no digits
-# are left.
+# MLX and ONNX document elu and celu as exp(x) - 1, which has no digits near 0.
 _MLX_FORMS: Mapping[str, str] = {
     **_ARRAY_FORMS,
     "sigmoid:0": "xp.sigmoid(x)",
@@ -207,7 +206,7 @@ _MLX_FORMS: Mapping[str, str] = {
     "softmax:0": "xp.softmax(x, -1)",
     "log_softmax:0": "nn.log_softmax(x, -1)",
 }
-# Attributes are float32: other numbers than those would be rounded for float64.
+# Attributes are float32: other numbers would be rounded for float64.
 _ONNX_FORMS: Mapping[str, str] = {
     **{
         f"{name}:0": f"xp.{name}(x)"
@@ -227,34 +226,36 @@ _ONNX_FORMS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Spelling:
-    """Templates for a program in one library.
-
-    imports: lines. operations: a template for each operation that the library has. dtype, tensor,
-    read: templates of a type, of a tensor made from `array` of type `dtype`, and of a numpy array
-    made from `actual`. forms: expressions of `x` for forms of the spec. eager: a template of the
-    form of the function `f` that runs op by op. compiled: a template of its compiled form, empty
-    for a library that runs at once. before: a statement before each compile. together: the number
-    of programs that are compiled as one function. steps_back: whether slices may have negative
-    steps. sums_wrap: whether sums and products over an axis of integers wrap. helpers: imports of
-    ours, without which a script must do.
-    """
+    """Templates for a program in one library."""
 
     imports: tuple[str, ...]
+    """Lines that import the library."""
     operations: Mapping[str, str] = field(repr=False)
+    """A template for each operation that the library has."""
+    # Templates of a type, of a tensor from a numpy `array` of type `dtype`, and of a numpy array
+    # from a tensor `actual`.
     dtype: str
     tensor: str
     read: str
     forms: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Expressions of `x` for forms of the spec."""
     eager: str = "{f}"
+    """A template of the function `f` that runs op by op."""
     compiled: str = ""
+    """A template of the compiled function; empty for a library without a compiler."""
     before: str = ""
+    """A statement before each compile."""
     steps_back: bool = True
+    """True if slices may have negative steps."""
     sums_wrap: bool = True
+    """True if sums and products of integers over an axis wrap."""
     together: int = 1
+    """The number of programs that are compiled as one function."""
     helpers: tuple[str, ...] = ()
+    """Imports of our own modules, which a script cannot use."""
 
     def can_say(self, step: ProgramStep) -> bool:
-        """Return True if the library has a word for what the step does."""
+        """Return True if the library offers what the step does."""
         if step.op in ("data", "read"):
             return True
         if step.op == APPLY:
@@ -266,16 +267,16 @@ class Spelling:
     def statement(self, step: ProgramStep, dtype: str) -> str:
         """Return the statement for a step whose result has this type.
 
-        Raises `UserError` for a step that the library has no word for.
+        Raises `UserError` for a step that the library does not offer.
         """
         if not self.can_say(step):
-            raise UserError(f"step: {step.op!r} has no word in this library")
+            raise UserError(f"step: the library does not offer {step.op!r}")
         return f"{name_of(step.target)} = {self._expression(step, dtype)}"
 
     def _expression(self, step: ProgramStep, dtype: str) -> str:
         names = [name_of(number) for number in step.args]
         if step.op == APPLY:
-            # A function: the operand may stand there several times.
+            # The operand may occur several times in the expression.
             return _INPUT.sub(names[0], self.form(step.values[0]))
         words = {
             **dict(zip("abc", names, strict=False)),
@@ -285,7 +286,7 @@ class Spelling:
         return self.operations[step.op].format(**words, v=step.values)
 
     def type_name(self, dtype: str) -> str:
-        """Return the type of this name in the words of the library."""
+        """Return the library's expression for the type of this name."""
         is_mask = dtype == "bool" and self.operations is _MLX
         return self.dtype.format(name="bool_" if is_mask else dtype)
 
@@ -311,14 +312,14 @@ def _has_negative_step(step: ProgramStep) -> bool:
 
 
 def _words(step: ProgramStep) -> dict[str, Value]:
-    """Return the words of a template in addition to the operands and values."""
+    """Return the values of a template beyond operands and values."""
     match step.op:
         case "index":
             return {"key": key_text(step.values[0])}
         case "shrink":
             return {"bounds": ", ".join(f"{low}:{high}" for low, high in step.values[0])}
         case "pad":
-            # The last axis comes first.
+            # PyTorch lists the last axis first.
             flat = [number for pair in reversed(step.values[0]) for number in pair]
             return {"pairs": repr(tuple(flat))}
         case "arange":
@@ -328,11 +329,14 @@ def _words(step: ProgramStep) -> dict[str, Value]:
 
 @dataclass(frozen=True)
 class PureFunction:
-    """A function `f` as text. inputs: its arguments by name. statements: the lines of its body."""
+    """A function `f` as text."""
 
     inputs: Mapping[str, Array]
+    """The arguments by name."""
     statements: tuple[str, ...]
+    """The lines of the body."""
     results: tuple[str, ...]
+    """The names of the results."""
 
     @property
     def head(self) -> str:
@@ -352,8 +356,8 @@ def function_of(
 ) -> PureFunction:
     """Return the function of a program that `environment` evaluated.
 
-    Raises `UserError` for a step that the library has no word for, or that lacks a value, and
-    `NotOfferedError` for a sum that overflows, if the library leaves it open.
+    Raises `UserError` for a step that the library does not offer, or that lacks a value. Raises
+    `NotOfferedError` for a sum that overflows, if the library does not define that.
     """
     inputs: dict[str, Array] = {}
     statements = []
@@ -363,7 +367,7 @@ def function_of(
             if step.op == "read":
                 results.append(name_of(step.args[0]))
             elif step.op == "data":
-                # The elements of a tensor without axes are a scalar of numpy.
+                # The elements of a tensor without axes are a numpy scalar.
                 inputs[name_of(step.target)] = np.asarray(environment.arrays[step.target].elements)
             else:
                 if not spelling.sums_wrap:
@@ -391,7 +395,7 @@ def _check_range(step: ProgramStep, environment: PureEnvironment) -> None:
         case _:
             largest = np.max(np.sum(elements[0], axis=step.values[0]))
     if largest > np.iinfo(dtype).max:
-        raise NotOfferedError(f"{step.op}: the library leaves an overflow open")
+        raise NotOfferedError(f"{step.op}: the library does not define an overflow")
 
 
 # --- libraries ---------------------------------------------------------------------------------
@@ -414,7 +418,7 @@ _TINYGRAD_SPELLING = Spelling(
     "Tensor({array})",
     "{actual}.numpy()",
 )
-# Without its type, an array of 64 bits is narrowed.
+# Without an explicit type, MLX narrows an array of 64 bits.
 _MLX_SPELLING = Spelling(
     ("import numpy as np, mlx.core as xp, mlx.nn as nn",),
     _MLX,
@@ -433,15 +437,15 @@ _ONNX_SPELLING = Spelling(
     compiled="graphs.optimised({f})",
     forms=_ONNX_FORMS,
     eager="graphs.unoptimised({f})",
-    # ONNX leaves an overflow open, and ONNX Runtime saturates.
+    # ONNX does not define an overflow, and ONNX Runtime saturates.
     sums_wrap=False,
     helpers=("from tinyref_fuzz.programs.library import graphs", "xp = graphs.FUNCTIONS"),
 )
 _MODULE = "array-api:"
-# Libraries with a name of their own, and the module that has their functions.
+# Libraries with their own name, and the module that has their functions.
 _MODULES: Mapping[str, str] = {"numpy": "numpy", "jax": "jax.numpy", "jax-jit": "jax.numpy"}
 _OTHERS = ("torch", "torch-compile", "tinygrad", "mlx", "mlx-compile", "onnxruntime")
-# The compiled form of a function, of libraries that compile, and a statement before each compile.
+# For libraries that compile: the compiled form of a function, and a statement before each compile.
 _COMPILED: Mapping[str, tuple[str, str]] = {
     "torch-compile": (
         "torch.compile({f}, fullgraph=True, dynamic=False)",
@@ -453,7 +457,7 @@ _COMPILED: Mapping[str, tuple[str, str]] = {
 
 
 def spelling_of(name: SubjectName) -> Spelling:
-    """Return the words of a library. Raises `UserError` for one that has no table."""
+    """Return the spelling of a library. Raises `UserError` for one that has no table."""
     spelling = _spelling_of(name)
     packages = tuple(f"import {package}" for package in name.packages)
     spelling = replace(spelling, imports=(*spelling.imports, *packages))
@@ -464,7 +468,7 @@ def spelling_of(name: SubjectName) -> Spelling:
 
 
 def _spelling_of(name: SubjectName) -> Spelling:
-    """Return the words of a library that runs op by op."""
+    """Return the spelling of a library that runs op by op."""
     library, device = name.library, name.device
     if library.startswith("torch"):
         default = () if device == "cpu" else (f"torch.set_default_device({device!r})",)
@@ -473,7 +477,7 @@ def _spelling_of(name: SubjectName) -> Spelling:
         chosen = f"DEV.value = {device.upper()!r}"
         return replace(_TINYGRAD_SPELLING, imports=(*_TINYGRAD_SPELLING.imports, chosen))
     if library.startswith("mlx"):
-        # Functions of mlx.nn are compiled unless the process says otherwise.
+        # Functions of mlx.nn are compiled unless the process disables that.
         eager = () if library == "mlx-compile" else ("xp.disable_compile()",)
         imports = (*_MLX_SPELLING.imports, f"xp.set_default_device(xp.{device})", *eager)
         return replace(_MLX_SPELLING, imports=imports)
@@ -487,6 +491,6 @@ def _spelling_of(name: SubjectName) -> Spelling:
     if device not in ("cpu", DEFAULT_DEVICE):
         raise UserError(f"on: {library} is fuzzed only on its default device, not on {device}")
     module = _MODULES.get(library, library.removeprefix(_MODULE))
-    # The compiled form names the package itself.
+    # The compiled form uses the name of the package.
     package = "jax, " if library == "jax-jit" else ""
     return replace(_ARRAY_SPELLING, imports=(f"import numpy as np, {package}{module} as xp",))
