@@ -202,7 +202,7 @@ def test_keep_writes_a_regression(capsys, tmp_path):
     assert (kept.note, kept.device) == ("It was wrong once.", "CPU")
     assert kept.case.ast is load_record(GOOD).case.ast
     assert tinyref("keep", case, *words) == 2
-    assert "is there: give another name" in capsys.readouterr().err
+    assert "already exists: choose another name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

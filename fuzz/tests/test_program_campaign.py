@@ -195,7 +195,7 @@ def test_a_program_is_kept_and_checked_as_a_kernel_is(tmp_path, capsys):
     kept = load_program(target / "a-new-one.json")
     assert (kept.program, kept.note, kept.device) == (ADDED, "It was wrong once.", "CPU")
     assert tinyref("keep", file, *kept_words(target)) == 2
-    assert "is there: give another name" in capsys.readouterr().err
+    assert "already exists: choose another name" in capsys.readouterr().err
     assert tinyref("corpus", "check", target, "--device", "PYTHON") == 0
     assert capsys.readouterr().out == "1 file, 0 with a problem, on PYTHON\n"
 
@@ -205,8 +205,8 @@ def test_a_program_is_kept_and_checked_as_a_kernel_is(tmp_path, capsys):
     [
         (ADDED.steps, {"name": "../up"}, "keep: name '../up', accepted are words"),
         (ADDED.steps, {"note": "No dot"}, "note: expected a line on what it found"),
-        (ADDED.steps[:2], {}, "accepted is a program that reads what is defined"),
-        (ADDED.steps[1:], {}, "accepted is a program that reads what is defined"),
+        (ADDED.steps[:2], {}, "the program must read a result that is defined"),
+        (ADDED.steps[1:], {}, "the program must read a result that is defined"),
     ],
 )
 def test_what_is_no_regression_is_not_kept(tmp_path, capsys, steps, words, message):

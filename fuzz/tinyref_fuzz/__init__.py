@@ -1,7 +1,7 @@
-"""The fuzzer: a case on its way goes through these rooms, each of which imports those before it.
+"""The fuzzer, in folders along the path of a case; each imports only those before it.
 
-`generate/` draws a case from a tape of choices; `judge/` compares its values and gives a verdict;
-`reduce/` makes it small; `blame/` names the part of the compiler; `findings/` puts these together
-and shows them; `campaign/` does so with many cases; `faults/` scores all of it. The case itself,
-its verdict, its blame and its file are of `tinyref_spec.kernel_case`.
+`generate/` draws a case from a tape of choices, and `judge/` compares its values. `reduce/` makes
+it small, and `blame/` names the part of the compiler. `findings/` combines and prints these,
+`campaign/` runs many cases, and `faults/` scores the fuzzer. The case, its verdict, its blame and
+its file are defined in `tinyref_spec.kernel_case`.
 """

@@ -1,8 +1,8 @@
-"""The fixed-seed lane: `python -m tinyref_fuzz --device CPU --kernels 400 --seed 1`.
+"""Judge the same kernels every time: `python -m tinyref_fuzz --device CPU --kernels 400`.
 
-The same kernels every time, in this process, so that it passes or fails for the code alone. They
-are those of a campaign with the same seed and policy. Exit code 0 when every kernel agrees, 1 when
-one does not, 2 for bad arguments.
+All kernels run in this process, so that the result depends only on the code. They are the kernels
+of a campaign with the same seed and policy. The exit code is 0 if every kernel agrees, 1 if one
+does not, and 2 for bad arguments.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ MAX_REPORTS = 5
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    """The parsed command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m tinyref_fuzz", description=__doc__)
-    parser.add_argument("--device", default="CPU", help="the device to judge: CPU if not given")
-    parser.add_argument("--kernels", type=int, default=400, help="how many kernels to judge")
-    parser.add_argument("--seed", type=int, default=1, help="which kernels: 1 if not given")
-    parser.add_argument("--start", type=int, default=0, help="the number of the first kernel")
+    parser.add_argument("--device", default="CPU", help="device to judge (default: CPU)")
+    parser.add_argument("--kernels", type=int, default=400, help="number of kernels (default: 400)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the kernels (default: 1)")
+    parser.add_argument("--start", type=int, default=0, help="number of the first kernel")
     parser.add_argument(
         "--policy",
         default=DEFAULT_POLICY,
-        help=f"what they are like: {DEFAULT_POLICY} if not given",
+        help=f"weights of the kernels (default: {DEFAULT_POLICY})",
     )
     return parser.parse_args(words)
 
@@ -42,7 +42,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def report(
     options: argparse.Namespace, number: int, case: KernelCase, verdict: KernelVerdict
 ) -> str:
-    """Return a finding, and how to see it again."""
+    """Describe a finding, and print the command that repeats it."""
     lines = terminal_lines(case, verdict)
     words = ["python", "-m", "tinyref_fuzz", "--device", options.device, "--kernels", "1"]
     words += ["--seed", str(options.seed), "--start", str(number), "--policy", options.policy]
@@ -51,7 +51,7 @@ def report(
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Judges consecutive kernels of a seed and prints what does not agree."""
+    """Judge consecutive kernels of a seed, and print those that do not agree."""
     options = arguments(words)
     failures = 0
     start = time.perf_counter()

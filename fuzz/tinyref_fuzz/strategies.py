@@ -1,8 +1,8 @@
-"""Strategies of hypothesis that draw what the fuzzer draws, for property tests of your own.
+"""Strategies of hypothesis that draw from the fuzzer's generators, for your own property tests.
 
-Each choice of the generators is a draw of hypothesis, and 0 stands for what is simplest: what fails
-shrinks to a small kernel, and is replayed from the database of hypothesis. `choices` of what was
-drawn build it again without hypothesis: `Tape(choices=...)`.
+Each choice of a generator is a draw of hypothesis, and 0 is the simplest choice. So a failure
+shrinks to a small kernel, and is replayed from the database of hypothesis. The `choices` of an
+example build it again without hypothesis: `Tape(choices=...)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tinyref_spec.kernel_case import KernelCase, Opts
 
 T = TypeVar("T")
 
-# A weighted choice is drawn as one of so many parts of the sum of all weights.
+# A weighted choice is drawn as one of this many parts of the sum of weights.
 _PARTS = 1 << 16
 MAX_AXES = 4
 SIZES = (1, 2, 3, 4, 5, 0)
@@ -39,22 +39,24 @@ SIZES = (1, 2, 3, 4, 5, 0)
 def kernels(
     device: str | Capabilities = "PYTHON", policy: str | Policy = "all"
 ) -> st.SearchStrategy[KernelCase]:
-    """Kernel ASTs that are valid, with data on which they are defined and lists of optimisations.
+    """Draw valid kernel ASTs, with data that define their results, and lists of optimisations.
 
-    device: a name, which is opened when the first kernel is drawn, or what a device declares: only
-    its types are drawn, and only lists that are legal for it. policy: which kernels are drawn how
-    often; a name of `tinyref_fuzz.generate.policies.POLICIES`. `Case.ast` is the kernel,
-    `Case.buffers` its data by slot, `Case.bindings` the values of its variables, `Case.opts` lists
-    of optimisations.
+    Args:
+        device: A name, or the capabilities of a device. Only its types, and lists that are legal
+            for it, are drawn. The device opens when the first kernel is drawn.
+        policy: The weights of the kernels, or a name of `tinyref_fuzz.generate.policies.POLICIES`.
+
+    `KernelCase.ast` is the kernel, `buffers` its data by slot, `bindings` the values of its
+    variables, and `opts` lists of optimisations.
     """
     weights = POLICIES[policy] if isinstance(policy, str) else policy
     return _of_tape(lambda tape: _noted(generate(tape, _capabilities(device), weights)))
 
 
 def programs(devices: int = 1) -> st.SearchStrategy[TensorProgram]:
-    """Programs of Tensor functions, assignments, replayed functions and reads, on so many devices.
+    """Draw programs of Tensor functions, assignments, replays and reads, on this many devices.
 
-    `tinyref_fuzz.programs.oracle.evaluate` says what their reads give.
+    `tinyref_fuzz.programs.oracle.evaluate` returns the expected results of their reads.
     """
     return _of_tape(lambda tape: generator.generate(tape, devices))
 
@@ -62,8 +64,9 @@ def programs(devices: int = 1) -> st.SearchStrategy[TensorProgram]:
 def opt_lists(
     kernel: KernelCase | UOp, device: str | Capabilities = "PYTHON", most: int = 5
 ) -> st.SearchStrategy[Opts]:
-    """Lists of up to `most` optimisations that are legal for a kernel on a device, one after the
-    other; the empty list is among them.
+    """Draw lists of up to `most` optimisations that are legal for a kernel on a device.
+
+    The optimisations apply one after the other; the list may be empty.
     """
     ast = kernel.ast if isinstance(kernel, KernelCase) else kernel
 
@@ -74,8 +77,9 @@ def opt_lists(
 
 
 def views(shape: tuple[int, ...] | None = None, moves: int = 4) -> st.SearchStrategy[ShapeTracker]:
-    """Views of a buffer that have `shape`, any of up to four axes if it is not given, after up to
-    `moves` movements: permuted, flipped, padded, cut out, repeated, reshaped.
+    """Draw views of a buffer that have `shape`, or any shape of up to four axes.
+
+    Up to `moves` movements permute, flip, pad, cut, repeat and reshape the buffer.
     """
 
     def drawn(tape: Tape) -> ShapeTracker:
@@ -87,7 +91,7 @@ def views(shape: tuple[int, ...] | None = None, moves: int = 4) -> st.SearchStra
 
 
 class _DrawnTape(Tape):
-    """A tape of which each choice is a draw of hypothesis."""
+    """Tape whose choices are draws of hypothesis."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         super().__init__(choices=())
@@ -119,7 +123,7 @@ def _capabilities(device: str | Capabilities) -> Capabilities:
 
 
 class _Text:
-    """The text of a kernel, made where it is shown: of the example that fails, in the end."""
+    """The text of a kernel, which is only printed for the example that fails."""
 
     def __init__(self, ast: UOp) -> None:
         self._ast = ast

@@ -1,5 +1,5 @@
-"""Cases on file: kept as regressions, checked, brought up to date.
+"""Files of cases: store them as regressions, and check them.
 
-In: files of kernels and of tensor programs. Out: regressions, which the spec suite (kernels) and
-`tinyref fuzz corpus check` (both) run again; and what is wrong with the files of a folder.
+The input are files of kernels and of tensor programs. The spec suite runs the regressions of
+kernels, and `tinyref fuzz corpus check` runs both kinds and reports the problems of a folder.
 """

@@ -1,7 +1,7 @@
-"""Folders of cases: are all files readable, rightly named and clean.
+"""Check folders of cases: all files are readable, have the right name, and agree.
 
 A folder holds cases (`tinyref.case`), tensor programs (`tinyref.program`) and collections of
-kernels (`tinyref.kernels`); all end in `.json`, and nothing else in the folder is looked at.
+kernels (`tinyref.kernels`). All end in `.json`; other files are ignored.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tinyref_spec.kernel_case import KernelCase, KernelVerdict, Symptom
 from tinyref_spec.kernel_case.document import content_hash, record_from_json
 from tinyref_spec.kernel_case.files import hash_in_name, read_json
 
-# Cases and programs that found real bugs, and kernels of the model level.
+# Cases and programs that revealed real bugs, and kernels of the model level.
 SHIPPED = (regressions.FOLDER, keep.PROGRAMS, collection.SHIPPED)
 
 
 @dataclass(frozen=True)
 class FileProblem:
-    """What is wrong with one file."""
+    """Problem of one file."""
 
     path: Path
     text: str
@@ -41,7 +41,7 @@ class FileProblem:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files of a folder that end in `.json`, in order. Raises `UserError` for no folder."""
+    """Return the `.json` files of a folder, in order. Raises `UserError` if it cannot be read."""
     try:
         return sorted(path for path in folder.iterdir() if path.suffix == ".json")
     except OSError as error:
@@ -49,10 +49,10 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def problems_of(folder: Path, device: str, seconds: float = MAX_SECONDS) -> Iterator[FileProblem]:
-    """What is wrong with the files of a folder, which are replayed on `device`, one after another.
+    """Yield the problems of the files of a folder, which are judged on `device`.
 
-    Judging a file may take `seconds`. Raises `UserError` for what is no folder, and for a device
-    that does not open once there is a case to judge.
+    Judging a file may take `seconds`. Raises `UserError` if the folder cannot be read, and, if
+    there is a case to judge, if the device does not open.
     """
     with Judges(device, seconds) as judges:
         for path in files_of(folder):
@@ -64,7 +64,7 @@ def problems_of(folder: Path, device: str, seconds: float = MAX_SECONDS) -> Iter
 class Judges:
     """Judges of cases and of programs on one device; a context manager.
 
-    Each has a process of its own, which is started for the first that it judges.
+    Each has its own process, which starts when it is first used.
     """
 
     def __init__(self, device: str, seconds: float) -> None:
@@ -79,35 +79,35 @@ class Judges:
         self.kernels.close()
         self.programs.close()
 
-    def verdict(self, found: KernelCase | TensorProgram) -> KernelVerdict:
-        """The verdict with every check."""
-        if isinstance(found, TensorProgram):
-            return self.programs.verdict(found)
-        return self.kernels.verdict(found)
+    def verdict(self, case: KernelCase | TensorProgram) -> KernelVerdict:
+        """Return the verdict with every check."""
+        if isinstance(case, TensorProgram):
+            return self.programs.verdict(case)
+        return self.kernels.verdict(case)
 
 
 def problem_of(path: Path, judges: Judges) -> str:
-    """What is wrong with one file, or nothing."""
+    """Describe the problem of one file, or return ""."""
     try:
-        found = _found_in(path)
+        case = _case_of(path)
     except UserError as error:
         return str(error).removeprefix(f"{path}: ")
-    except Exception as error:  # whatever is in one file, the others are looked at
+    except Exception as error:  # one bad file must not hide the others
         return f"cannot be read: {type(error).__name__}: {error}"
-    if found is None:
+    if case is None:
         return ""
-    verdict = judges.verdict(found)
+    verdict = judges.verdict(case)
     if verdict.symptom in DEATHS - {Symptom.HANG}:
-        # It may be what the cases before it left in the process: in a new one it is alone.
-        verdict = judges.verdict(found)
+        # Earlier cases may have damaged the process: judge this one alone in a new one.
+        verdict = judges.verdict(case)
     if verdict.pair is None:
         return ""
     detail = verdict.detail.partition("\n")[0]
     return f"fails on {judges.device}, between {verdict.pair.value}: {detail}"
 
 
-def _found_in(path: Path) -> KernelCase | TensorProgram | None:
-    """What to judge; None for a collection of kernels. Raises `UserError` for a bad file."""
+def _case_of(path: Path) -> KernelCase | TensorProgram | None:
+    """Return the case to judge; None for a collection. Raises `UserError` for a bad file."""
     data = read_json(path)
     if collection.is_collection(data):
         collection.kernels_from_json(data)
@@ -122,6 +122,6 @@ def _found_in(path: Path) -> KernelCase | TensorProgram | None:
 
 
 def _check_name(path: Path, content: str) -> None:
-    wanted = hash_in_name(path)
-    if wanted is not None and wanted != content:
-        raise UserError(f"its name says {wanted}, its content is {content}")
+    expected = hash_in_name(path)
+    if expected is not None and expected != content:
+        raise UserError(f"its name says {expected}, its content is {content}")

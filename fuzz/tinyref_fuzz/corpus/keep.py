@@ -1,4 +1,4 @@
-"""Cases that found real bugs in this repository, kept to be run again."""
+"""Store cases that revealed real bugs, to run them again."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tinyref_spec.kernel import regressions
 from tinyref_spec.kernel_case import Blame, KernelVerdict
 from tinyref_spec.kernel_case.files import load_record, save_record
 
-# Tensor programs that found real bugs; those of kernels are rows of the spec suite.
+# Tensor programs that revealed real bugs; the kernels are rows of the spec suite.
 PROGRAMS = Path(__file__).parent / "programs"
-_Found = TypeVar("_Found", KernelVerdict, KernelVerdict | None, Blame | None)
+_Detailed = TypeVar("_Detailed", KernelVerdict, KernelVerdict | None, Blame | None)
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", re.ASCII)
 
 
 def keep_regression(case: Path, name: str, note: str, folder: Path | None = None) -> Path:
-    """Writes a kernel's case as `name`.json beside the other regressions, or into `folder`.
+    """Write a kernel's case as `name`.json to the regressions, or to `folder`; return its path.
 
-    Gives its path. `note` is a line on the bug that it found. Raises `UserError` for a name or a
-    note that will not do, data whose results the spec suite cannot tell, a case that still fails on
-    the interpreter, and a name that is taken.
+    `note` is a line about the bug. Raises `UserError` for a bad name or note, for a name that
+    exists, and for a case that still fails on the interpreter. The spec suite must be able to
+    determine the results of the data.
     """
     target = _target(folder or regressions.FOLDER, name)
-    # The tape is of a larger case, and of a generator that changes.
+    # The tape belongs to a larger case, and to a generator that changes.
     record = load_record(case)
     record = dataclasses.replace(
         record,
@@ -49,7 +49,7 @@ def keep_regression(case: Path, name: str, note: str, folder: Path | None = None
 
 
 def keep_program(file: Path, name: str, note: str, folder: Path | None = None) -> Path:
-    """As `keep_regression`, of a tensor program, which must have an exact result and read it."""
+    """Store a tensor program, like `keep_regression`; it must have an exact result and read it."""
     target = _target(folder or PROGRAMS, name)
     record = load_program(file)
     program = record.program.with_steps(record.program.steps)
@@ -63,22 +63,22 @@ def keep_program(file: Path, name: str, note: str, folder: Path | None = None) -
     if problem := regressions.problem_of_note(record.note):
         raise UserError(f"keep: {file}: {problem}")
     if not expected_reads(program):
-        raise UserError(f"keep: {file}: accepted is a program that reads what is defined")
+        raise UserError(f"keep: {file}: the program must read a result that is defined")
     judged = judge_program(record, "PYTHON", MAX_SECONDS)
     _check_agrees(file, judged.verdict or KernelVerdict())
     _check_free(target)
     return save_program(target, record)
 
 
-def _in_one_line(found: _Found) -> _Found:
-    """Without the trace of a crash, whose paths are those of the machine that it was found on."""
-    if found is None:
-        return found
-    return dataclasses.replace(found, detail=found.detail.partition("\n")[0])
+def _in_one_line(value: _Detailed) -> _Detailed:
+    """Drop the trace of a crash, which has paths of another machine."""
+    if value is None:
+        return value
+    return dataclasses.replace(value, detail=value.detail.partition("\n")[0])
 
 
 def _target(folder: Path, name: str) -> Path:
-    """The file of a regression. Raises `UserError` for a name that will not do or is taken."""
+    """Return the file of a regression. Raises `UserError` for a bad name or one that exists."""
     if not _NAME.fullmatch(name) or len(name) > 60:
         raise UserError(
             f"keep: name {name!r}, accepted are words in lower case, with - between them"
@@ -89,9 +89,9 @@ def _target(folder: Path, name: str) -> Path:
 
 
 def _check_free(target: Path) -> None:
-    """Asked before judging and after it: meanwhile somebody else may have taken the name."""
+    """Check that the name is free, before and after judging: it may be used meanwhile."""
     if os.path.lexists(target):
-        raise UserError(f"keep: {target} is there: give another name")
+        raise UserError(f"keep: {target} already exists: choose another name")
 
 
 def _check_agrees(file: Path, verdict: KernelVerdict) -> None:

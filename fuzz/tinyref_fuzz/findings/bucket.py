@@ -1,10 +1,10 @@
-"""Buckets: findings with one cause, of which one report is enough.
+"""Group findings with one cause in buckets: one report for each is enough.
 
-The key of a bucket leaves out what varies from one finding of a bug to the next. Where blame names
-a rule, a pass or an optimisation, that is the key, whatever symptom it shows by. Where it names a
-stage alone, the key says how the fault shows: the words of an error, else what the reduced case
-does: its operations for the stages that translate single ones, for the others whether it reduces,
-and what is special about its views. For the optimiser it is the minimal set of optimisations.
+The key of a bucket leaves out what varies between findings of one bug. If blame names a rule, a
+pass or an optimisation, that is the key, with any symptom. If it only names a stage, the key says
+how the fault shows. For an error, that is its words. Stages that translate single operations add
+the operations of the reduced case. For the others it is a reduce, or what is special about its
+views. For the optimiser it is the minimal set of optimisations.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from tinyref_fuzz.reduce.fault import error_words
 from tinyref_spec.kernel_case import Blame, KernelCase, KernelVerdict, Symptom
 
 OPTIMISER = "optimise"
-# Stages that treat each operation on its own: two operations are two bugs.
+# Stages that treat each operation separately: two operations are two bugs.
 _BY_OPERATION = frozenset({"semantics", "evaluate", "simplify", "decompose", "interpret", "device"})
-# The same loop, shared out among the work-items of a group from the outside or the inside.
+# The same loop, distributed over the work-items of a group from the outside or the inside.
 _ALIKE = {OptOp.GROUPTOP: OptOp.GROUP}
 _ERRORS = frozenset({Symptom.ERROR})
-# Rules on accesses that leave their buffers.
+# Rules about accesses outside of their buffers.
 _BOUNDS = "indexed.bounds."
-# Here there is nothing to compare, and to try more would end more processes.
+# Symptoms without values to compare; further attempts would end more processes.
 DEATHS = frozenset({Symptom.CRASH, Symptom.HANG, Symptom.MEMORY})
-# They connect values to memory and types in every kernel.
+# Ops that occur in every kernel, between values, memory and types.
 _EVERYWHERE = frozenset({Ops.CAST})
 
 
 def bucket_of(blame: Blame, case: KernelCase, verdict: KernelVerdict) -> str:
-    """The key of the bucket of a reduced case.
+    """Return the key of the bucket of a reduced case.
 
-    `blame` and `verdict` are about this case, not the one that it was reduced from.
+    `blame` and `verdict` must be about this case, not about the one before reduction.
     """
     if blame.cause in OptOp.__members__:
-        # Plan, lowering and expansion carry it out: which of them is wrong may vary.
+        # Plan, lowering and expansion all implement it: any of them may be wrong.
         return f"{OPTIMISER}/{_alike(blame.cause)}"
     if blame.cause:
         return f"{blame.stage}/{blame.cause}"
@@ -48,15 +48,16 @@ def bucket_of(blame: Blame, case: KernelCase, verdict: KernelVerdict) -> str:
 
 
 def _alike(name: str) -> str:
-    """The name that an optimisation shares with those that do nearly the same."""
+    """Return the name that an optimisation shares with similar ones."""
     op = OptOp.__members__.get(name)
     return name if op is None else _ALIKE.get(op, op).value
 
 
 def _kind(verdict: KernelVerdict) -> str:
-    """How a fault shows, as far as that distinguishes bugs.
+    """Return how a fault shows, as far as that distinguishes bugs.
 
-    A missing barrier is a race or a wrong value, a wrong index a value or an access outside.
+    A missing barrier may show as a race or a wrong value, and a wrong index as a value or an
+    access.
     """
     if _is_error(verdict):
         return "error"
@@ -66,21 +67,21 @@ def _kind(verdict: KernelVerdict) -> str:
 
 
 def _is_error(verdict: KernelVerdict) -> bool:
-    """Whether the words matter; an access that is refused before it happens is one all the same."""
+    """Return True if the words of the error matter; they do not for a refused access."""
     return verdict.symptom in _ERRORS and not error_words(verdict.detail).startswith(_BOUNDS)
 
 
 def _essence(blame: Blame, case: KernelCase, verdict: KernelVerdict) -> str:
     if _is_error(verdict):
-        # Rules of one family have numbers.
+        # Rules of one family differ by their number.
         return error_words(verdict.detail).rstrip(".0123456789")
     return operations(case) if blame.stage in _BY_OPERATION else structure(case)
 
 
 def operations(case: KernelCase) -> str:
-    """The operations of a kernel by name, each once, in alphabetical order.
+    """Return the operations of a kernel by name, each once, in alphabetical order.
 
-    A reduce counts as its operation. A kernel without any loads and stores.
+    A reduce counts as its operation. A kernel without any counts as a load.
     """
     names: set[str] = set()
     for node in case.ast.toposort():
@@ -93,7 +94,7 @@ def operations(case: KernelCase) -> str:
 
 
 def structure(case: KernelCase) -> str:
-    """The one thing that sets a kernel apart from a row-major copy; empty where nothing does."""
+    """Return what distinguishes a kernel from a row-major copy, or ""."""
     nodes = case.ast.toposort()
     views = [
         view for node in nodes if isinstance(node.arg, ViewArg) for view in tracker_of(node).views

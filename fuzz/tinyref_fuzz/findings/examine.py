@@ -1,4 +1,4 @@
-"""What is done with a finding: reduce it, blame a stage for it, and name its bucket."""
+"""Examine a finding: reduce it, blame a stage, and name its bucket."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ BlameFunction = Callable[[KernelCase, KernelVerdict, str], Blame]
 
 @dataclass(frozen=True)
 class Finding:
-    """A case that fails, examined.
-
-    case, verdict: reduced. original: the case that it was found with. seconds: that reduction and
-    blame took together. problem: why it could not be reduced, empty if it could.
-    """
+    """A case that fails, examined."""
 
     case: KernelCase
+    """The reduced case, which `verdict` and `blame` are about."""
     original: KernelCase
+    """The case before reduction."""
     verdict: KernelVerdict
     blame: Blame
     seconds: float = 0.0
+    """The duration of reduction and blame."""
     problem: str = ""
+    """Why it could not be reduced; empty if it could."""
 
     @property
     def bucket(self) -> str:
-        """The key under which findings of one cause meet."""
+        """Return the key of findings with one cause."""
         return bucket_of(self.blame, self.case, self.verdict)
 
     @property
     def nodes(self) -> int:
-        """The size of the reduced kernel, as of `node_count`."""
+        """Return the size of the reduced kernel; see `node_count`."""
         return node_count(self.case.ast)
 
     @property
     def opts(self) -> int:
-        """How many optimisations the reduced case has, as of `opt_count`."""
+        """Return the number of optimisations of the reduced case; see `opt_count`."""
         return opt_count(self.case)
 
 
@@ -55,10 +55,10 @@ def examine(
     judge: JudgeFunction | None = None,
     blame: BlameFunction = find_blame,
 ) -> Finding:
-    """The finding that a case with its verdict is on `device`.
+    """Examine a case and its verdict on `device`.
 
-    `seconds` and `judge` are for the reduction, see `reduce_case`, which says what is
-    raised too. Where blame fails, the pair of values that differ has to name the stage.
+    `seconds` and `judge` are arguments of `reduce_case`, whose errors pass through. If blame fails,
+    the pair of values that differ names the stage.
     """
     start = time.monotonic()
     reduction = reduce_case(case, verdict, device, seconds, judge)
@@ -69,10 +69,10 @@ def examine(
 def blame_or_pair(
     case: KernelCase, verdict: KernelVerdict, device: str, blame: BlameFunction = find_blame
 ) -> Blame:
-    """What `blame` says, or the stage of the pair where it fails itself."""
+    """Return the result of `blame`, or the stage of the pair if it raises."""
     try:
         return blame(case, verdict, device)
     except Exception as error:
-        # It runs a compiler that is broken: a finding without a cause is still one.
+        # It runs a faulty compiler: a finding without a cause is still a finding.
         why = f"blame failed: {type(error).__name__}: {error}".split("\n")[0]
         return Blame(blame_of_pair(verdict).stage, "", why)

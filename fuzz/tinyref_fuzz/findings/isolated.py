@@ -1,8 +1,8 @@
-"""A judge in a process of its own, for cases that may crash it or never end.
+"""Judge cases in a separate process, as they may crash it or never end.
 
-    python -m tinyref_fuzz.findings.isolated
+python -m tinyref_fuzz.findings.isolated
 
-The commands on case files ask it; campaigns have workers, which make their cases themselves.
+The commands on case files use it. Campaigns have workers, which generate their cases.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from tinyref_spec.kernel_case.document import (
     verdict_to_json,
 )
 
-# To try anything on such a case takes too long, or too much.
+# Reducing such a case would take too much time or memory.
 HOPELESS = frozenset({Symptom.HANG, Symptom.MEMORY})
-# What judging a case may take where nobody says.
+# Default time limit for judging a case.
 MAX_SECONDS = 60.0
 
 
 def judge_isolated(case: KernelCase, device: str, seconds: float) -> KernelVerdict:
-    """The verdict of an `IsolatedJudge`, with every check."""
+    """Return the verdict of an `IsolatedJudge`, with every check."""
     with IsolatedJudge(device, seconds) as judge:
         return judge.verdict(case)
 
 
 class IsolatedJudge(JudgeService):
-    """Judges cases on one device. `seconds` are what judging a case may take."""
+    """Judge of cases on one device, with a limit of `seconds` for each case."""
 
     def __init__(self, device: str, seconds: float) -> None:
         super().__init__("tinyref_fuzz.findings.isolated", device)
         self.seconds = seconds
 
     def verdict(self, case: KernelCase, thorough: bool = True) -> KernelVerdict:
-        """The verdict with every check, or with few.
+        """Return the verdict with every check, or with few.
 
-        That the process died is one too, that it took too long, or most of the machine's memory.
+        The death of the process is a verdict too, as is a timeout, or using most of the memory.
         """
         answer = self._ask("judge", case, self.seconds, thorough=thorough)
         if isinstance(answer, Death):
@@ -63,46 +63,46 @@ class IsolatedJudge(JudgeService):
         return verdict_from_json(answer["verdict"])
 
     def explain(self, case: KernelCase, verdict: KernelVerdict) -> tuple[Opts, Blame] | None:
-        """The optimisations that a fault needs, and what is to blame; None where that dies too."""
+        """Return the optimisations that a fault needs, and the blame; None if the process dies."""
         answer = self._ask_about(verdict, "explain", case)
         if isinstance(answer, Death):
             return None
         return parse_opts(answer["opts"]), blame_from_json(answer["blame"])
 
     def show(self, case: KernelCase, verdict: KernelVerdict, width: int) -> str:
-        """The text of `side_by_side`, or an outline where that dies too."""
+        """Return the text of `side_by_side`, or an outline if the process dies."""
         answer = self._ask_about(verdict, "show", case, width=width)
         if isinstance(answer, Death):
-            return f"{outline(case, verdict, width)}stages  cannot be shown: {answer.words}\n"
+            return f"{outline(case, verdict, width)}stages  cannot be printed: {answer.words}\n"
         text: str = answer["text"]
         return text
 
     def script(self, case: KernelCase, verdict: KernelVerdict, language: str = "") -> str:
         """Return the text of `reproducer`, or of `tool_reproducer` in a language.
 
-        Raise `UserError` where writing it ends the process.
+        Raises `UserError` if the process dies.
         """
         answer = self._ask_about(verdict, "script", case, language=language)
         if isinstance(answer, Death):
-            raise UserError(f"script: {self.device} does not even say its list: {answer.words}")
+            raise UserError(f"script: {self.device} cannot compile the kernel: {answer.words}")
         text: str = answer["text"]
         return text
 
     def finding(self, case: KernelCase, verdict: KernelVerdict, seconds: float) -> Finding:
-        """As `examine`, with `seconds` for the reduction, of which no part ends this process.
+        """Examine a case, with `seconds` for the reduction, without risk to this process.
 
-        Where it ends the other process, the finding is the case as it is.
+        If the other process dies, the finding is the unreduced case.
         """
-        # It may take more than its limit: it looks at the time between its steps.
+        # Reduction may exceed its limit, as it checks the time between steps.
         within = seconds + EXAMINATION_GRACE + self.seconds
-        given = {"verdict": verdict_to_json(verdict), "seconds": seconds, "limit": self.seconds}
-        answer = self._ask("examine", case, within, **given)
+        message = {"verdict": verdict_to_json(verdict), "seconds": seconds, "limit": self.seconds}
+        answer = self._ask("examine", case, within, **message)
         if isinstance(answer, Death):
             return _as_it_is(case, verdict, answer.words)
         return _finding(case, answer["reduced"], answer["seconds"])
 
     def with_checks_for(self, case: KernelCase, verdict: KernelVerdict) -> JudgeFunction:
-        """Judges as `reduced` would: with few checks where those show the fault."""
+        """Return the judge for reduction: with few checks if those show the fault."""
         thorough = not is_same_fault(self.verdict(case, thorough=False), verdict)
         return lambda candidate, _: self.verdict(candidate, thorough)
 
@@ -111,18 +111,18 @@ class IsolatedJudge(JudgeService):
     def _ask_about(
         self, verdict: KernelVerdict, task: str, case: KernelCase, **more: object
     ) -> Message | Death:
-        """What it answers on a verdict, which may take as long as to come to it, and some more."""
+        """Send a task about a verdict, with the time limit of judging and some more."""
         within = self.seconds + EXAMINATION_GRACE
         return self._ask(task, case, within, verdict=verdict_to_json(verdict), **more)
 
     def _ask(self, task: str, case: KernelCase, within: float, **more: object) -> Message | Death:
-        """What it answers within so many seconds. Raises `UserError` with what it fails by."""
+        """Send a task with a time limit. Raises `UserError` with the error of the process."""
         request = {"task": task, "case": record_to_json(CaseRecord(case)), **more}
         return self.ask(request, within)
 
 
 def _finding(original: KernelCase, reduced: object, seconds: float) -> Finding:
-    """The finding of which a process wrote the reduced case."""
+    """Return the finding of a reduced case from a process."""
     record = record_from_json(reduced)
     case, verdict, blame = record.case, record.verdict, record.blame
     assert verdict is not None, "a reduced case is written with its verdict"
@@ -140,9 +140,9 @@ def _as_it_is(case: KernelCase, verdict: KernelVerdict, problem: str) -> Finding
 def examine_crash(
     case: KernelCase, verdict: KernelVerdict, device: str, seconds: float, limit: float
 ) -> Finding:
-    """As `examine`, with every judgement in a process of its own that may take `limit` seconds.
+    """Examine a case, with each judgement in its own process, for at most `limit` seconds.
 
-    It is a fork of this one where the device survives that, else one that opens the device anew.
+    The processes are forks if the device survives that; otherwise each opens the device.
     """
     if Device.backend_class(device).survives_fork:
 
@@ -154,14 +154,14 @@ def examine_crash(
         return examine(case, verdict, device, seconds, judge_forked, blame_of_death)
     with IsolatedJudge(device, limit) as fresh:
 
-        def judge_afresh(candidate: KernelCase, _: str) -> KernelVerdict:
+        def judge_newly(candidate: KernelCase, _: str) -> KernelVerdict:
             return fresh.verdict(candidate)
 
-        return examine(case, verdict, device, seconds, judge_afresh, blame_of_death)
+        return examine(case, verdict, device, seconds, judge_newly, blame_of_death)
 
 
 def blame_of_death(case: KernelCase, verdict: KernelVerdict, device: str) -> Blame:
-    """The stage of the pair: to try anything on the case would end this process."""
+    """Return the stage of the pair: running the case would end this process."""
     return blame_of_pair(verdict)
 
 
@@ -169,7 +169,7 @@ def blame_of_death(case: KernelCase, verdict: KernelVerdict, device: str) -> Bla
 
 
 def main() -> None:
-    """Receives a device, then what to do with one case after another, and answers each."""
+    """Receive a device, then answer one task after another."""
     serve_judge(judge_of, _reply)
 
 
@@ -202,17 +202,17 @@ def _script(judge: Judge, case: KernelCase, message: Mapping[str, Any]) -> Messa
 
 
 def _examine(judge: Judge, case: KernelCase, message: Mapping[str, Any]) -> Message:
-    """Candidates are judged one process further, so that one which crashes is only left out."""
+    """Examine a case; candidates are judged in another process, so that a crash only drops one."""
     verdict = verdict_from_json(message["verdict"])
     device, seconds, limit = judge.device, message["seconds"], message["limit"]
     if verdict.symptom is Symptom.CRASH:
-        found = examine_crash(case, verdict, device, seconds, limit)
+        finding = examine_crash(case, verdict, device, seconds, limit)
     else:
         with IsolatedJudge(device, limit) as candidates:
-            asked = candidates.with_checks_for(case, verdict)
-            found = examine(case, verdict, device, seconds, asked)
-    reduced = record_to_json(CaseRecord(found.case, "", found.verdict, found.blame))
-    return {"reduced": reduced, "seconds": found.seconds}
+            judge_function = candidates.with_checks_for(case, verdict)
+            finding = examine(case, verdict, device, seconds, judge_function)
+    reduced = record_to_json(CaseRecord(finding.case, "", finding.verdict, finding.blame))
+    return {"reduced": reduced, "seconds": finding.seconds}
 
 
 TASKS: dict[str, Callable[[Judge, KernelCase, Mapping[str, Any]], Message]] = {

@@ -1,4 +1,4 @@
-"""A kernel, its data and its fault in a sentence each, for a terminal."""
+"""Print a kernel, its data and its fault in a line each, for a terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INDENT = 8
 
 
 def kernel_line(ast: UOp) -> str:
-    """A kernel as assignments: `b0(4,) = ADD(b1(4,), CONST 2)`, values used twice by name."""
+    """Print a kernel as assignments: `b0(4,) = ADD(b1(4,), CONST 2)`; shared values have names."""
     uses: dict[UOp, int] = {}
     for node in ast.toposort():
         for source in node.src:
@@ -47,7 +47,7 @@ def kernel_line(ast: UOp) -> str:
 
 
 def failing_kernel_line(ast: UOp, verdict: KernelVerdict) -> str:
-    """Return the kernel whole, or only the output that differs where the whole is too long."""
+    """Return the whole kernel, or only the output that differs if the line is too long."""
     line = kernel_line(ast)
     named = re.match(r"output b(\d+): ", verdict.detail)
     if len(line) <= _LONGEST or named is None:
@@ -64,8 +64,8 @@ def _text(node: UOp, texts: dict[UOp, str]) -> str:
     if isinstance(node.arg, VarArg):
         return node.arg.name
     if node.op is Ops.LOAD:
-        places = ", ".join(texts[position] for position in positions_of(node.src[0]))
-        return f"{_access(node)}[{places}]" if places else _access(node)
+        coordinates = ", ".join(texts[position] for position in positions_of(node.src[0]))
+        return f"{_access(node)}[{coordinates}]" if coordinates else _access(node)
     if isinstance(node.arg, ViewArg):
         return f"{node.op.name}{_view(node)}" + (f"[{sources}]" if sources else "")
     if isinstance(node.arg, ReduceArg):
@@ -76,7 +76,7 @@ def _text(node: UOp, texts: dict[UOp, str]) -> str:
 
 
 def _access(access: UOp) -> str:
-    """The buffer of a LOAD or STORE, its type, and the view."""
+    """Print the buffer of a LOAD or STORE, its type, and the view."""
     view = access.src[0]
     memory = view.src[0].dtype
     base = memory.base.name if isinstance(memory, PtrDType) else memory.name
@@ -102,7 +102,7 @@ def _one_view(view: View) -> str:
 
 
 def clip(text: str, longest: int) -> str:
-    """The beginning of a text that is too long."""
+    """Return the beginning of a text that is too long."""
     return text if len(text) <= longest else text[: longest - 4] + " ..."
 
 
@@ -130,13 +130,13 @@ def data_line(case: KernelCase) -> str:
 
 
 def elements_text(buffer: Array | Sequence[object]) -> str:
-    """The first elements of a buffer."""
-    shown = ", ".join(str(each) for each in list(buffer[:_MAX_ELEMENTS]))
-    return f"[{shown}{', ...' if len(buffer) > _MAX_ELEMENTS else ''}] ({len(buffer)})"
+    """Print the first elements of a buffer."""
+    numbers = ", ".join(str(element) for element in list(buffer[:_MAX_ELEMENTS]))
+    return f"[{numbers}{', ...' if len(buffer) > _MAX_ELEMENTS else ''}] ({len(buffer)})"
 
 
 def fault_line(verdict: KernelVerdict, blame: Blame | None = None) -> str:
-    """Return pair and symptom of a verdict, what differs, and where it goes wrong first."""
+    """Return pair and symptom of a verdict, the difference, and the first wrong stage."""
     if verdict.pair is None or verdict.symptom is None:
         return "all values agree"
     detail = without_local_folders(verdict.detail.partition("\n")[0])

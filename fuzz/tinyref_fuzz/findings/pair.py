@@ -1,11 +1,11 @@
-"""The stage that a pair of values is about."""
+"""Blame a stage by the pair of values that differ."""
 
 from __future__ import annotations
 
 from tinyref_spec.kernel_case import Blame, KernelVerdict, Pair
 
-# The stage that a pair of values is about as a whole, where nothing more can be said. Blame, which
-# has looked at every stage, says something else of a plain program.
+# The stage of a pair, if nothing more is known. For a plain program, blame (which examined every
+# stage) chooses differently.
 STAGE_OF = {
     Pair.PLAIN: "lower",
     Pair.OPTIMISED: "optimise",
@@ -15,5 +15,5 @@ STAGE_OF = {
 
 
 def blame_of_pair(verdict: KernelVerdict) -> Blame:
-    """The stage that the pair of values is about, without a look at the case."""
+    """Return the stage of the verdict's pair, without examining the case."""
     return Blame(STAGE_OF[verdict.pair] if verdict.pair is not None else "")

@@ -1,4 +1,4 @@
-"""Reproducers: a script that shows a fault by itself, and a summary for the terminal."""
+"""Write reproducers: a script that shows a fault by itself, and a summary for the terminal."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from tinyref_spec.kernel_case import Array, Blame, KernelCase, KernelVerdict, Pa
 from tinyref_spec.reproducer import ScriptKernel, kernel_script
 from tinyref_spec.tool_scripts.languages import script_of
 
-# Runs what the compiler makes for any device.
+# Runs the compiler's programs for any device.
 _INTERPRETER = "PYTHON"
 
 
 def reproducer(case: KernelCase, verdict: KernelVerdict, device: str) -> str:
     """Return a script of under 40 lines that exits with 1 while the kernel is wrong.
 
-    It launches the program of the verdict: on `device` where that differs from the interpreter,
-    else on the interpreter. It sets the flags that are not at their default now, and those of the
-    judge. It needs tinyref alone, and the package of the device. Raises what `oracle_for` raises.
+    It launches the program of the verdict on `device` if that differs from the interpreter, else on
+    the interpreter. It sets the flags that differ from their default, and the judge's flags. It
+    only needs tinyref and the package of the device. Raises the errors of `oracle_for`.
     """
     judge = Judge(device)
     kernel, on_device = _failing_kernel(judge, case, verdict)
     oracle = _device_oracle(judge, case, kernel) if on_device else oracle_for(case)
-    inputs, wanted = _inputs_and_wanted(case, kernel, oracle)
+    inputs, expected = _inputs_and_expected(case, kernel, oracle)
     return kernel_script(
         fault_line(verdict),
         judge.device if on_device else _INTERPRETER,
         kernel,
         inputs,
-        wanted,
+        expected,
         bindings=case.bindings,
         settings=_settings(verdict, kernel),
     )
@@ -49,29 +49,29 @@ def reproducer(case: KernelCase, verdict: KernelVerdict, device: str) -> str:
 def tool_reproducer(case: KernelCase, verdict: KernelVerdict, device: str, language: str) -> str:
     """Return a script in a language without tinyref; `device` has kernels of that language.
 
-    Raise `UserError` if the language cannot express the launch, and what `oracle_for` raises.
+    Raises `UserError` if the language cannot express the launch, and the errors of `oracle_for`.
     """
     judge = Judge(device)
     kernel, _ = _failing_kernel(judge, case, verdict)
-    inputs, wanted = _inputs_and_wanted(case, kernel, _device_oracle(judge, case, kernel))
+    inputs, expected = _inputs_and_expected(case, kernel, _device_oracle(judge, case, kernel))
     program = compile_kernel(kernel.ast, judge.capabilities, opts=kernel.opts)
     launch = ReproducedLaunch(device, program, inputs, case.bindings)
-    return script_of(fault_line(verdict), launch, wanted, language)
+    return script_of(fault_line(verdict), launch, expected, language)
 
 
-def _inputs_and_wanted(
+def _inputs_and_expected(
     case: KernelCase, kernel: ScriptKernel, oracle: Oracle
 ) -> tuple[list[Array | None], list[Wanted]]:
     outputs = WrittenElements.of(kernel.ast, case.buffers, case.bindings)
     # The script chooses the contents of an output that the kernel does not read.
     inputs = [None if at in outputs.poisoned else data for at, data in enumerate(case.buffers)]
-    return inputs, [_wanted(slot, allowed, outputs) for slot, allowed in oracle.allowed.items()]
+    return inputs, [_expected(slot, allowed, outputs) for slot, allowed in oracle.allowed.items()]
 
 
 def _failing_kernel(
     judge: Judge, case: KernelCase, verdict: KernelVerdict
 ) -> tuple[ScriptKernel, bool]:
-    """Return what is launched, and whether the device launches it, as the judge did."""
+    """Return the kernel to launch, and True if the device launches it, as in the judge."""
     if verdict.pair is not Pair.EQUIVALENT or case.equivalent is None:
         opts = judge.failing_opts(case, verdict)
         return ScriptKernel(case.ast, opts, judge.device), verdict.pair is Pair.DEVICE
@@ -80,7 +80,7 @@ def _failing_kernel(
 
 
 def _device_oracle(judge: Judge, case: KernelCase, kernel: ScriptKernel) -> Oracle:
-    """Return what the device may give, by what it declares of its floats and tiles."""
+    """Return the oracle for the device, by what it declares of its floats and tiles."""
     may_have_tiles = kernel.opts is None or any(opt.op is OptOp.TC for opt in kernel.opts)
     arithmetic = judge.arithmetic
     return oracle_for(
@@ -88,23 +88,23 @@ def _device_oracle(judge: Judge, case: KernelCase, kernel: ScriptKernel) -> Orac
     )
 
 
-def _wanted(slot: int, allowed: AllowedElements, outputs: WrittenElements) -> Wanted:
-    """Return all elements of an output that are written and have a value."""
+def _expected(slot: int, allowed: AllowedElements, outputs: WrittenElements) -> Wanted:
+    """Return all elements of an output that are written and have a specified value."""
     has_value = np.ones(allowed.low.size, np.bool_)
     if allowed.unknown is not None:
         has_value &= ~allowed.unknown
     written = outputs.masks[slot]
     if written is not None and slot in outputs.poisoned:
         has_value &= written
-    places = np.flatnonzero(has_value)
-    low, high = allowed.low[places], allowed.high[places]
+    positions = np.flatnonzero(has_value)
+    low, high = allowed.low[positions], allowed.high[positions]
     # The bounds allow zeros of either sign.
     has_bounds = allowed.low is not allowed.high or from_numpy_dtype(low.dtype).is_float
-    return Wanted(slot, places.tolist(), low, bounds=(low, high) if has_bounds else None)
+    return Wanted(slot, positions.tolist(), low, bounds=(low, high) if has_bounds else None)
 
 
 def _settings(verdict: KernelVerdict, kernel: ScriptKernel) -> dict[str, str]:
-    """Return the variables of this process and device, and those by which the judge judges."""
+    """Return the flags of this process and device, and those that the judge sets."""
     settings = device_settings(kernel.device)
     if level := level_of(verdict):
         settings["TINYREF_CPU_LEVEL"] = level
@@ -126,9 +126,9 @@ def terminal_lines(
 
 
 def _opts_line(case: KernelCase, verdict: KernelVerdict) -> str:
-    """The list that the verdict is about; what the heuristics choose only a device could decide."""
+    """Return the list of the verdict; only the device could tell the heuristics' choice."""
     if verdict.trial < 0:
         return "none"
     if not case.opts:
-        return "those of the heuristics"
+        return "chosen by the heuristics"
     return opts_text(case.opts[verdict.trial]) if verdict.trial < len(case.opts) else "none"

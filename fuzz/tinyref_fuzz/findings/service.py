@@ -1,4 +1,4 @@
-"""Judges in a process of their own, or in a fork: what they judge may crash them or never end."""
+"""Judge in a separate process or in a fork, as a case may crash it or never end."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tinyref.workers.service import Answer, OpeningError, Send, Service, serve
 from tinyref_spec.kernel_case import KernelVerdict, Symptom
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
-# What a pipe holds before its reader comes.
+# Capacity of a pipe without a reader.
 _PIPE = 1 << 16
 AnyJudge = TypeVar("AnyJudge")
 
 
 class JudgeService:
-    """A process that judges on one device, replaced when it dies; a context manager.
+    """Process that judges on one device, and is replaced when it dies; a context manager.
 
-    module: what it runs, which calls `serve_judge`. The process is started for the first request.
-    Whatever is asked for raises `UserError` where the device does not open.
+    `module` is the module to run, which calls `serve_judge`. The process starts at the first
+    request. Every request raises `UserError` if the device does not open.
     """
 
     def __init__(self, module: str, device: str) -> None:
@@ -39,11 +39,11 @@ class JudgeService:
         self.close()
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         self._service.close()
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> Message | Death:
-        """What it answers within so many seconds. Raises `UserError` with what it fails by."""
+        """Answer a request within `seconds`. Raises `UserError` with the error of the process."""
         try:
             answer = self._service.ask(request, Limits(seconds, usable_memory()))
         except OpeningError as error:
@@ -59,7 +59,7 @@ class JudgeService:
 def serve_judge(
     open_judge: Callable[[str], AnyJudge], reply: Callable[[AnyJudge, Message], Message]
 ) -> NoReturn:
-    """Receives a device, then one request after another, and answers each by `reply`."""
+    """Receive a device, then answer one request after another by `reply`."""
 
     def opened(configuration: Message, send: Send) -> tuple[object, Answer]:
         judge = open_judge(configuration["device"])
@@ -67,7 +67,7 @@ def serve_judge(
         def answer(request: Message) -> Message:
             try:
                 return {"reply": reply(judge, request)}
-            except Exception as error:  # what a broken compiler raises ends this request alone
+            except Exception as error:  # an error of a faulty compiler only fails this request
                 return {"failure": explain_error(error)}
 
         return None, answer
@@ -78,10 +78,10 @@ def serve_judge(
 def judge_in_fork(
     judge: Callable[[], KernelVerdict], verdict: KernelVerdict, limit: float
 ) -> KernelVerdict:
-    """The verdict of a forked process, which may die: then it is `verdict`.
+    """Return the verdict of a forked process, or `verdict` if it dies.
 
-    For reduction alone: what the device makes of a fork is not known, so a campaign judges in
-    processes that are started afresh.
+    Only for reduction: a device may behave differently after a fork, so campaigns start new
+    processes.
     """
     reader, writer = os.pipe()
     child = os.fork()

@@ -1,4 +1,4 @@
-"""The values of a case where they first differ, and its stages as differences of text."""
+"""Print the values of a case around the first difference, and its stages as text differences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tinyref_spec.kernel_case import Array, Blame, KernelCase, KernelVerdict, Op
 
 _MARK = ">"
 _MAX_LINES = 60
-# Elements shown before the first that differs, and after it.
+# Numbers of elements to print before and after the first one that differs.
 _BEFORE, _AFTER = 3, 6
 
 Values = dict[int, Array]
@@ -41,15 +41,13 @@ Values = dict[int, Array]
 
 @dataclass(frozen=True)
 class Side:
-    """One of two things that should be the same.
-
-    stages: the text after each stage of its compile, as far as it came. values: what it gives by
-    slot; None where it fails, and `problem` says why.
-    """
+    """One of two runs that should agree."""
 
     title: str
     stages: dict[str, str]
+    """The text after each stage of its compile, as far as it got."""
     values: Values | None
+    """The results by slot; None if it fails, and `problem` says why."""
     problem: str = ""
 
 
@@ -60,9 +58,9 @@ def side_by_side(
     width: int = 100,
     blame: Blame | None = None,
 ) -> str:
-    """A case for a terminal of `width` columns: the fault, what is blamed, and both sides.
+    """Print a case for a terminal of `width` columns: the fault, the blame, and both sides.
 
-    `blame` is found where it is not given, and something differs.
+    By default `blame` is computed if something differs.
     """
     if blame is not None:
         blamed = blame
@@ -78,7 +76,7 @@ def side_by_side(
 
 
 def outline(case: KernelCase, verdict: KernelVerdict, width: int = 100) -> str:
-    """Fault, if any, kernel, optimisations and data, of a case that is not to be run for it."""
+    """Print fault, kernel, optimisations and data of a case without running it."""
     lines = _header(case, verdict, None, (), width)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -101,7 +99,7 @@ def _header(
 
 
 def _sides(case: KernelCase, verdict: KernelVerdict, judge: Judge, opts: Opts) -> tuple[Side, Side]:
-    """What the pair of the verdict compares."""
+    """Return the two runs that the pair of the verdict compares."""
     device, capabilities = judge.device, judge.capabilities
 
     def on_interpreter(opts: Opts) -> Callable[[], Values]:
@@ -129,7 +127,7 @@ def _sides(case: KernelCase, verdict: KernelVerdict, judge: Judge, opts: Opts) -
 
 
 def _equivalent_sides(case: KernelCase, equivalent: UOp, judge: Judge) -> tuple[Side, Side]:
-    """The evaluator's values of both; where those are right, the device's of the other one."""
+    """Return the evaluator's values of both kernels; if those are right, the device's."""
     kernel = _side("kernel", {"ast": to_text(case.ast)}, lambda: _evaluate(case, case.ast))
     other = _side("equivalent", {"ast": to_text(equivalent)}, lambda: _evaluate(case, equivalent))
     if other.values is None or _is_wrong(case, other.values):
@@ -157,7 +155,7 @@ def _side(title: str, stages: dict[str, str], run: Callable[[], Values]) -> Side
         with config.Context(THREADS=THREADS):
             return Side(title, stages, run())
     except Exception as error:
-        # What is shown is a fault: it may raise anything.
+        # The case is a fault: it may raise anything.
         first = str(error).partition("\n")[0]
         return Side(title, stages, None, f"{type(error).__name__}: {first}")
 
@@ -169,57 +167,57 @@ def _interpret(case: KernelCase, capabilities: Capabilities, opts: Opts) -> Valu
 
 
 def stage_texts(ast: UOp, capabilities: Capabilities, opts: Opts | None) -> dict[str, str]:
-    """The text after each stage of a compile, up to the one that raises an error.
+    """Return the text after each stage of a compile, up to the one that raises an error.
 
     Without `opts` the heuristics choose.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
 
     def note(stage: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
-        found[stage] = to_text(after)
+        texts[stage] = to_text(after)
 
     try:
         with listening(stages=note):
             compile_kernel(ast, capabilities, opts=opts)
     except Exception as error:
         first = str(error).partition("\n")[0]
-        found[_next_stage(found)] = f"{type(error).__name__}: {first}\n"
-    return found
+        texts[_next_stage(texts)] = f"{type(error).__name__}: {first}\n"
+    return texts
 
 
-def _next_stage(found: dict[str, str]) -> str:
-    return next((stage for stage in STAGES if stage not in found), "after the last stage")
+def _next_stage(texts: dict[str, str]) -> str:
+    return next((stage for stage in STAGES if stage not in texts), "after the last stage")
 
 
 # Values
 
 
 def _values(left: Side, right: Side, width: int) -> Iterator[str]:
-    """The elements around the first that differs, of each slot where any does."""
+    """Print the elements around the first difference of each slot."""
     for side in (left, right):
         if side.values is None:
             yield clip(f"values  {side.title} fails: {side.problem}", width)
     if left.values is None or right.values is None:
         yield from _one_sided(left if right.values is None else right, width)
         return
-    differing = 0
-    for slot, wanted in left.values.items():
-        places = _differing(wanted, right.values[slot])
-        if places.size:
-            differing += 1
-            yield from _around(slot, int(places[0]), left, right)
-    if not differing:
+    count = 0
+    for slot, expected in left.values.items():
+        differing = _differing(expected, right.values[slot])
+        if differing.size:
+            count += 1
+            yield from _around(slot, int(differing[0]), left, right)
+    if not count:
         yield "values  are equal in this run"
 
 
 def _one_sided(side: Side, width: int) -> Iterator[str]:
     for slot, values in (side.values or {}).items():
-        shown = " ".join(str(each) for each in values[: _BEFORE + _AFTER])
-        yield clip(f"        {side.title} gives b{slot}: {shown}", width)
+        numbers = " ".join(str(element) for element in values[: _BEFORE + _AFTER])
+        yield clip(f"        {side.title} gives b{slot}: {numbers}", width)
 
 
 def _differing(left: Array, right: Array) -> np.ndarray:
-    """Where two arrays differ; a NaN is like another."""
+    """Return the positions where two arrays differ; all NaNs are equal."""
     with np.errstate(all="ignore"):
         differs = np.asarray(left != right) & ~(
             np.asarray(left != left) & np.asarray(right != right)
@@ -230,15 +228,15 @@ def _differing(left: Array, right: Array) -> np.ndarray:
 def _around(slot: int, at: int, left: Side, right: Side) -> Iterator[str]:
     assert left.values is not None
     assert right.values is not None
-    wanted, actual = left.values[slot], right.values[slot]
+    expected, actual = left.values[slot], right.values[slot]
     yield f"values  {f'b{slot}':>12}  {left.title:>22}  {right.title:>22}"
-    differing = set(_differing(wanted, actual).tolist())
-    for place in range(max(0, at - _BEFORE), min(wanted.size, at + _AFTER)):
-        mark = _MARK if place in differing else " "
-        row = f"{place:>12}  {wanted[place]!s:>22}  {actual[place]!s:>22}"
+    differing = set(_differing(expected, actual).tolist())
+    for position in range(max(0, at - _BEFORE), min(expected.size, at + _AFTER)):
+        mark = _MARK if position in differing else " "
+        row = f"{position:>12}  {expected[position]!s:>22}  {actual[position]!s:>22}"
         yield f"      {mark} {row}"
     if len(differing) > 1:
-        yield f"        {len(differing)} of {wanted.size} elements differ"
+        yield f"        {len(differing)} of {expected.size} elements differ"
 
 
 # Stages
@@ -247,10 +245,10 @@ def _around(slot: int, at: int, left: Side, right: Side) -> Iterator[str]:
 def _stages(
     left: Side, right: Side, verdict: KernelVerdict, blame: Blame, width: int
 ) -> Iterator[str]:
-    """List the stages; show how the blamed one, and the first that differs, change the text.
+    """List the stages, and print how the blamed one, and the first that differs, change the text.
 
-    Where two programs are compared, from one to the other at the same stage; else from the stage
-    before it.
+    For a pair of programs, print the difference between them at one stage. Otherwise, print the
+    difference from the previous stage.
     """
     first = None
     texts = right.stages
@@ -272,10 +270,10 @@ def _stages(
 
 
 def difference(before: str, after: str, width: int) -> Iterator[str]:
-    """Yield the lines that differ, `-` and `+` before them, among a few that do not."""
+    """Yield the lines that differ, with `-` and `+` before them, and some context."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="")
-    # After the names of two files.
-    shown = list(itertools.islice(lines, 2, None))
-    yield from (clip(f"  {line}", width) for line in shown[:_MAX_LINES])
-    if len(shown) > _MAX_LINES:
-        yield f"  ... {len(shown) - _MAX_LINES} lines more"
+    # Skip the names of two files.
+    changes = list(itertools.islice(lines, 2, None))
+    yield from (clip(f"  {line}", width) for line in changes[:_MAX_LINES])
+    if len(changes) > _MAX_LINES:
+        yield f"  ... {len(changes) - _MAX_LINES} lines more"

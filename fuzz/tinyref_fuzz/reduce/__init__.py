@@ -1,9 +1,11 @@
-"""Reduction: the smallest case that still fails with the same fault.
+"""Reduce a case to the smallest one that still fails with the same fault.
 
-In: a `Case` that fails, its `Verdict`, seconds. Out: a `ReducedCase`: case and verdict.
+The input is a failing `KernelCase`, its `KernelVerdict` and a time limit; the output is a
+`ReducedCase`.
 
-`reduction.py` goes through the steps (`steps_*.py`) until none helps: each offers smaller cases to
-the `search.py`, which takes those of the same fault (`fault.py`) that are smaller (`measure.py`).
+`reduction.py` repeats the steps (`steps_*.py`) until none helps. Each step offers candidates to
+`search.py`, which accepts those that are smaller (`measure.py`) and fail by the same fault
+(`fault.py`).
 """
 
 from tinyref_fuzz.reduce.measure import node_count, opt_count

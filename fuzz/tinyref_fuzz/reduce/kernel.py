@@ -1,4 +1,4 @@
-"""Operations on the kernel of a case: rebuild it, give it other buffers, know its values."""
+"""Operate on the kernel of a case: rebuild it, give it other buffers, compute its values."""
 
 from __future__ import annotations
 
@@ -23,66 +23,66 @@ from tinyref_fuzz.reduce.measure import slots, variables
 from tinyref_spec.kernel_case import Array, KernelCase
 from tinyref_spec.kernels.notation import load, store
 
-# What computes or reads a value, as opposed to structure.
+# Ops that compute or read a value; the others are structure.
 VALUES = ALU | {Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.REDUCE}
 LEAVES = frozenset({Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.DEFINE_VAR})
 
 
 @dataclass(frozen=True)
-class Fresh:
-    """Where the next buffer of a case goes: a slot behind all others, until `tidy` renumbers."""
+class NewBuffer:
+    """A new buffer of a case: its slot follows all others, until `tidy` renumbers them."""
 
     case: KernelCase
 
     @property
     def slot(self) -> int:
-        """The first slot that is free."""
+        """Return the first free slot."""
         return len(self.case.buffers)
 
     def holding(self, node: UOp, value: Array) -> tuple[UOp, Array]:
-        """A row-major LOAD that gives the value of `node`, and the content of its buffer."""
+        """Return a row-major LOAD with the value of `node`, and the contents of its buffer."""
         rank = rank_of(self.case.ast)
         tracker = ShapeTracker.from_shape(kernel_shape(node) or (1,) * rank)
         content = np.resize(value.reshape(-1), max(1, tracker.real_size()))
         return load(self.slot, node.dtype, tracker, content.size), content
 
     def with_kernel(self, ast: UOp, content: Array) -> KernelCase:
-        """The case with `ast` for its kernel, and the new buffer."""
+        """Return the case with the kernel `ast` and the new buffer."""
         return replace(self.case, ast=ast, buffers=(*self.case.buffers, content))
 
 
 def values_of(case: KernelCase, nodes: Iterable[UOp]) -> dict[UOp, Array]:
-    """The value of each node by the evaluator, in the shape that it has for the bindings."""
-    wanted = [node for node in nodes if node.dtype is not dtypes.index]
+    """Return the value of each node by the evaluator, in its shape for the bindings."""
+    valued = [node for node in nodes if node.dtype is not dtypes.index]
     rank = rank_of(case.ast)
     contents: dict[int, Array] = dict(enumerate(case.buffers))
     stores = []
     shapes = []
-    for node in wanted:
+    for node in valued:
         shape = concrete_shape(case, node, rank)
         content = np.zeros(int(np.prod(shape)), numpy_dtype(node.dtype))
         slot = len(contents)
         contents[slot] = content
         stores.append(store(slot, node, shape, content.size))
         shapes.append(shape)
-    found = evaluate(build.sink(*stores), contents, case.bindings)
+    written = evaluate(build.sink(*stores), contents, case.bindings)
     first = len(case.buffers)
     return {
-        node: found[first + at].reshape(shape)
-        for at, (node, shape) in enumerate(zip(wanted, shapes, strict=True))
+        node: written[first + at].reshape(shape)
+        for at, (node, shape) in enumerate(zip(valued, shapes, strict=True))
     }
 
 
 def concrete_shape(case: KernelCase, node: UOp, rank: int) -> tuple[int, ...]:
-    """The shape of a value for the bindings; ones for what fits any shape."""
+    """Return the shape of a value for the bindings; ones for a value that fits any shape."""
     shape = kernel_shape(node) or (1,) * rank
     return tuple(value_of(size, case.bindings) for size in shape)
 
 
 def tidy(case: KernelCase) -> KernelCase:
-    """The case with the slots that its kernel uses, outputs first, and buffers as small as can be.
+    """Return the case with only the slots of its kernel, outputs first, and minimal buffers.
 
-    It comes from no tape any more. A kernel that has an equivalent one stays as it is.
+    The result has no tape. A kernel with an equivalent one does not change.
     """
     if case.equivalent is not None and case.equivalent.origin is case.ast:
         return replace(case, choices=())
@@ -116,7 +116,7 @@ def _uses(ast: UOp, name: str) -> bool:
 
 
 def _elements_reached(ast: UOp, slot: int) -> int:
-    """How many elements of a buffer its views reach; at least one."""
+    """Return the number of elements of a buffer that its views reach; at least one."""
     return max(
         1,
         *(
@@ -133,7 +133,7 @@ def _is_slot(view: UOp, slot: int) -> bool:
 
 
 def loads_of_written(ast: UOp) -> frozenset[UOp]:
-    """The LOADs of what the kernel also writes: their views must stay those of the stores."""
+    """Return the LOADs of slots that the kernel also writes: their views must match the stores."""
     written = written_slots(ast)
     return frozenset(
         node for node in ast.toposort() if node.op is Ops.LOAD and slot_of(node) in written

@@ -1,6 +1,6 @@
-"""How large a case is: what a reader has to take in, most important first.
+"""Measure a case by what a reader has to understand, the most important part first.
 
-A step of a reduction is taken only where this becomes smaller, so that it ends.
+A reduction only accepts smaller cases, so that it ends.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from tinyref_spec.kernel_case import Array, KernelCase
 
 Measure = tuple[int, ...]
 
-# A buffer and its view belong to the access, the root to nobody.
+# A buffer and its view count as part of the access; the root does not count.
 _NOT_COUNTED = frozenset({Ops.DEFINE_GLOBAL, Ops.VIEW, Ops.SINK})
-# Simple ones first: a reduction goes from GROUPTOP to GROUP, not back.
+# Simple ones first: a reduction goes from GROUPTOP to GROUP, and not back.
 _OPTS = tuple(OptOp)
 
 
 def node_count(ast: UOp) -> int:
-    """The nodes of a kernel: LOAD, STORE, ALU, REDUCE, CONST, VALID, IOTA and DEFINE_VAR.
+    """Count the nodes of a kernel: LOAD, STORE, ALU, REDUCE, CONST, VALID, IOTA and DEFINE_VAR.
 
-    A view and its buffer are part of the access that goes through them, and count nothing.
+    A view and its buffer are part of the access through them, and do not count.
     """
     return sum(node.op not in _NOT_COUNTED for node in ast.toposort())
 
 
 def opt_count(case: KernelCase) -> int:
-    """The optimisations of a case, in all its lists."""
+    """Count the optimisations in all lists of a case."""
     return sum(map(len, case.opts))
 
 
 def measure(case: KernelCase) -> Measure:
-    """The size of a case; the smaller tuple is the smaller case."""
+    """Return the size of a case; the smaller tuple is the smaller case."""
     nodes = case.ast.toposort()
     trail = case.equivalent.trail if case.equivalent is not None else ()
     return (
@@ -61,7 +61,7 @@ def measure(case: KernelCase) -> Measure:
 
 
 def work(case: KernelCase) -> int:
-    """How many elements the kernel computes, in all its nodes: about how long a judgement takes."""
+    """Count the elements that all nodes of the kernel compute, an estimate of judging time."""
     total = 0
     for node in case.ast.toposort():
         if node.op not in _NOT_COUNTED:
@@ -70,18 +70,18 @@ def work(case: KernelCase) -> int:
 
 
 def elements(node: UOp, bindings: Mapping[str, int]) -> int:
-    """How many values a node has."""
+    """Return the number of values of a node."""
     return math.prod(max(1, value_of(size, bindings)) for size in kernel_shape(node))
 
 
 def variables(ast: UOp) -> set[UOp]:
-    """The variables in the values and the views of a kernel."""
+    """Return the variables in the values and views of a kernel."""
     nodes = ast.toposort()
-    found = {node for node in nodes if node.op is Ops.DEFINE_VAR}
+    variables_of_ast = {node for node in nodes if node.op is Ops.DEFINE_VAR}
     for node in nodes:
         if isinstance(node.arg, ViewArg):
-            found.update(tracker_of(node).variables())
-    return found
+            variables_of_ast.update(tracker_of(node).variables())
+    return variables_of_ast
 
 
 def _rank(nodes: list[UOp]) -> int:
@@ -89,7 +89,7 @@ def _rank(nodes: list[UOp]) -> int:
 
 
 def _is_special(node: UOp) -> bool:
-    """Return True for a view that is not row-major, or that takes positions from values."""
+    """Return True for a view that is not row-major, or that has computed positions."""
     if not isinstance(node.arg, ViewArg):
         return False
     views = tracker_of(node).views
@@ -97,14 +97,14 @@ def _is_special(node: UOp) -> bool:
 
 
 def read_slots(case: KernelCase) -> list[int]:
-    """The slots whose content matters: a slot that is only written shows what was not written."""
+    """Return the slots whose contents matter: all except those that are only written."""
     written = written_slots(case.ast)
     loaded = {slot_of(node) for node in case.ast.toposort() if node.op is Ops.LOAD}
     return [slot for slot in range(len(case.buffers)) if slot in loaded or slot not in written]
 
 
 def data_cost(buffer: Array) -> int:
-    """0 for zeros, 1 for an element that is 1, and more for what is harder to read."""
+    """Return the cost of reading the data: 0 for zeros, 1 for a one, and more for other numbers."""
     if buffer.dtype.kind == "V":
         return 4 * buffer.size
     with np.errstate(all="ignore"):
@@ -117,5 +117,5 @@ def data_cost(buffer: Array) -> int:
 
 
 def slots(ast: UOp) -> dict[int, UOp]:
-    """The DEFINE_GLOBAL of each slot of a kernel."""
+    """Return the DEFINE_GLOBAL of each slot of a kernel."""
     return {node.arg.slot: node for node in ast.toposort() if isinstance(node.arg, SlotArg)}

@@ -1,4 +1,4 @@
-"""`reduce_case`: every step of a reduction, again and again, until none makes the case smaller."""
+"""Run every step of a reduction repeatedly, until none makes the case smaller."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tinyref_spec.kernel_case import KernelCase, KernelVerdict, Pair, Symptom
 
 Step = Callable[[Search], None]
 
-# What makes a judgement cheap comes first: few optimisations, one output, small axes. Data
-# come last: every change of the kernel before would undo them.
+# Steps that make judging cheap come first: few optimisations, one output, small axes. Data come
+# last, because any change of the kernel would undo their steps.
 STEPS: tuple[Step, ...] = (
     steps_opts.fewer_opts,
     steps_opts.without_equivalent,
@@ -37,19 +37,19 @@ _AGREES = "reduce: the case does not fail: accepted is one on which values diffe
 
 @dataclass(frozen=True)
 class ReducedCase:
-    """The smallest case that was found, and the verdict on it.
-
-    nodes, opts: as of `node_count` and `opt_count`. seconds: how long it took. tried: how many
-    smaller cases were judged. is_complete: False where the time was over before a fixed point.
-    """
+    """The smallest case that was reached, and its verdict."""
 
     case: KernelCase
     verdict: KernelVerdict
     nodes: int
+    """See `node_count`."""
     opts: int
+    """See `opt_count`."""
     seconds: float
     tried: int
+    """The number of candidates that were judged."""
     is_complete: bool = True
+    """False if the time ended before a fixed point."""
 
 
 def reduce_case(
@@ -59,22 +59,22 @@ def reduce_case(
     seconds: float = 10.0,
     judge: JudgeFunction | None = None,
 ) -> ReducedCase:
-    """The smallest case that fails by the same pair and symptom as `case` does.
+    """Return the smallest case that fails by the same pair and symptom as `case`.
 
-    Every step keeps the fault, a valid kernel, and data of its mode; the result is never larger
-    than `case`, and the same for the same arguments, given the time. After `seconds` the best so
-    far is returned. `judge` is asked about every candidate; without it the judge with as few of its
-    checks as show the fault. Raises `UserError` for a case that does not fail.
+    Every step keeps the fault, the validity of the kernel, and the mode of its data. The result is
+    never larger than `case`. It is deterministic if the time suffices; after `seconds` the best
+    case so far is returned. `judge` judges the candidates; the default makes as few checks as show
+    the fault. Raises `UserError` for a case that does not fail.
 
     The list of optimisations is reduced by delta debugging (Zeller and Hildebrandt, "Simplifying
-    and isolating failure-inducing input", 2002), the kernel by what is known of its structure, as
-    hierarchical delta debugging does (Misherghi and Su, "HDD", 2006).
+    and isolating failure-inducing input", 2002). The kernel is reduced by its structure, as in
+    hierarchical delta debugging (Misherghi and Su, "HDD", 2006).
     """
     start = time.monotonic()
     if verdict.agrees:
         raise UserError(_AGREES)
-    case, seen, asked = _begin(_explicit(case, device), verdict, device, judge)
-    search = Search(case, seen, device, asked, start + seconds)
+    case, verdict, chosen_judge = _begin(_explicit(case, device), verdict, device, judge)
+    search = Search(case, verdict, device, chosen_judge, start + seconds)
     is_complete = _run(search)
     return ReducedCase(
         search.case,
@@ -98,23 +98,23 @@ def _thorough(case: KernelCase, device: str) -> KernelVerdict:
 def _begin(
     case: KernelCase, verdict: KernelVerdict, device: str, judge: JudgeFunction | None
 ) -> tuple[KernelCase, KernelVerdict, JudgeFunction]:
-    """The case with the failing list alone, else as it is, and the judge that sees it fail.
+    """Return the case to start from, its verdict, and the judge that shows the fault.
 
-    An equivalent kernel that fails by itself is a simpler case. Where nothing fails just as
-    `verdict` says, what fails otherwise has to do.
+    The case keeps only the failing list, if that fails alone. An equivalent kernel that fails by
+    itself is a simpler case. If nothing fails as `verdict` says, another failure is used.
     """
     judges = (_quick, _thorough) if judge is None else (judge,)
     otherwise = _alone(case, device, judges[0])
     if otherwise is not None:
         return otherwise
     failing = _with_failing_list(case, verdict)
-    for asked in judges:
+    for candidate_judge in judges:
         for start in (failing,) if failing is case else (failing, case):
-            found = asked(start, device)
-            if is_same_fault(found, verdict):
-                return start, found, asked
-            if not found.agrees and otherwise is None:
-                otherwise = (start, found, asked)
+            own_verdict = candidate_judge(start, device)
+            if is_same_fault(own_verdict, verdict):
+                return start, own_verdict, candidate_judge
+            if not own_verdict.agrees and otherwise is None:
+                otherwise = (start, own_verdict, candidate_judge)
     if otherwise is None:
         raise UserError(_AGREES)
     return otherwise
@@ -123,27 +123,27 @@ def _begin(
 def _alone(
     case: KernelCase, device: str, judge: JudgeFunction
 ) -> tuple[KernelCase, KernelVerdict, JudgeFunction] | None:
-    """The equivalent kernel as a case of its own, if it fails."""
+    """Return the equivalent kernel as its own case, if it fails."""
     if case.equivalent is None:
         return None
     alone = replace(case, ast=case.equivalent.ast, equivalent=None, opts=())
-    found = judge(alone, device)
-    # Compiled plainly, it may be refused for want of the optimisations that images need.
-    if found.agrees or found.symptom is Symptom.ERROR:
+    verdict = judge(alone, device)
+    # Without optimisations, a kernel with images may be refused.
+    if verdict.agrees or verdict.symptom is Symptom.ERROR:
         return None
-    return alone, found, judge
+    return alone, verdict, judge
 
 
 def _explicit(case: KernelCase, device: str) -> KernelCase:
-    """The case with the optimisations that the heuristics choose, where it names none."""
+    """Return the case with the optimisations of the heuristics, if it has no list."""
     try:
         return replace(case, opts=Judge(device).trials(case))
-    except Exception:  # the heuristics may be what is broken
+    except Exception:  # the heuristics may be faulty
         return case
 
 
 def _with_failing_list(case: KernelCase, verdict: KernelVerdict) -> KernelCase:
-    """The case with the list of optimisations that the verdict names; none where it names none."""
+    """Return the case with only the list that the verdict names, or without lists."""
     opts = case.opts[verdict.trial : verdict.trial + 1] if verdict.trial >= 0 else ()
     if opts == case.opts or (not opts and verdict.pair is Pair.OPTIMISED):
         return case
@@ -151,7 +151,7 @@ def _with_failing_list(case: KernelCase, verdict: KernelVerdict) -> KernelCase:
 
 
 def _run(search: Search) -> bool:
-    """Whether the search came to its end before the time was over."""
+    """Return True if the search ended before the time did."""
     size = None
     try:
         while size != search.size:
@@ -169,5 +169,5 @@ def _take(step: Step, search: Search) -> None:
     except OutOfTimeError:
         raise
     except Exception:
-        # Views, plans and types belong to the compiler that is broken: without this step.
+        # Views, plans and types belong to the faulty compiler: skip this step.
         return

@@ -1,4 +1,4 @@
-"""The search: a candidate is taken where it is valid, smaller, and fails alike."""
+"""Search for a smaller case: accept a candidate if it is valid, smaller, and fails alike."""
 
 from __future__ import annotations
 
@@ -27,33 +27,32 @@ JudgeFunction = Callable[[KernelCase, str], KernelVerdict]
 
 
 class OutOfTimeError(Exception):
-    """The time is over: what was found so far counts."""
+    """End of the time limit: the best case so far is the result."""
 
 
 @dataclass
 class Search:
-    """The smallest case so far, and everything that was tried.
-
-    deadline: of `time.monotonic`. tried: how many candidates were judged.
-    """
+    """The smallest case so far, and everything that was tried."""
 
     case: KernelCase
     verdict: KernelVerdict
     device: str
     judge: JudgeFunction
     deadline: float
+    """In seconds of `time.monotonic`."""
     tried: int = 0
+    """The number of candidates that were judged."""
     seen: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.size: Measure = measure(self.case)
-        # No candidate takes much longer than the case that came in.
+        # No candidate may take much longer than the original case.
         self.limit = 2 * work(self.case)
         self.seen.add(_case_key(self.case))
-        # A kernel that is broken enough may fail this itself: then it says nothing.
+        # The check itself fails for some faulty kernels; then it is not used.
         self.checks_exact = self.case.mode is Mode.EXACT and is_exact(self.case)
         self.capabilities = on_fixed_machine(Device[self.device].capabilities)
-        # Not where the plan already refuses the optimisations of the case: then that is the fault.
+        # If the plan already refuses the optimisations of the case, that is the fault.
         self.fits_opts = all(self.fitting(self.case.ast, opts) == opts for opts in self.case.opts)
 
     def offer(
@@ -62,9 +61,9 @@ class Search:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> bool:
-        """Take what `change` makes of the case where that is smaller and fails alike.
+        """Accept what `change` makes of the case if that is smaller and fails alike.
 
-        Raises `OutOfTimeError` at the deadline.
+        Returns True if it was accepted. Raises `OutOfTimeError` at the deadline.
         """
         if time.monotonic() >= self.deadline:
             raise OutOfTimeError
@@ -79,7 +78,7 @@ class Search:
         return True
 
     def _make(self, make: Callable[[], KernelCase]) -> KernelCase | None:
-        """The candidate, or None for one that is no valid kernel, not new, or not smaller."""
+        """Return the candidate, or None if it is invalid, already tried, or not smaller."""
         try:
             candidate = tidy(make())
             if self.fits_opts:
@@ -93,39 +92,39 @@ class Search:
                 return None
             verify(Dialect.AST, candidate.ast)
         except Exception:
-            # The compiler under test is broken, and movements of views are part of it: whatever
-            # goes wrong while a candidate is made, there is none.
+            # The compiler under test is faulty, including its movements of views. If it fails while
+            # a candidate is made, there is no candidate.
             return None
         return candidate
 
     def fitting(self, ast: UOp, opts: Opts) -> Opts:
-        """The list with axes nearer to the front and amounts of 2 where a plan needs that.
+        """Return the list, with smaller axes and amounts of 2 where a plan requires that.
 
-        It is cut short at an optimisation that no plan accepts.
+        The list ends before an optimisation that no plan accepts.
         """
-        found: Opts = ()
-        with contextlib.suppress(Exception):  # plans may be what is broken
+        accepted: Opts = ()
+        with contextlib.suppress(Exception):  # plans may be faulty
             plan = Plan.of(ast, self.capabilities)
             for opt in opts:
                 axes = range(opt.axis, -1, -1) if opt.spec.has_axis else (opt.axis,)
                 near = [replace(opt, arg=arg, axis=axis) for arg in (opt.arg, 2) for axis in axes]
                 chosen = next(filter(plan.legal, near))
                 plan = plan.apply(chosen)
-                found = (*found, chosen)
-        return found
+                accepted = (*accepted, chosen)
+        return accepted
 
 
 def is_exact(case: KernelCase) -> bool:
-    """Return True if each element has one value, in whatever order its sums are taken."""
+    """Return True if each element has one value, for any order of its sums."""
     try:
         oracle = oracle_for(replace(case, mode=Mode.FLOAT))
-    except Exception:  # the evaluator may be what is broken
+    except Exception:  # the evaluator may be faulty
         return False
     return all(allowed.is_exact for allowed in oracle.allowed.values())
 
 
 def _case_key(case: KernelCase) -> Key:
-    """Equal for equal cases: equal kernels are one object, which the key keeps alive."""
+    """Return a key that is equal for equal cases; it holds the kernel, which is unique."""
     digest = hashlib.blake2b(digest_size=16)
     for buffer in case.buffers:
         digest.update(f"{buffer.dtype.name} {buffer.size} ".encode() + buffer.tobytes())

@@ -1,4 +1,4 @@
-"""Steps on the iteration space: symbolic sizes, axes and extents."""
+"""Reduce the iteration space: symbolic sizes, axes and extents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALL = (1, 2, 3, 4, 8, 16, 32)
 
 
 def constant_sizes(search: Search) -> None:
-    """Constants instead of variables: all of them, else one by one; else smaller values."""
+    """Replace variables by constants: all of them, else one by one; else use smaller values."""
     names = sorted(variables(search.case.ast), key=_name)
     if not names:
         return
@@ -41,7 +41,7 @@ def _name(variable: UOp) -> str:
 
 
 def _bind_variables(case: KernelCase, values: Mapping[UOp, int]) -> KernelCase:
-    """The case with numbers in the place of variables."""
+    """Return the case with numbers instead of variables."""
     sizes = {variable: build.const(dtypes.index, value) for variable, value in values.items()}
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
@@ -56,7 +56,7 @@ def _bind_variables(case: KernelCase, values: Mapping[UOp, int]) -> KernelCase:
 
 
 def fewer_axes(search: Search) -> None:
-    """Without each axis: of what varies along it, only the first elements are left, or the last."""
+    """Remove each axis: of what varies along it, keep only the first elements, or the last."""
     for axis in reversed(range(rank_of(search.case.ast))):
         if axis < rank_of(search.case.ast):
             size = _size_along(search.case, axis)
@@ -66,30 +66,30 @@ def fewer_axes(search: Search) -> None:
 
 
 def _size_along(case: KernelCase, axis: int) -> int:
-    """The largest size that any view has along an axis."""
+    """Return the largest size of any view along an axis."""
     views = (node for node in case.ast.toposort() if isinstance(node.arg, ViewArg))
     return max(value_of(kernel_shape(view)[axis], case.bindings) for view in views)
 
 
 def _without_axis(case: KernelCase, axis: int, begin: int) -> KernelCase:
     def move(tracker: ShapeTracker) -> ShapeTracker:
-        shown = _window(tracker, axis, begin, begin + 1)
-        return shown.reshape((*shown.shape[:axis], *shown.shape[axis + 1 :]))
+        part = _window(tracker, axis, begin, begin + 1)
+        return part.reshape((*part.shape[:axis], *part.shape[axis + 1 :]))
 
-    def left(axes: tuple[int, ...]) -> tuple[int, ...]:
+    def without(axes: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(at - (at > axis) for at in axes if at != axis)
 
-    return replace(case, ast=move_all_views(case.ast, move, left))
+    return replace(case, ast=move_all_views(case.ast, move, without))
 
 
 def _window(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
-    """Some positions of an axis; all where the view does not vary along it."""
+    """Cut some positions out of an axis; keep all if the view does not vary along it."""
     size = tracker.shape[axis]
     return tracker if isinstance(size, int) and size == 1 else cut_axis(tracker, axis, begin, end)
 
 
 def smaller_extents(search: Search) -> None:
-    """Fewer positions along each axis, from its beginning or its end, all at once first."""
+    """Keep fewer positions of each axis, at its beginning or end; try all axes at once first."""
     for limit in (2, 4):
         search.offer(_all_below, limit)
     for axis in range(rank_of(search.case.ast)):
@@ -115,7 +115,7 @@ def _cut_along(case: KernelCase, axis: int, begin: int, end: int) -> KernelCase:
 
 
 def _all_below(case: KernelCase, limit: int) -> KernelCase:
-    """Every axis cut to `limit` positions."""
+    """Cut every axis to `limit` positions."""
     for axis in range(rank_of(case.ast)):
         if _size_along(case, axis) > limit:
             case = _cut_along(case, axis, 0, limit)

@@ -1,4 +1,4 @@
-"""Steps on the nodes of the kernel: outputs, parts of it, and simple values in place of others."""
+"""Reduce the nodes of a kernel: outputs, parts of it, and simple values instead of others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinyref_fuzz.generate.equivalent.moving import rank_of
 from tinyref_fuzz.reduce.kernel import (
     LEAVES,
     VALUES,
-    Fresh,
+    NewBuffer,
     concrete_shape,
     values_of,
 )
@@ -27,12 +27,12 @@ from tinyref_spec.kernels.notation import shaped, store
 
 
 def fewer_outputs(search: Search) -> None:
-    """One output alone, else without each of them."""
+    """Keep one output, else remove outputs one by one."""
     stores = search.case.ast.src
     if len(stores) < 2:
         return
-    for each in stores:
-        if search.offer(_storing, (each,)):
+    for output in stores:
+        if search.offer(_storing, (output,)):
             return
     for at in reversed(range(len(stores))):
         stores = search.case.ast.src
@@ -41,12 +41,12 @@ def fewer_outputs(search: Search) -> None:
 
 
 def _storing(case: KernelCase, stores: tuple[UOp, ...]) -> KernelCase:
-    """Some of the outputs; what the others wrote is only read."""
+    """Keep some of the outputs; the kernel only reads what the others wrote."""
     return replace(case, ast=build.sink(*stores))
 
 
 def parts(search: Search) -> None:
-    """One value of the kernel as its only output, the smallest first."""
+    """Make one value of the kernel its only output, the smallest first."""
     whole = search.case
     nodes = [
         node for node in whole.ast.toposort() if node.op in VALUES and node.op is not Ops.CONST
@@ -58,27 +58,27 @@ def parts(search: Search) -> None:
 
 
 def _only(case: KernelCase, node: UOp) -> KernelCase:
-    """The kernel that stores `node` alone, row-major."""
+    """Return the kernel that stores only `node`, row-major."""
     shape = kernel_shape(node)
-    fresh = Fresh(case)
+    new = NewBuffer(case)
     size = max(1, int(np.prod(concrete_shape(case, node, rank_of(case.ast)))))
     content = np.full(size, 0x5A, np.uint8).astype(numpy_dtype(node.dtype))
     size = max(size, shaped(*shape).real_size())
-    ast = build.sink(store(fresh.slot, node, shape, size))
-    return fresh.with_kernel(ast, np.resize(content, size))
+    ast = build.sink(store(new.slot, node, shape, size))
+    return new.with_kernel(ast, np.resize(content, size))
 
 
 def simpler_nodes(search: Search) -> None:
-    """For each node from the outputs on: what is below it cut off, or a source in its place."""
+    """Simplify each node from the outputs on: load its value, or use a source instead."""
     at = 0
     while at < len(_inner(search.case.ast)):
-        # After a change the nodes before this place are the same, over other sources.
+        # After a change the nodes before this one are the same, over other sources.
         if not _simplify(search, _inner(search.case.ast)[at]):
             at += 1
 
 
 def _inner(ast: UOp) -> list[UOp]:
-    """The values that are computed from others, users before their sources."""
+    """Return the values that are computed from others, users before their sources."""
     nodes = reversed(ast.toposort())
     return [node for node in nodes if node.op in VALUES and node.op not in LEAVES]
 
@@ -90,19 +90,19 @@ def _simplify(search: Search, node: UOp) -> bool:
 
 
 def _with(case: KernelCase, node: UOp, new: UOp) -> KernelCase:
-    """The kernel with another node in the place of one."""
+    """Return the kernel with `new` instead of `node`."""
     return replace(case, ast=substitute(case.ast, {node: new}))
 
 
 def _as_buffer(case: KernelCase, node: UOp) -> KernelCase:
-    """The kernel that loads the value of `node` instead of computing it."""
-    fresh = Fresh(case)
-    load, content = fresh.holding(node, values_of(case, (node,))[node])
-    return fresh.with_kernel(substitute(case.ast, {node: load}), content)
+    """Return the kernel that loads the value of `node` instead of computing it."""
+    new = NewBuffer(case)
+    load, content = new.holding(node, values_of(case, (node,))[node])
+    return new.with_kernel(substitute(case.ast, {node: load}), content)
 
 
 def _substitutes(node: UOp) -> Iterator[UOp]:
-    """What may stand for a node: constants, its sources, what those are made of."""
+    """Yield replacements of a node: constants, its sources, and their sources."""
     yield from (source for source in node.src if source.dtype is node.dtype)
     yield build.const(node.dtype, 0)
     yield build.const(node.dtype, 1)
@@ -115,7 +115,7 @@ def _substitutes(node: UOp) -> Iterator[UOp]:
 
 
 def simpler_leaves(search: Search) -> None:
-    """For each load, validity and number: a constant, or another load that is there already."""
+    """Replace each load, validity and number by a constant, or by another existing load."""
     at = 0
     while at < len(_leaves(search.case.ast)):
         leaves = _leaves(search.case.ast)

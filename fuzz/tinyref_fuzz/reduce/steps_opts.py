@@ -1,4 +1,4 @@
-"""Steps on what is done to the kernel: optimisations and the equivalent kernel."""
+"""Reduce what is done to the kernel: optimisations and the equivalent kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tinyref_fuzz.reduce.search import Search
 from tinyref_spec.delta_debugging import ddmin
 from tinyref_spec.kernel_case import Equivalent, Opts
 
-# Simpler optimisations of its kind that one is tried as.
+# Simpler optimisations to try instead of one.
 _SIMPLER = {
     OptOp.GROUPTOP: (OptOp.UNROLL, OptOp.GROUP),
     OptOp.GROUP: (OptOp.UNROLL,),
@@ -20,7 +20,7 @@ _SIMPLER = {
 
 
 def without_equivalent(search: Search) -> None:
-    """No equivalent kernel, or only its first step that fails."""
+    """Remove the equivalent kernel, or keep only its first step that fails."""
     case = search.case
     if case.equivalent is None or search.offer(replace, equivalent=None):
         return
@@ -33,9 +33,9 @@ def without_equivalent(search: Search) -> None:
 
 
 def fewer_opts(search: Search) -> None:
-    """One list of optimisations, made shorter by delta debugging.
+    """Keep one list of optimisations, and shorten it by delta debugging.
 
-    A complement whose later optimisations no longer fit is tried with those that do.
+    In a complement, optimisations that no longer fit are adapted or dropped.
     """
     case = search.case
     for opts in case.opts if len(case.opts) > 1 else ():
@@ -43,15 +43,15 @@ def fewer_opts(search: Search) -> None:
             break
 
     def attempt(opts: Sequence[Opt]) -> Opts | None:
-        taken = search.offer(replace, opts=(tuple(opts),))
-        return next(iter(search.case.opts), ()) if taken else None
+        is_accepted = search.offer(replace, opts=(tuple(opts),))
+        return next(iter(search.case.opts), ()) if is_accepted else None
 
     if search.case.opts:
         ddmin(search.case.opts[0], attempt)
 
 
 def simpler_opts(search: Search) -> None:
-    """Simpler optimisations instead."""
+    """Replace optimisations by simpler ones."""
     for at in range(sum(map(len, search.case.opts[:1]))):
         opts = search.case.opts[0]
         for op in _SIMPLER.get(opts[at].op, ()):
