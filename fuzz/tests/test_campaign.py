@@ -87,7 +87,7 @@ def test_a_healthy_device_agrees_and_only_the_same_campaign_is_resumed(tmp_path:
 
 
 def check_that_no_other_is_resumed(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"seed: 11 -> 12: go on with --resume --restart"):
+    with pytest.raises(UserError, match=r"seed: 11 -> 12: use --resume --restart"):
         campaign(folder, "Healthy", seed=12, resume=True)
     with pytest.raises(UserError, match="policy: small -> all"):
         campaign(folder, "Healthy", policy="all", resume=True)

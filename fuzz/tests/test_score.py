@@ -35,7 +35,7 @@ def scoring(settings: ScoreSettings, file: Path | None, said: list[str] | None =
 
 
 def test_a_fault_that_one_seed_does_not_find_is_not_found() -> None:
-    rows = [row(FOUND, replace(FOUND, seed=1, found=False)), row(FOUND)]
+    rows = [row(FOUND, replace(FOUND, seed=1, is_found=False)), row(FOUND)]
     assert [each.is_found for each in rows] == [False, True]
     assert goal("faults found under every seed", rows).value == 0.5
     assert not goal("faults found under every seed", rows).is_met
@@ -57,7 +57,7 @@ def test_what_breaks_the_generator_is_found(
     monkeypatch.setattr(trial, "Channel", lambda: FakeChannel(sent))
     monkeypatch.setenv("TINYREF_CACHE_DIR", str(tmp_path))
     trial.main()
-    assert sent[-2]["found"] is True
+    assert sent[-2]["is_found"] is True
     assert "ValueError: not a lane" in sent[-2]["detail"]
     assert sent[-1] == {"is_complete": True}
 
@@ -129,7 +129,7 @@ def test_a_score_of_other_settings_sources_or_schema_is_refused(tmp_path: Path) 
     data = json.loads(file.read_text())
     for change, message in (
         ({"sources": "older"}, "has other sources"),
-        ({"schema": "other"}, "is no tinyref-fuzz-score"),
+        ({"schema": "other"}, "is not a tinyref-fuzz-score file"),
         ({"runs": [{"fault": NAME}]}, "is damaged"),
         ({"runs": [{"colour": "red"}]}, "is damaged"),
     ):

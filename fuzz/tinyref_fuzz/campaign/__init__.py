@@ -1,9 +1,9 @@
-"""Campaigns: numbered cases of one seed, judged in isolated workers, kept in one database.
+"""Campaigns: numbered cases of one seed, judged in isolated workers, with one database.
 
-In: a device, a seed, a time. Out: a folder with the database of all findings, and a reproducer for
-each bucket.
+The input is a device, a seed and a time limit. The output is a folder with the database of all
+findings, and a reproducer for each bucket.
 
-`campaign.py` is a plan for the run harness of `tinyref.workers`: it numbers the cases (`plan.py`)
-and stores what comes back (`database.py`). `worker.py` is what a worker does; `cases.py` and
-`programs.py` make and judge a case by its number, `examination.py` reduces and blames it.
+`campaign.py` is a plan for the run harness of `tinyref.workers`. It numbers the cases (`plan.py`)
+and stores the results (`database.py`). `worker.py` is the code of a worker. `cases.py` and
+`programs.py` generate and judge a case by its number, and `examination.py` reduces and blames it.
 """

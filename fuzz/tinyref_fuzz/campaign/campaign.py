@@ -1,4 +1,4 @@
-"""A campaign: gives out chunks of numbered cases, keeps what comes back, examines the findings."""
+"""Run a campaign: hand out chunks of cases, store the results, examine the findings."""
 
 from __future__ import annotations
 
@@ -49,64 +49,68 @@ from tinyref_spec.kernel_case.document import record_from_json
 from tinyref_spec.kernel_case.files import save_record, write_text
 
 DEFAULT_SECONDS = 60.0
-# Whoever names kernels wants to see these, not a mix in which they are rare.
+# A user who names kernels wants these, and not a mix in which they are rare.
 HARVESTED_POLICY = "models"
 DEFAULT_TIMEOUT = 30.0
-# What the examinations that are left may take once the last case is judged.
+# Time limit of the remaining examinations after the last case is judged.
 LAST_EXAMINATIONS_SECONDS = 60.0
-# Of the seconds that were asked for, where there are some; one examination has its time anyway.
+# The same limit, as a share of the campaign's time limit; one examination always has its time.
 LAST_EXAMINATIONS_SHARE = 0.1
 RATE_SECONDS = 20.0
 CASES = "cases"
-# Ending of the script that stands beside a case.
+# Suffix of the script next to a case.
 SCRIPT = ".py"
-# What has taken so long when the time is up may be a hang: the summary says that it was cut.
+# A case that has taken this long at the end may hang: the summary names it.
 SUSPICIOUS_SECONDS = 3.0
-# How much of the time is gone is stored this often.
+# Interval between stores of the elapsed time.
 USED_SECONDS = 1.0
 MAX_EXAMINATIONS = 2
 
 
 @dataclass(frozen=True)
 class CampaignRequest:
-    """What is asked for.
+    """The options of a campaign.
 
-    folder: where the database and the reproducers go. seed: drawn where it is None. kernels,
-    seconds: whichever is reached first ends the campaign; a minute where neither is given. began:
-    when the seconds begin, by `time.monotonic`; with the campaign where it is None. jobs: worker
-    processes, one a core where it is 0. corpus: the folder for reproducers, shared perhaps.
-    cluster: the address of a Dask scheduler, empty for this machine. timeout: seconds that a case
-    may take. memory: bytes that a worker may hold, a fair share of its machine where it is None.
-    harvested: the text of a collection of kernels to draw from, instead of those that come with the
-    fuzzer. With resume, what is not given is as before, but for jobs and cluster, which are of the
-    machine; used: how many of the seconds are gone then. subject: kernels or tensor programs; of
-    those `kernels` is the number too. compiled_every: one program in so many is compiled for the
-    device, the kernels of others evaluated; by default as the device has it. known: queries of the
-    functions of a library with known faults, joined by commas. restart: where what is
-    to be resumed is of other sources, or the device of another state, begin anew with what it was
-    started with.
+    When a campaign is resumed, an option that is not set keeps its stored value. `jobs` and
+    `cluster` belong to the machine, and are not stored.
     """
 
     device: str
     folder: Path
+    """The folder of the database and the reproducers."""
     seed: int | None = None
+    """Drawn if None."""
     policy: str | None = None
     kernels: int | None = None
+    """The number of cases, kernels or programs, after which the campaign ends."""
     seconds: float | None = None
+    """The seconds after which the campaign ends; a minute if both limits are None."""
     jobs: int = 0
+    """The number of worker processes; 0 means one for each core."""
     cluster: str = ""
+    """The address of a Dask scheduler; empty for this machine."""
     corpus: Path | None = None
+    """The folder for reproducers, which campaigns may share."""
     resume: bool = False
     restart: bool = False
+    """True to start again, with the same options, if the sources or the device have changed."""
     timeout: float | None = None
+    """The seconds that a case may take."""
     memory: int | None = None
+    """The bytes that a worker may use; a fair share of the machine if None."""
     examine_seconds: float = 10.0
     harvested: str | None = None
+    """The text of a collection of kernels to draw from, instead of the shipped ones."""
     used: float = 0.0
+    """The seconds that earlier runs of a resumed campaign used."""
     subject: str = KERNELS
+    """Kernels or tensor programs."""
     compiled_every: int | None = None
+    """One of this many programs is compiled for the device; others run evaluated kernels."""
     known: str | None = None
+    """Queries of a library's functions with known faults, separated by commas."""
     began: float | None = None
+    """The start of the time limit, by `time.monotonic`; None for the start of the campaign."""
 
     @property
     def workers(self) -> int:
@@ -115,12 +119,7 @@ class CampaignRequest:
 
 @dataclass
 class Summary:
-    """What a campaign came to. incomplete: why it did not do what was asked, empty if it did.
-
-    settings: the flags that were not at their default, and the environment of the backend.
-    subject: what the cases are. unfinished: the numbers of cases that had taken suspiciously long
-    when the time was up, with how many seconds; none is among the `cases`.
-    """
+    """The results of a campaign."""
 
     device: str
     seed: int
@@ -133,9 +132,15 @@ class Summary:
     buckets: list[StoredBucket] = field(default_factory=list)
     unexamined: Counter[str] = field(default_factory=Counter)
     incomplete: str = ""
+    """Why it did not finish; empty if it did."""
     settings: dict[str, str] = field(default_factory=dict)
+    """The flags that are not at their default, and the environment of the backend."""
     subject: str = KERNELS
     unfinished: dict[int, float] = field(default_factory=dict)
+    """Cases that had already taken suspiciously long at the end, and their seconds.
+
+    They are not part of `cases`.
+    """
 
 
 def run(
@@ -143,10 +148,10 @@ def run(
     reporter: Reporter | None = None,
     started: Callable[[CampaignRequest], None] = lambda request: None,
 ) -> Summary:
-    """Carries out or resumes a campaign. started: called with the full request.
+    """Run or resume a campaign; `started` is called with the complete request.
 
-    Raises `UserError` for what cannot be begun; lets `KeyboardInterrupt` out, with everything
-    stored. Where it cannot go on, the summary says why.
+    Raises `UserError` if it cannot start. `KeyboardInterrupt` passes through, after everything is
+    stored. If the campaign cannot continue, the summary says why.
     """
     if request.policy is not None:
         policy_named(request.policy)
@@ -155,25 +160,25 @@ def run(
     prepare_folder(request.folder, "out")
     if request.corpus is not None:
         prepare_folder(request.corpus, "corpus")
-    held = Database.lock(request.folder)
+    lock = Database.lock(request.folder)
     try:
         try:
             return _run(request, reporter or Quiet(), started)
         except ChangedError as error:
             if not request.restart:
                 raise UserError(
-                    f"resume: {error}: go on with --resume --restart to begin anew, which keeps "
-                    "the earlier campaign beside the new one"
+                    f"resume: {error}: use --resume --restart to start again, which renames "
+                    "the earlier campaign"
                 ) from error
-            return _run(_anew(request), reporter or Quiet(), started)
+            return _run(_restarted(request), reporter or Quiet(), started)
     finally:
-        held.release()
+        lock.release()
 
 
 def _run(
     request: CampaignRequest, reporter: Reporter, started: Callable[[CampaignRequest], None]
 ) -> Summary:
-    """Raises `ChangedError` where there is something else than what is to be resumed."""
+    """Raise `ChangedError` if the campaign to resume differs from the stored one."""
     request, database = _open_database(request)
     try:
         started(request)
@@ -184,18 +189,18 @@ def _run(
         database.close()
 
 
-def _anew(request: CampaignRequest) -> CampaignRequest:
-    """The request that starts again what `request` cannot resume."""
+def _restarted(request: CampaignRequest) -> CampaignRequest:
+    """Return the request that starts again what `request` cannot resume."""
     database = Database.open(request.folder)
     try:
-        found = _as_before(request, database.config())
+        stored = _stored_options(request, database.config())
     finally:
         database.close()
-    return replace(request, **{**found, "used": 0.0, "resume": False})
+    return replace(request, **{**stored, "used": 0.0, "resume": False})
 
 
 def _open_database(request: CampaignRequest) -> tuple[CampaignRequest, Database]:
-    """The database to write to, and the request with what is known from it."""
+    """Return the database to write to, and the request completed from it."""
     if not request.resume:
         request = replace(
             request,
@@ -228,7 +233,7 @@ def _config(request: CampaignRequest) -> dict[str, Any]:
 
 
 def _settings(request: CampaignRequest) -> dict[str, Any]:
-    """What may be given anew when the campaign is resumed."""
+    """Return the options that may change when the campaign is resumed."""
     corpus = request.corpus
     return {
         "kernels": request.kernels,
@@ -241,17 +246,17 @@ def _settings(request: CampaignRequest) -> dict[str, Any]:
 
 
 def _resume_request(request: CampaignRequest, config: Mapping[str, Any]) -> CampaignRequest:
-    """The request as the stored campaign has it. Raises `UserError` where they contradict."""
+    """Return the request of the stored campaign. Raises `UserError` if they contradict."""
     if missing := {"device", "seed", "policy", "kernels", "seconds", "code"} - set(config):
         raise UserError(f"resume: {request.folder} lacks {', '.join(sorted(missing))}")
     # With other sources the numbers mean other cases.
-    asked = {
+    options = {
         "device": request.device,
         "seed": request.seed,
         "policy": request.policy,
         "code": code_version(),
     }
-    now = {key: value for key, value in asked.items() if value is not None}
+    now = {key: value for key, value in options.items() if value is not None}
     changes = differences({key: config[key] for key in now}, now)
     if request.harvested is not None and request.harvested != config.get("harvested", ""):
         changes.append("harvested kernels: others")
@@ -262,17 +267,17 @@ def _resume_request(request: CampaignRequest, config: Mapping[str, Any]) -> Camp
         changes.append(f"compiled every: {before or 'default'} -> {request.compiled_every}")
     if changes:
         raise ChangedError(
-            f"the campaign in {request.folder} is another one (then -> now): {'; '.join(changes)}"
+            f"the campaign in {request.folder} differs (then -> now): {'; '.join(changes)}"
         )
-    request = replace(request, **_as_before(request, config))
+    request = replace(request, **_stored_options(request, config))
     if request.corpus is not None:
         prepare_folder(request.corpus, "corpus")
     return request
 
 
-def _as_before(request: CampaignRequest, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the request leaves open, as it is stored: older databases know nothing of some of it."""
-    settings = (
+def _stored_options(request: CampaignRequest, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored values of options that are not set; older databases lack some."""
+    names = (
         "seed",
         "policy",
         "kernels",
@@ -283,17 +288,17 @@ def _as_before(request: CampaignRequest, config: Mapping[str, Any]) -> dict[str,
         "compiled_every",
         "known",
     )
-    found = {key: config.get(key) for key in settings if getattr(request, key) is None}
+    options = {key: config.get(key) for key in names if getattr(request, key) is None}
     if request.seconds is None:
-        found["used"] = config.get("used", 0.0)
-    found["subject"] = config.get("subject", KERNELS)
+        options["used"] = config.get("used", 0.0)
+    options["subject"] = config.get("subject", KERNELS)
     if request.corpus is None and config.get("corpus") is not None:
-        found["corpus"] = request.folder / config["corpus"]
-    return found
+        options["corpus"] = request.folder / config["corpus"]
+    return options
 
 
 def executor_of(request: CampaignRequest, setup: Setup) -> Executor:
-    """Return where the request wants its tasks done."""
+    """Return the executor of the requested tasks."""
     job = Job(
         "tinyref_fuzz.campaign.worker",
         setup.to_json(),
@@ -305,7 +310,7 @@ def executor_of(request: CampaignRequest, setup: Setup) -> Executor:
 
 
 class Campaign(harness.Plan):
-    """One run of a campaign, on the state that its database has."""
+    """One run of a campaign, with the state of its database."""
 
     def __init__(self, request: CampaignRequest, database: Database, reporter: Reporter) -> None:
         assert request.seed is not None, "the seed is drawn before"
@@ -332,7 +337,7 @@ class Campaign(harness.Plan):
         self._examinations: deque[Task] = deque()
         self._buckets = {bucket.key: bucket for bucket in database.buckets()}
         done = database.spans()
-        # The first number of the span that goes on with a number.
+        # The first number of the span that ends before a number.
         self._spans: dict[int, int] = {}
         for first, stop in done:
             self._frontier.add(first, stop)
@@ -348,7 +353,7 @@ class Campaign(harness.Plan):
         self._give_up = float("inf")
 
     def run(self) -> Summary:
-        """Return the summary; let `KeyboardInterrupt` out."""
+        """Return the summary. `KeyboardInterrupt` passes through."""
         self._began = self.request.began or time.monotonic()
         self._ready = self._began
         self._executor = executor_of(self.request, self.setup)
@@ -372,7 +377,7 @@ class Campaign(harness.Plan):
         return replace(self.summary(incomplete), unfinished=suspicious)
 
     def _open(self) -> None:
-        """Open the device and store what it is, before its first case."""
+        """Open the device, and store its identity before the first case."""
         try:
             self._executor.open()
         except OpeningError as error:
@@ -382,10 +387,10 @@ class Campaign(harness.Plan):
         self.database.remember(_settings(self.request))
 
     def summary(self, incomplete: str = "") -> Summary:
-        """Return what the database has, in numbers."""
+        """Return the results in the database."""
         cases, judged, _ = self.database.totals()
         findings = self.database.findings()
-        unexamined = Counter(each.signature for each in findings if each.bucket is None)
+        unexamined = Counter(finding.signature for finding in findings if finding.bucket is None)
         return Summary(
             device=self.request.device,
             seed=self.seed,
@@ -405,14 +410,14 @@ class Campaign(harness.Plan):
     # Ends
 
     def is_late(self) -> bool:
-        """Whether the time is up; one case is judged in any case, if there was time at all."""
+        """Return True if the time is up; unless it was 0, at least one case is judged."""
         seconds = self.request.seconds
         if seconds is None or self._seconds_used() < seconds:
             return False
         return self._cases > self._cases_before or self.request.used >= seconds
 
     def is_stopped(self) -> bool:
-        """Whether the last examinations have had their time."""
+        """Return True if the last examinations have used their time."""
         if self._is_settled:
             now = time.monotonic()
             self._give_up = min(self._give_up, now + self._last_examinations_seconds)
@@ -420,32 +425,32 @@ class Campaign(harness.Plan):
 
     @property
     def _is_over(self) -> bool:
-        """Whether no more cases are to be judged."""
+        """Return True if no more cases will be judged."""
         return self._next is None or self.is_late()
 
     @property
     def _is_settled(self) -> bool:
-        """Whether only examinations are left."""
+        """Return True if only examinations remain."""
         return self._is_over and self._executor.busy <= self._examining
 
     @property
     def _last_examinations_seconds(self) -> float:
-        """What the examinations that are left may take; little where time was given."""
+        """Return the time limit of the last examinations: short if the campaign has a limit."""
         if self.request.seconds is None:
             return LAST_EXAMINATIONS_SECONDS
         share = max(self.request.seconds * LAST_EXAMINATIONS_SHARE, self.request.examine_seconds)
         return min(LAST_EXAMINATIONS_SECONDS, share)
 
     def _seconds_used(self) -> float:
-        """How many of the seconds are gone, in this run and in those before that it resumes."""
-        # The clock stands until others have started workers.
+        """Return the seconds that were used by this run and the runs that it resumes."""
+        # The time does not count until the cluster has started workers.
         began = self._ready if self._executor.is_awaited else self._began
         return self.request.used + time.monotonic() - began
 
     # What comes next
 
     def next_task(self) -> Task | None:
-        """What was found is looked at before more is sought."""
+        """Return the next task: findings are examined before more cases are judged."""
         self._queue_examinations()
         if self._examinations:
             self._examining += 1
@@ -457,7 +462,7 @@ class Campaign(harness.Plan):
         return judging_task(first, stop)
 
     def _queue_examinations(self) -> None:
-        """Those of findings below which every case is judged; in the end, of all that are left."""
+        """Queue the findings before which every case is judged; at the end, all remaining ones."""
         for finding in self._triage.due(None if self._is_settled else self._frontier.number):
             if finding.bucket is None:
                 task = examination_task(self.setup, finding.number, finding.verdict)
@@ -491,7 +496,7 @@ class Campaign(harness.Plan):
             self._triage.add(finding)
 
     def _take_examination(self, number: int, result: Result) -> None:
-        """Store an examination; after a death once more, only to keep the case, or without it."""
+        """Store an examination; after its worker died, try again or store the finding alone."""
         self._examining -= 1
         if result.death is None:
             self._keep(Examination.from_json(result.answer))
@@ -503,40 +508,40 @@ class Campaign(harness.Plan):
             task = examination_task(self.setup, number, verdict, attempt + 1)
             self._examinations.appendleft(task)
             return
-        problem = f"its case cannot be kept: {result.death.death.words}"
+        problem = f"the case ended its process again: {result.death.death.words}"
         self._keep(without_case(number, verdict, problem))
 
-    def _keep(self, found: Examination) -> None:
-        """Stores an examined finding; a bucket shows the smallest case, then the earliest."""
-        known = self._buckets.get(found.bucket)
-        if known is not None and _size(known.examination) <= _size(found):
-            self.database.assign(found.number, found.bucket)
+    def _keep(self, examination: Examination) -> None:
+        """Store an examined finding; a bucket shows the smallest case, then the earliest."""
+        known = self._buckets.get(examination.bucket)
+        if known is not None and _size(known.examination) <= _size(examination):
+            self.database.assign(examination.number, examination.bucket)
             return
-        file = self._save(found)
-        self.database.keep(found, file)
-        self._buckets[found.bucket] = StoredBucket(found.bucket, found, file, 1)
+        file = self._save(examination)
+        self.database.keep(examination, file)
+        self._buckets[examination.bucket] = StoredBucket(examination.bucket, examination, file, 1)
         if known is not None and known.file not in ("", file):
             self._remove(Path(known.file))
 
     def _remove(self, file: Path) -> None:
-        """Removes a reproducer from the folder itself; others may count on those in a corpus."""
+        """Remove a reproducer from the campaign's folder, but not from a shared corpus."""
         own = self.cases.resolve()
         if self.request.corpus is None and file.resolve().parent == own:
             file.unlink(missing_ok=True)
             file.with_suffix(SCRIPT).unlink(missing_ok=True)
 
-    def _save(self, found: Examination) -> str:
-        """The file of the reproducer, empty where there is none. Raises `HarnessError`."""
-        if found.case is None:
+    def _save(self, examination: Examination) -> str:
+        """Write the reproducer; return its file, or "" for none. Raises `HarnessError`."""
+        if examination.case is None:
             return ""
         try:
             self.corpus.mkdir(parents=True, exist_ok=True)
             if self.request.subject == PROGRAMS:
-                file = save_program(self.corpus, program_record_from_json(found.case))
-                if found.script:
-                    write_text(file.with_suffix(SCRIPT), found.script)
+                file = save_program(self.corpus, program_record_from_json(examination.case))
+                if examination.script:
+                    write_text(file.with_suffix(SCRIPT), examination.script)
                 return str(file)
-            return str(save_record(self.corpus, record_from_json(found.case)))
+            return str(save_record(self.corpus, record_from_json(examination.case)))
         except (OSError, UserError) as error:
             raise HarnessError(f"cannot write a reproducer: {error}") from error
 
@@ -565,7 +570,7 @@ class Campaign(harness.Plan):
         return Progress(", ".join(parts), self._cases, fraction, phase)
 
     def _ahead(self, elapsed: float) -> tuple[float, float | None]:
-        """How much of the whole is done, and seconds to go: of the limit that comes first."""
+        """Return the completed share, and the remaining seconds, of the limit that comes first."""
         fraction, left = 0.0, None
         if self.request.seconds:
             used = self._seconds_used()
@@ -578,6 +583,6 @@ class Campaign(harness.Plan):
         return min(fraction, 1.0), left
 
 
-def _size(found: Examination) -> tuple[bool, int, int, int]:
-    """A case that is there before one that is not, then the smallest, then the earliest."""
-    return found.case is None, found.nodes, found.opts, found.number
+def _size(examination: Examination) -> tuple[bool, int, int, int]:
+    """Order examinations: with a case before without, then the smallest, then the earliest."""
+    return examination.case is None, examination.nodes, examination.opts, examination.number

@@ -1,7 +1,7 @@
-"""The numbered cases of a campaign, made and judged.
+"""Generate and judge the numbered cases of a campaign.
 
-Case `number` of `seed` is one tape, so it can be made again from these two, the device, the policy,
-and the version of the code; nothing of another case goes into it.
+Case `number` of `seed` is one tape. It depends only on these two, the device, the policy, and the
+version of the code, and not on other cases.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
 from tinyref_spec.kernel_case import KernelCase, KernelVerdict, Pair, Symptom
 from tinyref_spec.kernels.family import CorpusKernel
 
-Made = TypeVar("Made")
+Case = TypeVar("Case")
 
 
 def tape_seed(seed: int, number: int) -> int:
-    """The seed of the tape of case `number`: neighbours have nothing in common."""
+    """Return the seed of the tape of case `number`; seeds of neighbours are unrelated."""
     return int.from_bytes(hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest())
 
 
 def kernels_for(judge: Judge, collection: str) -> tuple[CorpusKernel, ...]:
-    """The kernels in the text of a collection that the judge's device runs; none of an empty text.
+    """Return the kernels of a collection that the judge's device runs; none for an empty text.
 
-    Raises `UserError` for what is no collection, and where no kernel is left.
+    Raises `UserError` for a bad collection, and if no kernel remains.
     """
     if not collection:
         return ()
-    found = kernels_from_json(json.loads(collection))
-    kernels = fitting(found, judge.capabilities)
-    if not kernels:
+    kernels = kernels_from_json(json.loads(collection))
+    accepted = fitting(kernels, judge.capabilities)
+    if not accepted:
         raise UserError(
-            f"harvested: none of {len(found)} kernels is of types of the device and of at most "
+            f"harvested: none of {len(kernels)} kernels has only types of the device and at most "
             f"{MAX_POSITIONS:,} positions"
         )
-    return kernels
+    return accepted
 
 
 def case_at(
@@ -57,7 +57,7 @@ def case_at(
     policy: str = DEFAULT_POLICY,
     kernels: tuple[CorpusKernel, ...] = (),
 ) -> KernelCase:
-    """Case `number` for the judge's device, its form `real` of `kernels` where there are some.
+    """Return case `number` for the judge's device; its form `real` draws from `kernels`, if any.
 
     Raises `UserError` for an unknown policy.
     """
@@ -73,10 +73,10 @@ def judge_cases(
     start: int = 0,
     collection: str = "",
 ) -> Iterator[tuple[int, KernelCase, KernelVerdict, float]]:
-    """The cases from number `start` on without end: number, case, verdict, and seconds it took.
+    """Yield the cases from number `start` on without end: number, case, verdict, and seconds.
 
-    collection: as of `kernels_for`. In this process: what crashes or hangs takes it down. Raises as
-    `judge_of`, `kernels_for` and `case_at`.
+    `collection` is an argument of `kernels_for`. The cases run in this process, so a crash or a
+    hang ends it. Raises the errors of `judge_of`, `kernels_for` and `case_at`.
     """
     judge = judge_of(device)
     kernels = kernels_for(judge, collection)
@@ -90,7 +90,7 @@ def judge_cases(
 def result_of(
     judge: Judge, seed: int, number: int, policy: str, kernels: tuple[CorpusKernel, ...] = ()
 ) -> CampaignCase:
-    """Make and judge case `number`."""
+    """Generate and judge case `number`."""
     return judged_result(
         number,
         lambda: case_at(judge, seed, number, policy, kernels),
@@ -99,13 +99,13 @@ def result_of(
 
 
 def judged_result(
-    number: int, make: Callable[[], Made], judge: Callable[[Made], KernelVerdict]
+    number: int, make: Callable[[], Case], judge: Callable[[Case], KernelVerdict]
 ) -> CampaignCase:
-    """Return what `make` gives, timed and judged."""
+    """Return the result of `make`, timed and judged."""
     began = time.perf_counter()
     try:
         case = make()
-    except Exception as error:  # a generator that fails is a bug as well, and costs one case
+    except Exception as error:  # a failing generator is a bug too, and costs one case
         detail = f"while generating: {explain_error(error)}"
         verdict = KernelVerdict(Pair.PLAIN, Symptom.ERROR, detail)
     else:

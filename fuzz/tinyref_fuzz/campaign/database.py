@@ -1,4 +1,4 @@
-"""The journal of a campaign: which numbers are judged, findings, and buckets of findings."""
+"""Database of a campaign: judged numbers, findings, and buckets of findings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BUCKET = (
 
 @dataclass(frozen=True)
 class StoredFinding:
-    """A case that does not agree. bucket: the key of its bucket, None until it is examined."""
+    """A case that does not agree; `bucket` is None until it is examined."""
 
     number: int
     signature: str
@@ -32,9 +32,9 @@ class StoredFinding:
 
 @dataclass(frozen=True)
 class StoredBucket:
-    """Findings of one cause: the smallest of its examined cases, and the file that keeps it.
+    """Findings with one cause: the smallest examined case, and its file.
 
-    file: as it is found from the current directory, empty where there is none.
+    `file` is relative to the current directory, and empty if there is none.
     """
 
     key: str
@@ -59,7 +59,7 @@ class Database(Journal):
     def add(self, result: CampaignCase, first: int) -> StoredFinding | None:
         """Store a judged case, at the end of the span that begins with `first`.
 
-        Returns the finding if it does not agree. What was stored of a case before is replaced.
+        Returns the finding if the case does not agree. An earlier result of the case is replaced.
         """
         number, verdict = result.number, result.verdict
         finding = None
@@ -79,18 +79,18 @@ class Database(Journal):
         return finding
 
     def keep(self, examination: Examination, file: str) -> None:
-        """Store what came of a finding; of a bucket the smallest case is kept."""
+        """Store an examination; its bucket is replaced."""
         stored = stored_path(Path(file), self.path.parent) if file else ""
-        found = json.dumps(examination.to_json())
+        content = json.dumps(examination.to_json())
         with self.writing() as connection:
             self.assign(examination.number, examination.bucket)
             connection.execute(
                 "insert or replace into buckets values (?, ?, ?, ?)",
-                (examination.bucket, examination.number, found, stored),
+                (examination.bucket, examination.number, content, stored),
             )
 
     def assign(self, number: int, bucket: str) -> None:
-        """Store that a finding is of that bucket."""
+        """Store the bucket of a finding."""
         with self.writing() as connection:
             connection.execute("update findings set bucket = ? where number = ?", (bucket, number))
 
@@ -101,7 +101,7 @@ class Database(Journal):
             return [(count(first), count(stop)) for first, stop in rows]
 
     def totals(self) -> tuple[int, int, float]:
-        """Return the number of cases, of optimised programs compared, and seconds of workers."""
+        """Return the numbers of cases and of compared programs, and the workers' seconds."""
         with self.reading() as connection:
             row = connection.execute(
                 "select coalesce(sum(stop - first), 0), coalesce(sum(judged), 0), "
@@ -126,7 +126,7 @@ class Database(Journal):
             ]
 
     def buckets(self) -> list[StoredBucket]:
-        """Return all buckets, the one that was found first at the front."""
+        """Return all buckets, in the order of their first finding."""
         with self.reading() as connection:
             rows = connection.execute(
                 "select key, examination, file, count(findings.number) from buckets "
@@ -144,9 +144,9 @@ class Database(Journal):
 
 
 def stored_path(path: Path, folder: Path) -> str:
-    """Return the path as the database of a folder has it, which holds in any current directory.
+    """Return the path that the database of a folder stores; it holds in any current directory.
 
-    Relative to the folder if it lies inside, so that the folder may be moved; else absolute.
+    A path inside the folder is relative, so that the folder may be moved; others are absolute.
     `folder / stored_path(path, folder)` is the path again.
     """
     path, folder = path.resolve(), folder.resolve()

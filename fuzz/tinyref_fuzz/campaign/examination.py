@@ -1,4 +1,4 @@
-"""What is done with a case that does not agree: reduce it, blame a stage, name its bucket."""
+"""Examine a case that does not agree: reduce it, blame a stage, name its bucket."""
 
 from __future__ import annotations
 
@@ -31,60 +31,60 @@ def examine_case(
     verdict: KernelVerdict,
     attempt: int,
 ) -> Examination:
-    """Return the examination of a case; of a second attempt only the case as it is."""
+    """Return the examination of a case; a second attempt leaves the case unreduced."""
 
     def make(number: int) -> KernelCase:
         return case_at(judge, setup.seed, number, setup.policy, kernels)
 
     try:
         case = make(number)
-    except Exception as error:  # the finding may be that it cannot be made
-        problem = f"the case cannot be made: {explain_error(error)}"
+    except Exception as error:  # the finding may be that it cannot be generated
+        problem = f"the case cannot be generated: {explain_error(error)}"
         return without_case(number, verdict, problem)
     if attempt > 1 or verdict.symptom in HOPELESS:
-        problem = "its examination ended the process" if attempt > 1 else ""
+        problem = "the examination ended its process" if attempt > 1 else ""
         return _as_it_is(setup, number, case, verdict, problem)
     seconds = setup.examine_seconds
     try:
         if verdict.symptom is Symptom.CRASH:
-            found = examine_crash(case, verdict, setup.device, seconds, setup.timeout)
+            finding = examine_crash(case, verdict, setup.device, seconds, setup.timeout)
         else:
-            found = examine(case, verdict, setup.device, seconds)
-            alone = dependence(
-                found.case,
+            finding = examine(case, verdict, setup.device, seconds)
+            dependent = dependence(
+                finding.case,
                 number,
                 make,
                 lambda: IsolatedJudge(setup.device, setup.timeout),
                 seconds,
             )
-            found = replace(found, problem=alone or found.problem)
+            finding = replace(finding, problem=dependent or finding.problem)
     except Exception as error:  # a bug of the reducer must not hide the finding
         problem = f"not reduced: {explain_error(error)}"
         return _as_it_is(setup, number, case, verdict, problem)
-    return _examination_of(setup, number, found)
+    return _examination_of(setup, number, finding)
 
 
-def _examination_of(setup: Setup, number: int, found: Finding) -> Examination:
-    note = f"{fault_line(found.verdict, found.blame)}; {_note(setup, number)}"
-    record = CaseRecord(found.case, note, found.verdict, found.blame, setup.device)
+def _examination_of(setup: Setup, number: int, finding: Finding) -> Examination:
+    note = f"{fault_line(finding.verdict, finding.blame)}; {_note(setup, number)}"
+    record = CaseRecord(finding.case, note, finding.verdict, finding.blame, setup.device)
     return Examination(
         number=number,
-        bucket=found.bucket,
-        blame=found.blame,
-        detail=found.verdict.detail,
+        bucket=finding.bucket,
+        blame=finding.blame,
+        detail=finding.verdict.detail,
         case=record_to_json(record),
-        nodes=found.nodes,
-        opts=found.opts,
-        lines=terminal_lines(found.case, found.verdict, found.blame),
-        seconds=found.seconds,
-        problem=found.problem,
+        nodes=finding.nodes,
+        opts=finding.opts,
+        lines=terminal_lines(finding.case, finding.verdict, finding.blame),
+        seconds=finding.seconds,
+        problem=finding.problem,
     )
 
 
 def _as_it_is(
     setup: Setup, number: int, case: KernelCase, verdict: KernelVerdict, problem: str
 ) -> Examination:
-    """The finding with its case unreduced, in a bucket with all that look like it."""
+    """Return the finding with the unreduced case, in a bucket of similar findings."""
     note = f"{fault_line(verdict)}; {_note(setup, number)}"
     record = CaseRecord(case, note, verdict, device=setup.device)
     return replace(
@@ -97,10 +97,10 @@ def _as_it_is(
 
 
 def note_of(setup: Setup, case: str) -> str:
-    """How a case was found, with the flags of this process, which are those of its kernels."""
+    """Describe the origin of a case, with the flags of this process, which its kernels have."""
     words = f"tinyref fuzz {setup.code} on {setup.device}: seed {setup.seed}, {case}"
-    found = {} if is_subject(setup.device) else device_settings(setup.device)
-    words = f"{words}, {reproduce.assignments(found)}" if found else words
+    settings = {} if is_subject(setup.device) else device_settings(setup.device)
+    words = f"{words}, {reproduce.assignments(settings)}" if settings else words
     return reproduce.without_local_folders(words)
 
 

@@ -1,8 +1,7 @@
-"""Findings that depend on what was judged before them: each alone in a fresh process, then after
-the cases whose numbers come before its own.
+"""Find the earlier cases that a finding depends on, by judging in new processes.
 
-Workers take cases in order of their numbers, each worker some of them, so that what one of them
-had judged is among these.
+Each worker takes some of the cases in order of their numbers. So the earlier cases of the worker
+are among the smaller numbers.
 """
 
 from __future__ import annotations
@@ -18,32 +17,35 @@ from tinyref_spec.kernel_case import KernelVerdict
 
 Case_contra = TypeVar("Case_contra", contravariant=True)
 AnyCase = TypeVar("AnyCase")
-# So many cases before a finding are tried at most, and so many are named.
+# Numbers of earlier cases to try, and to name.
 MAX_BEFORE = 256
 MAX_NAMED = 8
 DEPENDS = "alone in a fresh process it agrees: it depends on what was judged before it"
 
 
 class FreshJudge(Protocol[Case_contra]):
-    """Judges cases, one after another, in a process of its own."""
+    """Judge of cases, one after another, in its own process."""
 
     def verdict(self, case: Case_contra) -> KernelVerdict:
-        """The verdict on a case, or on how the process ended."""
+        """Return the verdict on a case, or on how the process ended."""
         ...
 
 
 def dependence(
-    found: AnyCase,
+    case: AnyCase,
     number: int,
     make: Callable[[int], AnyCase],
     open_judge: Callable[[], AbstractContextManager[FreshJudge[AnyCase]]],
     seconds: float,
 ) -> str:
-    """On which cases before it a finding depends, in words; empty where it shows alone.
+    """Describe the earlier cases that a finding depends on; "" if it fails alone.
 
-    make: the case of a number. open_judge: a process of its own for each trial. seconds: of the
-    processor, which all of them may take. Empty too where the device opens no more: the campaign
-    says so itself.
+    Args:
+        make: Returns the case of a number.
+        open_judge: Opens a new process for each trial.
+        seconds: Limit of processor time for all trials.
+
+    The result is also "" if the device no longer opens: the campaign reports that itself.
     """
     begin = seconds_of_children()
 
@@ -52,12 +54,12 @@ def dependence(
 
     def fails(before: Sequence[int]) -> bool:
         with open_judge() as judge:
-            for each in before:
+            for earlier in before:
                 if is_late():
                     return False
-                # Where it ends the process, the next one knows nothing of what was before.
-                judge.verdict(make(each))
-            return not judge.verdict(found).agrees
+                # If it ends the process, the next one knows nothing of the earlier cases.
+                judge.verdict(make(earlier))
+            return not judge.verdict(case).agrees
 
     try:
         if fails([]):

@@ -1,7 +1,7 @@
-"""The programs of a campaign on a library.
+"""Run the programs of a campaign on a library.
 
-A library that compiles slowly runs several programs as one function, in a process of its own. If it
-ends that process or does not end in time, each half is compiled again, down to one program.
+A library that compiles slowly runs several programs as one function, in its own process. If the
+process dies or exceeds its time, each half is compiled again, down to one program.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class LibraryPrograms(ProgramCases):
 
     @property
     def identity(self) -> dict[str, str]:
-        """Return what the results depend on: the library and its surroundings."""
+        """Return the identity of the library and its surroundings, on which results depend."""
         return {**surroundings(), "library": self.judge.library.about}
 
     def program_at(self, number: int) -> TensorProgram:
-        """Return program `number` of the seed, in the words and types of the library."""
+        """Return program `number` of the seed, in the operations and types of the library."""
         library = self.judge.library
         tape = Tape(seed=tape_seed(self.setup.seed, number))
         return generate_pure(tape, library.spelling, library.dtypes, self.known)
 
     def judge_case(self, number: int) -> CampaignCase:
-        """Make and judge a program; of a library that compiles, with the programs after it."""
+        """Generate and judge a program; with a compiler, also the programs after it."""
         if self.together == 1:
             return self._judge_alone(number, self.judge.verdict)
         if number not in self._results:
@@ -73,13 +73,13 @@ class LibraryPrograms(ProgramCases):
         )
 
     def _judge_together(self, numbers: range) -> dict[int, CampaignCase]:
-        """Judge programs as one function, and each half again if that does not agree."""
+        """Judge programs as one function; if they do not agree, judge each half again."""
         if len(numbers) == 1:
             return {numbers[0]: self._judge_alone(numbers[0], self._compiled_verdict)}
         began = time.perf_counter()
         try:
             together = self._compiled_verdict(self._joined(numbers), len(numbers))
-        except Exception:  # a program that cannot be made is the finding of its number
+        except Exception:  # a program that cannot be generated is judged alone later
             together = KernelVerdict()
         if together.judged and together.agrees:
             seconds = round((time.perf_counter() - began) / len(numbers), 4)
@@ -93,7 +93,7 @@ class LibraryPrograms(ProgramCases):
         return results
 
     def _compiled_verdict(self, program: TensorProgram, programs: int = 1) -> KernelVerdict:
-        """Return the verdict of the other process, within its share of the limit of a batch."""
+        """Return the verdict of the other process, within its share of the time limit."""
         if self.compiles % MAX_COMPILES == MAX_COMPILES - 1:
             self._compiler.close()
         self.compiles += 1
@@ -104,7 +104,7 @@ class LibraryPrograms(ProgramCases):
         return joined([self.program_at(number) for number in numbers])
 
     def failing_program(self, number: int, verdict: KernelVerdict) -> TensorProgram:
-        """Return the program of a number, or several as one if the fault may show only there."""
+        """Return the program of a number, or several as one if only these may show the fault."""
         several = _TOGETHER.match(verdict.detail)
         if several:
             return self._joined(range(number, number + int(several[1])))

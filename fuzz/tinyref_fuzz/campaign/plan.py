@@ -1,6 +1,6 @@
-"""Which cases come next, and which findings are worth an examination: decided by numbers alone.
+"""Decide which cases come next, and which findings to examine, by their numbers alone.
 
-So a campaign gives the same with any number of workers, in any order in which they answer.
+So a campaign gives the same result with any number of workers, in any order of their answers.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from tinyref_fuzz.campaign.database import StoredFinding
 from tinyref_fuzz.campaign.task import CHUNK
 
-# Of the findings that look alike so many are examined, and then each whose rank is a power of two.
+# Number of similar findings to examine; after these, each whose rank is a power of two.
 EXAMINED_ALIKE = 4
 
 Range = tuple[int, int]
 
 
 def gaps(done: Sequence[Range], limit: int | None) -> Iterator[Range]:
-    """The ranges that are left, in order, none across a multiple of `CHUNK`, below `limit`.
+    """Yield the remaining ranges below `limit` in order, none across a multiple of `CHUNK`.
 
-    done: sorted and disjoint. Without a limit they go on for ever.
+    `done` must be sorted and disjoint. Without a limit the ranges never end.
     """
     ranges = iter(done)
     following = next(ranges, None)
@@ -42,13 +42,13 @@ def gaps(done: Sequence[Range], limit: int | None) -> Iterator[Range]:
 
 @dataclass
 class Frontier:
-    """The number below which every case is done; chunks come in any order."""
+    """Number below which every case is done; chunks arrive in any order."""
 
     number: int = 0
     _ahead: dict[int, int] = field(default_factory=dict)
 
     def add(self, first: int, stop: int) -> None:
-        """That range is done too."""
+        """Add a range that is done."""
         self._ahead[first] = stop
         while self.number in self._ahead:
             self.number = self._ahead.pop(self.number)
@@ -56,17 +56,17 @@ class Frontier:
 
 @dataclass
 class Triage:
-    """Chooses findings to examine: rank counts the earlier ones that look alike."""
+    """Choice of findings to examine, by their rank among similar findings."""
 
     _ranks: Counter[str] = field(default_factory=Counter)
     _unranked: list[StoredFinding] = field(default_factory=list)
 
     def add(self, finding: StoredFinding) -> None:
-        """One more, of any number."""
+        """Add a finding of any number."""
         self._unranked.append(finding)
 
     def due(self, before: int | None) -> list[StoredFinding]:
-        """Those to examine of the numbers below `before`, all of them without; each once."""
+        """Return the findings below `before` to examine, each once; all findings for None."""
         ready: list[StoredFinding] = []
         waiting: list[StoredFinding] = []
         for finding in self._unranked:
@@ -74,7 +74,7 @@ class Triage:
             (ready if is_ready else waiting).append(finding)
         self._unranked = waiting
         chosen = []
-        for finding in sorted(ready, key=lambda each: each.number):
+        for finding in sorted(ready, key=lambda item: item.number):
             self._ranks[finding.signature] += 1
             rank = self._ranks[finding.signature]
             if rank <= EXAMINED_ALIKE or rank & (rank - 1) == 0:

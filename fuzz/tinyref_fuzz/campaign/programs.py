@@ -1,6 +1,6 @@
-"""The numbered programs of a campaign: made, judged and examined as its kernels are.
+"""Generate, judge and examine the numbered programs of a campaign.
 
-Program `number` of `seed` is one tape: nothing of another one goes into it.
+Program `number` of `seed` is one tape, and does not depend on other programs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tinyref_spec.kernel_case import KernelVerdict
 
 
 def program_at(judge: ProgramJudge, seed: int, number: int) -> TensorProgram:
-    """Program `number`, for the devices of the judge."""
+    """Return program `number`, for the devices of the judge."""
     tape = Tape(seed=tape_seed(seed, number))
     return generate(tape, len(judge.devices.names), opening_steps(number))
 
@@ -45,9 +45,9 @@ def program_at(judge: ProgramJudge, seed: int, number: int) -> TensorProgram:
 def program_result_of(
     judge: ProgramJudge, seed: int, number: int, compiled_every: int = 1
 ) -> CampaignCase:
-    """Make and judge program `number`.
+    """Generate and judge program `number`.
 
-    compiled_every: one program in so many is compiled for the device, kernels of others evaluated.
+    One of `compiled_every` programs is compiled for the device; others run evaluated kernels.
     """
     evaluates = number % compiled_every != 0
     return judged_result(
@@ -60,7 +60,7 @@ def program_result_of(
 
 
 class ProgramCases(ABC):
-    """What a campaign of tensor programs does with a number, for any judge of programs."""
+    """The cases of a campaign of tensor programs, for any judge of programs."""
 
     def __init__(self, setup: Setup, judge: AnyJudge) -> None:
         self.setup = setup
@@ -72,27 +72,27 @@ class ProgramCases(ABC):
 
     @abstractmethod
     def judge_case(self, number: int) -> CampaignCase:
-        """Make and judge a program."""
+        """Generate and judge a program."""
 
     def failing_program(self, number: int, verdict: KernelVerdict) -> TensorProgram:
-        """Return the program that a verdict is about."""
+        """Return the program of a verdict."""
         return self.program_at(number)
 
     def script(self, finding: ProgramFinding) -> str:
-        """Return a script of a finding that needs nothing of tinyref; empty if there is none."""
+        """Return a script of a finding that does not need tinyref; "" if there is none."""
         return ""
 
     def examine(self, number: int, verdict: KernelVerdict, attempt: int) -> Examination:
-        """Reduce and blame a program that differs; a second attempt leaves it as it is."""
+        """Reduce and blame a program that differs; a second attempt leaves it unreduced."""
         try:
             program = self.failing_program(number, verdict)
-        except Exception as error:  # the finding may be that it cannot be made
-            problem = f"the program cannot be made: {explain_error(error)}"
+        except Exception as error:  # the finding may be that it cannot be generated
+            problem = f"the program cannot be generated: {explain_error(error)}"
             blame = blame_of_pair(verdict)
             return Examination(number, signature(verdict), blame, verdict.detail, problem=problem)
         began = time.monotonic()
         finding = self._finding(number, program, verdict, attempt)
-        # What ends a process says the same whatever operations are left.
+        # The death of a process says the same, whatever operations remain.
         is_named = attempt == 1 and verdict.symptom not in DEATHS
         bucket = finding.bucket if is_named else signature(verdict)
         return self._examination(number, finding, bucket, time.monotonic() - began)
@@ -102,19 +102,19 @@ class ProgramCases(ABC):
     ) -> ProgramFinding:
         setup = self.setup
         if attempt > 1 or verdict.symptom in HOPELESS:
-            problem = "its examination ended the process" if attempt > 1 else ""
+            problem = "the examination ended its process" if attempt > 1 else ""
             return unreduced(self._judge, program, verdict, problem)
         finding = examine_any(self._judge, program, verdict, setup.examine_seconds, setup.timeout)
         if verdict.symptom in DEATHS:
             return finding
-        alone = dependence(
+        dependent = dependence(
             finding.program,
             number,
             self.program_at,
             lambda: IsolatedProgramJudge(setup.device, setup.timeout),
             setup.examine_seconds,
         )
-        return replace(finding, problem=alone or finding.problem)
+        return replace(finding, problem=dependent or finding.problem)
 
     def _examination(
         self, number: int, finding: ProgramFinding, bucket: str, seconds: float
@@ -153,7 +153,7 @@ class Programs(ProgramCases):
         return program_at(self.judge, self.setup.seed, number)
 
     def judge_case(self, number: int) -> CampaignCase:
-        """Make and judge a program, which no program before it sways."""
-        # A seed writes to the streams that are there already: that is two kernels more.
+        """Generate and judge a program, independently of earlier programs."""
+        # With existing streams, a seed would write to them by two more kernels.
         streams.forget()
         return program_result_of(self.judge, self.setup.seed, number, self.compiled_every)

@@ -1,4 +1,4 @@
-"""What a campaign prints when it ends: a line, a table of buckets, and a reproducer for each."""
+"""Print the end of a campaign: a line, a table of buckets, and a reproducer for each."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tinyref_spec.subjects.name import is_subject
 EXIT_CLEAN = 0
 EXIT_FOUND = 1
 EXIT_INCOMPLETE = 3
-# Of the longest texts so much is shown; the rest is in the database.
+# Width of printed lines; the rest of longer texts is in the database.
 WIDTH = 100
 MAX_BUCKETS = 30
 
 
 def exit_code(summary: Summary) -> int:
-    """1 where anything was found, else 3 where not all was done that was asked for."""
+    """Return 1 if there are findings, else 3 if the campaign is incomplete, else 0."""
     if summary.findings:
         return EXIT_FOUND
     return EXIT_INCOMPLETE if summary.incomplete or not summary.cases else EXIT_CLEAN
 
 
 def text(summary: Summary) -> str:
-    """The whole of it."""
+    """Return the whole report."""
     return "\n".join(_lines(summary)) + "\n"
 
 
@@ -38,7 +38,7 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield _numbers(summary)
     if summary.settings:
         yield f"under {assignments(summary.settings)}"
-        yield from (f"not a conformance run: {each}" for each in _reasons(summary))
+        yield from (f"not a conformance run: {reason}" for reason in _reasons(summary))
     if summary.buckets:
         yield ""
         yield from table(summary.buckets)
@@ -64,7 +64,7 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield f"INCOMPLETE: {summary.incomplete}"
     elif not summary.cases:
         yield ""
-        yield "INCOMPLETE: no case was judged: nothing is known of this device"
+        yield "INCOMPLETE: no case was judged, so nothing is known about this device"
 
 
 def _numbers(summary: Summary) -> str:
@@ -87,29 +87,29 @@ def _reasons(summary: Summary) -> list[str]:
 
 
 def verdict_line(summary: Summary) -> str:
-    """The campaign in one sentence."""
-    found = "all agree"
+    """Summarise the campaign in one sentence."""
+    result = "all agree"
     if summary.findings:
         buckets = len(summary.buckets)
-        found = f"{_count_of(summary.findings, 'finding')} in {_count_of(buckets, 'bucket')}"
+        result = f"{_count_of(summary.findings, 'finding')} in {_count_of(buckets, 'bucket')}"
     cases = _count_of(summary.cases, summary.subject.removesuffix("s"))
-    return f"{summary.device}: {cases} judged, {found}, {clock(summary.seconds)}"
+    return f"{summary.device}: {cases} judged, {result}, {clock(summary.seconds)}"
 
 
 def table(buckets: Sequence[StoredBucket]) -> Iterator[str]:
-    """One line for each bucket; columns as wide as their contents, within 80 characters."""
-    shown = buckets[:MAX_BUCKETS]
+    """Yield one line for each bucket, with columns as wide as their contents."""
     rows = [("#", "found", "nodes", "opts", "stage", "cause")]
-    for number, bucket in enumerate(shown, 1):
-        found = bucket.examination
-        size = (str(found.nodes), str(found.opts)) if found.case is not None else ("-", "-")
+    for number, bucket in enumerate(buckets[:MAX_BUCKETS], 1):
+        examination = bucket.examination
+        has_case = examination.case is not None
+        size = (str(examination.nodes), str(examination.opts)) if has_case else ("-", "-")
         rows.append(
             (
                 str(number),
                 f"{bucket.findings:,}",
                 *size,
-                found.blame.stage,
-                found.blame.cause or "-",
+                examination.blame.stage,
+                examination.blame.cause or "-",
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -121,22 +121,22 @@ def table(buckets: Sequence[StoredBucket]) -> Iterator[str]:
 def reproducer(
     number: int, bucket: StoredBucket, device: str, settings: Mapping[str, str]
 ) -> Iterator[str]:
-    """The bucket, its smallest case in a few lines, and what went wrong with it if anything did."""
-    found = bucket.examination
+    """Yield the bucket, its smallest case in a few lines, and the problem of its examination."""
+    examination = bucket.examination
     yield clip(f"{number}. {bucket.key}", WIDTH)
-    for line in found.lines or (f"fault   {found.detail.partition(chr(10))[0]}",):
+    for line in examination.lines or (f"fault   {examination.detail.partition(chr(10))[0]}",):
         yield f"   {line}"
-    if found.problem:
-        yield clip(f"   note    {found.problem.partition(chr(10))[0]}", WIDTH)
-    # Never cut: it is to be pasted.
+    if examination.problem:
+        yield clip(f"   note    {examination.problem.partition(chr(10))[0]}", WIDTH)
+    # Never clipped, so that it can be copied.
     if bucket.file:
         words = ["tinyref", "fuzz", "replay", bucket.file]
-        # A file may name what is installed, and nothing else that is to be imported.
+        # The file names an installed device, but not one that must be imported.
         if ":" in device:
             words += ["--device", device]
         yield f"   replay  {command(words, settings)}"
     else:
-        yield f"   case    {found.number} of the seed"
+        yield f"   case    {examination.number} of the seed"
 
 
 def _count_of(count: int, name: str) -> str:

@@ -1,6 +1,6 @@
-"""What is kept of each case of a campaign once it is judged, and of which sources it is.
+"""The stored result of each case of a campaign, and the version of its sources.
 
-It imports nothing that judges: whoever only gives out cases and keeps what comes back starts soon.
+This module imports no judge, so that a process that only distributes cases starts quickly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
 DEFAULT_POLICY = "all"
 
-# What cases and verdicts depend on: edge values and bounds are of the spec, kernels of the data.
+# Files that cases and verdicts depend on: the spec has edge values and bounds, data has kernels.
 _SOURCES = (
     (tinyref, "*.py"),
     (tinyref_fuzz, "*.py"),
@@ -31,7 +31,7 @@ _SOURCES = (
 
 @functools.cache
 def code_version() -> str:
-    """The version and a hash of the sources: cases of other sources may be other cases."""
+    """Return the version and a hash of the sources; other sources may generate other cases."""
     digest = hashlib.blake2b(digest_size=8)
     for package, pattern in _SOURCES:
         folder = Path(str(package.__file__)).parent
@@ -43,15 +43,14 @@ def code_version() -> str:
 
 @dataclass(frozen=True)
 class CampaignCase:
-    """What is kept of one case.
-
-    judged: optimised programs that were compared. verdict: None where all agree.
-    """
+    """The result of one case."""
 
     number: int
     seconds: float
     judged: int = 0
+    """The number of optimised programs that were compared."""
     verdict: KernelVerdict | None = None
+    """None if all values agree."""
 
     def to_json(self) -> dict[str, Any]:
         verdict = verdict_to_json(self.verdict) if self.verdict is not None else None

@@ -1,4 +1,4 @@
-"""What a campaign gives to workers, and what comes back: plain JSON both ways."""
+"""The messages between a campaign and its workers, as plain JSON."""
 
 from __future__ import annotations
 
@@ -20,37 +20,33 @@ from tinyref_spec.kernel_case.document import (
 from tinyref_spec.kernel_case.members import read_object
 from tinyref_spec.subjects.name import is_subject, parse_subject
 
-# Long enough that a round trip does not count, short enough that little is lost with a worker.
+# Large enough to hide a round trip, and small enough to lose little with a worker.
 CHUNK = 20
-# Five sizes of batches, each within the seconds of a case, which may be six times as many of the
-# clock.
+# The compiler may work on five sizes of batches. Each is limited to the time of a case, or six
+# times that by the clock.
 COMPILER_WAITS = 30
 VERDICT = "verdict"
-# What the cases of a campaign are.
+# The subjects of a campaign.
 KERNELS = "kernels"
 PROGRAMS = "programs"
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What every worker of a campaign is given once.
-
-    timeout: seconds a case may take. examine_seconds: what a finding may take to be reduced and
-    blamed. harvested: the text of a collection of kernels, to draw from instead of those that come
-    with the fuzzer. code: the sources that the campaign is of. subject: what the cases are.
-    compiled_every: one program in so many is compiled, as the device has it by default for 0.
-    known: queries of the functions of a library with known faults, joined by commas.
-    """
+    """Configuration that every worker of a campaign receives once; see `CampaignRequest`."""
 
     device: str
     seed: int
     policy: str = "all"
     timeout: float = 30.0
     examine_seconds: float = 10.0
+    """The time limit for reducing and blaming a finding."""
     harvested: str = ""
     code: str = field(default_factory=code_version)
+    """The version of the campaign's sources."""
     subject: str = KERNELS
     compiled_every: int = 0
+    """0 for the device's default."""
     known: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -58,9 +54,9 @@ class Setup:
 
     @property
     def item_seconds(self) -> float:
-        """Seconds after which a worker is ended; the compiler of a library ends before.
+        """Return the time limit of a worker; the compiler of a library stops earlier.
 
-        A worker waits for the compiler, by the clock, and once more for each half of a batch.
+        By the clock, a worker waits for the compiler, and again for each half of a batch.
         """
         if not is_subject(self.device):
             return self.timeout
@@ -72,32 +68,32 @@ class Setup:
 
 @dataclass(frozen=True)
 class Examination:
-    """What is known of a finding after it was reduced and blamed.
-
-    bucket: the key under which findings of one cause meet. detail: of the verdict. case: the
-    reduced case as JSON, None where there is none to give; nodes, opts: its size. lines: fault,
-    kernel, optimisations and data in a line each. problem: why it could not be reduced or blamed,
-    empty if it could. script: a script that needs nothing of tinyref, empty if there is none.
-    """
+    """The result of reducing and blaming a finding."""
 
     number: int
     bucket: str
+    """The key of findings with one cause."""
     blame: Blame
     detail: str
+    """The detail of the verdict."""
     case: Mapping[str, Any] | None = None
+    """The reduced case as JSON, if there is one; `nodes` and `opts` are its size."""
     nodes: int = 0
     opts: int = 0
     lines: tuple[str, ...] = ()
+    """Fault, kernel, optimisations and data, for the terminal."""
     seconds: float = 0.0
     problem: str = ""
+    """Why it could not be reduced or blamed; empty if it could."""
     script: str = ""
+    """A script that does not need tinyref; empty if there is none."""
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "blame": blame_to_json(self.blame)}
 
     @staticmethod
     def from_json(data: object) -> Examination:
-        """Raises `ValueError` for what `to_json` does not give."""
+        """Return the examination. Raises `ValueError` for data that `to_json` does not write."""
         members = read_object(data, "examination")
         return dataclass_from(
             Examination, {**members, "blame": blame_from_json(members.get("blame"))}
@@ -110,9 +106,9 @@ def judging_task(first: int, stop: int) -> Task:
 
 
 def examination_task(setup: Setup, number: int, verdict: KernelVerdict, attempt: int = 1) -> Task:
-    """Return the task to examine a finding, which goes on when the time of a campaign is up.
+    """Return the task to examine a finding, which may continue after the campaign's time.
 
-    attempt: more than 1 after an examination that ended its worker.
+    `attempt` is above 1 after an examination that ended its worker.
     """
     request = {VERDICT: verdict_to_json(verdict), "examination": attempt}
     seconds = setup.timeout + setup.examine_seconds + EXAMINATION_GRACE

@@ -1,4 +1,4 @@
-"""What can be said of a finding without its case."""
+"""Describe a finding without its case."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MAX_WORDS = 12
 
 
 def signature(verdict: KernelVerdict) -> str:
-    """What can be said of a finding before it is examined: pair, symptom, and the error's words.
+    """Describe a finding before its examination: pair, symptom, and the words of an error.
 
-    Numbers, names of kernels and quoted names are left out of the words, and values have none.
+    Numbers, names of kernels and quoted names are replaced by *. Wrong values have no words.
     """
     pair = verdict.pair.name if verdict.pair else ""
     symptom = verdict.symptom.name if verdict.symptom else ""
@@ -26,6 +26,6 @@ def signature(verdict: KernelVerdict) -> str:
 
 
 def without_case(number: int, verdict: KernelVerdict, problem: str) -> Examination:
-    """Return what is known of a finding without making its case."""
+    """Return the examination of a finding without its case."""
     blame = blame_of_pair(verdict)
     return Examination(number, signature(verdict), blame, verdict.detail, problem=problem)

@@ -1,8 +1,8 @@
-"""A worker: opens the device, judges and examines cases, one JSON line in, one JSON line out.
+"""Run a worker: open the device, and judge and examine cases, by messages in JSON lines.
 
-    python -m tinyref_fuzz.campaign.worker
+python -m tinyref_fuzz.campaign.worker
 
-It says which case it begins before it begins it, so a death is pinned to one case.
+It announces each case before it begins, so that a death is attributed to one case.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tinyref_spec.subjects.name import is_subject
 
 
 def main() -> None:
-    """Runs until the parent closes the pipe or tells it to stop."""
+    """Run until the parent closes the pipe or asks it to stop."""
     serve(_open_worker)
 
 
@@ -34,17 +34,17 @@ def _open_worker(configuration: Message, send: Send) -> tuple[object, Answer]:
 
 
 class CampaignSubject(Protocol):
-    """What a campaign does with a number."""
+    """The work of a campaign on a number."""
 
     def judge_case(self, number: int) -> CampaignCase:
-        """Make and judge a case."""
+        """Generate and judge a case."""
 
     def examine(self, number: int, verdict: KernelVerdict, attempt: int) -> Examination:
         """Reduce and blame a case that does not agree."""
 
 
-class Kernels:
-    """What a campaign of kernels does with a number."""
+class KernelCases:
+    """The cases of a campaign of kernels."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -52,28 +52,28 @@ class Kernels:
         self.kernels = kernels_for(self.judge, setup.harvested)
 
     def judge_case(self, number: int) -> CampaignCase:
-        """Make and judge a case."""
+        """Generate and judge a case."""
         return result_of(self.judge, self.setup.seed, number, self.setup.policy, self.kernels)
 
     def examine(self, number: int, verdict: KernelVerdict, attempt: int) -> Examination:
         """Reduce and blame a case that does not agree."""
-        # Most workers find nothing, and all would wait for the import.
+        # Most workers find nothing, and would all wait for the import.
         from tinyref_fuzz.campaign.examination import examine_case
 
         return examine_case(self.setup, self.judge, self.kernels, number, verdict, attempt)
 
 
 def subject_of(setup: Setup) -> CampaignSubject:
-    """What the campaign judges: only one of programs imports them, and with them all of Tensor."""
+    """Return the subject of the campaign; only programs import all of Tensor."""
     if setup.subject == PROGRAMS:
         from tinyref_fuzz.campaign.programs import Programs
 
         return Programs(setup)
-    return Kernels(setup)
+    return KernelCases(setup)
 
 
 class CampaignWorker:
-    """The state of one worker process. health: of a device; a library has none."""
+    """The state of one worker process; `health` is None for a library."""
 
     subject: CampaignSubject
     health: Health | None = None
@@ -83,9 +83,9 @@ class CampaignWorker:
         self.send = send
 
     def open(self) -> dict[str, Any]:
-        """Opens the device and says what it is."""
+        """Open the device, and return its identity."""
         if code_version() != self.setup.code:
-            raise FatalError("the sources of tinyref are not those that the campaign is of")
+            raise FatalError("the sources of tinyref differ from those of the campaign")
         if is_subject(self.setup.device):
             from tinyref_fuzz.campaign.libraries import LibraryPrograms
 
@@ -95,7 +95,7 @@ class CampaignWorker:
         self.subject = subject_of(self.setup)
         self.health = Health(self.setup.device)
         known = identity(Device[self.setup.device])
-        # The judge takes as many on any machine.
+        # The judge uses the same number of threads on any machine.
         known.pop("capability threads", None)
         return {"identity": known}
 
@@ -108,7 +108,7 @@ class CampaignWorker:
             if verdict is not None:
                 self._examine(task, number, verdict)
                 continue
-            # A case finds the same wherever a task is cut, as by the death of a worker.
+            # A case must not depend on where a task is cut, for example by the death of a worker.
             forget_case()
             result = self.subject.judge_case(number)
             self.send({"end": number, "result": result.to_json()})
@@ -118,8 +118,8 @@ class CampaignWorker:
 
     def _examine(self, task: Mapping[str, Any], number: int, verdict: KernelVerdict) -> None:
         attempt = max(task["examination"], task["attempt"])
-        found = self.subject.examine(number, verdict, attempt)
-        self.send({"end": number, "result": found.to_json()})
+        examination = self.subject.examine(number, verdict, attempt)
+        self.send({"end": number, "result": examination.to_json()})
 
 
 if __name__ == "__main__":

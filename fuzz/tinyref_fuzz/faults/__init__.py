@@ -1,7 +1,7 @@
 """Named faults of the compiler, by which the fuzzer is scored.
 
-In: names of faults, seeds. Out: which are found, how soon, how small their cases become, and
-whether the right part of the compiler is blamed. `seams.py` says where a fault can be planted.
+The input is names of faults, and seeds. The output says which faults are found, how soon, how small
+their cases become, and whether blame is right. `seams.py` defines where a fault can be planted.
 """
 
 from tinyref_fuzz.faults import algebra, compiler, programs

@@ -47,7 +47,7 @@ def remainder_floored(right: Semantics) -> Semantics:
 
 @fault("value range", op_row(Ops.MUL, "value_range"), "simplify", "narrow")
 def mul_bounds_signs(right: RangeRule) -> RangeRule:
-    """Take the range of a product from the like ends of its operands."""
+    """Compute the range of a product only from the like ends of its operands."""
 
     def ends(x: Range, y: Range) -> Range:
         products = (x[0] * y[0], x[1] * y[1])
@@ -58,7 +58,7 @@ def mul_bounds_signs(right: RangeRule) -> RangeRule:
 
 @fault("value range", op_row(Ops.RANGE, "value_range"), "simplify", "lower", "expand")
 def range_ends_early(right: RangeRule) -> RangeRule:
-    """Take the largest value of a loop counter for one less."""
+    """Assume that the largest value of a loop counter is one less."""
     return interval(lambda extent: (0, max(extent[1] - 2, 0)))
 
 
@@ -67,7 +67,7 @@ def range_ends_early(right: RangeRule) -> RangeRule:
 
 @fault("rule", rule("mod-of-mod"), "simplify", causes=["mod-of-mod"])
 def mod_of_mod_any_modulus(x: UOp, d: UOp) -> UOp:
-    """Take (x % a) % b for x % b without asking whether b divides a."""
+    """Replace (x % a) % b by x % b, without checking that b divides a."""
     return build.mod(x, d)
 
 
@@ -110,7 +110,7 @@ def carry_lost(right: object) -> Callable[[Words, Words], Words]:
 
 @_of_core(function(f"{_DECOMPOSE}.small_floats:round_off"), "decompose")
 def round_half_up(right: object) -> Callable[[UOp, UOp], UOp]:
-    """Round ties up instead of to even, on the way to a small float."""
+    """Round ties up instead of to even, when converting to a small float."""
 
     def round_off(value: UOp, count: UOp) -> UOp:
         half = shift_left(like(value, 1), build.add(count, -1))
@@ -132,7 +132,7 @@ def division_multiplier_rounded_down(right: object) -> Callable[..., Multiplier]
 
 @_of_division(function(f"{_DECOMPOSE}:divide_by_constants"), "decompose")
 def negative_divisor_sign_lost(right: Callable[..., UOp]) -> Callable[..., UOp]:
-    """Divide by the size of a negative constant."""
+    """Divide by the absolute value of a negative constant."""
 
     def edit(node: UOp) -> UOp | None:
         divisor = _constant(node.src[1]) if node.op is Ops.IDIV else None

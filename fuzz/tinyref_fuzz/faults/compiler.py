@@ -26,13 +26,13 @@ _GROUPED = after("lower", frozenset({OptOp.GROUP, OptOp.GROUPTOP}))
 _PADDED = after("lower", frozenset({OptOp.PADTO, OptOp.TC}))
 _TILED = after("lower", frozenset({OptOp.TC}))
 _LLVM = text_of("tinyref.renderers.llvm:LlvmRenderer")
-# What only shows with optimisations may be laid to them.
+# A fault that only shows with optimisations may be blamed on them.
 _PLANNED = ("optimise", "lower")
 _LOWERED = ("lower", "optimise")
 _EXPANDED = ("expand", "optimise")
 
 Program = tuple[UOp, ...]
-# Gives the plan, or the reason of a refusal.
+# Returns the plan, or the reason of a refusal.
 TryOpt = Callable[[Plan, Opt], object]
 
 
@@ -54,38 +54,38 @@ def padto_max(right: Callable[..., ConstType]) -> Callable[..., ConstType]:
 
 
 def _dropping_remainder(right: TryOpt, plan: Plan, opt: Opt) -> object:
-    """Cut what a divisor leaves off the axis, instead of refusing the amount."""
-    found = right(plan, opt)
+    """Cut the remainder of a division off the axis, instead of refusing the amount."""
+    result = right(plan, opt)
     extent = plan.axes[opt.axis].extent if opt.axis < len(plan.axes) else 0
-    if isinstance(found, Plan) or not isinstance(extent, int) or not 2 <= opt.arg < extent:
-        return found
+    if isinstance(result, Plan) or not isinstance(extent, int) or not 2 <= opt.arg < extent:
+        return result
     axes = list(plan.axes)
     axes[opt.axis] = replace(axes[opt.axis], extent=extent - extent % opt.arg)
     cut = right(plan.with_axes(axes), opt)
-    return cut if isinstance(cut, Plan) else found
+    return cut if isinstance(cut, Plan) else result
 
 
 @fault("divisibility of the wrong shape", _UPCAST, *_PLANNED, causes=["UPCAST"])
 def divisibility_of_wrong_shape(right: TryOpt, plan: Plan, opt: Opt) -> object:
-    """Accept an amount that does not divide what is left of an axis."""
+    """Accept an amount that does not divide the rest of an axis."""
     return _dropping_remainder(right, plan, opt)
 
 
 @fault("remainder dropped", _THREAD, *_PLANNED, causes=["THREAD"], device="CPU")
 def thread_drops_remainder(right: TryOpt, plan: Plan, opt: Opt) -> object:
-    """Leave out what the number of threads does not divide."""
+    """Omit the remainder that the number of threads does not divide."""
     return _dropping_remainder(right, plan, opt)
 
 
 @fault("wrong strides of a cut", _UPCAST, *_PLANNED, causes=["UPCAST"])
 def second_cut_forgets_stride(right: TryOpt, plan: Plan, opt: Opt) -> object:
-    """Move along an axis that was cut twice as if it were cut once."""
-    found = right(plan, opt)
-    if not isinstance(found, Plan) or plan.axes[opt.axis].stride == 1:
-        return found
-    axes = list(found.axes)
+    """Step along an axis that was split twice as if it were split once."""
+    result = right(plan, opt)
+    if not isinstance(result, Plan) or plan.axes[opt.axis].stride == 1:
+        return result
+    axes = list(result.axes)
     axes[opt.axis] = replace(axes[opt.axis], stride=opt.arg)
-    return found.with_axes(axes)
+    return result.with_axes(axes)
 
 
 # --- lowering -------------------------------------------------------------------------------------
@@ -97,19 +97,19 @@ def store_gated_on_one_group_axis(node: UOp) -> UOp | None:
     if node.op is not Ops.STORE or len(node.src) < 3 or node.src[2].op is not Ops.AND:
         return None
     first, second = node.src[2].src
-    is_twice = all(any(map(_is_item, each.toposort())) for each in (first, second))
+    is_twice = all(any(map(_is_item, operand.toposort())) for operand in (first, second))
     return node.replace(src=(*node.src[:2], second)) if is_twice else None
 
 
 @fault("stale group indices", _GROUPED, *_LOWERED, causes=["GROUP"])
 def stale_group_index(node: UOp) -> UOp | None:
-    """After a grouped reduce, read the part of the work-item itself for the parts of all."""
+    """Read the work-item's own part after a grouped reduce, instead of all parts."""
     if node.op is not Ops.LOAD or node.src[0].src[0].op is not Ops.AFTER:
         return None
     memory, index = node.src[0].src
-    items = {each.src[0]: each for each in memory.toposort() if _is_item(each)}
-    ranges = [each for each in index.toposort() if each.op is Ops.RANGE and each.src[0] in items]
-    stale = {each: items[each.src[0]] for each in ranges}
+    items = {node.src[0]: node for node in memory.toposort() if _is_item(node)}
+    ranges = [node for node in index.toposort() if node.op is Ops.RANGE and node.src[0] in items]
+    stale = {node: items[node.src[0]] for node in ranges}
     return build.load(build.index(memory, substitute(index, stale)))
 
 
@@ -121,25 +121,25 @@ def reduces_share_local_memory(node: UOp) -> UOp | None:
 
 @fault("missing barrier", _GROUPED, *_LOWERED, causes=["GROUP"])
 def no_barrier_after_grouped_reduce(node: UOp) -> UOp | None:
-    """Wait for the stores in front of a barrier, not for the barrier."""
+    """Wait for the stores before a barrier, but not for the barrier."""
     if node.op is not Ops.AFTER or node.src[1].op is not Ops.BARRIER:
         return None
-    stores = [each for each in node.src[1].src if each.op is Ops.STORE]
+    stores = [source for source in node.src[1].src if source.op is Ops.STORE]
     return build.after(node.src[0], *stores) if stores else None
 
 
 @fault("missing leading barrier in a loop", _GROUPED, *_LOWERED, causes=["GROUP"])
 def no_leading_barrier_in_loop(node: UOp) -> UOp | None:
-    """Write to shared memory before all have read what the last iteration left there."""
+    """Write to shared memory before all have read the values of the last iteration."""
     if node.op is not Ops.AFTER or node.src[1].op is not Ops.BARRIER:
         return None
-    is_leading = all(each.op is not Ops.STORE for each in node.src[1].src)
+    is_leading = all(source.op is not Ops.STORE for source in node.src[1].src)
     return node.src[0] if is_leading else None
 
 
 @fault("store gated wrongly", _PADDED, *_LOWERED, causes=["PADTO", "TC"])
 def padded_store_ungated(node: UOp) -> UOp | None:
-    """Store at positions that padding has added."""
+    """Store at positions that padding added."""
     return _without_gate(node) if node.op is Ops.STORE else None
 
 
@@ -159,8 +159,8 @@ def mask_end_included(right: Callable[..., tuple[UOp, UOp]]) -> Callable[..., tu
         is_end = node.op is Ops.CMPLT and isinstance(node.src[1].arg, ConstArg)
         return build.less(node.src[0], build.add(node.src[1], 1)) if is_end else None
 
-    def index_and_valid(*given: object) -> tuple[UOp, UOp]:
-        index, valid = right(*given)
+    def index_and_valid(*args: object) -> tuple[UOp, UOp]:
+        index, valid = right(*args)
         return index, edited(valid, later_end)
 
     return index_and_valid
@@ -187,15 +187,15 @@ def symbolic_extent_short(node: UOp) -> UOp | None:
 
 @fault("ungated folded index", after("lower"), "lower")
 def folded_index_ungated(node: UOp) -> UOp | None:
-    """Look up an index that was loaded, whether or not it is one."""
+    """Use an index that was loaded, whether or not it is valid."""
     is_gated = node.op is Ops.LOAD and len(node.src) == 3
-    is_loaded = is_gated and any(each.op is Ops.LOAD for each in node.src[2].toposort())
+    is_loaded = is_gated and any(below.op is Ops.LOAD for below in node.src[2].toposort())
     return build.load(node.src[0]) if is_loaded else None
 
 
 @fault("merged ranges across scopes", after("lower"), "lower", "linearise")
 def merged_reduces_of_other_depth(node: UOp) -> UOp | None:
-    """Run reduces over equal sizes in one loop, whatever one needs of the other."""
+    """Run reduces of equal size in one loop, even if one needs the other."""
     if not isinstance(node.arg, RangeArg) or node.arg.kind is not AxisKind.REDUCE:
         return None
     return node.replace(arg=replace(node.arg, number=0))
@@ -206,7 +206,7 @@ def merged_reduces_of_other_depth(node: UOp) -> UOp | None:
 
 @fault("GEP order ignored", after("expand"), *_EXPANDED)
 def shuffle_order_ignored(node: UOp) -> UOp | None:
-    """Take a shuffle of lanes for the lanes in order."""
+    """Ignore the order of a shuffle of lanes."""
     if not isinstance(node.arg, GepArg):
         return None
     return node.replace(arg=GepArg(tuple(sorted(node.arg.lanes))))
@@ -221,14 +221,14 @@ def upcast_lanes_in_wrong_order(node: UOp) -> UOp | None:
 
 @fault("MAX collapsed as ADD", after("expand"), *_EXPANDED)
 def max_of_lanes_as_sum(node: UOp) -> UOp | None:
-    """Add up whatever is reduced over unrolled lanes."""
-    is_of_lanes = node.op is Ops.MAX and all(each.op is Ops.GEP for each in node.src)
+    """Add what should be reduced in another way over unrolled lanes."""
+    is_of_lanes = node.op is Ops.MAX and all(source.op is Ops.GEP for source in node.src)
     return build.add(*node.src) if is_of_lanes and not node.dtype.is_bool else None
 
 
 @fault("gate dropped from a packed store", after("expand"), *_EXPANDED)
 def packed_store_ungated(node: UOp) -> UOp | None:
-    """Lose the gate of stores that are put together to a vector."""
+    """Drop the gate of stores that are combined to a vector."""
     is_packed = node.op is Ops.STORE and node.src[1].dtype.lanes > 1
     return _without_gate(node) if is_packed else None
 
@@ -244,21 +244,21 @@ def identity_of_max_is_zero(right: Callable[..., object]) -> Callable[..., objec
 
 @fault("index type", function("tinyref.codegen.narrow:bounds"), "narrow")
 def index_always_int32(right: Callable[[UOp], Range]) -> Callable[[UOp], Range]:
-    """Compute addresses in int32 although they are beyond it."""
+    """Compute addresses in int32 even if they exceed it."""
     least, most = int(dtypes.int32.minimum), int(dtypes.int32.maximum)
     return lambda node: (max(right(node)[0], least), min(right(node)[1], most))
 
 
 @fault("loop end before its last child", _LINEARISE, "linearise")
 def loop_ends_before_its_last_child(right: Callable[[UOp], Program]) -> Callable[[UOp], Program]:
-    """Close a loop before the last of what stands in it."""
+    """Close a loop before the last operation in it."""
 
     def linearise(root: UOp) -> Program:
         program = list(right(root))
-        for place in range(1, len(program)):
-            last, end = program[place - 1 : place + 1]
+        for index in range(1, len(program)):
+            last, end = program[index - 1 : index + 1]
             if end.op is Ops.END and last.op not in (Ops.RANGE, Ops.END):
-                program[place - 1 : place + 1] = [end, last]
+                program[index - 1 : index + 1] = [end, last]
         return tuple(program)
 
     return linearise
@@ -266,14 +266,14 @@ def loop_ends_before_its_last_child(right: Callable[[UOp], Program]) -> Callable
 
 @fault("accumulator not reset", _LINEARISE, "linearise", "optimise")
 def accumulator_not_reset(right: Callable[[UOp], Program]) -> Callable[[UOp], Program]:
-    """Set every accumulator before the first loop, never again in an iteration."""
+    """Set every accumulator before the first loop, and not in each iteration."""
 
     def linearise(root: UOp) -> Program:
         program = right(root)
-        first = next((place for place, each in enumerate(program) if each.op is Ops.RANGE), 0)
-        moved = [each for each in program[first:] if each.op is Ops.DEFINE_ACC]
-        moved = [each for each in moved if each.src[0].op is Ops.CONST]
-        rest = (each for each in program[first:] if each not in moved)
+        first = next((index for index, node in enumerate(program) if node.op is Ops.RANGE), 0)
+        moved = [node for node in program[first:] if node.op is Ops.DEFINE_ACC]
+        moved = [node for node in moved if node.src[0].op is Ops.CONST]
+        rest = (node for node in program[first:] if node not in moved)
         return (*program[:first], *moved, *rest)
 
     return linearise
@@ -284,17 +284,17 @@ def accumulator_not_reset(right: Callable[[UOp], Program]) -> Callable[[UOp], Pr
 
 @fault("signed taken for unsigned", _LLVM, "device", device="CPU")
 def llvm_shift_is_logical(text: str) -> str:
-    """Shift negative numbers to the right as large ones."""
+    """Shift negative numbers to the right as if they were unsigned."""
     return text.replace("ashr", "lshr")
 
 
 @fault("inverted IF", _LLVM, "device", device="CPU")
 def llvm_inverted_if(text: str) -> str:
-    """Do a gated store where its gate is closed."""
+    """Run a gated store where its gate is closed."""
     return re.sub(r"(label %\w+\.do), (label %\w+\.end)", r"\2, \1", text)
 
 
 @fault("missing parentheses", text_of("tinyref.renderers.c:CRenderer"), "device", device="CLANG")
 def c_missing_parentheses(text: str) -> str:
-    """Forget that in C a shift binds more tightly than a mask."""
+    """Forget that a shift binds more tightly than a mask in C."""
     return re.sub(r"(<<|>>) \((\w+ & \d+)\)", r"\1 \2", text)

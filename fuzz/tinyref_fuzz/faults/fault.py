@@ -1,4 +1,4 @@
-"""Named faults of the compiler: what they are, how they are declared, chosen and planted."""
+"""Declare, choose and plant named faults of the compiler."""
 
 from __future__ import annotations
 
@@ -16,36 +16,34 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class NamedFault:
-    """A fault: where it is planted, and what the blame must say.
-
-    kind: the class of bugs that it belongs to. stages: those that a right blame may name, the best
-    first. causes: the rules, optimisations, passes or ops of which a right blame names one; none
-    asks for no cause. device: where it shows. is_of_programs: whether the fuzzer of tensor programs
-    must find it, not that of kernels.
-    """
+    """A fault: where it is planted, and what blame must say."""
 
     name: str
     kind: str
+    """Its class of bugs."""
     seam: Seam
     stages: Sequence[str]
+    """The stages that a right blame may name, the best first."""
     causes: Sequence[str] = ()
+    """A right blame names one of these rules, optimisations, passes or ops; any if empty."""
     device: str = "PYTHON"
     is_of_programs: bool = False
+    """True if the fuzzer of tensor programs must find it, instead of the fuzzer of kernels."""
 
     def is_blamed(self, stage: str, cause: str) -> bool:
         """Return True if this stage and cause are a right blame."""
-        is_cause = not self.causes or any(each in cause for each in self.causes)
+        is_cause = not self.causes or any(name in cause for name in self.causes)
         return stage in self.stages and is_cause
 
 
-# By name, in the order in which they are declared.
+# By name, in the order of declaration.
 FAULTS: dict[str, NamedFault] = {}
 
 
 def fault(kind: str, make_seam: MakeSeam, *stages: str, **about: Any) -> Callable[[F], F]:
-    """Declare the decorated function as a fault, whose name is that of the function.
+    """Declare the decorated function as a fault, named after the function.
 
-    about: further fields of `NamedFault`.
+    `about` are further fields of `NamedFault`.
     """
 
     def declare(wrong: F) -> F:
@@ -59,26 +57,26 @@ def fault(kind: str, make_seam: MakeSeam, *stages: str, **about: Any) -> Callabl
 def faults_named(words: str = "") -> list[NamedFault]:
     """Return all faults, or those that `words` names.
 
-    A word is a name, NAME* or a kind; several are joined by commas. Raises `UserError` for a word
-    that names none.
+    A word is a name, NAME* or a kind; several are separated by commas. Raises `UserError` for a
+    word that names none.
     """
     parts = [part.strip() for part in words.split(",") if part.strip()]
     for part in parts:
-        if not any(_is_named(each, part) for each in FAULTS.values()):
+        if not any(_is_named(known, part) for known in FAULTS.values()):
             raise UserError(f"score: {part!r} names no fault: accepted are names, NAME* and kinds")
-    chosen = [each for each in FAULTS.values() if any(_is_named(each, part) for part in parts)]
+    chosen = [known for known in FAULTS.values() if any(_is_named(known, part) for part in parts)]
     return chosen if parts else list(FAULTS.values())
 
 
-def _is_named(each: NamedFault, word: str) -> bool:
+def _is_named(known: NamedFault, word: str) -> bool:
     if word.endswith("*"):
-        return each.name.startswith(word[:-1])
-    return word in (each.name, each.kind)
+        return known.name.startswith(word[:-1])
+    return word in (known.name, known.kind)
 
 
 @contextmanager
 def planted(name: str) -> Iterator[NamedFault]:
-    """Plant the fault of that name for as long as the block; nothing is remembered afterwards."""
+    """Plant the fault of that name during the block; caches are emptied before and after."""
     forget_all()
     try:
         with FAULTS[name].seam.plant():

@@ -1,6 +1,6 @@
-"""Faults around kernels, which only tensor programs show.
+"""Faults outside of kernels, which only tensor programs reveal.
 
-Their stages are those of `tinyref_fuzz.programs.blame`.
+Their stages are defined in `tinyref_fuzz.programs.blame`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _fault = partial(fault, is_of_programs=True)
 
 @_fault("gradient", entry(_GRADIENTS, Ops.FLIP), "graph")
 def flip_gradient_not_flipped(right: GradientRule) -> GradientRule:
-    """Give a reversed view its gradient forwards."""
+    """Return the gradient of a reversed view without reversing it."""
     return replace(right, contributions=lambda step: (lambda: step.gradient,))
 
 
@@ -40,8 +40,8 @@ def set_item_forgets_flip(right: Callable[..., None]) -> Callable[..., None]:
 
     def set_item(self: Any, key: Any, value: Any) -> None:
         keys = key if isinstance(key, tuple) else (key,)
-        if all(isinstance(each, (int, slice)) for each in keys):
-            key = tuple(forwards(each, size) for each, size in zip(keys, self.shape, strict=False))
+        if all(isinstance(item, (int, slice)) for item in keys):
+            key = tuple(forwards(item, size) for item, size in zip(keys, self.shape, strict=False))
         right(self, key, value)
 
     return set_item
@@ -49,13 +49,13 @@ def set_item_forgets_flip(right: Callable[..., None]) -> Callable[..., None]:
 
 @_fault("order", function(f"{_VERSIONS}.next"), "schedule", causes=["hazards"])
 def write_before_read(right: object) -> Callable[..., None]:
-    """Say of no buffer that another assignment follows, which would have to wait for reads."""
+    """Forget that an assignment must wait for earlier reads of its buffer."""
     return lambda self, buffer, version: None
 
 
 @_fault("memory", function("tinyref.schedule.items:spans"), "memory plan")
 def arena_reuses_what_is_read_last(right: Callable[..., Any]) -> Callable[..., Any]:
-    """Give away memory as soon as it is written."""
+    """Reuse memory as soon as it is written."""
 
     def spans(uses: Any) -> dict[Any, tuple[int, int]]:
         return {key: (first, first) for key, (first, _) in right(uses).items()}
@@ -66,7 +66,7 @@ def arena_reuses_what_is_read_last(right: Callable[..., Any]) -> Callable[..., A
 @_fault("replay", function(f"{_BOUND_KERNEL}.rebind"), "replay")
 def replay_keeps_old_argument(right: object) -> Callable[..., None]:
     """Replay on the tensors of an earlier call."""
-    return lambda self, place, buffer: None
+    return lambda self, slot, buffer: None
 
 
 @_fault("replay", function(f"{_BOUND_KERNEL}.vary"), "replay")
@@ -77,11 +77,11 @@ def replay_keeps_old_size(right: object) -> Callable[..., None]:
 
 @_fault("devices", function("tinyref.lazy.multi:all_reduce"), "graph")
 def third_part_left_out(right: Callable[..., Any]) -> Callable[..., Any]:
-    """Combine the parts of two devices, however many there are."""
+    """Combine only the parts of two devices."""
     return lambda op, parts, devices: right(op, parts[:2], devices)
 
 
 @_fault("gradient", function("tinyref.tensor.gradient_rules:_product_of_others"), "graph")
 def second_zero_ignored(right: Callable[..., Any]) -> Callable[..., Any]:
-    """Give each factor of 0 the product of those that are not 0."""
+    """Give each factor of 0 the product of the factors that are not 0."""
     return lambda x, axes: (x == 0).where((x == 0).where(1, x).prod(axes, True), right(x, axes))

@@ -1,8 +1,8 @@
-"""Seams of the compiler: places with a public name at which a fault is planted.
+"""Seams of the compiler: named targets at which a fault is planted.
 
-A seam names a function, a method, an entry of a table, a rule or a pass, never a piece of source
-text: code around it can change without touching the fault. Each function here returns a `Seam` of
-what is wrong there; the seam is patched for as long as a block.
+A seam names a function, a method, an entry of a table, a rule or a pass, and never source text. So
+code around it can change without affecting the fault. Each function here returns a `Seam` for a
+wrong function, rule or edit, which is patched during a block.
 """
 
 from __future__ import annotations
@@ -28,72 +28,73 @@ COMPILE = "tinyref.codegen.compile"
 
 
 class SeamError(Exception):
-    """A seam that the compiler does not have."""
+    """Seam that the compiler does not have."""
 
 
 @dataclass(frozen=True)
 class Seam:
-    """A place, in words, and the context manager that plants the fault there."""
+    """A target, in words, and the context manager that plants the fault there."""
 
-    place: str
+    target: str
     plant: Callable[[], AbstractContextManager[Any]]
 
 
-# Makes a seam of the wrong function, rule or edit.
+# Returns the seam of a wrong function, rule or edit.
 MakeSeam = Callable[[Callable[..., Any]], Seam]
 
 
 def edited(root: UOp, edit: Callable[[UOp], UOp | None]) -> UOp:
-    """Return `root` with every node replaced for which `edit` gives another, sources first."""
+    """Return `root` with every node replaced for which `edit` returns another, sources first."""
     return rebuild(root, lambda node, src: edit(node.with_sources(src)))
 
 
-def function(place: str) -> MakeSeam:
+def function(target: str) -> MakeSeam:
     """Return the seam `module:function` or `module:Class.method`; importers keep the right one.
 
-    The fault is a function of the right function that gives the wrong one.
+    The fault is a function from the right function to the wrong one.
     """
 
     @contextmanager
     def plant(wrong: Callable[..., Any]) -> Iterator[None]:
-        module, _, names = place.partition(":")
+        module, _, names = target.partition(":")
         *owners, name = names.split(".")
         owner: object = importlib.import_module(module)
-        for each in owners:
-            owner = getattr(owner, each, None)
+        for owner_name in owners:
+            owner = getattr(owner, owner_name, None)
         right = getattr(owner, name, None)
         if right is None:
-            raise SeamError(f"there is no {place}")
+            raise SeamError(f"there is no {target}")
         with mock.patch.object(owner, name, wrong(right)):
             yield
 
-    return lambda wrong: Seam(place, partial(plant, wrong))
+    return lambda wrong: Seam(target, partial(plant, wrong))
 
 
-def entry(place: str, key: object) -> MakeSeam:
-    """Return the seam of one entry of `module:TABLE`, of which the fault gives another."""
+def entry(target: str, key: object) -> MakeSeam:
+    """Return the seam of an entry of `module:TABLE`; the fault maps it to a wrong one."""
 
     @contextmanager
     def plant(wrong: Callable[..., Any]) -> Iterator[None]:
-        module, _, name = place.partition(":")
+        module, _, name = target.partition(":")
         table = getattr(importlib.import_module(module), name, {})
         if key not in table:
-            raise SeamError(f"there is no {key} in {place}")
+            raise SeamError(f"there is no {key} in {target}")
         with mock.patch.dict(table, {key: wrong(table[key])}):
             yield
 
-    return lambda wrong: Seam(f"{place}[{getattr(key, 'name', key)}]", partial(plant, wrong))
+    return lambda wrong: Seam(f"{target}[{getattr(key, 'name', key)}]", partial(plant, wrong))
 
 
 def op_row(op: Ops, column: str) -> MakeSeam:
-    """Return the seam of a column of the op table, as `semantics` or `value_range`."""
+    """Return the seam of a column of the op table, such as `semantics` or `value_range`."""
     of_row = entry("tinyref.algebra.op_table:OP_TABLE", op)
     return lambda wrong: of_row(lambda row: replace(row, **{column: wrong(getattr(row, column))}))
 
 
 def application(op: OptOp) -> MakeSeam:
-    """Return the seam of an optimisation, in whatever asks for it; the fault gets the right
-    function, the plan and the Opt, and gives a plan or the right refusal.
+    """Return the seam of an optimisation, wherever it is tried.
+
+    The fault receives the right function, the plan and the Opt. It returns a plan or a refusal.
     """
 
     @contextmanager
@@ -110,17 +111,17 @@ def application(op: OptOp) -> MakeSeam:
 
 
 def rule(name: str) -> MakeSeam:
-    """Return the seam of a rewriting rule, whose parameters are captures of the right pattern."""
+    """Return the seam of a rewriting rule; its parameters are the captures of the right pattern."""
 
     @contextmanager
     def plant(wrong: Callable[..., UOp | None]) -> Iterator[None]:
         right = simplify.ALL_RULES
-        rules = {each.name: each for each in right.rules}
+        rules = {known.name: known for known in right.rules}
         if name not in rules:
             raise SeamError(f"there is no rule {name}")
         names = wrong.__code__.co_varnames[: wrong.__code__.co_argcount]
         rules[name] = replace(rules[name], function=wrong, parameters=names)
-        # A set of its own: nodes keep what the right one made of them.
+        # A separate set: nodes remember the results of the right one.
         with _in_all_modules(right, RuleSet(rules.values(), right.name)):
             yield
 
@@ -129,29 +130,29 @@ def rule(name: str) -> MakeSeam:
 
 @contextmanager
 def _in_all_modules(right: object, wrong: object) -> Iterator[None]:
-    """In the block every module of tinyref that has `right` under some name has `wrong`."""
-    modules = [each for name, each in list(sys.modules.items()) if name.startswith("tinyref")]
+    """Replace `right` by `wrong` in every module of tinyref, under every name, during the block."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("tinyref")]
     named = [(module, *item) for module in modules for item in vars(module).items()]
-    places = [(module, name) for module, name, value in named if value is right]
-    for module, name in places:
+    targets = [(module, name) for module, name, value in named if value is right]
+    for module, name in targets:
         setattr(module, name, wrong)
     try:
         yield
     finally:
-        for module, name in places:
+        for module, name in targets:
             setattr(module, name, right)
 
 
 def after(name: str, opts: frozenset[OptOp] = frozenset()) -> MakeSeam:
-    """Return the seam behind a pass of the compiler, for a fault that gives another node or None.
+    """Return the seam after a pass of the compiler; the fault returns another node or None.
 
-    opts: for lowering, the optimisations of which a plan must have one.
+    `opts` are for lowering: the plan must have one of these optimisations.
     """
 
     def wrong(edit: Callable[[UOp], UOp | None], right: Callable[..., UOp]) -> Callable[..., UOp]:
-        def apply(given: Any, *more: Any) -> UOp:
-            root = right(given, *more)
-            is_meant = not opts or any(opt.op in opts for opt in given.opts)
+        def apply(subject: Any, *more: Any) -> UOp:
+            root = right(subject, *more)
+            is_meant = not opts or any(opt.op in opts for opt in subject.opts)
             return edited(root, edit) if is_meant else root
 
         return apply
@@ -160,7 +161,7 @@ def after(name: str, opts: frozenset[OptOp] = frozenset()) -> MakeSeam:
 
 
 def text_of(renderer: str) -> MakeSeam:
-    """Return the seam of a renderer `module:Class`, for a fault that gives another text."""
+    """Return the seam of a renderer `module:Class`; the fault returns another text."""
     return lambda wrong: function(f"{renderer}.render")(
         lambda right: lambda self, program: wrong(right(self, program))
     )

@@ -1,8 +1,8 @@
-"""One fault under one seed, in a process of its own: fuzzes until the fault shows, then blames.
+"""Fuzz with one fault under one seed, in a separate process, until it shows; then blame.
 
-    python -m tinyref_fuzz.faults.trial
+python -m tinyref_fuzz.faults.trial
 
-It sends what is known of the fields of a `Run`, again whenever it knows more.
+It sends the known fields of a `FaultRun`, again whenever it knows more.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tinyref_fuzz.programs.examine import examine_program
 from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge
 from tinyref_spec.kernel_case import Blame, KernelVerdict
 
-# The parent hears of the process this often, so that a hang differs from work.
+# Interval of messages to the parent, which tell work from a hang.
 BEAT_SECONDS = 0.5
-# This many findings are examined: their buckets are counted.
+# Number of findings to examine; their buckets are counted.
 MAX_FINDINGS = 5
 
 Send = Callable[[Mapping[str, Any]], None]
-# Gives blame and bucket of a finding, and the size of its reduced case, within some seconds.
+# Returns blame and bucket of a finding, and the size of its reduced case, in limited time.
 Examine = Callable[[float], tuple[Blame, str, int]]
 
 
 def run_trial(name: str, seed: int, settings: ScoreSettings, send: Send) -> None:
-    """Plant the fault, fuzz until it shows or the time is over, and examine what was found."""
+    """Plant the fault, fuzz until it shows or the time is over, and examine the findings."""
     fault = FAULTS[name]
     with fault.seam.plant():
         findings = _find(fault, seed, settings, send)
@@ -53,7 +53,7 @@ def run_trial(name: str, seed: int, settings: ScoreSettings, send: Send) -> None
 
 
 def _find(fault: NamedFault, seed: int, settings: ScoreSettings, send: Send) -> list[Examine]:
-    """Judge cases, and return how to examine those that disagree."""
+    """Judge cases, and return functions that examine those that disagree."""
     cases = _programs if fault.is_of_programs else _kernels
     start, until, heard = _processor_seconds(), settings.seconds, 0.0
     findings: list[Examine] = []
@@ -65,7 +65,7 @@ def _find(fault: NamedFault, seed: int, settings: ScoreSettings, send: Send) -> 
         if not verdict.agrees:
             if not findings:
                 until = known["seconds"] + settings.further
-                send({"found": True, **known, "detail": verdict.detail[:300]})
+                send({"is_found": True, **known, "detail": verdict.detail[:300]})
             findings.append(examine_finding)
         if known["seconds"] >= until or len(findings) >= MAX_FINDINGS:
             break
@@ -95,7 +95,7 @@ def _programs(device: str, seed: int) -> Iterator[tuple[int, KernelVerdict, Exam
         return finding.blame, finding.bucket, finding.program.size
 
     for number in itertools.count():
-        # No program before it sways what this one draws.
+        # No earlier program may influence what this one draws.
         streams.forget()
         program = program_at(judge, seed, number)
         verdict = judge.verdict(program, number % PLAIN_EVERY == 0)
@@ -103,7 +103,7 @@ def _programs(device: str, seed: int) -> Iterator[tuple[int, KernelVerdict, Exam
 
 
 def main() -> None:
-    """Do what the parent asks, and end."""
+    """Do the task of the parent, and end."""
     channel = Channel()
     settings, task = ScoreSettings(**channel.receive()), channel.receive()
     os.environ["TINYREF_CACHE_DIR"] = task["folder"]
@@ -111,10 +111,10 @@ def main() -> None:
     channel.send({"cases": 0})
     try:
         run_trial(task["fault"], task["seed"], settings, channel.send)
-    except Exception as error:  # what breaks generator or judge gives the fault away as well
-        channel.send({"found": True, "detail": explain_error(error)[:300]})
+    except Exception as error:  # a broken generator or judge reveals the fault too
+        channel.send({"is_found": True, "detail": explain_error(error)[:300]})
     channel.send({"is_complete": True})
-    # Threads of a device must not keep the process.
+    # Threads of a device must not keep the process alive.
     os._exit(0)
 
 

@@ -83,7 +83,7 @@ def score(
     faults = faults_named(query)
     if listing:
         for fault in faults:
-            print(f"{fault.name:33} {fault.device:40} {fault.kind:45} {fault.seam.place}")
+            print(f"{fault.name:33} {fault.device:40} {fault.kind:45} {fault.seam.target}")
         return
     if resume and out is None:
         raise UserError("score: --resume needs the file to continue: give --out FILE")
