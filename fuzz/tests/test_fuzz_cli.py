@@ -187,7 +187,7 @@ def test_the_lane_counts_and_exits(
 ):
     assert lane.main([*SMALL, "--kernels", "3"]) == 0
     assert "3 kernels, 0 disagree" in capsys.readouterr().out
-    monkeypatch.setattr(judging.Guarded, "stray", lambda memory: "injected")
+    monkeypatch.setattr(judging.GuardedMemory, "stray", lambda memory: "injected")
     assert lane.main([*SMALL, "--kernels", "2"]) == 1
     shown = capsys.readouterr().out
     assert "kernel 0:\n  fault   PLAIN " in shown

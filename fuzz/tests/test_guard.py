@@ -10,7 +10,7 @@ from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.judge.guard import Guarded, WrittenElements
+from tinyref_fuzz.judge.guard import GuardedMemory, WrittenElements
 from tinyref_spec.kernels.notation import load, shaped, store
 
 FLAT = shaped(4)
@@ -30,15 +30,15 @@ def outputs_of(ast: UOp) -> WrittenElements:
 
 
 @pytest.fixture
-def memory() -> Guarded:
-    return Guarded(CONTENTS, outputs_of(copy_to(FLAT)))
+def memory() -> GuardedMemory:
+    return GuardedMemory(CONTENTS, outputs_of(copy_to(FLAT)))
 
 
 # --- the layout -----------------------------------------------------------------------------------
 
 
 def test_a_slot_that_keeps_elements_is_poison_too_and_read_back_as_given():
-    memory = Guarded(CONTENTS, outputs_of(copy_to(EVERY_OTHER)))
+    memory = GuardedMemory(CONTENTS, outputs_of(copy_to(EVERY_OTHER)))
     memory.arrays()[0][::2] = 7
     assert memory.stray() == ""
     assert memory.results()[0].tolist() == [7, 1, 7, 3]

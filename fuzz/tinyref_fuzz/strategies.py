@@ -122,7 +122,7 @@ def _capabilities(device: str | Capabilities) -> Capabilities:
     return Device[device].capabilities if isinstance(device, str) else device
 
 
-class _Text:
+class _KernelText:
     """The text of a kernel, which is only printed for the example that fails."""
 
     def __init__(self, ast: UOp) -> None:
@@ -133,5 +133,5 @@ class _Text:
 
 
 def _noted(case: KernelCase) -> KernelCase:
-    note(_Text(case.ast))
+    note(_KernelText(case.ast))
     return case

@@ -14,7 +14,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.generate.kernel import KernelDraft
+from tinyref_fuzz.generate.kernel import DrawnKernel
 from tinyref_fuzz.generate.policies import Policy
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import (
@@ -33,7 +33,7 @@ from tinyref_spec.kernel_case import Mode
 class OperandDraw(Protocol):
     """Source of operands, implemented by `tinyref_fuzz.generate.expressions.Expressions`."""
 
-    kernel: KernelDraft
+    kernel: DrawnKernel
     tape: Tape
     policy: Policy
 

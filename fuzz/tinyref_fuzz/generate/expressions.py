@@ -9,7 +9,7 @@ from tinyref.dtype import DType, dtypes, sum_dtype
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.arithmetic import MAKERS, choose, convert, makers, weight
-from tinyref_fuzz.generate.kernel import MAX_REDUCES, MAX_TERMS, KernelDraft
+from tinyref_fuzz.generate.kernel import MAX_REDUCES, MAX_TERMS, DrawnKernel
 from tinyref_fuzz.generate.values import (
     DrawnValue,
     Shape,
@@ -42,7 +42,7 @@ def _joins(dtype: DType) -> bool:
 class Expressions:
     """Expressions of a kernel: each has a shape of its space, and is exact or specified."""
 
-    def __init__(self, kernel: KernelDraft) -> None:
+    def __init__(self, kernel: DrawnKernel) -> None:
         self.kernel = kernel
         self.tape = kernel.tape
         self.policy = kernel.policy

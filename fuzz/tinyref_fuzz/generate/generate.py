@@ -13,7 +13,7 @@ from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.forms import BUILDERS
 from tinyref_fuzz.generate.iterations import is_moderate
-from tinyref_fuzz.generate.kernel import KernelDraft
+from tinyref_fuzz.generate.kernel import DrawnKernel
 from tinyref_fuzz.generate.mutate import real_kernel
 from tinyref_fuzz.generate.optimisations import draw_lists
 from tinyref_fuzz.generate.outputs import OutputDraws
@@ -71,7 +71,7 @@ def draw_kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: st
     """Return a kernel and its data, without lists of optimisations."""
     if form == "real":
         return real_kernel(tape, capabilities, policy)
-    kernel = KernelDraft.draw(tape, policy, capabilities)
+    kernel = DrawnKernel.draw(tape, policy, capabilities)
     draw = Expressions(kernel)
     if form in SEVERAL:
         ast, contents = OutputDraws(draw).store(SEVERAL[form](draw))

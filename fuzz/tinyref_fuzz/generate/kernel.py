@@ -39,7 +39,7 @@ SIGNS = ("both", "negative", "positive"), (6, 1, 1)
 
 
 @dataclass
-class KernelDraft:
+class DrawnKernel:
     """The parts of a kernel that are already drawn."""
 
     tape: Tape
@@ -62,7 +62,7 @@ class KernelDraft:
     """The largest number of buffers that the device accepts."""
 
     @classmethod
-    def draw(cls, tape: Tape, policy: Policy, capabilities: Capabilities) -> KernelDraft:
+    def draw(cls, tape: Tape, policy: Policy, capabilities: Capabilities) -> DrawnKernel:
         """Draw an empty kernel for a device: its mode, and whether it has a variable."""
         supported = tuple(dtype for dtype in DTYPES if capabilities.supports(dtype))
         modes = tuple(Mode)

@@ -79,7 +79,7 @@ def _written_mask(
     return None if mask.all() else mask
 
 
-class Guarded:
+class GuardedMemory:
     """The buffers of one launch in one piece of host memory, with zones filled by `pattern`.
 
     Every other buffer starts one element further, or `alignment` bytes if that is more; with

@@ -28,7 +28,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 from tinyref.verify.index_bounds import check_index_bounds
-from tinyref_fuzz.judge.guard import Guarded
+from tinyref_fuzz.judge.guard import GuardedMemory
 from tinyref_spec.kernel_case import Array, KernelCase, Symptom
 
 SYMPTOMS = {
@@ -117,7 +117,7 @@ def compile_checked(
 
 
 def interpret(
-    program: Program, memory: Guarded, bindings: Mapping[str, int], backward: bool = False
+    program: Program, memory: GuardedMemory, bindings: Mapping[str, int], backward: bool = False
 ) -> dict[int, Array]:
     """Run `program` on the interpreter with its sanitizer; return each written slot's contents.
 
@@ -141,7 +141,7 @@ def load_kernel(backend: Backend, device: str, program: Program) -> Kernel:
     raise AssertionError("unreachable")
 
 
-def launch(kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> dict[int, Array]:
+def launch(kernel: Kernel, memory: GuardedMemory, bindings: Mapping[str, int]) -> dict[int, Array]:
     """Run `kernel` on its device; return each written slot's contents. Raises `RunError`."""
     with errors_from(lambda: "launch"):
         buffers = memory.on_device(kernel.device)
@@ -161,7 +161,7 @@ def other_data(case: KernelCase) -> tuple[Array, ...]:
     return tuple(np.roll(content, by) for content in case.buffers)
 
 
-def checked_results(memory: Guarded) -> dict[int, Array]:
+def checked_results(memory: GuardedMemory) -> dict[int, Array]:
     """Return the results in `memory`. Raises `RunError` if something changed that must not."""
     problem = memory.problem()
     if problem:

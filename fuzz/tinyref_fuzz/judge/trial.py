@@ -26,7 +26,7 @@ from tinyref.optimise.opt import KernelOptError, Opt
 from tinyref.runtimes.kernel import Kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
-from tinyref_fuzz.judge.guard import PATTERNS, Guarded, WrittenElements
+from tinyref_fuzz.judge.guard import PATTERNS, GuardedMemory, WrittenElements
 from tinyref_fuzz.judge.judged_device import JudgedDevice
 from tinyref_fuzz.judge.lacks import declared_lack
 from tinyref_fuzz.judge.oracles import STRICT, Oracle, evaluator_problem, oracle_for
@@ -272,9 +272,9 @@ class Trial:
             if problem:
                 raise RunError(Symptom.VALUE, problem)
 
-    def _memory(self, pattern: int = 0, shifted: bool = False) -> Guarded:
+    def _memory(self, pattern: int = 0, shifted: bool = False) -> GuardedMemory:
         alignment = self.judge.capabilities.view_alignment
-        return Guarded(self.case.buffers, self.outputs, PATTERNS[pattern], shifted, alignment)
+        return GuardedMemory(self.case.buffers, self.outputs, PATTERNS[pattern], shifted, alignment)
 
     def _launch(self, program: Program) -> Results:
         """Return the results of the device, after its own compile."""
@@ -353,7 +353,7 @@ class Trial:
     def _load(self, program: Program) -> Kernel:
         return load_kernel(self.judge.backend, self.judge.device, program)
 
-    def _check_launch(self, kernel: Kernel, memory: Guarded, results: Results) -> Results:
+    def _check_launch(self, kernel: Kernel, memory: GuardedMemory, results: Results) -> Results:
         """Return the results of one launch, which must be right. Raises `RunError`."""
         program = kernel.program
         measured = launch(kernel, memory, self.case.bindings)

@@ -44,7 +44,7 @@ class DraftFunction:
 
 
 @dataclass
-class Scope:
+class DraftScope:
     """The target of new steps: the program, or the body of a function."""
 
     begin: Callable[[], Environment] = Environment
@@ -71,7 +71,7 @@ class ProgramDraft:
         self.tape = tape
         self.devices = devices
         self.number = 0
-        self.scope = Scope()
+        self.scope = DraftScope()
         self.functions: dict[int, DraftFunction] = {}
         # Stores that a function writes cannot be arguments, and tensors that it reads are not
         # dropped.

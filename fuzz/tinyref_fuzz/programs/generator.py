@@ -19,7 +19,7 @@ from tinyref_fuzz.programs.draft import (
     SHAPES,
     Bounds,
     DraftFunction,
-    Scope,
+    DraftScope,
     has_history,
     is_alike,
     may_be_argument,
@@ -245,7 +245,7 @@ class Generator(Operations):
             outer.evaluate_again()
             return outer.environment.inside(parameters, args)
 
-        self.scope = Scope(begin, is_function=True, writable=writable)
+        self.scope = DraftScope(begin, is_function=True, writable=writable)
         if size is not None:
             self._part(parameters[0], 0, parameters[-1], size)
         self._grow_body()

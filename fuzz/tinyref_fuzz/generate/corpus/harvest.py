@@ -38,7 +38,7 @@ MAX_WORK = 1 << 16
 MAX_NODES = 200
 
 
-class Recorder:
+class KernelRecorder:
     """Observer that records each kernel, what it is for, and the sizes of its first run."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ def main() -> None:
     """Run the program in this process, and send its kernels."""
     channel = Channel(attached=True)
     request = channel.receive()
-    program, recorder = Path(request["program"]), Recorder()
+    program, recorder = Path(request["program"]), KernelRecorder()
     failure = _run(program, request["arguments"], request["device"], recorder)
     ran = recorder.kernels()
     chosen = choose_kernels(ran, request["every_size"], request["max_nodes"])
@@ -154,7 +154,7 @@ def main() -> None:
     )
 
 
-def _run(program: Path, arguments: Sequence[str], device: str, recorder: Recorder) -> str:
+def _run(program: Path, arguments: Sequence[str], device: str, recorder: KernelRecorder) -> str:
     """Run the program and return the error that ended it, or ""."""
     sys.argv = [str(program), *arguments]
     sys.path.append(str(program.resolve().parent))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.programs.draft import Scope
+from tinyref_fuzz.programs.draft import DraftScope
 from tinyref_fuzz.programs.generator import STEPS, Generator, Makers
 from tinyref_fuzz.programs.library.functions import APPLY, FORMS, op_name
 from tinyref_fuzz.programs.library.oracle import DIV, PureEnvironment
@@ -54,7 +54,7 @@ class PureGenerator(Generator):
         self, tape: Tape, spelling: Spelling, dtypes: Sequence[str], known: Sequence[str]
     ) -> None:
         super().__init__(tape, devices=1)
-        self.scope = Scope(PureEnvironment)
+        self.scope = DraftScope(PureEnvironment)
         self.spelling = spelling
         self.weights = [
             weight if name in dtypes else 0 for name, weight in zip(DTYPES, _WEIGHTS, strict=True)

@@ -46,7 +46,7 @@ class Difference:
     is_error: bool = False
 
 
-class Library:
+class FuzzedLibrary:
     """A library that runs functions. Raises the errors of `open_subject` and `spelling_of`."""
 
     def __init__(self, device: str) -> None:
@@ -112,7 +112,7 @@ class LibraryJudge:
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self.library = Library(device)
+        self.library = FuzzedLibrary(device)
 
     def verdict(self, program: TensorProgram, thorough: bool = False) -> KernelVerdict:
         """Return the verdict on a program; `judged` is 0 if the oracle or the library refuses it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tinyref_fuzz.programs.library.judge import Difference, Library, limits_of
+from tinyref_fuzz.programs.library.judge import Difference, FuzzedLibrary, limits_of
 from tinyref_fuzz.programs.library.oracle import PureEnvironment
 from tinyref_fuzz.programs.library.spelling import PureFunction, function_of
 from tinyref_fuzz.programs.steps import TensorProgram
@@ -17,7 +17,7 @@ _MAX_ELEMENTS = 4
 
 
 def library_script(
-    library: Library,
+    library: FuzzedLibrary,
     about: str,
     program: TensorProgram,
     difference: Difference | None,
@@ -68,7 +68,7 @@ def _inputs(arrays: Mapping[str, Array], tensor: Callable[[str, str], str]) -> l
     return lines if len(lines) <= 3 else _packed(lines, 10 * _WIDTH)
 
 
-def _graph_lines(library: Library, function: PureFunction) -> list[str]:
+def _graph_lines(library: FuzzedLibrary, function: PureFunction) -> list[str]:
     """Return the lines that run the graph of a function."""
     graphs = library.names["graphs"]
     model, arrays = graphs.graph_of(library.function(function.text), function.inputs.values())
