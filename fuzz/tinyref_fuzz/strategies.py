@@ -64,10 +64,7 @@ def programs(devices: int = 1) -> st.SearchStrategy[TensorProgram]:
 def opt_lists(
     kernel: KernelCase | UOp, device: str | Capabilities = "PYTHON", most: int = 5
 ) -> st.SearchStrategy[Opts]:
-    """Draw lists of up to `most` optimisations that are legal for a kernel on a device.
-
-    The optimisations apply one after the other; the list may be empty.
-    """
+    """Draw lists of up to `most` optimisations, perhaps none, that are legal for a kernel."""
     ast = kernel.ast if isinstance(kernel, KernelCase) else kernel
 
     def drawn(tape: Tape) -> Opts:

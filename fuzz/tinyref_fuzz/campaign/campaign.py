@@ -137,10 +137,7 @@ class Summary:
     """The flags that are not at their default, and the environment of the backend."""
     subject: str = KERNELS
     unfinished: dict[int, float] = field(default_factory=dict)
-    """Cases that had already taken suspiciously long at the end, and their seconds.
-
-    They are not part of `cases`.
-    """
+    """Unfinished cases that had taken suspiciously long, and their seconds."""
 
 
 def run(

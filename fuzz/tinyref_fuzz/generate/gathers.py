@@ -1,7 +1,4 @@
-"""Draw computed positions: loads at them, and reduces that select one of their terms.
-
-A sum over i of x[i] where i == k is x[k].
-"""
+"""Draw computed positions: loads at them, and reduces that select one of their terms."""
 
 from __future__ import annotations
 

@@ -65,10 +65,7 @@ class Array:
     basis: Basis = field(default_factory=dict)
     """The stores that it was computed from, and how often each had been overwritten."""
     is_known: bool = True
-    """True if its gradient may be requested.
-
-    After a write it may have elements of a tensor that only tinyref knows.
-    """
+    """False after a write that may have joined it with a tensor that only tinyref knows."""
     grad: Array | None = None
     """The sum of the gradients from `backward`."""
     has_open_grad: bool = False

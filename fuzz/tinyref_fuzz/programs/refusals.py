@@ -1,7 +1,4 @@
-"""Decide which refusals of tinyref are foreseeable from the earlier operations of a program.
-
-Any other refusal is a finding, because it would hide faults.
-"""
+"""Decide which refusals of tinyref a program makes foreseeable; any other one is a finding."""
 
 from __future__ import annotations
 

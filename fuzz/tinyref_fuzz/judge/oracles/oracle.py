@@ -17,17 +17,13 @@ class AllowedElements:
 
     low: Array
     high: Array
-    """The smallest and largest accepted values. NaN at both ends means NaN.
-
-    The same array if every element has only one value.
-    """
+    """The smallest and largest accepted values; one array if each element has only one."""
     unknown: BoolArray | None = None
     """The elements that may have any value; None if there are none."""
     reordered: bool = False
-    """True if the bounds cover a float sum or product in any order, or an elementary function.
+    """True for bounds of reordered floats, or of elementary functions that may be folded.
 
-    A function may be folded in one program and approximated in another. If False, two runs must
-    agree bit for bit.
+    If False, two runs must agree bit for bit.
     """
 
     @property
