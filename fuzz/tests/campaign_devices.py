@@ -1,4 +1,4 @@
-"""Devices for tests of campaigns: the PYTHON device, and one fault with some of the kernels."""
+"""Devices for tests of campaigns: the PYTHON device with a fault in some kernels."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tinyref.contract import Availability
 from tinyref.errors import DeviceError
 from tinyref.runtimes.python import TextBackend, TextCompiler
 
-# One program in so many has the fault: chosen by its text, so always the same ones.
+# One of this many programs has the fault. Its text decides, so the choice is stable.
 ONE_IN = 10
 
 
 def is_chosen(binary: bytes) -> bool:
-    """Whether a program has the fault; its name in the text does not count."""
+    """Return True if a program has the fault; its name in the text does not count."""
     return zlib.crc32(binary) % ONE_IN == 0
 
 
 class Faulty(TextBackend):
-    """Does `fault` before it loads a chosen program."""
+    """Device that runs `fault` before it loads a chosen program."""
 
     def fault(self) -> None:
-        """What goes wrong."""
+        """Fail; each subclass in its own way."""
 
     def load(self, entry: str, binary: bytes) -> Any:
         if is_chosen(binary):
@@ -35,7 +35,7 @@ class Faulty(TextBackend):
 
 
 class Healthy(TextBackend):
-    """The device as it is, under another name."""
+    """The PYTHON device under another name."""
 
 
 class SlowCompiler(TextCompiler):
@@ -45,7 +45,7 @@ class SlowCompiler(TextCompiler):
 
 
 class Slow(TextBackend):
-    """Compiles for half a second: a case takes seconds, a task of them a minute."""
+    """Device that compiles for half a second, so that a case takes seconds."""
 
     @property
     def compiler(self) -> TextCompiler:  # type: ignore[override] # a property of the class there
@@ -53,21 +53,21 @@ class Slow(TextBackend):
 
 
 class SlowAndWrong(Slow):
-    """Flips a bit of every first output, too."""
+    """Slow device that also flips a bit of every first output."""
 
     def load(self, entry: str, binary: bytes) -> Any:
         return _flipping(super().load(entry, binary))
 
 
 class HangingAll(Slow):
-    """Hangs in every kernel."""
+    """Device that hangs in every kernel."""
 
     def load(self, entry: str, binary: bytes) -> Any:
         time.sleep(1000)
 
 
 class HangingLater(TextBackend):
-    """Hangs in its tenth kernel, and in all that follow."""
+    """Device that hangs in its tenth kernel and all later ones."""
 
     loaded = 0
 
@@ -95,9 +95,9 @@ class Hanging(Faulty):
 
 class Eating(Faulty):
     def fault(self) -> None:
-        held = []
+        blocks = []
         while True:
-            held.append(b"\1" * (32 << 20))
+            blocks.append(b"\1" * (32 << 20))
             time.sleep(0.01)
 
 
@@ -107,14 +107,14 @@ class Raising(Faulty):
 
 
 class Killed(Faulty):
-    """Dies by a signal that somebody else might have sent."""
+    """Device that dies by a signal that another process might have sent."""
 
     def fault(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Wrong(TextBackend):
-    """Flips a bit of the first output of the chosen programs."""
+    """Device that flips a bit of the first output of the chosen programs."""
 
     def load(self, entry: str, binary: bytes) -> Any:
         loaded = super().load(entry, binary)
@@ -132,7 +132,7 @@ def _flipping(loaded: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class LeavingAState(TextBackend):
-    """Flips a bit of the first output of every program, once it has loaded eighty."""
+    """Device that flips a bit of the first output of every program after the eightieth."""
 
     most = 80
     loaded = 0

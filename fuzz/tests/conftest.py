@@ -1,4 +1,4 @@
-"""Modules next to the tests, such as injected faults, are imported by name; devices by path too."""
+"""Make the modules next to the tests importable: by name, and devices also by path."""
 
 from __future__ import annotations
 

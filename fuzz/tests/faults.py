@@ -1,4 +1,4 @@
-"""A large case, and faults injected into the compiler or a device, for tests of what follows."""
+"""A large case, and faults injected into the compiler or a device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tinyref_fuzz.judge import runs
 from tinyref_spec.kernel_case import KernelCase, Pair, Symptom
 from tinyref_spec.kernels.notation import load, shaped, store, total
 
-# --- a case with something of everything ----------------------------------------------------------
+# --- a case with many features --------------------------------------------------------------------
 
 ROWS, COLUMNS = 4, 6
 LISTS = (
@@ -36,7 +36,7 @@ LISTS = (
 
 
 def large_case(*lists: str) -> KernelCase:
-    """22 nodes, two outputs, five buffers, three types; masked, backward and repeated views."""
+    """Return a case of 22 nodes, with two outputs, three types, and views of several kinds."""
     contents = [np.full(ROWS, 90, np.float32), np.full(ROWS * COLUMNS, 90, np.int32)]
 
     def loaded(tracker: ShapeTracker, dtype=dtypes.int32) -> UOp:
@@ -64,13 +64,11 @@ def large_case(*lists: str) -> KernelCase:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: how it is injected, and what the judge must say of it.
-
-    inject: is given pytest's monkeypatch.
-    """
+    """A fault, how it is injected, and the expected verdict."""
 
     name: str
     inject: Callable
+    """Receives pytest's monkeypatch."""
     pair: Pair
     symptom: Symptom
     device: str = "PYTHON"
@@ -82,17 +80,17 @@ Change = Callable[[UOp], UOp | None]
 
 
 def in_stage(stage: str, change: Change) -> Callable:
-    """Injects a fault into a stage of the compiler: nodes for which `change` gives another."""
+    """Inject a fault into a stage of the compiler: replace nodes by the result of `change`."""
 
     def inject(monkeypatch) -> None:
         healthy = getattr(compiler, stage)
-        monkeypatch.setattr(compiler, stage, lambda *given: changed(healthy(*given), change))
+        monkeypatch.setattr(compiler, stage, lambda *args: changed(healthy(*args), change))
 
     return inject
 
 
 def in_plans_with(op: OptOp, change: Change) -> Callable:
-    """Injects a fault into the lowering of plans with this optimisation, which must be legal."""
+    """Inject a fault into the lowering of plans with this optimisation, which must be legal."""
 
     def inject(monkeypatch) -> None:
         healthy = compiler.lower
@@ -107,12 +105,12 @@ def in_plans_with(op: OptOp, change: Change) -> Callable:
 
 
 def changed(root: UOp, change: Change) -> UOp:
-    found = {node: change(node) for node in root.toposort()}
-    return substitute(root, {old: new for old, new in found.items() if new is not None})
+    new_nodes = {node: change(node) for node in root.toposort()}
+    return substitute(root, {old: new for old, new in new_nodes.items() if new is not None})
 
 
 def with_opts(error: Exception, *ops: OptOp) -> Callable:
-    """Injects an error that needs all of these optimisations."""
+    """Inject an error that needs all of these optimisations."""
 
     def inject(monkeypatch) -> None:
         healthy = runs.compile_kernel
@@ -128,7 +126,7 @@ def with_opts(error: Exception, *ops: OptOp) -> Callable:
 
 
 def nothing(monkeypatch) -> None:
-    """The device is wrong already."""
+    """Inject nothing: the device is already faulty."""
 
 
 def is_data(node: UOp) -> bool:
@@ -159,11 +157,11 @@ def lanes_backward(node: UOp) -> UOp | None:
 
 
 def waits_for_no_barrier(node: UOp) -> UOp | None:
-    if node.op is not Ops.AFTER or all(each.op is not Ops.BARRIER for each in node.src):
+    if node.op is not Ops.AFTER or all(source.op is not Ops.BARRIER for source in node.src):
         return None
     sources: list[UOp] = []
-    for each in node.src:
-        sources += each.src if each.op is Ops.BARRIER else [each]
+    for source in node.src:
+        sources += source.src if source.op is Ops.BARRIER else [source]
     return node.replace(src=tuple(sources))
 
 
@@ -174,14 +172,14 @@ def swapped_select(node: UOp) -> UOp | None:
 
 
 class Wrong(TextBackend):
-    """The interpreter as a device of which something is wrong."""
+    """Base of faulty devices: the interpreter, as a device."""
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:
         return InterpretedKernel(self.name, super().load(entry, binary).program)
 
 
 class ModOffByOne(Wrong):
-    """MOD is one too large."""
+    """Device whose MOD is one too large."""
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:
         kernel = super().load(entry, binary)
@@ -194,7 +192,7 @@ def _mod_off_by_one(dtype, operands, sources):
 
 
 class NoTwoOutputs(Wrong):
-    """Refuses kernels that write two buffers."""
+    """Device that refuses kernels that write two buffers."""
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:
         kernel = super().load(entry, binary)
@@ -204,7 +202,7 @@ class NoTwoOutputs(Wrong):
 
 
 class LastElementLost(Wrong):
-    """A launch writes all but the last element of the first buffer, if there are three."""
+    """Device that does not write the last element of the first buffer, if there are three."""
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:
         return _Lossy(self.name, super().load(entry, binary).program)
@@ -272,7 +270,7 @@ class _WrongWhenHard(LlvmCompiler):
 
 
 class WrongWhenHard(CpuBackend):
-    """Its compiler is at fault at the levels that are not the default."""
+    """CPU device whose compiler is faulty at levels above the default."""
 
     def __init__(self, index=0):
         super().__init__(index)

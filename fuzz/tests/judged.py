@@ -1,4 +1,4 @@
-"""Cases of the corpus, and what the judge says of them."""
+"""Cases of the corpus, and the judge's verdict on them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ CORPUS = corpus_kernels()
 
 
 def case_of(name: str, *opts: str, mode: Mode = Mode.EXACT) -> KernelCase:
-    """A kernel of the corpus with lists of optimisations."""
+    """Return a kernel of the corpus with lists of optimisations."""
     kernel = CORPUS[name]
     lists = tuple(parse_opts(text) for text in opts)
     return KernelCase(kernel.ast, kernel.buffers(), opts=lists, bindings=kernel.bindings, mode=mode)
 
 
-def found(
+def pair_and_symptom(
     case: KernelCase, device: str, thorough: bool | None = True
 ) -> tuple[Pair | None, Symptom | None]:
     verdict = judge(case, device, thorough)

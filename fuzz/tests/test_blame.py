@@ -1,4 +1,4 @@
-"""Faults injected into every stage must come out with the right stage and, if any, cause."""
+"""Check that faults injected into every stage are blamed on the right stage and cause."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def blamed(
     pair: Pair | None = None,
     buffers: tuple[np.ndarray, ...] | None = None,
 ) -> Blame:
-    """The blame for a case of the corpus that shows with `opts`, by `opts`' last list."""
+    """Return the blame for a case of the corpus that fails with the last list of `opts`."""
     kernel = KERNELS[name]
     lists = (parse_opts(opts),) if opts else ()
     case = KernelCase(kernel.ast, buffers or kernel.buffers(), bindings=kernel.bindings, opts=lists)
     pair = pair or (Pair.OPTIMISED if opts else Pair.PLAIN)
-    # Nothing that is known of the kernel from before the fault, and nothing of the fault after it.
+    # Forget what was known of the kernel before the fault, and what is known because of it.
     forget_facts(kernel.ast)
     try:
         return find_blame(case, KernelVerdict(pair, symptom, "injected", len(lists) - 1), device)
@@ -47,13 +47,13 @@ def blamed(
 
 
 def forget_facts(ast: UOp) -> None:
-    """Drops what other tests of this process, without an injected fault, have left at the nodes."""
+    """Forget the facts that other tests of this process have stored at the nodes."""
     for node in ast.toposort():
         node.facts.clear()
 
 
-def spoilt(root: UOp) -> UOp:
-    """The graph with another value in its first STORE to a buffer."""
+def with_wrong_store(root: UOp) -> UOp:
+    """Return the graph with another value in its first STORE to a buffer."""
     store = next(node for node in root.toposort() if node.op is Ops.STORE)
     one = build.const(store.src[1].dtype, 1)
     changed = store.replace(src=(store.src[0], build.add(store.src[1], one), *store.src[2:]))
@@ -63,13 +63,13 @@ def spoilt(root: UOp) -> UOp:
 @pytest.mark.parametrize("name", ["sum-rows", "sum-float32"])
 def test_lowering_is_blamed_for_a_value_that_no_step_changes(name, monkeypatch):
     healthy = compiling.lower
-    monkeypatch.setattr(compiling, "lower", lambda plan: spoilt(healthy(plan)))
+    monkeypatch.setattr(compiling, "lower", lambda plan: with_wrong_store(healthy(plan)))
     assert str(blamed(name)) == "lower"
 
 
 def test_a_wrong_order_is_blamed_on_linearising(monkeypatch):
     healthy = compiling.linearise
-    monkeypatch.setattr(compiling, "linearise", lambda root: healthy(spoilt(root)))
+    monkeypatch.setattr(compiling, "linearise", lambda root: healthy(with_wrong_store(root)))
     assert blamed("sum-rows").stage == "linearise"
 
 
@@ -77,19 +77,19 @@ def test_a_wrong_order_is_blamed_on_linearising(monkeypatch):
     ("function", "stage"), [("expand", "expand"), ("linearise", "linearise"), ("lower", "lower")]
 )
 def test_a_stage_that_raises_is_blamed(function, stage, monkeypatch):
-    def fails(*given):
+    def fails(*args):
         raise IndexError("injected")
 
     monkeypatch.setattr(compiling, function, fails)
-    found = blamed("sum-rows", symptom=Symptom.ERROR)
-    assert (found.stage, "injected" in found.detail) == (stage, True)
+    blame = blamed("sum-rows", symptom=Symptom.ERROR)
+    assert (blame.stage, "injected" in blame.detail) == (stage, True)
 
 
 # --- inside of stages -----------------------------------------------------------------------------
 
 
 def other_reduce(root: UOp) -> UOp:
-    """A maximum for every sum."""
+    """Replace every sum by a maximum."""
     reduces = [node for node in root.toposort() if isinstance(node.arg, ReduceArg)]
     return substitute(
         root, {node: node.replace(arg=ReduceArg(Ops.MAX, node.arg.axes)) for node in reduces}
@@ -100,8 +100,8 @@ def test_a_wrong_merge_of_axes_is_named(monkeypatch):
     merge = normal_form.merge_within
 
     def wrong(root, labels):
-        merged, left = merge(root, labels)
-        return other_reduce(merged), left
+        merged, rest = merge(root, labels)
+        return other_reduce(merged), rest
 
     monkeypatch.setattr(normal_form, "merge_within", wrong)
     assert str(blamed("sum-rows")) == "normal: merge_axes"
@@ -117,30 +117,27 @@ def test_a_wrong_merge_of_axes_is_named(monkeypatch):
 def test_a_wrong_rule_is_named(rule, wrongly, monkeypatch):
     def wrong(function):
         def replacement(**captures):
-            found = function(**captures)
-            return None if found is None else build.add(found, 1)
+            result = function(**captures)
+            return None if result is None else build.add(result, 1)
 
         return replacement
 
     rules = [
-        replace(each, function=wrong(each.function)) if each.name == rule else each
-        for each in simplify.ALL_RULES.rules
+        replace(known, function=wrong(known.function)) if known.name == rule else known
+        for known in simplify.ALL_RULES.rules
     ]
     monkeypatch.setattr(simplify, "ALL_RULES", RuleSet(rules, "wrong"))
     kernel = KERNELS["multiply-add-int32"]
     store = kernel.ast.src[0]
     ast = build.sink(build.store(store.src[0], wrongly(store.src[1])))
-    found = find_blame(KernelCase(ast, kernel.buffers()), WRONG_VALUE, "PYTHON")
-    assert str(found) == f"simplify: {rule}"
-
-
-# --- optimisations --------------------------------------------------------------------------------
+    blame = find_blame(KernelCase(ast, kernel.buffers()), WRONG_VALUE, "PYTHON")
+    assert str(blame) == f"simplify: {rule}"
 
 
 # --- other pairs ----------------------------------------------------------------------------------
 
 
-def test_a_device_is_blamed_for_what_it_alone_does():
+def test_a_device_is_blamed_for_its_own_fault():
     assert str(blamed("sum-rows", pair=Pair.DEVICE)) == "device"
 
 
@@ -149,14 +146,14 @@ def test_a_wrong_transformation_is_named():
     other = other_reduce(kernel.ast)
     trail = (("nothing", kernel.ast), ("sum-as-maximum", other))
     case = KernelCase(kernel.ast, kernel.buffers(), equivalent=Equivalent(kernel.ast, trail))
-    found = find_blame(case, KernelVerdict(Pair.EQUIVALENT, Symptom.VALUE), "PYTHON")
-    assert str(found) == "evaluate: sum-as-maximum"
+    blame = find_blame(case, KernelVerdict(Pair.EQUIVALENT, Symptom.VALUE), "PYTHON")
+    assert str(blame) == "evaluate: sum-as-maximum"
 
 
-def test_nothing_wrong_is_said_to_be_so():
-    found = blamed("sum-rows", "UPCAST(0, 2)")
-    assert found.stage == "optimise"
-    assert found.detail.startswith(
+def test_a_case_without_a_fault_is_reported_as_right():
+    blame = blamed("sum-rows", "UPCAST(0, 2)")
+    assert blame.stage == "optimise"
+    assert blame.detail.startswith(
         "every value is right when computed again; the verdict was: injected"
     )
 
@@ -164,8 +161,8 @@ def test_nothing_wrong_is_said_to_be_so():
 def test_an_interpreter_is_blamed_where_a_device_runs_the_program_right(monkeypatch):
     healthy = Interpreter.run
 
-    def wrong(self, buffers, *given, **named):
-        healthy(self, buffers, *given, **named)
+    def wrong(self, buffers, *args, **named):
+        healthy(self, buffers, *args, **named)
         buffers[0][:1] += 1
 
     monkeypatch.setattr(Interpreter, "run", wrong)

@@ -1,4 +1,4 @@
-"""Buckets: one for each cause, whatever else varies; examined faults that differ fall apart."""
+"""Check buckets: one for each cause, whatever else varies."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_keys_are_short_texts():
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        # The names of amounts and axes are incidental, and so is the order.
+        # Amounts, axes and the order are incidental.
         (("optimise", "UPCAST", "UPCAST(0, 2)"), ("optimise", "UPCAST", "UPCAST(1, 4)")),
         (("optimise", "GROUPTOP", "GROUPTOP(1, 2)"), ("optimise", "GROUP", "GROUP(1, 2)")),
-        # A rule is a rule, whatever it needed to fire.
+        # A rule is one cause, however it fired.
         (("simplify", "rule", "UPCAST(0, 2)"), ("simplify", "rule")),
     ],
 )
-def test_what_is_incidental_makes_no_other_bucket(first, second):
+def test_incidental_differences_share_a_bucket(first, second):
     assert key(*first) == key(*second)
 
 
@@ -83,7 +83,7 @@ def test_other_causes_are_other_buckets(first, second):
     ],
 )
 def test_without_blame_the_pair_names_the_stage(pair, stage):
-    def fails(*given):
+    def fails(*args):
         raise KeyError("no\nstage")
 
     blame = blame_or_pair(large_case(), KernelVerdict(pair, Symptom.VALUE), "PYTHON", fails)

@@ -25,23 +25,23 @@ from tinyref_spec.kernel_case.files import load_record
 HERE = Path(__file__).parent
 SEED = 11
 KERNELS = 20
-# Where the cases themselves do not matter.
+# Number of kernels if the cases do not matter.
 FEW = 4
 pytestmark = pytest.mark.usefixtures("workers_import_test_devices")
 
 
 def request(folder: Path, device: str, **members: Any) -> CampaignRequest:
-    wanted = {
+    options = {
         "seed": SEED,
         "policy": "small",
         "kernels": KERNELS,
         # Each worker imports all of the fuzzer.
         "jobs": 1,
-        # What reduction does in how long is tested with it.
+        # Other tests cover reduction and its time.
         "examine_seconds": 0.1,
         **members,
     }
-    return CampaignRequest(f"campaign_devices:{device}", folder, **wanted)
+    return CampaignRequest(f"campaign_devices:{device}", folder, **options)
 
 
 def campaign(folder: Path, device: str, **members: Any) -> Summary:
@@ -49,25 +49,25 @@ def campaign(folder: Path, device: str, **members: Any) -> Summary:
 
 
 def findings(folder: Path) -> dict[int, Symptom | None]:
-    found = Database.open(folder)
+    database = Database.open(folder)
     try:
-        return {each.number: each.verdict.symptom for each in found.findings()}
+        return {finding.number: finding.verdict.symptom for finding in database.findings()}
     finally:
-        found.close()
+        database.close()
 
 
 def totals(folder: Path) -> tuple[int, int]:
-    """Cases, and optimised programs compared."""
-    found = Database.open(folder)
+    """Return the numbers of cases and of compared optimised programs."""
+    database = Database.open(folder)
     try:
-        return found.totals()[:2]
+        return database.totals()[:2]
     finally:
-        found.close()
+        database.close()
 
 
 @pytest.fixture(scope="module")
 def faulty_numbers() -> list[int]:
-    """The cases that have a chosen program, by an exception that the judge catches, in process."""
+    """Return the cases with a chosen program, by an exception that the judge catches."""
     sys.path.insert(0, str(HERE))
     try:
         stream = islice(judge_cases("campaign_devices:Raising", SEED, "small"), KERNELS)
@@ -110,12 +110,14 @@ def check_that_no_other_is_resumed(folder: Path) -> None:
 def test_a_campaign_is_not_resumed_on_a_device_that_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: int
 ):
-    """Neither where cases are left to judge, nor where none is."""
+    """Check that neither an unfinished nor a finished campaign is resumed."""
     folder = tmp_path / "campaign"
     campaign(folder, "Healthy", kernels=FEW)
     with monkeypatch.context() as patch:
         patch.setenv("TINYREF_TRANSCENDENTAL", "1")
-        with pytest.raises(UserError, match=r"flag TRANSCENDENTAL: \(none\) -> 1: go on with --re"):
+        with pytest.raises(
+            UserError, match=r"flag TRANSCENDENTAL: \(none\) -> 1: use --resume --re"
+        ):
             campaign(folder, "Healthy", resume=True, kernels=kernels)
         again = run(CampaignRequest("campaign_devices:Healthy", folder, resume=True, restart=True))
     assert (again.seed, again.policy, again.cases) == (SEED, "small", FEW)
@@ -130,7 +132,7 @@ def test_flags_belong_to_what_a_campaign_finds(
 ):
     monkeypatch.setenv("TINYREF_STRICT_FLOAT", "0")
     monkeypatch.setenv("TINYREF_CPU_LEVEL", "2")
-    # The case that shows the fault first, and none more to examine.
+    # Only up to the first case that shows the fault.
     summary = campaign(tmp_path, "Wrong", kernels=faulty_numbers[0] + 1)
     flags = "TINYREF_STRICT_FLOAT=0 TINYREF_CPU_LEVEL=2"
     lines = text(summary).splitlines()
@@ -139,14 +141,14 @@ def test_flags_belong_to_what_a_campaign_finds(
     replays = [line for line in lines if line.strip().startswith("replay")]
     assert replays
     assert all(line.startswith(f"   replay  {flags} tinyref fuzz replay ") for line in replays)
-    kept = load_record(summary.buckets[0].file)
-    assert kept.note.endswith(f", {flags}")
-    script = reproducer(kept.case, kept.verdict, "campaign_devices:Wrong")
+    record = load_record(summary.buckets[0].file)
+    assert record.note.endswith(f", {flags}")
+    script = reproducer(record.case, record.verdict, "campaign_devices:Wrong")
     assert "os.environ.update({'TINYREF_STRICT_FLOAT': '0', 'TINYREF_CPU_LEVEL': '2'" in script
 
 
 @pytest.mark.long
-def test_what_is_not_given_with_resume_is_as_before(tmp_path: Path):
+def test_options_that_are_not_set_are_resumed(tmp_path: Path):
     campaign(
         tmp_path / "folder",
         "Healthy",
@@ -160,29 +162,29 @@ def test_what_is_not_given_with_resume_is_as_before(tmp_path: Path):
     assert (before.seed, before.policy, before.kernels) == (SEED, "small", 5)
     assert (before.seconds, before.timeout, before.memory) == (900.0, 7.0, 900 << 20)
     assert before.corpus == tmp_path / "corpus"
-    # Its time goes on where it stopped.
+    # The time limit continues where it stopped.
     assert 0.0 < before.used < 900.0
     changed = resumed(tmp_path / "folder", timeout=8.0)
     assert (changed.timeout, changed.memory, changed.seconds) == (8.0, 900 << 20, 900.0)
     assert changed.used >= before.used
-    # What is given anew is as before from then on; new seconds begin with none of them used.
-    given = {"kernels": 4, "seconds": 700.0, "memory": 800 << 20, "corpus": tmp_path / "other"}
-    assert resumed(tmp_path / "folder", **given).used == 0.0
+    # An option that is set replaces the stored one; a new time limit starts from 0.
+    options = {"kernels": 4, "seconds": 700.0, "memory": 800 << 20, "corpus": tmp_path / "other"}
+    assert resumed(tmp_path / "folder", **options).used == 0.0
     again = resumed(tmp_path / "folder")
     assert (again.kernels, again.seconds, again.timeout) == (4, 700.0, 8.0)
     assert (again.memory, again.corpus) == (800 << 20, tmp_path / "other")
 
 
 def resumed(folder: Path, **members: Any) -> CampaignRequest:
-    """What is asked for where the campaign in the folder is resumed."""
-    seen: list[CampaignRequest] = []
-    given = CampaignRequest("campaign_devices:Healthy", folder, resume=True, **members)
-    run(given, started=seen.append)
-    return seen[0]
+    """Return the complete request of a resumed campaign."""
+    requests: list[CampaignRequest] = []
+    request = CampaignRequest("campaign_devices:Healthy", folder, resume=True, **members)
+    run(request, started=requests.append)
+    return requests[0]
 
 
 @pytest.mark.long
-def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
+def test_a_wrong_result_is_stored_as_a_case(tmp_path: Path):
     summary = campaign(tmp_path, "Wrong", jobs=2)
     assert summary.cases == KERNELS
     assert summary.findings >= 2
@@ -190,10 +192,10 @@ def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
     assert exit_code(summary) == 1
     bucket = summary.buckets[0]
     assert load_record(bucket.file).case.ast.src
-    # What is not installed is imported only where the command says so.
+    # A module that is not installed is only imported if the command names it.
     assert f"replay {bucket.file} --device campaign_devices:Wrong\n" in text(summary)
     assert f"seed {SEED}" in text(summary)
-    # It shows in a fresh process as well.
+    # It also fails in a new process.
     assert bucket.examination.problem == ""
 
 
@@ -243,7 +245,7 @@ def test_a_device_that_does_not_open_is_an_error_with_the_reason(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_the_same_is_judged_and_found_with_any_number_of_workers(tmp_path: Path):
+def test_the_number_of_workers_does_not_change_the_result(tmp_path: Path):
     for jobs in (1, 3):
         campaign(tmp_path / str(jobs), "Wrong", jobs=jobs, kernels=70)
     assert findings(tmp_path / "1") == findings(tmp_path / "3")
@@ -251,7 +253,7 @@ def test_the_same_is_judged_and_found_with_any_number_of_workers(tmp_path: Path)
 
 
 def started(folder: Path, device: str, kernels: int) -> subprocess.Popen[bytes]:
-    """A campaign in a process of its own, as of the command line."""
+    """Start a campaign in its own process, from the command line."""
     words = ["--device", f"campaign_devices:{device}", "--out", str(folder), "--seed", str(SEED)]
     words += ["--policy", "small", "--kernels", str(kernels), "--jobs", "2"]
     return subprocess.Popen(
@@ -270,13 +272,13 @@ def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
 
 def has_cases(folder: Path) -> bool:
     try:
-        found = Database.open(folder)
+        database = Database.open(folder)
     except UserError:
         return False
     try:
-        return found.has_results()
+        return database.has_results()
     finally:
-        found.close()
+        database.close()
 
 
 def children(pid: int) -> list[int]:
@@ -292,12 +294,12 @@ def test_a_killed_campaign_goes_on_where_it_stopped(tmp_path: Path):
     workers = children(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    # Its workers do not stay behind.
+    # Its workers end too.
     wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
     database = Database.open(folder)
     assert 0 < database.totals()[0] < 120
     database.close()
-    # With another number of workers.
+    # Resume with another number of workers.
     resumed = campaign(folder, "Wrong", seed=None, policy=None, kernels=None, resume=True, jobs=3)
     assert (resumed.cases, resumed.seed, resumed.policy) == (120, SEED, "small")
     assert resumed.judged == whole.judged

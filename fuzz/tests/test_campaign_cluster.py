@@ -21,27 +21,27 @@ distributed = pytest.importorskip("distributed", reason="the extra `cluster` is 
 def address(workers_import_test_devices: None) -> Iterator[str]:
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as found:
-        yield found.scheduler_address
+    ) as cluster:
+        yield cluster.scheduler_address
 
 
 def campaign(folder: Path, device: str, address: str = "", **members: Any) -> Summary:
-    wanted = {"seed": 11, "policy": "small", "kernels": KERNELS, "examine_seconds": 1.0, **members}
+    options = {"seed": 11, "policy": "small", "kernels": KERNELS, "examine_seconds": 1.0, **members}
     device = f"campaign_devices:{device}"
-    return run(CampaignRequest(device, folder, jobs=2, cluster=address, **wanted))
+    return run(CampaignRequest(device, folder, jobs=2, cluster=address, **options))
 
 
 def state(folder: Path) -> tuple[Any, ...]:
-    found = Database.open(folder)
+    database = Database.open(folder)
     try:
-        findings = {each.number: each.verdict.symptom for each in found.findings()}
-        return findings, found.totals()[:2]
+        findings = {finding.number: finding.verdict.symptom for finding in database.findings()}
+        return findings, database.totals()[:2]
     finally:
-        found.close()
+        database.close()
 
 
 @pytest.mark.slow
-def test_a_cluster_judges_and_finds_what_one_machine_does(tmp_path: Path, address: str):
+def test_a_cluster_gives_the_results_of_one_machine(tmp_path: Path, address: str):
     on_cluster = campaign(tmp_path / "cluster", "Wrong", address)
     here = campaign(tmp_path / "here", "Wrong")
     assert (on_cluster.cases, on_cluster.incomplete) == (KERNELS, "")

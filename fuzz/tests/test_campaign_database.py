@@ -1,4 +1,4 @@
-"""The journal of a campaign: findings, buckets and where their files are."""
+"""The database of a campaign: findings, buckets, and paths of their files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def filled(folder: Path) -> Database:
     return database
 
 
-def test_what_is_stored_is_there_when_it_is_opened_again(tmp_path: Path):
+def test_a_database_is_complete_after_reopening(tmp_path: Path):
     database = filled(tmp_path)
     case = tmp_path / "cases" / "case.json"
     database.keep(Examination(3, "bucket", Blame("device"), "x", {"ast": []}, 8, 2), str(case))
@@ -38,7 +38,8 @@ def test_what_is_stored_is_there_when_it_is_opened_again(tmp_path: Path):
     assert again.config() == CONFIG
     assert again.spans() == [(0, 20), (1000, 1010)]
     assert again.totals() == (30, 60, 15.0)
-    assert [(each.number, each.signature, each.bucket) for each in again.findings()] == [
+    rows = [(finding.number, finding.signature, finding.bucket) for finding in again.findings()]
+    assert rows == [
         (3, "DEVICE VALUE", "bucket"),
         (1007, "DEVICE VALUE", None),
         (1009, "DEVICE VALUE", "bucket"),
@@ -59,7 +60,7 @@ def test_a_file_is_found_from_any_directory(tmp_path: Path, monkeypatch: pytest.
     assert [bucket.file for bucket in database.buckets()] == ["here/cases/a.json", shared, ""]
     database.close()
     monkeypatch.chdir(tmp_path)
-    # With the folder its own cases move, and the corpus that others share does not.
+    # The folder's own cases move with it; a shared corpus does not.
     (tmp_path / "night/here").rename("there")
     database = Database.open(Path("there"))
     assert [bucket.file for bucket in database.buckets()] == ["there/cases/a.json", shared, ""]
@@ -76,7 +77,7 @@ def read_all(folder: Path) -> None:
 
 
 def whole(folder: Path) -> bytes:
-    """A database with something in each table."""
+    """Return the bytes of a database with something in each table."""
     database = filled(folder)
     database.keep(Examination(3, "bucket", Blame("device"), "x", {"ast": []}, 8, 2), "case.json")
     database.close()

@@ -1,4 +1,4 @@
-"""Which cases come next and which findings are examined: by numbers alone."""
+"""Cases to judge and findings to examine are chosen by their numbers alone."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def test_few_of_many_that_look_alike_are_examined_in_the_order_of_their_numbers(
         for number in order:
             triage.add(finding(number))
         triage.add(finding(7, "b"))
-        first = [each.number for each in triage.due(before=10)]
-        # Ranks 1 to 4 and 8 of one kind, and the only one of another.
+        first = [item.number for item in triage.due(before=10)]
+        # Ranks 1 to 4 and 8 of one signature, and the only finding of the other.
         assert first == [0, 1, 2, 3, 7, 7]
-        assert [each.number for each in triage.due(None)] == [15, 31]
+        assert [item.number for item in triage.due(None)] == [15, 31]
         assert triage.due(None) == []
 
 
@@ -67,7 +67,7 @@ def test_signatures_leave_out_what_differs_from_case_to_case():
         assert signature(theirs) == "DEVICE ERROR load of *: raises OSError"
 
 
-def test_what_goes_between_processes_comes_back_equal():
+def test_messages_between_processes_are_read_back_equal():
     result = CampaignCase(7, 0.5, 2, WRONG)
     assert CampaignCase.from_json(json.loads(json.dumps(result.to_json()))) == result
     examination = Examination(7, "a", Blame("device"), "differs", {"ast": []}, 8, 2)
@@ -76,7 +76,7 @@ def test_what_goes_between_processes_comes_back_equal():
     task = examination_task(setup, 7, WRONG)
     request = json.loads(json.dumps(task.to_json()))
     assert (request["items"], verdict_to_examine(request)) == ([7], WRONG)
-    # It has time beyond its own limit, and goes on when that of the campaign is up.
+    # An examination may exceed its own limit, and continue after the campaign's time.
     assert (task.seconds, task.is_last) == (5.0 + 2.0 + 30.0, True)
     request = json.loads(json.dumps(judging_task(3, 6).to_json()))
     assert (request["items"], verdict_to_examine(request)) == ([3, 4, 5], None)

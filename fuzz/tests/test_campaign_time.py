@@ -1,4 +1,4 @@
-"""Campaigns on slow devices: progress from the first kernel on, and an end in time."""
+"""Campaigns on slow devices: progress from the first kernel, and an end in time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tinyref_fuzz.campaign.report import text
 from tinyref_fuzz.campaign.results import CampaignCase
 from tinyref_fuzz.campaign.task import CHUNK
 
-# A case of the slow device takes some compilations of half a second; what machines may be late by.
+# Longest duration of a case on the slow device, which compiles several times; and a margin.
 CASE_SECONDS = 6.0
 SLACK_SECONDS = 8.0
 pytestmark = pytest.mark.usefixtures("workers_import_test_devices")
@@ -30,8 +30,8 @@ def _nothing_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINYREF_CACHE", "0")
 
 
-class Noting(Reporter):
-    """Keeps what it is told, with the time since the device was open."""
+class ProgressRecorder(Reporter):
+    """Reporter that records all progress, and the time when the device was open."""
 
     def __init__(self) -> None:
         self.seen: list[Progress] = []
@@ -50,30 +50,32 @@ class Noting(Reporter):
         return
 
 
-def timed(folder: Path, device: str, jobs: int, **members: float) -> tuple[float, Noting, Summary]:
-    """The seconds from the opened device to the end, what was shown, and what it came to."""
-    noting = Noting()
-    wanted = {"seconds": 3.0, "timeout": 30.0, "examine_seconds": 1.0, **members}
+def timed(
+    folder: Path, device: str, jobs: int, **members: float
+) -> tuple[float, ProgressRecorder, Summary]:
+    """Return the seconds from the opened device to the end, the progress, and the summary."""
+    recorder = ProgressRecorder()
+    options = {"seconds": 3.0, "timeout": 30.0, "examine_seconds": 1.0, **members}
     request = CampaignRequest(
-        f"campaign_devices:{device}", folder, seed=11, policy="small", jobs=jobs, **wanted
+        f"campaign_devices:{device}", folder, seed=11, policy="small", jobs=jobs, **options
     )
-    summary = run(request, noting)
-    return time.monotonic() - noting.opened, noting, summary
+    summary = run(request, recorder)
+    return time.monotonic() - recorder.opened, recorder, summary
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_slow_device_shows_progress_and_ends_in_time(tmp_path: Path, jobs: int) -> None:
-    seconds, noting, summary = timed(tmp_path, "Slow", jobs)
+    seconds, recorder, summary = timed(tmp_path, "Slow", jobs)
     assert seconds < 3.0 + CASE_SECONDS + SLACK_SECONDS
-    # Fewer than a task has, all of which are kept.
+    # Fewer cases than a task has, all of them stored.
     assert 0 < summary.cases < CHUNK
-    counts = [progress.done for progress in noting.seen]
+    counts = [progress.done for progress in recorder.seen]
     assert counts == sorted(counts)
     assert counts[-1] == summary.cases
-    # With the first kernel there is something to see, and no batch is waited for.
+    # Progress shows the first kernel, and does not wait for a batch.
     assert 0 < next(filter(None, counts)) <= jobs
-    assert any(" 0.0/s" not in progress.text for progress in noting.seen)
+    assert any(" 0.0/s" not in progress.text for progress in recorder.seen)
 
 
 @pytest.mark.long
@@ -92,13 +94,13 @@ def test_a_device_that_hangs_ends_one_case_after_its_time(tmp_path: Path) -> Non
     assert summary.findings == summary.cases > 0
 
 
-# --- the clock, by a clock of our own -------------------------------------------------------------
+# --- time, by a simulated clock -------------------------------------------------------------------
 
 OPENING = 4.0
 
 
 class Clocked(Executor):
-    """Opens in `OPENING` seconds and judges a case a second, except the third, which hangs."""
+    """Executor that opens in `OPENING` seconds and judges a case a second; the third hangs."""
 
     identity: dict[str, str] = {}
     workers = capacity = 1
@@ -144,7 +146,7 @@ def clocked(
     began: float | None = None,
     seconds: float = 10.0,
 ) -> tuple[float, Summary]:
-    """How many seconds a campaign took by the clock of the executor, and its summary."""
+    """Return the seconds of a campaign by the executor's clock, and its summary."""
     monkeypatch.setattr(campaigns, "executor_of", lambda request, setup: executor)
     for module in (campaigns, run_loop):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: executor.now))
@@ -152,13 +154,13 @@ def clocked(
     return executor.now - 100.0, summary
 
 
-def test_the_start_of_workers_is_of_the_time(
+def test_the_start_of_workers_counts_as_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seconds, summary = clocked(monkeypatch, tmp_path, Clocked(is_awaited=False))
     assert (seconds, summary.cases, summary.incomplete) == (10.0, 2, "")
     assert "kernel 2 was not waited for: it had taken 6 s" in text(summary)
-    # Only what has taken long may hang.
+    # Only a case that took long is suspected to hang.
     assert list(summary.unfinished) == [2]
 
 
@@ -173,7 +175,7 @@ def test_one_case_is_judged_however_short_the_time(
 def test_a_case_that_hangs_is_not_waited_for_once_the_time_is_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # On a busy machine it begins late, and the time of others does not count.
+    # On a busy machine the case begins late, and other cases' time does not count.
     monkeypatch.setattr(campaigns, "SUSPICIOUS_SECONDS", 0.0)
     seconds, _, summary = timed(tmp_path, "HangingLater", 1, timeout=200.0, seconds=6.0)
     assert seconds < 6.0 + SLACK_SECONDS

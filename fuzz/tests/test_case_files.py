@@ -1,4 +1,4 @@
-"""Cases on file: the same case again, bit for bit, whatever else is in the file is refused."""
+"""Cases are read back from files bit for bit; anything else in a file is refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def doubled(dtype=dtypes.float32, size: int = 4) -> UOp:
 
 
 def small(**changes) -> KernelCase:
-    """A case with something in each of its fields."""
+    """Return a case with something in each field."""
     ast = doubled()
     output = np.array([0x7FC00001, 0xFFC00000, 0x80000000, 1], "u4").view("f4")
     inputs = np.array([1.5, -0.0, np.inf, 1e-45], np.float32)
@@ -62,15 +62,17 @@ def small(**changes) -> KernelCase:
     return KernelCase(ast, (output, inputs), **(members | changes))
 
 
-def same(found: KernelCase, wanted: KernelCase) -> None:
-    assert found.ast is wanted.ast
-    assert found.choices == wanted.choices
-    assert found.opts == wanted.opts
-    assert dict(found.bindings) == dict(wanted.bindings)
-    assert found.mode is wanted.mode
-    assert found.equivalent == wanted.equivalent
-    assert [each.dtype for each in found.buffers] == [each.dtype for each in wanted.buffers]
-    for left, right in zip(found.buffers, wanted.buffers, strict=True):
+def same(actual: KernelCase, expected: KernelCase) -> None:
+    assert actual.ast is expected.ast
+    assert actual.choices == expected.choices
+    assert actual.opts == expected.opts
+    assert dict(actual.bindings) == dict(expected.bindings)
+    assert actual.mode is expected.mode
+    assert actual.equivalent == expected.equivalent
+    assert [buffer.dtype for buffer in actual.buffers] == [
+        buffer.dtype for buffer in expected.buffers
+    ]
+    for left, right in zip(actual.buffers, expected.buffers, strict=True):
         assert left.tobytes() == right.tobytes()
 
 
@@ -94,9 +96,9 @@ def test_every_pattern_of_bits_of_every_type_comes_back(dtype, size):
         content = words.view(numpy_dtype(dtype))
     data = json.loads(json.dumps(buffer_to_json(content)))
     assert ("base64" in data) == (size > 256)
-    found = buffer_from_json(data, "here")
-    assert found.dtype == content.dtype
-    assert found.tobytes() == content.tobytes()
+    buffer = buffer_from_json(data, "here")
+    assert buffer.dtype == content.dtype
+    assert buffer.tobytes() == content.tobytes()
 
 
 def test_the_text_of_buffers():
@@ -120,10 +122,10 @@ def test_verdict_blame_note_and_device_come_back(tmp_path):
     path = save_record(
         tmp_path / "it.json", CaseRecord(small(), "a pad too many", verdict, blame, "CPU")
     )
-    kept = load_record(path)
-    assert (kept.note, kept.device, kept.verdict) == ("a pad too many", "CPU", verdict)
-    assert kept.blame == blame
-    same(kept.case, small())
+    record = load_record(path)
+    assert (record.note, record.device, record.verdict) == ("a pad too many", "CPU", verdict)
+    assert record.blame == blame
+    same(record.case, small())
     agreed = load_record(
         save_record(tmp_path / "it.json", CaseRecord(small(), verdict=KernelVerdict(judged=2)))
     )
@@ -145,19 +147,19 @@ def test_the_text_is_stable_and_a_change_is_a_small_difference():
     assert len(set(record_text(CaseRecord(changed)).splitlines()) - set(lines)) == 1
 
 
-def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_a_file_is_written_atomically(tmp_path, monkeypatch):
     path = tmp_path / "it.json"
     save_record(path, CaseRecord(small(), "first"))
     before = path.read_bytes()
 
-    def full(*given):
+    def full(*args):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.write", full)
     with pytest.raises(UserError, match=r"it\.json: .*No space left"):
         save_record(path, CaseRecord(small(), "second"))
     assert path.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["it.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["it.json"]
 
 
 def test_a_case_that_no_reader_would_accept_is_not_written(tmp_path):
@@ -171,15 +173,15 @@ def test_a_case_that_no_reader_would_accept_is_not_written(tmp_path):
 
 
 def damaged(path: str, value: object) -> dict:
-    """The JSON of `small` with the member at `path`, such as `buffers.0.size`, replaced."""
+    """Return the JSON of `small` with the member at `path`, such as `buffers.0.size`, replaced."""
     data = json.loads(
         record_text(CaseRecord(small(), verdict=KernelVerdict(), blame=Blame("lower")))
     )
-    place = data
+    parent = data
     *folders, last = path.split(".")
     for name in folders:
-        place = place[int(name) if isinstance(place, list) else name]
-    place[int(last) if isinstance(place, list) else last] = value
+        parent = parent[int(name) if isinstance(parent, list) else name]
+    parent[int(last) if isinstance(parent, list) else last] = value
     return data
 
 
@@ -236,14 +238,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("path", "value", "message"), REFUSED, ids=range(len(REFUSED)))
-def test_what_the_writer_does_not_write_is_refused_with_its_place(path, value, message):
+def test_bad_members_are_refused_with_their_path(path, value, message):
     with pytest.raises(UserError) as refused:
         record_from_json(damaged(path, value))
     assert message in str(refused.value)
 
 
 def wide(extent: int, axes: int = 1) -> UOp:
-    """A kernel that shows one element `extent` times on each axis, and stores the sum."""
+    """Return a kernel that repeats one element `extent` times on each axis, and stores the sum."""
     repeated = shaped(*(1,) * axes).expand((extent,) * axes)
     return reduced_view(Ops.ADD, dtypes.int32, repeated, *range(axes))
 
@@ -268,8 +270,8 @@ def test_a_variable_needs_a_value_in_its_range():
             record_from_json(data | {"bindings": bindings})
 
 
-def test_sizes_are_no_way_to_fill_the_memory():
-    """A size n ** (2 ** 60) has few nodes."""
+def test_a_size_of_many_factors_is_refused():
+    """Check that a size n ** (2 ** 60), which has few nodes, is refused."""
     n = build.variable("n", 1, 2)
     size = n
     for _ in range(60):
@@ -307,23 +309,23 @@ def test_files_that_are_no_cases_are_refused_with_their_path(tmp_path, text, mes
     assert message in str(refused.value)
 
 
-def test_a_file_that_is_not_there_or_no_file(tmp_path):
+def test_a_missing_file_or_a_folder_is_refused(tmp_path):
     for path in (tmp_path / "none.json", tmp_path, tmp_path / ("x" * 300), "a\0b"):
         with pytest.raises(UserError):
             load_record(path)
 
 
-def every_place(data: object) -> list[tuple[object, object]]:
-    """Each list or object in `data` with each of its keys."""
-    found, waiting = [], [data]
+def all_members(data: object) -> list[tuple[object, object]]:
+    """Return each list or object in `data` with each of its keys."""
+    members, waiting = [], [data]
     while waiting:
-        place = waiting.pop()
-        keys = place.keys() if isinstance(place, dict) else range(len(place))
+        parent = waiting.pop()
+        keys = parent.keys() if isinstance(parent, dict) else range(len(parent))
         for key in keys:
-            found.append((place, key))
-            if isinstance(place[key], dict | list):
-                waiting.append(place[key])
-    return found
+            members.append((parent, key))
+            if isinstance(parent[key], dict | list):
+                waiting.append(parent[key])
+    return members
 
 
 ODD = (
@@ -362,21 +364,21 @@ ODD = (
 )
 
 
-def damaged_anyhow(random: Random, text: str) -> object:
-    """The JSON `text` with one to three values replaced, removed, doubled, or moved."""
+def randomly_damaged(random: Random, text: str) -> object:
+    """Return the JSON `text` with one to three values replaced, removed, doubled, or moved."""
     data = json.loads(text)
     for _ in range(random.randint(1, 3)):
-        place, key = random.choice(every_place(data))
+        parent, key = random.choice(all_members(data))
         way = random.randrange(4)
         if way == 0:
-            place[key] = copy.deepcopy(random.choice(ODD))
+            parent[key] = copy.deepcopy(random.choice(ODD))
         elif way == 1:
-            del place[key]
-        elif way == 2 and isinstance(place, list):
-            place.insert(key, copy.deepcopy(place[key]))
+            del parent[key]
+        elif way == 2 and isinstance(parent, list):
+            parent.insert(key, copy.deepcopy(parent[key]))
         else:
-            other, at = random.choice(every_place(data))
-            place[key] = copy.deepcopy(other[at])
+            other, at = random.choice(all_members(data))
+            parent[key] = copy.deepcopy(other[at])
     return data
 
 
@@ -393,7 +395,7 @@ def test_damaged_cases_are_refused_or_read_and_nothing_else(seed):
     ]
     refused: list[UserError] = []
     for number in range(400):
-        data = damaged_anyhow(random, texts[number % 2])
+        data = randomly_damaged(random, texts[number % 2])
         try:
             record_to_json(record_from_json(data))
         except UserError as error:
@@ -403,8 +405,8 @@ def test_damaged_cases_are_refused_or_read_and_nothing_else(seed):
 
 # --- tapes --------------------------------------------------------------------------------------
 
-# Prints one hash over the cases of 50 tapes, each replayed and read back on the way, and over the
-# programs of every fifth: neither addresses nor hashes decide on their order.
+# Prints a hash over the cases of 50 tapes, and over every fifth program. Each tape is replayed, and
+# each case read back. Neither addresses nor hash seeds may change the result.
 DIGEST = """
 import hashlib, json
 from tinyref.codegen.compile import compile_kernel

@@ -1,4 +1,4 @@
-"""Data of the modes: the same on any machine, and such that faults show."""
+"""Data of the modes are the same on any machine, and reveal faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLOATS = (*dtypes.fp8s, *dtypes.floats)
 
 
 def contents(mode: Mode, dtype, size: int, seed: int, largest: float | None = None) -> np.ndarray:
-    """Data of a whole type, or of the numbers up to `largest`."""
+    """Return data of a whole type, or of the numbers up to `largest`."""
     span = full_range(dtype) if largest is None else (-largest, largest)
     return Content(dtype, size, *span, seed).array(mode)
 
@@ -49,7 +49,7 @@ def test_the_bytes_are_these_on_any_machine():
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
-def test_edge_floats_hold_what_is_special_and_moderate_ones(dtype):
+def test_edge_floats_include_special_and_moderate_values(dtype):
     with np.errstate(invalid="ignore"):
         values = contents(Mode.EDGE, dtype, 3000, 5).astype(np.float64)
     assert np.isnan(values).any()
@@ -80,7 +80,7 @@ def test_edge_floats_find_a_nan_that_is_rounded_to_zero(monkeypatch):
         return not judge(case, "tinyref_conformance.faulty:RoundedNan", thorough=False).agrees
 
     assert finds()
-    # Any bits seldom have a carry out of the significand of a NaN.
+    # Random bits seldom carry out of the significand of a NaN.
     monkeypatch.setattr(data, "edge_values", edges)
     assert not finds()
 
@@ -88,11 +88,11 @@ def test_edge_floats_find_a_nan_that_is_rounded_to_zero(monkeypatch):
 @pytest.mark.parametrize("dtype", dtypes.ints, ids=lambda dtype: dtype.name)
 def test_edge_integers_hold_the_limits_and_alternate_bits(dtype):
     low, high = int(dtype.minimum), int(dtype.maximum)
-    found = set(edge_values(dtype).tolist())
-    assert {low, low + 1, 0, 1, high - 1, high} <= found
+    values_at_edges = set(edge_values(dtype).tolist())
+    assert {low, low + 1, 0, 1, high - 1, high} <= values_at_edges
     alternate = {0x55 * 0x0101010101010101 & high, 0xAA * 0x0101010101010101 & (high - low)}
     as_signed = {value - (high - low + 1) if value > high else value for value in alternate}
-    assert as_signed <= found
-    values = set(contents(Mode.EXACT, dtype, 3000, 5).tolist())
-    assert {low, high} <= values
-    assert len(values) > (150 if dtype.bits == 8 else 750)
+    assert as_signed <= values_at_edges
+    drawn = set(contents(Mode.EXACT, dtype, 3000, 5).tolist())
+    assert {low, high} <= drawn
+    assert len(drawn) > (150 if dtype.bits == 8 else 750)

@@ -1,4 +1,4 @@
-"""The verdict on a case at which a process ended: by its cause, and by the stack that it left."""
+"""The verdict on the death of a process follows from its cause and its stack."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ HERE = Path(tinyref.__file__).parent
         (["/elsewhere/codegen/lower.py"], Pair.DEVICE),
     ],
 )
-def test_the_innermost_stage_of_the_stack_says_where_a_process_died(
-    frames: list[object], pair: Pair
-) -> None:
+def test_the_innermost_stage_of_the_stack_is_blamed(frames: list[object], pair: Pair) -> None:
     log = "".join(f'  File "{frame}", line 7 in f\n' for frame in frames)
     assert pair_of_death(f"Fatal Python error: Aborted\n{log}") is pair
 

@@ -1,4 +1,4 @@
-"""Equivalent kernels: every equation holds, and a wrong one is caught by the same law."""
+"""Every equation of equivalent kernels holds, and a wrong one is caught."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tinyref_spec.kernel_case import KernelCase, Mode
 from tinyref_spec.kernels.corpus import corpus_kernels
 
 PYTHON = Device["PYTHON"].capabilities
-# Kernels alone: to draw lists of optimisations takes as long again.
+# Without lists of optimisations, which would take as long again.
 EXACT = Policy("exact", modes={Mode.FLOAT: 0, Mode.EDGE: 0}, lists=(0, 0))
 SMALL = replace(POLICIES["small"], lists=(0, 0), equivalent=0)
 INTEGERS = frozenset(dtype for dtype in DTYPES if not dtype.is_float)
@@ -35,7 +35,7 @@ each_transformation = pytest.mark.parametrize("name", NAMES)
 
 
 def extremes(case: KernelCase, seed: int) -> tuple[np.ndarray, ...]:
-    """Buffers of the same sizes with the limits of their types in them."""
+    """Return buffers of the same sizes with the limits of their types."""
     random = np.random.default_rng(seed)
     contents = []
     for buffer in case.buffers:
@@ -63,7 +63,7 @@ class Subject:
 
 
 def integer_kernels(count: int) -> Iterator[Subject]:
-    """Generated kernels without floats, at the limits of their types."""
+    """Generate kernels without floats, at the limits of their types."""
     for seed in range(count):
         case = generate(Tape(seed=seed), replace(PYTHON, dtypes=INTEGERS), SMALL)
         yield Subject(f"seed {seed}", case.ast, extremes(case, seed), case.bindings)
@@ -83,7 +83,7 @@ def named(name: str) -> Subject:
 
 
 def broken_by(name: str, subject: Subject, seed: int) -> str | None:
-    """What a transformation did to the value of a kernel: "" is nothing, None where it fits not."""
+    """Return how a transformation changed the value of a kernel, or ""; None if it does not fit."""
     new = transform(subject.ast, name, Tape(seed=seed))
     if new is None:
         return None
@@ -111,19 +111,19 @@ def test_each_fires_and_keeps_the_value(name):
 def test_a_tape_replays_the_same_chain():
     case = generate(Tape(seed=3), PYTHON, EXACT)
     tape = Tape(seed=3)
-    found = equivalents(case.ast, tape, 5)
+    chain = equivalents(case.ast, tape, 5)
     again = equivalents(case.ast, Tape(choices=tape.choices), 5)
-    assert again.labels == found.labels
-    assert again.ast is found.ast
+    assert again.labels == chain.labels
+    assert again.ast is chain.ast
 
 
 def test_only_supported_types_are_used():
     only = frozenset({dtypes.int32, dtypes.float32, dtypes.bool})
     for seed in range(30):
         case = generate(Tape(seed=seed), replace(PYTHON, dtypes=only), EXACT)
-        found = equivalents(case.ast, Tape(seed=seed), 8, only)
-        used = {node.dtype for node in found.ast.toposort() if node.op in (Ops.CAST, Ops.BITCAST)}
-        assert used <= only, found.labels
+        chain = equivalents(case.ast, Tape(seed=seed), 8, only)
+        used = {node.dtype for node in chain.ast.toposort() if node.op in (Ops.CAST, Ops.BITCAST)}
+        assert used <= only, chain.labels
 
 
 # --- the oracle ---------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_semantics_that_are_wrong_everywhere_alike_are_caught(monkeypatch):
     monkeypatch.setitem(OP_TABLE, Ops.IDIV, wrong)
     semantics._kernel.cache_clear()
     try:
-        # A copy has not kept the value from before.
+        # A copy does not remember the earlier value.
         assert broken_by("divide-by-shift", replace(kernel), 0) == f"{kernel.name}: slot 0"
     finally:
         semantics._kernel.cache_clear()

@@ -1,4 +1,4 @@
-"""Named faults: each shows in a small case, is blamed rightly, and is gone after its block."""
+"""Named faults: each shows in a small case, is blamed rightly, and disappears after its block."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def program_judge() -> ProgramJudge:
 
 
 def with_other_variables(program: TensorProgram) -> TensorProgram:
-    """Nodes keep what they know of themselves while they live; those of other names know none."""
+    """Rename variables: nodes remember facts while they live, but not those of other names."""
     steps = [
         replace(step, values=(f"other_{step.values[0]}", *step.values[1:]))
         if step.op == "bind"
@@ -46,17 +46,17 @@ def with_other_variables(program: TensorProgram) -> TensorProgram:
 
 
 def blamed(fault: NamedFault) -> tuple[str, str] | None:
-    """Stage and cause that are blamed for the case of a fault; None where the case agrees."""
+    """Return the stage and cause that are blamed for the case of a fault; None if it agrees."""
     file = FOLDER / f"{fault.name}.json"
     if fault.is_of_programs:
         program = with_other_variables(load_program(file).program)
         verdict = program_judge().verdict(program, thorough=True)
-        found = None if verdict.agrees else blame_program(program_judge(), program, verdict)
+        blame = None if verdict.agrees else blame_program(program_judge(), program, verdict)
     else:
         case = load_record(file).case
         verdict = judge(case, fault.device, thorough=True)
-        found = None if verdict.agrees else find_blame(case, verdict, fault.device)
-    return None if found is None else (found.stage, found.cause)
+        blame = None if verdict.agrees else find_blame(case, verdict, fault.device)
+    return None if blame is None else (blame.stage, blame.cause)
 
 
 def test_each_fault_has_a_reproducer() -> None:
@@ -69,16 +69,16 @@ def test_each_fault_has_a_reproducer() -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_reproducer_fails_with_the_fault_alone_and_is_blamed(name: str) -> None:
     with planted(name) as fault:
-        found = blamed(fault)
-    assert found is not None, "it agrees"
-    assert fault.is_blamed(*found), found
+        result = blamed(fault)
+    assert result is not None, "it agrees"
+    assert fault.is_blamed(*result), result
     assert blamed(fault) is None
 
 
 # --- seams ---------------------------------------------------------------------------------------
 
 
-def test_what_a_fault_has_changed_is_as_before() -> None:
+def test_a_fault_is_removed_after_its_block() -> None:
     right = (compiler.lower, compiler.simplify, dict(OP_TABLE), dict(MOVES))
     for fault in FAULTS.values():
         with fault.seam.plant():
@@ -86,7 +86,7 @@ def test_what_a_fault_has_changed_is_as_before() -> None:
     assert (compiler.lower, compiler.simplify, dict(OP_TABLE), dict(MOVES)) == right
 
 
-def test_an_error_in_the_block_takes_the_fault_back_too() -> None:
+def test_an_error_in_the_block_removes_the_fault() -> None:
     lower = compiler.lower
 
     def fail() -> None:
@@ -119,7 +119,7 @@ def test_a_wrong_rule_fires_in_its_block_alone() -> None:
         rule("no-such-rule"),
     ],
 )
-def test_a_seam_that_is_not_there_is_an_error(make_seam) -> None:
+def test_a_missing_seam_is_an_error(make_seam) -> None:
     with pytest.raises(SeamError, match="there is no "), make_seam(lambda x: x).plant():
         pytest.fail("it is planted")
 
@@ -128,13 +128,13 @@ def test_a_seam_that_is_not_there_is_an_error(make_seam) -> None:
 
 
 def test_faults_are_chosen_by_names_beginnings_and_kinds() -> None:
-    assert [each.name for each in faults_named("padto-max")] == ["padto-max"]
-    assert [each.name for each in faults_named("replay*")] == [
+    assert [fault.name for fault in faults_named("padto-max")] == ["padto-max"]
+    assert [fault.name for fault in faults_named("replay*")] == [
         "replay-keeps-old-argument",
         "replay-keeps-old-size",
     ]
     rules = faults_named("rule, padto-max")
-    assert {each.kind for each in rules} == {"rule", "padding with another identity"}
+    assert {fault.kind for fault in rules} == {"rule", "padding with another identity"}
     assert faults_named() == list(FAULTS.values())
     with pytest.raises(UserError, match=r"'padto-mox' names no fault"):
         faults_named("padto-mox")

@@ -1,4 +1,4 @@
-"""Findings that depend on what was judged before them: alone, then after the cases before."""
+"""Findings that depend on earlier cases: judged alone, then after those cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CRASH = KernelVerdict(Pair.DEVICE, Symptom.CRASH, "killed by SIGSEGV")
 
 
 class Process:
-    """Judges numbers: one fails after all of `needed`, and one of `deadly` ends the process."""
+    """Judge of numbers: one fails after all of `needed`, and one of `deadly` ends the process."""
 
     def __init__(self, needed, deadly=()):
         self.needed, self.deadly = set(needed), deadly
@@ -40,12 +40,12 @@ def words(needed, number=20, seconds=60.0, deadly=()):
         started.append(Process(needed, deadly))
         return started[-1]
 
-    return dependence("found", number, lambda each: each, process, seconds), started
+    return dependence("found", number, lambda case: case, process, seconds), started
 
 
 def test_a_finding_that_shows_alone_depends_on_nothing():
-    said, started = words([])
-    assert (said, len(started), started[0].judged) == ("", 1, ["found"])
+    text, started = words([])
+    assert (text, len(started), started[0].judged) == ("", 1, ["found"])
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_the_shortest_sequence_is_named(needed, named):
 
 
 def test_what_ends_the_process_is_no_history():
-    # 5 is needed and comes after 4, which leaves nothing of what was before it.
+    # 5 is needed. It follows 4, which ends the process and all that was before it.
     assert words([5], deadly=[4])[0].endswith("it fails after 5 of the same seed")
     assert words([3], deadly=[4])[0] == DEPENDS
 
 
 def test_the_search_ends_with_its_time():
-    said, started = words([3], seconds=0.0)
-    assert said == DEPENDS
+    text, started = words([3], seconds=0.0)
+    assert text == DEPENDS
     assert len(started) == 2

@@ -1,4 +1,4 @@
-"""`tinyref fuzz replay|reduce|show|keep|corpus|harvest`: exit codes and what is printed."""
+"""`tinyref fuzz replay|reduce|show|keep|corpus|harvest`: exit codes and output."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ in_stage("lower", {change})(pytest.MonkeyPatch())
 
 @pytest.fixture
 def inject(monkeypatch, tmp_path_factory):
-    """Has every process that is started from now on lower wrongly."""
+    """Make every process that starts from now on lower wrongly."""
 
-    def injects(change: Callable[[UOp], UOp | None]) -> None:
+    def inject_change(change: Callable[[UOp], UOp | None]) -> None:
         folder = tmp_path_factory.mktemp("site")
         (folder / "sitecustomize.py").write_text(SITE.format(change=change.__name__))
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(HERE)]))
 
-    return injects
+    return inject_change
 
 
 @pytest.fixture
 def wrong(inject):
-    """A compiler that subtracts where it should add."""
+    """Inject a compiler that subtracts where it should add."""
     inject(difference_for_sum)
 
 
@@ -79,18 +79,18 @@ def wrong(inject):
 @pytest.mark.long
 def test_replay_of_a_case_that_fails(capsys, wrong):
     assert tinyref("replay", GOOD, "--device", "PYTHON") == 1
-    found = capsys.readouterr().out
-    assert "PYTHON: between the evaluator and the plain program: another value" in found
-    assert "without optimisations" in found
-    assert "stage: lower" in found
+    output = capsys.readouterr().out
+    assert "PYTHON: between the evaluator and the plain program: another value" in output
+    assert "without optimisations" in output
+    assert "stage: lower" in output
 
 
 @pytest.mark.long
 def test_show_has_both_sides(capsys, wrong):
     assert tinyref("show", GOOD, "--device", "PYTHON") == 0
-    found = capsys.readouterr().out
-    assert "note: GROUP of a kernel that adds" in found
-    assert "REDUCE" in found
+    output = capsys.readouterr().out
+    assert "note: GROUP of a kernel that adds" in output
+    assert "REDUCE" in output
 
 
 @pytest.mark.long
@@ -108,9 +108,9 @@ def test_the_script_shows_the_fault_by_itself(capsys, wrong, tmp_path):
 @pytest.mark.long
 def test_there_is_no_script_of_a_healthy_case(capsys):
     assert tinyref("show", GOOD, "--device", "PYTHON", "--script") == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert f"show: {GOOD} does not fail on PYTHON: there is no fault to show" in shown.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert f"show: {GOOD} does not fail on PYTHON: there is no fault to show" in output.err
 
 
 @pytest.mark.long
@@ -118,8 +118,8 @@ def test_reduce_writes_a_smaller_case(capsys, tmp_path, wrong):
     path = tmp_path / "it.json"
     shutil.copy(GOOD, path)
     assert tinyref("reduce", path, "--device", "PYTHON", "--budget", "3s") == 0
-    found = capsys.readouterr().out
-    assert f"wrote {tmp_path / 'it-reduced.json'}" in found
+    output = capsys.readouterr().out
+    assert f"wrote {tmp_path / 'it-reduced.json'}" in output
     small = load_record(tmp_path / "it-reduced.json")
     assert small.verdict is not None
     assert small.verdict.pair is Pair.PLAIN
@@ -135,7 +135,7 @@ def test_reduce_of_a_healthy_case_is_refused(capsys):
 
 @pytest.mark.long
 @pytest.mark.parametrize("command", ["replay", "reduce", "show"])
-def test_files_and_devices_that_are_none_are_one_line(command, capsys, tmp_path):
+def test_bad_files_and_devices_are_refused_in_one_line(command, capsys, tmp_path):
     assert tinyref(command, tmp_path / "none.json") == 2
     (tmp_path / "bad.json").write_text("{")
     assert tinyref(command, tmp_path / "bad.json") == 2
@@ -185,9 +185,9 @@ def test_the_name_of_an_installed_device_is_taken_from_a_file(device, capsys, tm
 def test_a_case_without_an_end_on_the_interpreter(capsys, inject):
     inject(no_end_for_sum)
     assert tinyref("replay", GOOD, "--device", "PYTHON", "--timeout", "1s") == 1
-    found = capsys.readouterr().out
-    assert "PYTHON: between the evaluator and the plain program: no end in sight" in found
-    assert "no end within 1 s" in found
+    output = capsys.readouterr().out
+    assert "PYTHON: between the evaluator and the plain program: no end in sight" in output
+    assert "no end within 1 s" in output
 
 
 # --- keep ---------------------------------------------------------------------------------------
@@ -198,9 +198,9 @@ def test_keep_writes_a_regression(capsys, tmp_path):
     words = ["--name", "a-new-one", "--note", "It was wrong once.", "--out", tmp_path]
     assert tinyref("keep", case, *words) == 0
     assert "run it: tinyref conform --query kernel.regression.a-new-one" in capsys.readouterr().out
-    kept = load_record(tmp_path / "a-new-one.json")
-    assert (kept.note, kept.device) == ("It was wrong once.", "CPU")
-    assert kept.case.ast is load_record(GOOD).case.ast
+    record = load_record(tmp_path / "a-new-one.json")
+    assert (record.note, record.device) == ("It was wrong once.", "CPU")
+    assert record.case.ast is load_record(GOOD).case.ast
     assert tinyref("keep", case, *words) == 2
     assert "already exists: choose another name" in capsys.readouterr().err
 
@@ -213,7 +213,7 @@ def test_keep_writes_a_regression(capsys, tmp_path):
         ("good", "no dot", "note: expected a line on what it found"),
     ],
 )
-def test_what_is_not_kept(name, note, message, capsys, tmp_path):
+def test_bad_names_and_notes_are_refused(name, note, message, capsys, tmp_path):
     assert tinyref("keep", GOOD, "--name", name, "--note", note, "--out", tmp_path) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
@@ -229,9 +229,9 @@ def test_a_case_that_still_fails_is_not_kept(capsys, tmp_path, wrong):
 
 
 @pytest.mark.slow
-def test_what_comes_with_tinyref_is_clean(capsys):
+def test_shipped_files_have_no_problems(capsys):
     assert tinyref("corpus", "check") == 0
-    files = sum(len(folders.files_of(each)) for each in SHIPPED)
+    files = sum(len(folders.files_of(folder)) for folder in SHIPPED)
     assert f"{files} files, 0 with a problem, on CPU" in capsys.readouterr().out
 
 
@@ -258,7 +258,7 @@ def test_a_device_that_does_not_work_ends_the_check(capsys, tmp_path):
     assert "is not available here: no driver" in capsys.readouterr().err
 
 
-def test_folders_that_are_none(capsys, tmp_path):
+def test_a_missing_folder_is_refused(capsys, tmp_path):
     assert tinyref("corpus", "check", tmp_path / "none") == 2
     assert "none: cannot be read: No such file or directory" in capsys.readouterr().err
 
@@ -288,7 +288,7 @@ def test_harvest_gives_a_program_its_arguments(tmp_path, monkeypatch):
     assert run(["fuzz", "harvest", "works.py", "--", "--epochs", "3"]) == 0
 
 
-def test_harvest_of_nothing_is_one_line(capsys):
+def test_harvest_of_a_missing_file_is_refused_in_one_line(capsys):
     assert tinyref("harvest", "none.py") == 2
     assert capsys.readouterr().err == "tinyref: error: harvest: none.py: no such file\n"
 
@@ -307,7 +307,7 @@ def test_a_program_of_which_a_read_is_too_large_is_no_bug(tmp_path, capsys):
     assert capsys.readouterr().err.startswith("tinyref: error: MemoryError")
 
 
-def test_no_line_of_a_program_of_others_is_run(tmp_path, capsys):
+def test_no_code_of_a_program_file_runs(tmp_path, capsys):
     mark = tmp_path / "mark"
     code = f"1,)\nopen({str(mark)!r}, 'w').close()\n(1"
     steps = (

@@ -1,4 +1,4 @@
-"""`tinyref fuzz` as a user meets it: signals, folders, and what cannot be done."""
+"""`tinyref fuzz` as a user meets it: signals, folders, and bad options."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tinyref_fuzz.campaign.campaign import CampaignRequest
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.judge import trial as judging
 
-# What a shell starts in the background ignores Ctrl-C, and under nohup a closed terminal, and so
-# would what a test starts there.
+# A background job of a shell ignores Ctrl-C, and under nohup the end of the terminal. So would a
+# process that a test starts there.
 LISTENING = """
 import signal
 from tinyref.cli import main
@@ -36,10 +36,10 @@ def tinyref(*words: object) -> int:
     return run(["fuzz", *map(str, words)])
 
 
-def test_the_command_that_goes_on_says_what_the_database_does_not_keep(monkeypatch):
-    # Flags that are set are said first.
+def test_the_resume_command_has_what_the_database_does_not_store(monkeypatch):
+    # Flags that are set would come first.
     monkeypatch.delenv("TINYREF_CACHE_DIR", raising=False)
-    kept = CampaignRequest(
+    stored = CampaignRequest(
         "CPU",
         Path("a b"),
         seed=3,
@@ -50,7 +50,7 @@ def test_the_command_that_goes_on_says_what_the_database_does_not_keep(monkeypat
         timeout=4.5,
         memory=900 << 20,
     )
-    assert resume_command(kept) == "tinyref fuzz --device CPU --out 'a b' --resume"
+    assert resume_command(stored) == "tinyref fuzz --device CPU --out 'a b' --resume"
     here = CampaignRequest("CPU", Path("f"), jobs=3)
     assert resume_command(here) == "tinyref fuzz --device CPU --out f --jobs 3 --resume"
     there = CampaignRequest("CPU", Path("f"), cluster="tcp://a:1")
@@ -80,7 +80,7 @@ def test_the_command_that_goes_on_says_what_the_database_does_not_keep(monkeypat
         (["nonsense"], "No such command 'nonsense'"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is(
+def test_bad_options_are_refused_before_anything_runs(
     words: Sequence[str],
     message: str,
     tmp_path: Path,
@@ -91,16 +91,16 @@ def test_what_cannot_be_done_is_said_before_anything_is(
     (tmp_path / "a-file").touch()
     device = [] if "--device" in words else ["--device", "PYTHON"]
     assert tinyref(*device, *words) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    (line,) = [line for line in shown.err.splitlines() if "rror: " in line]
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = [line for line in output.err.splitlines() if "rror: " in line]
     assert message in line
     assert not list(tmp_path.glob(f"*/{Database.NAME}"))
     assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_too_large_by_itself_is_no_finding(
+def test_a_worker_that_exceeds_its_memory_alone_is_no_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     words = ["--device", "PYTHON", "--out", tmp_path, "--kernels", 2, "--jobs", 1]
@@ -110,17 +110,17 @@ def test_a_worker_that_is_too_large_by_itself_is_no_finding(
 
 def judged(folder: Path) -> int:
     try:
-        found = Database.open(folder)
+        database = Database.open(folder)
     except UserError:
         return 0
     try:
-        return found.totals()[0]
+        return database.totals()[0]
     finally:
-        found.close()
+        database.close()
 
 
 def started(script: str, words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
-    """A campaign in a process of its own that has judged its first cases."""
+    """Start a campaign in its own process, and wait for its first cases."""
     process = subprocess.Popen(
         [sys.executable, "-c", script, "fuzz", *words, "--out", str(folder)],
         stdout=subprocess.PIPE,
@@ -189,14 +189,14 @@ def test_the_lane_counts_and_exits(
     assert "3 kernels, 0 disagree" in capsys.readouterr().out
     monkeypatch.setattr(judging.GuardedMemory, "stray", lambda memory: "injected")
     assert lane.main([*SMALL, "--kernels", "2"]) == 1
-    shown = capsys.readouterr().out
-    assert "kernel 0:\n  fault   PLAIN " in shown
-    assert "injected" in shown
-    assert "--kernels 1 --seed 5 --start 1 --policy small" in shown
-    assert "2 kernels, 2 disagree" in shown
+    output = capsys.readouterr().out
+    assert "kernel 0:\n  fault   PLAIN " in output
+    assert "injected" in output
+    assert "--kernels 1 --seed 5 --start 1 --policy small" in output
+    assert "2 kernels, 2 disagree" in output
 
 
-def test_the_lane_says_what_it_was_asked_wrongly(capsys: pytest.CaptureFixture[str]):
+def test_the_lane_refuses_bad_options(capsys: pytest.CaptureFixture[str]):
     assert lane.main(["--device", "GPU9"]) == 2
     assert "unknown device 'GPU9'" in capsys.readouterr().err
     assert lane.main(["--device", "PYTHON", "--policy", "odd"]) == 2

@@ -1,4 +1,4 @@
-"""Generated kernels: valid, defined on their data, replayable, and of every feature there is."""
+"""Generated kernels are valid, defined on their data, replayable, and cover every feature."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tinyref_spec.kernel_case import KernelCase, Mode
 
 PYTHON = Device["PYTHON"].capabilities
 CPU = Device["CPU"].capabilities
-# Kernels alone: lists of optimisations take as long again.
+# Without lists of optimisations, which would take as long again.
 PARTS = {name: replace(policy, lists=(0, 0), equivalent=0) for name, policy in POLICIES.items()}
 EVERY_FORM = Policy("every form", lists=(0, 0), equivalent=0)
 KERNELS = 400
@@ -42,13 +42,13 @@ def kernels(count: int, policy: Policy, first: int = 0) -> Iterator[KernelCase]:
 
 @pytest.fixture(scope="module")
 def mixed() -> tuple[KernelCase, ...]:
-    """Kernels of every policy, by the shares of the default mix."""
-    found = []
+    """Return kernels of every policy, by the shares of the default mix."""
+    cases = []
     mixes = POLICIES["all"].mixes
     for name in sorted(mixes):
         share = round(KERNELS * mixes[name] / sum(mixes.values()))
-        found += kernels(share, PARTS[name])
-    return tuple(found)
+        cases += kernels(share, PARTS[name])
+    return tuple(cases)
 
 
 def same(first: KernelCase, second: KernelCase) -> bool:
@@ -84,12 +84,12 @@ def test_exact_kernels_give_integers_within_the_bound(mixed):
     for case in mixed:
         if case.mode is not Mode.EXACT:
             continue
-        found = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
+        results = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
         for store in case.ast.src:
             dtype = store.src[1].dtype
             if not dtype.is_float:
                 continue
-            values = found[slot_of(store)].astype(np.float64)
+            values = results[slot_of(store)].astype(np.float64)
             assert np.array_equal(values, np.trunc(values)), dtype
             assert np.all(np.abs(values) <= exact_bound(dtype)), dtype
 
@@ -142,7 +142,7 @@ def test_only_types_of_the_device_are_generated():
 
 
 def features(case: KernelCase) -> Iterator[object]:
-    """The mode, the ops, the types, and what the views, the reduces and the outputs are like."""
+    """Yield the mode, ops and types, and properties of the views, reduces and outputs."""
     yield case.mode
     nodes = case.ast.toposort()
     for node in nodes:
@@ -178,8 +178,8 @@ def tracker_features(tracker: ShapeTracker) -> Iterator[str]:
 
 
 RARE = {Ops.THREEFRY, Ops.POW, Ops.EXP2, Ops.LOG2, Ops.SIN}
-# About how many kernels of 800 have it; of the 400 of `mixed` a quarter of that must.
-WANTED = {
+# Expected number of kernels, among 800, with a feature. The 400 of `mixed` need a quarter of it.
+EXPECTED_COUNTS = {
     **dict.fromkeys((op for op in Ops if op in ALU - RARE), 8),
     **dict.fromkeys((op for op in Ops if op in RARE | {Ops.IOTA, Ops.VALID}), 4),
     **dict.fromkeys(DTYPES, 8),
@@ -194,16 +194,16 @@ WANTED = {
 
 @pytest.fixture(scope="module")
 def seen(mixed) -> Counter[object]:
-    found: Counter[object] = Counter()
+    counts: Counter[object] = Counter()
     for case in mixed:
-        found.update(set(features(case)))
-    return found
+        counts.update(set(features(case)))
+    return counts
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("feature", WANTED, ids=str)
+@pytest.mark.parametrize("feature", EXPECTED_COUNTS, ids=str)
 def test_a_feature_is_reached(seen, feature):
-    assert seen[feature] >= max(1, WANTED[feature] // 4)
+    assert seen[feature] >= max(1, EXPECTED_COUNTS[feature] // 4)
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "real"])
@@ -217,12 +217,12 @@ def test_every_form_gives_kernels(form):
 
 
 @pytest.mark.long
-def test_policies_do_what_they_are_called():
+def test_policies_draw_what_their_names_say():
     def share(name: str, holds) -> float:
         return float(np.mean([bool(holds(case)) for case in kernels(16, PARTS[name])]))
 
-    def has(*wanted: object):
-        return lambda case: bool({*wanted} & set(features(case)))
+    def has(*expected: object):
+        return lambda case: bool({*expected} & set(features(case)))
 
     assert share("small", lambda case: max(b.size for b in case.buffers) <= 400) > 0.8
     assert share("integers", has(dtypes.int64, dtypes.uint64, dtypes.uint32)) > 0.6
@@ -258,8 +258,8 @@ def test_lists_are_legal_and_several(device):
     assert np.mean(lists) > 2.5
     everywhere = {OptOp.UPCAST, OptOp.UNROLL, OptOp.SWAP, OptOp.PADTO}
     grouped = {OptOp.TC, OptOp.LOCAL, OptOp.GROUP, OptOp.GROUPTOP, OptOp.NOLOCALS}
-    wanted = everywhere | (grouped if device == "PYTHON" else {OptOp.PACK, OptOp.THREAD})
-    assert {op: count for op, count in used.items() if count >= 2}.keys() >= wanted
+    expected = everywhere | (grouped if device == "PYTHON" else {OptOp.PACK, OptOp.THREAD})
+    assert {op: count for op, count in used.items() if count >= 2}.keys() >= expected
 
 
 # --- the tape -------------------------------------------------------------------------------------

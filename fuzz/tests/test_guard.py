@@ -1,4 +1,4 @@
-"""Guarded memory: what may not change is seen to change, and poison is never taken for a result."""
+"""Guarded memory: forbidden changes are noticed, and poison is never a result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERY_OTHER = FLAT.reshape((2, 2)).shrink(((0, 2), (0, 1)))
 
 
 def copy_to(tracker: ShapeTracker, source: int = 1) -> UOp:
-    """Slot 0 through `tracker` gets what `source` holds there."""
+    """Return a kernel that copies `source` to slot 0, through `tracker` on both sides."""
     return build.sink(store(0, load(source, dtypes.int32, tracker, 4), tracker, 4))
 
 
@@ -37,7 +37,7 @@ def memory() -> GuardedMemory:
 # --- the layout -----------------------------------------------------------------------------------
 
 
-def test_a_slot_that_keeps_elements_is_poison_too_and_read_back_as_given():
+def test_a_partly_written_slot_keeps_its_other_elements():
     memory = GuardedMemory(CONTENTS, outputs_of(copy_to(EVERY_OTHER)))
     memory.arrays()[0][::2] = 7
     assert memory.stray() == ""

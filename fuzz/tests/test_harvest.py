@@ -1,4 +1,4 @@
-"""Kernels harvested from programs: those that are shipped, and those of a user's program."""
+"""Kernels harvested from programs: the shipped ones, and those of a user's program."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def has_floats(ast: UOp) -> bool:
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_the_present_compiler_agrees_on_each(kernel):
+def test_the_compiler_agrees_on_each_kernel(kernel):
     case = mutate.case_of(kernel.ast, kernel.bindings, seed=0)
     assert case.mode is (Mode.FLOAT if has_floats(kernel.ast) else Mode.EXACT)
     verdict = Judge("PYTHON").verdict(case, thorough=False)
@@ -71,15 +71,15 @@ def written(tmp_path, text: str):
 
 
 @pytest.mark.long
-def test_a_program_is_run_and_each_structure_kept_once(tmp_path, capfd):
-    found = harvest(written(tmp_path, PROGRAM), "PYTHON", tmp_path / "out.json")
+def test_a_program_is_run_and_each_structure_harvested_once(tmp_path, capfd):
+    result = harvest(written(tmp_path, PROGRAM), "PYTHON", tmp_path / "out.json")
     assert "the program runs" in capfd.readouterr().out
-    assert found.failure == ""
-    assert found.ran > len(found.kernels) >= 2
-    # A million elements are too many, and no smaller kernel has the structure.
-    assert found.large >= 1
+    assert result.failure == ""
+    assert result.ran > len(result.kernels) >= 2
+    # A million elements are too many, and no smaller kernel has this structure.
+    assert result.large >= 1
     kernels = load_collection(tmp_path / "out.json")
-    assert [kernel.name for kernel in kernels] == [kernel.name for kernel in found.kernels]
+    assert [kernel.name for kernel in kernels] == [kernel.name for kernel in result.kernels]
     assert all(kernel.name.startswith("user-") for kernel in kernels)
     rows = [
         work_of(kernel.ast)
@@ -93,9 +93,9 @@ def test_a_program_is_run_and_each_structure_kept_once(tmp_path, capfd):
 @pytest.mark.slow
 def test_a_program_that_fails_leaves_what_it_computed(tmp_path, capfd):
     program = written(tmp_path, PROGRAM + "raise ValueError('no more')\n")
-    found = harvest(program, "PYTHON", tmp_path / "out.json")
-    assert found.failure == "ValueError: no more"
-    assert found.kernels
+    result = harvest(program, "PYTHON", tmp_path / "out.json")
+    assert result.failure == "ValueError: no more"
+    assert result.kernels
     capfd.readouterr()
 
 
@@ -117,7 +117,7 @@ def test_a_program_without_kernels_is_refused(tmp_path, text, message):
     assert not (tmp_path / "out.json").exists()
 
 
-def test_a_program_that_is_not_there():
+def test_a_missing_program_is_refused():
     with pytest.raises(UserError, match=r"none\.py: no such file"):
         harvest(FILE.parent / "none.py", "PYTHON", FILE)
 
@@ -144,15 +144,17 @@ def test_a_campaign_is_of_the_harvested_kernels_that_it_began_with(tmp_path, cap
     assert database.config()["harvested"] == collection_text(file)
     database.close()
     assert run([*words, "--kernels", "5", "--resume", "--harvested", str(other)]) == 2
-    assert "harvested kernels: others: go on with" in capsys.readouterr().err
+    assert "harvested kernels: others: use --resume --restart" in capsys.readouterr().err
     assert run([*words, "--kernels", "5", "--resume"]) == 0
     assert "5 kernels judged" in capsys.readouterr().out
 
 
-def test_kernels_of_which_the_device_runs_none_are_refused(tmp_path, capsys, monkeypatch):
+def test_kernels_that_the_device_cannot_run_are_refused(tmp_path, capsys, monkeypatch):
     file = saved(tmp_path / "k.json", 0, 3)
     monkeypatch.setattr(mutate, "MAX_ELEMENTS", 0)
-    with pytest.raises(UserError, match="harvested: none of 3 kernels is of types of the device"):
+    with pytest.raises(
+        UserError, match="harvested: none of 3 kernels has only types of the device"
+    ):
         kernels_for(Judge("PYTHON"), collection_text(file))
     assert kernels_for(Judge("PYTHON"), "") == ()
     assert run(["fuzz", "--device", "PYTHON", "--harvested", str(tmp_path / "no.json")]) == 2
@@ -163,7 +165,7 @@ def test_a_collection_comes_back():
     kernels = [
         Harvested(kernel.ast, kernel.bindings, ("mul",)) for kernel in kernels_from_json(SMALL)
     ]
-    assert [each.ast for each in kernels_from_json(kernels_to_json("models", kernels))] == [
+    assert [kernel.ast for kernel in kernels_from_json(kernels_to_json("models", kernels))] == [
         kernel.ast for kernel in kernels
     ]
     assert len(choose_kernels(kernels + kernels)) == 3
@@ -194,7 +196,7 @@ def changed(**members) -> dict:
     ],
     ids=range(9),
 )
-def test_what_is_no_collection_is_refused(data, message):
+def test_bad_collections_are_refused(data, message):
     with pytest.raises(UserError) as refused:
         kernels_from_json(data)
     assert message in str(refused.value)

@@ -1,4 +1,4 @@
-"""Cases judged in processes of their own: whatever happens to one is a verdict."""
+"""Cases judged in separate processes: whatever happens to one is a verdict."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tinyref_spec.kernel import regressions
 from tinyref_spec.kernel_case import CaseRecord, KernelCase, Pair, Symptom
 from tinyref_spec.kernel_case.files import load_record, save_record
 
-# Bytes of a program: those of the large case with the first of its outputs alone have more.
+# Size of a program that crashes: the large case exceeds it even with one output.
 LARGE = 2000
-# Its programs are not among those that the faulty devices choose.
+# No faulty device chooses its programs.
 HEALTHY = regressions.FOLDER / "sum-of-one-negative-zero.json"
 pytestmark = pytest.mark.usefixtures("workers_import_test_devices")
 
 
 @pytest.fixture
 def case() -> KernelCase:
-    """The first with a program that the faulty devices choose."""
+    """Return the first case with a program that the faulty devices choose."""
     stream = judge_cases("campaign_devices:Raising", 11, "small")
     return next(case for _, case, verdict, _ in stream if not verdict.agrees)
 
@@ -40,39 +40,39 @@ def test_a_crash_is_the_verdict_of_a_replay(
 ):
     path = save_record(tmp_path / "it.json", CaseRecord(case))
     assert run(["fuzz", "replay", str(path), "--device", "campaign_devices:Crashing"]) == 1
-    found = capsys.readouterr().out.splitlines()
-    assert found[0] == (
+    output = capsys.readouterr().out.splitlines()
+    assert output[0] == (
         "campaign_devices:Crashing: between the interpreter and the device: the process died"
     )
-    assert found[1] == "  killed by SIGSEGV (Segmentation fault)"
-    assert found[-1] == "  stage: device"
+    assert output[1] == "  killed by SIGSEGV (Segmentation fault)"
+    assert output[-1] == "  stage: device"
 
 
 def flipping(loaded: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel, and then a bit of its first output is another."""
+    """Run the kernel, then flip a bit of its first output."""
 
-    def call(buffers: Sequence[Any], *given: Any, **named: Any) -> Any:
-        taken = loaded(buffers, *given, **named)
+    def call(buffers: Sequence[Any], *args: Any, **named: Any) -> Any:
+        seconds = loaded(buffers, *args, **named)
         buffers[0][0] ^= 1
-        return taken
+        return seconds
 
     return call
 
 
 class Brittle(TextBackend):
-    """Flips the first output of every kernel, and falls over where a large one has no other."""
+    """Device that flips every first output, and crashes in a large kernel with one output."""
 
-    def fall(self) -> None:
+    def crash(self) -> None:
         os.kill(os.getpid(), signal.SIGSEGV)
 
     def load(self, entry: str, binary: bytes) -> Any:
         if binary.count(b"STORE") == 1 and len(binary) > LARGE:
-            self.fall()
+            self.crash()
         return flipping(super().load(entry, binary))
 
 
 class Sleepy(Brittle):
-    def fall(self) -> None:
+    def crash(self) -> None:
         time.sleep(1000)
 
 
@@ -89,10 +89,10 @@ def test_parts_of_a_case_that_crash_or_have_no_end_are_left_out(
     words = [*words, "--device", f"test_isolated:{device}", "--out", str(small), "--budget", "20s"]
     assert run(["fuzz", "reduce", str(path), *words]) == 0
     assert f"wrote {small}" in capsys.readouterr().out
-    kept = load_record(small)
-    assert kept.verdict is not None
-    assert (kept.verdict.pair, kept.verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
-    assert len(kept.case.ast.toposort()) < len(large_case().ast.toposort())
+    record = load_record(small)
+    assert record.verdict is not None
+    assert (record.verdict.pair, record.verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
+    assert len(record.case.ast.toposort()) < len(large_case().ast.toposort())
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""The judge: one injected fault for each pair and symptom, and nothing said of what is right."""
+"""The judge reports one injected fault for each pair and symptom, and none on healthy devices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged import CORPUS, ELEMENTWISE, GROUPED, case_of, found
+from judged import CORPUS, ELEMENTWISE, GROUPED, case_of, pair_and_symptom
 
 from tinyref.algebra.rewrite import listeners
 from tinyref.device import Device
@@ -29,7 +29,7 @@ from tinyref_fuzz.judge.lacks import declared_lack
 from tinyref_spec.kernel_case import Equivalent, KernelCase, Pair, Symptom
 from tinyref_spec.kernels.notation import kernel_of, load, shaped
 
-# --- nothing is said of what is right -------------------------------------------------------------
+# --- no fault -------------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled(24)
@@ -94,7 +94,7 @@ def add_one(ast: UOp) -> UOp:
 
 
 def shifted(program):
-    """The program with every STORE one element further."""
+    """Return the program with every STORE one element further."""
     done = {}
     for node in program.uops:
         src = tuple(done.get(source, source) for source in node.src)
@@ -105,7 +105,7 @@ def shifted(program):
         done[node] = node.replace(src=src)
     order = []
     for node in (done[node] for node in program.uops):
-        order += [each for each in node.toposort() if each not in order]
+        order += [source for source in node.toposort() if source not in order]
     return replace(program, uops=tuple(order))
 
 
@@ -114,7 +114,7 @@ def without_barriers(program):
 
 
 def compile_with(monkeypatch, change, when=lambda opts: True):
-    """Lets the compiler make another program where `when` says so."""
+    """Let the compiler build another program if `when` accepts the options."""
     healthy = runs.compile_kernel
 
     def wrong(ast, capabilities, opts=None):
@@ -137,7 +137,7 @@ each_device = pytest.mark.parametrize("device", ["PYTHON", "CPU"])
 @each_device
 def test_a_wrong_value_of_the_plain_program(device, monkeypatch):
     compile_with(monkeypatch, add_one)
-    assert found(ELEMENTWISE, device, False) == (Pair.PLAIN, Symptom.VALUE)
+    assert pair_and_symptom(ELEMENTWISE, device, False) == (Pair.PLAIN, Symptom.VALUE)
 
 
 @each_device
@@ -166,27 +166,27 @@ def test_an_error_of_the_compiler(device, monkeypatch, error, words):
     assert (verdict.pair, verdict.symptom, verdict.detail) == (Pair.PLAIN, Symptom.ERROR, words)
     compile_with(monkeypatch, error, when=bool)
     verdict = judge(ELEMENTWISE, device)
-    # The compiler of before is wrong still.
+    # The compiler of the first call is still wrong.
     assert verdict.pair is Pair.PLAIN
 
 
 def test_an_error_with_a_list_of_optimisations(monkeypatch):
     compile_with(monkeypatch, IndexError("no such axis"), when=bool)
-    assert found(ELEMENTWISE, "PYTHON") == (Pair.OPTIMISED, Symptom.ERROR)
+    assert pair_and_symptom(ELEMENTWISE, "PYTHON") == (Pair.OPTIMISED, Symptom.ERROR)
 
 
 @each_device
 def test_an_access_out_of_bounds(device, monkeypatch):
     compile_with(monkeypatch, shifted)
-    assert found(ELEMENTWISE, device, False) == (Pair.PLAIN, Symptom.ACCESS)
+    assert pair_and_symptom(ELEMENTWISE, device, False) == (Pair.PLAIN, Symptom.ACCESS)
     monkeypatch.undo()
     compile_with(monkeypatch, shifted, when=bool)
-    assert found(case_of("sum-rows", "UNROLL(1, 2)"), device, False)[0] is Pair.OPTIMISED
+    assert pair_and_symptom(case_of("sum-rows", "UNROLL(1, 2)"), device, False)[0] is Pair.OPTIMISED
 
 
 def test_a_missing_barrier_is_a_race(monkeypatch):
     compile_with(monkeypatch, without_barriers)
-    assert found(GROUPED, "PYTHON", False) == (Pair.OPTIMISED, Symptom.RACE)
+    assert pair_and_symptom(GROUPED, "PYTHON", False) == (Pair.OPTIMISED, Symptom.RACE)
 
 
 def test_an_order_that_loses_a_barrier_is_a_race(monkeypatch):
@@ -196,11 +196,11 @@ def test_an_order_that_loses_a_barrier_is_a_race(monkeypatch):
         "linearise",
         lambda root, seed: tuple(n for n in healthy(root, seed) if n.op is not Ops.BARRIER),
     )
-    assert found(GROUPED, "PYTHON", False) == (None, None)
-    assert found(GROUPED, "PYTHON", True) == (Pair.OPTIMISED, Symptom.RACE)
+    assert pair_and_symptom(GROUPED, "PYTHON", False) == (None, None)
+    assert pair_and_symptom(GROUPED, "PYTHON", True) == (Pair.OPTIMISED, Symptom.RACE)
 
 
-# What matters to a run (its poison, its work-items, its nodes), and what is reported of it.
+# The change that matters to a run (poison, work-items, nodes), and the expected report.
 ORDERS = (
     (lambda poison, backward, other: poison, Symptom.ACCESS, "with other poison around"),
     (lambda poison, backward, other: backward, Symptom.RACE, "in reverse order"),
@@ -222,7 +222,7 @@ def test_what_a_run_must_not_depend_on_is_named(matters, symptom, words, monkeyp
         return results
 
     monkeypatch.setattr(judging, "interpret", dependent)
-    # On the interpreter as a device the first run is of the text of the program.
+    # If the interpreter is the device, the first run is of the program's text.
     verdict = judge(case_of("multiply-add-int32", "UPCAST(0, 2)"), "CPU", True)
     assert (verdict.pair, verdict.symptom) == (Pair.PLAIN, symptom)
     assert words in verdict.detail
@@ -253,13 +253,13 @@ def test_a_device_that_gets_the_equivalent_kernel_wrong(monkeypatch):
 
 
 def test_data_that_meet_nothing_unspecified_may_do_so_when_reversed():
-    """Counts of shifts, of which the kernel sees the first two, and not the negative ones."""
+    """Check that shifts by counts that the kernel does not read do not matter."""
     counts = load(2, dtypes.int32, shaped(6).shrink(((0, 2),)), 6)
     shifted = build.binary(Ops.SHL, load(1, dtypes.int32, (2,)), counts)
     data = [[0, 0], [5, 7], [2, 3, 1, 1, -3, -2]]
-    buffers = tuple(np.array(each, np.int32) for each in data)
+    buffers = tuple(np.array(elements, np.int32) for elements in data)
     case = KernelCase(kernel_of(shifted, 2), buffers)
-    assert found(case, "CPU") == (None, None)
+    assert pair_and_symptom(case, "CPU") == (None, None)
 
 
 # --- what a device declares not to have -----------------------------------------------------------
@@ -296,8 +296,8 @@ def test_what_may_be_refused(name, capabilities, lack):
     ids=["hidden steps", "steps", "positions", "an offset", "a flip", "a larger offset"],
 )
 def test_positions_and_steps_beyond_32_bits_may_be_refused(view, is_long):
-    """A step that a mask hides is computed: 29 * 74074074 is more than 2**31 - 1."""
+    """Check that hidden steps count: 29 * 74074074 is more than 2**31 - 1."""
     ast = kernel_of(build.iota(ShapeTracker((view,))), *view.shape)
-    wanted = "positions beyond 32 bits" if is_long else ""
-    assert declared_lack(ast, replace(PYTHON, dtypes=PYTHON.dtypes - {dtypes.int64})) == wanted
+    expected = "positions beyond 32 bits" if is_long else ""
+    assert declared_lack(ast, replace(PYTHON, dtypes=PYTHON.dtypes - {dtypes.int64})) == expected
     assert declared_lack(ast, PYTHON) == ""

@@ -1,4 +1,4 @@
-"""The judge on wrong devices: one injected fault for each of them."""
+"""The judge reports faulty devices: one injected fault for each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged import ELEMENTWISE, case_of, found
+from judged import ELEMENTWISE, case_of, pair_and_symptom
 
 from tinyref.algebra.semantics import apply
 from tinyref.dtype import dtypes
@@ -27,13 +27,13 @@ from tinyref_spec.kernels.named import elementwise
 
 
 class Kernel(InterpretedKernel):
-    """A kernel of a wrong device, that can count its launches."""
+    """Kernel of a faulty device that can count its launches."""
 
     launches = 0
 
 
 class Wrong(TextBackend):
-    """The interpreter as a device of which something is wrong."""
+    """Base of faulty devices: the interpreter, as a device."""
 
     kernel: type[InterpretedKernel] = Kernel
 
@@ -53,7 +53,7 @@ class FloorDividing(Wrong):
 
 
 class _Refusing(Kernel):
-    def __call__(self, *given, **named):
+    def __call__(self, *args, **named):
         raise DeviceError("WRONG", "the power is off\nand so is the light")
 
 
@@ -81,8 +81,8 @@ class _Overrunning(Kernel):
     def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
         super().__call__(buffers, grid, group, variables, wait)
         first = buffers[0]
-        place = address_of(first) + (self.at if self.at < 0 else first.size + self.at)
-        ctypes.memset(place, 0, 1)
+        address = address_of(first) + (self.at if self.at < 0 else first.size + self.at)
+        ctypes.memset(address, 0, 1)
         return 0.0
 
 
@@ -110,7 +110,7 @@ class Scribbling(Wrong):
 
 
 class _Tired(Kernel):
-    """Forgets the first element from the second launch on."""
+    """Kernel that restores the old output from the second launch on."""
 
     def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
         before = bytes(buffers[0])
@@ -126,15 +126,15 @@ class Tired(Wrong):
 
 
 class _FirstInputs(Kernel):
-    """Reads in each launch what the last buffer held in the first one."""
+    """Kernel that reads in each launch what the last buffer held in the first one."""
 
     first = b""
 
-    def __call__(self, buffers, *given, **named):
+    def __call__(self, buffers, *args, **named):
         now = bytes(buffers[-1])
         self.first = self.first or now
         buffers[-1][:] = np.frombuffer(self.first, np.uint8)
-        super().__call__(buffers, *given, **named)
+        super().__call__(buffers, *args, **named)
         buffers[-1][:] = np.frombuffer(now, np.uint8)
         return 0.0
 
@@ -156,7 +156,7 @@ class NegativeZeroLost(Wrong):
 
 
 class _Unaligned(Kernel):
-    """Writes nothing to a buffer that does not start at a multiple of 64 bytes."""
+    """Kernel that writes only to buffers at multiples of 64 bytes."""
 
     def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
         if address_of(buffers[0]) % 64:
@@ -184,7 +184,10 @@ DEVICES = [
 
 @pytest.mark.parametrize(("backend", "name", "symptom"), DEVICES)
 def test_a_wrong_device(backend, name, symptom):
-    assert found(case_of(name), f"{__name__}:{backend.__name__}") == (Pair.DEVICE, symptom)
+    assert pair_and_symptom(case_of(name), f"{__name__}:{backend.__name__}") == (
+        Pair.DEVICE,
+        symptom,
+    )
 
 
 def test_a_kernel_that_keeps_its_first_data_is_wrong_in_its_second_launch():
@@ -197,7 +200,7 @@ def test_a_kernel_that_keeps_its_first_data_is_wrong_in_its_second_launch():
 
 
 def test_a_fault_of_each_launch_is_reduced_to_one(monkeypatch):
-    """All checks launch often, but what shows in one launch is said of that."""
+    """Check that a fault of a single launch is not reported as one of repeated launches."""
     monkeypatch.setattr(judging, "THOROUGH_SHARE", 1)
     case, device = case_of("divide-remainder-int32"), f"{__name__}:FloorDividing"
     verdict = judge(case, device)
@@ -209,11 +212,11 @@ def test_the_sign_of_a_zero_counts_between_interpreter_and_device():
     product = elementwise(build.mul, (dtypes.float32,) * 2, 4)
     data = np.array([0, 0, 1, 2], np.float32), np.array([1, -1, 1, 3], np.float32)
     case = KernelCase(product, (np.zeros(4, np.float32), *data))
-    assert found(case, "CPU") == (None, None)
-    assert found(case, f"{__name__}:NegativeZeroLost") == (Pair.DEVICE, Symptom.VALUE)
+    assert pair_and_symptom(case, "CPU") == (None, None)
+    assert pair_and_symptom(case, f"{__name__}:NegativeZeroLost") == (Pair.DEVICE, Symptom.VALUE)
 
 
-def test_errors_are_given_by_the_first_line_of_their_own_words():
+def test_errors_are_reported_by_their_first_line():
     verdict = judge(ELEMENTWISE, f"{__name__}:Refusing")
     assert verdict.detail == "launch: DeviceError: WRONG: the power is off"
     verdict = judge(ELEMENTWISE, f"{__name__}:Unloadable")
@@ -222,9 +225,9 @@ def test_errors_are_given_by_the_first_line_of_their_own_words():
     assert "Unloadable: load of e_24_8: raises KeyError: " in first
 
 
-def test_what_holds_the_answer_already_does_not_help():
-    # The buffer holds what the kernel is to write, and the device writes nothing.
+def test_an_old_value_is_not_taken_for_a_result():
+    # The buffer already holds the expected values, and the device writes nothing.
     case = case_of("multiply-add-int32")
     answer = judging.evaluate(case.ast, dict(enumerate(case.buffers)))[0]
     case = replace(case, buffers=(answer, *case.buffers[1:]))
-    assert found(case, f"{__name__}:Idle") == (Pair.DEVICE, Symptom.VALUE)
+    assert pair_and_symptom(case, f"{__name__}:Idle") == (Pair.DEVICE, Symptom.VALUE)

@@ -28,7 +28,7 @@ SMALLEST = np.finfo(np.float32).tiny
 
 
 def flushed(dtype, values):
-    """Subnormals of float32 become zero of the same sign."""
+    """Flush subnormals of float32 to a zero of the same sign."""
     if dtype.scalar is not dtypes.float32:
         return values
     with np.errstate(all="ignore"):
@@ -36,15 +36,16 @@ def flushed(dtype, values):
 
 
 def semantics_of(op: Ops):
-    def given(dtype, operands, sources):
-        operands = [flushed(*each) for each in zip(sources, operands, strict=True)]
+    def flushing(dtype, operands, sources):
+        pairs = zip(sources, operands, strict=True)
+        operands = [flushed(source, operand) for source, operand in pairs]
         return flushed(dtype, apply(op, dtype, operands, sources))
 
-    return given
+    return flushing
 
 
 class Flushing(TextBackend):
-    """Takes subnormals for zero, and says so."""
+    """Device that flushes subnormals, and declares it."""
 
     @property
     def capabilities(self):
@@ -58,7 +59,7 @@ class Flushing(TextBackend):
 
 
 class SecretlyFlushing(Flushing):
-    """Takes subnormals for zero, and does not say so."""
+    """Device that flushes subnormals, and does not declare it."""
 
     @property
     def capabilities(self):
@@ -66,53 +67,56 @@ class SecretlyFlushing(Flushing):
 
 
 class FlushingTooMuch(Flushing):
-    """Takes everything for zero that is below one."""
+    """Device that flushes everything below one."""
 
     def load(self, entry, binary):
         kernel = super().load(entry, binary)
 
         def wrong(dtype, operands, sources):
-            found = apply(Ops.MUL, dtype, operands, sources)
-            return np.where(np.abs(found) < 1, np.zeros_like(found), found)
+            result = apply(Ops.MUL, dtype, operands, sources)
+            return np.where(np.abs(result) < 1, np.zeros_like(result), result)
 
         kernel.interpreter = Interpreter(kernel.program, {Ops.MUL: wrong})
         return kernel
 
 
 def halved(*values: float, mode: Mode = Mode.EDGE) -> KernelCase:
-    """The kernel that halves so many values."""
+    """Return the kernel that halves these values."""
     ast = elementwise(lambda x: build.mul(x, 0.5), (dtypes.float32,), len(values))
     return KernelCase(ast, (np.zeros(len(values), np.float32), np.float32(values)), mode=mode)
 
 
-def found(case: KernelCase, device: str, module: str = __name__):
+def pair_and_symptom(case: KernelCase, device: str, module: str = __name__):
     verdict = judge(case, f"{module}:{device}", thorough=True)
     return verdict.pair, verdict.symptom
 
 
 def test_a_device_may_flush_what_it_declares_to_flush():
     case = halved(SMALLEST, 1.0, -1e-44, 3.0)
-    assert found(case, "Flushing") == (None, None)
-    assert found(case, "SecretlyFlushing") == (Pair.DEVICE, Symptom.VALUE)
+    assert pair_and_symptom(case, "Flushing") == (None, None)
+    assert pair_and_symptom(case, "SecretlyFlushing") == (Pair.DEVICE, Symptom.VALUE)
 
 
 @pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.name)
-def test_and_nothing_else(mode):
-    assert found(halved(1.0, 3.0, mode=mode), "FlushingTooMuch") == (Pair.DEVICE, Symptom.VALUE)
-    assert found(halved(2.0, 6.0, mode=mode), "FlushingTooMuch") == (None, None)
+def test_a_device_may_not_flush_anything_else(mode):
+    assert pair_and_symptom(halved(1.0, 3.0, mode=mode), "FlushingTooMuch") == (
+        Pair.DEVICE,
+        Symptom.VALUE,
+    )
+    assert pair_and_symptom(halved(2.0, 6.0, mode=mode), "FlushingTooMuch") == (None, None)
 
 
 def test_the_compiler_may_not_flush(monkeypatch):
-    """What the device may do, the interpreter may not."""
+    """Check that the interpreter may not do what the device may."""
     case = halved(SMALLEST, 1.0)
     healthy = Interpreter.run
 
-    def run(self, buffers, *given, **named):
-        healthy(self, buffers, *given, **named)
+    def run(self, buffers, *args, **named):
+        healthy(self, buffers, *args, **named)
         buffers[0][:] = flushed(dtypes.float32, buffers[0])
 
     monkeypatch.setattr(Interpreter, "run", run)
-    assert found(case, "Flushing") == (Pair.PLAIN, Symptom.VALUE)
+    assert pair_and_symptom(case, "Flushing") == (Pair.PLAIN, Symptom.VALUE)
 
 
 # --- contraction and reassociation ----------------------------------------------------------------
@@ -144,7 +148,7 @@ PLAIN = case_of(build.add, 1.0, 2.0)
 )
 def test_a_device_may_do_what_it_declares(case: KernelCase, device: str, is_right: bool) -> None:
     expected = (None, None) if is_right else (Pair.DEVICE, Symptom.VALUE)
-    assert found(case, device, "relaxed_devices") == expected
+    assert pair_and_symptom(case, device, "relaxed_devices") == expected
 
 
 def test_one_operation_rounds_right_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:

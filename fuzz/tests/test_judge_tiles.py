@@ -1,4 +1,4 @@
-"""What a device may round in a matrix tile, and what is a fault there all the same."""
+"""Roundings that a device may use in a matrix tile, and faults that it may not have."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tinyref_spec.kernel_case import KernelCase, Mode, Pair
 from tinyref_spec.kernels.named import matmul
 
 TILES = Arithmetic(multiplies_tiles=True)
-# Of the last element: 1 * X + 3 * Y, as float64 rounds once, and twice.
+# Values of the last element, 1 * X + 3 * Y, if float64 rounds once or twice.
 X, Y = 1.8572722664554366, 5.884108673321867
 FUSED, ROUNDED = 19.50959828642104, 19.509598286421035
 
 
 def product(mode: Mode = Mode.FLOAT) -> KernelCase:
-    """A product of matrices by the tile of float64, of which the last element is two products."""
+    """Return a matrix product for the tile of float64, whose last element sums two products."""
     left, right = np.zeros((8, 4)), np.zeros((4, 8))
     left[7, 2:] = (1.0, 3.0)
     right[2:, 7] = (X, Y) if mode is Mode.FLOAT else (2.0, 5.0)
@@ -33,7 +33,7 @@ def product(mode: Mode = Mode.FLOAT) -> KernelCase:
 
 
 def last(value: float) -> Array:
-    """The product of which the last element is `value`."""
+    """Return the product whose last element is `value`."""
     return np.append(np.zeros(63), value)
 
 
@@ -43,7 +43,7 @@ def last(value: float) -> Array:
         (STRICT, ROUNDED, True),
         (TILES, ROUNDED, True),
         (TILES, FUSED, True),
-        # Both additions drop what does not fit, instead of rounding it.
+        # Both additions truncate instead of rounding.
         (TILES, ROUNDED - 2**-48, True),
         (TILES, ROUNDED - 2**-40, False),
         (TILES, X, False),
@@ -64,15 +64,15 @@ def test_products_may_be_exact_and_sums_cut_off(
         (Mode.FLOAT, 0.0, True),
         (Mode.FLOAT, FUSED - ROUNDED, True),
         (Mode.FLOAT, 2**-40, False),
-        # Where every value is exact, nothing is rounded.
+        # If every value is exact, nothing is rounded.
         (Mode.EXACT, 0.0, True),
         (Mode.EXACT, 2**-45, False),
     ],
 )
-def test_a_device_is_judged_by_that(
+def test_only_tiles_may_round_differently(
     monkeypatch: pytest.MonkeyPatch, mode: Mode, change: float, is_right: bool
 ) -> None:
-    """Of a program with tiles alone: what is off in the plain program is a fault."""
+    """Check that only programs with tiles may differ: other differences are faults."""
     launch = judging.launch
 
     def changed(kernel, memory, bindings) -> Mapping[int, Array]:  # type: ignore[no-untyped-def]

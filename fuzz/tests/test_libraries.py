@@ -1,4 +1,4 @@
-"""Programs for libraries: what the oracle gives, how a library with a fault is found and told."""
+"""Programs for libraries: the oracle's results, and how a faulty library is reported."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _first_failing(judge: LibraryJudge, most: int = 400) -> TensorProgram:
 # --- the oracle -----------------------------------------------------------------------------------
 
 
-def test_what_does_not_round_is_exact_and_what_rounds_has_a_bound() -> None:
+def test_exact_results_have_no_bound_and_rounded_ones_have_one() -> None:
     exact = _program(
         _data(1, "float32", 0.5, 3.0), ProgramStep("add_number", (1,), (2,), (2,)), read=2
     )
@@ -89,7 +89,7 @@ def test_what_does_not_round_is_exact_and_what_rounds_has_a_bound() -> None:
     assert np.all(expected.tolerance > 2.0**-24 * expected.wide)
 
 
-def test_what_an_error_leaves_open_is_no_program() -> None:
+def test_an_undecided_result_is_no_program() -> None:
     root = ProgramStep("apply", (1,), (2,), ("sqrt:0",))
     data = _data(1, "float32", 4.0)
     below = _program(data, root, ProgramStep("lt_number", (2,), (3,), (3,)), read=3)
@@ -109,7 +109,7 @@ def test_what_an_error_leaves_open_is_no_program() -> None:
         # The result is subnormal.
         ("float32", (2.0**-70, 2.0**-60)),
         ("float16", (2.0**-10, 2.0**-5)),
-        # The result is normal, but 2 ** -130 is not, nor is 2 ** 16 a float16.
+        # The result is normal, but neither 2 ** -130 nor the float16 2 ** 16 is.
         ("float32", (2.0**-70, 2.0**-60, 2.0**20)),
         ("float16", (2.0**8, 2.0**8, 2.0**-9)),
     ],
@@ -117,7 +117,7 @@ def test_what_an_error_leaves_open_is_no_program() -> None:
 def test_a_product_that_may_underflow_or_overflow_is_no_program(
     dtype: str, factors: tuple[float, ...]
 ) -> None:
-    """Libraries may flush subnormal floats to zero, and multiply in any order."""
+    """Check all orders: libraries may also flush subnormal floats to zero."""
     step = ProgramStep("prod", (1,), (2,), ((0,), False))
     with pytest.raises(UndefinedError):
         evaluate_pure(_program(_data(1, dtype, *factors), step, read=2))
@@ -133,14 +133,14 @@ def test_a_softmax_needs_an_axis_with_elements(shape: tuple[int, ...]) -> None:
 
 
 def test_a_kink_within_the_error_widens_the_bound() -> None:
-    """The bound at a kink must hold for values on both sides of it."""
+    """Check a kink: the bound must hold for values on both sides of it."""
     data = [_data(1, "float32", 1.0), _data(2, "float32", 1.0)]
     steps = (
         ProgramStep("apply", (1,), (3,), ("exp:0",)),
         ProgramStep("apply", (2,), (4,), ("exp:0",)),
         ProgramStep("div", (3, 4), (5,)),
         ProgramStep("add_number", (5,), (6,), (-1,)),
-        # Of 0 with an error: its steps are 1 apart.
+        # The operand is 0 with an error, where steps of ceil are 1 apart.
         ProgramStep("apply", (6,), (7,), ("ceil:0",)),
     )
     with pytest.raises(UndefinedError):
@@ -148,7 +148,7 @@ def test_a_kink_within_the_error_widens_the_bound() -> None:
 
 
 def test_an_activation_has_a_rounding_where_its_reference_has_none() -> None:
-    """A hard sigmoid above 1 is 1, or the difference of 1.14 and 0.14."""
+    """Check a hard sigmoid above 1, which may also be the difference of 1.14 and 0.14."""
     step = ProgramStep("apply", (1,), (2,), ("hardsigmoid:1",))
     (expected,) = evaluate_pure(_program(_data(1, "float64", 3.7), step, read=2)).expected
     assert expected.tolerance is not None
@@ -165,8 +165,8 @@ def test_programs_have_no_side_effects_and_many_operations() -> None:
     assert not ops & SIDE_EFFECTS
     assert len(ops) > 25
     assert programs[3] == generate_pure(Tape(seed=3), spelling, DTYPES)
-    expected = [each for program in programs for each in evaluate_pure(program).expected]
-    inexact = sum(each.tolerance is not None for each in expected)
+    expected = [result for program in programs for result in evaluate_pure(program).expected]
+    inexact = sum(result.tolerance is not None for result in expected)
     assert 0.05 < inexact / len(expected) < 0.8
 
 
@@ -244,7 +244,7 @@ def test_a_program_in_the_words_of_a_library(
 
 
 def test_an_index_of_the_array_api_names_all_axes() -> None:
-    """The standard leaves fewer indices open, and array_api_strict refuses them."""
+    """Check that all axes are named: the standard does not define fewer indices."""
     data = ProgramStep("data", (), (1,), ("int32", (2, 1), (3, 4), 0, False))
     program = _program(data, ProgramStep("index", (1,), (2,), ((1,),)), read=2)
     environment = evaluate_pure(program)
@@ -313,7 +313,7 @@ def test_a_wrong_function_of_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_compiler_that_is_wrong_is_told_from_an_op(wrap: Callable[..., LibraryJudge]) -> None:
-    """It is wrong for functions that call floor; called at once, floor is right."""
+    """Check a compiler that is wrong for functions that call floor, which is right alone."""
     judge = wrap()
     spelling = judge.library.spelling
     judge.library.spelling = replace(spelling, compiled="compiled({f})")
@@ -345,9 +345,9 @@ def test_a_function_with_a_known_fault_is_not_drawn() -> None:
         }
 
     assert {"floor.float32", "floor.float64", "exp.float32"} <= functions()
-    left = functions("tensor.floor.float32", "tensor.exp")
-    assert "floor.float64" in left
-    assert not {"floor.float32", "exp.float32", "exp.float64"} & left
+    remaining = functions("tensor.floor.float32", "tensor.exp")
+    assert "floor.float64" in remaining
+    assert not {"floor.float32", "exp.float32", "exp.float64"} & remaining
 
 
 def test_known_faults_are_read_from_a_file(
@@ -377,7 +377,7 @@ def test_a_crash_and_an_error_of_an_op(wrap: Callable[..., LibraryJudge]) -> Non
     )
 
     program = _first_failing(judge)
-    # The second words are those of MLX for products of integers.
+    # MLX uses the second message for products of integers.
     for refusal in (
         NotImplementedError("not here"),
         ValueError("Only inexact types are supported"),
@@ -413,7 +413,7 @@ def test_the_script_needs_the_library_alone(
 
 
 def test_the_script_of_a_graph_needs_onnx_alone() -> None:
-    """ONNX is a text there: of 3 and 5, floor is wrong where the test says so."""
+    """Check the script of a graph, which contains ONNX as text, with right and wrong results."""
     pytest.importorskip("onnxruntime")
     judge = LibraryJudge("onnxruntime on cpu")
     program = _program(
@@ -438,7 +438,7 @@ def test_the_script_of_a_graph_needs_onnx_alone() -> None:
 
 
 def test_a_sum_that_a_library_saturates_is_no_program() -> None:
-    """ONNX leaves an overflow open; the sum of absolute values decides, in any order."""
+    """Check the sum of absolute values: ONNX does not define an overflow, in any order."""
     spelling = spelling_of(SubjectName("onnxruntime"))
     for elements, op, fits in (
         ((2**31 - 1, 0, 0), "sum", True),
@@ -470,7 +470,7 @@ def test_what_onnx_has_no_kernel_for_is_no_finding() -> None:
 def test_programs_as_one_function_share_nothing() -> None:
     one = _program(_data(1, "int32", 1, 2), ProgramStep("neg", (1,), (2,)), read=2)
     both = evaluate_pure(joined([one, one, one]))
-    assert [each.values.tolist() for each in both.expected] == [[-1, -2]] * 3
+    assert [result.values.tolist() for result in both.expected] == [[-1, -2]] * 3
 
 
 def test_a_batch_names_the_program_that_is_wrong(
@@ -485,7 +485,8 @@ def test_a_batch_names_the_program_that_is_wrong(
         programs, "_compiled_verdict", lambda program, _=1: programs.judge.verdict(program)
     )
     batched = [programs.judge_case(number).verdict for number in range(40)]
-    assert [each is None for each in batched] == [each is None for each in alone]
+    is_right = [verdict is None for verdict in batched]
+    assert is_right == [verdict is None for verdict in alone]
 
 
 @pytest.mark.long
@@ -494,12 +495,12 @@ def test_a_batch_names_the_program_that_is_wrong(
     ("name", "symptom"),
     [
         ("cosh", Symptom.CRASH),
-        # Each half of the batch takes its time until it is ended.
+        # Each half of the batch runs until its time limit.
         pytest.param("sinh", Symptom.HANG, marks=pytest.mark.slow),
     ],
 )
 def test_a_batch_that_ends_its_process_costs_one_program(name: str, symptom: Symptom) -> None:
-    """The module next to this test aborts in cosh and sum, and does not return from sinh."""
+    """Check a module that aborts in cosh and sum, and does not return from sinh."""
     others = {"cosh", "sinh", "sum"} - {name}
     known = ", ".join(f"tensor.{other}" for other in others)
     setup = Setup(
@@ -512,12 +513,12 @@ def test_a_batch_that_ends_its_process_costs_one_program(name: str, symptom: Sym
         for first in range(0, 400, 10)
         if len(dying := _applying(programs, name, range(first, first + 10))) == 1
     )
-    results = [programs.judge_case(first + place) for place in range(10)]
+    results = [programs.judge_case(first + offset) for offset in range(10)]
     verdicts = {result.number: result.verdict for result in results if result.verdict is not None}
     assert list(verdicts) == [number]
     assert verdicts[number].symptom is symptom
     assert programs.failing_program(number, verdicts[number]) == programs.program_at(number)
-    # Each half once: 10, 5, 5, and so on, down to single programs of one branch.
+    # Each half is compiled once: 10, 5, 5, and so on, down to single programs of one branch.
     assert programs.compiles <= 2 * 5 - 1
 
 

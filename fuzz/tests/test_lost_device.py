@@ -1,4 +1,4 @@
-"""A worker whose device is lost reports the case and leaves, so that another one opens it again."""
+"""A worker whose device is lost reports the case and ends, so that another one opens it again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinyref_fuzz.campaign.task import Setup, judging_task
 
 
 class LeftError(Exception):
-    """The process would have ended."""
+    """Stand-in for the end of the process."""
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ class LeftError(Exception):
     ],
     ids=["all_agree", "wrong_and_alive", "lost"],
 )
-def test_it_leaves_after_a_finding_with_which_the_device_was_lost(
+def test_a_worker_ends_after_a_finding_that_lost_its_device(
     monkeypatch: pytest.MonkeyPatch, verdicts: list[str | None], problem: str, judged: int
 ) -> None:
     def judge_case(number: int) -> Any:
@@ -36,7 +36,7 @@ def test_it_leaves_after_a_finding_with_which_the_device_was_lost(
     sent: list[Any] = []
     monkeypatch.setattr(workers, "leave_device", leave)
     worker = workers.CampaignWorker(Setup("PYTHON", 1, code="any"), sent.append)
-    # The results are made up.
+    # The results are invented.
     worker.subject = SimpleNamespace(judge_case=judge_case)  # type: ignore[assignment]
     worker.health = SimpleNamespace(problem_since=lambda: problem)  # type: ignore[assignment]
     message = {"task": judging_task(0, 3).to_json()}
@@ -45,4 +45,5 @@ def test_it_leaves_after_a_finding_with_which_the_device_was_lost(
     else:
         with pytest.raises(LeftError):
             worker.work(message)
-    assert [each["end"] for each in sent if "end" in each] == list(range(judged))
+    ends = [message["end"] for message in sent if "end" in message]
+    assert ends == list(range(judged))

@@ -1,4 +1,4 @@
-"""Kernels of models and mutations of them: valid and runnable."""
+"""Mutated kernels of the corpus and of models are valid, and can be evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle of a kernel: what is specified and what is not, by literals; injected faults show."""
+"""The oracle of a kernel: specified and unspecified values, by literals; injected faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ I8, I32, U8, BOOL = dtypes.int8, dtypes.int32, dtypes.uint8, dtypes.bool
 
 
 def loads(*arrays) -> list[UOp]:
-    """A load of each array, from slot 1 on."""
+    """Return a load of each array, from slot 1 on."""
     return [
         load(slot, from_numpy_dtype(array.dtype), array.shape, max(1, array.size))
         for slot, array in enumerate(arrays, 1)
@@ -31,7 +31,7 @@ def loads(*arrays) -> list[UOp]:
 
 
 def case_of(value: UOp, arrays, shape=None, mode: Mode = Mode.EDGE, before=None) -> KernelCase:
-    """The kernel that stores `value`, a node over the loads of `arrays`."""
+    """Return the kernel that stores `value`, a node over the loads of `arrays`."""
     shape = arrays[0].shape if shape is None else shape
     size = max(1, math.prod(shape))
     ast = build.sink(store(0, value, shape, size))
@@ -40,14 +40,14 @@ def case_of(value: UOp, arrays, shape=None, mode: Mode = Mode.EDGE, before=None)
 
 
 def oracle_of(op: Ops, dtype: DType, *columns, out: DType | None = None) -> Oracle:
-    """The oracle of one op on columns of numbers of `dtype`."""
+    """Return the oracle of one op on columns of numbers of `dtype`."""
     with np.errstate(all="ignore"):
         arrays = [np.array(column).astype(numpy_dtype(dtype)) for column in columns]
     return oracle_for(case_of(UOp(op, out or dtype, tuple(loads(*arrays))), arrays))
 
 
 def accepts(oracle: Oracle, *values) -> bool:
-    """Whether slot 0 may hold `values`."""
+    """Return True if slot 0 may hold `values`."""
     low = oracle.allowed[0].low
     with np.errstate(all="ignore"):
         return oracle.difference(0, np.array(values).astype(low.dtype)) == ""
@@ -58,7 +58,7 @@ def unknown(oracle: Oracle) -> list[bool]:
     return [False] * oracle.allowed[0].low.size if mask is None else mask.tolist()
 
 
-# What has no specified value
+# Unspecified values
 
 
 @pytest.mark.parametrize("op", [Ops.IDIV, Ops.MOD], ids=lambda op: op.name)
@@ -102,7 +102,7 @@ def test_the_maximum_of_a_nan_and_a_number_is_unspecified_and_of_zeros_the_sign(
     assert unknown(oracle_for(case_of(bits, arrays))) == [True, True, True, True, False]
 
 
-def test_where_takes_the_chosen_side_alone():
+def test_where_ignores_the_side_that_is_not_chosen():
     condition = np.array([True, False, True])
     x, y = np.array([5, 5, 5], np.int8), np.array([0, 0, 1], np.int8)
     chosen, left, right = loads(condition, x, y)
@@ -113,7 +113,7 @@ def test_where_takes_the_chosen_side_alone():
     assert unknown(oracle) == [True, False, False]
 
 
-def test_what_absorbs_an_unspecified_value():
+def test_some_operands_absorb_an_unspecified_value():
     zero, ones = np.zeros(1, np.int8), np.full(1, -1, np.int8)
     left, right = loads(zero, ones)
     bad = build.idiv(right, left)
@@ -129,7 +129,7 @@ def test_what_absorbs_an_unspecified_value():
         (build.not_equal(bad, bad), True),
     ):
         assert unknown(oracle_for(case_of(value, [zero, ones]))) == [is_unknown], value
-    # Of floats it is not zero: an unspecified one may be infinite.
+    # For floats the product is not zero: an unspecified operand may be infinite.
     value = build.mul(build.cast(bad, F32), 0.0)
     assert unknown(oracle_for(case_of(value, [zero, ones]))) == [True]
     nan = build.maximum(build.bitcast(build.cast(left, I32), F32), math.nan)
@@ -152,12 +152,12 @@ def test_a_gather_at_an_unspecified_position():
 
 
 def contents(mode: Mode, dtype: DType, size: int, seed: int) -> np.ndarray:
-    """Moderate floats of both signs, or integers from -3 to 3."""
+    """Return moderate floats of both signs, or integers from -3 to 3."""
     largest = 3 if mode is Mode.EXACT else 16.0
     return Content(dtype, size, -largest, largest, seed).array(mode)
 
 
-# What is exact
+# Exact values
 
 
 def test_correctly_rounded_ops_are_exact_to_the_bit():
@@ -166,13 +166,13 @@ def test_correctly_rounded_ops_are_exact_to_the_bit():
     value = build.binary(Ops.FDIV, build.mul(build.add(left, right), left), right)
     value = build.add(build.unary(Ops.SQRT, build.mul(value, value)), build.unary(Ops.TRUNC, left))
     oracle = oracle_for(case_of(value, [x, y], mode=Mode.FLOAT))
-    want = np.sqrt(((x + y) * x / y) ** 2) + np.trunc(x)
+    expected = np.sqrt(((x + y) * x / y) ** 2) + np.trunc(x)
     assert oracle.allowed[0].is_exact
-    assert oracle.difference(0, want) == ""
-    wrong = want.copy()
+    assert oracle.difference(0, expected) == ""
+    wrong = expected.copy()
     wrong[7] = np.nextafter(wrong[7], np.float32(0))
     assert oracle.difference(0, wrong) == (
-        f"element 7 of 64 is {wrong[7]!s}, the reference gives {want[7]!s}"
+        f"element 7 of 64 is {wrong[7]!s}, the reference gives {expected[7]!s}"
     )
 
 
@@ -194,20 +194,20 @@ def test_elementary_functions_lie_within_their_units_in_the_last_place():
 def test_sums_and_products_of_small_integers_are_exact_in_any_order(dtype):
     x = contents(Mode.EXACT, dtype, 40, 3).reshape(4, 10)
     oracle = oracle_for(case_of(build.reduce(Ops.ADD, loads(x)[0], (1,)), [x], (4, 1)))
-    want = x.astype(np.float64).sum(axis=1)
-    assert accepts(oracle, *want)
-    assert not accepts(oracle, *want[:3], want[3] + 1)
+    expected = x.astype(np.float64).sum(axis=1)
+    assert accepts(oracle, *expected)
+    assert not accepts(oracle, *expected[:3], expected[3] + 1)
     y = np.array([[2, 4, -0.5, 3]], x.dtype)
     oracle = oracle_for(case_of(build.reduce(Ops.MUL, loads(y)[0], (1,)), [y], (1, 1)))
     assert accepts(oracle, -12)
     assert np.array_equal(oracle.allowed[0].low, oracle.allowed[0].high)
 
 
-# What rounds in an unknown order
+# Sums in any order
 
 
 def dot(dtype: DType, rows: int, length: int, seed: int = 1):
-    """Row sums of products, and what they are of."""
+    """Return row sums of products, and their factors."""
     x, y = (
         contents(Mode.FLOAT, dtype, rows * length, seed + number).reshape(rows, length)
         for number in (0, 1)
@@ -235,7 +235,7 @@ def test_a_sum_is_bounded_by_its_terms_in_any_order():
 
 
 def faults(x, y):
-    """What goes wrong with a sum of products of float32, by name."""
+    """Yield faults of a sum of products of float32, by name."""
     exact = (x.astype(np.float64) * y).sum(axis=1)
     cut = [(array.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for array in (x, y)]
     half = np.zeros(len(x), np.float16)
@@ -262,13 +262,13 @@ def test_injected_faults_of_a_sum_are_found(length):
     allowed = oracle.allowed[0]
     off = exact.copy()
     off[11] += 3 * (allowed.high[11] - exact[11])
-    found = oracle.difference(0, off)
-    want = f"a value from {allowed.low[11]!s} to {allowed.high[11]!s}"
-    assert found == f"element 11 of 40 is {off[11]!s}, the reference gives {want}"
+    sentence = oracle.difference(0, off)
+    allowed_values = f"a value from {allowed.low[11]!s} to {allowed.high[11]!s}"
+    assert sentence == f"element 11 of 40 is {off[11]!s}, the reference gives {allowed_values}"
 
 
 def test_uncertain_values_pass_through_all_kinds_of_ops():
-    """sin(x) near 0.5 has a small span; what follows is certain, uncertain, or unknown."""
+    """Check operations on sin(x) near 0.5: results are certain, uncertain, or unknown."""
     x = np.full(1, math.pi / 6, np.float32)
     near = build.unary(Ops.SIN, loads(x)[0])
     for value, is_unknown in (
@@ -290,7 +290,7 @@ def test_uncertain_values_pass_through_all_kinds_of_ops():
 # The oracle itself
 
 
-def test_a_store_leaves_what_it_does_not_cover():
+def test_a_store_keeps_elements_that_it_does_not_cover():
     x = np.array([5, 6], np.int32)
     target = shaped(5).shrink(((1, 3),))
     ast = build.sink(store(0, build.idiv(loads(x)[0], loads(x)[0]), target, 5))
@@ -311,8 +311,8 @@ def test_differences_name_slot_element_and_values():
     empty = np.zeros(2, np.int32)
     oracle = oracle_for(KernelCase(ast, (empty, empty, x)))
     assert oracle.slots == (0, 1)
-    found = oracle.difference(1, np.array([7, 8], np.int32))
-    assert found == "output b1: element 0 of 2 is 7, the reference gives 1 (2 elements differ)"
+    sentence = oracle.difference(1, np.array([7, 8], np.int32))
+    assert sentence == "output b1: element 0 of 2 is 7, the reference gives 1 (2 elements differ)"
     assert oracle.difference(1, x, np.array([1, 2], np.int32)) == ""
     assert oracle.difference(0, np.zeros(3, np.int32)) == "3 elements instead of 2"
 

@@ -1,7 +1,7 @@
-"""Spans are sound: whatever the operands may be, the result is among what the span allows.
+"""Spans are sound: for any operands in spans, the result is in the span of the result.
 
-Any two numbers of a grid of special and plain values are the ends of a span; members of it, from
-the same grid, are put through an op, or through a sum in a drawn order.
+Any two numbers of a grid of special and plain values are the ends of a span. Members of it, from
+the same grid, are operands of an op, or of a sum in a random order.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tinyref_fuzz.judge.oracles.span import Span, point, span
 F32, F16, BOOL = dtypes.float32, dtypes.float16, dtypes.bool
 I8, U8, I32, I64 = dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.int64
 MAGNITUDES = (0.0, 1e-44, 1e-20, 0.7, 1.0, 3.0, 255.5, 2e19, 3.3e38, math.inf)
-NUMBERS = (*(-each for each in reversed(MAGNITUDES)), *MAGNITUDES)
-# Ends and members by their place in the grid; the last place is that of NaN.
+NUMBERS = (*(-number for number in reversed(MAGNITUDES)), *MAGNITUDES)
+# Ends and members are indices into the grid; the last one is NaN.
 NAN = len(NUMBERS)
 PAIRS = (*itertools.combinations_with_replacement(range(NAN), 2), (NAN, NAN))
-# The ends, what is next to them, and the middle.
+# The ends, their neighbours, and the middle.
 MEMBERS = (
     lambda low, high: low,
     lambda low, high: np.minimum(low + 1, high),
@@ -54,7 +54,7 @@ def grid(dtype: DType) -> np.ndarray:
 
 @functools.cache
 def everything(dtype: DType) -> tuple[Span, tuple[np.ndarray, ...]]:
-    """All pairs of ends as one span, and of each its members, as so many arrays."""
+    """Return all pairs of ends as one span, and arrays of members of each."""
     numbers, (low, high) = grid(dtype), np.array(PAIRS).T
     members = tuple(numbers[choose(low, high)] for choose in MEMBERS)
     return span_of(numbers[low], numbers[high]), members
@@ -64,18 +64,18 @@ def span_of(low: np.ndarray, high: np.ndarray) -> Span:
     return span(low, high, None, low != high)
 
 
-def rejected(found: Span, values: np.ndarray) -> str:
-    """The first of `values` that the span does not allow, in words."""
-    low, high = (np.broadcast_to(end, values.shape).ravel() for end in (found.low, found.high))
+def rejected(result: Span, values: np.ndarray) -> str:
+    """Describe the first of `values` that the span does not allow."""
+    low, high = (np.broadcast_to(end, values.shape).ravel() for end in (result.low, result.high))
     unknown = None
-    if found.unknown is not None:
-        unknown = np.broadcast_to(found.unknown, values.shape).ravel()
+    if result.unknown is not None:
+        unknown = np.broadcast_to(result.unknown, values.shape).ravel()
     limits = AllowedElements(low, high, unknown)
     wrong = np.flatnonzero(limits.rejected_elements(values.ravel()))
     if not wrong.size:
         return ""
-    places = np.unravel_index(wrong[0], values.shape)
-    pairs = [PAIRS[place] for place in places if place < len(PAIRS)]
+    index = np.unravel_index(wrong[0], values.shape)
+    pairs = [PAIRS[number] for number in index if number < len(PAIRS)]
     ends = [tuple([*NUMBERS, math.nan][end] for end in pair) for pair in pairs]
     return f"{limits.sentence(int(wrong[0]), values.ravel())}, of {ends}"
 
@@ -84,9 +84,9 @@ def rejected(found: Span, values: np.ndarray) -> str:
 @pytest.mark.parametrize("op", [op for op in OPS if op in UNARY], ids=lambda op: op.name)
 def test_the_result_of_any_member_is_allowed(op, dtype):
     operand, members = everything(dtype)
-    found = apply(op, dtype, [dtype], [operand])
+    result = apply(op, dtype, [dtype], [operand])
     for member in members:
-        assert rejected(found, kernel_for(op, dtype, [dtype])(member)) == ""
+        assert rejected(result, kernel_for(op, dtype, [dtype])(member)) == ""
 
 
 @FLOATS
@@ -95,10 +95,10 @@ def test_the_result_of_any_two_members_is_allowed(op, dtype):
     out = BOOL if op in (Ops.CMPLT, Ops.CMPNE) else dtype
     right, members = everything(dtype)
     left = Span(right.low[:, None], right.high[:, None])
-    found = apply(op, out, [dtype] * 2, [left, right])
+    result = apply(op, out, [dtype] * 2, [left, right])
     kernel = kernel_for(op, out, [dtype] * 2)
     for first, second in itertools.product(members[::2], members):
-        assert rejected(found, kernel(first[:, None], second)) == ""
+        assert rejected(result, kernel(first[:, None], second)) == ""
 
 
 @pytest.mark.parametrize("out", [F16, dtypes.bfloat16, BOOL, I8, U8, I32, I64], ids=str)
@@ -106,30 +106,30 @@ def test_the_conversion_of_any_member_is_allowed(out):
     operand, members = everything(F32)
     ops = (Ops.CAST, Ops.BITCAST) if out is I32 else (Ops.CAST,)
     for op, member in itertools.product(ops, members):
-        found = apply(op, out, [F32], [operand])
-        assert rejected(found, kernel_for(op, out, [F32])(member)) == ""
+        result = apply(op, out, [F32], [operand])
+        assert rejected(result, kernel_for(op, out, [F32])(member)) == ""
 
 
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX], ids=lambda op: op.name)
 @pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
 def test_any_members_in_any_order_are_allowed(op, share):
-    """Rows of terms, of which `share` are uncertain, reduced in drawn orders."""
+    """Reduce rows of terms in random orders; a `share` of the terms is uncertain."""
     draws = np.random.Generator(np.random.PCG64(1))
     numbers, shape = grid(F32), (1500, 5)
     pairs = np.array(PAIRS)[draws.integers(0, len(PAIRS), shape)]
     low, high = pairs[..., 0], pairs[..., 1]
     high = np.where(draws.random(shape) < share, high, low)
-    found = reduce_spans(op, F32, span_of(numbers[low], numbers[high]), (1,))
+    result = reduce_spans(op, F32, span_of(numbers[low], numbers[high]), (1,))
     step = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}[op]
     for _ in range(20):
         terms = numbers[draws.integers(low, high + 1)]
         terms = draws.permuted(terms, axis=1)
-        assert rejected(found, functools.reduce(step, terms.T).reshape(-1, 1)) == ""
+        assert rejected(result, functools.reduce(step, terms.T).reshape(-1, 1)) == ""
 
 
 def test_a_member_that_is_not_allowed_is_noticed():
-    found = apply(Ops.ADD, F32, [F32, F32], [point(np.float32([[1], [2]])), everything(F32)[0]])
-    wrong = np.array(found.high)
-    assert rejected(found, wrong) == ""
+    result = apply(Ops.ADD, F32, [F32, F32], [point(np.float32([[1], [2]])), everything(F32)[0]])
+    wrong = np.array(result.high)
+    assert rejected(result, wrong) == ""
     wrong[1, PAIRS.index((13, 14))] = 7.0
-    assert rejected(found, wrong).startswith("element ")
+    assert rejected(result, wrong).startswith("element ")

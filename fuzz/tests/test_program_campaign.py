@@ -35,7 +35,7 @@ ADDED = TensorProgram(
         ProgramStep("read", (2,)),
     )
 )
-# Every first output of a kernel has a bit flipped.
+# A device that flips a bit of every first output.
 WRONG = "campaign_devices:SlowAndWrong"
 pytestmark = pytest.mark.usefixtures("workers_import_test_devices")
 
@@ -45,18 +45,18 @@ def tinyref(*words: object) -> int:
 
 
 def request(folder: Path, **changes: object) -> CampaignRequest:
-    given = {"seed": 1, "kernels": 3, "jobs": 1, "subject": PROGRAMS, **changes}
-    return CampaignRequest("PYTHON", folder, **given)  # type: ignore[arg-type]
+    options = {"seed": 1, "kernels": 3, "jobs": 1, "subject": PROGRAMS, **changes}
+    return CampaignRequest("PYTHON", folder, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.long
-def test_a_campaign_of_programs_goes_on_where_it_stopped(tmp_path):
+def test_a_campaign_of_programs_continues_where_it_stopped(tmp_path):
     first = run(request(tmp_path))
     assert (first.cases, first.findings, first.subject) == (3, 0, PROGRAMS)
     assert first.judged >= 3
     assert report.text(first).startswith("PYTHON: 3 programs judged, all agree")
     assert "runs compared" in report.text(first)
-    with pytest.raises(UserError, match="another one"):
+    with pytest.raises(UserError, match="differs"):
         run(request(tmp_path, seed=2, resume=True))
     with pytest.raises(UserError, match="compiled every: default -> 3"):
         run(request(tmp_path, compiled_every=3, resume=True))
@@ -96,12 +96,12 @@ def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path):
     summary = run(CampaignRequest(device, tmp_path, seed=1, kernels=12, jobs=1, subject=PROGRAMS))
     assert (summary.cases, summary.incomplete) == (12, "")
     assert 1 <= summary.findings <= 12
-    found = summary.buckets[0].examination
-    assert (found.blame.stage, found.case is not None) == ("kernel", True)
+    examination = summary.buckets[0].examination
+    assert (examination.blame.stage, examination.case is not None) == ("kernel", True)
     assert summary.buckets[0].key.startswith("DEVICE CRASH")
-    # Data, what crashes, what reads it, and a captured part that is not taken apart.
-    assert found.nodes <= 6
-    assert not found.problem
+    # Data, the crashing operation, its reader, and a captured function that is not reduced.
+    assert examination.nodes <= 6
+    assert not examination.problem
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path):
     [("OffByOneTail", 1), ("SwappedItemIndices", 3), ("WrongGroupIndex", 4), ("StaleOutput", 8)],
 )
 def test_a_wrong_device_is_found_by_its_first_programs(name, programs):
-    """Interpreters, and a GPU: SwappedItemIndices."""
+    """Check interpreters, and a GPU: SwappedItemIndices."""
     device = f"tinyref_conformance.faulty:{name}"
     judge = ProgramJudge(device)
     every = default_compiled_every(device)
-    found = [program_result_of(judge, 3, number, every).verdict for number in range(programs)]
-    assert any(verdict is not None and verdict.pair is Pair.DEVICE for verdict in found)
+    verdicts = [program_result_of(judge, 3, number, every).verdict for number in range(programs)]
+    assert any(verdict is not None and verdict.pair is Pair.DEVICE for verdict in verdicts)
 
 
 def test_programs_run_on_a_gpu_and_its_copies():
@@ -155,9 +155,9 @@ def test_the_commands_on_a_file(tmp_path, capsys):
 def test_replay_of_a_program_that_fails_names_the_fault(tmp_path, capsys):
     file = save_program(tmp_path, ProgramRecord(ADDED, "a note"))
     assert tinyref("replay", file, "--device", WRONG) == 1
-    shown = capsys.readouterr()
-    assert shown.err == ""
-    assert shown.out.splitlines() == [
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert output.out.splitlines() == [
         "note: a note",
         f"{WRONG}: between the interpreter and the device: another value",
         "  step 2: t2: element 0: expected 4 (0x00000004), got 5 (0x00000005)",
@@ -171,30 +171,32 @@ def test_a_file_chooses_no_code(tmp_path, capsys):
     assert "a file may not choose what code runs" in capsys.readouterr().err
 
 
-def test_programs_do_not_go_with_what_is_of_kernels(capsys):
+def test_options_of_kernels_are_refused_for_programs(capsys):
     assert tinyref("--device", "PYTHON", "--programs", 3, "--policy", "small") == 2
     assert "programs: does not go with" in capsys.readouterr().err
     assert KERNELS != PROGRAMS
 
 
-# --- kept as regressions ------------------------------------------------------------------------
+# --- regressions --------------------------------------------------------------------------------
 
 
-def kept_words(folder: Path, name: str = "a-new-one", note: str = "It was wrong once.") -> list:
+def options_of_keep(
+    folder: Path, name: str = "a-new-one", note: str = "It was wrong once."
+) -> list:
     return ["--name", name, "--note", note, "--out", folder]
 
 
 @pytest.mark.long
 def test_a_program_is_kept_and_checked_as_a_kernel_is(tmp_path, capsys):
-    given = replace(ADDED, choices=(1, 2))
-    file = save_program(tmp_path / "found.json", ProgramRecord(given, "seed 7", device="CPU"))
+    program = replace(ADDED, choices=(1, 2))
+    file = save_program(tmp_path / "found.json", ProgramRecord(program, "seed 7", device="CPU"))
     target = tmp_path / "kept"
     target.mkdir()
-    assert tinyref("keep", file, *kept_words(target)) == 0
+    assert tinyref("keep", file, *options_of_keep(target)) == 0
     assert f"run it: tinyref fuzz corpus check {target}" in capsys.readouterr().out
-    kept = load_program(target / "a-new-one.json")
-    assert (kept.program, kept.note, kept.device) == (ADDED, "It was wrong once.", "CPU")
-    assert tinyref("keep", file, *kept_words(target)) == 2
+    record = load_program(target / "a-new-one.json")
+    assert (record.program, record.note, record.device) == (ADDED, "It was wrong once.", "CPU")
+    assert tinyref("keep", file, *options_of_keep(target)) == 2
     assert "already exists: choose another name" in capsys.readouterr().err
     assert tinyref("corpus", "check", target, "--device", "PYTHON") == 0
     assert capsys.readouterr().out == "1 file, 0 with a problem, on PYTHON\n"
@@ -209,13 +211,13 @@ def test_a_program_is_kept_and_checked_as_a_kernel_is(tmp_path, capsys):
         (ADDED.steps[1:], {}, "the program must read a result that is defined"),
     ],
 )
-def test_what_is_no_regression_is_not_kept(tmp_path, capsys, steps, words, message):
+def test_bad_regressions_are_refused(tmp_path, capsys, steps, words, message):
     file = save_program(tmp_path / "found.json", ProgramRecord(TensorProgram(tuple(steps))))
-    assert tinyref("keep", file, *kept_words(tmp_path, **words)) == 2
+    assert tinyref("keep", file, *options_of_keep(tmp_path, **words)) == 2
     assert message in capsys.readouterr().err
 
 
-def test_programs_that_found_bugs_are_right_by_now():
+def test_programs_that_revealed_bugs_are_right_now():
     judge = ProgramJudge("CPU")
     files = files_of(keep.PROGRAMS)
     assert len(files) >= 2

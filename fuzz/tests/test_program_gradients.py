@@ -1,4 +1,4 @@
-"""The gradients of the eager evaluator, by literals."""
+"""Gradients of the eager evaluator, by literals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 
 
 @pytest.mark.parametrize(
-    ("op", "operands", "values", "wanted"),
+    ("op", "operands", "values", "expected"),
     [
         ("square", ([3.0, -5.0],), (), [[24.0, -60.0]]),
         ("cast", ([3.0, -5.0],), ("float16",), [[4.0, 6.0]]),
@@ -27,7 +27,7 @@ from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
             [[36.0, 56.0], [4.0, 6.0, 8.0, 12.0]],
         ),
         ("prod", ([[2.0, 3.0], [5.0, 7.0]],), ((1,), False), [[12.0, 8.0, 42.0, 30.0]]),
-        # Where there is no slope the convention holds.
+        # Without a slope, the documented convention holds.
         ("relu", ([0.0, 1.0],), (), [[0.0, 6.0]]),
         ("max_number", ([1.0, 2.0],), (1,), [[2.0, 6.0]]),
         ("maximum", ([1.0, 2.0], [1.0, 3.0]), (), [[2.0, 0.0], [2.0, 6.0]]),
@@ -36,12 +36,12 @@ from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
         ("prod", ([[0.0, 3.0], [0.0, 0.0]],), ((1,), False), [[12.0, 0.0, 0.0, 0.0]]),
     ],
 )
-def test_each_operand_gets_its_part_of_a_weighted_result(op, operands, values, wanted):
-    arrays = [np.array(each) for each in operands]
+def test_each_operand_gets_its_gradient(op, operands, values, expected):
+    arrays = [np.array(operand) for operand in operands]
     weights = np.array([4.0, 6.0])
     slopes = slopes_of(op, arrays, values)()
     parts = [None if slope is None else (weights @ slope).tolist() for slope in slopes]
-    assert parts == wanted
+    assert parts == expected
 
 
 @pytest.mark.parametrize("x", [np.float64(3), np.array([[1.0, 2.0], [3.0, 4.0]]).T])
@@ -57,7 +57,7 @@ def test_a_share_that_rounds_is_refused():
         evaluate(TensorProgram((three, largest, ProgramStep("backward", (2,)))))
 
 
-# --- what `backward` leaves, by literals ---------------------------------------------------------
+# --- gradients of `backward`, by literals -------------------------------------------------------
 
 
 def data(number: int, *elements: float, grad: bool = False) -> ProgramStep:
@@ -65,7 +65,7 @@ def data(number: int, *elements: float, grad: bool = False) -> ProgramStep:
 
 
 def reads(*steps: ProgramStep) -> list[object]:
-    return [each.tolist() for each in evaluate(TensorProgram(steps))]
+    return [elements.tolist() for elements in evaluate(TensorProgram(steps))]
 
 
 LEAF = data(1, 1, 2, 3, grad=True)
@@ -73,7 +73,7 @@ FIRST = ((0, 1, None),)
 
 
 def test_gradients_add_up_until_they_are_cleared():
-    found = reads(
+    results = reads(
         LEAF,
         ProgramStep("square", (1,), (3,)),
         ProgramStep("backward", (3, 1)),
@@ -85,12 +85,13 @@ def test_gradients_add_up_until_they_are_cleared():
         ProgramStep("grad", (1,), (6,)),
         *(ProgramStep("read", (number,)) for number in (4, 5, 6)),
     )
-    assert found == [[2.0, 8.0, 18.0], [4.0, 24.0, 72.0], [2.0, 8.0, 18.0]]
+    assert results == [[2.0, 8.0, 18.0], [4.0, 24.0, 72.0], [2.0, 8.0, 18.0]]
 
 
 def test_a_write_takes_the_gradient_of_what_it_overwrites():
-    # The sum of w x with w = x as it is then: of x = [7, 4, 6] the first is no part of 2 leaf.
-    found = reads(
+    # The loss is the sum of w x, with w = x = [7, 4, 6]. The first element no longer depends on
+    # leaf.
+    results = reads(
         LEAF,
         data(2, 7),
         ProgramStep("mul_number", (1,), (3,), (2,)),
@@ -99,11 +100,11 @@ def test_a_write_takes_the_gradient_of_what_it_overwrites():
         ProgramStep("grad", (1,), (4,)),
         ProgramStep("read", (4,)),
     )
-    assert found == [[0.0, 8.0, 12.0]]
+    assert results == [[0.0, 8.0, 12.0]]
 
 
 def test_a_leaf_that_was_written_has_gradients_at_its_new_elements():
-    found = reads(
+    results = reads(
         LEAF,
         ProgramStep("assign_number", (1,), (), (9,)),
         ProgramStep("square", (1,), (2,)),
@@ -111,7 +112,7 @@ def test_a_leaf_that_was_written_has_gradients_at_its_new_elements():
         ProgramStep("grad", (1,), (3,)),
         ProgramStep("read", (3,)),
     )
-    assert found == [[1458.0, 1458.0, 1458.0]]
+    assert results == [[1458.0, 1458.0, 1458.0]]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_a_leaf_that_was_written_has_gradients_at_its_new_elements():
                 ProgramStep("assign_number", (1,), (), (9,)),
                 ProgramStep("backward", (2, 2)),
             ),
-            "overwritten by now",
+            "have been overwritten",
         ),
         (
             (
@@ -138,6 +139,6 @@ def test_a_leaf_that_was_written_has_gradients_at_its_new_elements():
     ],
     ids=["no-grad", "leaf", "no-weights", "lost", "replay"],
 )
-def test_what_tinyref_refuses_or_leaves_open_is_undefined(steps, words):
+def test_steps_without_a_certain_gradient_are_undefined(steps, words):
     with pytest.raises(UndefinedError, match=words):
         evaluate(TensorProgram((LEAF, *steps)))

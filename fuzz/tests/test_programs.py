@@ -1,4 +1,4 @@
-"""Fuzzed programs: what a tape gives, what the eager evaluator says, what the script does."""
+"""Fuzzed programs: their tapes, the eager evaluator, and their scripts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def data(
 
 
 def reads(*steps: ProgramStep) -> list[object]:
-    return [each.tolist() for each in evaluate(TensorProgram(steps))]
+    return [elements.tolist() for elements in evaluate(TensorProgram(steps))]
 
 
 def read(number: int) -> ProgramStep:
@@ -56,7 +56,7 @@ def test_a_tape_gives_the_same_program_again_and_a_cut_one_gives_another():
         assert evaluate(generate(Tape(choices=made.choices[: 9 * seed]), 3)) is not None
 
 
-def test_programs_have_what_the_design_asks_for():
+def test_programs_have_all_operations():
     ops = {step.op for seed in range(400) for step in generate(Tape(seed=seed), 3).all_steps()}
     assert ops == script.OPERATIONS == oracle.OPERATIONS
 
@@ -72,7 +72,7 @@ def test_programs_have_what_the_design_asks_for():
         {"steps": [{"op": "neg", "args": [], "targets": [], "values": [{}], "body": []}]},
     ],
 )
-def test_what_is_no_program_is_refused(change):
+def test_bad_programs_are_refused(change):
     with pytest.raises(UserError):
         program_from_json({**program_to_json(TensorProgram((data(1, 5),))), **change})
 
@@ -91,8 +91,8 @@ RETURNS_CODE = "1,)\nimport os\n(1"
         ({"op": "neg", "body": [{}]}, r"steps\[0\].body"),
     ],
 )
-def test_what_a_function_of_a_file_returns_is_numbers(change, words):
-    # Each number becomes a name of the script, which is run.
+def test_results_of_a_function_in_a_file_are_numbers(change, words):
+    # Each number becomes a name in the script, which runs.
     function = {"op": "function", "args": [2], "targets": [3], "values": [[2]], "body": []}
     with pytest.raises(UserError, match=words):
         program_from_json({"choices": [], "steps": [{**function, **change}]})
@@ -129,18 +129,18 @@ def test_a_text_of_a_file_is_never_code():
 
 def test_a_write_through_a_view_is_seen_by_all_that_show_the_element():
     key = ((None, None, -2),)
-    found = reads(
+    results = reads(
         data(1, 1, 2, 3, 4, 5),
         ProgramStep("index", (1,), (2,), (key,)),
         ProgramStep("add_number", (1,), (3,), (10,)),
         ProgramStep("setitem_number", (2,), (), (((0, 2, None),), 9)),
         *map(read, (1, 2, 3)),
     )
-    assert found == [[1, 2, 9, 4, 9], [9, 9, 1], [11, 12, 13, 14, 15]]
+    assert results == [[1, 2, 9, 4, 9], [9, 9, 1], [11, 12, 13, 14, 15]]
 
 
 def test_integers_wrap_and_divide_towards_zero():
-    found = reads(
+    results = reads(
         data(1, -128, 127, -7, dtype="int8"),
         ProgramStep("add_number", (1,), (2,), (-1,)),
         ProgramStep("idiv_number", (1,), (3,), (2,)),
@@ -148,12 +148,12 @@ def test_integers_wrap_and_divide_towards_zero():
         ProgramStep("sum", (1,), (5,), ((0,), False)),
         *map(read, (2, 3, 4, 5)),
     )
-    assert found == [[127, 126, -8], [-64, 63, -3], [1, 1, 2], -8]
+    assert results == [[127, 126, -8], [-64, 63, -3], [1, 1, 2], -8]
 
 
-def test_a_function_runs_anew_in_each_call():
+def test_a_function_runs_again_in_each_call():
     body = (ProgramStep("assign", (1, 2)), ProgramStep("add", (1, 2), (3,)))
-    found = reads(
+    results = reads(
         data(1, 1),
         ProgramStep("function", (2,), (9,), ((3,),), body),
         data(4, 5),
@@ -162,11 +162,11 @@ def test_a_function_runs_anew_in_each_call():
         ProgramStep("call", (9, 5), (7,)),
         *map(read, (6, 7, 1)),
     )
-    assert found == [[10], [12], [6]]
+    assert results == [[10], [12], [6]]
 
 
 @pytest.mark.parametrize("op", ["square", "cast"])
-def test_what_would_round_has_no_exact_result(op):
+def test_a_result_that_rounds_is_not_exact(op):
     value = () if op == "square" else ("uint8",)
     with pytest.raises(InexactError):
         evaluate(
@@ -175,7 +175,7 @@ def test_what_would_round_has_no_exact_result(op):
 
 
 WITH_GRADIENT = data(1, 1, 2, dtype="float32", grad=True)
-# One row of two, which would broadcast to both.
+# One row of two, which would broadcast to two rows.
 SYMBOLIC_ROW = (
     ProgramStep("data", (), (1,), ("int32", (2, 2), (1, 2, 3, 4), 0, False)),
     ProgramStep("bind", (), (2,), ("n1", 1, 2, 1)),
@@ -225,7 +225,7 @@ OTHER_ROWS = (
         "add-of-another-value",
     ],
 )
-def test_what_tinyref_refuses_or_leaves_open_is_undefined(steps):
+def test_undefined_steps_are_refused(steps):
     with pytest.raises(UndefinedError):
         evaluate(TensorProgram(steps))
 
@@ -254,20 +254,24 @@ def test_a_script_runs_by_itself_and_fails_for_another_program(monkeypatch):
 
 @pytest.mark.parametrize("way", [NORMAL, PLAIN, Way(evaluates=True)])
 def test_a_program_runs_in_each_way(way):
-    found = run(VIEW_WRITTEN, DEVICES, way)
-    assert (found.error, [each.tolist() for each in found.reads]) == ("", [[1, 2, 7]])
+    outcome = run(VIEW_WRITTEN, DEVICES, way)
+    assert (outcome.error, [elements.tolist() for elements in outcome.reads]) == ("", [[1, 2, 7]])
 
 
 def test_an_error_names_its_step():
-    found = run(TensorProgram((data(1, 1), ProgramStep("permute", (1,), (2,), ((1, 0),)))), DEVICES)
-    assert (found.step, found.refusal) == (1, "")
-    assert found.error.startswith("UserIndexError: permute")
+    outcome = run(
+        TensorProgram((data(1, 1), ProgramStep("permute", (1,), (2,), ((1, 0),)))), DEVICES
+    )
+    assert (outcome.step, outcome.refusal) == (1, "")
+    assert outcome.error.startswith("UserIndexError: permute")
 
 
-def test_a_difference_is_said_of_the_first_element():
-    wanted = [np.array([1, 2, 3], np.int32)]
-    assert difference(VIEW_WRITTEN, wanted, ProgramOutcome((np.array([1, 2, 3], np.int32),))) == ""
-    for other, said in (
+def test_a_difference_names_the_first_element():
+    expected = [np.array([1, 2, 3], np.int32)]
+    assert (
+        difference(VIEW_WRITTEN, expected, ProgramOutcome((np.array([1, 2, 3], np.int32),))) == ""
+    )
+    for other, message in (
         (
             np.array([1, 5, 6], np.int32),
             "step 3: t1: element 1: expected 2 (0x00000002), got 5 (0x00000005)",
@@ -278,7 +282,7 @@ def test_a_difference_is_said_of_the_first_element():
             "step 3: t1: expected int32 of shape (3,), got int64 of (3,)",
         ),
     ):
-        assert difference(VIEW_WRITTEN, wanted, ProgramOutcome((other,))) == said
+        assert difference(VIEW_WRITTEN, expected, ProgramOutcome((other,))) == message
 
 
 # --- healthy devices ---------------------------------------------------------------------------
@@ -313,17 +317,17 @@ def calls(function: int, count: int, first: int = 50) -> list[ProgramStep]:
     return [ProgramStep("call", (function,), (first + number,)) for number in range(count)]
 
 
-def test_state_is_changed_shown_and_given_up_between_calls():
+def test_state_is_written_viewed_and_dropped_between_calls():
     between: set[str] = set()
     functions: set[int] = set()
     replays = 0
     for seed in range(120):
         steps = generate(Tape(seed=seed), 3).steps
-        places = [place for place, step in enumerate(steps) if step.op == "call"]
+        indices = [index for index, step in enumerate(steps) if step.op == "call"]
         functions.add(sum(step.op == "function" for step in steps))
-        replays += len(places) >= 4
-        if places:
-            between |= {step.op for step in steps[places[0] : places[-1]]}
+        replays += len(indices) >= 4
+        if indices:
+            between |= {step.op for step in steps[indices[0] : indices[-1]]}
     assert between >= {"assign", "setitem", "iadd", "index", "clone", "drop", "read", "realize"}
     assert functions >= {1, 2}
     assert replays >= 10
@@ -333,9 +337,9 @@ def test_replays_get_parts_of_tensors_that_are_written():
     counts = {"part": 0, "empty": 0, "long": 0}
     for seed in range(150):
         steps = generate(Tape(seed=seed), 3).steps
-        made = {number: step for step in steps for number in step.targets}
-        given = [number for step in steps if step.op == "call" for number in step.args[1:]]
-        parts = {made[number].args[0] for number in given if made[number].op == "shrink"}
+        makers = {number: step for step in steps for number in step.targets}
+        arguments = [number for step in steps if step.op == "call" for number in step.args[1:]]
+        parts = {makers[number].args[0] for number in arguments if makers[number].op == "shrink"}
         counts["part"] += any(step.op in WRITES and step.args[0] in parts for step in steps)
         counts["empty"] += any(step.op == "bind" and step.values[3] == 0 for step in steps)
         counts["long"] += any(step.op == "arange" and step.values[1] > 200 for step in steps)

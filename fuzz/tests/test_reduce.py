@@ -1,4 +1,4 @@
-"""Reduction: injected faults come out small, as the same faults, and nothing else does."""
+"""Reduction makes injected faults small, and keeps their fault."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.measure import measure
 from tinyref_spec.kernel_case import KernelCase, KernelVerdict, Opts, Pair, Symptom
 
-# Enough on any machine: what is cut short has tests of its own.
+# Sufficient on any machine; other tests cover the time limit.
 PLENTY = 600.0
 
 
@@ -46,13 +46,13 @@ def test_an_injected_fault_comes_out_small(fault, monkeypatch):
     assert again == reduction.verdict
 
 
-# --- judges that look at the case alone -----------------------------------------------------------
+# --- judges that only look at the case ------------------------------------------------------------
 
 
 def failing_where(
     holds: Callable[[KernelCase], bool], pair: Pair = Pair.PLAIN, symptom: Symptom = Symptom.VALUE
 ) -> Callable[[KernelCase, str], KernelVerdict]:
-    """A judge that finds a fault in the cases where `holds` says so."""
+    """Return a judge that finds a fault in the cases for which `holds` is True."""
 
     def judged(case: KernelCase, device: str) -> KernelVerdict:
         verify(Dialect.AST, case.ast)
@@ -64,8 +64,8 @@ def failing_where(
     return judged
 
 
-def small(case: KernelCase, holds: Callable[[KernelCase], bool], **given) -> KernelCase:
-    judged = failing_where(holds, **given)
+def small(case: KernelCase, holds: Callable[[KernelCase], bool], **options) -> KernelCase:
+    judged = failing_where(holds, **options)
     verdict = judged(case, "PYTHON")
     reduction = reduce_case(case, verdict, "PYTHON", PLENTY, judged)
     assert reduction.is_complete
@@ -74,7 +74,7 @@ def small(case: KernelCase, holds: Callable[[KernelCase], bool], **given) -> Ker
 
 
 def fits(case: KernelCase, opts: Opts) -> bool:
-    """Whether the plan of the case accepts the list, as the judge would see."""
+    """Return True if the plan of the case accepts the list."""
     try:
         Plan.of(case.ast, Device["PYTHON"].capabilities).apply_all(opts)
     except KernelOptError:
@@ -91,10 +91,10 @@ def ops_of(case: KernelCase) -> set[Ops]:
     [(Ops.MOD, 4), (Ops.WHERE, 4), (Ops.REDUCE, 3), (Ops.CAST, 3), (Ops.LOAD, 2), (Ops.STORE, 2)],
 )
 def test_an_operation_comes_out_alone(op, nodes):
-    found = small(large_case(), lambda case: op in ops_of(case))
-    assert node_count(found.ast) <= nodes
-    assert found.opts == ()
-    assert len(found.ast.src) == 1
+    reduced = small(large_case(), lambda case: op in ops_of(case))
+    assert node_count(reduced.ast) <= nodes
+    assert reduced.opts == ()
+    assert len(reduced.ast.src) == 1
 
 
 @pytest.mark.parametrize("needed", ["UPCAST UNROLL", "LOCAL PADTO", "GROUP"])
@@ -106,11 +106,11 @@ def test_the_list_of_optimisations_is_minimal_and_legal(needed):
             names <= {opt.op.value for opt in opts} for opts in case.opts if fits(case, opts)
         )
 
-    found = small(large_case(), holds, pair=Pair.OPTIMISED)
-    (opts,) = found.opts
+    reduced = small(large_case(), holds, pair=Pair.OPTIMISED)
+    (opts,) = reduced.opts
     assert {opt.op.value for opt in opts} == names
     assert len(opts) == len(names)
-    assert node_count(found.ast) <= 3
+    assert node_count(reduced.ast) <= 3
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def test_a_case_that_does_not_fail_is_refused():
 
 
 class Clock:
-    """A clock that is a second later every time somebody looks."""
+    """A clock that advances by a second at every reading."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -150,12 +150,12 @@ def test_at_the_deadline_the_best_so_far_is_returned(seconds, monkeypatch):
     case = large_case()
     judged = failing_where(lambda case: Ops.MOD in ops_of(case))
     verdict = judged(case, "PYTHON")
-    found = reduce_case(case, verdict, "PYTHON", seconds, judged)
-    assert not found.is_complete
-    assert Ops.MOD in ops_of(found.case)
-    # The list that fails is known before anything is tried.
-    assert measure(found.case) < measure(case)
-    assert (found.tried > 0) == (seconds > 0)
+    reduction = reduce_case(case, verdict, "PYTHON", seconds, judged)
+    assert not reduction.is_complete
+    assert Ops.MOD in ops_of(reduction.case)
+    # The failing list is known before anything is tried.
+    assert measure(reduction.case) < measure(case)
+    assert (reduction.tried > 0) == (seconds > 0)
 
 
 def test_another_fault_does_not_take_over():
@@ -165,9 +165,9 @@ def test_another_fault_does_not_take_over():
         return KernelVerdict(Pair.PLAIN, Symptom.ERROR, "another one")
 
     case = large_case()
-    found = reduce_case(case, judged(case, ""), "PYTHON", PLENTY, judged)
-    assert Ops.MOD in ops_of(found.case)
-    assert found.verdict.symptom is Symptom.VALUE
+    reduction = reduce_case(case, judged(case, ""), "PYTHON", PLENTY, judged)
+    assert Ops.MOD in ops_of(reduction.case)
+    assert reduction.verdict.symptom is Symptom.VALUE
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Reproducers fail while the fault is there, in a process of their own; five lines say it all."""
+"""Reproducers fail in their own process while the fault is there; four lines summarise it."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def run_here(script: str, capsys, monkeypatch) -> tuple[object, str]:
     assert script.count("\n") < MAX_LINES == 40
     capsys.readouterr()
     monkeypatch.setattr(sys, "argv", ["script.py", "--in-this-process"])
-    # The variables that it sets are for the process of a script alone.
+    # The variables that it sets are only for the process of a script.
     text = re.sub(r"^os\.environ\.update.*$", "", script, flags=re.M)
     with pytest.raises(SystemExit) as ended:
         exec(compile(text, "reproducer.py", "exec"), {})
     return ended.value.code, capsys.readouterr().out
 
 
-def test_a_script_tells_a_broken_device_from_a_right_one(tmp_path):
+def test_a_script_distinguishes_a_faulty_device(tmp_path):
     case, device = large_case(), "faults:ModOffByOne"
     verdict = judge(case, device, thorough=False)
     script = reproducer(case, verdict, device)
@@ -132,14 +132,14 @@ PAIRS = [
 
 @pytest.mark.parametrize("verdict", PAIRS, ids=lambda verdict: verdict.pair.name)
 @pytest.mark.parametrize("name", ["sum-rows", "sum-float16", "matmul-int32"])
-def test_a_script_is_right_where_nothing_is_wrong(name, verdict, capsys, monkeypatch):
+def test_a_script_without_a_fault_succeeds(name, verdict, capsys, monkeypatch):
     script = reproducer(healthy(name, "UPCAST(0, 2)"), verdict, "CPU")
     assert run_here(script, capsys, monkeypatch) == (0, "right\n")
 
 
 @pytest.mark.long
 def test_a_finding_is_exported_without_tinyref(tmp_path, monkeypatch):
-    """The script is right; with another kernel or with other right values it is wrong."""
+    """Check that the script fails with another kernel."""
     case, verdict = healthy("matmul-int32", "UPCAST(0, 2)"), PAIRS[2]
     file, out = tmp_path / "case.json", tmp_path / "reproduce.py"
     file.write_text(record_text(CaseRecord(case, "", verdict, None, "CPU")))
@@ -198,14 +198,14 @@ def test_the_kernel_is_not_cut_and_data_are_inputs():
     assert (
         ": output b1: wrong; all stages of the reference agree, the device differs kernel" in text
     )
-    # Both outputs are stored, last of all.
+    # Both outputs are stored last.
     assert "b0:float32(4, 1) = ADD(" in text
     assert "b1:int32(4, 6) = v" in text
     assert " data    b2 = [" in text
     assert "b0 = [" not in text
 
 
-def test_of_a_kernel_that_is_too_long_the_output_that_differs_is_shown():
+def test_a_long_kernel_is_cut_to_the_output_that_differs():
     value = load(1, dtypes.int32, (2,))
     for number in range(200):
         value = build.binary(Ops.XOR, value, number + 1)

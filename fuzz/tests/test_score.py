@@ -1,4 +1,4 @@
-"""The score: what becomes of a run, what is counted, and how a scoring goes on."""
+"""The score: results of runs, statistics, and how a scoring is resumed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ def row(*runs: FaultRun) -> FaultScore:
 
 
 def goal(name: str, rows: list[FaultScore], examines: bool = True) -> Goal:
-    return next(each for each in goals(rows, examines) if each.name == name)
+    return next(item for item in goals(rows, examines) if item.name == name)
 
 
-def scoring(settings: ScoreSettings, file: Path | None, said: list[str] | None = None) -> Scoring:
-    lines = [] if said is None else said
+def scoring(
+    settings: ScoreSettings, file: Path | None, messages: list[str] | None = None
+) -> Scoring:
+    lines = [] if messages is None else messages
     return Scoring([FAULTS[NAME]], settings, file, lines.append)
 
 
@@ -36,7 +38,7 @@ def scoring(settings: ScoreSettings, file: Path | None, said: list[str] | None =
 
 def test_a_fault_that_one_seed_does_not_find_is_not_found() -> None:
     rows = [row(FOUND, replace(FOUND, seed=1, is_found=False)), row(FOUND)]
-    assert [each.is_found for each in rows] == [False, True]
+    assert [fault_score.is_found for fault_score in rows] == [False, True]
     assert goal("faults found under every seed", rows).value == 0.5
     assert not goal("faults found under every seed", rows).is_met
     assert not row().is_found
@@ -45,10 +47,10 @@ def test_a_fault_that_one_seed_does_not_find_is_not_found() -> None:
 # --- what becomes of a process -------------------------------------------------------------------
 
 
-def test_what_breaks_the_generator_is_found(
+def test_an_error_of_the_generator_reveals_the_fault(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def broken(*given: object) -> None:
+    def broken(*args: object) -> None:
         raise ValueError("not a lane")
 
     sent: list[dict] = []
@@ -63,7 +65,7 @@ def test_what_breaks_the_generator_is_found(
 
 
 class FakeChannel:
-    """Asks for one fault, and keeps what is sent."""
+    """Channel that asks for one fault, and records what is sent."""
 
     def __init__(self, sent: list[dict]) -> None:
         self.asked = iter([{"seconds": 5.0}, {"fault": NAME, "seed": 0, "folder": ""}])
@@ -75,11 +77,11 @@ class FakeChannel:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [NAME, "flip-gradient-not-flipped"])
-def test_a_trial_finds_examines_and_takes_the_fault_back(name: str) -> None:
+def test_a_trial_finds_and_examines_the_fault(name: str) -> None:
     known: dict = {}
     run_trial(name, 0, ScoreSettings(seconds=60.0, further=0.0, examine=5.0), known.update)
     run = FaultRun(name, 0, **known)
-    assert run.found
+    assert run.is_found
     assert run.is_blamed, (run.stage, run.cause)
     assert run.nodes <= 13
     assert len(run.buckets) == 1
@@ -89,13 +91,13 @@ def test_a_trial_finds_examines_and_takes_the_fault_back(name: str) -> None:
 
 
 @pytest.mark.long
-def test_a_scoring_is_kept_after_each_run_and_goes_on(tmp_path: Path) -> None:
-    file, said = tmp_path / "kept" / "score.json", []
-    first = scoring(QUICK, file, said)
+def test_a_scoring_is_stored_after_each_run_and_resumed(tmp_path: Path) -> None:
+    file, messages = tmp_path / "new" / "score.json", []
+    first = scoring(QUICK, file, messages)
     first.run()
-    (found,) = first.rows()
-    assert found.is_found
-    assert said[-1].startswith(f"{NAME} under seed 0: found in ")
+    (fault_score,) = first.rows()
+    assert fault_score.is_found
+    assert messages[-1].startswith(f"{NAME} under seed 0: found in ")
     data = json.loads(file.read_text())
     assert (data["schema"], len(data["runs"])) == ("tinyref-fuzz-score", 1)
     second = scoring(QUICK, file)
@@ -105,13 +107,13 @@ def test_a_scoring_is_kept_after_each_run_and_goes_on(tmp_path: Path) -> None:
 
 
 def written(file: Path, settings: ScoreSettings, *runs: FaultRun) -> Scoring:
-    made = scoring(settings, file)
-    data = {"schema": "tinyref-fuzz-score", "version": 1, **made.about}
+    first = scoring(settings, file)
+    data = {"schema": "tinyref-fuzz-score", "version": 1, **first.about}
     file.write_text(json.dumps({**data, "runs": [asdict(run) for run in runs]}))
     return scoring(settings, file)
 
 
-def test_runs_that_say_nothing_are_tried_again(tmp_path: Path) -> None:
+def test_invalid_runs_are_repeated(tmp_path: Path) -> None:
     settings = replace(QUICK, seeds=2)
     second = written(tmp_path / "a.json", settings, FOUND, FaultRun(NAME, 1, problem="no device"))
     second.resume()

@@ -16,15 +16,15 @@ WIDTH = 100
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
-def shown(name: str, monkeypatch, blame: Blame, reduces: bool = False) -> list[str]:
-    """The lines for a injected fault."""
+def lines_of(name: str, monkeypatch, blame: Blame, reduces: bool = False) -> list[str]:
+    """Return the lines for an injected fault."""
     fault = BY_NAME[name]
     fault.inject(monkeypatch)
     case = large_case(*fault.lists)
     verdict = judge(case, fault.device, thorough=False)
     if reduces:
-        found = reduce_case(case, verdict, fault.device, 600.0)
-        case, verdict = found.case, found.verdict
+        reduction = reduce_case(case, verdict, fault.device, 600.0)
+        case, verdict = reduction.case, reduction.verdict
     text = side_by_side(case, verdict, fault.device, WIDTH, blame)
     assert text.endswith("\n")
     assert max(map(len, text.splitlines())) <= WIDTH
@@ -37,7 +37,7 @@ def marked(lines: list[str]) -> list[str]:
 
 
 def test_an_optimised_program_stands_next_to_the_plain_one(monkeypatch):
-    lines = shown("lanes", monkeypatch, Blame("expand", "UPCAST", "seen there"))
+    lines = lines_of("lanes", monkeypatch, Blame("expand", "UPCAST", "seen there"))
     assert lines[0].startswith("fault   OPTIMISED VALUE: ")
     sentence, _, after = "\n".join(lines).partition("\nblame   ")
     assert " ".join(sentence.split()).endswith("; the first wrong stage is expand: UPCAST")
@@ -52,7 +52,7 @@ def test_an_optimised_program_stands_next_to_the_plain_one(monkeypatch):
 
 
 def test_a_wrong_device_stands_next_to_the_interpreter(monkeypatch):
-    lines = shown("tail", monkeypatch, Blame("device"))
+    lines = lines_of("tail", monkeypatch, Blame("device"))
     (heading,) = (line for line in lines if line.startswith("values "))
     assert "interpreter" in heading
     assert "faults:LastElementLost" in heading
@@ -61,7 +61,7 @@ def test_a_wrong_device_stands_next_to_the_interpreter(monkeypatch):
 
 
 def test_an_error_is_shown_where_it_happens(monkeypatch):
-    lines = shown("outputs", monkeypatch, Blame("device"))
+    lines = lines_of("outputs", monkeypatch, Blame("device"))
     (problem,) = (line for line in lines if line.startswith("values "))
     assert problem == (
         "values  faults:NoTwoOutputs fails: DeviceError: PYTHON: the second output does not fit"
@@ -69,7 +69,7 @@ def test_an_error_is_shown_where_it_happens(monkeypatch):
 
 
 def with_equivalent(change) -> KernelCase:
-    """A case whose equivalent kernel stores `change` of what the kernel stores first."""
+    """Return a case whose equivalent kernel stores `change` of the first output."""
     case = large_case()
     store, *others = case.ast.src
     wrong = build.sink(build.store(store.src[0], change(store.src[1])), *others)

@@ -1,4 +1,4 @@
-"""What the fuzzer draws, as strategies of hypothesis: it is valid, replayed, and shrinks."""
+"""Strategies of hypothesis draw what the fuzzer draws: valid, replayable, and shrinkable."""
 
 from __future__ import annotations
 
