@@ -86,7 +86,7 @@ RETURNS_CODE = "1,)\nimport os\n(1"
         ({"values": [[RETURNS_CODE]]}, r"steps\[0\].values\[0\]: expected an integer from 0"),
         ({"values": [[True]]}, r"steps\[0\].values\[0\]: expected an integer from 0"),
         ({"values": [RETURNS_CODE]}, r"steps\[0\].values\[0\]: expected a list"),
-        ({"values": []}, r"steps\[0\].values: expected one list of what the function returns"),
+        ({"values": []}, r"steps\[0\].values: expected one list of the function's results"),
         ({"values": [[1], [2]]}, r"steps\[0\].values: expected one list"),
         ({"op": "neg", "body": [{}]}, r"steps\[0\].body"),
     ],

@@ -404,7 +404,7 @@ class Campaign(harness.Plan):
             subject=self.request.subject,
         )
 
-    # Ends
+    # The end
 
     def is_late(self) -> bool:
         """Return True if the time is up; unless it was 0, at least one case is judged."""

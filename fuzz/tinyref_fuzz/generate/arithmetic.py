@@ -300,7 +300,7 @@ def _same_bits(x: DrawnValue, target: DType) -> tuple[Number, Number]:
 
 
 def _sign_bits(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
-    """Return -x or |x| by the sign bit; x is no rough value, whose zero may have either sign."""
+    """Return -x or |x| by the sign bit; x must not be rough: its zero could have either sign."""
     words = (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64)
     word = next(dtype for dtype in words if dtype.itemsize == x.dtype.itemsize)
     if word not in draw.kernel.dtypes:

@@ -111,7 +111,7 @@ def _read_step(value: object, where: str, depth: int) -> ProgramStep:
     if op == FUNCTION:
         # Only numbers, like `targets`: they become names in the script.
         if len(values) != 1:
-            raise UserError(f"{where}.values: expected one list of what the function returns")
+            raise UserError(f"{where}.values: expected one list of the function's results")
         read_values: tuple[Value, ...] = (_read_numbers(values[0], f"{where}.values[0]"),)
     else:
         read_values = tuple(_read_value(item, where, 0) for item in values)
