@@ -444,7 +444,7 @@ class Campaign(harness.Plan):
         began = self._ready if self._executor.is_awaited else self._began
         return self.request.used + time.monotonic() - began
 
-    # What comes next
+    # The next task
 
     def next_task(self) -> Task | None:
         """Return the next task: findings are examined before more cases are judged."""
@@ -465,7 +465,7 @@ class Campaign(harness.Plan):
                 task = examination_task(self.setup, finding.number, finding.verdict)
                 self._examinations.append(task)
 
-    # What comes back
+    # Results
 
     def take(self, event: Event) -> None:
         """Store a judged case or an examination."""

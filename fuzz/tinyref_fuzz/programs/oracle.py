@@ -206,7 +206,7 @@ class Environment:
         positions = np.asarray(array.positions[key_of(step.values[0])])
         array.write(positions, np.array(step.values[1]))
 
-    # What changes no element
+    # Steps that change no element
 
     def do_realize(self, step: ProgramStep) -> None:
         if any(number not in self.arrays for number in step.args):
