@@ -119,7 +119,7 @@ def draw(plan: Plan, tape: Tape, op: OptOp, target: int = -1) -> Opt | None:
     if op is OptOp.PACK:
         packs = _packs(plan)
         return tape.pick(packs) if packs else None
-    axes = list(axes_by_op(plan).get(op, ()))
+    axes = axes_for(plan, op)
     if op is OptOp.PADTO and tape.chance(SAME_AXIS):
         # Padding of a reduce has to give nothing; padding of an output is only not stored.
         axes = [axis for axis in axes if plan.axes[axis].kind is AxisKind.REDUCE] or axes
@@ -151,7 +151,7 @@ def _tile(plan: Plan, tape: Tape) -> Opt | None:
 
 def _packs(plan: Plan) -> list[Opt]:
     """List each copy into scratch memory that `plan` accepts."""
-    if OptOp.PACK not in axes_by_op(plan):
+    if not axes_for(plan, OptOp.PACK):
         return []
     slots = {node.arg.slot for node in plan.nodes if isinstance(node.arg, SlotArg)}
     slots |= {REUSED} if reused_values(plan.form) else set()
@@ -165,14 +165,13 @@ def _packs(plan: Plan) -> list[Opt]:
 
 def axes_by_op(plan: Plan) -> dict[OptOp, Sequence[int]]:
     """For each optimisation that may be legal the axes that it may be legal on."""
-    found: dict[OptOp, Sequence[int]] = {}
-    for op, spec in OPTS.items():
-        axes = open_axes(plan, op)
-        if spec.has_axis:
-            axes = [number for number in axes if is_free(plan.axes[number])]
-        if axes:
-            found[op] = axes
-    return found
+    return {op: axes for op in OPTS if (axes := axes_for(plan, op))}
+
+
+def axes_for(plan: Plan, op: OptOp) -> list[int]:
+    """Return the axes that one optimisation may be legal on."""
+    axes = open_axes(plan, op)
+    return [n for n in axes if is_free(plan.axes[n])] if OPTS[op].has_axis else axes
 
 
 def is_free(axis: Axis) -> bool:
