@@ -109,7 +109,7 @@ class Graph:
     @functools.cached_property
     def first(self) -> dict[object, UOp]:
         """Return the first node of each identity."""
-        return {identity(node): node for node in reversed(self.nodes) if node.op in IDENTIFIED}
+        return {identity(node): node for node in reversed(self.nodes) if node.arg is not None}
 
     @functools.cached_property
     def ended(self) -> dict[UOp, frozenset[UOp]]:
@@ -252,19 +252,6 @@ def buffer_text(node: UOp) -> str:
     if isinstance(node.dtype, PtrDType):
         return f"{node.dtype.size} elements of {node.dtype.base.name}"
     return node.dtype.name
-
-
-# The ops with an identity.
-IDENTIFIED = frozenset(
-    {
-        Ops.DEFINE_GLOBAL,
-        Ops.BUFFER,
-        Ops.RANGE,
-        Ops.DEFINE_LOCAL,
-        Ops.DEFINE_ACC,
-        Ops.SPECIAL,
-    }
-)
 
 
 def identity(node: UOp) -> object:
