@@ -435,8 +435,9 @@ class _MemoryInUse:
 
     def add(self, device: str, nbytes: int) -> None:
         with self._lock:
-            self.now[device] = self.now.get(device, 0) + nbytes
-            self.peak[device] = max(self.peak.get(device, 0), self.now[device])
+            now = self.now[device] = self.now.get(device, 0) + nbytes
+            if now > self.peak.get(device, 0):
+                self.peak[device] = now
 
     def note_copy(self, device: str, nbytes: int) -> None:
         if nbytes > self.copied.get(device, 0):

@@ -6,6 +6,7 @@ occurs twice must match the same node twice.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,6 +55,11 @@ class Pattern:
             yield self.name
         for source in self.sources or ():
             yield from source.captures()
+
+    @functools.cached_property
+    def is_free(self) -> bool:
+        """Return True if the pattern admits every node."""
+        return self == Pattern(name=self.name)
 
     def commutes(self) -> bool:
         """Return True if the sources of a node in the pattern may be swapped."""
@@ -115,14 +121,6 @@ def _have_ops(patterns: Sequence[Pattern], ops: Sequence[Ops]) -> bool:
     return all(pattern.ops is None or op in pattern.ops for pattern, op in pairs)
 
 
-def matches(pattern: Pattern, node: UOp) -> Iterator[Captures]:
-    """Yield the captures of each way in which `pattern` matches `node`: two at most."""
-    for src in (node.src, node.src[::-1]) if pattern.any_order else (node.src,):
-        captures: Captures = {}
-        if _matches_node(pattern, node, src, captures):
-            yield captures
-
-
 def _matches_node(pattern: Pattern, node: UOp, src: Sequence[UOp], captures: Captures) -> bool:
     """Return True if `node` matches `pattern` with sources `src`, and add its captures.
 
@@ -142,7 +140,11 @@ def _matches_node(pattern: Pattern, node: UOp, src: Sequence[UOp], captures: Cap
     elif len(src) != len(patterns):
         return False
     for inner, source in zip(patterns, src, strict=False):
-        if not _matches_node(inner, source, source.src, captures):
+        # Most sources may be any node.
+        if inner.is_free:
+            if inner.name is not None and captures.setdefault(inner.name, source) is not source:
+                return False
+        elif not _matches_node(inner, source, source.src, captures):
             return False
     return True
 
@@ -232,11 +234,14 @@ class Rule:
 
         If the pattern matches in several ways, the first one that the function accepts counts.
         """
-        for captures in matches(self.pattern, node):
-            captures["node"] = node
-            result = self.function(**{name: captures[name] for name in self.parameters})
-            if result is not None and result is not node:
-                return result
+        pattern = self.pattern
+        for src in (node.src, node.src[::-1]) if pattern.any_order else (node.src,):
+            captures: Captures = {}
+            if _matches_node(pattern, node, src, captures):
+                captures["node"] = node
+                result = self.function(*[captures[name] for name in self.parameters])
+                if result is not None and result is not node:
+                    return result
         return None
 
     def __call__(self, node: UOp) -> UOp | None:

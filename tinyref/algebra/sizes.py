@@ -172,7 +172,7 @@ def is_certain(node: UOp) -> bool:
 def _of_shape(node: UOp, shape: Sequence[sint]) -> Iterator[Constraint]:
     have = shape_of(node.src[0]) if node.src else ()
     # Nearly all shapes are integers, and every new graph comes here, so they return first.
-    if all(isinstance(size, int) for size in (*have, *shape)):
+    if UOp not in map(type, (*have, *shape)):
         return
     name = node.op.name.lower()
     yield from divisions(shape, name)

@@ -18,6 +18,8 @@ def accumulate(root: UOp) -> UOp:
     Accumulators are named acc0, acc1, ... in the order in which they are first needed. Raises
     `UserError` for a REDUCE that still names axes.
     """
+    if all(node.op is not Ops.REDUCE for node in root.toposort()):
+        return root
     numbers = itertools.count()
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra.bounds import bounds
+from tinyref.algebra.linear import LinearForm, exact, to_node
 from tinyref.algebra.shapes import is_one
 from tinyref.algebra.simplify import simplify
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.optimise.plan import Axis
+from tinyref.optimise.plan import Axis, number_of
 from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 
@@ -164,7 +165,7 @@ Counters = dict[Axis, UOp]
 
 def flat(axes: Iterable[Axis], counters: Counters) -> UOp:
     """Return the number of the element at `counters` in an array of axes, the last one fastest."""
-    total = build.const(dtypes.index, 0)
+    total = LinearForm({}, 0)
     for axis in axes:
-        total = build.add(build.mul(total, axis.extent), counters[axis])
-    return simplify(total)
+        total = exact(counters[axis]).plus(total, number_of([axis.extent]))
+    return simplify(to_node(dtypes.index, total))

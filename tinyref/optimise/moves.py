@@ -66,11 +66,11 @@ def open_axes(plan: Plan, op: OptOp) -> list[int]:
     If the optimisation takes no axis, 0 stands for the plan.
     """
     spec = Opt(op).spec
-    numbers = range(len(plan.axes)) if spec.has_axis else [0]
+    opts = [Opt(op, number) for number in (range(len(plan.axes)) if spec.has_axis else [0])]
     return [
-        number
-        for number in numbers
-        if all(CHECKS[name](plan, Opt(op, number)) is None for name in spec.axis_conditions)
+        opt.axis
+        for opt in opts
+        if all(CHECKS[name](plan, opt) is None for name in spec.axis_conditions)
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra.op_table import OP_TABLE
@@ -109,7 +109,21 @@ class Graph:
     @functools.cached_property
     def first(self) -> dict[object, UOp]:
         """Return the first node of each identity."""
-        return {identity(node): node for node in reversed(self.nodes)}
+        return {identity(node): node for node in reversed(self.nodes) if node.arg is not None}
+
+    @functools.cached_property
+    def ended(self) -> dict[UOp, frozenset[UOp]]:
+        """Map the nodes that use results of loops to the RANGEs of these loops."""
+        ended: dict[UOp, frozenset[UOp]] = {}
+        for node in self.nodes:
+            ranges = union_of([ended[source] for source in node.src if source in ended])
+            if node.op is Ops.REDUCE:
+                ranges = ranges.union(node.src[1:])
+            elif node.op is Ops.UPDATE_ACC and node.src:
+                ranges = ranges.union(ranges_of_update(node))
+            if ranges:
+                ended[node] = ranges
+        return ended
 
     @functools.cached_property
     def position(self) -> dict[UOp, int]:
@@ -250,6 +264,20 @@ def identity(node: UOp) -> object:
     if isinstance(payload, LocalArg):
         return node.op, payload.name
     return payload if isinstance(payload, SpecialArg) else None
+
+
+def union_of(sets: Iterable[frozenset[UOp]]) -> frozenset[UOp]:
+    """Return the union; if one set contains the others it is often the same object."""
+    union: frozenset[UOp] = frozenset()
+    for ranges in sets:
+        if ranges is not union and ranges:
+            union = union | ranges if union else ranges
+    return union
+
+
+def ranges_of_update(update: UOp) -> tuple[UOp, ...]:
+    """Return the RANGEs over which the accumulator of an UPDATE_ACC accumulates."""
+    return skip_after(update.src[0]).src[1:]
 
 
 # --- rules that several dialects share, under the label of each -----------------------------------

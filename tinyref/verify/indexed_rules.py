@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Dialect, Ops
@@ -16,6 +14,8 @@ from tinyref.verify.common import (
     add_linear_rules,
     add_sink_rule,
     differs_by_item,
+    ranges_of_update,
+    union_of,
 )
 
 INDEXED = Rules(Dialect.INDEXED)
@@ -23,7 +23,6 @@ add_linear_rules(INDEXED)
 add_access_rule(INDEXED)
 
 Ranges = frozenset[UOp]
-_NONE: Ranges = frozenset()
 # Ops that may use the result of a loop in any scope.
 _ANYWHERE = frozenset({Ops.AFTER, Ops.BARRIER, Ops.SINK})
 
@@ -74,45 +73,21 @@ def has_one_update(node: UOp, graph: Graph, _: int) -> Finding:
 
 
 @node_fact
-def _ranges_closed_below(node: UOp) -> Ranges:
-    """Return the ranges whose results the node uses."""
-    closed = _union(map(_ranges_closed_below, node.src))
-    if node.op is Ops.REDUCE:
-        return closed.union(node.src[1:])
-    if node.op is Ops.UPDATE_ACC:
-        return closed.union(_ranges_of_update(node))
-    return closed
-
-
-@node_fact
 def _open(node: UOp) -> Ranges:
     """Return the ranges that must be open where the node is used."""
     if node.op is Ops.RANGE:
         return _open(node.src[0]) | {node}
-    ranges = _union(map(_open, node.src))
+    ranges = union_of(map(_open, node.src))
     if not ranges:
         return ranges
     if node.op is Ops.REDUCE:
         return ranges.difference(node.src[1:])
     if node.op is Ops.UPDATE_ACC:
-        return ranges.difference(_ranges_of_update(node))
+        return ranges.difference(ranges_of_update(node))
     if node.op in (Ops.AFTER, Ops.BARRIER):
         # A range among these sources has ended before the node.
         return ranges.difference(source for source in node.src if source.op is Ops.RANGE)
     return ranges
-
-
-def _union(sets: Iterable[Ranges]) -> Ranges:
-    """Return the union; if one set contains the others it is often the same object."""
-    union = _NONE
-    for ranges in sets:
-        if ranges is not union and ranges:
-            union = union | ranges if union else ranges
-    return union
-
-
-def _ranges_of_update(update: UOp) -> tuple[UOp, ...]:
-    return skip_after(update.src[0]).src[1:]
 
 
 def _numbers(ranges: Ranges) -> str:
@@ -123,12 +98,10 @@ def _numbers(ranges: Ranges) -> str:
 @INDEXED.graph("range.2")
 def stands_on_one_side_of_a_loop(node: UOp, graph: Graph, _: int) -> Finding:
     """No node uses both the counter of a range and the result of the same range."""
-    if node.op in _ANYWHERE:
+    ended = graph.ended.get(node)
+    if ended is None or node.op in _ANYWHERE:
         return None
-    closed = _ranges_closed_below(node)
-    if not closed:
-        return None
-    both = _open(node) & closed
+    both = _open(node) & ended
     return None if not both else ("a use inside or after the loop", f"{_numbers(both)} in both")
 
 

@@ -120,7 +120,7 @@ def draw(plan: Plan, tape: Tape, op: OptOp, target: int = -1) -> Opt | None:
     if op is OptOp.PACK:
         packs = _packs(plan)
         return tape.pick(packs) if packs else None
-    axes = list(axes_by_op(plan).get(op, ()))
+    axes = axes_for(plan, op)
     if op is OptOp.PADTO and tape.chance(SAME_AXIS):
         # Padding of a reduce must contribute nothing. Padding of an output is simply not stored.
         axes = [axis for axis in axes if plan.axes[axis].kind is AxisKind.REDUCE] or axes
@@ -152,7 +152,7 @@ def _tile(plan: Plan, tape: Tape) -> Opt | None:
 
 def _packs(plan: Plan) -> list[Opt]:
     """List the copies into scratch memory that `plan` accepts."""
-    if OptOp.PACK not in axes_by_op(plan):
+    if not axes_for(plan, OptOp.PACK):
         return []
     slots = {node.arg.slot for node in plan.nodes if isinstance(node.arg, SlotArg)}
     slots |= {REUSED} if reused_values(plan.form) else set()
@@ -166,14 +166,13 @@ def _packs(plan: Plan) -> list[Opt]:
 
 def axes_by_op(plan: Plan) -> dict[OptOp, Sequence[int]]:
     """Return the axes on which each optimisation may be legal."""
-    axes_of: dict[OptOp, Sequence[int]] = {}
-    for op, spec in OPTS.items():
-        axes = open_axes(plan, op)
-        if spec.has_axis:
-            axes = [number for number in axes if is_free(plan.axes[number])]
-        if axes:
-            axes_of[op] = axes
-    return axes_of
+    return {op: axes for op in OPTS if (axes := axes_for(plan, op))}
+
+
+def axes_for(plan: Plan, op: OptOp) -> list[int]:
+    """Return the axes on which `op` may be legal."""
+    axes = open_axes(plan, op)
+    return [n for n in axes if is_free(plan.axes[n])] if OPTS[op].has_axis else axes
 
 
 def is_free(axis: Axis) -> bool:

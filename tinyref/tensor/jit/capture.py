@@ -44,7 +44,7 @@ from tinyref.tensor.jit.session import (
     views_same_elements,
 )
 from tinyref.tensor.realisation import lose
-from tinyref.tensor.registry import buffer_numbers, graph_lock, is_computed, is_view
+from tinyref.tensor.registry import buffer_numbers, graph_lock, is_computed, is_view, parts_of
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.variable import values_bound
 from tinyref.tensor.views import has_expand
@@ -80,7 +80,7 @@ def capture_call(
     """Run the function and record its kernels. Return the capture and the result of the call."""
     tensors, paths = arguments.tensors, arguments.tensor_paths
     nodes = [
-        _copy_in_memory(_argument_in_memory(tensor, path))
+        _copy_in_memory(*_argument_in_memory(tensor, path))
         for tensor, path in zip(tensors, paths, strict=True)
     ]
     # Stand-ins tell uses of an argument from uses of the same tensor from outside.
@@ -196,21 +196,23 @@ class Capture:
             replayed.unplanned_bytes,
         )
 
-    def memory_of(self, call: Arguments) -> tuple[list[UOp], frozenset[int]]:
-        """Return the nodes of the computed arguments, and the BUFFERs that a replay overwrites.
+    def memory_of(self, call: Arguments) -> tuple[list[list[UOp]], frozenset[int]]:
+        """Return the BUFFERs of the computed arguments, and those that a replay overwrites.
 
         Raises `UserError` for a wrong argument, and for one that shares assigned memory.
         """
-        nodes = [
-            _argument_in_memory(tensor, path, index in self.assigned)
+        buffers = [
+            _argument_in_memory(tensor, path, index in self.assigned)[1]
             for index, (tensor, path) in enumerate(
                 zip(call.tensors, call.tensor_paths, strict=True)
             )
         ]
-        # Most functions assign to no argument and get no memory that they write.
-        in_use = [number for node in nodes for number in buffer_numbers(node)]
+        # Most functions write only what they return.
+        if not self.assigned and not self.written:
+            return buffers, self.written
+        in_use = [n for parts in buffers for part in parts for n in buffer_numbers(part)]
         if not self.assigned and self.written.isdisjoint(in_use):
-            return nodes, self.written
+            return buffers, self.written
         groups = [set(buffer_numbers(tensor.node)) for tensor in call.tensors]
         numbers = [number for group in groups for number in group]
         assigned = {number for index in self.assigned for number in groups[index]}
@@ -223,23 +225,24 @@ class Capture:
                     f"tensor that the function uses, and one of them is assigned to: pass a copy, "
                     f"as in Tensor(x.numpy())"
                 )
-        return nodes, self.written | assigned if assigned else self.written
+        return buffers, self.written | assigned if assigned else self.written
 
     def replay(self, call: Arguments) -> object:
         """Run the captured steps for a call. Raises `UserError` if the call does not fit."""
         self.arguments.check(call)
         self.replayed.check(call.values)
-        nodes, overwritten = self.memory_of(call)
+        buffers, overwritten = self.memory_of(call)
         exchanged = {
             recorded: buffer_of(buffer)
-            for recorded_parts, node in zip(self.inputs, nodes, strict=True)
-            for recorded, buffer in zip(recorded_parts, buffers_behind(node), strict=True)
+            for recorded_parts, parts in zip(self.inputs, buffers, strict=True)
+            for recorded, buffer in zip(recorded_parts, parts, strict=True)
             if recorded is not None
         }
         # Variables that the function itself binds keep their captured values.
         values = {**self.replayed.bindings, **call.values}
         results = [output.fresh(values, exchanged) for output in self.outputs]
-        self._before_replay(overwritten)
+        if overwritten or self.holders:
+            self._before_replay(overwritten)
         self.replayed.bind(exchanged, call.values)
         if overwritten:
             self._run(overwritten)
@@ -423,11 +426,14 @@ def _saved_tensor(holder: Holder) -> TensorCore:
 # --- arguments in memory ------------------------------------------------------------------------
 
 
-def _argument_in_memory(tensor: TensorCore, path: str, is_assigned: bool = False) -> UOp:
-    """Return a node with the argument's elements in memory, in order. Compute or copy if needed.
+def _argument_in_memory(
+    tensor: TensorCore, path: str, is_assigned: bool = False
+) -> tuple[UOp, list[UOp]]:
+    """Return a node with the argument's elements in memory, in order, and its BUFFERs.
 
-    An argument that is assigned to gets memory that no other tensor views. Raises `UserError` if
-    it is a view or has views, as these would have to follow the new elements.
+    The argument is computed or copied if needed. One that is assigned to gets memory that no other
+    tensor views. Raises `UserError` if it is a view or has views, as these would have to follow the
+    new elements.
     """
     if value_of(tensor).requires_grad and value_of(tensor).record is not None:
         raise UserStateError(
@@ -436,11 +442,13 @@ def _argument_in_memory(tensor: TensorCore, path: str, is_assigned: bool = False
         )
     if is_assigned:
         _give_own_memory(tensor, path)
-    elif not is_backed(tensor.node) and not is_empty(tensor.shape):
-        compute([tensor])
-        if not is_backed(tensor.node):
-            return copied(tensor).node
-    return tensor.node
+    node = tensor.node
+    buffers = buffers_behind(node)
+    if len(buffers) == len(parts_of(node)) or is_empty(tensor.shape):
+        return node, buffers
+    compute([tensor])
+    node = tensor.node if is_backed(tensor.node) else copied(tensor).node
+    return node, buffers_behind(node)
 
 
 def _give_own_memory(tensor: TensorCore, path: str) -> None:
@@ -456,10 +464,10 @@ def _give_own_memory(tensor: TensorCore, path: str) -> None:
         compute_copies([value_of(tensor)])
 
 
-def _copy_in_memory(node: UOp) -> UOp:
-    """Return a copy of a computed node in memory of its own."""
+def _copy_in_memory(node: UOp, buffers: Sequence[UOp]) -> UOp:
+    """Return a copy of a computed node, which is made of `buffers`, in memory of its own."""
     copies = {}
-    for buffer in buffers_behind(node):
+    for buffer in buffers:
         copies[buffer], memory = new_buffer_like(cast(BufferArg, buffer.arg), buffer.dtype)
         memory.copy_from(buffer_of(buffer))
     return substitute(node, copies)

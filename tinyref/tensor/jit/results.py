@@ -105,7 +105,9 @@ def _is_private(tensor: TensorCore, taken: set[int], recorder: Recorder | None) 
 
 def fill(template: object, tensors: Sequence[object]) -> object:
     """Return `template` with each placeholder replaced by its tensor."""
-    return rebuilt(template, lambda x, _: tensors[x.number] if isinstance(x, Placeholder) else x)
+    if isinstance(template, Placeholder):
+        return tensors[template.number]
+    return rebuilt(template, lambda x, _: fill(x, tensors) if isinstance(x, Placeholder) else x)
 
 
 @dataclass(frozen=True)
