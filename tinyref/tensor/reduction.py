@@ -545,7 +545,7 @@ def scan_along(
     compute_dtype(name, x.dtype)
     if not x.ndim or 0 in x.shape:
         return reshape(as_row(x), x.shape)
-    if product(x.shape[number + 1 :]) >= BLOCK:
+    if math.prod(size for size in x.shape[number + 1 :] if isinstance(size, int)) >= BLOCK:
         return scan_axis(x, number, identity, total, join)
     # The lanes are along the axes after the scanned one, or, if these are short, along its blocks.
     scanned = scan_axis(moved_last(x, number), x.ndim - 1, identity, total, join)
