@@ -22,7 +22,7 @@ from tinyref.optimise.plan import (
     reduce_axes,
 )
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.ops import ALU, WORK_OF_OP, Ops
 from tinyref.uops.payload import AxisKind
 
 # The widest useful register, in bytes.
@@ -66,8 +66,8 @@ class CompileLimits:
 
     A compile takes 70,000 for each statement.
     small: shorter kernels have a small block.
-    padded: shorter kernels have no blocks that do not divide an axis.
-    tiny: shorter kernels have no lanes that are loaded or stored one by one.
+    padded: shorter products have no blocks that do not divide an axis.
+    tiny: shorter kernels have no lanes that are loaded or stored one by one, or that do not divide.
     """
 
     small: float = 1 << 16
@@ -119,10 +119,11 @@ def _padded_lanes(
 
     1 for none.
     """
-    extent = axis.extent
+    lanes, extent = _lanes(plan, axis, accessed, limits), axis.extent
     if isinstance(extent, int) and _pads(plan, limits):
-        return max((lanes for lanes in _vectors(plan, accessed) if lanes <= extent), default=1)
-    return _lanes(plan, axis, accessed, limits)
+        fitting = (count for count in _vectors(plan, accessed) if LEAST_LANES <= count <= extent)
+        return max(lanes, *fitting, 1)
+    return lanes
 
 
 def _vectors(plan: Plan, accessed: Sequence[AxisAccess]) -> list[int]:
@@ -132,11 +133,13 @@ def _vectors(plan: Plan, accessed: Sequence[AxisAccess]) -> list[int]:
 
 
 def _pads(plan: Plan, limits: CompileLimits) -> bool:
-    """Return whether blocks that do not divide an output axis pay: in products of enough work.
+    """Return whether blocks that do not divide an output axis pay: in kernels of enough work.
 
-    The last block is a copy of the kernel, so it takes as long to compile again.
+    The last block is a copy of the kernel, so it takes as long to compile again. The block of a
+    product is large.
     """
-    return computing_ns(plan) >= limits.padded and len(_summed_loads(plan)) > 1
+    is_product = len({load.slot for load in _summed_loads(plan)}) > 1
+    return computing_ns(plan) >= (limits.padded if is_product else limits.tiny)
 
 
 def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
@@ -468,7 +471,7 @@ def computing_ns(plan: Plan) -> float:
 
 
 def operations_of(plan: Plan) -> int:
-    """Return the rough number of operations: every node at every position of its shape."""
+    """Return the rough number of operations: the work of every node at every position."""
     # The plans of a kernel share this number, so it is cached with the kernel.
     facts = plan.form.ast.facts
     total: int | None = facts.get(operations_of)
@@ -483,7 +486,8 @@ def _operations(plan: Plan) -> int:
         if node.op in ALU or node.op in (Ops.LOAD, Ops.STORE):
             value = node.src[0] if node.op is Ops.STORE else node
             targets = axes_of(value)
-            total += number_of(plan.shape[target] for target in targets)
+            positions = number_of(plan.shape[target] for target in targets)
+            total += WORK_OF_OP.get(node.op, 1) * positions
     return total
 
 

@@ -345,7 +345,7 @@ class Reduction(Functions, Movement):
             [1, 3, 6]
         """
         wide = self.cast(sum_dtype(self.dtype))
-        total = scan_along(wide, axis, "cumsum", lambda row: reduced_scan(row, Ops.ADD, 0))
+        total = scan_by_op(wide, axis, "cumsum", Ops.ADD, 0)
         return total.cast(self.dtype) if self.dtype.is_float else total
 
     def cumprod(self, axis: int) -> Self:
@@ -356,7 +356,7 @@ class Reduction(Functions, Movement):
             [2, 6, 24]
         """
         wide = self.cast(sum_dtype(self.dtype))
-        total = scan_along(wide, axis, "cumprod", lambda row: reduced_scan(row, Ops.MUL, 1))
+        total = scan_by_op(wide, axis, "cumprod", Ops.MUL, 1)
         return total.cast(self.dtype) if self.dtype.is_float else total
 
     def cummax(self, axis: int = 0) -> Self:
@@ -388,8 +388,15 @@ class Reduction(Functions, Movement):
             [0.0, 0.6931]
         """
         wide = widened(self, "logcumsumexp")
-        result = scan_along(wide, axis, "logcumsumexp", log_sums)
-        return result.cast(result_dtype(self))
+        scanned = scan_along(
+            wide,
+            axis,
+            "logcumsumexp",
+            wide.dtype.minimum,
+            lambda block, number: block.logsumexp(number),
+            lambda before, inner: before.logaddexp(inner),
+        )
+        return scanned.cast(result_dtype(self))
 
 
 def _unit_of(x: T, axes: tuple[int, ...]) -> tuple[T, T]:
@@ -424,16 +431,6 @@ def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tu
         chosen = compute_dtype(name, to_dtype(dtype, name))
         return chosen, chosen
     return sum_dtype(operands), operands
-
-
-def _running_maxima(row: T) -> T:
-    lowest = row.dtype.minimum
-    return scan_last_axis(
-        row,
-        lowest,
-        lambda block: prefixes_of(block, lowest).max(-1),
-        lambda before, inner: before.maximum(inner),
-    )
 
 
 def reduce_axes(x: T, op: Ops, axes: tuple[int, ...], keepdim: bool) -> T:
@@ -497,55 +494,74 @@ def power_above_zero(x: T, exponent: float, at_zero: float) -> T:
     return is_zero.where(at_zero, safe.sqrt() if exponent == 0.5 else safe.pow(exponent))
 
 
-def scan_last_axis(
-    x: T,
-    identity: ConstType,
-    within: Callable[[T], T],
-    join: Callable[[T, T], T],
+def scan_axis(
+    x: T, axis: int, identity: ConstType, total: Callable[[T, int], T], join: Callable[[T, T], T]
 ) -> T:
-    """Scan the last axis. `within` scans a short axis, `join` is the operation of the scan."""
-    length = fixed(x.shape[-1:], "scan")[0]
+    """Scan an axis. `total` reduces an axis and removes it, `join` is the operation of the scan."""
+    length = fixed((x.shape[axis],), "scan")[0]
     steps = length * math.prod(size for size in x.shape if isinstance(size, int))
     if length <= BLOCK or steps <= SINGLE_BLOCK_STEPS:
-        return within(x)
+        return total(prefixes_of(x, axis, identity), axis + 1)
     count = -(-length // BLOCK)
-    rows, last = x.shape[:-1], x.ndim - 1
-    margins = (*((0, 0) for _ in rows), (0, count * BLOCK - length))
-    blocks = reshape(pad_with(x, margins, identity), (*rows, count, BLOCK))
-    inner = within(blocks)
-    totals = reshape(cut_axis(inner, last + 1, BLOCK - 1, BLOCK), (*rows, count))
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    whole = pad_with(x, margins_of(x, axis, 0, count * BLOCK - length), identity)
+    blocks = reshape(whole, (*before, count, BLOCK, *after))
+    inner = total(prefixes_of(blocks, axis + 1, identity), axis + 2)
+    if after:
+        totals = total(blocks, axis + 1)
+    else:
+        # Here the blocks are stored before they are joined, and their ends are cheap to read.
+        totals = reshape(cut_axis(inner, axis + 1, BLOCK - 1, BLOCK), (*before, count))
     # The total before a block is the scan of the totals of all earlier blocks.
-    scanned = scan_last_axis(cut_axis(totals, last, 0, count - 1), identity, within, join)
-    first = (*((0, 0) for _ in rows), (1, 0))
-    before = expand(pad_with(scanned, first, identity).unsqueeze(-1), inner.shape)
-    return cut_axis(reshape(join(before, inner), (*rows, count * BLOCK)), last, 0, length)
+    scanned = scan_axis(cut_axis(totals, axis, 0, count - 1), axis, identity, total, join)
+    earlier = pad_with(scanned, margins_of(x, axis, 1, 0), identity).unsqueeze(axis + 1)
+    result = reshape(join(expand(earlier, inner.shape), inner), whole.shape)
+    return cut_axis(result, axis, 0, length)
 
 
-def prefixes_of(x: T, fill: ConstType) -> T:
-    """Return a new axis of rows: row i has the elements 0 to i of the last axis, then `fill`."""
-    length = x.shape[-1]
-    numbers = count_to(x, length)
-    reached = numbers.unsqueeze(-1).ge(numbers)
-    return reached.where(x.unsqueeze(-2), constant_like(x, fill, x.dtype))
+def margins_of(x: T, axis: int, begin: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Return amounts to pad one axis by."""
+    return tuple((begin, end) if other == axis else (0, 0) for other in range(x.ndim))
 
 
-def reduced_scan(x: T, op: Ops, identity: ConstType) -> T:
-    """Scan the last axis with an op of a reduction."""
-    return scan_last_axis(
-        x,
-        identity,
-        lambda block: reduced_last(prefixes_of(block, identity), op),
-        lambda before, inner: apply(before, op, inner),
-    )
+def prefixes_of(x: T, axis: int, fill: ConstType) -> T:
+    """Return a new axis before `axis`: its index i has the elements 0 to i, then `fill`."""
+    length, after = x.shape[axis], x.ndim - axis - 1
+    numbers = reshape(count_to(x, length), (length, *(1,) * after))
+    reached = numbers.unsqueeze(0).le(numbers.unsqueeze(1))
+    return reached.where(x.unsqueeze(axis), constant_like(x, fill, x.dtype))
 
 
-def scan_along(x: T, axis: int, name: str, scan: Callable[[T], T]) -> T:
-    """Apply `scan`, which works on the last axis, along `axis`. No axes count as one element."""
+def scan_along(
+    x: T,
+    axis: int,
+    name: str,
+    identity: ConstType,
+    total: Callable[[T, int], T],
+    join: Callable[[T, T], T],
+) -> T:
+    """Scan along `axis`; see `scan_axis`. No axes count as one element."""
     number = axis_of(axis, x.ndim, name)
     compute_dtype(name, x.dtype)
     if not x.ndim or 0 in x.shape:
-        return reshape(scan(as_row(x)), x.shape)
-    return moved_from_last(scan(moved_last(x, number)), number)
+        return reshape(as_row(x), x.shape)
+    if math.prod(size for size in x.shape[number + 1 :] if isinstance(size, int)) >= BLOCK:
+        return scan_axis(x, number, identity, total, join)
+    # The lanes are along the axes after the scanned one, or, if these are short, along its blocks.
+    scanned = scan_axis(moved_last(x, number), x.ndim - 1, identity, total, join)
+    return moved_from_last(scanned, number)
+
+
+def scan_by_op(x: T, axis: int, name: str, op: Ops, identity: ConstType) -> T:
+    """Scan along `axis` with an op of a reduction."""
+    return scan_along(
+        x,
+        axis,
+        name,
+        identity,
+        lambda block, number: reduce_axes(block, op, (number,), False),
+        lambda before, inner: apply(before, op, inner),
+    )
 
 
 def indices_of_maxima(x: T, maxima: T) -> T:
@@ -554,17 +570,6 @@ def indices_of_maxima(x: T, maxima: T) -> T:
     if x.dtype.is_float:
         is_new = is_new.bitwise_or(x.isnan())
     return is_new.where(count_to(x, x.shape[-1]), 0).cummax(-1)
-
-
-def log_sums(x: T) -> T:
-    """Return the running logarithms of sums along the last axis."""
-    lowest = x.dtype.minimum
-    return scan_last_axis(
-        x,
-        lowest,
-        lambda block: prefixes_of(block, lowest).logsumexp(-1),
-        lambda before, inner: before.logaddexp(inner),
-    )
 
 
 def count_along(x: T, axes: tuple[int, ...], dtype: DType) -> T:
@@ -577,7 +582,19 @@ def count_along(x: T, axes: tuple[int, ...], dtype: DType) -> T:
 
 def running_maximum(x: T, axis: int, name: str) -> T:
     """Return the running maxima along an axis."""
-    return scan_along(x, axis, name, lambda row: with_rule(row, "cummax", _running_maxima))
+
+    def compute(x: T) -> T:
+        return scan_along(
+            x,
+            number,
+            name,
+            x.dtype.minimum,
+            lambda block, axis: block.max(axis),
+            lambda before, inner: before.maximum(inner),
+        )
+
+    number = axis_of(axis, x.ndim, name)
+    return with_rule(x, "cummax", compute, arg=ReduceArg(Ops.MAX, (number,)))
 
 
 @gradient_rule("variance", reads_sources=True)
@@ -596,13 +613,20 @@ def variance_gradient(step: GradientStep[Reduction]) -> Contributions:
 @gradient_rule("cummax", reads_sources=True, reads_output=True)
 def cummax_gradient(step: GradientStep[Reduction]) -> Contributions:
     """Pass the gradient to the last of the equal maxima."""
-    row, maxima, gradient = (step.sources[0], step.output, step.gradient)
+    assert isinstance(step.arg, ReduceArg), "it carries its axis"
+    (axis,) = step.arg.axes
 
-    def for_row() -> Reduction:
+    def for_elements() -> Reduction:
+        if not step.output.ndim:
+            return step.gradient
+        row, maxima, gradient = (
+            moved_last(tensor, axis) for tensor in (step.sources[0], step.output, step.gradient)
+        )
         indices = indices_of_maxima(row, maxima)
-        return select_at(row, indices, gradient.unsqueeze(-1)).sum(-2)
+        spread = select_at(row, indices, gradient.unsqueeze(-1)).sum(-2)
+        return moved_from_last(spread, axis)
 
-    return (for_row,)
+    return (for_elements,)
 
 
 def select_at(x: T, indices: T, values: T) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise, product
 from math import prod
 from typing import Generic, Literal, Self, TypeVar, overload
@@ -50,12 +51,16 @@ from tinyref.tensor.indexing import Indexing, elements_at, spread_elements
 from tinyref.tensor.movement import as_row, count_to, cut_axis, moved_last, pad_with
 from tinyref.tensor.reduction import reduce_axes, without_axes
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ShapeArg
 
 Sizes = int | Sequence[int]
 
 # The gradient of the data is computed as a correlation only if it reads at most this many elements
 # for each element of the result. The others are zeros.
 MAX_GROWTH = 2
+# The gradient of fewer channels, each from more sums, is computed from the gradients of windows:
+# they have more lanes than the channels.
+FEW_CHANNELS = 8
 
 T = TypeVar("T", bound="Windows")
 Rows = tuple[tuple[float, ...], ...]
@@ -125,7 +130,7 @@ class Windows(Contraction, Indexing):
         length = fixed(as_row(self).shape, "unfold")[axis]
         width = count_of(size, "unfold: size", 0, length)
         stride = count_of(step, "unfold: step", 1)
-        windows = moved_last(axis_windows(as_row(self), axis, width, stride, 1), axis + 1)
+        windows = moved_last(axis_windows(axis, width, stride, 1, as_row(self)), axis + 1)
         shape = windows.shape if self.ndim else (width,)
         return reshape(windows, shape)
 
@@ -376,28 +381,29 @@ class Windows(Contraction, Indexing):
                 f"{name}: output_padding {growth}: accepted is less than the stride {steps} "
                 f"or the dilation {spread}"
             )
-        kernels = outputs_first(self, weight, plan.groups)
-        # If the kernel has gaps too, write zeros between the elements of the axis.
-        gaps = tuple(step if wide > 1 else 1 for step, wide in zip(steps, spread, strict=True))
-        strides = tuple(step // gap for step, gap in zip(steps, gaps, strict=True))
-        whole = spread_out(self, gaps)
-        written = spread_out(presence_of(self, 2), gaps)
-        sizes, widths = fixed(whole.shape[2:], name), fixed(weight.shape[2:], name)
+        sizes, widths = fixed(self.shape[2:], name), fixed(weight.shape[2:], name)
         # Begin and end of the result within the result without padding.
         bounds = tuple(
             (before, (size - 1) * step + gap * (width - 1) + 1 - after + grown)
             for size, width, step, gap, (before, after), grown in zip(
-                sizes, widths, strides, spread, margins, growth, strict=True
+                sizes, widths, steps, spread, margins, growth, strict=True
             )
         )
         left = tuple(end - start for start, end in bounds)
         if min(left) < 0 or 0 in sizes:
             raise UserError(f"{name}: padding {margins} leaves sizes {left} of the result")
-        plan = replace(plan, stride=(1,) * count)
+        check_channels(self, outputs_first(self, weight, plan.groups), bias, plan)
         # Compute at least one element: if the result is empty, it is cut off again.
         computed = tuple((start, max(end, start + 1)) for start, end in bounds)
-        transposition = Transposition(kernels, bias, plan, strides, computed, written)
-        result = transposed_convolution(whole, transposition)
+        sums = with_rule(
+            self.cast(plan.accumulator),
+            "transposed",
+            lambda x, kernels: transposed(x, kernels, plan, computed),
+            weight.cast(plan.accumulator),
+            arg=ShapeArg((*steps, *spread, *(start for start, _ in computed))),
+        )
+        placed = None if bias is None else reshape(bias, (bias.shape[0], *(1,) * count))
+        result = with_bias(sums, placed, plan.result)
         return shrink(result, tuple((0, size) for size in (*result.shape[:2], *left)))
 
 
@@ -417,8 +423,12 @@ def windows_of(
     lead = x.ndim - count
     result = x
     for number in range(count):
-        axis = lead + 2 * number
-        result = axis_windows(result, axis, kernel[number], stride[number], dilation[number])
+        steps = (lead + 2 * number, kernel[number], stride[number], dilation[number])
+        show = partial(axis_windows, *steps)
+        is_split = dilation[number] == 1 and kernel[number] <= stride[number]
+        result = (
+            show(result) if is_split else with_rule(result, "windows", show, arg=ShapeArg(steps))
+        )
     order = (
         *range(lead),
         *(lead + 2 * number for number in range(count)),
@@ -427,7 +437,7 @@ def windows_of(
     return result.permute(order)
 
 
-def axis_windows(x: T, axis: int, kernel: int, stride: int, dilation: int) -> T:
+def axis_windows(axis: int, kernel: int, stride: int, dilation: int, x: T) -> T:
     """Replace an axis by two axes (outputs, kernel)."""
     length = fixed((x.shape[axis],), "windows")[0]
     outputs = (length - dilation * (kernel - 1) - 1) // stride + 1
@@ -473,6 +483,49 @@ def axis_windows(x: T, axis: int, kernel: int, stride: int, dilation: int) -> T:
         (*before, kernel, outputs, *after),
     )
     return laid.transpose(axis, axis + 1)
+
+
+@gradient_rule("windows")
+def windows_gradient(step: GradientStep[Windows]) -> Contributions:
+    """Sum for each element the gradients of the windows that show it."""
+    assert isinstance(step.arg, ShapeArg), "it carries the steps of the windows"
+    axis, kernel, stride, dilation = fixed(step.arg.shape, "windows")
+    gradient, shape = step.gradient, step.sources[0].shape
+    (length,) = fixed(shape[axis : axis + 1], "windows")
+
+    def for_elements() -> Windows:
+        if dilation > 1 or stride == 1:
+            rows = gradient.transpose(axis, axis + 1)
+            spread = spread_elements(rows, axis + 1, stride, length)
+            return sum_shifted(spread, axis, dilation, length)
+        # Windows of whole strides show each element of a stride at the same positions.
+        strides = -(-kernel // stride)
+        whole = fit_axis(gradient, axis + 1, strides * stride)
+        divided = (*shape[:axis], -1, strides, stride, *shape[axis + 1 :])
+        rows = whole.reshape(divided).transpose(axis, axis + 1)
+        sums = sum_shifted(rows, axis, 1, -(-length // stride))
+        return fit_axis(sums.contiguous().flatten(axis, axis + 1), axis, length)
+
+    return (for_elements,)
+
+
+def sum_shifted(x: T, axis: int, step: int, length: int) -> T:
+    """Return the sum of the rows along `axis`, where row k is shifted by k * `step`.
+
+    The elements of a row are along the next axis. It takes the place of both, and gets `length`.
+    """
+    count = fixed(x.shape[axis : axis + 1], "windows")[0]
+    before, after = x.shape[:axis], x.shape[axis + 2 :]
+    # With enough zeros before the elements, the last row starts at its first zero, the row before
+    # it `step` later, and so on.
+    margin = step * (count - 1)
+    bounds = [(0, 0)] * x.ndim
+    bounds[axis + 1] = (margin, 0)
+    rows = pad(fit_axis(x.flip(axis), axis + 1, length), tuple(bounds))
+    whole = reshape(rows, (*before, count * (margin + length), *after))
+    shifted = fit_axis(whole, axis, count * (margin + length + step))
+    columns = reshape(shifted, (*before, count, margin + length + step, *after))
+    return reduce_axes(cut_axis(columns, axis + 1, 0, length), Ops.ADD, (axis,), False)
 
 
 def fit_axis(x: T, axis: int, length: int) -> T:
@@ -579,7 +632,8 @@ def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
         return sum_windows(data, kernels, plan, *presence)
 
     presence = () if written is None else (written,)
-    result: T = with_rule(x, "correlate", compute, weight, *presence)
+    steps = ShapeArg((*plan.stride, *plan.dilation))
+    result: T = with_rule(x, "correlate", compute, weight, *presence, arg=steps)
     return result
 
 
@@ -619,7 +673,7 @@ def presence_of(x: T, lead: int) -> T:
     return broadcast_to(constant_like(x, True, dtypes.bool), shape)
 
 
-# The gradient of a convolution: with stride 1 it is a correlation too
+# The gradients of a convolution and of a transposed one: each needs the other
 
 
 @gradient_rule("correlate", reads_sources=True)
@@ -627,11 +681,33 @@ def correlate_gradient(step: GradientStep[Windows]) -> Contributions:
     """Correlate the gradient with the flipped kernels, and with the data."""
     # Rules get tensors of one class, the user's.
     gradient, data, weight, *presence = (step.gradient, *step.sources)
+    plan = gradient_plan(step, weight, data)
     written = presence[0] if presence else None
     return (
-        lambda: gradient_of_data(gradient, weight, data),
-        lambda: gradient_of_kernels(gradient, weight, data, written),
+        lambda: gradient_of_data(gradient, weight, data, plan),
+        lambda: gradient_of_kernels(gradient, weight, data, plan, written),
         *(None for _ in presence),
+    )
+
+
+@gradient_rule("transposed", reads_sources=True)
+def transposed_gradient(step: GradientStep[Windows]) -> Contributions:
+    """Correlate the gradient with the kernels, and with the data."""
+    (data, weight), gradient = step.sources, step.gradient
+    plan = gradient_plan(step, weight, gradient)
+    assert isinstance(step.arg, ShapeArg), "it carries the begin of the result too"
+    begins = fixed(step.arg.shape, plan.name)[-len(plan.stride) :]
+    margins = [(0, 0), (0, 0)]
+    for axis, begin in enumerate(begins):
+        size, length, width = fixed(
+            (data.shape[2 + axis], gradient.shape[2 + axis], weight.shape[2 + axis]), plan.name
+        )
+        whole = (size - 1) * plan.stride[axis] + plan.dilation[axis] * (width - 1) + 1
+        margins.append((begin, whole - begin - length))
+    padded, written = (x.pad(tuple(margins)) for x in (gradient, presence_of(gradient, 2)))
+    return (
+        lambda: correlated(padded, weight, plan, written),
+        lambda: gradient_of_kernels(data, weight, padded, plan, written),
     )
 
 
@@ -639,19 +715,26 @@ def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
     """Return True if `gradient_of_data` is the faster way to the gradient of the data."""
     kernel = fixed(weight.shape[2:], plan.name)
     sizes = fixed(x.shape[2:], plan.name)
-    if max(plan.stride) > 1 or max(kernel) == 1 or 0 in sizes:
+    outputs, share = fixed(weight.shape[:2], plan.name)
+    if max(kernel) == 1 or 0 in sizes:
         return False
-    reach = (gap * (width - 1) for gap, width in zip(plan.dilation, kernel, strict=True))
-    counts = (size - length for size, length in zip(sizes, reach, strict=True))
+    if max(plan.stride) > 1 and share < FEW_CHANNELS < outputs // plan.groups:
+        return False
+    counts = (
+        ((size - gap * (width - 1) - 1) // step + 1) * step
+        for size, width, step, gap in zip(sizes, kernel, plan.stride, plan.dilation, strict=True)
+    )
     return prod(sizes) <= MAX_GROWTH * prod(counts)
 
 
-def gradient_of_data(x: T, weight: T, data: T) -> T:
+def gradient_of_data(x: T, weight: T, data: T, plan: ConvolutionPlan) -> T:
     """Return the gradient of `data` from the gradient `x` of the sums.
 
     It is the correlation of `x`, padded with zeros, with the flipped kernels.
     """
-    plan = gradient_plan(x, weight, data)
+    if max(plan.stride) > 1:
+        bounds = tuple((0, size) for size in fixed(data.shape[2:], plan.name))
+        return transposed(x, weight, plan, bounds)
     reach = (
         gap * (width - 1)
         for gap, width in zip(plan.dilation, fixed(weight.shape[2:], plan.name), strict=True)
@@ -662,9 +745,8 @@ def gradient_of_data(x: T, weight: T, data: T) -> T:
     return correlated(pad(x, margins).contiguous(), turned, plan, written)
 
 
-def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
+def gradient_of_kernels(x: T, weight: T, data: T, plan: ConvolutionPlan, written: T | None) -> T:
     """Return the gradient of `weight` from the gradient `x` of the sums, times each window."""
-    plan = gradient_plan(x, weight, data)
     kernel, lengths = weight.shape[2:], x.shape[2:]
     outputs, share = fixed(weight.shape[:2], plan.name)
     windows = windows_of(data, fixed(kernel, plan.name), plan.stride, plan.dilation)
@@ -679,17 +761,14 @@ def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
     return reshape(reduce_axes(products, Ops.ADD, axes, False), weight.shape)
 
 
-def gradient_plan(x: T, weight: T, data: T) -> ConvolutionPlan:
-    """Return the plan of the sums with gradient `x`. With stride 1 it follows from the sizes."""
-    name = "conv2d"
-    sizes, lengths = fixed(data.shape[1:], name), fixed(x.shape[2:], name)
-    share, *kernel = fixed(weight.shape[1:], name)
-    dilation = tuple(
-        (size - outputs) // (width - 1) if width > 1 else 1
-        for size, outputs, width in zip(sizes[1:], lengths, kernel, strict=True)
-    )
-    one = (1,) * len(kernel)
-    return ConvolutionPlan(sizes[0] // share, one, dilation, x.dtype, x.dtype, name)
+def gradient_plan(step: GradientStep[Windows], weight: T, data: T) -> ConvolutionPlan:
+    """Return the plan of the correlation of `data` whose steps the rule carries."""
+    assert isinstance(step.arg, ShapeArg), "it carries stride and dilation"
+    name, count = "conv2d", weight.ndim - 2
+    steps = fixed(step.arg.shape, name)
+    groups = fixed(data.shape, name)[1] // fixed(weight.shape, name)[1]
+    dtype = step.gradient.dtype
+    return ConvolutionPlan(groups, steps[:count], steps[count : 2 * count], dtype, dtype, name)
 
 
 def outputs_first(x: T, weight: T, groups: int) -> T:
@@ -740,11 +819,22 @@ class Transposition(Generic[T]):
     """A part of a transposed convolution without padding."""
 
     kernels: T
-    bias: T | None
     plan: ConvolutionPlan
     strides: tuple[int, ...]
     bounds: Margins  # Begin and end of the part along each axis.
     written: T  # True for elements of the data, False for zeros between: see `presence_of`.
+
+
+def transposed(x: T, weight: T, plan: ConvolutionPlan, bounds: Margins) -> T:
+    """Return the elements within `bounds` of the transposed convolution, as sums."""
+    kernels = outputs_first(x, weight, plan.groups)
+    # If the kernel has gaps too, write zeros between the elements of the axis.
+    pairs = zip(plan.stride, plan.dilation, strict=True)
+    gaps = tuple(step if wide > 1 else 1 for step, wide in pairs)
+    strides = tuple(step // gap for step, gap in zip(plan.stride, gaps, strict=True))
+    whole, written = (spread_out(item, gaps) for item in (x, presence_of(x, 2)))
+    steps = replace(plan, stride=(1,) * len(gaps), result=plan.accumulator)
+    return transposed_convolution(whole, Transposition(kernels, steps, strides, bounds, written))
 
 
 def transposed_convolution(tensor: T, of: Transposition[T]) -> T:
@@ -761,7 +851,7 @@ def transposed_convolution(tensor: T, of: Transposition[T]) -> T:
     )
     turned = kernels.flip(tuple(range(2, kernels.ndim)))
     whole, written = (item.pad(((0, 0), (0, 0), *margins)) for item in (tensor, of.written))
-    return convolved(whole, turned, of.bias, plan, written)
+    return convolved(whole, turned, None, plan, written)
 
 
 def spread_out(x: T, steps: tuple[int, ...]) -> T:
@@ -781,19 +871,16 @@ def by_residues(x: T, of: Transposition[T]) -> T:
     convolution. Results outside of the bounds are not computed: their gradient would be 0, and 0
     times an infinite weight is NaN.
     """
-    kernels, bias, plan = of.kernels, of.bias, of.plan
-    strides, bounds = of.strides, of.bounds
-    check_channels(x, kernels, bias, plan)
+    kernels, plan, strides, bounds = of.kernels, of.plan, of.strides, of.bounds
     batch, outputs, count = x.shape[0], kernels.shape[0], len(strides)
     # The range of i for every residue.
     rows = tuple(
         (start // step, -(-end // step)) for (start, end), step in zip(bounds, strides, strict=True)
     )
-    data, factors = x.cast(plan.accumulator), kernels.cast(plan.accumulator)
     widths = fixed(kernels.shape[2:], plan.name)
     axes = [Residues.of(*each_axis) for each_axis in zip(widths, strides, bounds, strict=True)]
     parts = {
-        residues: sums_of_residues(data, factors, plan, residues, rows, of.written)
+        residues: sums_of_residues(x, kernels, plan, residues, rows, of.written)
         for residues in product(*axes)
     }
     for number in reversed(range(count)):
@@ -811,9 +898,7 @@ def by_residues(x: T, of: Transposition[T]) -> T:
         (start - low * step, end - low * step)
         for (start, end), (low, _), step in zip(bounds, rows, strides, strict=True)
     )
-    sums = shrink(sums, ((0, batch), (0, outputs), *cut))
-    placed = None if bias is None else reshape(bias, (outputs, *(1,) * count))
-    return with_bias(sums, placed, plan.result)
+    return shrink(sums, ((0, batch), (0, outputs), *cut))
 
 
 def sums_of_residues(
