@@ -273,3 +273,14 @@ def _word_problems(declared: Capabilities) -> Iterator[str]:
             f"emulated has {dtype.name} and stored_in_words has not: "
             "accepted are small integers whose memory is words"
         )
+
+
+def plain_capabilities(capabilities: Capabilities) -> dict[str, str]:
+    """Return each capability as a text that is the same in every process."""
+    members = {}
+    for field in fields(capabilities):
+        value = getattr(capabilities, field.name)
+        if isinstance(value, frozenset):
+            value = ", ".join(sorted(str(getattr(member, "name", member)) for member in value))
+        members[field.name] = str(value)
+    return members

@@ -30,6 +30,7 @@ from tinyref.errors import (
 )
 from tinyref.runtimes.kernel import compile_ahead, load_watchers
 from tinyref.runtimes.null import programs_of
+from tinyref.runtimes.stored_programs import store_programs
 from tinyref.uops.program import Program
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
@@ -57,6 +58,7 @@ class _Described(BaseException):
 
 def main() -> None:
     """Run until the main process closes the pipe."""
+    store_programs()
     serve(_open_worker)
 
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from enum import Enum
 
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import ImageDType
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
+from tinyref.runtimes.kernel import lowered_program
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Program
@@ -82,4 +82,4 @@ def _has_images(ast: UOp) -> bool:
 def styled_program(ast: UOp, capabilities: Capabilities, style: Style) -> Program:
     """Return the program of a kernel AST in `style`. Raises the errors of `compile_kernel`."""
     used = styled_capabilities(capabilities, style)
-    return compile_kernel(ast, used, opts=styled_opts(ast, used, style))
+    return lowered_program(ast, used, styled_opts(ast, used, style))

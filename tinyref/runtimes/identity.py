@@ -5,7 +5,6 @@ A name stands for one fact, such as "compiler" or "flag NOOPT"; its value is a s
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import os
 import platform
@@ -13,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tinyref import __version__, config, reproduce
+from tinyref.capabilities import plain_capabilities
 from tinyref.device import Device
 from tinyref.sources import package_hash, source_hash
 
@@ -35,7 +35,7 @@ def identity(backend: Any) -> Identity:
     }
     for kind, question in (
         ("version", lambda: dict(backend.versions())),
-        ("capability", lambda: _plain(backend.capabilities)),
+        ("capability", lambda: plain_capabilities(backend.capabilities)),
     ):
         facts |= {f"{kind} {name}": value for name, value in _asked_mapping(question)}
     return facts
@@ -104,13 +104,3 @@ def _asked_mapping(question: Callable[[], Any]) -> list[tuple[str, str]]:
         return [(str(name), str(value)) for name, value in sorted(question().items())]
     except Exception as error:  # a vendor's code may raise anything
         return [("(all)", f"raises {type(error).__name__}")]
-
-
-def _plain(capabilities: Any) -> dict[str, str]:
-    members = {}
-    for field in dataclasses.fields(capabilities):
-        value = getattr(capabilities, field.name)
-        if isinstance(value, frozenset):
-            value = ", ".join(sorted(str(getattr(member, "name", member)) for member in value))
-        members[field.name] = str(value)
-    return members

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from tinyref import config
 from tinyref.algebra.evaluate import bound_value, launch_grid
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel, kernel_name
 from tinyref.codegen.decompose import elements_in
 from tinyref.codegen.decompose.check import check_program
@@ -36,6 +37,7 @@ from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.opt import Opt, checked_opts
 from tinyref.profile import span
 from tinyref.runtimes.cache import cached_binary, compile_together, recompile
+from tinyref.runtimes.stored_programs import stored_program
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import WORD, Parameter, Program, offset_name, slots_in_words, word_count
@@ -366,17 +368,24 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
             f".to({other!r}), and compute there; .to({canonical!r}) copies a result back"
         )
     with span("compile", kernel_name(ast), device=canonical):
-        kernel = compile_program(canonical, _program_of(backend, ast, chosen))
+        kernel = compile_program(canonical, lowered_program(ast, backend.capabilities, chosen))
     return _by_ast.put(key, kernel)
 
 
-def _program_of(backend: Backend, ast: UOp, opts: tuple[Opt, ...] | None) -> Program:
-    """Return the program of a kernel AST, shared by devices with equal declarations."""
-    key = (backend.capabilities, _flags(), opts, ast)
+def lowered_program(
+    ast: UOp, capabilities: Capabilities, opts: tuple[Opt, ...] | None = None
+) -> Program:
+    """Return the program of a kernel AST, shared by devices with equal declarations.
+
+    Raises as `compile_kernel`.
+    """
+    flags = _flags()
+    key = (capabilities, flags, opts, ast)
     known = _programs.get(key)
     if known is not None:
         return known
-    return _programs.put(key, compile_kernel(ast, backend.capabilities, opts=opts))
+    lower = functools.partial(compile_kernel, ast, capabilities, opts=opts)
+    return _programs.put(key, stored_program(ast, capabilities, opts, flags, lower))
 
 
 # --- launches with bound arguments ----------------------------------------------------------------
