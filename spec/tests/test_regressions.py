@@ -84,6 +84,13 @@ def test_there_are_many_and_each_has_its_cases():
     }
 
 
+def test_the_types_of_a_text_are_those_of_its_kernel():
+    for policy, documents in fuzzed().items():
+        for number, document in enumerate(documents):
+            ast = regressions.fuzzed_case(policy, number).ast
+            assert regressions.dtypes_of_text(document["ast"]) == regressions.dtypes_of(ast)
+
+
 @pytest.mark.sampled(10)
 @pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.id)
 def test_a_wrong_result_of_a_fuzzed_kernel_fails(case: Case) -> None:

@@ -15,14 +15,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tinyref.dtype import DType, PtrDType, dtypes
 from tinyref.errors import UserError
+from tinyref.formats.payload_fields import read_dtype
 from tinyref.interpret.evaluate import evaluate
-from tinyref.optimise.opt import KernelOptError, Opt, opts_text
+from tinyref.optimise.opt import KernelOptError, Opt, opts_text, parse_opts
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
 from tinyref_spec.case import Measurement, Row, Rung
@@ -113,10 +114,11 @@ def _legal_opts(
 
 def dtypes_of(ast: UOp) -> list[DType]:
     """Return the types that a kernel computes in and reads, in the order of the table of types."""
-    types = set()
-    for node in ast.toposort():
-        scalar = node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype.scalar
-        types.add(scalar)
+    return _scalars(node.dtype for node in ast.toposort())
+
+
+def _scalars(named: Iterable[DType]) -> list[DType]:
+    types = {dtype.base if isinstance(dtype, PtrDType) else dtype.scalar for dtype in named}
     return [dtype for dtype in dtypes.all if dtype in types]
 
 
@@ -124,12 +126,17 @@ def _checks(
     case: KernelCase, rule: Ulp, prefix: str = ":", is_chosen: bool = True
 ) -> Iterator[Check]:
     """Yield the cases of a kernel; if `is_chosen`, with the choice of the heuristics too."""
-    lists: dict[str, tuple[Opt, ...] | None] = {"plain": ()}
-    lists |= {f"opts{number}": opts for number, opts in enumerate(case.opts)}
-    lists |= {"heuristics": None} if is_chosen else {}
     needs = kernel_needs(*dtypes_of(case.ast))
-    for name, opts in lists.items():
+    for name, opts in _lists(case.opts, is_chosen).items():
         yield Check(f"{prefix}{name}", functools.partial(run, case, opts, rule), needs=needs)
+
+
+def _lists(
+    lists: Sequence[tuple[Opt, ...]], is_chosen: bool
+) -> Mapping[str, tuple[Opt, ...] | None]:
+    """Return the optimisations of each case by name; None for the choice of the heuristics."""
+    numbered = {f"opts{number}": opts for number, opts in enumerate(lists)}
+    return {"plain": (), **numbered, **({"heuristics": None} if is_chosen else {})}
 
 
 def _row(name: str, record: CaseRecord) -> Row:
@@ -150,16 +157,43 @@ def _row(name: str, record: CaseRecord) -> Row:
     return dataclasses.replace(row, specials=tuple(lists))
 
 
-def _fuzzed_checks(documents: Sequence[Any]) -> Iterator[Check]:
-    for number, document in enumerate(documents):
-        yield from _checks(record_from_json(document).case, VALUES, f":{number}.")
+def _fuzzed_checks(policy: str) -> Iterator[Check]:
+    """Yield the cases of a policy; a kernel is read when the first of its cases runs."""
+    for number, document in enumerate(fuzzed()[policy]):
+        needs = kernel_needs(*dtypes_of_text(document["ast"]))
+        lists = [parse_opts(text) for text in document["opts"]]
+        for name, opts in _lists(lists, is_chosen=True).items():
+            runs = functools.partial(_run_fuzzed, policy, number, opts)
+            yield Check(f":{number}.{name}", runs, needs=needs)
+
+
+def dtypes_of_text(lines: Sequence[str]) -> list[DType]:
+    """Return what `dtypes_of` gives for the kernel with this text."""
+    named = {line.split(maxsplit=4)[3] for line in lines}
+    return _scalars(read_dtype(name, "ast") for name in named)
+
+
+def _run_fuzzed(
+    policy: str,
+    number: int,
+    opts: tuple[Opt, ...] | None,
+    case_id: str,
+    device: DeviceUnderTest,
+) -> Measurement:
+    return run(fuzzed_case(policy, number), opts, VALUES, case_id, device)
+
+
+@functools.lru_cache(maxsize=1)
+def fuzzed_case(policy: str, number: int) -> KernelCase:
+    """Return one of the fuzzer's kernels."""
+    return record_from_json(fuzzed()[policy][number]).case
 
 
 def rows() -> Iterator[Row]:
     """Yield a row for each regression, by name, and for each policy of the fuzzer."""
     for name, record in records().items():
         yield _row(name, record)
-    for policy, documents in fuzzed().items():
+    for policy in fuzzed():
         yield make_row(
             f"kernel.fuzzed.{policy}",
             f"Kernels that a fuzzer drew by its policy {policy} give what the evaluator gives.",
@@ -167,5 +201,5 @@ def rows() -> Iterator[Row]:
             rung=Rung.OPTIMISED,
             op="SINK",
             error_rule=VALUES.sentence,
-            checks=functools.partial(_fuzzed_checks, documents),
+            checks=functools.partial(_fuzzed_checks, policy),
         )
