@@ -402,6 +402,9 @@ def round_float(value: ConstType, dtype: DType) -> float:
         wide = float(value)
     except OverflowError:
         wide = math.inf if value > 0 else -math.inf
+    # Most constants are small integers, which every significand holds.
+    if abs(wide) <= 1 << dtype.mantissa_bits and wide.is_integer():
+        return wide
     return float(narrow_float64(np.array(wide), dtype).astype(np.float64))
 
 

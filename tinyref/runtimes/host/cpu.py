@@ -127,6 +127,7 @@ class CpuBackend(NamedBackend):
         super().__init__(index)
         self._allocator = HostAllocator(self.name)
         self._compiler = LlvmCompiler(self.name)
+        self._declared: Capabilities | None = None
 
     @classmethod
     def availability(cls) -> Availability:
@@ -134,7 +135,11 @@ class CpuBackend(NamedBackend):
 
     @property
     def capabilities(self) -> Capabilities:
-        return _capabilities(thread_count(), host_machine())
+        threads, machine, last = thread_count(), host_machine(), self._declared
+        # Every launch asks, and hashing a machine takes as long as the rest.
+        if last is None or last.machine is not machine or last.threads != threads:
+            last = self._declared = _capabilities(threads, machine)
+        return last
 
     @functools.cached_property
     def renderer(self) -> LlvmRenderer:
