@@ -31,7 +31,7 @@ WORD = dtypes.uint32
 # From the linear congruential generator of Numerical Recipes, whose later numbers are known.
 FACTOR, STEP = 1664525, 1013904223
 # A launch of this duration differs measurably from one that takes no time.
-LONG_SECONDS = 0.03
+LONG_SECONDS = 0.01
 FIRST_ITERATIONS = 256
 MAX_ITERATIONS = 1 << 28
 ATTEMPTS = 5
