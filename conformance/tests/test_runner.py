@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,20 @@ from reports_of import case_of
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
+from tinyref.runtimes import stored_programs
 from tinyref.workers import local
+from tinyref_conformance import worker
 from tinyref_conformance.ladder import RungState, climb
 from tinyref_conformance.report import Report, load
 from tinyref_conformance.statuses import Status, exit_code
 from tinyref_spec.case import Rung
+
+
+def test_a_worker_stores_the_programs_that_it_lowers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_programs, "_storing", threading.Event())
+    monkeypatch.setattr(worker, "serve", lambda opener: None)
+    worker.main()
+    assert stored_programs._storing.is_set()
 
 
 @pytest.mark.long
