@@ -80,15 +80,17 @@ def _to_bytes(program: Program) -> bytes:
     """Return a program as numbered nodes, sources before users: a deep graph does not pickle."""
     numbers: dict[UOp, int] = {}
     nodes = []
-    ends = (*program.uops, *program.variables, *program.grid)
-    for node in (node for end in ends if isinstance(end, UOp) for node in end.toposort()):
+
+    def number_of(node: UOp) -> int:
         if node not in numbers:
-            numbers[node] = len(numbers)
-            sources = tuple(numbers[source] for source in node.src)
+            sources = tuple([number_of(source) for source in node.src])
+            numbers[node] = len(nodes)
             nodes.append((node.op, node.dtype, sources, node.arg))
-    uops = [numbers[node] for node in program.uops]
-    variables = [numbers[node] for node in program.variables]
-    grid = [numbers[size] if isinstance(size, UOp) else (size,) for size in program.grid]
+        return numbers[node]
+
+    uops = [number_of(node) for node in program.uops]
+    variables = [number_of(node) for node in program.variables]
+    grid = [number_of(size) if isinstance(size, UOp) else (size,) for size in program.grid]
     return pickle.dumps(
         (nodes, uops, program.name, program.parameters, variables, grid, program.group)
     )
