@@ -30,7 +30,7 @@ WRONG = Program("wrong", (), ())
 
 @pytest.fixture
 def storing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stores programs in a folder of the test."""
+    """Store programs in a folder of the test."""
     monkeypatch.setenv("TINYREF_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(stored_programs, "_storing", threading.Event())
     store_programs()

@@ -12,6 +12,7 @@ import hashlib
 import pickle
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def _declared(capabilities: Capabilities) -> str:
 def _to_bytes(program: Program) -> bytes:
     """Return a program as numbered nodes, sources before users: a deep graph does not pickle."""
     numbers: dict[UOp, int] = {}
-    nodes = []
+    nodes: list[tuple[Any, ...]] = []
 
     def number_of(node: UOp) -> int:
         if node not in numbers:
