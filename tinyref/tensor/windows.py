@@ -50,6 +50,7 @@ from tinyref.tensor.indexing import Indexing, elements_at, spread_elements
 from tinyref.tensor.movement import as_row, count_to, cut_axis, moved_last, pad_with
 from tinyref.tensor.reduction import reduce_axes, without_axes
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ShapeArg
 
 Sizes = int | Sequence[int]
 
@@ -579,7 +580,7 @@ def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
         return sum_windows(data, kernels, plan, *presence)
 
     presence = () if written is None else (written,)
-    result: T = with_rule(x, "correlate", compute, weight, *presence)
+    result: T = with_rule(x, "correlate", compute, weight, *presence, arg=ShapeArg(plan.stride))
     return result
 
 
@@ -628,9 +629,11 @@ def correlate_gradient(step: GradientStep[Windows]) -> Contributions:
     # Rules get tensors of one class, the user's.
     gradient, data, weight, *presence = (step.gradient, *step.sources)
     written = presence[0] if presence else None
+    assert isinstance(step.arg, ShapeArg), "a correlation carries its strides"
+    plan = gradient_plan(gradient, weight, data, fixed(step.arg.shape, "conv2d"))
     return (
-        lambda: gradient_of_data(gradient, weight, data),
-        lambda: gradient_of_kernels(gradient, weight, data, written),
+        lambda: gradient_of_data(gradient, weight, data, plan),
+        lambda: gradient_of_kernels(gradient, weight, data, written, plan),
         *(None for _ in presence),
     )
 
@@ -639,32 +642,41 @@ def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
     """Return True if `gradient_of_data` is the faster way to the gradient of the data."""
     kernel = fixed(weight.shape[2:], plan.name)
     sizes = fixed(x.shape[2:], plan.name)
-    if max(plan.stride) > 1 or max(kernel) == 1 or 0 in sizes:
+    if max(kernel) == 1 or 0 in sizes:
         return False
+    if max(plan.stride) > 1:
+        # Windows that do not overlap are a view, and so is their gradient.
+        overlap = any(width > step for width, step in zip(kernel, plan.stride, strict=True))
+        return overlap and max(plan.dilation) == 1
     reach = (gap * (width - 1) for gap, width in zip(plan.dilation, kernel, strict=True))
     counts = (size - length for size, length in zip(sizes, reach, strict=True))
     return prod(sizes) <= MAX_GROWTH * prod(counts)
 
 
-def gradient_of_data(x: T, weight: T, data: T) -> T:
+def gradient_of_data(x: T, weight: T, data: T, plan: ConvolutionPlan) -> T:
     """Return the gradient of `data` from the gradient `x` of the sums.
 
-    It is the correlation of `x`, padded with zeros, with the flipped kernels.
+    It is the transposed convolution of `x`. With stride 1 that is the correlation of `x`, padded
+    with zeros, with the flipped kernels.
     """
-    plan = gradient_plan(x, weight, data)
+    kernels = outputs_first(x, weight, plan.groups)
+    if max(plan.stride) > 1:
+        bounds = tuple((0, size) for size in fixed(data.shape[2:], plan.name))
+        single = replace(plan, stride=(1,) * len(bounds))
+        written = presence_of(x, 2)
+        return by_residues(x, Transposition(kernels, None, single, plan.stride, bounds, written))
     reach = (
         gap * (width - 1)
         for gap, width in zip(plan.dilation, fixed(weight.shape[2:], plan.name), strict=True)
     )
-    turned = outputs_first(x, weight, plan.groups).flip(tuple(range(2, weight.ndim)))
+    turned = kernels.flip(tuple(range(2, weight.ndim)))
     margins = ((0, 0), (0, 0), *((length, length) for length in reach))
     written = pad(presence_of(x, 2), margins)
     return correlated(pad(x, margins).contiguous(), turned, plan, written)
 
 
-def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
+def gradient_of_kernels(x: T, weight: T, data: T, written: T | None, plan: ConvolutionPlan) -> T:
     """Return the gradient of `weight` from the gradient `x` of the sums, times each window."""
-    plan = gradient_plan(x, weight, data)
     kernel, lengths = weight.shape[2:], x.shape[2:]
     outputs, share = fixed(weight.shape[:2], plan.name)
     windows = windows_of(data, fixed(kernel, plan.name), plan.stride, plan.dilation)
@@ -679,17 +691,16 @@ def gradient_of_kernels(x: T, weight: T, data: T, written: T | None) -> T:
     return reshape(reduce_axes(products, Ops.ADD, axes, False), weight.shape)
 
 
-def gradient_plan(x: T, weight: T, data: T) -> ConvolutionPlan:
-    """Return the plan of the sums with gradient `x`. With stride 1 it follows from the sizes."""
+def gradient_plan(x: T, weight: T, data: T, strides: tuple[int, ...]) -> ConvolutionPlan:
+    """Return the plan of the sums with gradient `x`. With stride 1, the sizes give the dilation."""
     name = "conv2d"
     sizes, lengths = fixed(data.shape[1:], name), fixed(x.shape[2:], name)
     share, *kernel = fixed(weight.shape[1:], name)
     dilation = tuple(
-        (size - outputs) // (width - 1) if width > 1 else 1
-        for size, outputs, width in zip(sizes[1:], lengths, kernel, strict=True)
+        (size - outputs) // (width - 1) if width > 1 and step == 1 else 1
+        for size, outputs, width, step in zip(sizes[1:], lengths, kernel, strides, strict=True)
     )
-    one = (1,) * len(kernel)
-    return ConvolutionPlan(sizes[0] // share, one, dilation, x.dtype, x.dtype, name)
+    return ConvolutionPlan(sizes[0] // share, strides, dilation, x.dtype, x.dtype, name)
 
 
 def outputs_first(x: T, weight: T, groups: int) -> T:
