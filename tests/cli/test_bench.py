@@ -8,7 +8,7 @@ import os
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,19 @@ from typer.testing import CliRunner
 
 from tinyref import Tensor, TinyJit
 from tinyref.cli.app import app
-from tinyref.cli.bench import Measured, device_rows, host, speed, works
+from tinyref.cli.bench import (
+    BenchRow,
+    Measured,
+    _print_groups,
+    device_rows,
+    host,
+    speed,
+    table,
+    works,
+)
 from tinyref.cli.bench.device_rows import matching_rows, milliseconds_of_process
 from tinyref.cli.bench.speed import Variant
-from tinyref.cli.bench.table import table_rows, table_text
+from tinyref.cli.bench.table import end_text, head_text, row_text, table_rows
 from tinyref.cli.bench.works import chained
 from tinyref.config import Context
 from tinyref.device import Device
@@ -218,8 +227,9 @@ def test_the_table_as_it_is_printed() -> None:
         Measured("op.softmax.threads", "ms", [800.0], "torch 2.13", [100.0]),
         Measured("op.cumsum.threads", "ms", [3.0], note="no peer"),
     ]
-    text = table_text(Variant(".threads"), lines)
-    assert len({len(row) for row in text.splitlines() if row.startswith("|")}) == 1
+    variant = Variant(".threads")
+    texts = [row_text(variant, line) for line in lines]
+    text = "\n".join((head_text(variant), *texts, end_text(variant, lines)))
     title, _, *rows = (" ".join(row.split()) for row in text.splitlines())
     assert title == "all threads, strict floats, milliseconds of time:"
     assert rows[0] == "| work | ours | torch | ratio | note |"
@@ -231,6 +241,19 @@ def test_the_table_as_it_is_printed() -> None:
         "| op.cumsum | 3 | - | - | no peer |",
         "| geometric mean | | | 4 | 2 rows |",
     ]
+
+
+def test_a_run_that_is_cut_off_has_printed_each_row_before(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def stop(repeats: int) -> Iterator[Measured]:
+        raise KeyboardInterrupt
+
+    done = BenchRow("op.gelu", lambda repeats: iter([Measured("op.gelu", "ms", [2.0])]))
+    with pytest.raises(KeyboardInterrupt):
+        _print_groups([(Variant(""), [done, BenchRow("op.sort", stop)])], table, 1)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.split() == ["|", "op.gelu", "|", "2", "|", "-", "|", "-", "|", "|"]
 
 
 def test_it_has_twelve_works_in_all_variants_and_networks_on_one_thread() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,3 +60,16 @@ def test_a_measured_network_has_the_time_of_its_first_call(
     first, tinygrad = result.note.split("; ")
     assert 0 < float(first.removeprefix("first call ").removesuffix(" s")) < 60
     assert tinygrad == "tinygrad 3 ms"
+
+
+def test_tinygrad_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never_ends() -> None:
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(libraries, "Tinygrad", libraries.Tinyref)
+    monkeypatch.setattr(libraries, "call_of", lambda network, library: never_ends)
+    monkeypatch.setattr(libraries, "TINYGRAD_SECONDS", 0.1)
+    helpers = SimpleNamespace(Context=lambda **flags: nullcontext())
+    monkeypatch.setitem(sys.modules, "tinygrad.helpers", helpers)
+    assert libraries._tinygrad_text(NETWORKS[0], 1) == "tinygrad cut off after 0.1 s"

@@ -53,13 +53,13 @@ def test_the_summary_names_mean_percentiles_and_worst() -> None:
     ratios = [1.0, 1.0, 2.0, 2.0, 4.0]
     lines = [Measured(f"w{ratio}", "ms", [ratio], "torch", [1.0]) for ratio in ratios]
     lines.append(Measured("bad", "", missing="it is wrong: its shape is (), that of torch (3,)"))
-    text = sweep.summary_text(VARIANTS[0], lines).splitlines()
+    text = sweep.end_text(VARIANTS[0], lines).splitlines()
     assert text[0] == (
         "strict floats, 5 works: geometric mean 1.74, 90 % below 4.00, 95 % below 4.00, worst 4.00"
     )
     assert text[1].split() == ["4.00", "4.000", "ms,", "torch", "1.000", "ms", "w4.0:"]
     assert text[-1] == "bad: it is wrong: its shape is (), that of torch (3,)"
-    assert sweep.summary_text(VARIANTS[1], []) == "contracted floats: no work was measured"
+    assert sweep.end_text(VARIANTS[1], []) == "contracted floats: no work was measured"
 
 
 @pytest.mark.parametrize(("percent", "value"), [(0, 1), (50, 2), (75, 3), (90, 4), (100, 4)])

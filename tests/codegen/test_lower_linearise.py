@@ -214,6 +214,20 @@ def test_reduces_become_accumulators() -> None:
         accumulate(build.reduce(Ops.ADD, value, (0,)))
 
 
+def test_a_masked_term_is_added_or_not() -> None:
+    """A sum keeps its value where the mask is False, so product and sum may be one operation."""
+    k = build.counter(4, 0, AxisKind.REDUCE)
+    value, mask = build.cast(k, f32), build.less(k, 3)
+    for other, is_masked in ((0.0, True), (-0.0, True), (1.0, False)):
+        term = build.where(mask, value, other)
+        sum_so_far, new = accumulate(build.reduce_over(Ops.ADD, term, k)).src
+        added = build.add(sum_so_far, value if is_masked else term)
+        assert new == (build.where(mask, added, sum_so_far) if is_masked else added)
+    largest = build.where(mask, value, 0.0)
+    start, new = accumulate(build.reduce_over(Ops.MAX, largest, k)).src
+    assert new == build.maximum(start, largest)
+
+
 # --- order --------------------------------------------------------------------------------------
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 
 import llvmlite.binding as llvm
+import numpy as np
 import pytest
 
 from tests.graphs.value_programs import loaded, stored
+from tinyref.device import Buffer
 from tinyref.dtype import DType, dtypes
 from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.renderers.llvm_gpu import LlvmGpuRenderer
+from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -115,3 +118,19 @@ def test_a_load_that_is_held_off_reads_a_constant_or_nothing(
     # Both read the one constant.
     assert text.count("store float 0x4000000000000000") == (not is_branch)
     llvm.parse_assembly(text).verify()
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_equal_flags_of_a_vector_are_set_at_once(lanes: int) -> None:
+    """To insert each flag takes longer than the product that the edge of an image masks."""
+    edge, inner = (build.less(loaded(slot, I32), 5) for slot in (1, 2))
+    flags = build.vectorize(edge, *[inner] * (lanes - 2), edge)
+    program = stored(build.where(flags, build.const(I32.vec(lanes), 7), 9))
+    assert LlvmRenderer().render(program).count(f" to i{lanes}\n") == 2
+    buffers = [
+        Buffer("CPU", 64, I32).copy_in(np.full(64, value, I32.name).data) for value in (0, 4, 6)
+    ]
+    compile_program("CPU", program)(buffers)
+    stored_lanes = np.frombuffer(buffers[0].copy_out(), I32.name)[:lanes]
+    assert list(stored_lanes) == [7, *[9] * (lanes - 2), 7]

@@ -44,6 +44,22 @@ def test_gradients_of_convolutions_of_any_size_multiply_no_zeros() -> None:
     assert slopes(6) == [math.inf, math.inf, math.inf, math.inf, 2.0, 1.0]
 
 
+def test_gradients_of_strided_convolutions_multiply_only_elements_that_exist() -> None:
+    def slopes(size: int, weight: list[float], stride: int) -> list[float]:
+        x = Tensor(np.ones((1, 1, size), np.float32), requires_grad=True)
+        result = x.conv2d(Tensor([[weight]]), stride=stride)
+        rising = Tensor.arange(1, result.shape[2] + 1).float().reshape(result.shape)
+        values = result.gradient(x, gradient=rising)[0].flatten().tolist()
+        assert isinstance(values, list)
+        return values
+
+    # No window reads the last element. Zeros between the slopes would make NaNs.
+    assert slopes(6, [1.0, 2.0, INF], 2) == [1.0, 2.0, INF, 4.0, INF, 0.0]
+    # Strides 3 and 4 give two windows: the sizes alone do not tell them apart.
+    assert slopes(8, [1.0, 2.0, 3.0, 4.0], 3) == [1.0, 2.0, 3.0, 6.0, 4.0, 6.0, 8.0, 0.0]
+    assert slopes(8, [1.0, 2.0, 3.0, 4.0], 4) == [1.0, 2.0, 3.0, 4.0, 2.0, 4.0, 6.0, 8.0]
+
+
 def test_pooling_of_integers_and_beside_padding() -> None:
     image = Tensor(np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4))
     assert (image - 20).max_pool2d(2, padding=1).max().item() == -5.0

@@ -45,6 +45,11 @@ def _accumulator(name: str, node: UOp, op: Ops, src: tuple[UOp, ...]) -> UOp:
         if chained is not None:
             return build.update(accumulator, chained)
     # The new value is the second operand. MAX returns a NaN of either operand.
+    if op is Ops.ADD and value.op is Ops.WHERE and _is_zero(value.src[2]):
+        # A sum that starts at +0 is never -0, so a zero does not change it. Without the zero, a
+        # masked product and its sum may be one operation.
+        total = build.add(accumulator, value.src[1])
+        return build.update(accumulator, build.where(value.src[0], total, accumulator))
     total = UOp(op, node.dtype, (accumulator, value))
     return build.update(accumulator, total)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tinyref import config
@@ -482,9 +482,23 @@ class LlvmFunction:
         if len(node.src) > 1 and all(source is node.src[0] for source in node.src):
             return self.splat(node.src[0], len(node.src))
         kind = value_type(node.dtype)
+        if node.dtype.is_bool:
+            return self.emit(f"bitcast i{len(node.src)} {self.bits(node.src)} to {kind}")
         result = "poison"
         for lane, source in enumerate(node.src):
             result = self.emit(f"insertelement {kind} {result}, {self.typed(source)}, i32 {lane}")
+        return result
+
+    def bits(self, flags: Sequence[UOp]) -> str:
+        """Return an integer of these bits: most flags are equal, and set many bits at once."""
+        lanes: dict[UOp, int] = {}
+        for lane, flag in enumerate(flags):
+            lanes[flag] = lanes.get(flag, 0) | 1 << lane
+        kind, result = f"i{len(flags)}", "0"
+        for flag, mask in lanes.items():
+            every = self.emit(f"sext i1 {self.value(flag)} to {kind}")
+            some = self.emit(f"and {kind} {every}, {mask}")
+            result = self.emit(f"or {kind} {result}, {some}")
         return result
 
     def splat(self, source: UOp, lanes: int) -> str:

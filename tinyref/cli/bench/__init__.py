@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from tinyref.cli.options import (
     STDOUT,
@@ -181,10 +181,23 @@ def _measure_machine(device: str | None, repeats: int) -> None:
     print(f"Kept in {store_machine(host)}: processes that start from now on plan with it.")
 
 
-def _print_table(query: str, repeats: int) -> list[Measured]:
-    from tinyref.cli.bench.table import table_rows, table_text
+class GroupText(Protocol):
+    """The text of a group of rows, printed piece by piece: a run that ends early loses no row."""
 
-    return _print_groups(table_rows(query), table_text, repeats)
+    def head_text(self, variant: Variant) -> str:
+        """Return the lines before the rows."""
+
+    def row_text(self, variant: Variant, line: Measured) -> str:
+        """Return the line of a row."""
+
+    def end_text(self, variant: Variant, lines: Sequence[Measured]) -> str:
+        """Return the lines after the rows."""
+
+
+def _print_table(query: str, repeats: int) -> list[Measured]:
+    from tinyref.cli.bench import table
+
+    return _print_groups(table.table_rows(query), table, repeats)
 
 
 def _print_sweep(seed: int, count: int, repeats: int) -> list[Measured]:
@@ -194,7 +207,7 @@ def _print_sweep(seed: int, count: int, repeats: int) -> list[Measured]:
     works = sweep.draw_works(seed, count)
     print(f"seed {seed}: {len(works)} works compared with torch, processor time of one thread")
     groups = ((variant, sweep.sweep_rows(works, variant, peak)) for variant in sweep.VARIANTS)
-    return _print_groups(groups, sweep.summary_text, repeats)
+    return _print_groups(groups, sweep, repeats)
 
 
 def _check_host_alone(option: str, device: str | None) -> None:
@@ -206,18 +219,19 @@ def _check_host_alone(option: str, device: str | None) -> None:
 
 
 def _print_groups(
-    groups: Iterable[tuple[Variant, Sequence[BenchRow]]],
-    text_of: Callable[[Variant, Sequence[Measured]], str],
-    repeats: int,
+    groups: Iterable[tuple[Variant, Sequence[BenchRow]]], text: GroupText, repeats: int
 ) -> list[Measured]:
-    """Measure the rows of each variant, print its text, and return all that was measured."""
+    """Measure the rows of each variant, print each when it is done, and return all of them."""
     measured: list[Measured] = []
     for variant, rows in groups:
         lines: list[Measured] = []
+        print(text.head_text(variant), flush=True)
         for number, bench_row in enumerate(rows, 1):
             _show_progress(f"measuring {bench_row.name}, {number} of {len(rows)}")
-            lines += measure(bench_row, repeats)
-        print(text_of(variant, lines), end="\n\n", flush=True)
+            for line in measure(bench_row, repeats):
+                lines.append(line)
+                print(text.row_text(variant, line), flush=True)
+        print(text.end_text(variant, lines), end="\n\n", flush=True)
         measured += lines
     return measured
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
+import signal
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +31,8 @@ from tinyref.nn.optim import SGD
 
 LEARNING_RATE = 0.01
 TOLERANCE = 1e-4
+# tinygrad compiles some steps of training for much longer.
+TINYGRAD_SECONDS = 120
 Call = Callable[[], AnyTensor]
 
 
@@ -229,13 +234,34 @@ def _tinygrad_text(network: Network, repeats: int) -> str:
         return ""
     helpers = importlib.import_module("tinygrad.helpers")
     try:
-        with helpers.Context(CACHELEVEL=0, NUM_CPU_THREADS=1):
+        with helpers.Context(CACHELEVEL=0, NUM_CPU_THREADS=1), time_limit(TINYGRAD_SECONDS):
             first = _first_seconds(call)
             _call_again(call)
             values = [seconds_of_call(call, clock_of(1)) * 1e3 for _ in range(repeats)]
+    except TimeoutError:
+        return f"tinygrad cut off after {TINYGRAD_SECONDS} s"
     except Exception as error:
         return f"tinygrad failed: {str(error).partition(chr(10))[0]}"
     return f"tinygrad {statistics.median(values):.3g} ms, first call {first:.2g} s"
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `TimeoutError` in the block after this time, where the system has such a signal."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    earlier = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, earlier)
 
 
 def _call_again(call: Call) -> None:

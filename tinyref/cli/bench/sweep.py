@@ -476,30 +476,42 @@ def rate_text(drawn: Drawn, nanoseconds: float, peak: Peak) -> str:
     return f"{traffic:.2g} GB/s, {of_bytes:.0%} of the peak"
 
 
-def summary_text(variant: Variant, lines: Sequence[Measured]) -> str:
+def head_text(variant: Variant) -> str:
+    """Return the variant that the next works are measured in."""
+    return f"{_floats(variant)}:"
+
+
+def row_text(variant: Variant, line: Measured) -> str:
+    """Return the line of a work."""
+    del variant
+    if line.missing:
+        return f"{line.name}: {line.missing}"
+    return (
+        f"{line.ratio:7.2f}  {line.median:9.3f} ms, torch {line.peer_median:9.3f} ms  "
+        f"{line.name}: {line.note}"
+    )
+
+
+def end_text(variant: Variant, lines: Sequence[Measured]) -> str:
     """Return the geometric mean, two percentiles and the worst works of a variant."""
     by_ratio = sorted((line for line in lines if not line.missing), key=lambda line: line.ratio)
-    floats = "strict floats" if variant.strict else "contracted floats"
     if not by_ratio:
-        return f"{floats}: no work was measured"
+        return f"{_floats(variant)}: no work was measured"
     ratios = [line.ratio for line in by_ratio]
     head = (
-        f"{floats}, {len(ratios)} works: geometric mean {geometric_mean(ratios):.2f}, "
+        f"{_floats(variant)}, {len(ratios)} works: geometric mean {geometric_mean(ratios):.2f}, "
         f"90 % below {percentile(ratios, 90):.2f}, 95 % below {percentile(ratios, 95):.2f}, "
         f"worst {ratios[-1]:.2f}"
     )
     worst = by_ratio[: -WORST - 1 : -1]
-    missing = [f"{line.name}: {line.missing}" for line in lines if line.missing]
-    return "\n".join([head, *map(_line, worst), *missing])
+    missing = [line for line in lines if line.missing]
+    return "\n".join([head, *(row_text(variant, line) for line in (*worst, *missing))])
+
+
+def _floats(variant: Variant) -> str:
+    return "strict floats" if variant.strict else "contracted floats"
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
     """Return the least of the sorted values that is not below this percentage of them."""
     return values[max(0, math.ceil(len(values) * percent / 100) - 1)]
-
-
-def _line(line: Measured) -> str:
-    return (
-        f"{line.ratio:7.2f}  {line.median:9.3f} ms, torch {line.peer_median:9.3f} ms  "
-        f"{line.name}: {line.note}"
-    )

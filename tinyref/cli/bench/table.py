@@ -26,6 +26,8 @@ TABLE_WORKS = (
     "op.cumsum",
 )
 HEADER = ("work", "ours", "torch", "ratio", "note")
+# The least width of each column: a row is printed before the next one is known.
+WIDTHS = (19, 6, 6, 6, 4)
 
 
 def table_rows(glob: str) -> Iterator[tuple[Variant, list[BenchRow]]]:
@@ -46,17 +48,25 @@ def table_rows(glob: str) -> Iterator[tuple[Variant, list[BenchRow]]]:
         yield variant, [rows[name] for name in suffixed if name in rows]
 
 
-def table_text(variant: Variant, lines: Sequence[Measured]) -> str:
-    """Return a table of Markdown: all works in one variant, then the mean of their ratios."""
+def head_text(variant: Variant) -> str:
+    """Return the title of a table of Markdown, and its first two rows."""
     threads = "one thread" if variant.threads == 1 else "all threads"
     floats = "strict floats" if variant.strict else "contracted floats"
     clock = "processor time" if variant.threads == 1 else "time"
-    rows = [HEADER, *(_cells(line, variant) for line in lines), _mean_cells(lines)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    texts = [_row_text(row, widths) for row in rows]
-    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    rule = "|" + "|".join("-" * (width + 2) for width in WIDTHS) + "|"
     title = f"{threads}, {floats}, milliseconds of {clock}:"
-    return "\n".join((title, "", texts[0], rule, *texts[1:]))
+    return "\n".join((title, "", _row_text(HEADER), rule))
+
+
+def row_text(variant: Variant, line: Measured) -> str:
+    """Return the row of a work or network."""
+    return _row_text(_cells(line, variant))
+
+
+def end_text(variant: Variant, lines: Sequence[Measured]) -> str:
+    """Return the row with the geometric mean of the ratios."""
+    del variant
+    return _row_text(_mean_cells(lines))
 
 
 def _cells(line: Measured, variant: Variant) -> tuple[str, ...]:
@@ -76,8 +86,8 @@ def _mean_cells(lines: Sequence[Measured]) -> tuple[str, ...]:
     return ("geometric mean", "", "", _short(geometric_mean(ratios)), f"{len(ratios)} rows")
 
 
-def _row_text(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = (f" {cell:{width}} " for cell, width in zip(row, widths, strict=True))
+def _row_text(row: Sequence[str]) -> str:
+    cells = (f" {cell:{width}} " for cell, width in zip(row, WIDTHS, strict=True))
     return f"|{'|'.join(cells)}|"
 
 
