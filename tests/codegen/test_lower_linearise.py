@@ -215,7 +215,7 @@ def test_reduces_become_accumulators() -> None:
 
 
 def test_a_masked_term_is_added_or_not() -> None:
-    """A sum keeps its value where the mask is False, so product and sum may be one operation."""
+    """Test that product and sum may be one operation: where the mask is False, the sum stays."""
     k = build.counter(4, 0, AxisKind.REDUCE)
     value, mask = build.cast(k, f32), build.less(k, 3)
     for other, is_masked in ((0.0, True), (-0.0, True), (1.0, False)):

@@ -239,7 +239,7 @@ def test_a_small_kernel_gathers_no_lanes() -> None:
         return kernel_of(values, rows, 11)
 
     assert axes(weighted(64), CPU_LIKE) == "global 64, global 11"
-    assert axes(weighted(1024), CPU_LIKE) == "global 64, global 11, upcast 16"
+    assert axes(weighted(1024), CPU_LIKE) == "global 64, global 3, upcast 16, upcast 4"
     # Neighbours all of them.
     assert axes(named.copied(f32, shaped(64)), CPU_LIKE) == "global 4, upcast 16"
 

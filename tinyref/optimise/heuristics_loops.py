@@ -31,6 +31,8 @@ VECTOR_BYTES = 64
 BLOCK_VECTORS = 16
 # The same in kernels of little work, and the fewest lanes that tiny ones have.
 SMALL_BLOCK = 4
+# Rows of a transposed block.
+BLOCK_ROWS = (4, 2)
 LEAST_LANES = 4
 # The limit of elements in a block that are stored one by one, for all outputs together.
 SINGLE_STORES = 256
@@ -91,7 +93,7 @@ def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
     if packed is None:
         natural = _with_lanes(plan, limits, _padded_lanes) if _pads(plan, limits) else whole
         packed = _with_block(natural, limits)
-    plan = packed
+    plan = _with_transposed_block(packed, limits)
     plan = _with_mirrored_lanes(plan)
     plan = _with_reduce_lanes(plan, limits)
     plan = _with_reused_values(plan)
@@ -248,6 +250,22 @@ def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
     if len(panel) > 1 or uses < PACK_USES or not is_large:
         return plan
     return _pack_panel(plan, rows, panel[0].slot) or plan
+
+
+def _with_transposed_block(plan: Plan, limits: CompileLimits) -> Plan:
+    """Use a block of rows where lanes cross the rows of a buffer, as in transposed copies.
+
+    The block is loaded and stored as vectors, and transposed in registers.
+    """
+    lanes = [axis for axis in plan.axes if axis.kind is AxisKind.UPCAST]
+    if len(lanes) != 1 or plan.of_kind(AxisKind.REDUCE):
+        return plan
+    crossing = [access for access in accesses(plan) if access.step(lanes[0]) not in (0, 1)]
+    for number in plan.of_kind(AxisKind.GLOBAL):
+        axis = plan.axes[number]
+        if any(access.step(axis) == 1 for access in crossing):
+            return _upcast(plan, axis.target, _block(plan, axis.target, BLOCK_ROWS, limits))
+    return plan
 
 
 @dataclass(frozen=True, order=True)
