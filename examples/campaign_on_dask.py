@@ -1,8 +1,8 @@
-"""A campaign of the fuzzer on a Dask cluster: here two processes of this machine.
+"""Run a campaign of the fuzzer on a Dask cluster: here two processes of this machine.
 
 On many machines, `dask scheduler` and `dask worker` start the cluster, and the command
-`tinyref fuzz --cluster ADDRESS` the campaign. Needs the extra `cluster`.
-`python examples/campaign_on_dask.py` judges 20 kernels, and says what was found.
+`tinyref fuzz --cluster ADDRESS` runs the campaign. Install the extra `cluster` first.
+`python examples/campaign_on_dask.py` tests 20 kernels and prints the number of findings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tinyref_fuzz.campaign.campaign import CampaignRequest, run
 
 
 def main() -> None:
-    """Kernels of one seed: the same ones however many machines judge them."""
+    """Test the kernels of one seed. They are the same on any number of machines."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         tempfile.TemporaryDirectory() as folder,

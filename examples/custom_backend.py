@@ -1,8 +1,8 @@
 """A backend in one file: a device that runs one work-item, in C, compiled by the host's compiler.
 
-`tinyref new-backend` writes a package to change, with a GPU's groups and queues; this is the least
-that a device is. `tinyref conform --device custom_backend:Tiny --query kernel.one_alu` runs a part
-of the suite on it, from the folder of this file; `python examples/custom_backend.py` a sum.
+`tinyref new-backend` writes a package to change, with a GPU's groups and queues. This file is the
+smallest complete device. From its folder, `tinyref conform --device custom_backend:Tiny --query
+kernel.one_alu` runs a part of the suite. `python examples/custom_backend.py` prints a sum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMMAND = ("cc", "-O1", "-shared", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "
 
 
 class TinyRenderer(CStyleRenderer):
-    """Programs as C."""
+    """Renderer of programs as C source."""
 
     language = "C"
     type_names = {
@@ -47,17 +47,17 @@ class TinyRenderer(CStyleRenderer):
     kernel_keywords = "void"
 
     def bitcast(self, value: str, source: DType, target: DType) -> str:
-        """The same bits as another type, by a union."""
+        """Return the same bits as a value of another type, through a union."""
         union = f"union {{ {self.type(source)} from; {self.type(target)} to; }}"
         return f"(({union}){{ .from = {value} }}).to"
 
 
 CAPABILITIES = Capabilities(
     dtypes=frozenset(TinyRenderer.type_names),
-    # float16 is made of float32 and integers, by the compiler.
+    # tinyref computes float16 with float32 and integers.
     emulated=frozenset({dtypes.float16}),
     ops=CORE_OPS,
-    # The host traps where a GPU gives any number.
+    # Division by zero stops the process; a GPU returns any number.
     division_traps=True,
 )
 
@@ -68,7 +68,7 @@ class TinyCompiler:
     key = " ".join(COMMAND)
 
     def compile(self, source: str) -> bytes:
-        """A shared library; `DeviceError` with the compiler's words."""
+        """Return a shared library. Raise `DeviceError` with the message of the C compiler."""
         with tempfile.TemporaryDirectory() as folder:
             text, library = Path(folder, "kernel.c"), Path(folder, "kernel.so")
             text.write_text(source)
@@ -81,7 +81,7 @@ class TinyCompiler:
 
 
 class TinyAllocator:
-    """Memory of the host, under its addresses."""
+    """Host memory; a handle is an address."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, ctypes.Array[ctypes.c_char]] = {}
@@ -105,10 +105,10 @@ class TinyAllocator:
 
 
 class TinyKernel:
-    """A function of a library: buffers in the order of the parameters, then variables."""
+    """A function of a library. It takes buffers in the order of the parameters, then variables."""
 
     def __init__(self, entry: str, binary: bytes) -> None:
-        # A library is known by its path; one that is open may be removed.
+        # The loader identifies a library by its path, and an open library may be deleted.
         with tempfile.NamedTemporaryFile(suffix=".so") as file:
             file.write(binary)
             file.flush()
@@ -128,7 +128,7 @@ class TinyKernel:
 
 
 class Tiny(Backend):
-    """The device."""
+    """The device: one work-item, run by the host."""
 
     contract = 1
     title = "one work-item in C"
@@ -139,16 +139,16 @@ class Tiny(Backend):
 
     @classmethod
     def availability(cls) -> Availability:
-        found = shutil.which("cc")
-        if found is None:
+        path = shutil.which("cc")
+        if path is None:
             return Availability(False, "no C compiler: cc is not on the path")
-        return Availability(True, found)
+        return Availability(True, path)
 
     def load(self, entry: str, binary: bytes) -> TinyKernel:
         return TinyKernel(entry, binary)
 
     def synchronize(self) -> None:
-        """A launch comes back when it is done."""
+        """Do nothing, because a launch returns when it is complete."""
 
 
 if __name__ == "__main__":

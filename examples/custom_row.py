@@ -1,10 +1,10 @@
-"""Rows of your own, beside the suite: what a device must give for kernels that you care about.
+"""Add rows of your own to those of the suite: results that your kernels must have on a device.
 
-One adds bytes and stays within their range, as image code does; one halves differences. Expected
-values are literals. `python examples/custom_row.py` runs both with the runner of the suite, on CPU,
-which must pass, and on a device that rounds quotients down, which the second row must catch. A
-catalogue is any module with `rows` and `suite_hash`; a row that every device owes belongs into the
-tables of the suite (CONTRIBUTING.md says where).
+The first row adds bytes and saturates, as image code does. The second halves differences. The
+expected values are literals. `python examples/custom_row.py` runs both rows with the runner of the
+suite. The CPU must pass; a device that rounds quotients down must fail the second row. A catalogue
+is any module with `rows` and `suite_hash`. A row that every device must pass belongs in the tables
+of the suite; see CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def _saturating(case_id: str, device: DeviceUnderTest) -> Measurement:
 def _halved(case_id: str, device: DeviceUnderTest) -> Measurement:
     difference = build.sub(_wide(1), _wide(2))
     kernel = kernel_of(build.idiv(difference, 2), 6)
-    # Quotients are cut off: half of -1 is 0, not -1.
+    # Division truncates: half of -1 is 0, not -1.
     expected = np.array([0, 0, 50, 0, 0, 123], np.int32)
     return run_exact(case_id, device, kernel, [None, X, Y], [expected])
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    """The two rows, which have the same cases in every profile."""
+    """Yield the two rows, which have the same cases in every profile."""
     for name, sentence, op, run in (
         ("saturating", "Sums of bytes stop at 255.", "ADD", _saturating),
-        ("halved", "Halves of differences are cut off.", "IDIV", _halved),
+        ("halved", "Halves of differences are truncated.", "IDIV", _halved),
     ):
         yield make_row(
             f"kernel.own.{name}",
@@ -70,12 +70,12 @@ def rows(profile: Profile) -> Iterator[Row]:
 
 
 def suite_hash() -> str:
-    """What reports are bound to: the text of this file."""
+    """Return the hash of this file, which a report states."""
     return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
 def main() -> None:
-    """Runs the rows on a healthy device and on a faulty one."""
+    """Run the rows on a healthy device and on a faulty one."""
     faulty = "tinyref_conformance.faulty:FloorDivision"
     with tempfile.TemporaryDirectory() as folder:
         for number, device in enumerate(("CPU", faulty)):

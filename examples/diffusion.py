@@ -1,9 +1,9 @@
-"""A network of the size of image diffusion, planned without memory, and a small one that learns.
+"""Plan a large network for image diffusion without memory, and train a small one.
 
-Its form is that of a U-Net (Ronneberger and others, 2015) over noise (Ho and others, 2020): blocks
-of group norm, SiLU and convolution, which know the time; half the size and back again.
-`python examples/diffusion.py` counts the kernels, operations and bytes of one step of the large
-network on the device NULL, which computes nothing, then trains the small one to remove noise.
+The network is a U-Net (Ronneberger and others, 2015) that removes noise (Ho and others, 2020). Its
+blocks are group norm, SiLU and convolution, and take the time step as an input.
+`python examples/diffusion.py` counts the weights, kernels and operations of one step of the large
+network on the device NULL, which computes nothing. Then it trains the small network.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tinyref import GlobalCounters, Tensor, TinyJit, nn
 
 
 class Block:
-    """Two convolutions with norms, which know the time, added to what came in."""
+    """Residual block: two convolutions with norms, which take the time step as an input."""
 
     def __init__(self, channels: int, out: int, times: int) -> None:
         groups = math.gcd(32, channels), math.gcd(32, out)
@@ -31,7 +31,7 @@ class Block:
 
 
 class UNet:
-    """Down by blocks and strides, up again with what was kept on the way down."""
+    """Blocks that halve the image, then blocks that enlarge it, with skip connections."""
 
     def __init__(self, channels: int, widths: tuple[int, ...]) -> None:
         self.times = 4 * widths[0]
@@ -49,20 +49,20 @@ class UNet:
         speeds = (Tensor.arange(self.width // 2, device=x.device) * (-8 / self.width)).exp()
         angles = time.reshape(-1, 1) * speeds
         embedding = self.embed(angles.sin().cat(angles.cos(), dim=1))
-        x, kept = self.enter(x), []
+        x, skipped = self.enter(x), []
         for block, shrink in zip(self.down, self.shrink, strict=True):
-            kept.append(block(x, embedding))
-            x = shrink(kept[-1])
+            skipped.append(block(x, embedding))
+            x = shrink(skipped[-1])
         x = self.middle(x, embedding)
         for block in self.up:
-            side = kept.pop()
+            side = skipped.pop()
             x = x.interpolate(side.shape[2:], mode="nearest")
             x = block(x.cat(side, dim=1), embedding)
         return self.leave(x)
 
 
 def plan() -> None:
-    """One step of a network of more than a hundred million weights, on no device."""
+    """Plan one step of a network with more than a hundred million weights, on no device."""
     network = UNet(4, (320, 640, 1280))
     weights = nn.state.get_parameters(network)
     for weight in weights:
@@ -76,7 +76,7 @@ def plan() -> None:
 
 
 def learn() -> None:
-    """Steps of training on rings, with noise of one strength for each image of a batch."""
+    """Train on images of a ring; the strength of the noise differs for each image of a batch."""
     Tensor.manual_seed(3)
     network = UNet(1, (8, 16))
     optimiser = nn.optim.Adam(nn.state.get_parameters(network), lr=0.01)

@@ -1,8 +1,8 @@
-"""Handwritten digits: a small convolutional network, trained by replayed steps.
+"""Train a small convolutional network to read handwritten digits, with a captured step.
 
-The images are those of the suite: 1,797 of 8 x 8 pixels, so that nothing is downloaded. With the
-files of MNIST, `nn.datasets.mnist(directory)` gives images and labels of the same form.
-`python examples/digits.py` prints how many digits of the last 397 it reads rightly.
+The 1,797 images of 8 x 8 pixels come with the suite, so nothing is downloaded. With the files of
+MNIST, `nn.datasets.mnist(directory)` returns images and labels of the same form.
+`python examples/digits.py` prints how many of the last 397 digits it reads correctly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Network:
 
 
 def main() -> None:
-    """Trains on the first 1,400 images, and tests on the others."""
+    """Train on the first 1,400 images, and test on the others."""
     Tensor.manual_seed(1)
     images, labels = digits()
     x, y = Tensor(images).unsqueeze(1).realize(), Tensor(labels).realize()

@@ -1,7 +1,7 @@
-"""A small language model, from training to generation, as programs of this family are written.
+"""A small language model, from training to generation, as it is written for tinygrad.
 
-It was written for tinygrad 0.10.3 and run there first; `language_model.json` keeps its numbers.
-Here it runs with its imports changed and gives the same: `python examples/language_model.py`.
+It was written for tinygrad 0.10.3, and `language_model.json` has the numbers from there. Here only
+the imports differ, and the numbers are the same. `python examples/language_model.py` prints them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ generator = np.random.default_rng(7)
 
 
 def weights(*shape: int) -> Tensor:
-    """Weights from numpy's generator, so that each library begins with the same ones."""
+    """Return weights from numpy's generator, so that each library begins with the same ones."""
     scale = 1.0 / math.sqrt(shape[-1])
     return Tensor((generator.standard_normal(shape) * scale).astype(np.float32), requires_grad=True)
 
 
 def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
-    """A linear layer with the weights of `weights`."""
+    """Return a linear layer with weights from `weights`."""
     layer = nn.Linear(inputs, outputs, bias=bias)
     layer.weight = weights(outputs, inputs)
     if bias:
@@ -58,7 +58,7 @@ class Attention:
         q, k, v = self.project(x).reshape(batch, length, 3, HEADS, WIDTH // HEADS).chunk(3, dim=2)
         q, k, v = (part.squeeze(2) for part in (q, k, v))
         if use_cache:
-            k, v = self.remembered(k, v, start)
+            k, v = self.update_cache(k, v, start)
             mask = None
         else:
             ones = Tensor.full((1, 1, length, length), float("-inf"), device=x.device)
@@ -67,8 +67,8 @@ class Attention:
         mixed = q.scaled_dot_product_attention(k, v, mask)
         return self.output(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
 
-    def remembered(self, k: Tensor, v: Tensor, start) -> tuple[Tensor, Tensor]:
-        """Writes keys and values into the cache at `start`; returns all up to there."""
+    def update_cache(self, k: Tensor, v: Tensor, start) -> tuple[Tensor, Tensor]:
+        """Write keys and values into the cache at `start`, and return all up to there."""
         batch, length, heads, size = k.shape
         if self.cache is None:
             self.cache = Tensor.zeros(2, batch, CONTEXT, heads, size).contiguous().realize()
@@ -79,7 +79,7 @@ class Attention:
 
 
 class Block:
-    """Attention and a multilayer perceptron, each behind a normalisation, each added."""
+    """Residual attention and a residual multilayer perceptron, with a norm before each."""
 
     def __init__(self) -> None:
         self.attention = Attention()
@@ -99,47 +99,47 @@ class LanguageModel:
     def __init__(self) -> None:
         self.tokens = nn.Embedding(VOCABULARY, WIDTH)
         self.tokens.weight = weights(VOCABULARY, WIDTH)
-        self.places = weights(CONTEXT, WIDTH)
+        self.positions = weights(CONTEXT, WIDTH)
         self.blocks = [Block() for _ in range(LAYERS)]
         self.norm = nn.LayerNorm(WIDTH)
-        # In tinygrad 0.10.3 constants of one shape, such as the ones of two norms, share memory.
+        # In tinygrad 0.10.3, constants of one shape share memory, such as the scales of two norms.
         for parameter in get_parameters(self):
             parameter.replace(Tensor(parameter.numpy())).requires_grad_()
 
     def __call__(self, tokens: Tensor, start=0, use_cache: bool = False) -> Tensor:
         length = tokens.shape[1]
-        places = self.places.shrink(((start, start + length), None))
-        x = self.tokens(tokens) + places.unsqueeze(0)
+        positions = self.positions.shrink(((start, start + length), None))
+        x = self.tokens(tokens) + positions.unsqueeze(0)
         for block in self.blocks:
             x = block(x, start, use_cache)
         return self.norm(x) @ self.tokens.weight.T
 
     def forget(self) -> None:
-        """Drops the caches of keys and values."""
+        """Drop the caches of keys and values."""
         for block in self.blocks:
             block.attention.cache = None
 
 
 def batches(count: int, seed: int) -> list[tuple[Tensor, Tensor]]:
-    """Sequences that count upwards with a random step, modulo the vocabulary."""
+    """Return sequences that count upwards with a random step, modulo the vocabulary."""
     rng = np.random.default_rng(seed)
-    found = []
+    pairs = []
     for _ in range(count):
         first = rng.integers(0, VOCABULARY, (BATCH, 1))
         step = rng.integers(1, 4, (BATCH, 1))
         text = (first + step * np.arange(CONTEXT + 1)) % VOCABULARY
         text = text.astype(np.int32)
-        found.append((Tensor(text[:, :-1].copy()), Tensor(text[:, 1:].copy())))
-    return found
+        pairs.append((Tensor(text[:, :-1].copy()), Tensor(text[:, 1:].copy())))
+    return pairs
 
 
 def loss_of(model: LanguageModel, x: Tensor, y: Tensor) -> Tensor:
-    """The mean cross-entropy of the next token."""
+    """Return the mean cross-entropy of the next token."""
     return model(x).sparse_categorical_crossentropy(y)
 
 
 def train(model: LanguageModel, optimiser, data) -> list[float]:
-    """One captured step for each batch; returns the losses."""
+    """Train with one captured step for each batch, and return the losses."""
 
     @TinyJit
     def step(x: Tensor, y: Tensor) -> Tensor:
@@ -154,24 +154,24 @@ def train(model: LanguageModel, optimiser, data) -> list[float]:
 
 
 def generate(model: LanguageModel, prompt: list[int], count: int) -> list[int]:
-    """The likeliest continuation, one token at a time through the cache, captured once."""
+    """Return the most likely continuation, one token at a time with the cache."""
 
     @TinyJit
     def next_logits(token: Tensor, start) -> Tensor:
         return model(token, start, use_cache=True)[:, -1].realize()
 
     text = list(prompt)
-    for place in range(len(prompt) + count - 1):
-        start = Variable("start", 0, CONTEXT - 1).bind(place)
-        logits = next_logits(Tensor([[text[place]]], dtype=dtypes.int32), start)
-        if place + 1 == len(text):
+    for position in range(len(prompt) + count - 1):
+        start = Variable("start", 0, CONTEXT - 1).bind(position)
+        logits = next_logits(Tensor([[text[position]]], dtype=dtypes.int32), start)
+        if position + 1 == len(text):
             text.append(int(logits.argmax(-1).item()))
     model.forget()
     return text
 
 
 def generate_without_cache(model: LanguageModel, prompt: list[int], count: int) -> list[int]:
-    """The same from the whole text each time."""
+    """Return the continuation, computed from the whole text for each token."""
     text = list(prompt)
     for _ in range(count):
         logits = model(Tensor([text], dtype=dtypes.int32))
@@ -180,12 +180,12 @@ def generate_without_cache(model: LanguageModel, prompt: list[int], count: int) 
 
 
 def checkpoint(model: LanguageModel, optimiser, path: Path) -> None:
-    """Pickles the model and its optimiser: they share their parameters."""
+    """Pickle the model and its optimiser, which share their parameters."""
     path.write_bytes(pickle.dumps((model, optimiser)))
 
 
 def resume(path: Path) -> dict[str, object]:
-    """Goes on from a checkpoint in a process of its own, on the batches that come next there."""
+    """Continue from a checkpoint with the next batches."""
     saved_model, saved_optimiser = pickle.loads(path.read_bytes())
     shared = get_parameters(saved_model)[0] is saved_optimiser.params[0]
     model = LanguageModel()
@@ -197,20 +197,20 @@ def resume(path: Path) -> dict[str, object]:
 
 
 def resumed_elsewhere(path: Path) -> dict[str, object]:
-    """What another process makes of a checkpoint."""
+    """Return the results of continuing in another process."""
     command = [sys.executable, __file__, "--resume", str(path)]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
-    return json.loads(found.stdout)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
 
 
 def snapshot(model: LanguageModel, data) -> list[float]:
-    """The losses of a model and of its copy."""
+    """Return the losses of a model and of its copy."""
     twin = copy.deepcopy(model)
     return [loss_of(one, *batch).item() for one in (model, twin) for batch in data]
 
 
 def averaged(model: LanguageModel, other: LanguageModel) -> float:
-    """Moves the weights of `other` half way to those of `model`, in place; their sum of squares."""
+    """Move the weights of `other` half way to `model`, in place; return their sum of squares."""
     sources = get_state_dict(model)
     for name, target in get_state_dict(other).items():
         target.assign((target.detach() + sources[name].detach()) / 2).realize()
@@ -218,7 +218,7 @@ def averaged(model: LanguageModel, other: LanguageModel) -> float:
 
 
 def optimiser_of(model: LanguageModel):
-    """AdamW over all parameters, whose moments have memory of their own, as above."""
+    """Return AdamW for all parameters. Its moments do not share memory, as above."""
     optimiser = nn.optim.AdamW(get_parameters(model), lr=0.01)
     optimiser.m = [Tensor(np.zeros(p.shape, dtype=np.float32)) for p in optimiser.params]
     optimiser.v = [Tensor(np.zeros(p.shape, dtype=np.float32)) for p in optimiser.params]
@@ -226,7 +226,7 @@ def optimiser_of(model: LanguageModel):
 
 
 def restored(model: LanguageModel) -> LanguageModel:
-    """A new model with the weights of `model`, which go through a file."""
+    """Return a new model with the weights of `model`, saved to a file and loaded again."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "weights.safetensors")
         safe_save(get_state_dict(model), path)
@@ -236,7 +236,7 @@ def restored(model: LanguageModel) -> LanguageModel:
 
 
 def refusals() -> list[str]:
-    """What a program catches by the usual Python classes."""
+    """Return the names of the errors that the usual Python classes catch."""
     x = Tensor.arange(6).reshape(2, 3)
     calls = {
         "reshape": (ValueError, lambda: x.reshape(4, 2)),
@@ -259,24 +259,24 @@ def refusals() -> list[str]:
 
 
 def symbolic() -> list[float]:
-    """Sums over a first part whose size is a variable, replayed for each size."""
+    """Return sums over slices whose size is a variable, replayed for each size."""
 
     @TinyJit
     def total(x: Tensor) -> Tensor:
         return (x * x).sum(0).realize()
 
     source = Tensor.arange(30).float().reshape(10, 3).contiguous().realize()
-    found = []
+    sums = []
     for size in (2, 5, 9, 10):
         rows = Variable("rows", 1, 10).bind(size)
         part = source.shrink(((0, rows), None)).reshape(rows, 3)
-        found.extend(total(part).tolist())
-        found.append((Tensor.ones(size, 4).reshape(rows, 4).sum() * Tensor(rows)).item())
-    return found
+        sums.extend(total(part).tolist())
+        sums.append((Tensor.ones(size, 4).reshape(rows, 4).sum() * Tensor(rows)).item())
+    return sums
 
 
 def sharded(model: LanguageModel, data) -> dict[str, float]:
-    """The loss and the gradients of one batch cut over two devices."""
+    """Return the loss and gradient norm of a batch that is split over two devices."""
     devices = tuple(f"{Device.DEFAULT}:{number}" for number in (1, 2))
     x, y = data[0]
     alone, twin = restored(model), restored(model)
@@ -289,28 +289,28 @@ def sharded(model: LanguageModel, data) -> dict[str, float]:
 
 
 def norm(model: LanguageModel) -> float:
-    """The sum of squares of all gradients."""
+    """Return the sum of squares of all gradients."""
     grads = [p.grad for p in get_parameters(model) if p.grad is not None]
     return sum((grad * grad).sum().item() for grad in grads)
 
 
 def image_features() -> list[float]:
-    """A convolution, a normalisation in training and a pooling, then a write by index."""
+    """Return numbers after a convolution, a batch norm, a pooling and an indexed write."""
     convolution = nn.Conv2d(2, 3, 3, padding=1)
     convolution.weight = weights(3, 2, 3, 3)
     convolution.bias = Tensor([0.1, -0.2, 0.3], requires_grad=True)
     norm = nn.BatchNorm2d(3)
     image = Tensor(np.sin(np.arange(2 * 2 * 6 * 6, dtype=np.float32)).reshape(2, 2, 6, 6))
     with Tensor.train():
-        found = norm(convolution(image)).relu().max_pool2d()
-    found = found.detach().contiguous().realize()
-    found[:, 0, 1:] = 0.5
+        y = norm(convolution(image)).relu().max_pool2d()
+    y = y.detach().contiguous().realize()
+    y[:, 0, 1:] = 0.5
     mean = norm.running_mean.numpy().tolist()
-    return [*found.sum((0, 2, 3)).tolist(), *mean, found.max().item(), found[1, 0].std().item()]
+    return [*y.sum((0, 2, 3)).tolist(), *mean, y.max().item(), y[1, 0].std().item()]
 
 
 def run() -> dict[str, object]:
-    """All parts in order; the numbers that they give."""
+    """Run all parts in order, and return their numbers."""
     model = LanguageModel()
     optimiser = optimiser_of(model)
     losses = train(model, optimiser, batches(40, seed=1))
@@ -323,7 +323,7 @@ def run() -> dict[str, object]:
     prompt = [3, 5, 7, 9]
     with Context(BEAM=0):
         text = generate(model, prompt, 6)
-    found = {
+    results = {
         "losses": losses,
         "resumed": resumed,
         "copies": copies,
@@ -336,7 +336,7 @@ def run() -> dict[str, object]:
         "sharded": sharded(model, held_out),
         "image": image_features(),
     }
-    return {**found, "straight": train(model, optimiser, batches(8, seed=3))}
+    return {**results, "straight": train(model, optimiser, batches(8, seed=3))}
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""A subject of your own: the rows of Tensor functions judge a library that tinyref does not know.
+"""Test a library that tinyref does not know with the rows of Tensor functions.
 
 The library here is `MyArray`, an array of float32 with three functions. From this folder:
 
     tinyref conform --subject own_subject:MySubject --query 'tensor.relu.*,tensor.add.*'
 
-tinyref calls `MySubject` with the name of the run: `name.device` is the text of `--on`. A row gives
-an expression such as `x.relu()` or `x + y` and its inputs. What the arrays do not have is a Skip.
+tinyref calls `MySubject` with the name of the run: `name.device` is the text of `--on`. A row has
+an expression, such as `x.relu()` or `x + y`, and its inputs. A method that is missing is a Skip.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MyArray:
 
 
 class MySubject(ExpressionSubject):
-    """How tinyref makes arrays of the library; it reads them by DLPack or `__array__`."""
+    """Maker of arrays of the library, which tinyref reads by DLPack or `__array__`."""
 
     def array(self, values: np.ndarray) -> MyArray:
         if values.dtype != np.float32:

@@ -1,6 +1,6 @@
-"""A PyTorch backend outside of PyTorch: the device `mine`, whose memory is that of the host.
+"""Register a PyTorch backend outside of PyTorch: the device `mine`, in the memory of the host.
 
-It stands for the package of an accelerator: importing it registers the device. From this folder:
+It stands for the package of an accelerator: an import registers the device. From this folder:
 
     tinyref conform --subject torch --on mine --import torch_mine
 
@@ -27,7 +27,7 @@ def on_device(host: torch.Tensor) -> torch.Tensor:
 
 
 def on_host(value: Any) -> Any:
-    """Return the elements of a tensor of the device in the host; anything else as it is."""
+    """Return the host tensor behind a tensor of the device, and other values unchanged."""
     if isinstance(value, torch.device):
         return torch.device("cpu")
     is_ours = isinstance(value, torch.Tensor) and value.device.type == "mine"
@@ -35,7 +35,7 @@ def on_host(value: Any) -> Any:
 
 
 def run_on_host(operator: Any, *arguments: Any, **settings: Any) -> Any:
-    """Run any operator of PyTorch."""
+    """Run any operator of PyTorch on the host."""
     device = settings.get("device")
     result = operator(*tree_map(on_host, arguments), **tree_map(on_host, settings))
     if device is not None and device.type == "cpu":

@@ -1,8 +1,8 @@
-"""A backend for WebAssembly: its own renderer to text, and wasmtime, which runs it on this host.
+"""A backend for WebAssembly: a renderer to text, and wasmtime, which runs the text on this host.
 
-`pip install wasmtime` brings what it needs. From the folder of this file,
-`tinyref conform --device wasm_backend:Wasm` runs the suite on it; `wasm_backend:WasmUnoptimised` is
-the same without the optimisations of its compiler. `python examples/wasm_backend.py` prints a sum.
+Install wasmtime first: `pip install wasmtime`. From the folder of this file,
+`tinyref conform --device wasm_backend:Wasm` runs the suite on it. `wasm_backend:WasmUnoptimised` is
+the same device without compiler optimisations. `python examples/wasm_backend.py` prints a sum.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CAPABILITIES = Capabilities(
     emulated=frozenset({dtypes.float16, dtypes.bfloat16, dtypes.fp8e4m3, dtypes.fp8e5m2}),
     ops=CORE_OPS | {"NEG", "SUB", "FDIV", "RECIP", "SQRT", "TRUNC"},
     vector_lanes=(1, 4),
-    shared_bytes=PAGE,  # the first page, where the arrays of a kernel are
+    shared_bytes=PAGE,  # the first page holds the local arrays of a kernel
     division_traps=True,
 )
 
@@ -155,7 +155,7 @@ def scalar(op: Ops, dtype: DType, types: Sequence[DType], values: Sequence[str])
         case Ops.RECIP:
             return code(word(Ops.FDIV, dtype), constant(1, dtype), values[0])
         case Ops.SHL | Ops.SHR if shape(dtype) != shape(types[1]):
-            # Counts are small: whether they are extended with a sign makes no difference.
+            # Counts are small, so sign extension makes no difference.
             return code(word(op, dtype), values[0], cast_scalar(values[1], types[1], dtype))
         case _:
             return code(word(op, types[0]), *values)
@@ -176,7 +176,7 @@ def cast_scalar(value: str, source: DType, target: DType) -> str:
 
 
 def vector(op: Ops, dtype: DType, types: Sequence[DType], values: Sequence[str]) -> str:
-    """Return an operation on values that are one v128 each, not yet wrapped."""
+    """Return an operation on values of one v128, not yet wrapped."""
     match op:
         case Ops.CAST | Ops.BITCAST if dtype.is_bool:
             return code(word(Ops.CMPNE, types[0]), values[0], *splat(0, types[0]))
@@ -213,7 +213,7 @@ def compute(
 
 
 def load(dtype: DType, address: str) -> list[str]:
-    """Return what memory holds at an address."""
+    """Return the value in memory at an address."""
     size = dtype.scalar.itemsize
     if not is_packed(dtype):
         narrow = f"{8 * size}{sign(dtype)}" if size < 4 else ""
@@ -247,7 +247,7 @@ def store(dtype: DType, address: str, value: list[str]) -> list[str]:
 
 
 class WasmRenderer:
-    """Programs as WebAssembly text: a module with a function of addresses, then variables."""
+    """Renderer of programs as modules. The function takes addresses, then variables."""
 
     def render(self, program: Program) -> str:
         """Return the text of a module."""
@@ -381,7 +381,7 @@ def engine(level: str) -> Any:
 
 
 class WasmCompiler:
-    """Text to the machine code of this host."""
+    """Compiler from text to the machine code of this host."""
 
     def __init__(self, level: str) -> None:
         self._level = level
@@ -389,7 +389,7 @@ class WasmCompiler:
         self.key = f"wasmtime {version} {level} {platform.machine()}"
 
     def compile(self, source: str) -> bytes:
-        """Return a serialised module; raise `DeviceError` with the words of wasmtime."""
+        """Return a serialised module. Raise `DeviceError` with the message of wasmtime."""
         import wasmtime
 
         try:
@@ -451,7 +451,7 @@ class LinearMemory:
 
 
 class WasmKernel:
-    """A function of an instance of its module."""
+    """An exported function of an instance of its module."""
 
     def __init__(self, memory: LinearMemory, level: str, entry: str, binary: bytes) -> None:
         import wasmtime
@@ -483,7 +483,7 @@ class WasmKernel:
 
 
 class Wasm(Backend):
-    """The device."""
+    """The device: WebAssembly on this host."""
 
     contract = 1
     title = "WebAssembly through wasmtime"
@@ -516,11 +516,11 @@ class Wasm(Backend):
         return WasmKernel(self._memory, self.level, entry, binary)
 
     def synchronize(self) -> None:
-        """A launch comes back when it is done."""
+        """Do nothing, because a launch returns when it is complete."""
 
 
 class WasmUnoptimised(Wasm):
-    """The same without optimisations of the compiler."""
+    """The device without compiler optimisations."""
 
     title = "WebAssembly through wasmtime, not optimised"
     level = "none"
