@@ -1,4 +1,4 @@
-"""Choices by an index whose loops go, beyond the rows of the suite: tests/optimise judges them."""
+"""One-hot reduces that become loads, beyond the rows of the suite; tests/optimise runs them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tinyref_spec.kernels.notation import load, shaped
 
 
 def _chosen_after_another() -> Gather:
-    """0 where a row is hidden, else x at i == k: the choice is inside another one."""
+    """Return 0 where a row is hidden, else x at i == k: one choice inside another."""
     shape = (3, 4)
     hidden = repeated_load(1, dtypes.bool, (0,), *shape)
     here = build.equal(along(1, *shape), repeated_load(2, I32, (0,), *shape))
@@ -34,7 +34,7 @@ def _chosen_after_another() -> Gather:
 
 
 def _swapped() -> Gather:
-    """0 where i != k, else x."""
+    """Return 0 where i != k, else x."""
     shape = (2, 3)
     differs = build.not_equal(repeated_load(1, I32, (0,), *shape), along(1, *shape))
     value = build.where(differs, build.const(F32, 0.0), repeated_load(2, F32, (1,), *shape))
@@ -43,7 +43,7 @@ def _swapped() -> Gather:
 
 
 def _widened() -> Gather:
-    """A sum of float16 in float32: the cast is around the choice."""
+    """Return a float32 sum of a float16 choice: the cast is around the choice."""
     shape = (2, 3)
     here = build.equal(along(1, *shape), repeated_load(1, I32, (0,), *shape))
     value = build.where(here, repeated_load(2, dtypes.float16, (1,), *shape), 0.0)
@@ -52,14 +52,14 @@ def _widened() -> Gather:
 
 
 def _constant_place() -> Gather:
-    """The element at a place that is known."""
+    """Return the element at a constant index."""
     counter = build.iota(shaped(3))
     value = one_hot_reduce(counter, build.const(I32, 2), repeated_load(1, F32, (0,), 3), axes=(0,))
     return Gather(value, (1,), ((F32, (NAN, NAN, 6.0)),), (6.0,))
 
 
 def _one_hot_product() -> Gather:
-    """Integers times 0 or 1: the product is 0 wherever the factor is."""
+    """Return integers times 0 or 1: the product is 0 where the factor is 0."""
     shape = (3, 4, 2)
     hot = build.cast(build.equal(along(1, *shape), repeated_load(1, I32, (0,), *shape)), I32)
     total = build.reduce(Ops.ADD, build.mul(hot, repeated_load(2, I32, (1, 2), *shape)), (1,))
@@ -68,7 +68,7 @@ def _one_hot_product() -> Gather:
 
 
 def _constant_value() -> Gather:
-    """How many places there are: 1 for each that exists, summed once more."""
+    """Return the number of indices that are in range, summed over one more axis."""
     shape = (3, 4, 5)
     here = one_hot_reduce(
         along(1, *shape), repeated_load(1, I32, (0,), *shape), build.const(I32, 1)
@@ -78,7 +78,7 @@ def _constant_value() -> Gather:
 
 
 def _padded() -> Gather:
-    """x with two zeros before it."""
+    """Return x with two zeros before it."""
     tracker = shaped(3).pad(((2, 0),)).reshape((1, 5)).expand((4, 5))
     index = repeated_load(1, I32, (0,), 4, 5)
     value = one_hot_reduce(along(1, 4, 5), index, load(2, F32, tracker))
@@ -88,9 +88,10 @@ def _padded() -> Gather:
 
 
 def _shown_in_one_row() -> Gather:
-    """A counter that the first row alone shows; index and elements have no rows of their own.
+    """Return a choice by a counter that only the first row has.
 
-    In the other rows it is 0 at every place, and so is the index, which nothing hides there.
+    In the other rows the counter is 0 everywhere, and so is the index, which has no mask there.
+    Index and elements have no row axis.
     """
     counter = build.iota(shaped(1, 4).pad(((0, 2), (0, 0))))
     element = repeated_load(2, I32, (1,), 1, 4)
@@ -114,7 +115,7 @@ EXPRESSIONS: dict[str, Callable[[], Gather]] = {
 
 
 def _pair() -> Gather:
-    """x[i, j] by one reduce over both axes."""
+    """Return x[i, j] by one reduce over both axes."""
     shape = (4, 2, 3)
     rows = build.equal(along(1, *shape), repeated_load(1, I32, (0,), *shape))
     columns = build.equal(along(2, *shape), repeated_load(2, I32, (0,), *shape))
@@ -126,7 +127,7 @@ def _pair() -> Gather:
 
 
 def _side_by_side() -> Gather:
-    """x[i] + y[j] on one axis, of different indices."""
+    """Return x[i] + y[j] on one axis, with different indices."""
     shape = (3, 4)
     first = one_hot_reduce(
         along(1, *shape), repeated_load(1, I32, (0,), *shape), repeated_load(2, I32, (1,), *shape)
@@ -144,7 +145,7 @@ def _side_by_side() -> Gather:
 
 
 def _summed() -> Gather:
-    """The sum of the rows that an index names: axes of both kinds in one reduce."""
+    """Return the sum of the rows that an index selects: axes of both kinds in one reduce."""
     shape = (3, 4, 2)
     here = build.equal(along(1, *shape), repeated_load(1, I32, (0,), *shape))
     value = build.where(here, repeated_load(2, F32, (1, 2), *shape), 0.0)
@@ -154,7 +155,7 @@ def _summed() -> Gather:
 
 
 def _multiplied() -> Gather:
-    """Rows that an index names, times a matrix."""
+    """Return the rows that an index selects, times a matrix."""
     shape = (2, 3, 2, 2)
     here = along(1, *shape)
     row = one_hot_reduce(
@@ -167,7 +168,7 @@ def _multiplied() -> Gather:
 
 
 def _of_a_sum() -> Gather:
-    """The sum of the row that an index names: a loop inside what is chosen."""
+    """Return the sum of the row that an index selects: a loop inside the chosen value."""
     shape = (3, 2, 4)
     sums = build.reduce(Ops.ADD, repeated_load(2, I32, (1, 2), *shape), (2,))
     value = one_hot_reduce(along(1, 3, 2, 1), repeated_load(1, I32, (0,), 3, 2, 1), sums)
@@ -176,15 +177,15 @@ def _of_a_sum() -> Gather:
 
 
 def _by_a_maximum() -> Gather:
-    """The index is the result of a loop."""
-    place = build.reduce(Ops.MAX, repeated_load(1, I32, (0,), 3, 1), (0,))
+    """Return a choice whose index is the result of a loop."""
+    index = build.reduce(Ops.MAX, repeated_load(1, I32, (0,), 3, 1), (0,))
     counter = build.iota(shaped(1, 4))
-    value = one_hot_reduce(counter, place, repeated_load(2, I32, (1,), 1, 4))
+    value = one_hot_reduce(counter, index, repeated_load(2, I32, (1,), 1, 4))
     return Gather(value, (1, 1), ((I32, (0, 2, 1)), (I32, (5, 6, 7, 8))), (7,))
 
 
 def _one_by_the_other(is_last: bool) -> Gather:
-    """x[k, k + 1]: the place on one axis is found by the position on the other."""
+    """Return x[k, k + 1]: the position on one axis determines the index on the other."""
     shape = (2, 4, 5)
     here = build.equal(along(1, *shape), repeated_load(1, I32, (0,), *shape))
     beside = build.equal(along(2, *shape), build.add(along(1, *shape), 1))

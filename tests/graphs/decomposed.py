@@ -26,24 +26,24 @@ def load(slot: int, dtype: DType, lanes: int = 1) -> UOp:
 
 
 def decomposed(value: UOp, capabilities: Capabilities) -> UOp:
-    """`value` after the decomposition of a kernel that stores it."""
+    """Return `value` after the decomposition of a kernel that stores it."""
     out = build.define_global(100, value.dtype.scalar, 64)
     store = build.store(build.index(out, build.const(dtypes.index, 0)), value)
     return decompose(build.sink(store), capabilities).src[0].src[1]
 
 
 def evaluate(value: UOp, inputs: Sequence[Array]) -> Array:
-    """The value of `value` where the load of slot k gives inputs[k].
+    """Return the value of `value` if the load of slot k returns inputs[k].
 
-    A vector's inputs and values have its lanes as their first axis.
+    The lanes of a vector are the first axis of its inputs and values.
     """
     known: dict[UOp, Array] = {}
     for node in value.toposort():
         if node.op is Ops.CONST and isinstance(node.arg, ConstArg):
             known[node] = np.asarray(node.arg.value).astype(numpy_dtype(node.dtype))
         elif node.op is Ops.LOAD and isinstance(node.src[0].src[0].arg, SlotArg):
-            given = inputs[node.src[0].src[0].arg.slot]
-            known[node] = given.view(numpy_dtype(node.dtype))
+            array = inputs[node.src[0].src[0].arg.slot]
+            known[node] = array.view(numpy_dtype(node.dtype))
         elif node.op is Ops.VECTORIZE:
             known[node] = np.stack([known[source] for source in node.src])
         elif node.op is Ops.GEP and isinstance(node.arg, GepArg):
@@ -57,17 +57,17 @@ def evaluate(value: UOp, inputs: Sequence[Array]) -> Array:
 
 
 def run(value: UOp, inputs: Sequence[Array], capabilities: Capabilities) -> Array:
-    """What `value` gives on a device with these capabilities."""
+    """Return `value` as a device with these capabilities computes it."""
     return evaluate(decomposed(value, capabilities), inputs).view(numpy_dtype(value.dtype))
 
 
 def size(value: UOp) -> int:
-    """The nodes that compute something."""
+    """Return the number of nodes that compute something."""
     return sum(node.op in ALU for node in value.toposort())
 
 
 def same(got: Array, want: Array) -> bool:
-    """Equal bits, any NaN for a NaN."""
+    """Assert equal bits; any NaN equals any NaN."""
     assert got.dtype == want.dtype
     width = f"u{got.dtype.itemsize}"
     with np.errstate(invalid="ignore"):
@@ -76,12 +76,12 @@ def same(got: Array, want: Array) -> bool:
 
 
 def every(dtype: DType) -> Array:
-    """All encodings of an 8- or 16-bit type."""
+    """Return all encodings of an 8- or 16-bit type."""
     return np.arange(1 << dtype.bits).astype(f"u{dtype.itemsize}").view(numpy_dtype(dtype))
 
 
 def random_bits(dtype: DType, count: int, seed: int) -> Array:
-    """Floats of random bits: every exponent, the special values among them."""
+    """Return floats of random bits: every exponent, and special values among them."""
     random = np.random.default_rng(seed)
     word = np.dtype(f"u{dtype.itemsize}")
     bits = random.integers(0, np.iinfo(word).max, count, word, endpoint=True)
@@ -89,7 +89,7 @@ def random_bits(dtype: DType, count: int, seed: int) -> Array:
 
 
 def edges(dtype: DType) -> Array:
-    """Zeros, infinities, NaN, the ends of normal and subnormal range, and powers of two nearby."""
+    """Return zeros, infinities, NaN, the limits of both ranges, and numbers near powers of two."""
     kind = numpy_dtype(dtype)
     limits = np.finfo(kind)
     exponents = np.arange(limits.minexp - limits.nmant, limits.maxexp)
@@ -97,14 +97,14 @@ def edges(dtype: DType) -> Array:
     near = [powers, np.nextafter(powers, kind.type(np.inf)), np.nextafter(powers, kind.type(0))]
     small = np.arange(1, 64).astype(kind) / kind.type(2)
     ends = np.array([0, np.inf, np.nan, limits.max, limits.tiny, limits.smallest_subnormal], kind)
-    found = np.concatenate([*near, small, ends])
-    return np.concatenate([found, -found])
+    positive = np.concatenate([*near, small, ends])
+    return np.concatenate([positive, -positive])
 
 
 def ulps(got: Array, exact: Array) -> Array:
-    """|got - exact| in ULPs of a float32 `got`, for `exact` values in float64.
+    """Return |got - exact| in ULPs of a float32 `got`, for `exact` values in float64.
 
-    Zero where both are NaN or the same infinity; infinite where only one is.
+    The error is 0 if both are NaN or the same infinity, and infinite if only one is.
     """
     return _ulps(got, exact, 23, -126, 128)
 
@@ -114,7 +114,7 @@ def _ulps(got: Array, exact: Array, digits: int, least: int, beyond: int) -> Arr
     with np.errstate(all="ignore"):
         _, exponent = np.frexp(exact)
         ulp = np.ldexp(1.0, np.maximum(exponent - 1, least) - digits)
-        # What rounds to infinity is as far from it as from the number that would come next.
+        # For values that round to infinity, infinity stands for the next number of the range.
         limit = np.ldexp(1.0, beyond)
         over = np.where(np.isinf(wide), np.sign(wide) * limit, wide)
         inside = np.where(np.isinf(exact), np.sign(exact) * limit, exact)
@@ -126,21 +126,21 @@ def _ulps(got: Array, exact: Array, digits: int, least: int, beyond: int) -> Arr
 
 
 def small_ulps(got: Array, exact: Array, dtype: DType) -> Array:
-    """`ulps` of float16 or bfloat16 results."""
+    """Return `ulps` of float16 or bfloat16 results."""
     bias = (1 << (dtype.exponent_bits - 1)) - 1
     return _ulps(got, exact, dtype.mantissa_bits, 1 - bias, bias + 1)
 
 
 def double_ulps(got: Array, exact: Callable[..., mpmath.mpf], *inputs: Array) -> Array:
-    """|got - exact(*inputs)| in ULPs of float64, by mpmath; for finite inputs and results."""
-    found = []
+    """Return |got - exact(*inputs)| in ULPs of float64, by mpmath, for finite values."""
+    errors = []
     with mpmath.workdps(60):
-        for value, *given in zip(got.tolist(), *(x.tolist() for x in inputs), strict=True):
-            want = exact(*(mpmath.mpf(x) for x in given))
+        for value, *arguments in zip(got.tolist(), *(x.tolist() for x in inputs), strict=True):
+            want = exact(*(mpmath.mpf(x) for x in arguments))
             if abs(want) >= mpmath.mpf(2) ** 1024:
-                found.append(0.0 if abs(value) == np.inf else np.inf)
+                errors.append(0.0 if abs(value) == np.inf else np.inf)
                 continue
             exponent = int(mpmath.frexp(want)[1]) - 1 if want else -1022
             ulp = mpmath.mpf(2) ** (max(exponent, -1022) - 52)
-            found.append(float(abs(mpmath.mpf(value) - want) / ulp))
-    return np.array(found)
+            errors.append(float(abs(mpmath.mpf(value) - want) / ulp))
+    return np.array(errors)

@@ -1,4 +1,4 @@
-"""Elementwise programs, run on a device, and buffers filled and read."""
+"""Elementwise programs that run on a device, and helpers that fill and read buffers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Case = tuple[Expression, Sequence[DType]]
 
 
 def elementwise(cases: Sequence[Case], count: int, device: str, name: str = "kernel") -> Program:
-    """One loop over `count` elements for `device` that computes every case.
+    """Return a program for `device`: one loop over `count` elements that computes every case.
 
     The outputs come first, then the inputs of the first case, of the second, and so on.
     """
@@ -59,7 +59,7 @@ def read(buffer: Buffer) -> np.ndarray:
 def run_cases(
     cases: Sequence[tuple[Expression, Sequence[tuple[np.ndarray, DType]]]], device: str
 ) -> list[np.ndarray]:
-    """The values of each expression over its arrays, all computed by one kernel of `device`."""
+    """Return the values of each expression over its arrays, computed by one kernel of `device`."""
     sizes = [inputs[0][0].size for _, inputs in cases]
     typed = [(expression, [dtype for _, dtype in inputs]) for expression, inputs in cases]
     program = elementwise(typed, max(sizes), device)
@@ -78,5 +78,5 @@ def run_cases(
 
 
 def result_dtype(expression: Expression, sources: Sequence[DType]) -> DType:
-    """The type of the value of `expression`."""
+    """Return the type of the value of `expression`."""
     return expression(*[build.const(dtype, 1) for dtype in sources]).dtype

@@ -1,4 +1,4 @@
-"""Indexed kernels with lane ranges: built by hand, run as loops and run expanded."""
+"""Indexed kernels with lane ranges: built by hand, run as loops, and run expanded."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def unroll(extent: int, number: int) -> UOp:
 
 
 def position(*parts: UOp | int | tuple[UOp, int]) -> UOp:
-    """The sum of counters, of counters with strides, and of constants."""
+    """Return the sum of counters, of counters with strides, and of constants."""
     at = build.const(dtypes.index, 0)
     for part in parts:
         at = build.add(at, build.mul(*part) if isinstance(part, tuple) else part)
@@ -66,7 +66,7 @@ def at(memory: UOp, *parts: UOp | int | tuple[UOp, int]) -> UOp:
 
 
 def as_loops(root: UOp) -> UOp:
-    """The oracle: the same kernel with a loop for every lane range, which a BARRIER closes."""
+    """Return the oracle: the same kernel with a loop for every lane range. A BARRIER closes it."""
     ranges = [node for node in root.toposort() if isinstance(node.arg, RangeArg)]
     ranges.sort(key=lambda node: (node.arg.kind not in _OUTSIDE, node.arg.number))
     loops = {
@@ -89,7 +89,7 @@ def as_loops(root: UOp) -> UOp:
 
 
 def program_of(root: UOp, capabilities: Capabilities = VECTORS) -> Program:
-    """The rest of the pipeline, with the verifiers."""
+    """Run the rest of the pipeline, with the verifiers."""
     root = decompose(accumulate(root), capabilities)
     verify(Dialect.INDEXED, narrow_index(root, capabilities))
     uops = linearise(narrow_index(root, capabilities))
@@ -127,34 +127,34 @@ def agree(
     bindings: Mapping[str, int] | None = None,
     expansion: Callable[[UOp, Capabilities], UOp] = expand,
 ) -> dict[str, UOp]:
-    """Expanded for each device, the kernel writes the bits that it writes as loops.
+    """Assert that the expanded kernel writes the same bits as its loops, on every device.
 
-    The sanitizer watches every access. Gives the expanded kernels by device.
+    The sanitizer checks every access. Return the expanded kernels by device.
     """
     root = simplify(root)
-    wanted = run(program_of(as_loops(root)), buffers, bindings)
+    reference = run(program_of(as_loops(root)), buffers, bindings)
     for slot, values in (expected or {}).items():
-        assert wanted[slot].tolist() == list(values)
+        assert reference[slot].tolist() == list(values)
     expanded = {}
     for name, capabilities in DEVICES.items():
         expanded[name] = expansion(root, capabilities)
         actual = run(program_of(expanded[name], capabilities), buffers, bindings)
-        for slot, (values, others) in enumerate(zip(wanted, actual, strict=True)):
+        for slot, (values, others) in enumerate(zip(reference, actual, strict=True)):
             assert values.tobytes() == others.tobytes(), f"{name}: slot {slot}"
     return expanded
 
 
 def widths(root: UOp, op: Ops, slot: int | None = None) -> list[int]:
-    """The lanes of every LOAD or STORE (of one slot), smallest first."""
-    found = []
+    """Return the lanes of every LOAD or STORE (of one slot), smallest first."""
+    lanes = []
     for node in root.toposort():
         if node.op is op and slot in (None, slot_of(node)):
-            found.append((node if op is Ops.LOAD else node.src[1]).dtype.lanes)
-    return sorted(found)
+            lanes.append((node if op is Ops.LOAD else node.src[1]).dtype.lanes)
+    return sorted(lanes)
 
 
 def numbers(count: int, dtype: DType = dtypes.int32, seed: int = 0) -> np.ndarray:
-    """Small integers, exact in every type and in sums of some hundred of them."""
+    """Return small integers, exact in every type and in sums of some hundred of them."""
     low, high = (0, 2) if dtype.is_bool else (0, 4) if dtype.is_unsigned else (-3, 4)
     if dtype in dtypes.fp8s:
         low, high = (0, 2)

@@ -24,7 +24,7 @@ INTEGER_BINARY = (
 
 
 def text_of(node: UOp) -> str:
-    """The expression on one line, its variables with their ranges."""
+    """Return the expression on one line, its variables with their ranges."""
     if isinstance(node.arg, ConstArg):
         return repr(node.arg.value)
     if isinstance(node.arg, VarArg):

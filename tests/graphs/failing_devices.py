@@ -1,4 +1,4 @@
-"""Devices that fail where a test says: at an allocation, a compile, a copy or a launch."""
+"""Devices that fail on demand: at an allocation, a compile, a copy or a launch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops.program import Program
 
-# What may fail: `launch` before it has done anything, `launched` when all of it is done.
+# Events that can fail: `launch` is before a launch has effects, `launched` after all of them.
 KINDS = ("allocate", "compile", "copy in", "copy out", "launch", "launched")
 
 Fault = BaseException | Callable[[], None] | None
 
 
 class Faults:
-    """Which event fails, with what."""
+    """The event that fails, and its error."""
 
     def __init__(self) -> None:
         self._kind = ""
@@ -30,9 +30,9 @@ class Faults:
 
     @contextmanager
     def at(self, kind: str, number: int, error: Fault = None) -> Iterator[None]:
-        """Within the block event number `number` of `kind`, from 0, raises, and no other.
+        """Make event number `number` of `kind` fail inside the block, and no other; count from 0.
 
-        error: what it raises, a `DeviceError` where none is given; or what it calls.
+        error: The error to raise (default: a `DeviceError`), or a function to call.
         """
         self._kind, self._left = kind, number
         self._error = error
@@ -42,7 +42,7 @@ class Faults:
             self._kind = ""
 
     def meet(self, kind: str, device: str) -> None:
-        """An event: raises where it is the one that is to fail."""
+        """Report an event; raise if it is the one that must fail."""
         if kind != self._kind:
             return
         self._left -= 1
@@ -51,7 +51,7 @@ class Faults:
             if callable(self._error):
                 self._error()
             else:
-                raise self._error or DeviceError(device, f"{kind} fails as a test wants it")
+                raise self._error or DeviceError(device, f"{kind} fails as a test demands")
 
 
 FAULTS = Faults()
@@ -84,7 +84,7 @@ class _Kernel(InterpretedKernel):
 
 
 class Failing(TextBackend):
-    """The interpreter, failing as `FAULTS` has it."""
+    """The interpreter, with the failures of `FAULTS`."""
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
@@ -97,7 +97,7 @@ class Failing(TextBackend):
 
 
 class FailingLoops(Failing):
-    """The same as a device whose kernels are loops: they are joined otherwise."""
+    """The same failures on a device whose kernels are loops, so that they are fused differently."""
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:

@@ -1,4 +1,4 @@
-"""The devices that run on the processor, where they work, and tests that run on each of several."""
+"""The devices that work on this processor, and a fixture that runs a test on each of several."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOSTS = [name for name in ("CPU", "CLANG") if Device.availability(name).works]
 
 
 def each_device(names: Sequence[str]) -> Any:
-    """A fixture that gives each of `names`: `device = each_device(HOSTS)`."""
+    """Return a fixture that runs a test on each of `names`: `device = each_device(HOSTS)`."""
 
     @pytest.fixture(params=names)
     def device(request: pytest.FixtureRequest) -> str:

@@ -1,4 +1,4 @@
-"""Arguments of captured functions, and what they return."""
+"""Arguments and results of captured functions."""
 
 import numpy as np
 
@@ -8,5 +8,5 @@ def floats(*shape, seed=0):
 
 
 def calls(function, arguments):
-    """What a function returns for each of the arguments, as numpy arrays."""
+    """Return the results of a function for each of the arguments, as numpy arrays."""
     return [function(argument).numpy() for argument in arguments]

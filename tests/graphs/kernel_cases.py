@@ -1,4 +1,4 @@
-"""Kernel ASTs are run through every way that there is."""
+"""Run kernel ASTs by the evaluator and on each kind of device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tinyref.uops.ops import ALU
 OPS = frozenset(op.name for op in ALU) | {"LOAD", "STORE"}
 LOOPS = Capabilities(frozenset(dtypes.all), OPS)
 GRID = replace(LOOPS, has_grid=True, has_groups=True)
-# Limits that nearly every kernel breaks: axes are merged, cut and covered.
+# Limits that nearly every kernel exceeds, so axes are merged, split and padded.
 SMALL_GRID = replace(GRID, grid_limit=(7, 5, 40))
 DEVICES = {"loops": LOOPS, "grid": GRID, "small grid": SMALL_GRID}
 
@@ -29,7 +29,7 @@ def run_everywhere(
     buffers: Mapping[int, Any],
     bindings: Mapping[str, int] | None = None,
 ) -> list[dict[int, np.ndarray]]:
-    """What the kernel writes: by the AST evaluator, then by each kind of device."""
+    """Return the buffers that the kernel writes: by the AST evaluator, then by each device."""
     arrays = {slot: np.asarray(value) for slot, value in buffers.items()}
     results = [evaluate(ast, arrays, bindings)]
     for capabilities in DEVICES.values():
@@ -47,7 +47,7 @@ def agree(
     bindings: Mapping[str, int] | None = None,
     tolerance: float = 0.0,
 ) -> None:
-    """Every way gives the same, and it is `expected` where that is known."""
+    """Assert that all results are the same, and are `expected` if it is passed."""
     first, *others = run_everywhere(ast, buffers, bindings)
     for slot, values in (expected or {}).items():
         same(first[slot], np.asarray(values, first[slot].dtype), tolerance, "evaluator")
@@ -68,5 +68,5 @@ def same(actual: np.ndarray, wanted: np.ndarray, tolerance: float, where: str) -
 
 
 def ramp(count: int, dtype: DType = dtypes.float32, start: int = 1) -> np.ndarray:
-    """start, start + 1, ... as an array of `dtype`."""
+    """Return start, start + 1, ... as an array of `dtype`."""
     return np.arange(start, start + count).astype(numpy_dtype(dtype))

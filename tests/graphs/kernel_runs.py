@@ -1,4 +1,4 @@
-"""How many kernels a call runs."""
+"""The number of kernels that a call runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tinyref.engine import GlobalCounters
 
 
 def count_kernels(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """The result of a call, and how many kernels ran: where only they did, no Python of it has."""
+    """Return the result of a call and the number of kernels that ran during it."""
     before = GlobalCounters.kernel_count
     result = function(*arguments)
     return result, GlobalCounters.kernel_count - before

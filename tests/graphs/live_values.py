@@ -1,4 +1,4 @@
-"""How many values of a program live at once: what register allocation has to cope with."""
+"""The number of values that live at once in a program: the load of register allocation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 
-# What takes no register of its own.
+# Nodes that take no register of their own.
 _UNCOUNTED = frozenset(
     {
         Ops.DEFINE_GLOBAL,
@@ -27,21 +27,21 @@ _UNCOUNTED = frozenset(
 
 
 def live_values(uops: Sequence[UOp]) -> int:
-    """The most values that live at one place of the program `uops`, vectors counted once.
+    """Return the largest number of values that live at one position of `uops`.
 
-    A value lives from its node to its last use; one from outside of a loop that is used in it
-    lives until the loop ends. An accumulator lives until its last value is used, but for the time
-    in which its next value stands for it. Constants, definitions, counters and the arithmetic of
-    addresses are not counted.
+    A vector counts once. A value lives from its node to its last use. A value from outside a loop
+    that is used inside lives until the loop ends. An accumulator lives until its last use, except
+    between its last read and its update. Constants, definitions, counters and address arithmetic do
+    not count.
     """
     last_use = _last_uses(uops)
     addresses = _addresses(uops)
     change = [0] * (len(uops) + 1)
-    for place, node in enumerate(uops):
+    for position, node in enumerate(uops):
         if node.op in _UNCOUNTED or node in addresses:
             continue
-        if last_use.get(node, place) > place:
-            change[place] += 1
+        if last_use.get(node, position) > position:
+            change[position] += 1
             change[last_use[node]] -= 1
     for read, updated in _replaced(uops):
         change[read] -= 1
@@ -54,47 +54,47 @@ def live_values(uops: Sequence[UOp]) -> int:
 
 
 def _last_uses(uops: Sequence[UOp]) -> dict[UOp, int]:
-    """The place from which on each value is not needed any more."""
-    ends = {node.src[0]: place for place, node in enumerate(uops) if node.op is Ops.END}
+    """Map each value to the position after which it is no longer needed."""
+    ends = {node.src[0]: position for position, node in enumerate(uops) if node.op is Ops.END}
     loops_of: dict[UOp, tuple[UOp, ...]] = {}
     around: tuple[UOp, ...] = ()
-    found: dict[UOp, int] = {}
-    for place, node in enumerate(uops):
+    last: dict[UOp, int] = {}
+    for position, node in enumerate(uops):
         if node.op is Ops.END:
             around = around[:-1]
             continue
         for source in node.src:
             value = source.src[0] if source.op is Ops.UPDATE_ACC else source
             outside = len(loops_of.get(value, ()))
-            until = ends[around[outside]] if len(around) > outside else place
-            found[value] = max(found.get(value, place), until)
+            until = ends[around[outside]] if len(around) > outside else position
+            last[value] = max(last.get(value, position), until)
         loops_of[node] = around
         if node.op is Ops.RANGE:
             around = (*around, node)
-    return found
+    return last
 
 
 def _addresses(uops: Sequence[UOp]) -> set[UOp]:
-    found: set[UOp] = set()
+    addresses: set[UOp] = set()
     for node in reversed(uops):
         if node.op is Ops.INDEX:
-            found.add(node.src[1])
-        elif node in found and node.op in ALU:
-            found.update(node.src)
-    return {node for node in found if node.op in ALU}
+            addresses.add(node.src[1])
+        elif node in addresses and node.op in ALU:
+            addresses.update(node.src)
+    return {node for node in addresses if node.op in ALU}
 
 
 def _replaced(uops: Sequence[UOp]) -> list[tuple[int, int]]:
-    """Where the old value of an accumulator is read for the last time, and where it is updated.
+    """Return the positions of the last read and of the update of accumulators.
 
-    For those with one reader in the block of the update.
+    Only accumulators with one reader in the block of the update count.
     """
     readers: dict[UOp, list[int]] = defaultdict(list)
     block = 0
     blocks: list[int] = []
-    found = []
+    pairs = []
     opened = [0]
-    for place, node in enumerate(uops):
+    for position, node in enumerate(uops):
         if node.op is Ops.END:
             opened.pop()
         blocks.append(opened[-1])
@@ -103,9 +103,9 @@ def _replaced(uops: Sequence[UOp]) -> list[tuple[int, int]]:
             opened.append(block)
         for source in node.src:
             if source.op is Ops.DEFINE_ACC and node.op is not Ops.UPDATE_ACC:
-                readers[source].append(place)
+                readers[source].append(position)
         if node.op is Ops.UPDATE_ACC:
             reading = readers[node.src[0]]
-            if len(reading) == 1 and blocks[reading[0]] == blocks[place]:
-                found.append((reading[0], place))
-    return found
+            if len(reading) == 1 and blocks[reading[0]] == blocks[position]:
+                pairs.append((reading[0], position))
+    return pairs

@@ -1,9 +1,9 @@
-"""PTX run by numpy, by the words of the ISA: what no GPU is needed to find wrong in a renderer.
+"""PTX interpreter in numpy, written from the ISA: it finds renderer faults without a GPU.
 
-A launch is an array for each register, with a place for each work-item of the grid. All that are at
-the first line of those where any is go on together, which is the order of a GPU's warps as well.
-Accesses out of bounds, misaligned ones and barriers that a part of a group reaches are errors.
-It has what `PtxRenderer` prints, and shares nothing with that.
+Each register is an array with an element for each work-item of the grid. The work-items at the
+earliest line step together, as the threads of a GPU's warp do. Accesses out of bounds, misaligned
+accesses and barriers that only a part of a group reaches are errors. The machine has the
+instructions that `PtxRenderer` prints, and shares no code with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FAR = 40
 
 
 def _quotient(a: Array, b: Array) -> Array:
-    """Integers truncate; by 0 all bits are set, as good a value as any."""
+    """Truncate quotients of integers; set all bits if the divisor is 0, as any value is allowed."""
     if a.dtype.kind not in "iu":
         return a / b
     divisor = np.where(b == 0, 1, b).astype(b.dtype)
@@ -49,14 +49,14 @@ def _shifted_left(a: Array, count: Array) -> Array:
 
 
 def _shifted_right(a: Array, count: Array) -> Array:
-    """A count beyond the width is the width: zeros, or the sign."""
+    """Clamp the count to the width, so that only zeros, or only the sign, remain."""
     width = 8 * a.itemsize
     beyond = a >> a.dtype.type(width - 1) if a.dtype.kind == "i" else np.zeros_like(a)
     return np.where(count >= width, beyond, a >> np.minimum(count, width - 1).astype(a.dtype))
 
 
 def _differ(a: Array, b: Array) -> Array:
-    """Ordered: false where one is a NaN."""
+    """Return True if the operands are ordered and differ; false if one is a NaN."""
     return (a != b) & (a == a) & (b == b)
 
 
@@ -71,7 +71,7 @@ COMPUTE: dict[str, Callable[..., Array]] = {
 
 
 def convert(values: Array, words: list[str]) -> Array:
-    """`cvt`: `words` are those after it, rounding first, the type of the source last."""
+    """Run `cvt`: `words` follow it, the rounding first, the type of the source last."""
     if words[:2] == ["rna", "tf32"]:
         bits = values.view(np.uint32)
         return np.where(
@@ -89,70 +89,71 @@ def convert(values: Array, words: list[str]) -> Array:
         assert words[0] == "rzi"
         whole, limits = np.trunc(values.astype(np.float64)), np.iinfo(target)
         inside = (whole >= limits.min) & (whole < float(limits.max) + (target.itemsize < 8))
-        found = np.where(inside, whole, 0).astype(target)
-        found[whole >= float(limits.max) + (target.itemsize < 8)] = limits.max
-        found[whole < limits.min] = limits.min
-        return found
+        result = np.where(inside, whole, 0).astype(target)
+        result[whole >= float(limits.max) + (target.itemsize < 8)] = limits.max
+        result[whole < limits.min] = limits.min
+        return result
     if words[-2] in FLOATS:
         assert words[0] == "rn"
-        rounded = [round_float(int(each), from_numpy_dtype(target)) for each in values]
+        rounded = [round_float(int(value), from_numpy_dtype(target)) for value in values]
         return np.array(rounded, np.float64).astype(target)
     return values.astype(target)
 
 
-def multiply_tiles(words: list[str], given: list[Array]) -> Array:
-    """`mma` of the registers of all warps: (registers, warps, 32) of A, B and C, and of D.
+def multiply_tiles(words: list[str], operands: list[Array]) -> Array:
+    """Run `mma` on the registers of all warps: (registers, warps, 32) of A, B and C, and of D.
 
-    ISA, "Matrix Fragments for mma": a lane is 4 * group + place. A register of A or B holds `width`
+    ISA, "Matrix Fragments for mma": a lane is 4 * group + quad. A register of A or B holds `width`
     neighbours along k; four lanes hold four of these. Products and sums round one by one, on top
-    of C, as `MatrixTile` has it; the ISA leaves the order open.
+    of C, as in `MatrixTile`; the ISA leaves the order open.
     """
     m, n, k = map(int, re.fullmatch(r"m(\d+)n(\d+)k(\d+)", words[3]).groups())
-    group, place = np.divmod(np.arange(32), 4)
+    group, quad = np.divmod(np.arange(32), 4)
     wide = TYPES[words[-1]]
     width = max(1, 4 // TYPES[words[-2]].itemsize)
-    warps = given[0].shape[1]
+    warps = operands[0].shape[1]
     a, b, c = (np.zeros((warps, *shape), wide) for shape in ((m, k), (k, n), (m, n)))
-    for number, registers in enumerate(given[0]):
+    for number, registers in enumerate(operands[0]):
         row, column = (number & 1, number >> 1) if m == 16 else (0, number)
         for inner, values in enumerate(_parts(registers, words[-2])):
-            a[:, group + 8 * row, place * width + 4 * width * column + inner] = values
-    for number, registers in enumerate(given[1]):
+            a[:, group + 8 * row, quad * width + 4 * width * column + inner] = values
+    for number, registers in enumerate(operands[1]):
         for inner, values in enumerate(_parts(registers, words[-2])):
-            b[:, place * width + 4 * width * number + inner, group] = values
+            b[:, quad * width + 4 * width * number + inner, group] = values
     pair = 2 if words[-1] == "f16" else 1
-    places = [
-        (group + 8 * (each >> 1), 2 * place + (each & 1)) for each in range(len(given[2]) * pair)
+    cells = [
+        (group + 8 * (number >> 1), 2 * quad + (number & 1))
+        for number in range(len(operands[2]) * pair)
     ]
-    for number, registers in enumerate(given[2]):
+    for number, registers in enumerate(operands[2]):
         for inner, values in enumerate(_parts(registers, words[-1])):
-            c[(slice(None), *places[number * pair + inner])] = values
+            c[(slice(None), *cells[number * pair + inner])] = values
     for step in range(k):
         c = c + a[:, :, step, None] * b[:, None, step]
-    lanes = np.stack([c[(slice(None), *each)] for each in places], -1)
+    lanes = np.stack([c[(slice(None), *cell)] for cell in cells], -1)
     return np.moveaxis(lanes.view(f"u{max(4, lanes.itemsize)}"), -1, 0)
 
 
 def _parts(registers: Array, word: str) -> Array:
-    """The elements that registers hold, the one in the lowest bits first."""
+    """Return the elements that registers hold, from the lowest bits."""
     if word == "tf32":
         assert not (registers & 0x1FFF).any(), "tf32 has 10 bits after the point"
     return np.moveaxis(registers[..., None].view(TYPES[word]), -1, 0)
 
 
 def _towards_zero(values: Array) -> Array:
-    """Numbers as float32, those that it does not hold as the next one nearer to zero."""
+    """Round numbers to float32, towards zero."""
     with np.errstate(all="ignore"):
-        found = values.astype(np.float32)
-        # Python compares integers with floats exactly, numpy rounds those of 64 bits. Beyond them
-        # there is the one float32 that is 2 ** 64 or 2 ** 63.
-        pairs = zip(found.tolist(), values.tolist(), strict=True)
+        nearest = values.astype(np.float32)
+        # Python compares integers with floats exactly; numpy rounds integers of 64 bits. Beyond
+        # them only one float32 occurs: 2 ** 64 or 2 ** 63.
+        pairs = zip(nearest.tolist(), values.tolist(), strict=True)
         is_too_far = [abs(rounded) > abs(value) for rounded, value in pairs]
-        return np.where(is_too_far, np.nextafter(found, np.float32(0)), found)
+        return np.where(is_too_far, np.nextafter(nearest, np.float32(0)), nearest)
 
 
 class Machine:
-    """A kernel, parsed. Memory of buffers is arrays of bytes."""
+    """A parsed kernel and its state; memory of buffers is arrays of bytes."""
 
     def __init__(self, text: str) -> None:
         head, _, body = text.partition("{\n")
@@ -161,15 +162,15 @@ class Machine:
         self.labels = dict[str, int]()
         self.lines: list[tuple[str, str, list[str]]] = []
         for line in map(str.strip, body.rpartition("}")[0].splitlines()):
-            if found := re.match(r"\.shared \.align 16 \.b8 (\w+)\[(\d+)\]", line):
-                self.shared[found[1]] = self.shared_bytes
-                self.shared_bytes += -(-int(found[2]) // 16) * 16
+            if match := re.match(r"\.shared \.align 16 \.b8 (\w+)\[(\d+)\]", line):
+                self.shared[match[1]] = self.shared_bytes
+                self.shared_bytes += -(-int(match[2]) // 16) * 16
             elif line.endswith(":"):
                 self.labels[line[:-1]] = len(self.lines)
             elif not line.startswith("."):
-                found = re.fullmatch(r"(?:@(!?%p\d+) )?([\w.]+) ?(.*);", line)
-                operands = re.findall(r"\{[^}]*\}|[^ ,][^,]*", found[3])
-                self.lines.append((found[1] or "", found[2], operands))
+                match = re.fullmatch(r"(?:@(!?%p\d+) )?([\w.]+) ?(.*);", line)
+                operands = re.findall(r"\{[^}]*\}|[^ ,][^,]*", match[3])
+                self.lines.append((match[1] or "", match[2], operands))
 
     def run(
         self,
@@ -179,15 +180,15 @@ class Machine:
         variables: Sequence[int],
     ) -> None:
         counts = (*reversed(grid), *reversed(group))
-        places = np.indices(counts).reshape(6, -1).astype(np.uint32)
+        positions = np.indices(counts).reshape(6, -1).astype(np.uint32)
         names = [f"%{word}.{axis}" for word in ("ctaid", "tid") for axis in "zyx"]
-        self.special = dict(zip(names, places, strict=True))
-        self.threads = places.shape[1]
+        self.special = dict(zip(names, positions, strict=True))
+        self.threads = positions.shape[1]
         self.group_of = np.arange(self.threads) // int(np.prod(group))
         self.memory = np.full((self.group_of[-1] + 1, self.shared_bytes), 0xA5, np.uint8)
         self.buffers = buffers
-        # An address has the number of its buffer, and lies as the memory of the host does.
-        self.starts = [(n + 1 << _FAR) + each.ctypes.data % 16 for n, each in enumerate(buffers)]
+        # An address holds the number of its buffer, and is aligned as the memory of the host.
+        self.starts = [(n + 1 << _FAR) + x.ctypes.data % 16 for n, x in enumerate(buffers)]
         values = (*self.starts, *variables)
         self.arguments = dict(zip(self.parameters, values, strict=True))
         self.registers = dict[str, Array]()
@@ -209,7 +210,7 @@ class Machine:
                 self.step(opcode.split("."), operands)
 
     def read(self, operand: str, word: str) -> Array:
-        """What the work-items that are on have in a register, or a number, as a type."""
+        """Return a register of the active work-items, or a number, as a type."""
         kind, count = TYPES[word], int(self.on.sum())
         if operand in self.special:
             return self.special[operand][self.on].astype(kind)
@@ -224,7 +225,7 @@ class Machine:
         return bits if word == "pred" else bits.astype(f"u{kind.itemsize}").view(kind)
 
     def write(self, register: str, values: Array) -> None:
-        """Integers of fewer bits are extended, by their sign if they have one."""
+        """Write a register; extend narrower integers, by their sign if they have one."""
         width = {"%p": "?", "%rs": "u2", "%r": "u4", "%rd": "u8"}[register.rstrip("0123456789")]
         kind = np.dtype(width)
         if register not in self.registers:
@@ -253,7 +254,7 @@ class Machine:
             low, high = (
                 self.read(operand, "b32")[:, None].view(np.uint8) for operand in operands[1:3]
             )
-            chosen = [int(operands[3], 0) >> 4 * place & 15 for place in range(4)]
+            chosen = [int(operands[3], 0) >> 4 * nibble & 15 for nibble in range(4)]
             both = np.concatenate([low, high], 1)[:, chosen]
             self.write(operands[0], np.ascontiguousarray(both).view(np.uint32)[:, 0])
         elif name == "selp":
@@ -267,35 +268,35 @@ class Machine:
             self.write(operands[0], product + self.read(operands[3], wide))
         else:
             assert name != "mul" or kind in FLOATS or words[1] == "lo"
-            given = [self.read(operand, kind) for operand in operands[1:]]
+            inputs = [self.read(operand, kind) for operand in operands[1:]]
             if name in ("shl", "shr"):
-                given[1] = self.read(operands[2], "u32")
-            found = COMPUTE[words[1] if name == "setp" else name](*given)
-            self.write(operands[0], found if name == "setp" else found.astype(given[0].dtype))
+                inputs[1] = self.read(operands[2], "u32")
+            result = COMPUTE[words[1] if name == "setp" else name](*inputs)
+            self.write(operands[0], result if name == "setp" else result.astype(inputs[0].dtype))
 
     def multiply(self, words: list[str], operands: list[str]) -> None:
-        """A tile of each warp, whose work-items are all there."""
+        """Multiply a tile in each warp; all work-items of a warp must be active."""
         assert np.bincount(self.group_of, self.on).max() % 32 == 0, "a part of a warp is at a tile"
         assert self.on.all()
         names = [text.strip("{}").split(", ") for text in operands]
-        given = [np.stack([self.registers[each] for each in group]) for group in names[1:]]
-        warps = [each.reshape(len(each), -1, 32) for each in given]
-        found = multiply_tiles(words, warps)
-        for register, values in zip(names[0], found, strict=True):
+        arrays = [np.stack([self.registers[name] for name in group]) for group in names[1:]]
+        warps = [array.reshape(len(array), -1, 32) for array in arrays]
+        results = multiply_tiles(words, warps)
+        for register, values in zip(names[0], results, strict=True):
             self.write(register, values.reshape(-1))
 
     def move_halves(self, target: str, source: str) -> None:
-        """Two halves to a register of 32 bits, or back; the first one is the low one."""
+        """Pack two halves into a register of 32 bits, or unpack them; the first is the low one."""
         if source.startswith("{"):
-            low, high = (self.read(each, "b16") for each in source.strip("{}").split(", "))
+            low, high = (self.read(half, "b16") for half in source.strip("{}").split(", "))
             self.write(target, low | high.astype(np.uint32) << np.uint32(16))
             return
         whole = self.read(source, "b32")
-        for place, each in enumerate(target.strip("{}").split(", ")):
-            self.write(each, (whole >> np.uint32(16 * place)).astype(np.uint16))
+        for number, half in enumerate(target.strip("{}").split(", ")):
+            self.write(half, (whole >> np.uint32(16 * number)).astype(np.uint16))
 
     def access(self, name: str, space: str, kind: str, operands: list[str]) -> None:
-        """A load or a store of neighbours; registers first, then the address."""
+        """Load or store neighbours; registers come first, then the address."""
         registers = operands[0].strip("{}").split(", ")
         base, _, offset = operands[1].strip("[]").partition("+")
         size = TYPES[kind].itemsize
@@ -303,32 +304,32 @@ class Machine:
         addresses += int(offset or 0)
         assert not (addresses % (size * len(registers))).any(), "an access is misaligned"
         for number, register in enumerate(registers):
-            places = addresses + number * size
+            locations = addresses + number * size
             if name == "ld":
-                found = self.each_byte(space, places, size, None)
-                self.write(register, found.reshape(-1).view(TYPES[kind]))
+                loaded = self.each_byte(space, locations, size, None)
+                self.write(register, loaded.reshape(-1).view(TYPES[kind]))
             else:
                 values = self.read(register, kind).view(np.uint8).reshape(-1, size)
-                self.each_byte(space, places, size, values)
+                self.each_byte(space, locations, size, values)
 
-    def each_byte(self, space: str, places: Array, size: int, values: Array | None) -> Array:
-        found = np.zeros((len(places), size), np.uint8)
+    def each_byte(self, space: str, locations: Array, size: int, values: Array | None) -> Array:
+        result = np.zeros((len(locations), size), np.uint8)
         groups = self.group_of[self.on]
-        for number in np.unique(places >> _FAR):
-            here = places >> _FAR == number
+        for number in np.unique(locations >> _FAR):
+            here = locations >> _FAR == number
             cells: tuple[Array, ...]
             if space == "global":
                 memory, start = self.buffers[number - 1], self.starts[number - 1]
-                cells = ((places[here] - start)[:, None] + np.arange(size),)
+                cells = ((locations[here] - start)[:, None] + np.arange(size),)
             else:
                 memory = self.memory
-                cells = (groups[here][:, None], places[here][:, None] + np.arange(size))
+                cells = (groups[here][:, None], locations[here][:, None] + np.arange(size))
             assert cells[-1].min() >= 0, "an access is out of bounds"
             if values is None:
-                found[here] = memory[cells]
+                result[here] = memory[cells]
             else:
                 memory[cells] = values[here]
-        return found
+        return result
 
 
 class _Memory:
@@ -350,7 +351,7 @@ class _Memory:
 
 
 class _Compiler:
-    """Gives the text as it is."""
+    """Compiler that returns the text unchanged."""
 
     key = "ptx machine"
 
@@ -359,7 +360,7 @@ class _Compiler:
 
 
 class PtxMachine(Backend):
-    """A device that runs what the renderer prints for one architecture."""
+    """Device that runs what the renderer prints for one architecture."""
 
     architecture = 90
     survives_fork = True
@@ -388,12 +389,12 @@ class PtxMachine(Backend):
 
 
 class PtxMachine80(PtxMachine):
-    """One that has conversions of bfloat16 and nothing else of it."""
+    """Device with conversions of bfloat16 and no other operation on it."""
 
     architecture = 80
 
 
 class PtxMachine75(PtxMachine):
-    """One to which bfloat16 is 16 bits."""
+    """Device that treats bfloat16 as 16 bits."""
 
     architecture = 75

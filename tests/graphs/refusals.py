@@ -1,4 +1,4 @@
-"""Calls that are refused, and what the error must say."""
+"""Check of calls that must be refused, and of the words of the error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tinyref.errors import UserError
 
 
 def check_refusal(words: Sequence[str], call: Callable[..., object], *arguments: Any) -> None:
-    """`call(*arguments)` raises a `UserError` of one line that holds every one of `words`."""
+    """Assert that `call(*arguments)` raises a `UserError` of one line that contains all `words`."""
     with pytest.raises(UserError) as caught:
         call(*arguments)
     message = str(caught.value)

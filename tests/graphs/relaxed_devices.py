@@ -26,7 +26,7 @@ class FlaggedRenderer(LlvmRenderer):
 
 
 class HardCompiler(LlvmCompiler):
-    """Does all that LLVM can do."""
+    """Compiler with all optimisations of LLVM."""
 
     @property
     def key(self) -> str:
@@ -38,7 +38,7 @@ class HardCompiler(LlvmCompiler):
 
 
 class ContractingCpu(CpuBackend):
-    """Products and sums become one operation."""
+    """Device that fuses a product and a sum into one operation."""
 
     flags = "contract"
     contracts, reassociates = True, False
@@ -62,26 +62,26 @@ class ContractingCpu(CpuBackend):
 
 
 class SecretlyContractingCpu(ContractingCpu):
-    """The same, undeclared."""
+    """Device that does the same without declaring it."""
 
     contracts = False
 
 
 class ReassociatingCpu(ContractingCpu):
-    """Sums and products are transformed as if they were exact."""
+    """Device that transforms sums and products as if they were exact."""
 
     flags = "reassoc nsz contract arcp"
     reassociates = True
 
 
 class SecretlyReassociatingCpu(ReassociatingCpu):
-    """The same, undeclared."""
+    """Device that does the same without declaring it."""
 
     contracts = reassociates = False
 
 
 class ReassociatingWords(ReassociatingCpu):
-    """The same without integers of 64 bits."""
+    """Device that does the same without integers of 64 bits."""
 
     @property
     def capabilities(self) -> Capabilities:

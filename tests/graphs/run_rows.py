@@ -10,7 +10,7 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 
 
 def failures(device: DeviceUnderTest, cases: Iterable[Case]) -> dict[str, str]:
-    """Map each case that the device owes and fails to its problem; an error is a failure."""
+    """Map each case that the device must pass and fails to its problem; an error is a failure."""
     problems = {}
     for case in cases:
         if case.needs.unmet(device.capabilities) is not None:

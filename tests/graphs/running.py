@@ -1,4 +1,4 @@
-"""What programs write, and whether processes run."""
+"""Helpers for results of programs, and for processes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tinyref.uops.program import Program
 def outcome(
     program: Program, count: int, *inputs: np.ndarray, dtype: DType = dtypes.int32, **options: Any
 ) -> list[Any]:
-    """What the interpreter writes to a buffer of zeros, which is slot 0 of the program."""
+    """Return what the interpreter writes to a buffer of zeros, slot 0 of the program."""
     result = np.zeros(count, numpy_dtype(dtype))
     run_program(program, [result, *inputs], **options)
     return result.tolist()
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process is there, and no zombie that nobody has waited for."""
+    """Return True if the process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -1,4 +1,4 @@
-"""State machines of hypothesis, run as the tests of several rooms run them."""
+"""Run state machines of hypothesis, for the tests of several folders."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 def run_machine(
     machine: type[RuleBasedStateMachine], examples: int, steps: int, *phases: Phase, **others: Any
 ) -> None:
-    """Goes through a machine so often, so many steps each time.
+    """Run `examples` walks of `steps` steps through a machine.
 
-    phases: of hypothesis; all, where none is named. others: further settings.
+    phases: Phases of hypothesis (default: all). others: Further settings.
     """
     chosen = settings(
         max_examples=examples, stateful_step_count=steps, phases=phases or tuple(Phase), **others

@@ -127,7 +127,7 @@ def elements(dtype: np.dtype[Any], kind: str) -> st.SearchStrategy[Any]:
 
 
 def array(draw: Draw, dtype: np.dtype[Any], shape: Shape, kind: str = "") -> Array:
-    """Draw an array; where no kind of elements is named, it is drawn too."""
+    """Draw an array; if no kind of elements is named, draw the kind too."""
     kind = kind or draw(st.sampled_from(("plain", "rough", "wild", "wild")))
     host = np.dtype(np.float32) if dtype == BFLOAT16 else dtype
     drawn = draw(st.lists(elements(dtype, kind), min_size=0, max_size=12))
@@ -179,7 +179,7 @@ def order(draw: Draw, shape: Shape) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Text:
-    """An expression that stands in a call as it is."""
+    """An expression that stands in a call unchanged."""
 
     text: str
 
@@ -189,7 +189,7 @@ class Text:
 
 def any_key(draw: Draw, shape: Shape) -> Text:
     """Draw an index of integers, slices, tensors, lists, masks, bools and new axes."""
-    places = draw(st.sampled_from(((), (2,), (3,), (2, 3), (0,))))
+    index_shape = draw(st.sampled_from(((), (2,), (3,), (2, 3), (0,))))
     parts: list[str] = []
     axis, kinds = 0, "iissaaaanb.m"
     # Behind an ellipsis all axes are named, to the last one.
@@ -202,7 +202,7 @@ def any_key(draw: Draw, shape: Shape) -> Text:
             axis = draw(st.integers(axis, len(shape)))
             continue
         covered = shape[axis : axis + (draw(st.integers(1, 2)) if kind == "m" else 1)]
-        parts.append(_part_of_key(draw, kind, covered, places))
+        parts.append(_part_of_key(draw, kind, covered, index_shape))
         axis += len(covered) if kind in "isam" else 0
     return Text(f"({', '.join(parts)},)" if parts else "()")
 
@@ -233,10 +233,10 @@ def _part_of_key(draw: Draw, kind: str, covered: Shape, places: Shape) -> str:
 def inputs(
     *names: str, kind: str = "", shape: Callable[[Draw], Shape] = any_shape, **parameters: Parameter
 ) -> Inputs:
-    """Return a strategy of operands that meet.
+    """Return a strategy of operands that broadcast.
 
-    `x` has the drawn shape. `y` and `z` broadcast with it, `s` has its shape, `m` and `n` are
-    masks (that broadcast, and of its shape), `w` broadcasts and has any dtype.
+    `x` has the drawn shape. `y` and `z` broadcast with it, and `s` has its shape. `m` and `n` are
+    masks: one broadcasts, one has the shape of `x`. `w` broadcasts and has any dtype.
     """
 
     def drawn(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
@@ -261,9 +261,9 @@ def _broadcast(draw: Draw, shape: Shape) -> Shape:
 
 
 def indexed(is_unique: bool) -> Inputs:
-    """Return a strategy of `x`, places `i` along `dim`, and values `v` of the shape of `i`.
+    """Return a strategy of `x`, indices `i` along `dim`, and values `v` of the shape of `i`.
 
-    is_unique: No place occurs twice, so that the order of writes does not matter.
+    is_unique: No index occurs twice, so that the order of writes does not matter.
     """
 
     def drawn(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
@@ -276,8 +276,8 @@ def indexed(is_unique: bool) -> Inputs:
             index = np.broadcast_to(along, sides)
         else:
             sides[dim] = draw(st.integers(0, 5))
-            places = draw(st.lists(st.integers(0, shape[dim] - 1), min_size=1, max_size=7))
-            index = np.resize(places, sides)
+            positions = draw(st.lists(st.integers(0, shape[dim] - 1), min_size=1, max_size=7))
+            index = np.resize(positions, sides)
         values = array(draw, dtype, tuple(sides))
         arrays = {"x": array(draw, dtype, shape), "i": index.astype(np.int64), "v": values}
         return arrays, {"dim": dim, "flag": draw(st.booleans())}
@@ -301,11 +301,11 @@ def matrices(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
 
 def one_hot_classes(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     shape = any_shape(draw)
-    places = np.resize(draw(st.lists(st.integers(0, 3), min_size=1, max_size=5)), shape)
-    return {"i": places.astype(np.int64)}, {"count": draw(st.integers(4, 6))}
+    classes = np.resize(draw(st.lists(st.integers(0, 3), min_size=1, max_size=5)), shape)
+    return {"i": classes.astype(np.int64)}, {"count": draw(st.integers(4, 6))}
 
 
-# What torch has under no name, or under several
+# Functions that torch has under no name, or under several
 
 
 def torch_extreme(

@@ -32,7 +32,7 @@ Types = tuple[np.dtype[Any], ...]
 def close(
     drawn: Inputs, dtypes: Types, *expressions: str | tuple[str, str], **options: Any
 ) -> list[Function]:
-    """Return lines: an expression that both share, or that of tinyref and that of torch."""
+    """Return lines: one expression for both, or one for tinyref and one for torch."""
     pairs = [(one, one) if isinstance(one, str) else one for one in expressions]
     return [Function(ours, theirs, drawn, dtypes, **options) for ours, theirs in pairs]
 
@@ -58,7 +58,7 @@ TRIPLE = inputs("x", "y", "z")
 WITH_NUMBER = inputs("x", k=NUMBER)
 WITH_HALF = inputs("x", k=HALF)
 WITH_REAL = inputs("x", k=REAL)
-# Powers magnify the rounding of an exponent, so each one is exact in every type.
+# Powers magnify the rounding of an exponent, so every exponent is exact in every type.
 WITH_EXPONENT = inputs("x", k=of(st.sampled_from((0.5, 1.0, 2.0, -1.5, 3.0, 0.125))))
 
 ROUNDED_ONCE = [
@@ -129,7 +129,7 @@ ARITHMETIC = [
     *exact(WITH_NUMBER, NUMBERS, "x + {k}", "{k} - x", "x * {k}", "x - {k}"),
     # Torch wraps the number into the type.
     *exact(WITH_NUMBER, (*FLOATS, *SIGNED), "x < {k}", "x != {k}", "{k} >= x"),
-    # Torch keeps the digits of a number beside 16-bit floats: docs/differences.md.
+    # Torch does not round a number to 16-bit floats: docs/differences.md.
     *exact(WITH_HALF, FLOATS, "x + {k}", "{k} - x", "x * {k}", "x / {k}", "x <= {k}", "x == {k}"),
     *exact(WITH_REAL, FLOATS, ("{k} / x", "torch.full_like(x, {k}) / x")),
     *exact(inputs("x", k=REAL, kind="small"), INTS, "x + {k}", "{k} * x", "x < {k}"),
@@ -151,7 +151,7 @@ ARITHMETIC = [
     *exact(PAIR, FLOATS, "x.isclose(y)", "x.isclose(y, 0.1, 0.5, True)"),
     *exact(PAIR, FLOATS, ("Tensor(x.allclose(y))", "torch.tensor(torch.allclose(x, y))")),
     *exact(PAIR, NUMBERS, "x.clamp(y)", signed=False),
-    # Torch gives the gradient of equal bounds to nobody.
+    # If the bounds are equal, torch returns no gradient.
     *exact(TRIPLE, NUMBERS, "x.clamp(y, z)", signed=False, has_gradient=False),
     *exact(
         inputs("x", low=NUMBER, high=NUMBER),
@@ -197,7 +197,7 @@ REDUCTIONS = [
         ("x.std({axes}, {keep}, {ddof})", "x.std({axes}, correction={ddof}, keepdim={keep})"),
         size=1.0,
     ),
-    # The mean that torch gives beside a variance of infinities is NaN.
+    # If the variance is of infinities, torch returns NaN as the mean.
     *close(REDUCED, FLOATS, ("x.var_mean({axes})", "(x.var({axes}), x.mean({axes}))"), size=1.0),
     *close(REDUCED, FLOATS, ("x.std_mean({axes})", "(x.std({axes}), x.mean({axes}))"), size=1.0),
     *close(REDUCED, FLOATS, ("x.logsumexp({axes}, {keep})", "torch_logsumexp(x, {axes}, {keep})")),

@@ -99,7 +99,7 @@ payloads: st.SearchStrategy[Payload] = st.one_of(
 
 @st.composite
 def node_lists(draw: st.DrawFn, most: int = 12) -> list[UOp]:
-    """Nodes that use each other, well typed or not: whatever can be built can be written."""
+    """Draw nodes that use each other, well typed or not: all that can be built can be written."""
     nodes: list[UOp] = []
     for _ in range(draw(st.integers(1, most))):
         src = tuple(draw(st.lists(st.sampled_from(nodes), max_size=3))) if nodes else ()
@@ -124,13 +124,13 @@ def programs(draw: st.DrawFn) -> Program:
 
 
 def row_sum() -> UOp:
-    """The kernel AST of a sum of the rows of a transposed (3, 4) matrix, times two."""
+    """Return the kernel AST of a sum of the rows of a transposed (3, 4) matrix, times two."""
     matrix = load(1, dtypes.float32, shaped(3, 4).permute((1, 0)))
     return kernel_of(build.mul(total(matrix, 1), 2.0), 4, 1)
 
 
 def doubling() -> Program:
-    """A program with a loop that doubles n elements in place."""
+    """Return a program with a loop that doubles n elements in place."""
     buffer = build.define_global(0, dtypes.int32, 8)
     n = build.variable("n", 1, 8, dtypes.int32)
     loop = build.counter(n, 0, AxisKind.LOOP, dtypes.int32)

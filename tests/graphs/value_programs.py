@@ -56,10 +56,10 @@ def node_of(words: str) -> UOp:
 def gated(dtype: DType, lanes: int = 1) -> Program:
     """Return a program that loads behind a gate, else takes 1, and stores behind it."""
     gate = loaded(3, dtypes.bool)
-    place = build.mul(loaded(2, dtypes.int32), 4)
+    position = build.mul(loaded(2, dtypes.int32), 4)
     source, out = (build.define_global(slot, dtype, SIZE) for slot in (1, 0))
-    value = build.load(build.index(source, place), gate, 1, lanes=lanes)
-    return programs.program("gated", build.store(build.index(out, place), value, gate))
+    value = build.load(build.index(source, position), gate, 1, lanes=lanes)
+    return programs.program("gated", build.store(build.index(out, position), value, gate))
 
 
 def tile_of(tile: MatrixTile, by_lanes: bool = False) -> UOp:
