@@ -1,4 +1,4 @@
-"""The AST evaluator, against literals: values of kernels, and how it reads views."""
+"""Test the AST evaluator against literals: values of kernels and of views."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ index = dtypes.index
 
 
 def total(values: np.ndarray, dtype: DType, op: Ops = Ops.ADD) -> np.generic:
-    """`values` reduced to one by a kernel."""
+    """Return `values` reduced to one element by a kernel."""
     count = values.size
     x = load(1, dtype, (count,))
     ast = kernel_of(build.reduce(op, x, (0,)), 1)
@@ -64,8 +64,8 @@ def test_integer_sums_wrap() -> None:
 
 
 def test_iota_gives_the_numbers_of_elements_and_0_where_masked() -> None:
-    shown = shaped(2, 3).permute((1, 0)).pad(((1, 0), (0, 1)))
-    numbers = build.iota(shown)
+    tracker = shaped(2, 3).permute((1, 0)).pad(((1, 0), (0, 1)))
+    numbers = build.iota(tracker)
     ast = kernel_of(numbers, 4, 3)
     (got,) = evaluate(ast, {0: np.full(12, 7, np.int32)}).values()
     assert got.dtype == np.int32
@@ -138,11 +138,11 @@ def test_what_is_masked_inside_stays_so_outside() -> None:
     assert shown(padded.reshape((4,))) == [-1, 1, 0, -1]
 
 
-def test_computed_places_are_positions_along_the_last_axes() -> None:
-    places = (np.array([2, 0, -1, 3]),)
-    assert shown(ShapeTracker.from_shape((4, 3)), places) == [2, 3, -1, -1]
-    assert shown(ShapeTracker.from_shape((1, 3)), places) == [2, 0, -1, -1]
-    assert shown(ShapeTracker.from_shape((4, 0)), places) == [-1, -1, -1, -1]
+def test_computed_indices_are_positions_along_the_last_axes() -> None:
+    indices = (np.array([2, 0, -1, 3]),)
+    assert shown(ShapeTracker.from_shape((4, 3)), indices) == [2, 3, -1, -1]
+    assert shown(ShapeTracker.from_shape((1, 3)), indices) == [2, 0, -1, -1]
+    assert shown(ShapeTracker.from_shape((4, 0)), indices) == [-1, -1, -1, -1]
 
 
 def test_symbolic_sizes_at_both_ends_through_two_views() -> None:
@@ -166,9 +166,9 @@ def test_sizes_are_exact_and_truncate() -> None:
         (-7, 7, -1, 0),
     ):
         sides = (build.add(N, x), build.add(N, y))
-        given = tuple(build.sub(side, N) for side in sides)
-        assert size_value(UOp(Ops.IDIV, dtypes.index, given), {"n": 4}) == quotient
-        assert size_value(UOp(Ops.MOD, dtypes.index, given), {"n": 4}) == rest
+        sources = tuple(build.sub(side, N) for side in sides)
+        assert size_value(UOp(Ops.IDIV, dtypes.index, sources), {"n": 4}) == quotient
+        assert size_value(UOp(Ops.MOD, dtypes.index, sources), {"n": 4}) == rest
     assert size_value(build.mul(N, 1 << 62), {"n": 4}) == 1 << 64
     assert size_value(build.maximum(N, 3), {"n": 2}) == 3
     with pytest.raises(UserError, match="variable n has no value"):
@@ -178,10 +178,10 @@ def test_sizes_are_exact_and_truncate() -> None:
 
 
 def test_the_views_of_the_compiler_may_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of what is lowered, nor of numpy_indices, is asked."""
+    # The evaluator uses neither lowered views nor numpy_indices.
     tracker = ShapeTracker.from_shape((2, 3)).permute((1, 0)).reshape((2, 3))
 
-    def wrong(*given: object) -> None:
+    def wrong(*arguments: object) -> None:
         raise AssertionError("the compiler's reading of views is asked")
 
     for name in ("index_and_valid", "numpy_indices"):
@@ -197,9 +197,9 @@ WRITTEN = [0, 1, 1, 1, 1, 0]
 
 @pytest.mark.parametrize("device", ["PYTHON", "CPU"])
 def test_a_kernel_writes_one_for_any_byte_but_zero(device: str) -> None:
-    given = Tensor(BYTES.view(np.bool_), device=device)
-    assert given.flip(0).numpy().view(np.uint8).tolist() == WRITTEN[::-1]
-    assert given.cast("int32").sum().item() == 4
+    source = Tensor(BYTES.view(np.bool_), device=device)
+    assert source.flip(0).numpy().view(np.uint8).tolist() == WRITTEN[::-1]
+    assert source.cast("int32").sum().item() == 4
 
 
 def test_the_evaluator_writes_one_for_any_byte_but_zero() -> None:

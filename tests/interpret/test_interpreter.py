@@ -1,4 +1,4 @@
-"""The interpreter: programs written by hand, what the sanitizer finds, and broken devices."""
+"""Test the interpreter: programs written by hand, reports of the sanitizer, broken devices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def faults(subject: Program, buffers: Sequence[np.ndarray]) -> SanitizerError:
     return caught.value
 
 
-# --- what programs compute ---------------------------------------------------------------------
+# --- values of programs ------------------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -94,7 +94,7 @@ def test_lanes_of_a_scalar() -> None:
 
 
 def _reverse_through_local(size: int, with_barrier: bool = True) -> Program:
-    """Each group reverses its row: items write to shared memory and read each other's."""
+    """Return a program whose groups reverse their rows through shared memory."""
     out = build.define_global(0, i32, 2 * size)
     data = build.define_global(1, i32, 2 * size)
     shared = build.define_local("shared", i32, size)
@@ -132,42 +132,42 @@ def test_division_by_zero_neither_traps_nor_warns(recwarn: pytest.WarningsRecord
     assert not recwarn.list
 
 
-# --- what the sanitizer finds ---------------------------------------------------------------------
+# --- reports of the sanitizer ---------------------------------------------------------------------
 
 
 def test_load_past_the_end() -> None:
     out, data = build.define_global(0, i32, 4), build.define_global(1, i32, 4)
     lane = group(4)
     value = build.load(at(data, build.add(lane, 1)))
-    found = faults(program(build.store(at(out, lane), value), grid=(4, 1, 1)), [zeros(4), zeros(4)])
-    assert found.kind is Fault.BOUNDS
-    assert (found.memory, found.position) == ("slot 1", 4)
-    assert found.work_item == "group (3, 0, 0) item (0, 0, 0)"
-    assert "LOAD of element 4 of slot 1, which has 4 elements" in str(found)
-    assert isinstance(found, DeviceError)
+    error = faults(program(build.store(at(out, lane), value), grid=(4, 1, 1)), [zeros(4), zeros(4)])
+    assert error.kind is Fault.BOUNDS
+    assert (error.memory, error.position) == ("slot 1", 4)
+    assert error.work_item == "group (3, 0, 0) item (0, 0, 0)"
+    assert "LOAD of element 4 of slot 1, which has 4 elements" in str(error)
+    assert isinstance(error, DeviceError)
 
 
 def test_load_before_the_start_and_uniform() -> None:
     out, data = build.define_global(0, i32, 1), build.define_global(1, i32, 4)
-    found = faults(program(build.store(at(out, 0), build.load(at(data, -1)))), [zeros(1), zeros(4)])
-    assert (found.kind, found.position) == (Fault.BOUNDS, -1)
+    error = faults(program(build.store(at(out, 0), build.load(at(data, -1)))), [zeros(1), zeros(4)])
+    assert (error.kind, error.position) == (Fault.BOUNDS, -1)
 
 
 def test_the_size_of_the_declared_buffer_counts_not_that_of_the_array() -> None:
     out = build.define_global(0, i32, 2)
-    found = faults(program(build.store(at(out, 2), build.const(i32, 1))), [zeros(100)])
-    assert (found.kind, found.position) == (Fault.BOUNDS, 2)
+    error = faults(program(build.store(at(out, 2), build.const(i32, 1))), [zeros(100)])
+    assert (error.kind, error.position) == (Fault.BOUNDS, 2)
 
 
 def test_store_past_the_end_writes_nothing() -> None:
     out = build.define_global(0, i32, 3)
     lane = item(4)
     result = zeros(3)
-    found = faults(
+    error = faults(
         program(build.store(at(out, lane), build.const(i32, 1)), group=(4, 1, 1)), [result]
     )
-    assert (found.kind, found.position) == (Fault.BOUNDS, 3)
-    assert "item (3, 0, 0)" in found.work_item
+    assert (error.kind, error.position) == (Fault.BOUNDS, 3)
+    assert "item (3, 0, 0)" in error.work_item
     assert list(result) == [0, 0, 0]
 
 
@@ -175,17 +175,17 @@ def test_gated_access_past_the_end_counts_where_the_gate_is_open() -> None:
     out, data = build.define_global(0, i32, 4), build.define_global(1, i32, 2)
     lane = item(4)
     value = build.load(at(data, lane), build.less(lane, 3), 0)
-    found = faults(
+    error = faults(
         program(build.store(at(out, lane), value), group=(4, 1, 1)), [zeros(4), zeros(2)]
     )
-    assert (found.kind, found.position) == (Fault.BOUNDS, 2)
+    assert (error.kind, error.position) == (Fault.BOUNDS, 2)
 
 
 def test_unaligned_vector() -> None:
     out, data = build.define_global(0, f32, 4), build.define_global(1, f32, 8)
     value = build.load(at(data, 2), lanes=4)
-    found = faults(program(build.store(at(out, 0), value)), [zeros(4, f32), zeros(8, f32)])
-    assert (found.kind, found.position) == (Fault.ALIGNMENT, 2)
+    error = faults(program(build.store(at(out, 0), value)), [zeros(4, f32), zeros(8, f32)])
+    assert (error.kind, error.position) == (Fault.ALIGNMENT, 2)
 
 
 def test_shared_memory_must_be_written_first() -> None:
@@ -199,15 +199,15 @@ def test_shared_memory_must_be_written_first() -> None:
         build.store(at(out, lane), build.load(at(shared, lane))),
         group=(4, 1, 1),
     )
-    found = faults(body, [zeros(4)])
-    assert (found.kind, found.memory, found.position) == (Fault.UNINITIALISED, "tile", 3)
+    error = faults(body, [zeros(4)])
+    assert (error.kind, error.memory, error.position) == (Fault.UNINITIALISED, "tile", 3)
 
 
 def test_missing_barrier() -> None:
-    found = faults(_reverse_through_local(4, with_barrier=False), [zeros(8), zeros(8)])
-    assert (found.kind, found.memory) == (Fault.RACE, "shared")
-    assert "reads element 3 of shared" in str(found)
-    assert "item (3, 0, 0) touches unordered" in str(found)
+    error = faults(_reverse_through_local(4, with_barrier=False), [zeros(8), zeros(8)])
+    assert (error.kind, error.memory) == (Fault.RACE, "shared")
+    assert "reads element 3 of shared" in str(error)
+    assert "item (3, 0, 0) touches unordered" in str(error)
 
 
 def test_missing_barrier_before_shared_memory_is_overwritten() -> None:
@@ -239,9 +239,9 @@ def test_several_readers_then_a_writer() -> None:
     )
     run_program(fine, [zeros(4)])
     broken = program(put, barrier(), build.store(at(out, lane), broadcast), again, group=(4, 1, 1))
-    found = faults(broken, [zeros(4)])
-    assert found.kind is Fault.RACE
-    assert "several work-items" in str(found)
+    error = faults(broken, [zeros(4)])
+    assert error.kind is Fault.RACE
+    assert "several work-items" in str(error)
 
 
 @pytest.mark.parametrize("scope", ["group", "item"])
@@ -265,8 +265,8 @@ def test_a_barrier_does_not_order_groups() -> None:
     row = group(2)
     first = build.store(at(out, row), row)
     other = build.store(at(out, build.sub(build.const(i32, 1), row)), row)
-    found = faults(program(first, barrier(), other, grid=(2, 1, 1)), [zeros(4)])
-    assert found.kind is Fault.RACE
+    error = faults(program(first, barrier(), other, grid=(2, 1, 1)), [zeros(4)])
+    assert error.kind is Fault.RACE
 
 
 def test_a_reader_of_another_group_is_not_forgotten() -> None:
@@ -283,8 +283,8 @@ def test_a_reader_of_another_group_is_not_forgotten() -> None:
         build.store(at(data, 0), row, build.logical_not(is_first)),
         grid=(2, 1, 1),
     )
-    found = faults(body, [zeros(1), zeros(4)])
-    assert (found.kind, found.memory) == (Fault.RACE, "slot 0")
+    error = faults(body, [zeros(1), zeros(4)])
+    assert (error.kind, error.memory) == (Fault.RACE, "slot 0")
 
 
 def test_a_race_between_chunks_is_found() -> None:
@@ -292,8 +292,8 @@ def test_a_race_between_chunks_is_found() -> None:
     out = build.define_global(0, i32, count)
     row = group(count)
     wrapped = build.store(at(out, build.mod(row, count - 1)), row)
-    found = faults(program(wrapped, grid=(count, 1, 1)), [zeros(count)])
-    assert (found.kind, found.position) == (Fault.RACE, 0)
+    error = faults(program(wrapped, grid=(count, 1, 1)), [zeros(count)])
+    assert (error.kind, error.position) == (Fault.RACE, 0)
 
 
 def test_reading_what_another_item_writes() -> None:
@@ -316,9 +316,9 @@ def test_divergent_barrier() -> None:
         build.store(at(out, lane), lane),
         group=(4, 1, 1),
     )
-    found = faults(body, [zeros(4)])
-    assert found.kind is Fault.DIVERGENCE
-    assert found.work_item == "group (0, 0, 0) item (2, 0, 0)"
+    error = faults(body, [zeros(4)])
+    assert error.kind is Fault.DIVERGENCE
+    assert error.work_item == "group (0, 0, 0) item (2, 0, 0)"
 
 
 def test_a_barrier_that_whole_groups_skip_is_fine() -> None:
@@ -352,16 +352,16 @@ def test_without_the_sanitizer_a_right_program_reaches_both_ends_of_its_memory()
 def test_without_the_sanitizer_a_store_outside_leaves_what_its_gate_does() -> None:
     out = build.define_global(0, i32, 4)
     lane = item(8)
-    place = at(out, build.sub(lane, 2))
-    gated = build.store(place, build.add(lane, 1), build.less(lane, 4))
+    address = at(out, build.sub(lane, 2))
+    gated = build.store(address, build.add(lane, 1), build.less(lane, 4))
     assert outcome(program(gated, group=(8, 1, 1)), 4, sanitize=False) == [3, 4, 0, 0]
 
 
 def test_errors_travel_between_processes() -> None:
     out = build.define_global(0, i32, 1)
-    found = faults(program(build.store(at(out, 5), build.const(i32, 1))), [zeros(1)])
-    copy = pickle.loads(pickle.dumps(found))
-    assert (str(copy), copy.kind, copy.position) == (str(found), Fault.BOUNDS, 5)
+    error = faults(program(build.store(at(out, 5), build.const(i32, 1))), [zeros(1)])
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.kind, copy.position) == (str(error), Fault.BOUNDS, 5)
 
 
 # --- wrong calls ----------------------------------------------------------------------------------
@@ -469,7 +469,7 @@ def test_a_hook_may_drop_the_gate() -> None:
 
 
 def test_backward_runs_groups_and_items_from_the_last_to_the_first():
-    # All write one element: who comes last decides, and only without the sanitizer.
+    # All write one element: the last one wins, and only without the sanitizer.
     out = build.define_global(0, i32, 1)
     number = build.add(build.mul(group(3), 10), item(4))
     racy = program(
@@ -483,15 +483,15 @@ def test_backward_runs_groups_and_items_from_the_last_to_the_first():
         Interpreter(racy).run([np.zeros(1, np.int32)], backward=True)
 
 
-def test_backward_no_group_runs_beside_all_others():
+def test_backward_no_group_runs_together_with_others():
     # Each group reads what the next one writes: the order of groups shows.
     array = build.define_global(0, i32, 5)
     read = build.load(build.index(array, build.add(group(4), 1)))
     copies = program(build.store(build.index(array, group(4)), read), grid=(4, 1, 1))
-    for backward, wanted in ((False, [1, 2, 3, 4, 4]), (True, [4, 4, 4, 4, 4])):
+    for backward, expected in ((False, [1, 2, 3, 4, 4]), (True, [4, 4, 4, 4, 4])):
         values = np.arange(5, dtype=np.int32)
         Interpreter(copies).run([values], sanitize=False, backward=backward)
-        assert values.tolist() == wanted
+        assert values.tolist() == expected
 
 
 def test_backward_gives_the_same_where_nothing_is_shared():

@@ -1,4 +1,4 @@
-"""Loops of which the interpreter runs many iterations at once: the value is that of one by one."""
+"""Test loops whose iterations the interpreter runs together: values are as one by one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def memory(slot: int, dtype: DType, size: int) -> tuple[UOp, np.ndarray]:
 
 
 def widens(subject: Program) -> bool:
-    """Whether iterations still run as lanes: no launch found that they depend on each other."""
+    """Return True if iterations still run as lanes: no launch showed a dependence."""
     return Interpreter(subject).translation.may_widen
 
 
@@ -47,7 +47,7 @@ def test_nested_loops_are_lanes() -> None:
 
 
 def test_a_recurrence_through_memory_runs_in_order() -> None:
-    """data[i + 1] = data[i] + 1: iterations that ran at once would all read zero."""
+    """Store data[i + 1] = data[i] + 1: iterations that ran together would all read zero."""
     data, values = memory(0, i32, 6)
     i = loop(5, 0)
     body = program(build.store(at(data, build.add(i, 1)), build.add(build.load(at(data, i)), 1)))
@@ -113,8 +113,8 @@ def test_sums_keep_their_order(op: Ops, dtype: DType, lanes: int) -> None:
     for lane in range(lanes):
         start = {Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: -np.inf}[op]
         total = np.array(start).astype(numpy_dtype(dtype))[()]
-        for each in values[lane * count : (lane + 1) * count]:
-            total = step(total, each)
+        for value in values[lane * count : (lane + 1) * count]:
+            total = step(total, value)
         assert result[lane] == total
 
 
@@ -132,7 +132,7 @@ def test_sums_on_a_grid_fold_too() -> None:
 
 
 def test_a_running_total_that_is_read_inside_is_no_fold() -> None:
-    """The store sees every partial sum."""
+    """Store every partial sum."""
     out, result = memory(0, i32, 5)
     k = loop(5, 0)
     start = build.accumulator("a", build.const(i32, 0), k)
@@ -154,7 +154,7 @@ def test_a_sum_of_sums() -> None:
         return iterations
 
     Interpreter(body, hooks=Hooks(loop=noted)).run([result])
-    # Iterations run at once around a loop that runs at once, too: each loop begins once.
+    # Iterations of both loops run together, so each loop begins once.
     assert counts == [4, 30, 20]
     expected = [
         sum(max((y - 5) * (x - lane) for y in range(20)) for x in range(30)) for lane in range(4)
@@ -209,12 +209,12 @@ def test_vectors_are_accumulated_in_order(items: int) -> None:
     gate = build.not_equal(lane, 1) if items > 1 else None
     store = build.store(at(out, build.mul(lane, 4)), total, gate)
     subject = Program("vectors", linearise(accumulate(build.sink(store))), (), group=(items, 1, 1))
-    given = (np.arange(200, dtype=np.float32) / np.float32(7) - np.float32(11)) ** 3
+    source = (np.arange(200, dtype=np.float32) / np.float32(7) - np.float32(11)) ** 3
     result = np.full(4 * items, 9, np.float32)
-    run_program(subject, [result, given])
+    run_program(subject, [result, source])
     for item in range(items):
         expected = np.zeros(4, np.float32)
-        for row in given.reshape(50, 4):
+        for row in source.reshape(50, 4):
             expected = expected + row * np.float32(item + 1)
         if item == 1:
             expected = np.full(4, 9, np.float32)

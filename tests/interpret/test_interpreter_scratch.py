@@ -1,4 +1,4 @@
-"""Arrays that are scratch space: iterations that run at once have a copy each."""
+"""Test arrays that are scratch space: iterations that run together have a copy each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ program = functools.partial(programs.program, "scratch")
 
 
 def memories(size: int, scratch: int) -> tuple[UOp, UOp]:
-    """What is written for the caller, and the array that each iteration may use."""
+    """Return the buffer of the caller, and the array that each iteration may use."""
     return build.define_global(0, i32, size), build.define_local("scratch", i32, scratch)
 
 
@@ -38,7 +38,7 @@ def take(memory: UOp, position: UOp | int) -> UOp:
 
 
 def linear(i: UOp, j: UOp, factors: tuple[int, int, int], size: int) -> UOp:
-    """(a i + b j + c) mod size."""
+    """Return (a i + b j + c) mod size."""
     a, b, c = factors
     total = build.add(build.add(build.mul(i, a), build.mul(j, b)), c)
     return build.mod(total, size)
@@ -78,34 +78,34 @@ class Nest:
             grid=(threads, 1, 1),
         )
 
-    def wanted(self, threads: int = 1) -> list[int | None]:
-        """The values in order, None where nothing was ever written."""
-        found: list[int | None] = []
+    def expected_values(self, threads: int = 1) -> list[int | None]:
+        """Return the values in order; None is an element that was never written."""
+        values: list[int | None] = []
         for thread in range(threads):
             scratch: dict[int, int] = {}
             for i in range(self.iterations):
                 for j in range(self.filled):
-                    place = (self.put[0] * i + self.put[1] * j + self.put[2]) % self.size
-                    scratch[place] = (thread * 100 + i) * 100 + j + 1
+                    position = (self.put[0] * i + self.put[1] * j + self.put[2]) % self.size
+                    scratch[position] = (thread * 100 + i) * 100 + j + 1
                 for k in range(self.read):
-                    place = (self.take[0] * i + self.take[1] * k + self.take[2]) % self.size
-                    found.append(scratch.get(place))
-        return found
+                    position = (self.take[0] * i + self.take[1] * k + self.take[2]) % self.size
+                    values.append(scratch.get(position))
+        return values
 
 
 def check(nest: Nest, threads: int) -> bool:
-    """Checks values, or the fault, of iterations one by one; returns whether all ran at once."""
+    """Check the values, or the fault, of a nest; return True if iterations ran together."""
     subject = nest.program(threads)
-    wanted = nest.wanted(threads)
-    result = np.zeros(len(wanted), np.int32)
+    expected = nest.expected_values(threads)
+    result = np.zeros(len(expected), np.int32)
     for _ in range(2):
-        if None in wanted:
+        if None in expected:
             with pytest.raises(SanitizerError) as caught:
                 run_program(subject, [result])
             assert caught.value.kind is Fault.UNINITIALISED
         else:
             run_program(subject, [result])
-            assert list(result) == wanted
+            assert list(result) == expected
     return Interpreter(subject).translation.may_widen
 
 
@@ -120,19 +120,19 @@ def test_so_many_iterations_that_their_copies_come_in_blocks() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_an_earlier_iteration_left_is_read_in_order(threads: int) -> None:
-    """Iteration i writes element i mod 2, and reads both, from 0 on where all were filled."""
+    # Iteration i writes element i mod 2. It reads both if both are filled.
     nest = Nest(5, 2, 4, 4, (2, 1, 0), (2, 1, 0))
-    assert None in nest.wanted()
+    assert None in nest.expected_values()
     check(nest, threads)
     later = Nest(4, 3, 3, 3, (1, 0, 0), (0, 1, 0))
-    assert None in later.wanted()
+    assert None in later.expected_values()
     check(later, threads)
     carried = Nest(5, 4, 4, 4, (0, 1, 0), (0, 1, 0))
     assert check(carried, threads)
 
 
 def test_a_value_that_is_carried_from_iteration_to_iteration() -> None:
-    """The first iteration fills all of the array; the others read what it left."""
+    # The first iteration fills the whole array; the others read it.
     out, scratch = memories(12, 4)
     i, j, k = loop(3, 0), loop(4, 1), loop(4, 2)
     first = build.branch(build.less(i, 1))
@@ -145,7 +145,7 @@ def test_a_value_that_is_carried_from_iteration_to_iteration() -> None:
 
 
 def test_a_recurrence_within_the_scratch_array_runs_in_order() -> None:
-    """scratch[j + 1] = scratch[j] + i in iteration i: only the outer loop may run at once."""
+    # In iteration i, scratch[j + 1] = scratch[j] + i: only the outer loop may run as lanes.
     out, scratch = memories(4, 6)
     i, j = loop(4, 0), loop(5, 1)
     following = put(scratch, build.add(j, 1), build.add(take(scratch, j), i))
@@ -157,13 +157,13 @@ def test_a_recurrence_within_the_scratch_array_runs_in_order() -> None:
 
 
 def filling(scratch: UOp, size: int, number: int) -> tuple[UOp, ...]:
-    """A loop that writes to each element its position."""
+    """Return a loop that writes to each element its position."""
     j = loop(size, number)
     return j, put(scratch, j, j), build.close(j)
 
 
 def test_a_recurrence_over_elements_that_are_all_filled_runs_in_order() -> None:
-    """scratch[j + 1] = scratch[j] + 10: at once, every iteration would read what was filled in."""
+    # scratch[j + 1] = scratch[j] + 10: together, every iteration would read old elements.
     out, scratch = memories(3, 5)
     i, j = loop(3, 0), loop(4, 2)
     following = put(scratch, build.add(j, 1), build.add(take(scratch, j), 10))
@@ -175,7 +175,7 @@ def test_a_recurrence_over_elements_that_are_all_filled_runs_in_order() -> None:
 
 
 def test_the_end_of_an_inner_loop_orders_no_other_iteration_of_the_loop_around_it() -> None:
-    """Iteration m reads in its first loop what iteration m - 1 wrote in its second one."""
+    # Iteration m reads in its first loop what iteration m - 1 wrote in its second loop.
     out, scratch = memories(2 * 3 * 2, 4)
     i, m, first, second = loop(2, 0), loop(3, 2), loop(2, 3), loop(1, 4)
     row = build.mul(build.add(build.mul(i, 3), m), 2)

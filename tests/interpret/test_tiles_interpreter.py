@@ -1,4 +1,4 @@
-"""WMMA lane for lane: products against numpy, rounding by literals, and broken use of tiles."""
+"""Test WMMA by lanes: products against numpy, rounding by literals, wrong uses of tiles."""
 
 from __future__ import annotations
 
@@ -44,33 +44,33 @@ class Product:
         self.group = (tile.threads, 1, 1) if group == (0, 1, 1) else group
         self.subgroups = int(np.prod(grid) * np.prod(self.group)) // tile.threads
         self.thread = _flat("item", self.group)
-        place = build.add(build.mul(_flat("group", grid), int(np.prod(self.group))), self.thread)
-        self.subgroup = build.idiv(place, tile.threads)
+        position = build.add(build.mul(_flat("group", grid), int(np.prod(self.group))), self.thread)
+        self.subgroup = build.idiv(position, tile.threads)
 
     def memory(self, operand: Operand, slot: int | None = None) -> UOp:
-        """The buffer of an operand, or D by its slot."""
+        """Return the buffer of an operand, or D by its slot."""
         rows, columns = self.tile.shape(operand)
         size = self.subgroups * rows * columns
         return build.define_global(
             SLOTS[operand] if slot is None else slot, self.tile.dtype(operand), size
         )
 
-    def places(self, operand: Operand, thread: UOp | None = None) -> list[UOp]:
-        """The positions in memory of the elements that the work-item holds."""
+    def positions(self, operand: Operand, thread: UOp | None = None) -> list[UOp]:
+        """Return the positions in memory of the elements that the work-item holds."""
         rows, columns = self.tile.shape(operand)
         holder = self.thread if thread is None else thread
-        found = []
+        positions = []
         for register in range(self.tile.layout(operand).registers):
             row, column = tile_element(self.tile, operand, holder, register)
             inside = build.add(build.mul(row, columns), column)
-            found.append(build.add(build.mul(self.subgroup, rows * columns), inside))
-        return found
+            positions.append(build.add(build.mul(self.subgroup, rows * columns), inside))
+        return positions
 
     def fragment(self, operand: Operand, thread: UOp | None = None) -> UOp:
-        """The value that the work-item gives."""
+        """Return the value that the work-item contributes."""
         memory = self.memory(operand)
-        places = self.places(operand, thread)
-        loads = [build.load(build.index(memory, place)) for place in places]
+        positions = self.positions(operand, thread)
+        loads = [build.load(build.index(memory, position)) for position in positions]
         return build.vectorize(*loads) if len(loads) > 1 else loads[0]
 
     def wmma(self, a: UOp, b: UOp, c: UOp) -> UOp:
@@ -80,14 +80,14 @@ class Product:
         memory = self.memory(Operand.C, 0)
         return [
             build.store(
-                build.index(memory, place),
+                build.index(memory, position),
                 build.gep(result, register) if result.dtype.lanes > 1 else result,
             )
-            for register, place in enumerate(self.places(Operand.C))
+            for register, position in enumerate(self.positions(Operand.C))
         ]
 
     def program(self) -> Program:
-        """Load, multiply, store."""
+        """Return the program: load, multiply, store."""
         root = build.sink(*self.stores(self.wmma(*map(self.fragment, Operand))))
         verify(Dialect.INDEXED, root)
         return self.of(linearise(root))
@@ -101,7 +101,7 @@ class Product:
         return Program("product", uops, parameters, (), self.grid, self.group)
 
     def matrices(self) -> list[Array]:
-        """A, B and C of small integers, [subgroup, row, column]."""
+        """Return A, B and C of small integers, [subgroup, row, column]."""
         random = np.random.default_rng(0)
         return [
             random.integers(-2, 3, (self.subgroups, *self.tile.shape(operand))).astype(
@@ -113,7 +113,7 @@ class Product:
     def run_on(
         self, matrices: list[Array], program: Program | None = None, **options: Any
     ) -> Array:
-        """D as [subgroup, row, column]."""
+        """Return D as [subgroup, row, column]."""
         shape = (self.subgroups, *self.tile.shape(Operand.C))
         out = np.full(int(np.prod(shape)), 99, numpy_dtype(self.tile.dtype_out))
         buffers = [out, *(matrix.reshape(-1).copy() for matrix in matrices)]
@@ -122,23 +122,23 @@ class Product:
 
 
 def _flat(scope: str, extents: Extents) -> UOp:
-    """The place of a group or item in launch order; dimension 0 is the fastest."""
+    """Return the position of a group or item in launch order; dimension 0 is the fastest."""
     x, y, z = (build.special(scope, dim, extent, i32) for dim, extent in enumerate(extents))
     return build.add(build.mul(build.add(build.mul(z, extents[1]), y), extents[0]), x)
 
 
 def by_numpy(matrices: list[Array]) -> Array:
-    """A * B + C, exactly, in float64."""
+    """Return A * B + C, exactly, in float64."""
     a, b, c = (matrix.astype(np.float64) for matrix in matrices)
     return np.matmul(a, b) + c
 
 
 def check(product: Product, **options: Any) -> None:
     matrices = product.matrices()
-    found = product.run_on(matrices, **options)
+    result = product.run_on(matrices, **options)
     expected = by_numpy(matrices)
     assert np.abs(expected).max() > 4
-    np.testing.assert_array_equal(found.astype(np.float64), expected)
+    np.testing.assert_array_equal(result.astype(np.float64), expected)
 
 
 # --- products ------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_many_groups_at_once() -> None:
 
 
 def test_a_tile_may_hold_one_element_for_many_threads() -> None:
-    """m, n and k of 2: A is held twice, once per column; B twice, once per row."""
+    # With m, n and k of 2, A is held twice, once per column, and B twice, once per row.
     layouts = [FragmentLayout.of(*bits) for bits in (("- m1", "k1"), ("n1 -", "k1"), ("n1 m1", ""))]
     tile = MatrixTile("own", (2, 2, 2), dtypes.int32, dtypes.int32, *layouts)  # type: ignore[arg-type]
     check(Product(tile, grid=(4, 1, 1), group=(8, 1, 1)))
@@ -168,7 +168,7 @@ def test_a_hook_that_swaps_two_lanes_is_seen() -> None:
 
 
 def dot(name: str, a: list[float], b: list[float], c: float) -> float:
-    """Element (0, 0) of a product whose only row of A and column of B are given."""
+    """Return element (0, 0) of the product of one row of A and one column of B."""
     tile = dataclasses.replace(TILES[name])
     product = Product(tile)
     left, right, start = map(np.zeros_like, product.matrices())
@@ -198,8 +198,8 @@ def test_sums_go_from_low_k_to_high() -> None:
 
 
 def test_integers_wrap() -> None:
-    found = dot("nvidia_m8n8k16_int8_int32", [127, 127], [127, 1], float(2**31 - 16129))
-    assert found == -(2**31) + 127
+    result = dot("nvidia_m8n8k16_int8_int32", [127, 127], [127, 1], float(2**31 - 16129))
+    assert result == -(2**31) + 127
 
 
 def test_tf32_rounds_to_nearest_and_ties_away_from_zero() -> None:
@@ -220,7 +220,7 @@ def test_tf32_tiles_round_what_they_multiply_and_not_what_they_add() -> None:
     assert dot("apple_m8n8k8_float32_float32", [x], [1.0], 0.0) == x
 
 
-# --- what the sanitizer reports ------------------------------------------------------------------
+# --- reports of the sanitizer --------------------------------------------------------------------
 
 
 def fault(product: Product, *uops: UOp, **options: Any) -> SanitizerError:
@@ -232,16 +232,16 @@ def fault(product: Product, *uops: UOp, **options: Any) -> SanitizerError:
 
 
 @pytest.mark.parametrize("sanitize", [True, False])
-def test_a_group_that_is_no_whole_number_of_runs_is_reported(sanitize: bool) -> None:
+def test_a_group_that_is_no_multiple_of_subgroups_is_reported(sanitize: bool) -> None:
     product = Product(NVIDIA, grid=(2, 1, 1), group=(48, 1, 1))
-    # The verifier refuses it, too: the interpreter is asked directly.
+    # The verifier refuses it as well, so the interpreter is called directly.
     uops = linearise(build.sink(*product.stores(product.wmma(*map(product.fragment, Operand)))))
-    found = fault(product, *uops, sanitize=sanitize)
-    assert "a group of 48 work-items is no whole number of subgroups of 32" in str(found)
+    error = fault(product, *uops, sanitize=sanitize)
+    assert "a group of 48 work-items is no whole number of subgroups of 32" in str(error)
 
 
 def under(product: Product, condition: UOp) -> tuple[UOp, ...]:
-    """The product under an IF, as verifiers would not let it pass."""
+    """Return the product under an IF, which the verifiers would refuse."""
     branch = build.branch(condition)
     close = build.close(branch)
     fragments = [product.fragment(operand) for operand in Operand]
@@ -249,39 +249,39 @@ def under(product: Product, condition: UOp) -> tuple[UOp, ...]:
     order: dict[UOp, None] = {}
     for root in (*fragments, branch, *stores):
         order.update(dict.fromkeys(root.toposort()))
-    # Addresses are arithmetic: they may stand inside.
+    # Addresses are arithmetic, so they may be inside.
     return (*order, close)
 
 
-def test_a_run_of_which_part_arrives_is_reported() -> None:
+def test_a_subgroup_that_arrives_in_part_is_reported() -> None:
     product = Product(NVIDIA, group=(64, 1, 1))
-    found = fault(product, *under(product, build.less(product.thread, 40)))
-    assert "not every one of the 32 work-items of a subgroup arrives; one is missing" in str(found)
-    assert found.work_item == "group (0, 0, 0) item (40, 0, 0)"
+    error = fault(product, *under(product, build.less(product.thread, 40)))
+    assert "not every one of the 32 work-items of a subgroup arrives; one is missing" in str(error)
+    assert error.work_item == "group (0, 0, 0) item (40, 0, 0)"
 
 
-def test_whole_runs_may_stay_away() -> None:
+def test_whole_subgroups_may_be_absent() -> None:
     product = Product(NVIDIA, grid=(2, 1, 1), group=(64, 1, 1))
     uops = under(product, build.less(product.thread, 32))
     matrices = product.matrices()
-    found = product.run_on(matrices, product.of(uops))
-    np.testing.assert_array_equal(found[::2], by_numpy(matrices)[::2])
-    assert (found[1::2] == 99).all()
+    result = product.run_on(matrices, product.of(uops))
+    np.testing.assert_array_equal(result[::2], by_numpy(matrices)[::2])
+    assert (result[1::2] == 99).all()
 
 
-def test_a_loop_in_which_part_of_a_run_iterations_is_reported() -> None:
+def test_a_loop_that_part_of_a_subgroup_leaves_is_reported() -> None:
     product = Product(NVIDIA)
     iteration = build.counter(build.add(product.thread, 1), 0, AxisKind.REDUCE, i32)
     start = product.fragment(Operand.C)
     total = build.accumulator("total", start, iteration)
     a, b = product.fragment(Operand.A), product.fragment(Operand.B)
     result = build.update(total, product.wmma(a, b, total))
-    found = fault(product, *linearise(build.sink(*product.stores(result))))
-    assert found.work_item == "group (0, 0, 0) item (0, 0, 0)"
+    error = fault(product, *linearise(build.sink(*product.stores(result))))
+    assert error.work_item == "group (0, 0, 0) item (0, 0, 0)"
 
 
 def copies_that_differ(product: Product) -> tuple[UOp, ...]:
-    """The upper threads give other elements of A than those of which they are copies."""
+    """Return a product in which copies of elements of A differ in the upper threads."""
     other = build.where(
         build.less(product.thread, 16), product.thread, build.binary(Ops.XOR, product.thread, 2)
     )
@@ -292,17 +292,17 @@ def copies_that_differ(product: Product) -> tuple[UOp, ...]:
 
 def test_copies_that_differ_are_reported() -> None:
     product = Product(REPLICATED)
-    found = fault(product, *copies_that_differ(product))
-    assert "the work-items that hold element (0, " in str(found)
-    assert "of A differ in it" in str(found)
-    assert found.work_item == "group (0, 0, 0) item (16, 0, 0)"
+    error = fault(product, *copies_that_differ(product))
+    assert "the work-items that hold element (0, " in str(error)
+    assert "of A differ in it" in str(error)
+    assert error.work_item == "group (0, 0, 0) item (16, 0, 0)"
 
 
 def test_without_the_sanitizer_the_first_copy_counts() -> None:
     product = Product(REPLICATED)
     matrices = product.matrices()
-    found = product.run_on(matrices, product.of(copies_that_differ(product)), sanitize=False)
-    np.testing.assert_array_equal(found, by_numpy(matrices))
+    result = product.run_on(matrices, product.of(copies_that_differ(product)), sanitize=False)
+    np.testing.assert_array_equal(result, by_numpy(matrices))
 
 
 def test_copies_that_are_nan_agree() -> None:
