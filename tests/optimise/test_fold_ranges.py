@@ -1,4 +1,4 @@
-"""Folded ranges: which reduces choose, that they read just what they choose, and mutants of it."""
+"""Test folded ranges: reduces that choose an element read only that element."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ F32, I32 = dtypes.float32, dtypes.int32
 GATHERS = gathers.INDICES | {
     name: make() for name, make in {**choices.EXPRESSIONS, **choices.TOGETHER}.items()
 }
-# What is left to loop over once the choices are folded; of every other gather nothing.
+# Axes that still loop after the folding; every other gather has none.
 LOOPS_LEFT = {
     "constant_value": 1,
     "summed": 1,
@@ -58,8 +58,8 @@ def expected_of(gather: gathers.Gather) -> np.ndarray:
 def same_bits(actual: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(actual, expected)
     if expected.dtype.kind == "f":
-        kept = ~np.isnan(expected)
-        np.testing.assert_array_equal(np.signbit(actual[kept]), np.signbit(expected[kept]))
+        real = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(actual[real]), np.signbit(expected[real]))
 
 
 def count(root: UOp, op: Ops) -> int:
@@ -70,7 +70,7 @@ def iota(axis: int, *shape: int) -> UOp:
     return gathers.along(axis, *shape)
 
 
-# --- what folds -----------------------------------------------------------------------------------
+# --- folded reduces -------------------------------------------------------------------------------
 
 
 @pytest.mark.table
@@ -81,7 +81,7 @@ def test_a_choice_is_no_loop_and_has_the_value_of_the_reduce(name: str) -> None:
     verify(Dialect.AST, ast)
     folded = fold_ranges(ast)
     if name in ("by_the_one_before", "by_the_one_after"):
-        # What is chosen along one axis shows the place on the other one.
+        # The element chosen along one axis is the index on the other.
         folded = fold_ranges(folded)
     verify(Dialect.AST, folded)
     assert count(folded, Ops.REDUCE) == LOOPS_LEFT.get(name, 0)
@@ -91,14 +91,14 @@ def test_a_choice_is_no_loop_and_has_the_value_of_the_reduce(name: str) -> None:
         same_bits(got, expected_of(gather))
 
 
-def chosen_by(counter: Callable[[UOp, UOp], UOp], places: list[int]) -> gathers.Gather:
-    """Elements of 11, 12, 13, 14 where what is made of the counter and of 5 is the index."""
-    shape = (len(places), 4)
+def chosen_by(counter: Callable[[UOp, UOp], UOp], indices: list[int]) -> gathers.Gather:
+    """Return elements of 11 to 14 at indices that are computed from the counter and 5."""
+    shape = (len(indices), 4)
     added, index = (gathers.repeated_load(slot, I32, (0,), *shape) for slot in (1, 2))
     values = gathers.repeated_load(3, I32, (1,), *shape)
     value = gathers.one_hot_reduce(counter(iota(1, *shape), added), index, values)
-    inputs = ((I32, [5] * len(places)), (I32, places), (I32, (11, 12, 13, 14)))
-    return gathers.Gather(value, (len(places), 1), inputs, ())
+    inputs = ((I32, [5] * len(indices)), (I32, indices), (I32, (11, 12, 13, 14)))
+    return gathers.Gather(value, (len(indices), 1), inputs, ())
 
 
 @pytest.mark.table
@@ -115,7 +115,7 @@ def chosen_by(counter: Callable[[UOp, UOp], UOp], places: list[int]) -> gathers.
         (lambda i, five: build.sub(i, build.const(I32, 9)), [-9, -6, 9], [11, 14, 0], 0),
         (lambda i, five: build.add(build.const(I32, 9), i), [9, 12, 8], [11, 14, 0], 0),
         (lambda i, five: build.sub(five, build.unary(Ops.NEG, i)), [5, 8, 4], [11, 14, 0], 0),
-        # Twice the counter takes every other number, which no line does.
+        # Twice the counter takes every other number, and no linear access does.
         (lambda i, five: build.add(i, i), [0, 6, 3], [11, 14, 0], 1),
         (lambda i, five: build.add(i, build.mul(i, five)), [0, 18, 5], [11, 14, 0], 1),
     ],
@@ -152,24 +152,24 @@ def test_no_index_of_a_gather_needs_64_bits(name: str) -> None:
     assert all(node.dtype is I32 for node in ranges)
 
 
-# --- what is read ---------------------------------------------------------------------------------
+# --- accessed elements ----------------------------------------------------------------------------
 
 
 def touched(ast: UOp, contents: list[np.ndarray]) -> dict[str, list[int]]:
-    """The elements that the loads of a kernel touch, by memory, as often as they are touched."""
-    found: dict[str, list[int]] = {}
+    """Map each memory to the elements that the loads of a kernel access, repeats included."""
+    accesses: dict[str, list[int]] = {}
 
     def note(access: object) -> np.ndarray:
         index, active = np.broadcast_arrays(
             access.index, True if access.gate is None else access.gate
         )
-        found.setdefault(access.memory, []).extend(index[active].tolist())
+        accesses.setdefault(access.memory, []).extend(index[active].tolist())
         return access.value
 
     with Context(NOOPT=1):
         program = compile_kernel(ast, LOOPS)
     run_program(program, contents, hooks=Hooks(load=note))
-    return found
+    return accesses
 
 
 def test_only_the_rows_that_are_chosen_are_read() -> None:
@@ -179,9 +179,9 @@ def test_only_the_rows_that_are_chosen_are_read() -> None:
         np.array([3, 9, 0, -1], np.int32),
         np.arange(100, 110, dtype=np.float32),
     ]
-    found = touched(ast, contents)
-    assert sorted(found["slot 2"]) == [0, 1, 6, 7]
-    assert sorted(set(found["slot 1"])) == [0, 1, 2, 3]
+    accesses = touched(ast, contents)
+    assert sorted(accesses["slot 2"]) == [0, 1, 6, 7]
+    assert sorted(set(accesses["slot 1"])) == [0, 1, 2, 3]
     assert contents[0].tolist() == [106, 107, 0, 0, 100, 101, 0, 0]
 
 
@@ -201,7 +201,7 @@ def test_a_gather_of_more_than_there_is_counts_the_whole_once() -> None:
     assert estimate(ast).nbytes == 4 * (100 + 50 + 4)
 
 
-# --- what does not --------------------------------------------------------------------------------
+# --- reduces that stay ----------------------------------------------------------------------------
 
 SHAPE = (3, 4)
 INDEX = load(1, I32, shaped(3, 1).expand(SHAPE))
@@ -244,7 +244,7 @@ LEFT_ALONE: dict[str, UOp] = {
     "a counter of both axes": summed(
         build.where(build.equal(build.iota(shaped(*SHAPE)), INDEX), TABLE, 0.0)
     ),
-    # Where it is masked it is 0 at every place, so an index of 0 takes the whole row.
+    # Where the counter is masked it is always 0, so an index of 0 takes the whole row.
     "a counter that is masked": summed(build.where(build.equal(MASKED_COUNTER, INDEX), TABLE, 0.0)),
     "a bool counter": summed(
         build.where(
@@ -261,8 +261,8 @@ LEFT_ALONE: dict[str, UOp] = {
 def test_what_is_no_choice_stays_a_loop(name: str) -> None:
     ast = kernel_of(LEFT_ALONE[name], 3, 1)
     assert fold_ranges(ast) is ast
-    places = np.array([2, 0, 3] * 4, np.int32)[: 12 if "along" in name else 3]
-    agree(ast, {0: np.zeros(3, np.float32), 1: places, 2: np.array([1, 2, 4, 8], np.float32)})
+    indices = np.array([2, 0, 3] * 4, np.int32)[: 12 if "along" in name else 3]
+    agree(ast, {0: np.zeros(3, np.float32), 1: indices, 2: np.array([1, 2, 4, 8], np.float32)})
 
 
 def test_a_counter_that_wraps_is_no_choice() -> None:
@@ -273,7 +273,7 @@ def test_a_counter_that_wraps_is_no_choice() -> None:
     ast = kernel_of(value, 1, 1)
     assert fold_ranges(ast) is ast
     data = {0: np.zeros(1, np.int32), 1: np.array([7], np.uint8), 2: np.arange(300, dtype=np.int32)}
-    # Both the place 7 and the place 263.
+    # Both index 7 and index 263.
     agree(ast, data, {0: [270]})
 
 
@@ -288,7 +288,7 @@ def test_indices_that_need_each_other_stay() -> None:
 
 
 def test_padding_around_a_choice_leaves_it_one() -> None:
-    """All that it is made of is 0 in the padding, and so is what is chosen."""
+    # The counter, index and table are 0 in the padding, and so is the choice.
     around = ((1, 1), (0, 0))
     index = load(1, I32, shaped(2, 1).expand((2, 4)).pad(around))
     table = load(2, F32, shaped(1, 4).expand((2, 4)).pad(around))
@@ -298,7 +298,7 @@ def test_padding_around_a_choice_leaves_it_one() -> None:
     assert count(fold_ranges(ast), Ops.REDUCE) == 0
     data = {0: np.zeros(4, np.float32), 1: np.array([2, 0], np.int32)}
     agree(ast, {**data, 2: np.array([1, 2, 4, 8], np.float32)}, {0: [0, 4, 1, 0]})
-    # What is chosen is not 0 in the padding: the reduce stays.
+    # The choice is not 0 in the padding, so the reduce stays.
     plus_one = gathers.one_hot_reduce(counter, index, build.add(table, 1.0))
     ast = kernel_of(plus_one, 4, 1)
     assert fold_ranges(ast) is ast
@@ -306,7 +306,7 @@ def test_padding_around_a_choice_leaves_it_one() -> None:
 
 
 def test_a_choice_that_is_none_in_the_padding_stays() -> None:
-    """There the counter is 0, which is not chosen, and what is chosen would be 1."""
+    # In the padding the counter is 0, which is not chosen, and the element would be 1.
     around = ((1, 1), (0, 0))
     counter, table = (
         shaped(1, 4).expand((2, 4)).pad(around),
@@ -334,25 +334,25 @@ def test_no_axis_of_a_plan_is_one_that_is_folded() -> None:
 
 
 def test_a_gather_may_be_an_operand_of_a_matrix_tile() -> None:
-    """Fragments are computed at positions of their own, and so are the places in them."""
+    # Fragments have positions of their own, and so have the indices in them.
     sizes = (8, 8, 5, 8)
     index = load(1, I32, shaped(8, 1, 1, 1).expand(sizes))
     table = load(2, F32, shaped(1, 1, 5, 8).expand(sizes))
     rows = gathers.one_hot_reduce(iota(2, *sizes), index, table, axes=(2,))
     matrix = shaped(8, 8).permute((1, 0)).reshape((1, 8, 1, 8)).expand((8, 8, 1, 8))
     product = build.mul(rows, load(3, F32, matrix))
-    shown = shaped(8, 8, 1, 1)
-    ast = build.sink(store(0, build.reduce(Ops.ADD, product, (3,)), shown))
+    tracker = shaped(8, 8, 1, 1)
+    ast = build.sink(store(0, build.reduce(Ops.ADD, product, (3,)), tracker))
     tile = TILES["apple_m8n8k8_float32_float32"]
     capabilities = replace(GRID, shared_bytes=1 << 14, matrix_tiles=(tile,))
     random = np.random.default_rng(3)
-    places = np.array([4, 0, -1, 2, 5, 1, 1, 3], np.int32)
+    indices = np.array([4, 0, -1, 2, 5, 1, 1, 3], np.int32)
     table_data, matrix_data = (
         random.integers(-3, 4, shape).astype(np.float32) for shape in ((5, 8), (8, 8))
     )
-    chosen = np.where(((places >= 0) & (places < 5))[:, None], table_data[places % 5], 0)
+    chosen = np.where(((indices >= 0) & (indices < 5))[:, None], table_data[indices % 5], 0)
     for mode in (1, 2, 3):
-        contents = [np.zeros(64, np.float32), places, table_data.ravel(), matrix_data.ravel()]
+        contents = [np.zeros(64, np.float32), indices, table_data.ravel(), matrix_data.ravel()]
         program = compile_kernel(ast, capabilities, opts=[Opt(OptOp.TC, 0, -1, 2, mode)])
         run_program(program, contents)
         np.testing.assert_array_equal(contents[0].reshape(8, 8), chosen @ matrix_data)

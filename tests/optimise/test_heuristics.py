@@ -1,4 +1,4 @@
-"""Heuristics: only legal optimisations, always the same ones, and kernels that keep their value."""
+"""Test heuristics: legal and deterministic optimisations, which keep the values of kernels."""
 
 from __future__ import annotations
 
@@ -92,21 +92,21 @@ def test_kernels_of_the_corpus_keep_their_value(device: str, part: int) -> None:
     capabilities = DEVICES[device]
     for kernel in KERNELS[part::PARTS]:
         contents = kernel.buffers()
-        wanted = evaluate(kernel.ast, dict(enumerate(contents)), kernel.bindings)
+        expected = evaluate(kernel.ast, dict(enumerate(contents)), kernel.bindings)
         buffers = [values.copy() for values in contents]
         run_program(compile_kernel(kernel.ast, capabilities), buffers, kernel.bindings)
-        for slot, values in wanted.items():
+        for slot, values in expected.items():
             np.testing.assert_array_equal(buffers[slot], values, err_msg=kernel.name)
 
 
 def check_lists(device: str, kernels: Sequence[CorpusKernel]) -> None:
-    """What a heuristic gives is what its list of optimisations gives from the beginning."""
+    """Assert that the optimisations of a heuristic plan give the same plan from the beginning."""
     capabilities = DEVICES[device]
     for kernel in kernels:
         plain = Plan.of(kernel.ast, capabilities)
-        found = heuristic_plan(plain)
-        assert plain.apply_all(found.opts) == found, kernel.name
-        assert heuristic_plan(Plan.of(kernel.ast, capabilities)) == found, kernel.name
+        plan = heuristic_plan(plain)
+        assert plain.apply_all(plan.opts) == plan, kernel.name
+        assert heuristic_plan(Plan.of(kernel.ast, capabilities)) == plan, kernel.name
 
 
 @pytest.mark.sampled(7)
@@ -121,8 +121,8 @@ def test_only_legal_optimisations_and_always_the_same(device: str, part: int) ->
 
 @pytest.mark.parametrize("name", ["cpu_like", "gpu_like"])
 def test_plans_of_the_bench_programs(name: str, golden: Callable[[str, str], None]) -> None:
-    """One line a kernel, so that a change of heuristics is a change of this file to look at."""
-    # What reduces rows and what computes along them are one kernel on a device without a grid.
+    """Print one line for each kernel, so that a change of heuristics changes the golden file."""
+    # A device without a grid fuses row reductions with the computations along rows.
     capabilities, device = {"cpu_like": (CPU_LIKE, "CPU"), "gpu_like": (GPU_LIKE, "NULL")}[name]
     lines = []
     for program in PROGRAMS:
@@ -132,7 +132,7 @@ def test_plans_of_the_bench_programs(name: str, golden: Callable[[str, str], Non
     golden(f"plans_{name}.txt", "\n".join(lines) + "\n")
 
 
-# --- what they are for ----------------------------------------------------------------------------
+# --- purpose of each choice -----------------------------------------------------------------------
 
 
 def square(size: int) -> UOp:
@@ -163,7 +163,7 @@ def test_a_convolution_has_the_output_channels_as_lanes() -> None:
     weights = shaped(32, 1, 1, 4, 3, 3).expand((32, 9, 11, 4, 3, 3))
     products = build.mul(load(1, f32, windows), load(2, f32, weights))
     sums = build.reduce(Ops.ADD, products, (3, 4, 5))
-    # What is added afterwards is no operand of the sum.
+    # A later addend is no operand of the sum.
     bias = load(3, f32, shaped(32, 1, 1, 1, 1, 1).expand((32, 9, 11, 1, 1, 1)))
     plan = plan_for(kernel_of(build.add(sums, bias), 32, 9, 11, 1, 1, 1), CPU_LIKE)
     assert ", ".join(map(str, plan.axes)) == (
@@ -208,7 +208,7 @@ def test_joined_images_have_blocks() -> None:
     [(0, 8), (1, 8), (2, 4), (4, 2)],
 )
 def test_a_packed_block_stores_few_single_elements(extra_outputs: int, height: int) -> None:
-    """Each takes an address, a lane and a store; here no lane has its neighbour beside it."""
+    # Every single element takes an address, a lane and a store; here no lane has a neighbour.
     every_other = ShapeTracker((View((128, 128), (2, 256)),))
     left = load(1, f32, shaped(128, 1, 128).expand((128, 128, 128)))
     right = load(2, f32, shaped(1, 128, 128).expand((128, 128, 128)))
@@ -228,7 +228,7 @@ def test_a_packed_block_stores_few_single_elements(extra_outputs: int, height: i
 
 
 def test_a_small_kernel_gathers_no_lanes() -> None:
-    """What is not beside it is loaded lane by lane, which takes more to compile than it saves."""
+    # Lanes without neighbours are loaded one by one, which costs more to compile than it saves.
 
     def weighted(rows: int) -> UOp:
         # Lanes along the first axis: three loads have neighbours there, one and the store do not.
@@ -240,7 +240,7 @@ def test_a_small_kernel_gathers_no_lanes() -> None:
 
     assert axes(weighted(64), CPU_LIKE) == "global 64, global 11"
     assert axes(weighted(1024), CPU_LIKE) == "global 64, global 3, upcast 16, upcast 4"
-    # Neighbours all of them.
+    # All lanes are neighbours.
     assert axes(named.copied(f32, shaped(64)), CPU_LIKE) == "global 4, upcast 16"
 
 
@@ -249,7 +249,7 @@ def test_a_small_kernel_gathers_no_lanes() -> None:
     ("changes", "is_shared"),
     [
         ({}, False),
-        # The same operations take four times as long there, and so do threads pay.
+        # The same operations take four times as long there, so threads pay off.
         ({"operations_per_ns": 16.0}, True),
         # Bytes: a quarter of a megabyte at a byte a nanosecond.
         ({"levels": (MemoryLevel(1 << 30, 1.0),)}, True),
@@ -301,8 +301,8 @@ def test_an_axis_that_is_read_in_both_directions_has_lanes(mirrored: bool, lanes
     other = x.flip(1) if mirrored else x.mul(3)
     (item,) = schedule([(x.lt(other).node, "PYTHON")]).kernels
     plan = plan_for(item.ast, CPU_LIKE)
-    found = {axis.extent for axis in plan.axes if axis.kind is AxisKind.UPCAST}
-    assert found == lanes
+    extents = {axis.extent for axis in plan.axes if axis.kind is AxisKind.UPCAST}
+    assert extents == lanes
 
 
 PADDED_TWICE = "PADTO(1, 16) UPCAST(1, 16) PADTO(0, 8) UPCAST(0, 8) SWAP(0, 1) PACK(1, 2)"

@@ -1,4 +1,4 @@
-"""What the heuristics choose for GPUs, and why: each choice by its axes, and what it gains."""
+"""Test the choices of the heuristics for GPUs: the axes of each choice, and its gain."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def test_both_reduces_of_a_softmax_are_shared_out_among_the_same_work_items() ->
 
 
 def test_no_reduce_is_shared_out_where_another_would_be_repeated_by_all() -> None:
-    """The second of 1,009 terms, a prime, cannot be cut."""
+    # The second length is 1,009 terms, a prime, so it cannot be split.
     two = two_lengths(1024, 1009)
     assert axes(two) == "local 4, reduce 256, reduce 1009, unroll 4"
     assert "group_reduce 64, group_reduce 64" in axes(two_lengths(1024, 2048))
 
 
 def two_lengths(first: int, second: int) -> UOp:
-    """The sum of rows of one length and the largest elements of rows of another, added."""
+    """Return row sums of one length plus row maxima of another length."""
     x, y = load(1, f32, (4, first)), load(2, f32, (4, second))
     return kernel_of(build.add(total(x, 1), largest(y, 1)), 4, 1)
 
@@ -83,9 +83,9 @@ def check_value(ast: UOp, opts: str) -> Plan:
         np.random.default_rng(slot).integers(-4, 5, sizes[slot].size).astype(np.float32)
         for slot in sorted(sizes)
     ]
-    wanted = evaluate(ast, dict(enumerate(contents)), {})
+    expected = evaluate(ast, dict(enumerate(contents)), {})
     run_program(compile_kernel(ast, GPU, opts=plan.opts), contents, {})
-    for slot, values in wanted.items():
+    for slot, values in expected.items():
         np.testing.assert_allclose(contents[slot], values, rtol=1e-6)
     return plan
 
@@ -95,7 +95,7 @@ def test_reduces_in_a_row_share_work_items_and_nested_ones_do_not(monkeypatch) -
     assert check_value(softmax(4, 16), "GROUP(1, 4) GROUP(3, 4)").group_size == 4
     assert check_value(softmax(4, 16), "GROUP(1, 4) GROUP(3, 8)").group_size == 32
     assert check_value(nested, "GROUP(1, 4) GROUP(3, 4)").group_size == 16
-    # Were they to share, each would reduce the terms of others.
+    # If they shared, each would reduce the terms of others.
     monkeypatch.setattr(Plan, "_are_independent", lambda *_: True)
     with pytest.raises(AssertionError):
         check_value(nested, "GROUP(1, 4) GROUP(3, 4)")
@@ -103,7 +103,7 @@ def test_reduces_in_a_row_share_work_items_and_nested_ones_do_not(monkeypatch) -
 
 @pytest.mark.parametrize(("functions", "copies"), [(1, 20), (4, 4)])
 def test_a_value_of_much_work_has_few_copies(functions: int, copies: int) -> None:
-    """Compilers of GPUs take more than twice as long for twice the straight-line code."""
+    # Compilers of GPUs take more than twice as long for twice the straight-line code.
     value = load(1, dtypes.float64, (20,))
     for _ in range(functions):
         value = build.unary(Ops.EXP2, build.mul(value, value))

@@ -1,4 +1,4 @@
-"""What heuristics choose on both sides of each of their limits: one line a kernel and device."""
+"""Test the heuristics on both sides of each limit: one line for each kernel and device."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ DEVICES = {
         GPU, matrix_tiles=(TILES["apple_m8n8k8_float32_float32"],)
     ),
 }
-# At a limit or a power of two, and one less or more.
+# A limit or a power of two, and one less or more.
 LENGTHS = (3, 4, 7, 8, 32, 33, 256, 4096)
 
 
 def softmax(rows: int, columns: int) -> UOp:
-    """exp2(x - max) / sum of such: what a reduce computes is needed again."""
+    """Return exp2(x - max) / sum of these: the result of a reduce is used twice."""
     x = load(1, f32, (rows, columns))
     wide = shaped(rows, 1).expand((rows, columns))
     powers = build.unary(Ops.EXP2, build.sub(x, build.view(largest(x, 1), wide)))
@@ -49,7 +49,7 @@ def softmax(rows: int, columns: int) -> UOp:
 
 
 def chain(rows: int, length: int, operations: int) -> UOp:
-    """The sums of rows, of each element of which so many operations are computed."""
+    """Return row sums of elements with this number of operations."""
     value = load(1, f32, (rows, length))
     for number in range(operations):
         value = build.add(build.mul(value, value), float(number))
@@ -57,19 +57,19 @@ def chain(rows: int, length: int, operations: int) -> UOp:
 
 
 def swapped(rows: int, columns: int) -> UOp:
-    """An axis that is read forwards and backwards, as in a step of a sorting network."""
+    """Return an axis that is read forwards and backwards, as in a step of a sorting network."""
     x, turned = shaped(rows, columns, 2, 4), View((rows, columns, 2, 4), (columns * 8, 8, -4, 1), 4)
     second = load(1, f32, ShapeTracker((turned,)), rows * columns * 8)
     return kernel_of(build.maximum(load(1, f32, x), second), rows, columns, 2, 4)
 
 
 def cut(rows: int, columns: int) -> UOp:
-    """A small axis that a mask cuts."""
+    """Return a kernel with a small axis that a mask cuts."""
     return named.copied(f32, shaped(columns, rows).pad(((0, 0), (1, 0))))
 
 
 def of_any_size() -> Iterator[tuple[str, UOp]]:
-    """Kernels of which some sizes are known when they run."""
+    """Yield kernels with sizes that are known only at run time."""
     rows, columns = build.variable("rows", 1, 64), build.variable("columns", 1, 64)
     yield "product of any rows and columns", named.matmul(rows, columns, 128, f32)
     yield "product of any rows", named.matmul(rows, 64, 128, f32)
@@ -80,13 +80,13 @@ def of_any_size() -> Iterator[tuple[str, UOp]]:
 
 
 def dot_products(rows: int, columns: int) -> UOp:
-    """Products of two matrices, summed along rows: along no output an operand stays the same."""
+    """Return products of two matrices, summed along rows: no operand stays the same."""
     operands = (load(slot, f32, (rows, columns)) for slot in (1, 2))
     return kernel_of(total(build.mul(*operands), 1), rows, 1)
 
 
 def named_kernels() -> Iterator[tuple[str, UOp]]:
-    """Each with what it is called."""
+    """Yield each kernel with its name."""
     for length in LENGTHS:
         yield f"copy {length}", named.copied(f32, shaped(length))
         yield f"copy of bytes 3 {length}", named.copied(u8, shaped(3, length))
@@ -113,7 +113,7 @@ def named_kernels() -> Iterator[tuple[str, UOp]]:
     for size in (16, 128, 512):
         yield f"product {size} of doubles", named.matmul(size, size, size, f64)
         yield f"dot products of {size}", dot_products(size, size)
-    # Of this depth four vectors of columns fit the scratch memory of the host, of one more two do.
+    # At this depth four vectors of columns fit the scratch memory of the host; at one more, two do.
     for length in (2048, 2049):
         yield f"product 64 64 {length}", named.matmul(64, 64, length, f32)
     for length in (4, 64, 300):
@@ -124,14 +124,14 @@ def named_kernels() -> Iterator[tuple[str, UOp]]:
 
 @functools.cache
 def kernels() -> Mapping[str, UOp]:
-    """All of them, for every device."""
+    """Return all kernels, for every device."""
     return dict(named_kernels())
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("device", DEVICES)
 def test_plans_at_limits(device: str, golden: Callable[[str, str], None]) -> None:
-    """A change of heuristics is a change of these lines, to be looked at one by one."""
+    """Compare the plans with the golden file, whose changes need a look, line by line."""
     capabilities: Capabilities = DEVICES[device]
     lines = []
     for name, ast in kernels().items():

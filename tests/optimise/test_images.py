@@ -1,4 +1,4 @@
-"""Images: from a view of elements to texels by row and column, and what is refused on the way."""
+"""Test images: views of elements become texels by row and column, or are refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def written(slot: int, shown: ShapeTracker, value: UOp, base: DType = F32) -> UO
 
 
 def run(ast: UOp, buffers: list[np.ndarray]) -> np.ndarray:
-    """Slot 0 after the program ran, sanitizer on."""
+    """Return slot 0 after the program ran with the sanitizer."""
     program = compile_kernel(ast, IMAGES)
     accesses = [node for node in program.uops if node.op in (Ops.LOAD, Ops.STORE)]
     images = [node.src[0] for node in accesses if node.src[0].dtype.name.startswith("image")]
@@ -57,8 +57,8 @@ def run(ast: UOp, buffers: list[np.ndarray]) -> np.ndarray:
     assert all(len(address.src) == 3 for address in images)
     copies = [buffer.copy() for buffer in buffers]
     run_program(program, copies)
-    wanted = evaluate(ast, dict(enumerate(buffers)))[0]
-    np.testing.assert_array_equal(copies[0], wanted)
+    expected = evaluate(ast, dict(enumerate(buffers)))[0]
+    np.testing.assert_array_equal(copies[0], expected)
     return copies[0]
 
 
@@ -72,8 +72,8 @@ ROWS = shaped(6, 16)
 def test_positions_become_rows_and_columns() -> None:
     """Element 4 * (4 * 2 + 3) + lane is the third texel of the second row, counted from 0."""
     one = shaped(4).reshape((1, 4))
-    shown = ROWS.shrink(((2, 3), (12, 16)))
-    ast = build.sink(store(0, read(1, shown), one))
+    tracker = ROWS.shrink(((2, 3), (12, 16)))
+    ast = build.sink(store(0, read(1, tracker), one))
     program = compile_kernel(ast, IMAGES)
     (address,) = [node for node in program.uops if node.op is Ops.INDEX and len(node.src) == 3]
     assert [source.arg.value for source in address.src[1:]] == [2, 3]
@@ -85,19 +85,19 @@ def test_a_reduce_along_texels_is_unrolled_by_four() -> None:
     ast = kernel_of(total, 6, 1)
     plan = plan_for(ast, IMAGES)
     assert plan.opts[0] == Opt(OptOp.UNROLL, 1, 4)
-    found = run(ast, [np.zeros(6, np.float32), ramp()])
-    assert found.tolist() == [sum(range(16 * row, 16 * row + 16)) for row in range(6)]
+    result = run(ast, [np.zeros(6, np.float32), ramp()])
+    assert result.tolist() == [sum(range(16 * row, 16 * row + 16)) for row in range(6)]
 
 
 def test_texels_may_be_taken_apart() -> None:
-    """Lanes in another order, and columns that a gate shifts: every texel is read as a whole."""
+    """Read whole texels for lanes in another order, and for columns that a gate shifts."""
     backwards = build.sink(store(0, read(1, ROWS.flip((1,))), ROWS))
-    found = run(backwards, [np.zeros(COUNT, np.float32), ramp()])
-    assert found.reshape(6, 16)[:, ::-1].reshape(-1).tolist() == list(range(COUNT))
-    shown = ROWS.pad(((0, 0), (1, 3)))
-    shifted = kernel_of(read(1, shown), 6, 20)
-    found = run(shifted, [np.zeros(120, np.float32), ramp()])
-    assert found.reshape(6, 20)[2].tolist() == [0.0, *range(32, 48), 0.0, 0.0, 0.0]
+    result = run(backwards, [np.zeros(COUNT, np.float32), ramp()])
+    assert result.reshape(6, 16)[:, ::-1].reshape(-1).tolist() == list(range(COUNT))
+    tracker = ROWS.pad(((0, 0), (1, 3)))
+    shifted = kernel_of(read(1, tracker), 6, 20)
+    result = run(shifted, [np.zeros(120, np.float32), ramp()])
+    assert result.reshape(6, 20)[2].tolist() == [0.0, *range(32, 48), 0.0, 0.0, 0.0]
 
 
 def test_lanes_come_without_optimisations_too() -> None:
@@ -165,7 +165,7 @@ def test_a_matrix_tile_takes_no_texels() -> None:
 
 
 def access(row: int, column: int, is_store: bool = False, base: DType = F32) -> Program:
-    """A program that reads or writes one texel of an image of 2 x 3, by way of a buffer."""
+    """Return a program that copies one texel from or to an image of 2 x 3."""
     i32 = dtypes.int32
     address = build.texel(picture(1, base, (2, 3)), build.const(i32, row), build.const(i32, column))
     other = build.index(build.define_global(0, F32, 4), build.const(i32, 0))
@@ -186,7 +186,7 @@ def access(row: int, column: int, is_store: bool = False, base: DType = F32) -> 
     [
         (2, 0, "row 2 of slot 1, which has 2"),
         (-1, 0, "row -1 of slot 1"),
-        # As one number these are texels of the image.
+        # As one number these are inside the image.
         (0, 3, "column 3 of slot 1, which has 3"),
         (1, -1, "column -1 of slot 1"),
     ],

@@ -1,4 +1,4 @@
-"""What an Opt accepts: each condition by a literal, and on random kernels by the values."""
+"""Test which kernels an Opt accepts: each condition by a literal, random kernels by values."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def sum_of(term: Callable[[UOp], UOp], dtype: DType = i32) -> UOp:
 
 
 def wide_view() -> UOp:
-    """Rows that are 2**30 elements apart: two are within int32, four are not."""
+    """Return rows that are 2**30 elements apart: two are within int32, four are not."""
     return kernel_of(load(1, i32, shaped(3, 1 << 30).shrink(((0, 3), (0, 1)))), 3, 1)
 
 
 def kernel_of_line(kernel: UOp | str) -> UOp:
-    """A kernel, or the one of `opt_kernels` with this name, of int32 or the type after a dot."""
+    """Return a kernel, or the one of `opt_kernels` with this name, in int32 or the dotted type."""
     if isinstance(kernel, UOp):
         return kernel
     name, _, dtype = kernel.partition(".")
@@ -78,9 +78,9 @@ def kernel_of_line(kernel: UOp | str) -> UOp:
 
 @dataclass(frozen=True)
 class Line:
-    """`opt` is refused by `condition` after `before`, and `accepted` in its place is not.
+    """A condition that refuses `opt` after `before`, and an `accepted` one in its place.
 
-    Without `accepted` the same optimisation is accepted on `other`, of the device or the kernel.
+    Without `accepted`, the same optimisation is accepted on the device or kernel of `other`.
     """
 
     condition: Condition
@@ -339,7 +339,7 @@ def test_a_condition_refuses_and_its_neighbour_is_accepted(line: Line) -> None:
 def test_every_condition_has_a_line_a_check_and_an_optimisation() -> None:
     assert {line.condition for line in LINES} == set(Condition)
     assert CHECKS.keys() == set(Condition) - {Condition.LIMITS}
-    assert {each for spec in OPTS.values() for each in spec.conditions} == set(Condition)
+    assert {condition for spec in OPTS.values() for condition in spec.conditions} == set(Condition)
     assert OPTS.keys() == moves.MOVES.keys() == set(OptOp)
 
 
@@ -380,7 +380,7 @@ RANDOM = settings(
 
 @st.composite
 def tried(draw: st.DrawFn, plan: Plan) -> Opt:
-    """Any optimisation, of any axis, most of them of an axis on which it may be legal."""
+    """Draw any optimisation of any axis, mostly of an axis on which it may be legal."""
     op = draw(st.sampled_from(list(OptOp)))
     axes = open_axes(plan, op) if draw(st.integers(0, 3)) else []
     axis = draw(st.sampled_from(axes or range(-1, len(plan.axes) + 1)))
@@ -392,7 +392,7 @@ def tried(draw: st.DrawFn, plan: Plan) -> Opt:
 
 
 def check_legality(data: st.DataObject, device: str) -> None:
-    """Each optimisation is refused by a condition of its own, or keeps the value."""
+    """Assert that each optimisation is refused by a condition, or keeps the value."""
     case: KernelCase = data.draw(kernels(DEVICES[device], "small"))
     plan = Plan.of(case.ast, DEVICES[device])
     for _ in range(3):
@@ -414,8 +414,8 @@ def keeps_value(
     program = compile_kernel(ast, plan.capabilities, opts=plan.opts)
     buffers = [buffer.copy() for buffer in data.values()]
     run_program(program, buffers, bindings)
-    for slot, wanted in evaluate(ast, data, bindings).items():
-        same(buffers[slot], wanted, 0.0, str(plan))
+    for slot, expected in evaluate(ast, data, bindings).items():
+        same(buffers[slot], expected, 0.0, str(plan))
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""The normal form: the value of the kernel, and every axis owned by outputs or by one group."""
+"""Test the normal form: it keeps the value, and outputs or one group own every axis."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def form_of(value: UOp, shape: tuple[int, ...]) -> NormalForm:
 
 
 def check(form: NormalForm) -> None:
-    """What must hold of every normal form, read off the AST alone."""
+    """Assert what holds for every normal form, from the AST alone."""
     nodes = form.ast.toposort()
     rank = len(form.owners)
     reduces = [node for node in nodes if isinstance(node.arg, ReduceArg)]
     for node in nodes:
         if isinstance(node.arg, ViewArg):
-            # Positions that are computed come after the buffer, and stand for axes of the view.
+            # Computed positions come after the buffer; they are axes of the view.
             computed = len(node.src) - (node.op is Ops.VIEW)
             assert len(node.arg.tracker.shape) == rank + computed
     for axis, owner in enumerate(form.owners):
@@ -58,7 +58,7 @@ def check(form: NormalForm) -> None:
         assert bool(over) == (owner != OUTPUT), f"axis {axis} of {owner}"
         # All reduces over one axis go over the same axes: they are one group.
         assert len({node.arg.axes for node in over}) <= 1
-        # And none of them is inside another: those that need each other have axes of their own.
+        # None of them is inside another: a reduce that needs another has axes of its own.
         for node in over:
             assert not any(other in node.src[0].toposort() for other in over)
         assert form.shape[axis] != 1
@@ -73,12 +73,12 @@ def check(form: NormalForm) -> None:
 def agrees(ast: UOp, contents: Mapping[int, np.ndarray], bindings: Mapping[str, int]) -> None:
     form = normal_form(ast)
     check(form)
-    wanted = evaluate(ast, contents, bindings)
-    kept = evaluate(form.ast, contents, bindings)
-    for slot, values in kept.items():
-        np.testing.assert_array_equal(values, wanted[slot])
-    for slot in wanted.keys() - kept.keys():
-        assert wanted[slot].size == 0 or 0 in kernel_shape(ast.src[slot].src[0])
+    expected = evaluate(ast, contents, bindings)
+    actual = evaluate(form.ast, contents, bindings)
+    for slot, values in actual.items():
+        np.testing.assert_array_equal(values, expected[slot])
+    for slot in expected.keys() - actual.keys():
+        assert expected[slot].size == 0 or 0 in kernel_shape(ast.src[slot].src[0])
     again = normal_form(form.ast)
     assert (again.ast, again.shape) == (form.ast, form.shape)
 
@@ -98,9 +98,9 @@ def test_generated_kernels_keep_their_value(case: KernelCase) -> None:
 
 
 def chosen(position: UOp, value: UOp, otherwise: UOp) -> UOp:
-    """`value` where `position` is the one element of slot 2, else `otherwise`."""
-    wanted = load(2, i32, (1,) * len(kernel_shape(position)))
-    return UOp(Ops.WHERE, i32, (build.not_equal(position, wanted), otherwise, value))
+    """Return `value` where `position` is the one element of slot 2, else `otherwise`."""
+    index = load(2, i32, (1,) * len(kernel_shape(position)))
+    return UOp(Ops.WHERE, i32, (build.not_equal(position, index), otherwise, value))
 
 
 def hidden_by_a_reduce_of_one() -> UOp:
@@ -181,7 +181,7 @@ def test_nested_reduces_have_their_own_axes_the_outer_first() -> None:
 
 
 def test_one_reduce_in_two_contexts_is_two() -> None:
-    """The row sums of x, for a row of the output and for each row that is summed over."""
+    # The row sums of x are needed for a row of the output and for each summed row.
     x = rows(shape=(4, 8))
     sums = total(x, 1)
     form = form_of(build.sub(sums, largest(sums, 0)), (4, 1))
@@ -230,13 +230,13 @@ def test_outputs_that_do_not_fit_are_refused() -> None:
 
 
 def test_contexts_do_not_multiply() -> None:
-    """Guards x - max(x) taken again and again, whose contexts would double with every round."""
+    # x - max(x), repeated: its contexts would double with every round.
     value = rows()
     for _ in range(12):
         value = build.sub(value, largest(value, 1))
     form = form_of(value, (4, 8))
     assert len(form.owners) == 14
-    # Each of 12 values at the positions of the output and of every maximum above it.
+    # There are 12 values, each at the positions of the output and of every maximum above.
     assert len(form.ast.toposort()) < 400
 
 
@@ -274,7 +274,7 @@ def test_a_kernel_that_is_its_own_form_does_not_keep_itself() -> None:
 def test_an_empty_reduce_keeps_the_axes_of_the_reduce_around_it(
     outer: Ops, inner: Ops, expected: int
 ) -> None:
-    """Over i of 3 and j of 4 of x[i] = 1, 2, 3 and an empty reduce, whose axis alone is j."""
+    # Over i of 3 and j of 4: x[i] = 1, 2, 3 and an empty reduce, whose only axis is j.
     nothing = build.reduce(inner, load(1, i32, (0, 1, 4), 1), (0,))
     value = build.add(nothing, rows(2, (1, 3, 1)))
     whole = build.reduce(outer, value, (1, 2))
@@ -286,8 +286,8 @@ def test_an_empty_reduce_keeps_the_axes_of_the_reduce_around_it(
 
 
 def test_a_view_whose_axes_stay_is_in_normal_form_too() -> None:
-    """Two views that nobody put together show the last of 30 elements first."""
-    shown = ShapeTracker((View((15, 2), (2, 1), 4), View((30,), (-1,), 29)))
-    form = form_of(load(1, i32, shown, 40), (30,))
+    # Two unmerged views read the last of 30 elements first.
+    tracker = ShapeTracker((View((15, 2), (2, 1), 4), View((30,), (-1,), 29)))
+    form = form_of(load(1, i32, tracker, 40), (30,))
     (loaded,) = (node for node in form.ast.toposort() if node.op is Ops.LOAD)
     assert tracker_of(loaded.src[0]).views == (View((30,), (-1,), 33),)

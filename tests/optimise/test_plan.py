@@ -1,4 +1,4 @@
-"""Plans: axes and their order, strides of cuts, limits, refusals, the text of optimisations."""
+"""Test plans: axes and their order, strides of splits, limits, refusals, text."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_splits_take_the_inner_part_and_grouptop_the_outer_one() -> None:
 
 def test_cuts_of_cuts_keep_their_strides() -> None:
     assert axes_of(planned(matmul(), "UPCAST(1, 2) UPCAST(1, 3) LOCAL(1, 2)")) == [
-        # All that is left of the axis of 12 has gone into the group.
+        # The rest of the axis of 12 is in the group.
         ("global", 8, 0, 1),
         ("local", 2, 1, 6),
         ("reduce", 16, 2, 1),
@@ -142,7 +142,7 @@ def positions(axes: Sequence[Axis], target: int) -> list[int]:
 @pytest.mark.long
 @given(st.data())
 def test_every_position_is_covered_once_in_the_order_of_kinds(data: st.DataObject) -> None:
-    """The law of plans, for any legal list: axes are sorted, and no position is lost or doubled."""
+    # For any legal list, axes are sorted, and no position is lost or doubled.
     capabilities = data.draw(st.sampled_from([GROUPS, HOST]))
     plan = Plan.of(matmul(12, 10, 24), capabilities)
     ops = [op for op in OptOp if op is not OptOp.TC]
@@ -153,12 +153,12 @@ def test_every_position_is_covered_once_in_the_order_of_kinds(data: st.DataObjec
             data.draw(st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 12, 16, -1])),
         )
         before = (plan.axes, plan.opts, plan.packed, plan.uses_groups)
-        found = plan.legal(opt)
+        legal_plan = plan.legal(opt)
         assert (plan.axes, plan.opts, plan.packed, plan.uses_groups) == before
-        if found is None:
+        if legal_plan is None:
             continue
-        assert found.opts == (*plan.opts, opt)
-        plan = found
+        assert legal_plan.opts == (*plan.opts, opt)
+        plan = legal_plan
         order = [KIND_ORDER.index(axis.kind) for axis in plan.axes]
         assert order == sorted(order)
         assert len(set(plan.axes)) == len(plan.axes)
@@ -184,7 +184,7 @@ def test_what_the_last_of_several_views_repeats_does_not_change() -> None:
     padded = shaped(4).pad(((1, 1),))
     repeated = ShapeTracker((*padded.views, View((3, 2, 5), (0, 1, 1))))
     assert changes(load(1, dtypes.float32, repeated)) == {1, 2}
-    # It is there at some places only: its value changes along the first axis too.
+    # A mask hides it in part, so its value changes along the first axis too.
     gated = ShapeTracker((*padded.views, View((3, 6), (0, 1), 0, ((0, 2), (0, 6)))))
     assert changes(load(1, dtypes.float32, gated)) == {0, 1}
 
@@ -200,7 +200,7 @@ def test_shared_bytes_are_counted() -> None:
     # An element of 4 bytes for each work-item of the group.
     assert shared("GROUP(1, 8)") == 8 * 4
     assert shared("GROUP(1, 8) LOCAL(0, 3)") == 8 * 3 * 4
-    # And for each lane of the result, but not for the lanes that are reduced.
+    # And for each lane of the result, but not for reduced lanes.
     assert shared("GROUP(1, 8) UPCAST(0, 2)") == 8 * 2 * 4
     assert shared("GROUP(1, 4) UNROLL(2, 4)") == 4 * 4
     assert shared("GROUP(1, 8)", row_sum(dtype=dtypes.int64)) == 8 * 8
@@ -241,7 +241,7 @@ def test_limits_hold_after_every_optimisation(
     assert reason in refusal(tight, opt)
 
 
-# --- what is asked for ----------------------------------------------------------------------------
+# --- requested optimisations ----------------------------------------------------------------------
 
 
 def test_a_refusal_names_the_optimisation_and_the_plan() -> None:

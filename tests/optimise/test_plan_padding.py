@@ -1,4 +1,4 @@
-"""PADTO of reduces: what is computed of zeros at an added position is no term."""
+"""Test PADTO of reduces: values that are computed from added zeros are no terms."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def const(value: float, dtype: DType) -> UOp:
 
 
 def kernel(terms: Terms, dtype: DType, op: Ops = Ops.ADD) -> UOp:
-    """The reduce of the terms over k; the slots from 1 on are those of x, y and s it reads."""
+    """Return the reduce of the terms over k; x, y and s are in the slots from 1 on."""
     read = {node.arg.slot for node in terms(*loads(dtype, (1, 2, 3))).toposort() if is_memory(node)}
     slots = [sum(other <= slot for other in read) or 9 for slot in (1, 2, 3)]
     return kernel_of(build.reduce(op, terms(*loads(dtype, slots)), (1,)), ROWS, 1)
 
 
 def loads(dtype: DType, slots: Sequence[int]) -> list[UOp]:
-    """x, y and s."""
+    """Return x, y and s."""
     shapes = ((ROWS, LENGTH), (ROWS, LENGTH), (ROWS, 1))
     return [load(slot, dtype, shape) for slot, shape in zip(slots, shapes, strict=True)]
 
@@ -169,7 +169,7 @@ def test_a_reduce_may_be_the_term_of_a_padded_one(inner: Ops) -> None:
 
 
 def test_padding_that_needs_a_longer_index_than_the_device_has_is_refused() -> None:
-    """13 steps of 153,846,154 end below 2**31, and so do 14; 16 do not."""
+    # 13 and 14 steps of 153,846,154 end below 2**31; 16 steps do not.
     inner = View((2, 1_000_000_007), (4, 0), 5)
     steps = ShapeTracker((inner, View((13,), (153_846_154,))))
     ast = kernel_of(load(1, i32, steps, 10), 13)

@@ -1,4 +1,4 @@
-"""Sums of products on matrix tiles: plans, their programs, and what these compute."""
+"""Test sums of products on matrix tiles: plans, programs, and values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def with_tiles(*tiles: MatrixTile, base: Capabilities = GROUPS) -> Capabilities:
 
 
 def product(tile: MatrixTile, sizes: Sizes) -> UOp:
-    """The sum over k of a[m, k] * b[k, n] in the types of the tile."""
+    """Return the sum over k of a[m, k] * b[k, n] in the types of the tile."""
     return matmul(*sizes, tile.dtype_in, tile.dtype_out)
 
 
@@ -66,14 +66,14 @@ def compiled(tile: MatrixTile, sizes: Sizes, text: str, capabilities: Capabiliti
 
 
 def agrees(tile: MatrixTile, text: str, base: Capabilities = GROUPS) -> Program:
-    """The program gives, with the sanitizer on, what the evaluator says."""
+    """Assert that the program, with the sanitizer, computes the values of the evaluator."""
     m, n, k = tile.dims
     sizes = (4 * m, 2 * n, 2 * k)
     program = compiled(tile, sizes, text, with_tiles(tile, base=base))
     buffers = buffers_of(tile, sizes)
-    wanted = evaluate(product(tile, sizes), dict(enumerate(buffers)), None)[0]
+    expected = evaluate(product(tile, sizes), dict(enumerate(buffers)), None)[0]
     run_program(program, buffers)
-    np.testing.assert_array_equal(buffers[0].astype(np.float64), wanted.astype(np.float64))
+    np.testing.assert_array_equal(buffers[0].astype(np.float64), expected.astype(np.float64))
     return program
 
 
@@ -87,7 +87,7 @@ def tiles_in(program: Program) -> list[UOp]:
 @pytest.mark.sampled(6)
 @every_tile
 def test_a_tile_multiplies_unrolled_and_sums_through_c(tile: MatrixTile) -> None:
-    """Whole reduce unrolled: two products, the second on top of the first."""
+    """Unroll the whole reduce: two products, the second on top of the first."""
     first, second = tiles_in(agrees(tile, "TC(0, 0, level 0, mode 1) UNROLL(U, 2)"))
     assert second.src[2] is first
 
@@ -220,13 +220,13 @@ def test_the_first_tile_that_fits_is_taken() -> None:
 
 
 def test_a_tile_whose_fragments_do_not_fit_is_passed_over() -> None:
-    """768 bytes of one tile, 384 of the other."""
+    # The first tile takes 768 bytes, the other 384.
     smaller = TILES["nvidia_m16n8k8_float16_float32"]
     tight = replace(with_tiles(NVIDIA, smaller), shared_bytes=600)
     plan = Plan.of(product(NVIDIA, (64, 32, 64)), tight)
-    found = plan.apply_all(parse_opts("TC(0, -1, level 0, mode 3)"))
-    assert found.tile is not None
-    assert found.tile.tile is smaller
+    plan_of_other = plan.apply_all(parse_opts("TC(0, -1, level 0, mode 3)"))
+    assert plan_of_other.tile is not None
+    assert plan_of_other.tile.tile is smaller
     tighter = replace(tight, shared_bytes=383)
     with pytest.raises(KernelOptError, match="384 bytes of shared memory, accepted are 383"):
         Plan.of(product(NVIDIA, (64, 32, 64)), tighter).apply_all(

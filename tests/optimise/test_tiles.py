@@ -1,7 +1,7 @@
-"""Matrix tiles: layouts against the vendors' formulas, laws that each tile keeps, what is refused.
+"""Test matrix tiles: layouts against the vendors' formulas, laws of each tile, refusals.
 
-The formulas are those of the documents that `uops.tiles` cites, written out as they stand
-there; the laws count elements one by one and know nothing of bits.
+The formulas are copied from the documents that `uops.tiles` cites. The laws count elements one by
+one, and do not use bits of numbers.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ def apple(t: int, i: int) -> Place:
     return row, (4 if quad & 2 else 0) + inside % 2 * 2 + i
 
 
-# Intel: component i of the first argument is row i, which the threads of the sub-group share;
-# thread t has column t of B, two rows in each component, and of C, a row in each.
+# Intel: component i of the first argument is row i, which the threads of the sub-group share.
+# Thread t has column t of B and C: two rows of B, or one row of C, in each component.
 
 
 def a_intel8(t: int, i: int) -> Place:
@@ -238,8 +238,8 @@ def test_index_expressions_give_the_same_elements(tile: MatrixTile, operand: Ope
     for register in range(tile.layout(operand).registers):
         row, column = tile_element(tile, operand, thread, register)
         for t in (*range(tile.threads), 3 * tile.threads + 1):
-            found = tuple(value_of(each, {"t": t}) for each in (row, column))
-            assert found == tile.element(operand, t % tile.threads, register)
+            element = tuple(value_of(index, {"t": t}) for index in (row, column))
+            assert element == tile.element(operand, t % tile.threads, register)
 
 
 # --- refusals ------------------------------------------------------------------------------------
@@ -318,10 +318,10 @@ def value_of_tile(tile: MatrixTile) -> UOp:
 
 @every_tile
 def test_text_and_json_read_back_to_the_identical_node(tile: MatrixTile) -> None:
-    for each in (tile, dataclasses.replace(tile, name="own_tile")):
-        node = value_of_tile(each)
+    for value in (tile, dataclasses.replace(tile, name="own_tile")):
+        node = value_of_tile(value)
         assert from_text(to_text(node)) is node
-        assert tile_from_json(json.loads(json.dumps(tile_to_json(each)))) == each
+        assert tile_from_json(json.loads(json.dumps(tile_to_json(value)))) == value
 
 
 def test_tiles_differ_by_all_of_their_data() -> None:
