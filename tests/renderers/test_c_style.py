@@ -1,4 +1,4 @@
-"""The base of C-like languages: a program in each, what is refused, what a language may change."""
+"""Test the base of C-like languages: a program in each, refusals, changes of a language."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def number(value: int) -> UOp:
 
 
 def reversed_groups() -> Program:
-    """Each group of 4 turns its elements around in shared memory; the first one only stores."""
+    """Return a program: each group of 4 reverses its elements, and the first only stores."""
     group, item = (
         build.special("group", 1, number(3), INT),
         build.special("item", 0, number(4), INT),
     )
     shared = build.define_local("shared", FLOAT, 4)
     out, data = build.define_global(0, FLOAT, 12), build.define_global(1, FLOAT, 12)
-    place = build.add(build.mul(group, 4), item)
-    value = build.load(build.index(data, place))
+    position = build.add(build.mul(group, 4), item)
+    value = build.load(build.index(data, position))
     put = build.store(build.index(shared, item), value)
     turned = build.load(build.index(shared, build.sub(3, item)))
     infinite = build.where(build.less(turned, float("inf")), turned, float("nan"))
-    store = build.store(build.index(out, place), build.mul(infinite, 0.1), build.less(0, group))
+    store = build.store(build.index(out, position), build.mul(infinite, 0.1), build.less(0, group))
     before = toposort([put])
     after = [node for node in toposort([store]) if node not in before]
     nodes = (*before, build.barrier(), *after)
@@ -70,7 +70,7 @@ LANGUAGES: dict[str, type[CStyleRenderer]] = {
 @pytest.mark.table
 @pytest.mark.parametrize("suffix", LANGUAGES)
 def test_a_program_of_groups(golden: Callable[[str, str], None], suffix: str) -> None:
-    """Shared memory, a barrier, launch indices, a gate, special floats; named as a built-in is."""
+    # Shared memory, a barrier, launch indices, a gate, special floats; its name is a built-in's.
     golden(f"groups.{suffix}", LANGUAGES[suffix]().render(reversed_groups()))
 
 
@@ -96,26 +96,26 @@ def test_a_language_without_tiles_refuses_them() -> None:
         OpenCLRenderer(lanes).render(Program("k", (a, product), ()))
 
 
-def test_what_is_not_declared_is_refused() -> None:
-    found = reversed_groups()
+def test_undeclared_types_and_ops_are_refused() -> None:
+    subject = reversed_groups()
     allowed = Capabilities(frozenset({dtypes.bool, INT, dtypes.uint32, FLOAT}), C_STYLE_OPS)
-    assert "k_rotate" in OpenCLRenderer(allowed).render(found)
+    assert "k_rotate" in OpenCLRenderer(allowed).render(subject)
     with pytest.raises(UserError, match=r"float32 has no OpenCL C type here: accepted are bool, i"):
-        OpenCLRenderer(replace(allowed, dtypes=frozenset({dtypes.bool, INT}))).render(found)
+        OpenCLRenderer(replace(allowed, dtypes=frozenset({dtypes.bool, INT}))).render(subject)
     with pytest.raises(UserError, match=r"WHERE: is not declared: accepted are ADD, AND, "):
-        OpenCLRenderer(replace(allowed, ops=C_STYLE_OPS - {"WHERE"})).render(found)
+        OpenCLRenderer(replace(allowed, ops=C_STYLE_OPS - {"WHERE"})).render(subject)
 
 
 def test_a_renderer_says_what_its_kernels_are_called() -> None:
-    found = reversed_groups()
+    subject = reversed_groups()
     assert isinstance(CudaRenderer(), NamingRenderer)
-    assert entry_point(CudaRenderer(), found) == "k_rotate"
-    # One that says nothing prints the name of the program.
-    assert entry_point(TextRenderer(), found) == "rotate"
+    assert entry_point(CudaRenderer(), subject) == "k_rotate"
+    # A renderer without this method prints the name of the program.
+    assert entry_point(TextRenderer(), subject) == "rotate"
 
 
 def test_a_renderer_may_be_shared(golden: Callable[[str, str], None]) -> None:
-    """What one text needs is in no other one."""
+    # No text keeps declarations that another text needed.
     renderer = OpenCLRenderer()
     empty = Program("empty", (), ())
     before = renderer.render(empty)
@@ -134,7 +134,7 @@ def test_the_page_lists_what_a_language_may_change() -> None:
 
 
 def methods_of_the_page() -> str:
-    """The table of the methods, from the text of the class."""
+    """Return the table of the methods, from the text of the class."""
     tree = ast.parse(inspect.getsource(CStyleLanguage))
     rows = ["| method | what |", "|---|---|"]
     for node in tree.body[0].body:  # type: ignore[attr-defined]
@@ -151,16 +151,16 @@ def test_the_page_has_the_methods_with_their_parameters(request: pytest.FixtureR
     path = Path(__file__).parents[2] / "docs" / "backend.md"
     begin, end = "test_c_style.py --update-golden -->\n", "<!-- end of methods -->\n"
     head, _, rest = path.read_text().partition(begin)
-    found, _, tail = rest.partition(end)
+    actual, _, tail = rest.partition(end)
     if request.config.getoption("--update-golden"):
         path.write_text(f"{head}{begin}{methods_of_the_page()}{end}{tail}")
         return
-    assert found == methods_of_the_page(), "run this test with --update-golden"
-    assert "`open_loop(kind: str, name: str, bound: str) -> str`" in found
+    assert actual == methods_of_the_page(), "run this test with --update-golden"
+    assert "`open_loop(kind: str, name: str, bound: str) -> str`" in actual
 
 
 class Pascal(CStyleRenderer):
-    """As unlike C as the base allows: other words for declarations, loops and choices."""
+    """A language as unlike C as the base allows: other declarations, loops and choices."""
 
     language = "Pascal"
     type_names = {

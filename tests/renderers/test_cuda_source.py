@@ -1,7 +1,7 @@
-"""CUDA C++, word for word: halves, conversions, wide accesses, tiles, contraction.
+"""Test CUDA C++ word for word: halves, conversions, wide accesses, tiles, contraction.
 
-The words are those of the CUDA Math API and of the CUDA C++ Programming Guide; the instructions of
-tiles those of the PTX ISA. What NVRTC makes of them is looked at where it is installed.
+The words come from the CUDA Math API and the CUDA C++ Programming Guide; the instructions of tiles
+from the PTX ISA. If NVRTC is installed, its output is checked as well.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ needs_nvrtc = pytest.mark.skipif(
 
 
 def value_text(value: UOp, renderer: CudaRenderer = RENDERER) -> str:
-    """What the last value of a kernel is computed by."""
+    """Return the expression of the last value of a kernel."""
     text = renderer.render(stored(value))
     return re.findall(r"v\d+ = (.*);", text)[-1]
 
 
-def test_a_byte_that_is_computed_with_is_one_of_which_the_compiler_knows_nothing() -> None:
-    """NVRTC takes it for a byte of the word that was loaded (nvrtc-1 of docs/found.md)."""
+def test_a_byte_in_arithmetic_is_opaque_to_the_compiler() -> None:
+    # NVRTC treats it as a byte of the loaded word (nvrtc-1 of docs/found.md).
     byte = loaded(1, I8)
     quotient = value_text(build.idiv(byte, -16))
     assert quotient == "(signed char)(tinyref_widened(v1) / ((signed char)-16))"
@@ -114,7 +114,7 @@ def test_shared_memory_is_aligned_for_vectors() -> None:
 
 
 def test_a_kernel_says_how_large_its_groups_are() -> None:
-    """Else its compiler may give a work-item so many registers that a group does not start."""
+    # Otherwise the compiler may use more registers than a group of this size has.
     program = dataclasses.replace(stored(loaded(1, F32)), group=(4, 8, 2))
     head = 'extern "C" __global__ void __launch_bounds__(64) k_sample(float *data0, float *data1) {'
     assert head in RENDERER.render(program).splitlines()
@@ -149,7 +149,7 @@ def test_nothing_is_contracted_but_where_that_is_asked_for(
 # Tiles
 
 
-# The registers of D, A and B: how many, and the letter of their constraint.
+# The number of registers of D, A and B, and the letter of their constraint.
 REGISTERS = {
     "nvidia_m16n8k16_float16_float32": "4f 4r 2r",
     "nvidia_m16n8k16_float16_float16": "2r 4r 2r",
@@ -171,18 +171,18 @@ REGISTERS = {
 def test_tiles_are_instructions_on_packed_registers(name: str) -> None:
     registers, text = REGISTERS[name], RENDERER.render(stored(tile_of(TILES[name])))
     assert text.count('asm volatile("mma.sync.aligned.') == 1
-    found = []
+    counts = []
     for fragment in "cab":
         letters = re.findall(rf'"\+?([rfd])"\(r{fragment}\[\d\]\)', text)
-        found.append(f"{len(letters)}{letters[0]}")
+        counts.append(f"{len(letters)}{letters[0]}")
         assert len(set(letters)) == 1
-    assert " ".join(found) == registers
+    assert " ".join(counts) == registers
     # Registers of the instruction are numbered as they are bound: C, A, B.
     (operands,) = re.findall(r"(\{%.*\});", text)
     numbers = [int(number) for number in re.findall(r"%(\d+)", operands)]
-    c, a, b = (int(each[0]) for each in registers.split())
-    places = list(range(c + a + b))
-    assert numbers == [*places[:c], *places[c : c + a], *places[c + a :], *places[:c]]
+    c, a, b = (int(part[0]) for part in registers.split())
+    expected = list(range(c + a + b))
+    assert numbers == [*expected[:c], *expected[c : c + a], *expected[c + a :], *expected[:c]]
     assert text.count("cvt.rna.tf32.f32") == (a + b if "tf32" in name else 0)
 
 
@@ -191,15 +191,15 @@ def test_a_kernel_with_a_tile(golden: Callable[[str, str], None]) -> None:
     golden("tile.cu", RENDERER.render(dataclasses.replace(program, name="k")))
 
 
-# What NVRTC makes of it
+# Output of NVRTC
 
 
 def ptx_of(source: str, architecture: str, *options: str) -> str:
-    """The PTX of a text."""
+    """Return the PTX of a CUDA source."""
     nvrtc: Any = importlib.import_module("cuda.bindings.nvrtc")
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"k.cu", 0, [], [])
-    given = (f"--gpu-architecture={architecture}", f"--include-path={header_folder()}", *options)
-    (result,) = nvrtc.nvrtcCompileProgram(program, len(given), [each.encode() for each in given])
+    flags = (f"--gpu-architecture={architecture}", f"--include-path={header_folder()}", *options)
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
     assert result == 0
     _, size = nvrtc.nvrtcGetPTXSize(program)
     text = bytearray(size)
@@ -214,9 +214,9 @@ def test_tiles_compile_for_each_architecture_that_has_them(name: str) -> None:
     has_older = TILES[name] in GROUPS["NVIDIA_SM75"]
     for architecture in (*(["sm_75"] if has_older else []), "sm_80", "sm_90", "sm_100"):
         assert NvrtcCompiler("CUDA", architecture).compile(source)
-    found = ptx_of(source, "compute_80")
-    assert len(re.findall(r"mma\.sync", found)) == 1
-    assert ".local" not in found, "fragments stay in registers"
+    ptx = ptx_of(source, "compute_80")
+    assert len(re.findall(r"mma\.sync", ptx)) == 1
+    assert ".local" not in ptx, "fragments stay in registers"
 
 
 @needs_nvrtc
@@ -224,15 +224,15 @@ def test_tiles_compile_for_each_architecture_that_has_them(name: str) -> None:
     ("dtype", "lanes", "count"), [(F32, 4, 1), (F16, 8, 1), (F64, 4, 2), (F32, 16, 4)]
 )
 def test_sixteen_bytes_are_one_access(dtype: DType, lanes: int, count: int) -> None:
-    found = ptx_of(RENDERER.render(stored(loaded(1, dtype, lanes))), "compute_80")
-    assert len(re.findall(r"ld\.global\.v[24]", found)) == count
-    assert len(re.findall(r"st\.global\.v[24]", found)) == count
+    ptx = ptx_of(RENDERER.render(stored(loaded(1, dtype, lanes))), "compute_80")
+    assert len(re.findall(r"ld\.global\.v[24]", ptx)) == count
+    assert len(re.findall(r"st\.global\.v[24]", ptx)) == count
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("dtype", [F32, F64, F16, BF16], ids=str)
 def test_a_product_and_a_sum_stay_two_whatever_nvrtc_is_told(dtype: DType) -> None:
-    # bfloat16 has an addition of its own from 9.0 on; before, it is a product with 1.
+    # bfloat16 has its own addition from 9.0 on; before, it is a product with 1.
     strict = ptx_of(RENDERER.render(stored(product_and_sum(dtype))), "compute_90", "--fmad=true")
     assert not re.search(r"\bfma\.", strict)
     with Context(STRICT_FLOAT=0):

@@ -1,4 +1,4 @@
-"""The rendered source of a few programs, word for word, and what renderers refuse."""
+"""Test the rendered source of a few programs, word for word, and refusals of renderers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def program(name: str, nodes: list[UOp], *parameters: Parameter) -> Program:
 
 
 def closed(*stores: UOp) -> list[UOp]:
-    """The nodes of the stores, with their loops closed at the end, inner ones first."""
+    """Return the nodes of the stores, with their loops closed at the end, inner ones first."""
     nodes = toposort(stores)
     loops = [node for node in nodes if node.op is Ops.RANGE]
     return nodes + [build.close(node) for node in reversed(loops)]
@@ -61,7 +61,7 @@ def given(slot: int, dtype: DType, size: int) -> Parameter:
 
 
 def gated_copy() -> Program:
-    """A symbolic loop that copies what lies inside, and writes only where a mask says so."""
+    """Return a symbolic loop that copies elements within bounds, and stores under a mask."""
     count = build.variable("count", 1, 64, INT)
     i = loop(count)
     inside = build.less(i, 40)
@@ -74,7 +74,7 @@ def gated_copy() -> Program:
 
 
 def row_maximum() -> Program:
-    """A reduce: an accumulator around an inner loop."""
+    """Return a reduce: an accumulator around an inner loop."""
     i, j = loop(number(4)), loop(number(8), 1)
     memory = build.define_global(1, dtypes.float32, 32)
     start = build.const(dtypes.float32, float("-inf"))
@@ -91,7 +91,7 @@ def row_maximum() -> Program:
 
 
 def conversions() -> Program:
-    """Casts, shifts and constants that a language could get wrong."""
+    """Return casts, shifts and constants that a language could get wrong."""
     i = loop(number(16))
     x = build.load(build.index(build.define_global(1, dtypes.float64, 16), i))
     whole = build.cast(x, dtypes.int8)
@@ -115,7 +115,7 @@ def conversions() -> Program:
 
 
 def branch() -> Program:
-    """An IF around a store."""
+    """Return an IF around a store."""
     n = build.variable("n", 0, 9, INT)
     condition = build.less(n, 5)
     opened = build.branch(condition)
@@ -127,7 +127,7 @@ def branch() -> Program:
 
 
 def vectors() -> Program:
-    """Four lanes at a time: loads, a shuffle, a library call, a store."""
+    """Return a program on four lanes: loads, a shuffle, a library call, a store."""
     i = loop(number(4))
     position = build.mul(i, 4)
     x = build.load(build.index(build.define_global(1, dtypes.float32, 16), position), lanes=4)
@@ -139,7 +139,7 @@ def vectors() -> Program:
 
 
 def panel() -> Program:
-    """Each group turns four elements around through scratch memory."""
+    """Return a program in which each group reverses four elements in scratch memory."""
     group = build.special("group", 0, number(3), INT)
     scratch = build.define_local("panel", dtypes.float32, 4)
     source, target = (build.define_global(slot, dtypes.float32, 12) for slot in (1, 0))
@@ -184,7 +184,7 @@ def test_opencl_source(golden: Callable[[str, str], None], make: Callable[[], Pr
 
 
 def meeting() -> Program:
-    """Four work-items turn four elements around through shared memory, with a barrier between."""
+    """Return a program: four work-items reverse four elements in shared memory."""
     i = build.special("item", 0, number(4), INT)
     shared = build.define_local("shared", INT, 4)
     source, target = (build.define_global(slot, INT, 4) for slot in (1, 0))
@@ -270,12 +270,12 @@ def named(name: str) -> Program:
 )
 @pytest.mark.parametrize("language", sorted(RENDERERS))
 def test_names_that_no_function_can_have(language: str, name: str) -> None:
-    shown = re.escape(repr(name) if len(name) < 256 else "'xxxxxxxxxxxxxxxxxxxx...'")
-    with pytest.raises(UserError, match=rf"{shown} cannot be the name of an? (C|LLVM) function"):
+    quoted = re.escape(repr(name) if len(name) < 256 else "'xxxxxxxxxxxxxxxxxxxx...'")
+    with pytest.raises(UserError, match=rf"{quoted} cannot be the name of an? (C|LLVM) function"):
         RENDERERS[language].render(named(name))
 
 
-# Of OpenCL C, CUDA C and WGSL, too: the prefix makes all of them harmless.
+# Keywords of OpenCL C, CUDA C and WGSL as well: the prefix makes all of them harmless.
 @pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "is_refused"),
@@ -289,7 +289,7 @@ def test_names_that_no_function_can_have(language: str, name: str) -> None:
     ],
 )
 def test_words_of_a_language_are_names(name: str, is_refused: bool) -> None:
-    """But of LLVM IR, which has no prefix, functions that compilers call of their own accord."""
+    # Except functions that compilers of LLVM IR call on their own: LLVM IR has no prefix.
     renderer = CRenderer()
     assert renderer.entry_name(named(name)) == f"k_{name}"
     head = f"void k_{name}(void **buffers, const int *variables) {{"
@@ -321,8 +321,8 @@ def test_a_loop_that_may_not_run_tests_first() -> None:
         i = loop(size)
         memory = build.define_global(0, INT, 4)
         nodes = closed(build.store(build.index(memory, i), i))
-        found = Program("k", tuple(nodes), (out(INT, 4),), (size,))
-        text = LlvmRenderer().render(found)
+        subject = Program("k", tuple(nodes), (out(INT, 4),), (size,))
+        text = LlvmRenderer().render(subject)
         assert (".head:" in text) == (label == ".head:")
         assert ".body:" in text
 
@@ -347,7 +347,7 @@ def test_declarations_of_a_block_are_seen_after_it() -> None:
     again = build.add(build.load(build.index(shared, second)), shift)
     get = build.store(build.index(result, second), again)
     ends = [build.close(node) for node in (first, second)]
-    # All that is defined stands in the first loop, though the second one uses it too.
+    # All definitions are in the first loop, although the second one uses them too.
     before = dict.fromkeys(toposort([first]) + toposort([put]) + toposort([result]))
     after = [node for node in toposort([get]) if node not in before]
     subject = program("blocks", [*before, ends[0], *after, ends[1]], out(INT, 4))
@@ -382,6 +382,6 @@ def test_a_pointer_is_shared_within_its_loop_or_condition_alone() -> None:
         parts += [node for node in toposort([write]) if node not in known and node not in parts]
         parts += after
     text = LlvmRenderer().render(program("k", parts, out(INT, 20)))
-    # The loop may not run, nor the condition hold: each has a pointer of its own.
+    # The loop may not run and the condition may not hold, so each has its own pointer.
     assert text.count(" = getelementptr inbounds") == 3 + 3
     llvm.parse_assembly(text).verify()

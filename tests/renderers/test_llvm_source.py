@@ -1,6 +1,6 @@
-"""What a renderer for LLVM promises of integers and calls; word for word.
+"""Test the promises of the LLVM renderer on integers and calls, word for word.
 
-The literals are those of the LLVM Language Reference Manual: "Binary Operations", "Conversion
+The literals come from the LLVM Language Reference Manual: "Binary Operations", "Conversion
 Operations", "call Instruction".
 """
 
@@ -32,7 +32,7 @@ def text_of(value: UOp) -> str:
 
 
 def counter(extent: int) -> UOp:
-    """A number from 0 to `extent` - 1."""
+    """Return a number from 0 to `extent` - 1."""
     return UOp(Ops.MOD, U32, (loaded(1, U32), build.const(U32, extent)))
 
 
@@ -40,13 +40,13 @@ def small(extent: int) -> UOp:
     return build.cast(counter(extent), I32)
 
 
-# What LLVM may take for granted: results that no operands within their ranges take out of the type.
+# Promises to LLVM: results that stay in the type for all operands within their ranges.
 RANGES = [
     ("sum", build.add(small(1000), small(1000)), "add nsw i32"),
     ("wrapping sum", build.add(loaded(1, I32), small(1000)), "add i32"),
     ("difference", UOp(Ops.SUB, I32, (small(1000), small(1000))), "sub nsw i32"),
     ("product", build.mul(small(1000), small(1000)), "mul nsw i32"),
-    # The difference of these operands stays in the type, their product does not.
+    # The difference of these operands stays in the type; their product does not.
     ("wrapping product", build.mul(small(1 << 20), small(1 << 20)), "mul i32"),
     ("square", build.mul(small(1 << 15), small(1 << 15)), "mul nsw i32"),
     ("unsigned sum", build.add(counter(1000), counter(1000)), "add i32"),
@@ -54,12 +54,10 @@ RANGES = [
 
 
 @pytest.mark.table
-@pytest.mark.parametrize(
-    ("value", "words"), [each[1:] for each in RANGES], ids=[r[0] for r in RANGES]
-)
-def test_only_what_stays_in_its_type_is_said_not_to_wrap(value: UOp, words: str) -> None:
-    found = re.findall(r"= ((?:add|sub|mul)(?: nsw)? \w+)", text_of(value))
-    assert found == [words]
+@pytest.mark.parametrize(("value", "words"), [r[1:] for r in RANGES], ids=[r[0] for r in RANGES])
+def test_only_arithmetic_that_stays_in_its_type_is_marked_nsw(value: UOp, words: str) -> None:
+    instructions = re.findall(r"= ((?:add|sub|mul)(?: nsw)? \w+)", text_of(value))
+    assert instructions == [words]
 
 
 @pytest.mark.table
@@ -77,20 +75,20 @@ def test_a_variable_has_32_bits_that_are_widened(dtype: DType, words: str) -> No
     ("position", "words"),
     [
         (build.add(small(50), 3), "ptr %at5, i32 3"),
-        # What may be negative is no neighbour, and nothing is known of a sum that may wrap.
+        # A position that may be negative is no neighbour, and a sum that may wrap has no bounds.
         (build.add(small(50), -3), "ptr %data2, i32 %v7"),
         (build.add(build.cast(loaded(1, U32), I32), 3), "ptr %data2, i32 %v7"),
     ],
     ids=["three on", "three back", "anywhere"],
 )
 def test_a_neighbour_is_addressed_from_the_first(position: UOp, words: str) -> None:
-    """So LLVM need not take apart the index of each element of an unrolled loop."""
+    # So LLVM need not analyse the index of each element of an unrolled loop.
     memory = build.define_global(2, F32, 64)
-    first, second = (build.load(build.index(memory, each)) for each in (small(50), position))
+    first, second = (build.load(build.index(memory, at)) for at in (small(50), position))
     text = text_of(build.add(first, second))
-    places = re.findall(r"getelementptr inbounds float, (ptr %\w+, i32 %?\w+)", text)
-    assert words in places
-    assert places.count("ptr %data2, i32 %v4") == 1
+    addresses = re.findall(r"getelementptr inbounds float, (ptr %\w+, i32 %?\w+)", text)
+    assert words in addresses
+    assert addresses.count("ptr %data2, i32 %v4") == 1
 
 
 @pytest.mark.table
@@ -98,10 +96,10 @@ def test_a_neighbour_is_addressed_from_the_first(position: UOp, words: str) -> N
     ("renderer", "dtype", "alternative", "is_branch"),
     [
         (LlvmRenderer(), F32, build.const(F32, 2.0), False),
-        # Only what is constant lies in memory from the start, a bool not in as many bits as there.
+        # Only constants are in memory from the start; a bool has another width there.
         (LlvmRenderer(), F32, loaded(2, F32), True),
         (LlvmRenderer(), dtypes.bool, build.const(dtypes.bool, True), True),
-        # Addresses are checked there: one that no load takes may be outside.
+        # Addresses are checked here: an unused one may be out of bounds.
         (LlvmGpuRenderer(22), F32, build.const(F32, 2.0), True),
     ],
 )

@@ -1,4 +1,4 @@
-"""MSL, word for word, as the Metal Shading Language Specification has it; sections are of 4.0."""
+"""Test MSL word for word, by the Metal Shading Language Specification; sections are of 4.0."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ I32, BF16, F32 = dtypes.int32, dtypes.bfloat16, dtypes.float32
 
 
 def groups() -> Program:
-    """Each group of 4 turns its elements around, by shared memory, and adds a variable."""
+    """Return a program: each group of 4 reverses its elements and adds a variable."""
     group, item = (
         build.special("group", 1, build.const(I32, 3), I32),
         build.special("item", 0, build.const(I32, 4), I32),
     )
     shared, count = build.define_local("shared", F32, 4), build.variable("count", 0, 7, I32)
-    place = build.add(build.mul(group, 4), item)
-    fill = build.store(at(shared, item), build.load(at(build.define_global(1, F32, 12), place)))
+    position = build.add(build.mul(group, 4), item)
+    fill = build.store(at(shared, item), build.load(at(build.define_global(1, F32, 12), position)))
     turned = build.add(
         build.load(at(shared, build.sub(3, item))), build.cast(build.add(count, 0), F32)
     )
-    store = build.store(at(build.define_global(0, F32, 12), place), turned)
+    store = build.store(at(build.define_global(0, F32, 12), position), turned)
     before = toposort([fill])
     after = [node for node in toposort([store]) if node not in before]
     parameters = (Parameter(0, F32, 12, True, False), Parameter(1, F32, 12, False, True))
@@ -55,7 +55,7 @@ BARRIER = "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgrou
 
 
 def test_a_whole_kernel() -> None:
-    """Arguments by number (5.2.1), positions in the grid (5.2.3.6), memory and barriers (6.9)."""
+    # Arguments by number (5.2.1), positions in the grid (5.2.3.6), memory and barriers (6.9).
     text = RENDERER.render(groups())
     assert text.startswith(HEAD)
     assert f"  {BARRIER}\n" in text
@@ -64,14 +64,14 @@ def test_a_whole_kernel() -> None:
 
 
 def multiplied(dtype: DType) -> Program:
-    """The product of a tile, added to 0."""
+    """Return the product of a tile, added to 0."""
     product = tile_of(TILES[f"apple_m8n8k8_{dtype.name}_{dtype.name}"])
     a, b, c = product.src
     return stored(product.replace(src=(a, b, build.const(c.dtype, 0))))
 
 
 def test_a_tile_is_a_product_of_matrices_of_a_simdgroup() -> None:
-    """Section 6.7: simdgroup_bfloat8x8 and its kin, d = a * b + c."""
+    # Section 6.7: simdgroup_bfloat8x8 and related types, d = a * b + c.
     text = RENDERER.render(multiplied(BF16))
     name = "tinyref_wmma_apple_m8n8k8_bfloat16_bfloat16"
     assert (

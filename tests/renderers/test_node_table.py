@@ -1,4 +1,4 @@
-"""The table of nodes in docs/backend.md: from the op table, and from what a renderer prints."""
+"""Test the table of nodes in docs/backend.md against the op table and rendered text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEVICE = Capabilities(
     has_groups=True,
     shared_bytes=1024,
 )
-# What the sources are; what is in brackets may be left out.
+# Descriptions of the sources; those in brackets are optional.
 SOURCES: Mapping[Ops, str] = {
     **dict.fromkeys(ALU, "x, y"),
     Ops.WHERE: "condition, y, z",
@@ -59,7 +59,7 @@ SOURCES: Mapping[Ops, str] = {
     Ops.ENDIF: "its IF",
     Ops.END: "its RANGE",
 }
-# Expressions that stand where they are used, and what no line of C says.
+# Inline expressions, and nodes without a line of C.
 WITHOUT_LINES = {
     Ops.CONST: "1.5f",
     Ops.INDEX: "data1[2]",
@@ -79,7 +79,7 @@ def loaded(slot: int, dtype=FLOAT, lanes: int = 1) -> UOp:
 
 
 def stored(*values: UOp) -> Program:
-    """A program that writes the values."""
+    """Return a program that writes the values."""
     stores = [
         build.store(at(build.define_global(100 + number, value.dtype.scalar, 64), 0), value)
         for number, value in enumerate(values)
@@ -105,13 +105,13 @@ def gated() -> Program:
 
 
 def plain() -> Program:
-    """A constant, a variable, lanes."""
+    """Return a program with a constant, a variable and lanes."""
     variable = UOp(Ops.DEFINE_VAR, INT, (), VarArg("n", 1, 9))
     vector = loaded(2, lanes=4)
     swapped = build.vectorize(*(build.gep(vector, lane) for lane in (1, 0, 3, 2)))
     value = build.load(at(build.define_global(1, FLOAT, 64), 2))
-    found = stored(swapped, build.add(value, 1.5), build.add(variable, 1))
-    return dataclasses.replace(found, variables=(variable,))
+    subject = stored(swapped, build.add(value, 1.5), build.add(variable, 1))
+    return dataclasses.replace(subject, variables=(variable,))
 
 
 def loop() -> Program:
@@ -124,7 +124,7 @@ def loop() -> Program:
 
 
 def group() -> Program:
-    """Work-items exchange values; the first one of a group writes."""
+    """Return a program whose work-items exchange values; the first of a group writes."""
     item, shared = programs.item_index(8), build.define_local("shared", FLOAT, 8)
     put = build.store(at(shared, item), loaded(1))
     first = build.branch(build.less(item, 1))
@@ -153,11 +153,11 @@ OPS = [op for op in Ops if op in OP_TABLE and Dialect.PROGRAM in OP_TABLE[op].di
 
 
 def lines_of(op: Ops) -> list[str]:
-    """The line that the last node of this op adds to the text of its sample."""
+    """Return the line that the last node of this op adds to the text of its sample."""
     sample = SAMPLES[op]
-    place = max(place for place, node in enumerate(sample.uops) if node.op is op)
+    index = max(index for index, node in enumerate(sample.uops) if node.op is op)
     texts = []
-    for count in (place, place + 1):
+    for count in (index, index + 1):
         part = dataclasses.replace(sample, uops=sample.uops[:count])
         texts.append(OpenCLRenderer(DEVICE).render(part).splitlines())
     before, after = texts
@@ -186,7 +186,7 @@ def table() -> str:
 
 
 def fields_of(kind: type) -> list[str]:
-    # A constant has slots of its own beside its value.
+    # A constant has slots of its own in addition to its value.
     if kind is ConstArg:
         return ["value"]
     return [field.name for field in dataclasses.fields(kind)]
@@ -208,11 +208,11 @@ def test_the_page_has_every_payload_with_its_fields() -> None:
 def test_the_page_has_every_node_of_programs(request: pytest.FixtureRequest) -> None:
     page = PAGE.read_text()
     head, _, rest = page.partition(BEGIN)
-    found, _, tail = rest.partition(END)
+    actual, _, tail = rest.partition(END)
     if request.config.getoption("--update-golden"):
         PAGE.write_text(f"{head}{BEGIN}{table()}{END}{tail}")
         return
-    assert found == table(), "run this test with --update-golden"
+    assert actual == table(), "run this test with --update-golden"
 
 
 @pytest.mark.parametrize("op", [op for op in OPS if op in SAMPLES], ids=lambda op: op.name)

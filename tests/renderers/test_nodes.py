@@ -1,4 +1,4 @@
-"""What each language makes of every op and type that it declares, alone and in lanes."""
+"""Test the text of every op and type that each language declares, alone and in lanes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import BINARY, UNARY, Ops
 from tinyref.uops.program import Program
 
-# Of each width one, signed or unsigned.
+# One type of each width, signed or unsigned.
 TYPES = {
     1: (
         dtypes.bool,
@@ -55,7 +55,7 @@ RENDERERS: dict[str, Callable[[Program], str]] = {
 
 
 def nodes(lanes: int) -> Iterator[tuple[str, UOp]]:
-    """Each op of each type that the op table accepts, with what it is called."""
+    """Yield each op of each type that the op table accepts, with its name."""
     for dtype in TYPES[lanes]:
         first, second = (loaded(slot, dtype, lanes) for slot in (1, 2))
         yield f"LOAD {dtype.name}", first
@@ -75,7 +75,7 @@ def nodes(lanes: int) -> Iterator[tuple[str, UOp]]:
                     yield f"{op.name} {dtype.name} to {other.name}", node
 
 
-# What begins a line that declares, and what is in one that loads or stores.
+# The beginnings of declarations, and the words of loads and stores.
 DECLARES = (
     "}",
     "{",
@@ -121,7 +121,7 @@ ACCESSES = (
 
 
 def text_of(render: Callable[[Program], str], name: str, value: UOp) -> str:
-    """The lines that compute the value; of one that is loaded those that access memory too."""
+    """Return the lines that compute the value; for a load, accesses to memory as well."""
     try:
         lines = [line.strip() for line in render(stored(value)).splitlines()]
     except UserError as error:

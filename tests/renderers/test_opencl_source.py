@@ -1,4 +1,4 @@
-"""What only OpenCL C has among the languages: images, exact division; word for word."""
+"""Test features that only OpenCL C has, word for word: images, exact division."""
 
 from __future__ import annotations
 

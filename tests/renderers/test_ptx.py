@@ -1,6 +1,6 @@
-"""PTX: rounding, memory, loops, tiles, the frame of a kernel; `test_words` has single nodes.
+"""Test PTX: rounding, memory, loops, tiles, the frame of a kernel; `test_words` has single nodes.
 
-The literals are those of "Parallel Thread Execution ISA": "Floating-Point", "Data Movement and
+The literals come from "Parallel Thread Execution ISA": "Floating-Point", "Data Movement and
 Conversion" and "Warp-level Matrix Instructions".
 """
 
@@ -34,7 +34,7 @@ F16, BF16, F64 = dtypes.float16, dtypes.bfloat16, dtypes.float64
 
 
 def body(program: Program, architecture: int = 90) -> list[str]:
-    """The lines between the braces of a kernel that compute, without those that declare."""
+    """Return the lines of a kernel that compute, without declarations."""
     text = PtxRenderer(architecture).render(program)
     lines = (line.strip().removesuffix(";") for line in text.partition("{\n")[2].splitlines())
     return [line for line in lines if line and not line.startswith((".", "}", "ret"))]
@@ -69,18 +69,18 @@ def test_only_what_the_flag_allows_may_be_contracted(flag: int, rounding: str) -
     ids=str,
 )
 def test_a_gate_is_the_guard_of_the_instruction(dtype: DType, word: str) -> None:
-    """The alternative is in the register before; no branch, and no access where the gate is off."""
+    # The register holds the alternative first: no branch, and no access if the gate is off.
     lines = body(gated(dtype))
-    (load,) = [place for place, line in enumerate(lines) if line.startswith("@%p1 ld.")]
+    (load,) = [number for number, line in enumerate(lines) if line.startswith("@%p1 ld.")]
     register = re.fullmatch(rf"@%p1 ld\.global\.{word} (%\w+), \[%rd\d+\]", lines[load])[1]
     assert re.fullmatch(rf"mov\.b\d\d {register}, %\w+", lines[load - 1])
     assert re.fullmatch(rf"@%p1 st\.global\.{word} \[%rd\d+\], {register}", lines[-1])
 
 
 def test_a_gated_bool_is_a_byte_until_it_is_loaded() -> None:
-    """The alternative, true, is a byte before and a predicate after it."""
+    # The alternative, true, is a byte before and a predicate after the load.
     lines = body(gated(BOOL))
-    (load,) = [place for place, line in enumerate(lines) if re.match(r"@%p\d ld", line)]
+    (load,) = [number for number, line in enumerate(lines) if re.match(r"@%p\d ld", line)]
     register = lines[load].split()[2].strip(",")
     (byte,) = re.fullmatch(r"selp\.b16 (%rs\d), 1, 0, %p1", lines[load - 2]).groups()
     assert "mov.pred %p1, 1" in lines
@@ -95,7 +95,7 @@ def test_a_gated_bool_is_a_byte_until_it_is_loaded() -> None:
     ids=str,
 )
 def test_eight_lanes_are_moved_by_16_bytes_at_most(dtype: DType, accesses: list[str]) -> None:
-    """Two of 16 bits or four of 8 in each word of 32."""
+    # Each word of 32 bits holds two elements of 16 bits or four of 8.
     lines = body(stored(loaded(1, dtype, lanes=8)))
     for word in ("ld.global.", "st.global."):
         opcodes = [line.split()[0] for line in lines if line.startswith(word)]
@@ -107,14 +107,14 @@ def test_the_widest_access_is_as_wide_as_views_are_aligned() -> None:
 
 
 def test_addresses() -> None:
-    """Of 64 bits in global memory, whatever the index is; of 32 in shared memory."""
+    # Global addresses have 64 bits for any index; shared addresses have 32.
     shared = build.define_local("shared", F64, 6)
     near, far = loaded(1, INT), loaded(2, I64)
     out = build.define_global(0, F64, 64)
     stores = [
-        build.store(build.index(memory, place), build.const(F64, 1.0))
+        build.store(build.index(memory, position), build.const(F64, 1.0))
         for memory in (shared, out)
-        for place in (near, far)
+        for position in (near, far)
     ]
     program = programs.program("k", *stores)
     lines = body(program)
@@ -131,7 +131,7 @@ def test_addresses() -> None:
 
 
 def swapped(count: int) -> Program:
-    """A vector accumulator whose lanes change places in a loop."""
+    """Return a program with a vector accumulator whose lanes swap in a loop."""
     start = build.vectorize(build.const(INT, 1), build.const(INT, 2))
     pair = build.accumulator("pair", start)
     iteration = programs.loop(count, 0)
@@ -142,7 +142,7 @@ def swapped(count: int) -> Program:
 
 
 def test_lanes_of_an_accumulator_are_copied_before_it_changes() -> None:
-    """Else the second lane would be given what the first one has just become."""
+    # Otherwise the second lane would receive the new value of the first.
     lines = body(swapped(3))
     loop = lines[lines.index("loop1:") + 1 : lines.index("@%p1 bra loop1")]
     moves = [line.removeprefix("mov.b32 ").split(", ") for line in loop if line.startswith("mov")]
@@ -175,18 +175,18 @@ def test_a_loop_that_may_not_run_is_tested_first(extent: int | None, tests: int)
 MET = ("st.shared", "bar.sync 0", "ld.shared", "st.global")
 
 
-def test_a_group_meets_between_what_it_writes_and_what_it_reads() -> None:
-    """No machine of the tests runs the items of a group apart: the text alone tells."""
+def test_a_barrier_is_between_the_writes_and_reads_of_a_group() -> None:
+    # No machine of the tests runs the items of a group separately, so only the text shows this.
     item, shared = build.special("item", 0, 8, INT), build.define_local("shared", INT, 8)
     put = build.store(build.index(shared, item), item)
     took = build.load(build.index(shared, item))
     out = build.store(build.index(build.define_global(0, INT, 8), item), took)
     lines = body(programs.program("k", put, build.barrier(put), took, out, group=(8, 1, 1)))
-    places = [lines.index(next(line for line in lines if line.startswith(word))) for word in MET]
-    assert places == sorted(places)
+    positions = [lines.index(next(line for line in lines if line.startswith(word))) for word in MET]
+    assert positions == sorted(positions)
 
 
-# Matrix tiles: instruction, and how many registers D, A, B and C take.
+# Matrix tiles: the instruction, and the numbers of registers of D, A, B and C.
 MMA = {
     "nvidia_m16n8k16_float16_float32": ("m16n8k16", "f32.f16.f16.f32", (4, 4, 2, 4)),
     "nvidia_m16n8k16_float16_float16": ("m16n8k16", "f16.f16.f16.f16", (2, 4, 2, 2)),
@@ -215,8 +215,8 @@ def test_tiles(name: str) -> None:
     (line,) = [line for line in lines if line.startswith("mma")]
     opcode, _, operands = line.partition(" ")
     assert opcode == f"mma.sync.aligned.{shape}.row.col.{types}"
-    found = re.findall(r"\{([^}]*)\}", operands)
-    assert tuple(len(registers.split(",")) for registers in found) == counts
+    fragments = re.findall(r"\{([^}]*)\}", operands)
+    assert tuple(len(registers.split(",")) for registers in fragments) == counts
     rounded = [line for line in lines if line.startswith("cvt.rna.tf32.f32")]
     assert len(rounded) == (sum(counts[1:3]) if "tf32" in types else 0)
 

@@ -1,4 +1,4 @@
-"""Costly last operands of selects are branches: which, where, in a legal order, the same bits."""
+"""Test that costly last operands of selects become branches, in a legal order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IS_NEAR = build.less(X, 1.0)
 
 
 def costly(start: UOp, count: int = 24) -> UOp:
-    """A chain of `count` nodes."""
+    """Return a chain of `count` nodes."""
     for number in range(count):
         start = build.add(start, float(number + 1))
     return start
@@ -42,7 +42,7 @@ def branches(*roots: UOp) -> list[Branch]:
 
 
 def assert_legal(items: Iterable[UOp | Branch], nodes: Iterable[UOp]) -> None:
-    """Every node stands there once, after its sources."""
+    """Assert that every node occurs once, after its sources."""
     missing, done = set(nodes), set[UOp]()
     for item in items:
         for node in (*item.nodes, *item.selects) if isinstance(item, Branch) else (item,):
@@ -56,11 +56,11 @@ def assert_legal(items: Iterable[UOp | Branch], nodes: Iterable[UOp]) -> None:
 def test_a_costly_last_operand_is_a_branch_with_what_only_it_needs() -> None:
     shared = build.mul(X, 3.0)
     select = build.where(IS_NEAR, shared, costly(shared))
-    (found,) = branches(store(select))
-    assert found.selects == (select,)
-    assert found.condition is IS_NEAR
-    assert len(found.nodes) == 24
-    assert shared not in found.nodes
+    (branch,) = branches(store(select))
+    assert branch.selects == (select,)
+    assert branch.condition is IS_NEAR
+    assert len(branch.nodes) == 24
+    assert shared not in branch.nodes
 
 
 def test_what_is_cheap_comes_first_or_has_another_use_is_computed() -> None:
@@ -79,9 +79,9 @@ def test_selects_of_one_condition_share_a_branch_and_what_needs_them_comes_after
     roots = [store(build.mul(first, 5.0)), store(second, 2)]
     # A store that needs the first select before the second one cannot be moved behind it.
     assert not branches(*roots)
-    (found,) = branches(store(build.add(build.mul(first, 5.0), second)))
-    assert found.selects == (first, second)
-    assert len(found.nodes) == 25
+    (branch,) = branches(store(build.add(build.mul(first, 5.0), second)))
+    assert branch.selects == (first, second)
+    assert len(branch.nodes) == 25
 
 
 def test_selects_that_need_each_other_have_no_branch() -> None:
@@ -93,9 +93,9 @@ def test_selects_that_need_each_other_have_no_branch() -> None:
 def test_an_outer_branch_has_all_of_an_inner_one() -> None:
     inner = build.where(build.less(X, 0.5), X, costly(build.mul(X, X)))
     outer = build.where(IS_NEAR, X, build.mul(inner, 2.0))
-    (found,) = branches(store(outer))
-    assert found.selects == (outer,)
-    assert inner in found.nodes
+    (branch,) = branches(store(outer))
+    assert branch.selects == (outer,)
+    assert inner in branch.nodes
 
 
 def test_a_branch_takes_no_select_out_of_another_one() -> None:
@@ -109,7 +109,7 @@ def test_a_branch_takes_no_select_out_of_another_one() -> None:
 
 
 def random_sum(draw: random.Random) -> UOp:
-    """A sum of values that are computed of each other, by selects of few conditions."""
+    """Return a sum of values that depend on each other, by selects of few conditions."""
     conditions = [build.less(X, float(limit)) for limit in range(3)]
     values = [X]
     for number in range(draw.randrange(4, 24)):
@@ -125,8 +125,8 @@ def random_sum(draw: random.Random) -> UOp:
 
 def test_branches_of_any_selects_are_in_a_legal_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rare, "LEAST_NODES", 1)
-    found = [len(branches(store(random_sum(random.Random(seed))))) for seed in range(300)]
-    assert sum(found) > 300
+    counts = [len(branches(store(random_sum(random.Random(seed))))) for seed in range(300)]
+    assert sum(counts) > 300
 
 
 def test_nothing_moves_into_a_loop_or_past_an_accumulator() -> None:
@@ -139,8 +139,8 @@ def test_nothing_moves_into_a_loop_or_past_an_accumulator() -> None:
     assert with_branches([*nodes, build.close(i)]) == [*nodes, build.close(i)]
     total = build.accumulator("total", build.const(FLOAT, 0.0), i)
     assert not branches(store(build.where(IS_NEAR, X, build.add(total, 1.0))))
-    (found,) = branches(store(build.where(IS_NEAR, X, costly(build.add(total, 1.0)))))
-    assert len(found.nodes) == 24
+    (branch,) = branches(store(build.where(IS_NEAR, X, costly(build.add(total, 1.0)))))
+    assert len(branch.nodes) == 24
 
 
 def test_the_branch_is_taken_by_one_lane_of_sixteen() -> None:
@@ -171,7 +171,7 @@ SINES = {
 def test_sines_have_the_same_bits_with_and_without_branches(
     kind: str, dtype: type[np.floating], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Each kind has a length of its own: a kernel that is there would not be rendered again.
+    # Each kind has its own length, because an existing kernel would not be rendered again.
     x = SINES[kind].astype(dtype)
     branched = []
     print_branch = LlvmFunction.print_branch

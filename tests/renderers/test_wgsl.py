@@ -1,4 +1,4 @@
-"""WGSL, word for word where a compiler could take it otherwise."""
+"""Test WGSL, word for word where a compiler could read it differently."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def program(*stores: UOp, parameters: Sequence[Parameter], group: int = 1) -> Pr
 
 
 def test_a_whole_kernel() -> None:
-    """A variable, two buffers of which one is never used, and a name that is a built-in's."""
+    # A variable, two buffers, one of them unused, and a name that is a built-in's.
     count = build.variable("count", 0, 7, INT)
     text = RENDERER.render(
         program(
@@ -72,7 +72,7 @@ def test_strict_floats_are_opaque_and_relaxed_ones_are_not() -> None:
 
 
 def test_each_lane_is_shifted_by_a_literal() -> None:
-    """naga takes no lane of constants of 64 bits for a count: it cannot convert it."""
+    # naga accepts no lane of 64-bit constants as a count, because it cannot convert it.
     pair = dtypes.uint64.vec(2)
     words = build.load(at(build.define_global(1, dtypes.uint64, 2), 0), lanes=2)
     shifted = build.binary(Ops.SHL, words, build.const(pair, 55))
@@ -83,13 +83,13 @@ def test_each_lane_is_shifted_by_a_literal() -> None:
 
 
 def test_a_shift_of_two_constants_has_a_named_operand() -> None:
-    """A lost bit of a constant expression is an error of WGSL."""
+    # A lost bit of a constant expression is an error in WGSL.
     text = RENDERER.render(stored(build.binary(Ops.SHL, build.const(INT, 1), 31)))
     assert re.search(r"let (v\d): i32 = 1i;\n  let v\d: i32 = \1 << 31u;", text)
 
 
 def test_an_unsigned_integer_is_subtracted_from_zero() -> None:
-    """WGSL negates signed integers alone."""
+    # WGSL negates only signed integers.
     text = RENDERER.render(stored(build.unary(Ops.NEG, loaded(1, WORD))))
     assert "(0u - v1)" in text
 
@@ -112,7 +112,7 @@ def test_a_constant_of_64_bits_has_a_name_before_it_is_converted() -> None:
 
 
 def test_no_counter_of_a_loop_is_named_like_a_type() -> None:
-    """The 32nd name of a kernel was i32, and hid the type from all that came after it."""
+    # The 32nd name of a kernel was i32, and hid the type from all later lines.
     count = build.counter(build.const(INT, 3), 0, AxisKind.LOOP, INT)
     out = build.define_global(0, INT, 3)
     nodes = (*toposort((build.store(at(out, count), count),)), build.close(count))
@@ -123,7 +123,7 @@ def test_no_counter_of_a_loop_is_named_like_a_type() -> None:
 
 
 def test_words_that_are_replaced_by_masks_are_atomic() -> None:
-    """In the declaration of the buffer, in loads and in stores."""
+    # They are atomic in the declaration of the buffer, in loads and in stores.
     memory = build.define_global(0, WORD, 1)
     address = at(memory, 0)
     bits = build.both(build.load(address), 0xF)
@@ -158,7 +158,7 @@ def test_shared_memory_stands_outside_of_the_kernel_and_barriers_order_both() ->
 
 
 def test_a_buffer_in_words_needs_the_words_of_its_elements_and_one_more() -> None:
-    """Elements of 8 bits may begin within a word."""
+    # Elements of 8 bits may begin within a word.
     memory = build.define_global(0, WORD, 3)
     store = build.store(at(memory, 0), build.const(WORD, 1))
     for size, is_large in ((8, True), (3, False)):

@@ -1,9 +1,8 @@
-"""How each language spells a node of a type of its own, by the words of its reference.
+"""Test the text of single nodes in each language, by the words of its reference.
 
-The words are those of the PTX ISA ("Integer Arithmetic" to "Data Movement and Conversion"), of the
-CUDA Math API, of the Metal Shading Language Specification, of WGSL and of the LLVM Language
-Reference Manual. `golden/every_node.*` has each op of six types; here is what other types and
-constants become.
+The references are the PTX ISA ("Integer Arithmetic" to "Data Movement and Conversion"), the CUDA
+Math API, the Metal Shading Language Specification, WGSL and the LLVM Language Reference Manual.
+`golden/every_node.*` has each op of six types; this file has other types and constants.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ RENDERERS: dict[str, Callable[[Program], str]] = {
     "ptx 75": PtxRenderer(75).render,
 }
 
-# NaN is unequal to all; what has no instruction of its own goes through float32, where it is
+# NaN is unequal to all. Operations without an instruction go through float32, where each is
 # rounded once: float32 has the digits for that.
 CUDA = {
     "FDIV bfloat16": "__float2bfloat16_rn(__fdiv_rn(__bfloat162float(v1), __bfloat162float(v2)))",
@@ -57,7 +56,7 @@ CUDA = {
     "CAST uint32 bfloat16": "__uint2bfloat16_rn(v1)",
     "CAST int64 bfloat16": "__ll2bfloat16_rn(v1)",
     "CAST uint64 bfloat16": "__ull2bfloat16_rn(v1)",
-    # NVRTC takes a byte for that of the word that was loaded (nvrtc-1 of docs/found.md).
+    # NVRTC treats it as a byte of the loaded word (nvrtc-1 of docs/found.md).
     "CAST int8 int32": "(int)tinyref_widened(v1)",
     "CAST int8 uint8": "(unsigned char)v1",
     "IDIV int8": "(signed char)(tinyref_widened(v1) / v2)",
@@ -114,7 +113,7 @@ METAL_WORDS = {
         "(char)((float)v1) : (((float)v1) < 0.0f ? ((char)-128) : ((char)0)))"
     ),
 }
-# Constants that are errors where they are written plainly are made of their bits.
+# Constants that would be errors as literals are written as bits.
 WGSL_WORDS = {
     "CONST float32 inf": "bitcast<f32>((0x7f800000u | launch_words[0]))",
     "CONST float32 -inf": "bitcast<f32>((0xff800000u | launch_words[0]))",
@@ -142,7 +141,7 @@ LLVM = {
     "CAST uint32 int64": "zext i32",
     "CAST int64 int8": "trunc i64",
 }
-# Of a value in registers: the instructions that compute it, without loads and addresses. What
+# The instructions that compute a value in registers, without loads and addresses. A result that
 # stays in the range of 8 bits needs no extension; a division by 0 gives anything. The sign of a
 # float is a bit: `neg` may give any NaN for a NaN. `ne` would be false with a NaN.
 PTX = {
@@ -279,7 +278,7 @@ READERS = {"llvm": instruction, "ptx": instructions, "ptx 80": instructions, "pt
 
 @pytest.mark.table
 @pytest.mark.parametrize(
-    ("language", "node", "words"), CASES, ids=[f"{each[0]} {each[1]}" for each in CASES]
+    ("language", "node", "words"), CASES, ids=[f"{case[0]} {case[1]}" for case in CASES]
 )
 def test_a_node_has_the_words_of_its_language(language: str, node: str, words: str) -> None:
     read = READERS.get(language, expression)
