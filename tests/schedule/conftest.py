@@ -1,6 +1,6 @@
-"""A machine without lowering: runs schedules by the AST evaluator on numpy arrays.
+"""A machine without lowering, which runs schedules by the AST evaluator on numpy arrays.
 
-It also makes the helpers in this folder (kernel_counts.py) importable by its tests.
+Tests of this folder can import its helpers (kernel_counts.py) because of this file.
 """
 
 import sys
@@ -32,7 +32,7 @@ class Machine:
         return node
 
     def run(self, *outputs, live=(), device=DEVICE):
-        """The values of `outputs`; `planned` is the schedule, `live` graphs are watched."""
+        """Return the values of `outputs`; set `planned` to the schedule, and watch `live`."""
         pairs = [(node, device) for node in outputs]
         self.planned = schedule(pairs, [(node, device) for node in live])
         for item in self.planned.items:
@@ -58,13 +58,13 @@ class Machine:
 
     def _contents(self, buffer):
         if buffer not in self.memory:
-            # Fresh memory holds anything: a value that no sum of small numbers gives.
+            # Fresh memory holds anything: here a value that is no sum of small numbers.
             fresh = np.full(buffer.arg.size, 99).astype(numpy_dtype(buffer.dtype))
             self.memory[buffer] = fresh
         return self.memory[buffer]
 
     def kernels(self, *outputs, device=DEVICE):
-        """How many kernels the schedule of `outputs` has; nothing runs."""
+        """Return the number of kernels of the schedule of `outputs`; nothing runs."""
         return len(schedule([(node, device) for node in outputs]).kernels)
 
 

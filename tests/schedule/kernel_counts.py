@@ -1,8 +1,8 @@
-"""The kernel-count table: programs, how many kernels (and copies) each becomes, and why.
+"""The kernel-count table: programs, their numbers of kernels and copies, and the reasons.
 
-The numbers are exact, on CPU, which runs kernels as loops: on devices with a grid what reduces rows
-and what computes along them are two kernels. A change that raises one is a loss and has to be
-undone; one that lowers it updates the table.
+The numbers are exact, for CPU, which runs kernels as loops. Devices with a grid need two kernels to
+reduce rows and to compute along them. Undo a change that raises a number; a change that lowers one
+updates the table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The programs of the kernel-count table, built of tensors whose memory exists.
 
-What the memory holds does not matter: nothing of this runs.
+The contents of the memory do not matter, because no program runs.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ DEVICE = "CPU"
 
 
 def data(*shape: int, dtype: DType = dtypes.float32, device: str = DEVICE) -> Tensor:
-    """A tensor with memory behind it."""
+    """Return a tensor with memory."""
     return from_node(Tensor, graph.new_buffer(device, shape, dtype), device)
 
 
 def weight(*shape: int) -> Tensor:
-    """A tensor with memory that wants a gradient."""
+    """Return a tensor with memory that requires a gradient."""
     return data(*shape).requires_grad_()
 
 
 def backward(loss: Tensor, *leaves: Tensor) -> list[Tensor]:
-    """The loss and the gradients that it gives to `leaves`."""
+    """Return the loss and the gradients of `leaves`."""
     return [loss, *gradients(loss, *leaves)]
 
 
 def gradients(loss: Tensor, *leaves: Tensor) -> list[Tensor]:
-    """The gradients of `leaves` alone."""
+    """Return the gradients of `leaves` alone."""
     return [gradient.detach() for gradient in loss.gradient(*leaves)]
 
 
@@ -50,12 +50,12 @@ def batchnorm_train(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 
 def batchnorm_running() -> list[Tensor]:
-    """The output, and the running mean and variance updated in place."""
+    """Return the output, and the running mean and variance updated in place."""
     x, mean, variance = data(4, 8, 6, 6), data(8), data(8)
-    found = x.mean((0, 2, 3), keepdim=True)
-    centred = x - found
+    average = x.mean((0, 2, 3), keepdim=True)
+    centred = x - average
     spread = centred.square().mean((0, 2, 3), keepdim=True)
-    mean.assign(mean * 0.9 + found.reshape(8) * 0.1)
+    mean.assign(mean * 0.9 + average.reshape(8) * 0.1)
     variance.assign(variance * 0.9 + spread.reshape(8) * 0.1)
     return [centred * (spread + 1e-5).rsqrt(), mean, variance]
 
@@ -64,7 +64,7 @@ def batchnorm_running() -> list[Tensor]:
 
 
 def mlp(x: Tensor, *weights: Tensor) -> Tensor:
-    """Linear layers with relu between them; weights and biases in turns."""
+    """Return linear layers with relu between them; weights and biases alternate."""
     for number in range(0, len(weights), 2):
         x = (x.relu() if number else x).linear(weights[number], weights[number + 1])
     return x
@@ -105,7 +105,7 @@ def heads() -> list[Tensor]:
 
 
 def uniform(*shape: int) -> Tensor:
-    """Numbers from 0 to 1 from counters, by a mixing of bits."""
+    """Return random numbers from 0 to 1, from counters whose bits are mixed."""
     count = math.prod(shape)
     bits = Tensor.arange(count).cast(dtypes.uint32)
     for factor, shift in ((2654435769, 16), (2246822507, 13), (3266489909, 16)):
@@ -141,7 +141,7 @@ def write_row(x: Tensor) -> None:
 
 
 def symbolic_attention() -> Tensor:
-    """One query over a cache of which a variable number of places is filled."""
+    """Return one query over a cache that is filled to a variable length."""
     length = Variable("length", 1, 32).bind(7)
     keys, values = (data(2, 32, 8).shrink((None, (0, length), None)) for _ in range(2))
     scores = (data(2, 1, 8) * keys).sum(-1)
@@ -163,8 +163,8 @@ def deep_mlp_training(layers: int) -> list[Tensor]:
 
 
 def causal_mask() -> Tensor:
-    places = Tensor.arange(16)
-    mask = places.reshape(16, 1) >= places.reshape(1, 16)
+    positions = Tensor.arange(16)
+    mask = positions.reshape(16, 1) >= positions.reshape(1, 16)
     return mask.where(0.0, -math.inf).contiguous()
 
 
@@ -280,7 +280,7 @@ def part_of_a_part() -> Tensor:
     return data(9, 9)[1:8, ::2][2:4].contiguous()
 
 
-# --- methods that stand for whole programs ------------------------------------------------------
+# --- whole programs in one method ---------------------------------------------------------------
 
 
 def classes(*shape: int) -> Tensor:
@@ -308,7 +308,7 @@ def write_at_places(x: Tensor) -> None:
 
 
 def optimiser_step(name: str, **options: float) -> list[Tensor]:
-    """The second step for three parameters: the first also makes what the optimiser remembers."""
+    """Return the second step for three parameters; the first creates the optimiser's state."""
     weights = [weight(4, 5 + number) for number in range(3)]
     optimiser = getattr(optim, name)(weights, **options)
     for target in weights:

@@ -9,7 +9,7 @@ from tinyref.uops.ops import Ops
 
 
 def empty(*shape: int, dtype: DType = dtypes.float32) -> UOp:
-    """Memory that nothing has written yet."""
+    """Return memory that nothing has written yet."""
     return graph.new_buffer("PYTHON", shape, dtype)
 
 

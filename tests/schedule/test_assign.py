@@ -1,4 +1,4 @@
-"""ASSIGN: order, memory in place, and what no order satisfies."""
+"""Test ASSIGN: order, memory in place, and programs that no order satisfies."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_assign_writes_into_the_same_memory(machine):
 
 
 def test_many_assigns_wait_for_their_neighbours_only(machine, monkeypatch):
-    """Guards a thousand updates in place, which took time with the cube of their number."""
+    """Guard against a thousand updates in place, which took time with the cube of their number."""
     looks = []
     working = Ordering._is_between
     monkeypatch.setattr(
@@ -81,9 +81,9 @@ def test_a_live_view_of_the_memory_keeps_a_copy(machine):
     a = machine.put(matrix())
     view = g.reshape(a, (16,))
     machine.run(g.assign(a, plus(a, 1.0)), live=[view])
-    kept = machine.planned.results[view]
-    assert g.backing(kept) is not g.backing(a)
-    np.testing.assert_array_equal(machine.get(kept), matrix().reshape(16))
+    copied = machine.planned.results[view]
+    assert g.backing(copied) is not g.backing(a)
+    np.testing.assert_array_equal(machine.get(copied), matrix().reshape(16))
 
 
 def test_a_live_graph_may_bring_an_assign_of_its_own(machine):
@@ -96,7 +96,7 @@ def test_a_live_graph_may_bring_an_assign_of_its_own(machine):
 
 
 def test_other_elements_of_the_same_memory_are_read_first(machine):
-    """The value is computed into a temporary, which the second kernel copies."""
+    # The value is computed into a temporary, which the second kernel copies.
     values = {
         "sum with itself transposed": lambda a: add(a, transposed(a)),
         "flip": lambda a: g.flip(a, (0,)),
@@ -164,12 +164,12 @@ def test_a_cycle_is_an_error_with_advice(machine):
     np.testing.assert_array_equal(got_b, matrix() + 2)
 
 
-def test_what_reads_memory_before_and_after_it_is_written_reads_before_first():
-    """The largest parts that compute; what only shows the memory is in no kernel's way."""
+def test_a_node_that_reads_memory_before_and_after_a_write_reads_before_first():
+    # The largest parts that compute; a mere view of the memory delays no kernel.
     memory, other = (g.new_buffer("PYTHON", (4,), F32) for _ in range(2))
     before = plus(transposed(g.reshape(plus(memory, 2.0), (2, 2))), 1.0)
     after = g.reshape(g.assign(memory, g.full((4,), 3.0, F32)), (2, 2))
     assert parts_to_read_first([add(before, after)]) == [before]
-    shown = g.reshape(memory, (2, 2))
-    assert parts_to_read_first([add(shown, after)]) == []
+    view = g.reshape(memory, (2, 2))
+    assert parts_to_read_first([add(view, after)]) == []
     assert parts_to_read_first([add(plus(g.reshape(other, (2, 2)), 1.0), after)]) == []

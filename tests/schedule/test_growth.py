@@ -1,4 +1,4 @@
-"""Scheduling takes work in proportion to the nodes, counted, not timed; depth overflows nothing."""
+"""Test that scheduling takes work in proportion to the nodes, at any depth; it is counted."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,13 +21,13 @@ SIDE = 8
 
 
 def memory(*shape: int) -> Tensor:
-    """A tensor with memory behind it, which nothing has written yet."""
+    """Return a tensor with memory that nothing has written yet."""
     device = Device.default
     return from_node(Tensor, g.new_buffer(device, shape, dtypes.float32), device)
 
 
 def elementwise_chain(count: int) -> Outputs:
-    """Each value made of the one before: one kernel."""
+    """Return a chain in which each value needs the one before: one kernel."""
     value = first = memory(64)
     for step in range(count // 5):
         value = value * (step + 0.5) + first
@@ -35,7 +35,7 @@ def elementwise_chain(count: int) -> Outputs:
 
 
 def chain_of_reduces(count: int) -> Outputs:
-    """Each step sums rows of the one before, and goes on with elementwise work."""
+    """Return a chain of row sums with elementwise work between them."""
     value = memory(SIDE, SIDE)
     for step in range(count // 7):
         value = (value + value.sum(1, keepdim=True)) * (step + 0.5)
@@ -43,7 +43,7 @@ def chain_of_reduces(count: int) -> Outputs:
 
 
 def assigns(count: int) -> Outputs:
-    """One tensor updated in place again and again."""
+    """Return one tensor that is updated in place again and again."""
     value = memory(SIDE, SIDE)
     for step in range(count // 5):
         value.assign(value + (step + 0.5))
@@ -51,15 +51,15 @@ def assigns(count: int) -> Outputs:
 
 
 def updates(count: int) -> Outputs:
-    """Many tensors updated in place, each of what it was."""
-    found = [memory(SIDE, SIDE) for _ in range(count // 7)]
-    for step, value in enumerate(found):
+    """Return many tensors, each updated in place from its old value."""
+    tensors = [memory(SIDE, SIDE) for _ in range(count // 7)]
+    for step, value in enumerate(tensors):
         value.assign(value + (step + 0.5))
-    return found
+    return tensors
 
 
 def sum_of_buffers(count: int) -> Outputs:
-    """As many buffers as there are, added: far more than a kernel may take."""
+    """Return a sum of far more buffers than a kernel may take."""
     value = memory(64)
     for _ in range(count // 3):
         value = value + memory(64)
@@ -67,7 +67,7 @@ def sum_of_buffers(count: int) -> Outputs:
 
 
 def training_step(count: int) -> Outputs:
-    """A deep network of linear layers with relu: forward, backward and updates in place."""
+    """Return a training step of a deep network of linear layers with relu."""
     weights = [memory(SIDE, SIDE).requires_grad_() for _ in range(max(count // 50, 1))]
     value = memory(4, SIDE)
     for weight in weights:
@@ -102,10 +102,8 @@ def planned(name, count):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SCHEDULE_GROWTHS)
 def test_kernels_together_grow_like_the_graph(name, monkeypatch):
-    """Guards n dependent reduces, whose kernels had n * n nodes.
-
-    Values count that are computed while kernels are built, those of kernels given up as well.
-    """
+    """Guard against n dependent reduces, whose kernels had n * n nodes."""
+    # Every value computed while kernels are built counts, also in kernels that are given up.
     looks = []
     working = kernel_ast.KernelBuilder._sources
     monkeypatch.setattr(
@@ -114,8 +112,8 @@ def test_kernels_together_grow_like_the_graph(name, monkeypatch):
 
     def lengths(count):
         looks.clear()
-        nodes, found = planned(name, count)
-        together = sum(len(item.ast.toposort()) for item in found.kernels)
+        nodes, plan = planned(name, count)
+        together = sum(len(item.ast.toposort()) for item in plan.kernels)
         return together / nodes, len(looks) / nodes
 
     (few_nodes, few_looks), (nodes, many_looks) = lengths(150), lengths(600)
@@ -136,13 +134,13 @@ def test_a_join_looks_only_at_tasks_between_the_two(monkeypatch):
 @pytest.mark.parametrize("name", SCHEDULE_GROWTHS)
 @pytest.mark.slow
 def test_ten_thousand_nodes_schedule(name):
-    nodes, found = planned(name, 10_000)
+    nodes, plan = planned(name, 10_000)
     assert nodes > 5000
-    assert found.kernels
+    assert plan.kernels
 
 
 def test_live_graphs_are_walked_together(monkeypatch):
-    """Guards many live tensors on top of each other, each of which was walked down to its roots."""
+    """Guard against separate walks to the roots of many live tensors on top of each other."""
     looks = []
     working = Versions._is_old
     monkeypatch.setattr(Versions, "_is_old", lambda *node: looks.append(1) or working(*node))
@@ -166,8 +164,8 @@ def test_the_buffer_below_hundreds_of_assigns_is_found():
         assigned_buffer(g.full((4,), 2.0, F32))
 
 
-def test_a_kernel_with_too_many_values_names_one_that_it_computes_at_several_places(monkeypatch):
-    """Of the sums of neighbours of sums of neighbours ... the one in the middle."""
+def test_a_kernel_with_too_many_values_names_one_that_it_repeats(monkeypatch):
+    # Of the sums of neighbours of sums of neighbours ..., the error names the one in the middle.
     sums = [g.new_buffer("PYTHON", (16,), F32)]
     for size in range(15, 7, -1):
         left, right = (g.shrink(sums[-1], ((first, first + size),)) for first in (0, 1))
@@ -185,6 +183,6 @@ def test_a_kernel_with_too_many_values_names_one_that_it_computes_at_several_pla
     with pytest.raises(kernel_ast.TooLarge) as error:
         build()
     assert sums.index(error.value.node) == 3
-    # What is computed once alone may be as much as it is.
+    # Values that are computed only once have no limit.
     monkeypatch.setattr(kernel_ast, "MAX_VALUES", 3)
     assert build().op is Ops.SINK

@@ -1,4 +1,4 @@
-"""What reduces rows and what computes along them are one kernel, where kernels run as loops."""
+"""Test that a row reduction and the work along rows are one kernel on devices with loops."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def count(*outputs):
 
 
 def centred(x):
-    """Each element less the largest of its row, and less the sum of these."""
+    """Subtract the largest element of each row, then the sum of the row."""
     above = x - x.max(-1, keepdim=True)
     return above - above.sum(-1, keepdim=True)
 
@@ -33,8 +33,8 @@ def expected_of_centred(x):
 def test_rows_of_any_shape(shape):
     data = rows(*shape)
     for name in ("CPU", "PYTHON"):
-        found = centred(Tensor(data, device=name)).numpy()
-        np.testing.assert_array_equal(found, expected_of_centred(data))
+        actual = centred(Tensor(data, device=name)).numpy()
+        np.testing.assert_array_equal(actual, expected_of_centred(data))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.float16, np.float64])
@@ -44,18 +44,18 @@ def test_rows_of_any_type(dtype):
         expected = expected_of_centred(data)
     above = Tensor(data, device="CPU")
     above = above - above.max(-1, keepdim=True)
-    found = above - above.sum(-1, keepdim=True, dtype=above.dtype)
-    assert count(found) == 1
-    np.testing.assert_array_equal(found.numpy(), expected)
+    result = above - above.sum(-1, keepdim=True, dtype=above.dtype)
+    assert count(result) == 1
+    np.testing.assert_array_equal(result.numpy(), expected)
 
 
 def test_softmax_is_one_kernel_of_loops_and_two_of_a_grid():
     data = np.log2(np.array([[1, 2, 4, 1], [3, 3, 1, 1]], np.float32)) * np.float32(np.log(2))
     for name, kernels in (("CPU", 1), ("PYTHON", 2)):
-        found = Tensor(data, device=name).softmax(-1)
-        assert count(found) == kernels
+        result = Tensor(data, device=name).softmax(-1)
+        assert count(result) == kernels
         want = np.array([[0.125, 0.25, 0.5, 0.125], [0.375, 0.375, 0.125, 0.125]])
-        np.testing.assert_allclose(found.numpy(), want, rtol=1e-6)
+        np.testing.assert_allclose(result.numpy(), want, rtol=1e-6)
 
 
 def test_a_column_is_no_row():
@@ -81,7 +81,7 @@ def test_what_others_read_is_stored():
 
 
 def test_a_row_that_is_overwritten_is_reduced_first():
-    """Had the kernel both, its loops would reduce what they have written."""
+    # In one kernel, the loops would reduce elements that they have overwritten.
     data = rows(3, 8)
     x = Tensor(data, device="CPU").contiguous().realize()
     x.assign(centred(x))
@@ -97,29 +97,29 @@ def test_products_are_not_computed_in_each_loop_over_a_row():
 def test_two_reduces_of_different_rows():
     first, second = rows(4, 8, seed=1), rows(4, 8, seed=2)
     x, y = Tensor(first, device="CPU"), Tensor(second, device="CPU")
-    found = x - y.max(-1, keepdim=True) * x.sum(-1, keepdim=True)
+    result = x - y.max(-1, keepdim=True) * x.sum(-1, keepdim=True)
     want = first - second.max(-1, keepdims=True) * first.sum(-1, keepdims=True)
-    assert count(found) == 1
-    np.testing.assert_array_equal(found.numpy(), want)
+    assert count(result) == 1
+    np.testing.assert_array_equal(result.numpy(), want)
 
 
 def test_rows_of_a_symbolic_number():
     data = rows(6, 8)
     n = Variable("n", 1, 6).bind(4)
     x = Tensor(data, device="CPU").realize()[:n]
-    found = centred(x).realize()
-    np.testing.assert_array_equal(found.numpy(), expected_of_centred(data[:4]))
+    result = centred(x).realize()
+    np.testing.assert_array_equal(result.numpy(), expected_of_centred(data[:4]))
 
 
 def test_a_reduce_of_a_reduce_that_another_row_kernel_holds_keeps_its_axis():
-    """Guards a value that replaced a load and had not its axis: the sum had one term of two."""
+    """Guard against a value that replaced a load but lacked its axis: one of two terms was lost."""
     data = Tensor([1.0, 1.0]).realize()
     spread = data.sum().reshape(1).expand(2).pad(((1, 0),))
     assert ((spread + 1)[1:].sum() * data).tolist() == [6.0, 6.0]
 
 
-def test_a_reduce_of_a_constant_that_is_stored_beside_it_keeps_its_axis():
-    """Guards a constant in the place of a load: it has no axes to ask for a size."""
+def test_a_reduce_of_a_constant_that_is_stored_too_keeps_its_axis():
+    """Guard against a constant in the place of a load: it has no axes with sizes."""
     number = Tensor(np.ones((), np.float32)).realize()
     number.assign(3.0)
     power = number.expand((2, 1)).prod(0)

@@ -1,4 +1,4 @@
-"""Programs become exactly the number of kernels that the table in `kernel_counts` says."""
+"""Test that programs become exactly the numbers of kernels in the table of `kernel_counts`."""
 
 import pytest
 from kernel_counts import PROGRAMS

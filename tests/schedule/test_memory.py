@@ -1,4 +1,4 @@
-"""The memory plan: what is in use together never overlaps, and the arena is small."""
+"""Test the memory plan: buffers in use together never overlap, and the arena is small."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -21,7 +21,7 @@ LIFETIMES = st.lists(
 
 
 def overlaps(lifetimes: list[Lifetime], arena: Arena) -> list[tuple[int, int]]:
-    """The oracle: writes down, for every moment and cell of 64 bytes, who is there."""
+    """Return clashes by the oracle: an owner for every moment and cell of 64 bytes."""
     owner: dict[tuple[int, int], int] = {}
     clashes = []
     for number, (life, offset) in enumerate(zip(lifetimes, arena.offsets, strict=True)):
@@ -34,7 +34,7 @@ def overlaps(lifetimes: list[Lifetime], arena: Arena) -> list[tuple[int, int]]:
 
 
 def max_in_use(lifetimes: list[Lifetime]) -> int:
-    """The most bytes in use at one moment: no plan needs less."""
+    """Return the most bytes in use at one moment: no plan needs less."""
     moments = range(max((life.last for life in lifetimes), default=-1) + 1)
     rounded = [(-(-life.nbytes // 64) * 64, life) for life in lifetimes]
     return max(
@@ -62,10 +62,10 @@ def test_nothing_that_is_in_use_together_overlaps(lifetimes):
         ([], 0),
         ([Lifetime(1, 0, 0)], 64),
         ([Lifetime(65, 0, 0)], 128),
-        # A chain needs two places: what a kernel reads and what it writes.
+        # A chain needs two buffers: the input and the output of a kernel.
         ([Lifetime(1000, i, i + 1) for i in range(10)], 2048),
         ([Lifetime(640, 0, 9), Lifetime(640, 0, 9)], 1280),
-        # The largest gets the lowest place: a small one there would push it above another.
+        # The largest gets the lowest offset: a small one there would push it above another.
         ([Lifetime(64, 0, 1), Lifetime(64, 1, 2), Lifetime(256, 2, 3)], 320),
         # The gap of 128 under the block that stays is taken twice, the one of 256 once.
         ([Lifetime(256, 0, 1), Lifetime(64, 0, 9), Lifetime(128, 2, 3), Lifetime(256, 2, 9)], 448),
@@ -80,7 +80,7 @@ def test_spans_are_the_first_and_last_use():
 
 
 def chained(size=1000):
-    """A program of several kernels with intermediate results."""
+    """Return a program of several kernels with intermediate results."""
     x = Tensor(np.arange(size, dtype=np.float32))
     for _ in range(5):
         x = (x - x.mean()).contiguous() / 2
@@ -100,14 +100,14 @@ def test_results_are_equal_with_and_without_the_plan():
 
 def test_results_of_a_schedule_are_no_temporaries():
     x = Tensor(np.arange(600, dtype=np.float32)).realize()
-    kept = (x.reshape(20, 30).sum(1) * 2).contiguous()
-    total = (kept.reshape(20, 1) - kept.mean()).sum(0)
-    Tensor.realize(total, kept)
-    wanted = np.arange(600, dtype=np.float32).reshape(20, 30).sum(1) * 2
-    np.testing.assert_array_equal(kept.numpy(), wanted)
+    result = (x.reshape(20, 30).sum(1) * 2).contiguous()
+    total = (result.reshape(20, 1) - result.mean()).sum(0)
+    Tensor.realize(total, result)
+    expected = np.arange(600, dtype=np.float32).reshape(20, 30).sum(1) * 2
+    np.testing.assert_array_equal(result.numpy(), expected)
     # Memory that was lent to the temporaries is used again: the result must not see it.
     chained()
-    np.testing.assert_array_equal(kept.numpy(), wanted)
+    np.testing.assert_array_equal(result.numpy(), expected)
 
 
 def test_what_is_stored_for_nobody_is_a_temporary():
@@ -117,7 +117,7 @@ def test_what_is_stored_for_nobody_is_a_temporary():
     outputs = [(total.node, "CPU")]
 
     def lives(*held):
-        planned = schedule(outputs, held=[each.node for each in held])
+        planned = schedule(outputs, held=[tensor.node for tensor in held])
         is_result = stored.node in planned.results
         sizes = [life.nbytes for life in temporaries(planned.kernels, planned.results).values()]
         return is_result, sizes
@@ -126,13 +126,13 @@ def test_what_is_stored_for_nobody_is_a_temporary():
     assert lives() == (False, [80])
     assert lives(stored) == (True, [])
     assert lives(x.sum(1).contiguous() + 1) == (True, [])
-    # What reads an output reads it where it is then.
+    # A kernel that reads an output reads it at its final address.
     assert lives(total, total + 1) == (False, [80])
     assert lives(total + stored.sum()) == (True, [])
 
 
-def test_what_only_ends_the_use_of_memory_goes_before_what_takes_more():
-    """The weight is updated as soon as it may be: there are two of the three products at a time."""
+def test_a_kernel_that_frees_memory_runs_before_one_that_takes_more():
+    # The weight is updated as early as possible: only two of the three products exist at a time.
     matrix = Tensor.empty(10, 10)
     first = Tensor.empty(96, 10) @ matrix
     second = first @ matrix

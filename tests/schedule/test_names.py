@@ -1,4 +1,4 @@
-"""Kernels know the functions of the user that they compute."""
+"""Test that kernels know the user's functions that they compute."""
 
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g
@@ -61,9 +61,9 @@ def test_a_gradient_of_a_gradient_is_called_backward_once():
     x = data(4).requires_grad_()
     first = x.sin().sum().gradient(x)[0]
     second = first.sum().gradient(x)[0]
-    found = {name for kernel in names(second.detach()) for name in kernel}
-    assert any(name.startswith("backward") for name in found)
-    assert not any("backward backward" in name for name in found)
+    called = {name for kernel in names(second.detach()) for name in kernel}
+    assert any(name.startswith("backward") for name in called)
+    assert not any("backward backward" in name for name in called)
 
 
 def test_names_outlast_computing_a_part():

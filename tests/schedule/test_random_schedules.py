@@ -1,4 +1,4 @@
-"""Random graphs under limits so low that every rule of the scheduler fires, against numpy."""
+"""Test random graphs against numpy, under limits so low that every scheduler rule fires."""
 
 import sys
 from dataclasses import replace
@@ -40,7 +40,7 @@ def check(machine, seed, steps):
 
 
 def get_constants(machine):
-    """A machine that gives the elements of outputs that need no memory as well."""
+    """Return a machine that also returns the elements of outputs without memory."""
     working = machine.get
 
     def get(node):
@@ -63,8 +63,8 @@ def test_random_graphs(machine, name, seed, monkeypatch):
 
 @pytest.mark.long
 def test_random_graphs_within_few_buffers(machine, monkeypatch):
-    found = Device["PYTHON"].capabilities
-    monkeypatch.setattr(Device["PYTHON"], "capabilities", replace(found, buffer_limit=4))
+    capabilities = Device["PYTHON"].capabilities
+    monkeypatch.setattr(Device["PYTHON"], "capabilities", replace(capabilities, buffer_limit=4))
     monkeypatch.setattr(machine, "get", get_constants(machine))
     for number in range(25):
         check(machine, 7000 + number, 40)

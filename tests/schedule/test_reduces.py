@@ -1,4 +1,4 @@
-"""Reduces before they are scheduled: which are split, into how many parts, and what repeats."""
+"""Test reduces before scheduling: splits, numbers of parts, and repeated operands."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def reduced(value: UOp, *axes: int, op: Ops = Ops.ADD) -> UOp:
         ((256, 32768), (1,), (256, 256, 128)),
         ((257, 32768), (1,), None),
         ((4, 8192), (0, 1), (4, 256, 32)),
-        # Of equally many parts along the first axis.
+        # If the numbers of parts are equal, along the first axis.
         ((512, 512), (0, 1), (256, 2, 512)),
-        # Primes: too short to be padded, long enough to be, and beside an axis that divides.
+        # Primes: too short for padding, long enough, and next to an axis that divides.
         ((257, 257), (0, 1), None),
         ((8191, 5), (0, 1), (8191, 5, 1)),
         ((32771,), (0,), (256, 129)),
@@ -55,15 +55,15 @@ def test_a_long_reduce_is_split(
     shape: tuple[int, ...], axes: tuple[int, ...], partial: tuple[int, ...] | None
 ) -> None:
     node = reduced(data(*shape), *axes)
-    found = split_long_reduce(node)
+    result = split_long_reduce(node)
     if partial is None:
-        assert found is node
+        assert result is node
         return
-    (stored,) = (each for each in found.toposort() if each.op is Ops.CONTIGUOUS)
+    (stored,) = (x for x in result.toposort() if x.op is Ops.CONTIGUOUS)
     inner = stored.src[0]
     assert inner.op is Ops.REDUCE
     assert shape_of(inner.src[0]) == partial
-    assert shape_of(found) == shape_of(node)
+    assert shape_of(result) == shape_of(node)
 
 
 def test_other_nodes_are_not_split() -> None:
@@ -100,14 +100,14 @@ def test_axes_along_which_all_is_equal(node: UOp, axes: set[int]) -> None:
 
 @pytest.mark.table
 @pytest.mark.parametrize(("op", "factor"), [(Ops.ADD, 4.0), (Ops.MAX, None), (Ops.MUL, "a loop")])
-def test_a_reduce_of_what_repeats_is_arithmetic(op: Ops, factor: float | str | None) -> None:
+def test_a_reduce_of_a_repeated_operand_is_arithmetic(op: Ops, factor: float | str | None) -> None:
     node = reduced(graph.expand(data(3, 1), (3, 4)), 1, op=op)
-    found = simplify_reduce(node)
-    loops = [each for each in found.toposort() if each.op is Ops.REDUCE]
+    result = simplify_reduce(node)
+    loops = [x for x in result.toposort() if x.op is Ops.REDUCE]
     assert bool(loops) is (factor == "a loop")
-    factors = [each.arg.value for each in found.toposort() if each.op is Ops.CONST]
+    factors = [x.arg.value for x in result.toposort() if x.op is Ops.CONST]
     assert factors == ([factor] if isinstance(factor, float) else [])
-    assert shape_of(found) == (3, 1)
+    assert shape_of(result) == (3, 1)
 
 
 @pytest.mark.table
@@ -126,6 +126,6 @@ def test_a_reduce_of_what_repeats_is_arithmetic(op: Ops, factor: float | str | N
 def test_a_reduce_of_a_constant_is_a_constant(
     op: Ops, value: float, count: int, result: float
 ) -> None:
-    found = simplify_reduce(reduced(full((count,), value, F32), 0, op=op))
-    (constant,) = (node for node in found.toposort() if node.op is Ops.CONST)
-    assert (constant.arg.value, shape_of(found)) == (result, (1,))
+    simplified = simplify_reduce(reduced(full((count,), value, F32), 0, op=op))
+    (constant,) = (node for node in simplified.toposort() if node.op is Ops.CONST)
+    assert (constant.arg.value, shape_of(simplified)) == (result, (1,))

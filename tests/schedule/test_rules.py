@@ -1,4 +1,4 @@
-"""The rules of fusion, each by a graph that it changes and one that it must leave alone."""
+"""Test each rule of fusion by a graph that it changes and one that it must not change."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def numbers(*shape):
 
 
 def many_steps(x, count):
-    """Cheap work, so much that all of it together is not cheap; no two steps fold into one."""
+    """Return cheap work, repeated until it is no longer cheap; no two steps fold into one."""
     for step in range(count):
         x = g.alu(Ops.XOR, add(x, x), g.full(g.shape_of(x), step + 3, x.dtype))
     return x
@@ -106,7 +106,7 @@ def test_reduces_of_another_kind_or_with_work_in_between_stay_two():
 
 
 def test_a_product_is_summed_before_its_windows_are_added():
-    """The loop of a convolution stays free of the gates that adding its windows needs."""
+    # The loop of a convolution stays free of the gates that adding its windows needs.
     x, w = empty(3, 8), empty(3, 8)
     products = total(mul(x, w), 0)
     windows = g.reshape(g.pad(products, ((0, 0), (1, 1))), (2, 5))
@@ -126,7 +126,7 @@ def test_a_long_reduce_of_floats_pads_with_what_changes_nothing(machine):
     assert got.tolist() == [1.0]
 
 
-# --- what is materialised because it is costly to compute again -----------------------------------
+# --- materialised because it is costly to recompute ----------------------------------------------
 
 
 def test_a_costly_value_of_two_kernels_is_computed_once(machine):
@@ -188,8 +188,8 @@ def test_work_counts_a_value_that_is_read_twice_once():
     for _ in range(10):
         node = add(node, node)
     work = fusion.ElementWork(set())
-    for found in node.toposort():
-        work.add(found)
+    for source in node.toposort():
+        work.add(source)
     assert work.exceeds(node, 10)
     assert not work.exceeds(node, 11)  # ten additions and a load
     assert not work.exceeds(node, 10, loads=0)
@@ -219,7 +219,7 @@ def test_a_chain_of_sums_into_one_value_is_one_kernel(machine):
     assert len(reduces(kernel.ast)) == 12
 
 
-# --- side by side -------------------------------------------------------------------------------
+# --- independent parts --------------------------------------------------------------------------
 
 
 def test_they_stay_apart_where_one_needs_the_other_or_sees_other_contents(machine):
@@ -288,16 +288,16 @@ def test_sums_of_hundreds_of_buffers_are_cut_in_one_pass(machine, shape):
 
 # --- numbers of kernels -------------------------------------------------------------------------
 
-# Along which of three axes so many positions go.
+# A number of positions, and the shape whose axis has them.
 AXES = ((200, (200, 1, 1)), (4, (1, 4, 1)), (200, (1, 1, 200)))
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_place_that_changes_along_what_is_summed_is_chosen_beside_another(is_first):
-    """The sum over 200 positions alone is no long one: one kernel."""
+def test_an_index_that_changes_along_the_summed_axis_is_chosen_with_another(is_first):
+    # The sum over 200 positions alone is not long: one kernel.
     row, column, step = (Tensor.arange(n).reshape(shape) for n, shape in AXES)
-    here, beside = row == step, column == Tensor([2], dtype="int32")
-    both = here & beside if is_first else beside & here
+    here, other = row == step, column == Tensor([2], dtype="int32")
+    both = here & other if is_first else other & here
     x = Tensor.empty(200, 4, 200)
     chosen = both.where(x, 0).sum((0, 1, 2))
     assert len(chosen.schedule().kernels) == 1

@@ -1,4 +1,4 @@
-"""Kernels: padding, symbolic sizes, limits, copies, joins, and that equal programs are equal."""
+"""Test kernels: padding, symbolic sizes, limits, copies, joins, equality of programs."""
 
 import numpy as np
 import pytest
@@ -175,7 +175,7 @@ def test_one_program_for_all_values_of_a_variable():
 
 
 def test_graphs_of_other_values_of_a_variable_may_wait(machine):
-    """Guards that a tensor kept for later does not bind the variables of this schedule."""
+    """Check that a tensor kept for later does not bind the variables of this schedule."""
     n = build.variable("n", 1, 10)
     x = machine.put(np.arange(10, dtype=np.int32))
     three, four = (total(g.shrink(x, ((0, g.bind(n, value)),)), 0) for value in (3, 4))
@@ -189,7 +189,7 @@ def test_graphs_of_other_values_of_a_variable_may_wait(machine):
 
 
 def test_many_outputs_are_prepared_in_one_walk(machine, monkeypatch):
-    """Guards time that grew with the number of outputs times the size of the graph."""
+    """Guard against time that grew with the number of outputs times the size of the graph."""
     walks = []
     monkeypatch.setattr(prepare, "toposort", lambda roots: walks.append(1) or toposort(roots))
     node = machine.put(np.ones(2, np.float32))
@@ -236,7 +236,7 @@ def test_constants_go_to_each_device_that_uses_them(machine):
         assert {buffer.arg.device for buffer in item.buffers} == {item.device}
 
 
-# --- what callers rely on -----------------------------------------------------------------------
+# --- promises to callers -------------------------------------------------------------------------
 
 
 def program():
@@ -277,7 +277,7 @@ def test_axes_that_no_view_keeps_apart_are_merged():
     ids=["groups of channels", "no common axes", "channels"],
 )
 def test_a_reshape_after_a_reduce_leaves_the_axes_of_its_kernel(shape, grouped, axes):
-    """With merged axes, each index of the operand would need divisions."""
+    # With merged axes, each index of the operand would need divisions.
     first, second, third = shape
     x = g.new_buffer("PYTHON", (first, third, 7, second), F32)
     # In this order no two axes are neighbours in memory.
@@ -289,10 +289,10 @@ def test_a_reshape_after_a_reduce_leaves_the_axes_of_its_kernel(shape, grouped, 
 
 def test_every_kernel_says_what_it_completes(machine):
     x = machine.put(small())
-    kept = g.contiguous(g.permute(x, (1, 0)))
-    out = total(kept, 0)
+    stored = g.contiguous(g.permute(x, (1, 0)))
+    out = total(stored, 0)
     planned = schedule([(out, "PYTHON")])
-    assert [set(item.completes) for item in planned.items] == [{kept}, {out}]
+    assert [set(item.completes) for item in planned.items] == [{stored}, {out}]
 
 
 def test_results_map_every_output_to_memory_of_its_shape(machine):
