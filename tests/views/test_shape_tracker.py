@@ -1,4 +1,4 @@
-"""Shape trackers: literals, symbolic sizes against concrete ones, and refusals."""
+"""Test shape trackers: literals, symbolic sizes against concrete ones, refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shape(*sizes: int | UOp) -> ShapeTracker:
 
 
 def rows(tracker: ShapeTracker) -> Any:
-    """Elements as nested lists, None where invalid."""
+    """Return elements as nested lists, None where invalid."""
     indices, valid = tracker.numpy_indices()
     return np.where(valid, indices.astype(object), None).tolist()
 
@@ -60,7 +60,7 @@ def test_equal_trackers_are_one_object() -> None:
     assert View((3, 1), (1, 7)) is View((3, 1), (1, 0))
     assert View((0, 3), (9, 9), 5) is View.contiguous((0, 3))
     assert View((0, 3), (0, 0), 0, ((0, 0), (0, 0))) is View.contiguous((0, 3))
-    # An axis of which one position is shown has no stride; one that shows nothing has nothing.
+    # An axis with one visible position has no stride; an axis with none has nothing.
     assert View((4, 2), (1, 4), 0, ((2, 3), (0, 2))) is View((4, 2), (0, 4), 2, ((2, 3), (0, 2)))
     assert View((4, 2), (1, 4), 3, ((2, 2), (0, 2))) is View((4, 2), (0, 0), 0, ((0, 0), (0, 0)))
     assert View((4, 2), (1, 4), 3, ((2, 3), (0, 2))).strides == (0, 4)
@@ -130,8 +130,8 @@ def test_trackers_and_views_do_not_pickle() -> None:
 # --- refusals ------------------------------------------------------------------------------------
 
 
-def test_what_was_accepted_before_does_not_let_its_equals_in() -> None:
-    """True == 1 == 1.0: a cache that is asked first would take them for what it knows."""
+def test_a_cached_value_does_not_admit_values_that_compare_equal() -> None:
+    # True == 1 == 1.0: a cache that is asked first would confuse them.
     start = ShapeTracker.from_shape((12, 1))
     for good, bad, rule in (
         ((1, 12), (True, 12), "reshape"),
@@ -298,7 +298,7 @@ def rows_with(tracker: ShapeTracker, bindings: dict[str, int]) -> Any:
 
 
 class SymbolicChain:
-    """Movements of a symbolic shape, and the function that repeats them on concrete sizes."""
+    """Movements of a symbolic shape, with a function that repeats them on concrete sizes."""
 
     def __init__(self, sizes: tuple[int | UOp, ...]) -> None:
         self.sizes = sizes
@@ -370,13 +370,13 @@ def test_symbolic_trackers_are_what_they_are_for_each_value(
     np.testing.assert_array_equal(view_elements(chain.tracker, bindings), (want_index, want_valid))
     constants = {N: b.const(dtypes.index, n), M: b.const(dtypes.index, m)}
     index, valid = (substitute(node, constants) for node in chain.tracker.index_and_valid())
-    counters = {each for root in (index, valid) for each in root.toposort() if each.op is Ops.RANGE}
+    counters = {x for root in (index, valid) for x in root.toposort() if x.op is Ops.RANGE}
     positions = list(itertools.product(*map(range, want_index.shape)))
     for position in positions[:: max(1, len(positions) // 12)]:
         values = {counter: np.array(position[counter.arg.number]) for counter in counters}
         assert evaluate_expression(valid, values) == want_valid[position], chain.steps
-        shown = evaluate_expression(index, values)
-        assert not want_valid[position] or shown == want_index[position]
+        actual = evaluate_expression(index, values)
+        assert not want_valid[position] or actual == want_index[position]
     fixed = chain.tracker.substitute(constants)
     np.testing.assert_array_equal(fixed.numpy_indices()[0], want_index)
     reach = chain.tracker.reach()

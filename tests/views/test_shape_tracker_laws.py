@@ -1,8 +1,8 @@
-"""Laws of shape trackers on random chains of movements, against numpy.
+"""Test laws of shape trackers on random chains of movements, against numpy.
 
-Two views where one does cost a division and a remainder for each access, and no value tells. So
-whether one view shows what two neighbours do is found by trial, from the elements that they show,
-without asking the compiler how it joins views.
+Two views instead of one cost a division and a remainder for each access, and values do not reveal
+it. So the test tries whether one view has the elements of two neighbours. It does not ask the
+compiler, which joins views.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Elements = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
 Span = tuple[int, int]
 
-# Views of more positions than that are not tried.
+# Views with more positions than this are not tried.
 MOST_POSITIONS = 1 << 14
 # Shapes with more positions are not made larger.
 _MANY = 300
@@ -36,22 +36,22 @@ _SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 5, 6)
 
 
 def unjoined_views(tracker: ShapeTracker) -> str | None:
-    """Say which neighbours stayed two although one view shows them; None if there are none."""
+    """Describe two neighbours that one view could replace; None if there are none."""
     for inner, outer in itertools.pairwise(tracker.views):
         if not all(_is_small(view) for view in (inner, outer)):
             continue
-        one = one_view(shown(ShapeTracker((inner, outer))))
+        one = one_view(elements_of(ShapeTracker((inner, outer))))
         if one is not None and _is_straight(inner, outer):
             return f"views stay two, {inner} and {outer}, where one shows the same: {one}"
     return None
 
 
 def wrong_view(tracker: ShapeTracker, elements: Elements) -> str | None:
-    """Say what is wrong with a tracker that is to show `elements`; None if it is right."""
-    if tracker.shape != elements.shape or not np.array_equal(shown(tracker), elements):
+    """Describe the error of a tracker that must have `elements`; None if it is right."""
+    if tracker.shape != elements.shape or not np.array_equal(elements_of(tracker), elements):
         return "the elements are other ones"
-    found, valid = view_elements(tracker, {})
-    if not np.array_equal(np.where(valid, found, -1), elements):
+    indices, valid = view_elements(tracker, {})
+    if not np.array_equal(np.where(valid, indices, -1), elements):
         return "the evaluator reads other elements"
     if elements.size and not np.array_equal(_shown_by_index(tracker, elements.shape), elements):
         return "the index gives other elements"
@@ -71,24 +71,24 @@ def wrong_view(tracker: ShapeTracker, elements: Elements) -> str | None:
 
 
 def _is_reach(tracker: ShapeTracker, reach: Span | None, wanted: Span) -> bool:
-    """Exact for one view, else no less."""
+    """Return True if the reach is exact for one view, or no less for several."""
     if reach is None or len(tracker.views) == 1:
         return reach == wanted
     return reach[0] <= wanted[0] and wanted[1] <= reach[1]
 
 
 def _steps(elements: Elements, axis: int) -> set[int]:
-    """By how much a step along an axis moves, where both elements are there."""
+    """Return the steps between neighbours along an axis, where both elements exist."""
     along = np.moveaxis(elements, axis, 0)
     before, after = along[:-1], along[1:]
     return set((after - before)[(before >= 0) & (after >= 0)].tolist())
 
 
 def _shown_by_index(tracker: ShapeTracker, shape: Shape) -> Elements:
-    """As `shown`, by the expressions that kernels get."""
+    """Return `elements_of` by the expressions that kernels get."""
     counters = [build.counter(size, axis, AxisKind.LOOP) for axis, size in enumerate(shape)]
-    places = np.ix_(*map(np.arange, shape))
-    leaves = dict(zip(counters, places, strict=True))
+    positions = np.ix_(*map(np.arange, shape))
+    leaves = dict(zip(counters, positions, strict=True))
     index, valid = (evaluate_expression(e, leaves) for e in tracker.index_and_valid(counters))
     return np.broadcast_to(np.where(valid, index, -1), shape)
 
@@ -98,14 +98,14 @@ def _is_small(view: View) -> bool:
     return is_fixed and math.prod(_fixed(view.shape)) <= MOST_POSITIONS
 
 
-def shown(tracker: ShapeTracker) -> Elements:
-    """The element at each position of a tracker of fixed sizes, -1 where there is none."""
+def elements_of(tracker: ShapeTracker) -> Elements:
+    """Return the element at each position of a tracker of fixed sizes, -1 where there is none."""
     elements, valid = tracker.numpy_indices()
     return np.where(valid, elements, -1)
 
 
 def one_view(elements: Elements) -> View | None:
-    """By trial: the view that shows these elements; None where there is none."""
+    """Return the view with these elements, found by trial, or None."""
     shape, rank = elements.shape, elements.ndim
     where = np.argwhere(elements >= 0)
     if not rank:
@@ -124,54 +124,54 @@ def one_view(elements: Elements) -> View | None:
     mask = tuple((int(begin), int(end)) for begin, end in zip(low, high, strict=True))
     offset = corner - int(np.dot(low, strides))
     view = View(shape, tuple(strides), offset, mask)
-    return view if np.array_equal(shown(ShapeTracker((view,))), elements) else None
+    return view if np.array_equal(elements_of(ShapeTracker((view,))), elements) else None
 
 
 def _is_straight(inner: View, outer: View) -> bool:
-    """Whether `outer` walks through `inner` in steps, also where the mask of `inner` hides it.
+    """Return True if `outer` walks through `inner` in steps, also where a mask hides elements.
 
-    A mask may hide all but one of the elements of a crooked walk: nobody looks behind it. Axes that
-    repeat elements are walked through as well: a walk that carries over one may show elements in
-    steps by chance.
+    A mask may hide all but one of the elements of a crooked walk, so hidden elements count. Axes
+    that repeat elements count as well, because a walk over one may have equal steps by chance.
     """
     flat, valid = outer.numpy_indices({})
     if not valid.any():
         return True
-    places = np.unravel_index(np.where(valid, flat, 0), _fixed(inner.shape)) if inner.shape else ()
-    elements = inner.numpy_indices_at(places, {})[0]
-    walks = [elements - elements[valid].min(), *_masked_runs(inner, places)]
-    walks += _runs_between_repeats(inner, places)
+    inside = np.where(valid, flat, 0)
+    positions = np.unravel_index(inside, _fixed(inner.shape)) if inner.shape else ()
+    elements = inner.numpy_indices_at(positions, {})[0]
+    walks = [elements - elements[valid].min(), *_masked_runs(inner, positions)]
+    walks += _runs_between_repeats(inner, positions)
     return all(one_view(np.where(valid, walk, -1)) is not None for walk in walks)
 
 
-def _masked_runs(view: View, places: Sequence[Elements]) -> Iterator[Elements]:
-    """The position along each axis that a mask cuts, together with the whole axes after it."""
+def _masked_runs(view: View, positions: Sequence[Elements]) -> Iterator[Elements]:
+    """Yield the position along each axis that a mask cuts, with the whole axes after it."""
     run: Elements | None = None
     sizes = _fixed(view.shape)
-    for place, size, (_, _, bounds) in zip(places, sizes, view.axes(), strict=True):
+    for position, size, (_, _, bounds) in zip(positions, sizes, view.axes(), strict=True):
         if bounds != (0, size):
             if run is not None:
                 yield run
-            run = place
+            run = position
         elif run is not None:
-            run = run * size + place
+            run = run * size + position
     if run is not None:
         yield run
 
 
-def _runs_between_repeats(view: View, places: Sequence[Elements]) -> Iterator[Elements]:
-    """The position along all axes between two that repeat elements; none where none does."""
+def _runs_between_repeats(view: View, positions: Sequence[Elements]) -> Iterator[Elements]:
+    """Yield the position along the axes between two that repeat elements, if any does."""
     run: Elements | None = None
     has_repeats = False
     sizes = _fixed(view.shape)
-    for place, size, (_, stride, _) in zip(places, sizes, view.axes(), strict=True):
+    for position, size, (_, stride, _) in zip(positions, sizes, view.axes(), strict=True):
         if stride == 0 and size > 1:
             has_repeats = True
             if run is not None:
                 yield run
             run = None
         else:
-            run = place if run is None else run * size + place
+            run = position if run is None else run * size + position
     if run is not None and has_repeats:
         yield run
 
@@ -184,19 +184,19 @@ def _fixed(shape: Sequence[object]) -> Shape:
 
 
 def drawn(seed: str, count: int) -> Iterator[tuple[ShapeTracker, Elements]]:
-    """Trackers of movements, most of them seen through others, and what numpy says they show."""
+    """Yield random trackers, most of several views, and their elements by numpy."""
     source = Random(seed)
     for _ in range(count):
         shape = tuple(source.randrange(1, 6) for _ in range(source.randrange(1, 4)))
         tracker, elements = _moved(source, shape)
         views = tracker.views
         for _ in range(source.randrange(3)):
-            second, places = _moved(source, elements.shape)
+            second, indices = _moved(source, elements.shape)
             views += second.views
             if elements.size:
-                elements = np.where(places < 0, -1, elements.reshape(-1)[np.maximum(places, 0)])
+                elements = np.where(indices < 0, -1, elements.reshape(-1)[np.maximum(indices, 0)])
             else:
-                elements = places
+                elements = indices
         tracker = ShapeTracker(views).simplify()
         yield tracker, elements
 
