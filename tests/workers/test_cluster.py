@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster: what a machine, a worker process and the scheduler can do wrong."""
+"""Test tasks on a Dask cluster: faults of a machine, a worker process and the scheduler."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def numbers(first: int, stop: int) -> Task:
 
 
 def items(events: Sequence[Event]) -> list[Item]:
-    return [each.item for each in events if isinstance(each, Result)]
+    return [event.item for event in events if isinstance(event, Result)]
 
 
 def dead(events: Sequence[Event]) -> dict[Item, str]:
-    results = [each for each in events if isinstance(each, Result)]
-    return {each.item: each.death.death.words for each in results if each.death is not None}
+    results = [event for event in events if isinstance(event, Result)]
+    return {event.item: event.death.death.words for event in results if event.death is not None}
 
 
 # --- a real cluster of two machines ---------------------------------------------------------------
@@ -68,9 +68,9 @@ def dead(events: Sequence[Event]) -> dict[Item, str]:
 
 @pytest.fixture
 def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Two machines, of which a new one comes for one that dies, however long that takes here.
+    """Start two machines; a new one replaces each one that dies, however long that takes.
 
-    The scheduler forgives no death, so that whatever was with a machine is suspected at once.
+    The scheduler forgives no death, so the work of a dead machine is suspected at once.
     """
     (tmp_path / "program.py").write_text(PROGRAM)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
@@ -83,9 +83,9 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         dask.config.set(settings),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as found,
+        ) as started,
     ):
-        yield found
+        yield started
 
 
 def work(on: ClusterExecutor, *tasks: Task) -> list[Event]:
@@ -107,7 +107,7 @@ def listen(on: ClusterExecutor) -> None:
 def test_a_machine_that_dies_loses_nothing_and_a_worker_costs_one_item(
     machines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At last the devices of the machines are missing, and then the cluster."""
+    # At last the devices of the machines are missing, and then the cluster.
     with closing(ClusterExecutor(JOB, machines.scheduler_address)) as there:
         assert there.open()["identity"]["flag NAME"] == "a"
         assert there.identity == {"flag NAME": "a"}
@@ -145,18 +145,18 @@ def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A scheduler in this process; it has no machine, so what it is given stays pending."""
+    """Start a scheduler in this process, without a machine, so its tasks stay pending."""
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1.0)
     settings = {
         "processes": False,
         "threads_per_worker": 3,
         "protocol": "tcp",
         "dashboard_address": None,
-        # None of its own, so that what a test says of the memory of the machine holds.
+        # No limit of its own, so that the memory that a test sets counts.
         "memory_limit": 0,
     }
-    with distributed.LocalCluster(n_workers=0, **settings) as found:
-        yield found
+    with distributed.LocalCluster(n_workers=0, **settings) as started:
+        yield started
 
 
 def test_a_scheduler_that_begins_afresh_ends_the_run(scheduler: Any) -> None:
@@ -187,7 +187,7 @@ def test_a_cluster_without_machines_is_left(
 def test_a_dask_worker_takes_no_more_memory_than_its_own_limit(
     monkeypatch: pytest.MonkeyPatch, limit: int | None, share: int
 ) -> None:
-    """Several of them on one machine, as of `dask worker --nworkers`, have a part of it each."""
+    # Several of them on one machine, as with `dask worker --nworkers`, have a part of it each.
     worker = SimpleNamespace(
         state=SimpleNamespace(nthreads=3), memory_manager=SimpleNamespace(memory_limit=limit)
     )
@@ -210,17 +210,17 @@ def test_a_run_ends_only_its_own_processes(monkeypatch: pytest.MonkeyPatch) -> N
     assert closed == ["ours", "theirs"]
 
 
-# --- a cluster that is made up --------------------------------------------------------------------
+# --- a simulated cluster --------------------------------------------------------------------------
 
 
 class FakeFuture:
-    """Of a cluster on which item 5 ends every machine, item 1 the first that it is alone on."""
+    """Task on a cluster: item 5 ends every machine, item 1 only the first that it has alone."""
 
-    def __init__(self, client: FakeClient, given: Any) -> None:
+    def __init__(self, client: FakeClient, arguments: Any) -> None:
         self.status = "finished"
         self.error: Exception | None = None
         self.answer: Answer | None = None
-        self.task = given[2]
+        self.task = arguments[2]
         if self.task is None:
             self.answer = Answer({"identity": {}})
             return
@@ -260,9 +260,9 @@ class FakeClient:
 def fake(monkeypatch: pytest.MonkeyPatch) -> ClusterExecutor:
     monkeypatch.setattr(distributed, "Client", FakeClient)
     monkeypatch.setattr(distributed, "wait", lambda *arguments, **named: None)
-    found = ClusterExecutor(JOB, "tcp://fake")
-    assert found.open() == {"identity": {}}
-    return found
+    executor = ClusterExecutor(JOB, "tcp://fake")
+    assert executor.open() == {"identity": {}}
+    return executor
 
 
 def only_future(there: ClusterExecutor) -> Any:
@@ -293,7 +293,7 @@ def test_an_item_is_pinned_if_it_alone_ends_machines(fake: ClusterExecutor) -> N
     fake.submit(numbers(3, 7))
     fake.submit(numbers(7, 9))
     assert items(fake.events(0.1)) == [7, 8]
-    # Until it is known which ones it was, nothing else is to be beside them.
+    # Until the fatal items are known, nothing else may run with them.
     assert (fake.capacity, fake.busy) == (0, 7)
     events = [event for _ in range(100) for event in fake.events(0.0)]
     # Item 1 had bad luck, once.

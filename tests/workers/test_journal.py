@@ -1,4 +1,4 @@
-"""The journal of a run: all or nothing, nothing is lost, and nothing else than its own kind."""
+"""Test the journal of a run: it is atomic, loses nothing, and opens only its own kind."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_transaction_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"cannot write .*: disk I/O error"):
         add_then(notes, sqlite3.OperationalError("disk I/O error"))
     assert notes.notes() == ["a", "b"]
-    # Ctrl-C is no fault of what came before it.
+    # Ctrl-C does not spoil earlier entries.
     with pytest.raises(KeyboardInterrupt):
         add_then(notes, KeyboardInterrupt())
     notes.close()
@@ -79,7 +79,7 @@ def test_a_transaction_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_full_disk_is_reported_and_what_was_stored_stays(tmp_path: Path) -> None:
     notes = filled(tmp_path)
     (pages,) = notes._connection.execute("pragma page_count").fetchone()
-    # As a full disk does, the limit stops the file from growing.
+    # Like a full disk, the limit stops the file from growing.
     notes._connection.execute(f"pragma max_page_count = {pages}")
     with pytest.raises(HarnessError, match="database or disk is full"):
         notes.add("x" * 100_000)
@@ -141,7 +141,7 @@ def test_what_is_not_a_whole_journal_of_ours_is_refused(tmp_path: Path, how: str
     with pytest.raises(UserError, match=message):
         Notes.open(tmp_path)
     if how != "missing":
-        # Nor is it thrown away by a run that starts anew.
+        # A new run does not delete it either.
         with pytest.raises(UserError, match=message):
             Notes.create(tmp_path, CONFIG)
         assert path.read_bytes() == before
@@ -183,7 +183,7 @@ def test_an_earlier_run_is_kept_with_its_pages(tmp_path: Path) -> None:
     notes.close()
     assert (tmp_path / "page.previous.html").read_text() == "mine"
     assert (tmp_path / "page.previous1.html").read_text() == "of the first"
-    # One without a result does not push out another.
+    # An entry without a result does not replace another.
     Notes.create(tmp_path, {"seed": 7}).close()
     filled(tmp_path).close()
     Notes.create(tmp_path, {"seed": 8}).close()
@@ -207,7 +207,7 @@ def test_one_that_another_program_has_open_is_kept_whole(tmp_path: Path) -> None
         earlier.close()
         again = Notes.create(tmp_path, CONFIG)
         assert again.notes() == []
-        # The reader has what it had.
+        # The reader has its old state.
         assert reader.execute("select count(*) from notes").fetchone() == (3,)
     again.close()
     with closing(sqlite3.connect(tmp_path / PREVIOUS)) as previous:
@@ -287,8 +287,8 @@ class Walks(RuleBasedStateMachine):
     @rule(words=st.lists(st.text(st.characters(codec="utf-8"), max_size=5), max_size=3))
     def add(self, words: list[str]) -> None:
         with self.journal.writing():
-            for each in words:
-                self.journal.add(each)
+            for word in words:
+                self.journal.add(word)
         self.written += words
 
     @rule(value=st.integers(0, 9))

@@ -1,6 +1,6 @@
-"""Services and executors on this machine: a death costs one request or one item.
+"""Test services and executors on this machine: a death costs one request or one item.
 
-All processes run PROGRAM; the file `openings` beside it says for each, in order, how it opens.
+All processes run PROGRAM. The file `openings` next to it says for each process how it opens.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def starts(folder: Path) -> int:
-    """How many processes were started."""
+    """Return the number of started processes."""
     return len((folder / "starts").read_text())
 
 
@@ -157,7 +157,7 @@ def executor(
 
 
 def work(on: LocalExecutor, *tasks: Task) -> list[Event]:
-    """All that comes of the tasks."""
+    """Return all events of the tasks."""
     for task in tasks:
         on.submit(task)
     events: list[Event] = []
@@ -167,12 +167,12 @@ def work(on: LocalExecutor, *tasks: Task) -> list[Event]:
 
 
 def done(events: list[Event]) -> list[Item]:
-    return [each.item for each in events if isinstance(each, Result) and each.death is None]
+    return [event.item for event in events if isinstance(event, Result) and event.death is None]
 
 
 def deaths(events: list[Event]) -> dict[Item, ItemDeath]:
-    results = [each for each in events if isinstance(each, Result)]
-    return {each.item: each.death for each in results if each.death is not None}
+    results = [event for event in events if isinstance(event, Result)]
+    return {event.item: event.death for event in results if event.death is not None}
 
 
 def test_each_death_costs_one_item_and_kills_of_others_are_tried_again(program: Path) -> None:
@@ -180,24 +180,24 @@ def test_each_death_costs_one_item_and_kills_of_others_are_tried_again(program: 
         assert here.open()["identity"] == {"flag": "a", "version": "version1"}
         events = work(here, Task(("a", "leave", "b", "kill", "c", "hang", "d")))
     assert sorted(map(str, done(events))) == ["a", "b", "c", "d"]
-    found = deaths(events)
-    assert {item: each.death.cause for item, each in found.items()} == {
+    by_item = deaths(events)
+    assert {item: death.death.cause for item, death in by_item.items()} == {
         "leave": Cause.EXIT,
         "kill": Cause.OTHERS,
         "hang": Cause.TIMEOUT,
     }
-    assert found["leave"].death.words == "the worker left with exit code 9"
-    assert (found["leave"].note, found["leave"].is_its_own) == ("at leave", True)
-    assert (found["hang"].death.words, found["hang"].seconds) == ("no end within 1 s", 1.0)
-    assert not found["kill"].is_its_own
-    # One at first, and one after each death: of what others kill there are three.
+    assert by_item["leave"].death.words == "the worker left with exit code 9"
+    assert (by_item["leave"].note, by_item["leave"].is_its_own) == ("at leave", True)
+    assert (by_item["hang"].death.words, by_item["hang"].seconds) == ("no end within 1 s", 1.0)
+    assert not by_item["kill"].is_its_own
+    # One at first, and one after each death: there are three kills by others.
     assert starts(program) == 1 + 1 + 3 + 1
-    # What is excused is told all the same.
-    assert [each.has_begun for each in events if isinstance(each, WorkerDied)] == [True, True]
+    # Excused deaths are reported all the same.
+    assert [event.has_begun for event in events if isinstance(event, WorkerDied)] == [True, True]
 
 
 def test_the_last_try_is_made_alone(program: Path) -> None:
-    """While others work it waits, and they wait for it."""
+    # It waits while others work, and they wait for it.
     with closing(executor(jobs=2)) as here:
         here.open()
         for name in ("kill", "a", "b", "c"):
@@ -213,14 +213,14 @@ def test_the_last_try_is_made_alone(program: Path) -> None:
 
 
 def test_a_death_before_an_item_counts_as_a_try_of_it(program: Path) -> None:
-    """As where kernels are compiled together first: the second attempt does without."""
+    # If kernels are compiled together first, the second attempt compiles them separately.
     with closing(executor()) as here:
         here.open()
         events = work(here, Task(("a", "b"), {"first": "leave"}))
-        assert [each.has_begun for each in events if isinstance(each, WorkerDied)] == [False]
-        answers = [each.answer for each in events if isinstance(each, Result)]
+        assert [event.has_begun for event in events if isinstance(event, WorkerDied)] == [False]
+        answers = [event.answer for event in events if isinstance(event, Result)]
         assert answers == [{"did": name, "attempt": 2} for name in ("a", "b")]
-        # What comes after the last item is nobody's fault.
+        # A death after the last item is no item's fault.
         assert done(work(here, Task(("a",), {"last": "leave"}))) == ["a"]
         assert done(work(here, Task(("b",)))) == ["b"]
 
@@ -232,7 +232,7 @@ def test_a_task_has_a_time_of_its_own(program: Path) -> None:
             here, Task(("hang",), seconds=0.5), Task(("a",), {"first": "hang"}, begin_seconds=0.5)
         )
     assert deaths(events)["hang"].death.words == "no end within 0.5 s"
-    (early,) = [each for each in events if isinstance(each, WorkerDied)]
+    (early,) = [event for event in events if isinstance(event, WorkerDied)]
     assert early.death.words == "no begin within 0.5 s"
     assert done(events) == ["a"]
 

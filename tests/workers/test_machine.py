@@ -1,4 +1,4 @@
-"""Cores and memory, as the files of control groups tell them."""
+"""Test the numbers of cores and bytes that the files of control groups state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Writes files of a system that is asked instead of this one: 16 cores and 64 GiB."""
+    """Write files of a system that replaces this one: 16 cores and 64 GiB."""
     monkeypatch.setattr(machine, "_MEMBERSHIP", tmp_path / "membership")
     monkeypatch.setattr(machine, "_GROUPS", tmp_path / "groups")
     monkeypatch.setattr(machine, "_processors", lambda: 16)
@@ -103,6 +103,6 @@ def test_processor_time_goes_on_while_a_process_computes():
     end = time.process_time() + 0.2
     while time.process_time() < end:
         pass
-    # Some systems tell nothing of processes.
+    # Some systems do not report on processes.
     if before:
         assert machine.processor_seconds()[session] >= before[session] + 0.1

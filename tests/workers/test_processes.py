@@ -1,4 +1,4 @@
-"""Worker processes seen from their parent: how they ended is reported as it was."""
+"""Test worker processes from their parent, which reports exactly how they ended."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ time.sleep(1000)
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Return what makes a pool of workers that run a program."""
+    """Return a function that makes a pool of workers that run a program."""
     pools = []
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
@@ -169,12 +169,12 @@ def test_a_worker_that_survives_the_first_signal_ends_by_the_second(running, mon
 
 
 def messages(pool: Pool) -> list[dict | Death]:
-    """The next messages, or how a worker ended."""
-    found = []
+    """Return the next messages, or the death of a worker."""
+    events = []
     end = time.monotonic() + 60
-    while not found and time.monotonic() < end:
-        found = [event for _, event in pool.events(0.1)]
-    return found
+    while not events and time.monotonic() < end:
+        events = [event for _, event in pool.events(0.1)]
+    return events
 
 
 def test_what_is_printed_is_no_message_and_long_logs_begin_anew(monkeypatch, running):
@@ -186,7 +186,7 @@ def test_what_is_printed_is_no_message_and_long_logs_begin_anew(monkeypatch, run
         worker.send({"number": number})
         assert messages(pool) == [{"number": number}]
         worker.trim_log()
-        # What comes after is at the beginning, with no hole before it.
+        # Later output is at the beginning, with no hole before it.
         assert worker.log.stat().st_size <= 2000
     assert set(worker.log_tail().split("\n")) <= {"", "more and more"}
 
@@ -226,12 +226,12 @@ def test_a_message_comes_whole_from_any_pieces():
     reader = MessageReader("mark")
     data = frame("mark", {"a": "x" * 50}) + frame("mark", {"b": [1]})
     pieces = [data[start : start + 7] for start in range(0, len(data), 7)]
-    assert [found for piece in pieces for found in reader.feed(piece)] == [
+    assert [message for piece in pieces for message in reader.feed(piece)] == [
         {"a": "x" * 50},
         {"b": [1]},
     ]
     assert reader.noise_bytes == 0
-    # What is no message is reported, however it is cut, and takes no memory.
+    # Noise is reported, however it is split, and takes no memory.
     assert [reader.feed(b"junk" * 1000) for _ in range(3)] == [[], [], []]
     assert reader.feed(b"\nmark {broken\nmark 7\n") == []
     assert reader.noise_bytes == 12000 + 12 + 6

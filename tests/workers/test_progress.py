@@ -1,4 +1,4 @@
-"""Progress on a terminal and in logs."""
+"""Test progress on a terminal and in logs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def lines_of(seconds: float, *shown: Progress) -> list[str]:
 
 
 def test_plain_lines_come_now_and_then() -> None:
-    shown = [Progress(f"{done} cases", done) for done in range(4)]
-    assert lines_of(0.0, *shown) == ["0 cases", "1 cases", "2 cases", "3 cases"]
+    steps = [Progress(f"{done} cases", done) for done in range(4)]
+    assert lines_of(0.0, *steps) == ["0 cases", "1 cases", "2 cases", "3 cases"]
     # With the first result there is something to see.
-    assert lines_of(1000.0, *shown) == ["1 cases"]
+    assert lines_of(1000.0, *steps) == ["1 cases"]
 
 
 def test_a_new_phase_is_shown_at_once() -> None:
-    shown = [
+    steps = [
         Progress("failures run again: 0 of 2", 1, phase="again"),
         Progress("failures run again: 1 of 2", 1, phase="again"),
         Progress("sequences: 0 of 1", 1, phase="sequences"),
     ]
-    assert lines_of(1000.0, *shown) == ["failures run again: 0 of 2", "sequences: 0 of 1"]
+    assert lines_of(1000.0, *steps) == ["failures run again: 0 of 2", "sequences: 0 of 1"]
 
 
 def test_what_a_vendor_says_does_not_reach_the_terminal_raw() -> None:
@@ -68,8 +68,8 @@ def test_a_terminal_gets_colours_of_ours_and_no_others(monkeypatch: pytest.Monke
             bar.update(Progress("half", 1, 0.5))
             bar.line("done\x1b]0;title\x07", "green")
         terminal.flush()
-    shown = os.read(master, 1 << 16).decode()
+    output = os.read(master, 1 << 16).decode()
     os.close(slave)
     os.close(master)
-    assert "\x1b[32mdone\\x1b]0;title\\x07" in shown
-    assert "\\x1b[2K" not in shown
+    assert "\x1b[32mdone\\x1b]0;title\\x07" in output
+    assert "\\x1b[2K" not in output
