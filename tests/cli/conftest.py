@@ -1,4 +1,4 @@
-"""The command `tinyref`, run by the process of a test as a terminal would start it."""
+"""Run the command `tinyref` in the process of a test, as a terminal would start it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tinyref.cli import main
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code, and what reached the terminal, of its children too."""
+    """The end of a command: its exit code, and the output of the command and its children."""
 
     code: int
     out: str
@@ -29,9 +29,9 @@ RunTinyref = Callable[..., Ended]
 def run_tinyref(
     capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> RunTinyref:
-    """Runs `tinyref` with these arguments, in a folder and with variables of the environment.
+    """Run `tinyref` with these arguments, in a folder and with environment variables.
 
-    An interpreter for each would cost more than most commands. What a backend does it does in the
+    A Python process for each run would cost more than most commands. Backends still run in the
     processes that the command starts.
     """
 
@@ -49,10 +49,10 @@ def run_tinyref(
                     main()
             finally:
                 signal.signal(signal.SIGINT, handler)
-        shown = capfdbinary.readouterr()
+        streams = capfdbinary.readouterr()
         code = left.value.code
         assert isinstance(code, int), code
-        # As a terminal gets it.
-        return Ended(code, shown.out.decode(), shown.err.decode())
+        # The text as a terminal receives it.
+        return Ended(code, streams.out.decode(), streams.err.decode())
 
     return run

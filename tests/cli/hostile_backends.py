@@ -1,7 +1,7 @@
-"""Backends that do what none should, for tests of the commands: the PYTHON device with one fault.
+"""A hostile backend for tests of the commands: the PYTHON device with one fault.
 
-The class that is opened is `Hostile`; FAULT_MEMBER and FAULT_HOW in the environment say where it
-goes wrong and how.
+The device is the class `Hostile`. The environment variables FAULT_MEMBER and FAULT_HOW name its
+faulty member and the fault.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class WordlessError(Exception):
 
 
 def misbehaved(member: str, healthy: Any) -> Any:
-    """What a member gives instead of `healthy`, where the fault is in it."""
+    """Return the result of `healthy`, unless the member is faulty."""
     if member != MEMBER:
         return healthy() if callable(healthy) else healthy
     if HOW == "raises":
@@ -54,17 +54,17 @@ def misbehaved(member: str, healthy: Any) -> Any:
 
 
 class Part:
-    """A member of a backend whose own members may be at fault."""
+    """A member of a backend whose own members may be faulty."""
 
     def __init__(self, name: str, inner: Any) -> None:
         self._name, self._inner = name, inner
 
     def __getattr__(self, name: str) -> Any:
         member = f"{self._name}.{name}"
-        found = getattr(self._inner, name)
-        if not callable(found):
-            return misbehaved(member, found)
-        return lambda *arguments: misbehaved(member, lambda: found(*arguments))
+        member_value = getattr(self._inner, name)
+        if not callable(member_value):
+            return misbehaved(member, member_value)
+        return lambda *arguments: misbehaved(member, lambda: member_value(*arguments))
 
 
 class Hostile(TextBackend):

@@ -1,4 +1,4 @@
-"""`tinyref bench`: what is measured of any backend and of the host, its table, and refusals."""
+"""Test `tinyref bench`: measurements of a backend and of the host, its table, refusals."""
 
 from __future__ import annotations
 
@@ -72,23 +72,23 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def rows_of(device: str, glob: str, repeats: int = 1) -> Sequence[Measured]:
-    return [found for row in matching_rows(device, glob) for found in row.run(repeats)]
+    return [result for row in matching_rows(device, glob) for result in row.run(repeats)]
 
 
 def test_a_device_has_numbers_of_compiler_launches_and_copies() -> None:
-    found = {each.name: each for each in rows_of("CPU", "[lc]*[eyh]", 2)}
-    assert list(found) == ["compile", "launch", "launch.many", "copy.in", "copy.out"]
-    for each in found.values():
-        assert len(each.values) == 2
-        assert all(0 < value < 1e6 for value in each.values)
+    results = {row.name: row for row in rows_of("CPU", "[lc]*[eyh]", 2)}
+    assert list(results) == ["compile", "launch", "launch.many", "copy.in", "copy.out"]
+    for result in results.values():
+        assert len(result.values) == 2
+        assert all(0 < value < 1e6 for value in result.values)
 
 
 def test_a_compiler_of_many_sources_is_compared_with_itself(mine: str) -> None:
-    (found,) = rows_of(mine, "compile.together")
-    # 16 kernels share 200 ms, or one has them alone.
-    assert found.median < 100
-    assert found.peer_median >= 200
-    assert found.ratio < 0.75
+    (result,) = rows_of(mine, "compile.together")
+    # 16 kernels share 200 ms, or one kernel takes them alone.
+    assert result.median < 100
+    assert result.peer_median >= 200
+    assert result.ratio < 0.75
     (single,) = rows_of("CPU", "compile.together")
     assert single.missing == "its compiler takes one source at a time"
 
@@ -120,10 +120,10 @@ def test_a_backend_that_is_not_installed_is_measured(mine: str, tmp_path: Path) 
 @pytest.mark.long
 def test_the_start_of_a_process_is_measured_on_the_device() -> None:
     assert milliseconds_of_process("pass", "CPU") > 0
-    found = {row.name: row for row in rows_of("PYTHON", "start")}
-    assert list(found) == ["start.import", "start.first"]
-    assert found["start.import"].median < found["start.first"].median
-    assert found["start.first"].peer_name == "import numpy"
+    rows = {row.name: row for row in rows_of("PYTHON", "start")}
+    assert list(rows) == ["start.import", "start.first"]
+    assert rows["start.import"].median < rows["start.first"].median
+    assert rows["start.first"].peer_name == "import numpy"
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_what_is_refused(arguments: list[str], words: str) -> None:
 
 
 @pytest.mark.parametrize("kernels", [1, 12])
-def test_a_chain_is_as_many_kernels_as_it_says(kernels: int) -> None:
-    """Were they one kernel, as a chain that is computed at its end, rows of launches would lie."""
+def test_a_chain_has_the_stated_number_of_kernels(kernels: int) -> None:
+    # If they were one kernel, computed at its end, the rows of launches would be wrong.
     jitted = TinyJit(functools.partial(chained, kernels=kernels))
     for number in range(3):
         assert jitted(Tensor(np.float32([number]))).tolist() == [number + kernels]
@@ -179,9 +179,9 @@ def test_the_row_of_launches_measures_that_chain(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.long
 def test_a_replay_is_compared_with_plain_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_rows, "REPLAYS", 2)
-    (found,) = rows_of("CPU", "jit.*", 2)
-    assert (found.name, found.peer_name) == ("jit.replay", "the same step, called plainly")
-    assert len(found.values) == len(found.peer_values) == 2
+    (result,) = rows_of("CPU", "jit.*", 2)
+    assert (result.name, result.peer_name) == ("jit.replay", "the same step, called plainly")
+    assert len(result.values) == len(result.peer_values) == 2
 
 
 # --- the host -------------------------------------------------------------------------------------
@@ -193,9 +193,9 @@ def test_every_output_of_the_kernel_reads_all_bytes_within_one_loop() -> None:
     rows = host.READ_ELEMENTS // length
     elements = np.arange(length, dtype=np.float32) % 3
     contents = {0: np.zeros(rows, np.float32), 1: elements, 2: np.arange(rows, dtype=np.float32)}
-    (found,) = evaluate(ast, contents).values()
-    # 0 + 1 + 2 for each three elements, of which two are left over: 0 and 1.
-    assert found.tolist() == [131071.0 * row for row in range(32)]
+    (sums,) = evaluate(ast, contents).values()
+    # 0 + 1 + 2 for each three elements; two elements remain: 0 and 1.
+    assert sums.tolist() == [131071.0 * row for row in range(32)]
     plan = Plan.of(ast, Device["CPU"].capabilities)
     assert [axis.kind.value for axis in plan.axes] == ["global", "reduce"]
 
@@ -208,11 +208,11 @@ def test_a_measured_host_is_kept_and_shown(tmp_path: Path, monkeypatch: pytest.M
     with Context(CACHE_DIR=str(tmp_path)):
         done = CliRunner().invoke(app, ["bench", "--machine", "--repeats", "1"])
         assert done.exit_code == 0, done.output
-        found = description.host_machine()
-    assert found is not FIXED
-    assert problem_of(found) is None
-    assert [level.size for level in found.levels] == [32 << 10, 1 << 20]
-    assert found.origin.startswith(description.processor_name())
+        machine = description.host_machine()
+    assert machine is not FIXED
+    assert problem_of(machine) is None
+    assert [level.size for level in machine.levels] == [32 << 10, 1 << 20]
+    assert machine.origin.startswith(description.processor_name())
     (file,) = tmp_path.glob("machine-*.json")
     assert f"Kept in {file}" in done.output
 
@@ -259,7 +259,8 @@ def test_a_run_that_is_cut_off_has_printed_each_row_before(
 def test_it_has_twelve_works_in_all_variants_and_networks_on_one_thread() -> None:
     assert [len(works) for _, works in table_rows("net.*")] == [15, 15, 0, 0]
     rows = list(table_rows("*"))
-    assert [(each.threads, each.strict) for each, _ in rows] == [(1, 1), (1, 0), (0, 1), (0, 0)]
+    variants = [(variant.threads, variant.strict) for variant, _ in rows]
+    assert variants == [(1, 1), (1, 0), (0, 1), (0, 0)]
     assert [len(works) for _, works in rows] == [27, 27, 12, 12]
     assert [row.name for _, rows in table_rows("op.g*") for row in rows] == [
         "op.gelu",

@@ -1,4 +1,4 @@
-"""The rows `net.*`: networks that compute and learn what they do in torch, or have no time."""
+"""Test the rows `net.*`: networks agree with torch, in values and training, or have no time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows `op.*` and `model.*`: right before they are timed, and named by device and variant."""
+"""Test the rows `op.*` and `model.*`: checked before they are timed; named by variant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinyref.errors import UserError
 from tinyref.nn.optim import Adam
 
 BY_NAME = {work.name: work for work in WORKS}
-# Matmuls differ in their sizes alone, which are not those of this check.
+# Matmuls differ only in their sizes, and this check has other sizes.
 CHECKED = [work for work in WORKS if work.name not in ("op.matmul.2048", "op.matmul.4096")]
 
 
@@ -45,25 +45,25 @@ def test_every_network_learns_as_in_torch_on_a_gpu(layers: Layers) -> None:
 def test_a_wrong_operation_has_no_time(change: dict[str, object], words: str) -> None:
     wrong = dataclasses.replace(BY_NAME["op.softmax"], **change)  # type: ignore[arg-type]
     assert wrong.host is not None
-    found = speed.measure_work(wrong, wrong.host, speed.Variant(""), "CPU", 1)
-    assert not found.values
-    assert found.missing.startswith("it is wrong: ")
-    assert words in found.missing
+    result = speed.measure_work(wrong, wrong.host, speed.Variant(""), "CPU", 1)
+    assert not result.values
+    assert result.missing.startswith("it is wrong: ")
+    assert words in result.missing
 
 
 @pytest.mark.long
 def test_a_network_that_learns_otherwise_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(works, "Adam", functools.partial(Adam, lr=0.01))
-    found = speed.measure_model(MODELS[0], SMALL_MODELS[0], speed.Variant(""), "CPU", 1)
-    assert found.missing.startswith("it is wrong: the loss of step 1 is ")
+    result = speed.measure_model(MODELS[0], SMALL_MODELS[0], speed.Variant(""), "CPU", 1)
+    assert result.missing.startswith("it is wrong: the loss of step 1 is ")
 
 
-def test_a_measured_row_has_torch_beside_it() -> None:
+def test_a_measured_row_has_a_time_of_torch() -> None:
     (row,) = [row for row in speed.speed_rows("CPU") if row.name == "op.matmul.thin"]
-    (found,) = row.run(2)
-    assert found.peer_name.startswith("torch ")
-    assert len(found.values) == len(found.peer_values) == 2
-    assert all(0 < value < 1e4 for value in (*found.values, *found.peer_values))
+    (result,) = row.run(2)
+    assert result.peer_name.startswith("torch ")
+    assert len(result.values) == len(result.peer_values) == 2
+    assert all(0 < value < 1e4 for value in (*result.values, *result.peer_values))
 
 
 def test_inputs_lie_in_the_span_of_their_work() -> None:
@@ -98,9 +98,9 @@ def test_the_mean_is_geometric_and_of_one_kind_of_row() -> None:
 
     done = [row("a", 2, 1), row("b", 8, 1), row("a.threads", 3, 1), Measured("c", "", missing="x")]
     done.append(row("a.threads.contracted", 5, 1))
-    found = {each.name: each for each in speed._mean(done, 1)}
-    assert found["op.mean"].values == [pytest.approx(4)]
-    assert found["op.mean"].note == "2 rows, the slowest 8"
-    assert found["op.mean.threads"].values == [pytest.approx(3)]
-    assert found["op.mean.threads.contracted"].values == [pytest.approx(5)]
-    assert list(found) == ["op.mean", "op.mean.threads", "op.mean.threads.contracted"]
+    means = {row_mean.name: row_mean for row_mean in speed._mean(done, 1)}
+    assert means["op.mean"].values == [pytest.approx(4)]
+    assert means["op.mean"].note == "2 rows, the slowest 8"
+    assert means["op.mean.threads"].values == [pytest.approx(3)]
+    assert means["op.mean.threads.contracted"].values == [pytest.approx(5)]
+    assert list(means) == ["op.mean", "op.mean.threads", "op.mean.threads.contracted"]

@@ -1,4 +1,4 @@
-"""`tinyref bench --sweep`: works drawn by a seed, each right before it is timed."""
+"""Test `tinyref bench --sweep`: random works from a seed, each checked before it is timed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="torch, the peer of these works, is not inst
 from tinyref.cli.bench import Measured, speed, sweep
 from tinyref.cli.bench.sweep import FAMILIES, NO_BACKWARD, VARIANTS, Draw, Drawn
 
-# A work that takes a moment, so that one of each family can be compared with torch.
+# A short work, so that one of each family can be compared with torch.
 FEW_OPERATIONS = 2e5
 
 

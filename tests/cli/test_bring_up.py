@@ -1,6 +1,6 @@
-"""docs/bring-up.md: each change that it shows breaks the rung, and prints what it says.
+"""Test docs/bring-up.md: each change breaks its rung, and prints the text of the page.
 
-`--update-golden` writes what is printed now.
+`--update-golden` writes the present output to the page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tinyref.runtimes.host.clang import COMPILERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "bring-up.md"
 _STEP = re.compile(r"```diff\n(\S+)\n(.*?)```\n\n```console\n\$ tinyref (.*?)\n(.*?)```\n", re.S)
-# What a reader needs no more of: of these lines a report has many, or they say where it is.
+# Lines that the page omits: a report has many of them, or they say where it is.
 _LEFT_OUT = ("... and", "problem:", "report:", "not a conformance run", "not run:")
 _TOTAL = re.compile(r"[\d,]+ cases? in ")
 _LEFT_OUT_TOO = (
@@ -31,13 +31,13 @@ _LEFT_OUT_TOO = (
 
 @dataclass(frozen=True)
 class Step:
-    """A change of a file, the command that is run then, and what it prints."""
+    """A change of a file, the next command, and its output."""
 
     rung: str
     file: str
     change: str
     command: str
-    shown: str
+    output: str
 
     @property
     def old(self) -> str:
@@ -54,12 +54,12 @@ class Step:
 def steps(page: str) -> Iterator[Step]:
     for section in re.split(r"^## ", page, flags=re.M)[1:]:
         rung = section.partition("\n")[0]
-        for found in _STEP.finditer(section):
-            yield Step(rung, *found.groups())
+        for match in _STEP.finditer(section):
+            yield Step(rung, *match.groups())
 
 
 def shortened(printed: str) -> str:
-    """What the page shows of it; how many cases there are, and how long they take, says nothing."""
+    """Return the lines that the page shows, without numbers of cases and times."""
     lines = [
         line
         for line in printed.splitlines()
@@ -70,7 +70,7 @@ def shortened(printed: str) -> str:
 
 
 def counted(text: str) -> str:
-    """Without parts of a time."""
+    """Replace percentages, which differ from run to run."""
     return re.sub(r"\d+%", "N", text)
 
 
@@ -106,7 +106,7 @@ def test_the_change_prints_what_the_page_shows(
     write_package("MINE", "opencl", folder)
     broken = folder / step.file
     text = broken.read_text()
-    # A line may be shown up to where it goes on.
+    # The page may cut a line short.
     old, new = step.old.rstrip("\n"), step.new.rstrip("\n")
     assert text.count(old) == 1
     broken.write_text(text.replace(old, new))
@@ -118,6 +118,6 @@ def test_the_change_prints_what_the_page_shows(
         page = PAGE.read_text()
         before = f"{step.change}```\n\n```console\n$ tinyref {step.command}\n"
         assert page.count(before) == 1
-        PAGE.write_text(page.replace(before + step.shown, before + printed))
+        PAGE.write_text(page.replace(before + step.output, before + printed))
     else:
-        assert counted(printed) == counted(step.shown)
+        assert counted(printed) == counted(step.output)

@@ -1,4 +1,4 @@
-"""Pipelines that `tinyref ci` writes: valid by their published schemas, a job for each part."""
+"""Test pipelines of `tinyref ci`: valid by their published schemas, a job for each part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytest.importorskip("check_jsonschema", reason="check-jsonschema, which has them
 yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "ci" / "devices.toml"
-# The published schemas come with check-jsonschema, which is kept up with them.
+# The published schemas come with check-jsonschema, whose versions follow them.
 VENDORED = resources.files("check_jsonschema").joinpath("builtin_schemas", "vendor")
 SCHEMAS = {"github": "github-workflows.json", "gitlab": "gitlab-ci.json"}
 ALONE = PipelineSettings()
@@ -48,9 +48,9 @@ def problems(provider: str, data: Any) -> list[str]:
 
 def written(provider: str, settings: PipelineSettings = ALONE, table: Path = TABLE) -> Any:
     text = pipeline(provider, jobs_of_table(table, settings), settings, "tinyref ci")
-    found = yaml.safe_load(text)
+    document = yaml.safe_load(text)
     # YAML 1.1 reads the word as a truth value; forges read the key.
-    return {("on" if key is True else key): value for key, value in found.items()}
+    return {("on" if key is True else key): value for key, value in document.items()}
 
 
 def without_merge(jobs: dict[str, Any]) -> dict[str, Any]:
@@ -174,14 +174,14 @@ def test_what_is_no_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "table: deep.toml is not TOML: nested too deeply" in capsys.readouterr().err
 
 
-def test_the_dockerfile_is_that_of_the_table() -> None:
+def test_the_dockerfile_agrees_with_the_table() -> None:
     settings = PipelineSettings()
     text = pipeline(
         "docker", jobs_of_table(TABLE, settings), settings, "tinyref ci --provider docker"
     )
-    kept = (ROOT / "ci" / "Dockerfile").read_text()
-    assert kept.splitlines()[1:] == text.splitlines()[1:]
-    assert "Nobody has built it yet" in kept
+    committed = (ROOT / "ci" / "Dockerfile").read_text()
+    assert committed.splitlines()[1:] == text.splitlines()[1:]
+    assert "Nobody has built it yet" in committed
     for name in ("pocl-opencl-icd", "mesa-vulkan-drivers", "tcc", "g++"):
-        assert f"        {name} \\\n" in kept
-    assert "cuda" not in kept
+        assert f"        {name} \\\n" in committed
+    assert "cuda" not in committed

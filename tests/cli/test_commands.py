@@ -1,4 +1,4 @@
-"""Each command does what its help says."""
+"""Test that each command does what its help says."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def commands_below(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, each in getattr(command, "commands", {}).items():
+    for name, subcommand in getattr(command, "commands", {}).items():
         yield (*words, name)
-        yield from commands_below(each, (*words, name))
+        yield from commands_below(subcommand, (*words, name))
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +57,7 @@ def test_help_imports_little() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-# The commit is that of a checkout, or what was built into an archive.
+# The commit of a checkout, or the commit that was built into an archive.
 VERSION = re.compile(
     rf"tinyref {re.escape(__version__)}( \(commit [0-9a-f]{{12}}(, with changes)?\))?\n"
 )
@@ -157,9 +157,9 @@ def test_devices_named_are_shown_alone_and_decide_the_exit_code(
     assert "CPU" in alone
     assert "PYTHON" not in alone
     assert run(["devices", "--json", "CPU", "CLANG"]) == 1
-    found = json.loads(capsys.readouterr().out)["devices"]
-    assert {row["name"]: row["works"] for row in found} == {"CPU": True, "CLANG": False}
-    assert "no-such-compiler" in found[1]["reason"]
+    rows = json.loads(capsys.readouterr().out)["devices"]
+    assert {row["name"]: row["works"] for row in rows} == {"CPU": True, "CLANG": False}
+    assert "no-such-compiler" in rows[1]["reason"]
     assert run(["devices", "GPU9"]) == 2
 
 
@@ -169,7 +169,7 @@ def test_spec_rules_lists_equation_domain_and_proof(capsys: pytest.CaptureFixtur
     assert "(x % (a * d)) % d == x % d for a, d > 0" in text
     assert "domain: integers and index" in text
     assert "proof: z3: bounded integers of 32 and 64 bits" in text
-    # Other rules may join the family: the count is that of the rules shown.
+    # Other rules may join the family, so the printed rules are counted.
     count = re.search(r"^rules (\d+), bit-vectors", text, re.MULTILINE)
     assert count is not None
     assert int(count[1]) == text.count("  proof: ") >= 21
@@ -177,12 +177,12 @@ def test_spec_rules_lists_equation_domain_and_proof(capsys: pytest.CaptureFixtur
 
 
 def test_spec_rules_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(output(capsys, "spec", "rules", "--json"))
-    assert found["counts"]["rules"] == len(found["rules"]) > 100
-    rules = {rule["name"]: rule for rule in found["rules"]}
+    document = json.loads(output(capsys, "spec", "rules", "--json"))
+    assert document["counts"]["rules"] == len(document["rules"]) > 100
+    rules = {rule["name"]: rule for rule in document["rules"]}
     assert rules["float-mul-one"]["keeps"] == ["NaN, infinities, the sign of zero, roundings"]
     assert rules["div-factor"]["needs_bounds"]
-    assert all(rule["proof"] for rule in found["rules"])
+    assert all(rule["proof"] for rule in document["rules"])
 
 
 def test_spec_rules_refuses_an_unknown_family(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +192,7 @@ def test_spec_rules_refuses_an_unknown_family(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.long
 def test_a_query_means_the_same_in_spec_and_conform(capsys):
-    """A glob of a prefix names rows, whole or by one of their cases, as `conform --query` does."""
+    """Check that a glob names rows, whole or by one of their cases, as `conform --query` does."""
     from tinyref_conformance.plan import make_plan
     from tinyref_conformance.suite import Suite
     from tinyref_spec.case import Profile
@@ -203,8 +203,8 @@ def test_a_query_means_the_same_in_spec_and_conform(capsys):
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     planned = make_plan(Suite(), Profile.QUICK, query).rows
     assert sorted(listed) == sorted(row.id for row in planned)
-    wanted = {"isa.binary.mod.int32", "isa.binary.add.int8", "isa.binary.mod.int8", "memory.open"}
-    assert wanted <= set(listed)
+    expected = {"isa.binary.mod.int32", "isa.binary.add.int8", "isa.binary.mod.int8", "memory.open"}
+    assert expected <= set(listed)
     assert run(["spec", "list", "-q", "rung:gates"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     planned = make_plan(Suite(), Profile.QUICK, "rung:gates").rows
@@ -217,7 +217,7 @@ def test_a_query_means_the_same_in_spec_and_conform(capsys):
 def test_a_shell_is_told_what_may_come_next(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Typer asks this which shell started it; where tests run there may be none.
+    # Typer asks this for the shell that started it; tests may run without one.
     monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
     assert "complete -o default -F _tinyref_completion" in output(
         capsys, "--show-completion", "bash"
@@ -226,7 +226,7 @@ def test_a_shell_is_told_what_may_come_next(
     monkeypatch.setenv("COMP_WORDS", "tinyref conform m")
     monkeypatch.setenv("COMP_CWORD", "2")
     assert output(capsys).split() == ["merge", "matrix"]
-    # A line that would be refused is completed all the same.
+    # A line that would be refused is still completed.
     monkeypatch.setenv("COMP_WORDS", "tinyref conform --device CPU --device PYTHON --for")
     monkeypatch.setenv("COMP_CWORD", "6")
     assert output(capsys).split() == ["--format"]

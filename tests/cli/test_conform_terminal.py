@@ -1,4 +1,4 @@
-"""What `tinyref conform` prints, and the options that choose cases."""
+"""Test the output of `tinyref conform`, and the options that choose cases."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def test_the_failures_of_the_last_report_run_again(
     words = ["conform", "-d", FAULTY, "-j", "1", "--no-rerun-failures", "-o", "report"]
     query = "isa.binary.idiv.int8.special:0,isa.binary.idiv.int8.special:1"
     assert run([*words, "-q", query, "-v", "--durations"]) == 1
-    shown = capsys.readouterr()
-    assert "✗ every operation            2 cases: 1 Pass, 1 Fail\n" in shown.err
-    assert "✗ Fail " in shown.out
-    assert "slowest 3 of 3 cases:\n" in shown.out
+    streams = capsys.readouterr()
+    assert "✗ every operation            2 cases: 1 Pass, 1 Fail\n" in streams.err
+    assert "✗ Fail " in streams.out
+    assert "slowest 3 of 3 cases:\n" in streams.out
     assert run([*words, "--last-failed"]) == 1
     assert "only the cases of --query isa.binary.idiv.int8.special:1\n" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Bad input: a one-line error that names the thing and what is accepted, exit code 2."""
+"""Test bad input: exit code 2, and a one-line error with the value and what is accepted."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def test_bad_input(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(arguments) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert says in shown.err
-    assert "Traceback" not in shown.err
-    # What cannot be read at all leaves nothing behind.
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert says in streams.err
+    assert "Traceback" not in streams.err
+    # Unreadable input leaves no files behind.
     assert list(tmp_path.rglob("*.html")) == []
     if arguments[:2] == ["conform", "--device"]:
-        assert shown.err.count("\n") == 1, shown.err
+        assert streams.err.count("\n") == 1, streams.err
         assert list(tmp_path.iterdir()) == []
 
 
@@ -91,7 +91,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str]) -
 def test_an_option_that_is_given_twice_is_refused(
     capsys: pytest.CaptureFixture[str], arguments: list[str], name: str
 ) -> None:
-    """The last one would count alone, and nothing say so."""
+    """Guard against a repeated option whose last value counts silently."""
     assert run(arguments) == 2
     assert f"{name} is given 2 times: accepted is once" in capsys.readouterr().err
 
@@ -105,12 +105,12 @@ def test_a_switch_that_is_given_twice_is_on(capsys: pytest.CaptureFixture[str]) 
 def test_a_flag_that_means_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
-    """tests/base/test_config.py has the others."""
+    # tests/base/test_config.py has the other tests of flags.
     monkeypatch.setenv("TINYREF_DEBGU", "1")
     assert run(command) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "there is no flag 'DEBGU': did you mean DEBUG?" in shown.err
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert "there is no flag 'DEBGU': did you mean DEBUG?" in streams.err
 
 
 def test_the_traceback_flag_shows_where(
@@ -161,10 +161,8 @@ def test_a_folder_that_is_gone_is_no_bug(
         ("explain 'Tensor([1])'", "<&- >&- 2>&-", False),
     ],
 )
-def test_what_goes_to_a_stream_that_is_closed_is_discarded(
-    command: str, closed: str, is_shown: bool
-) -> None:
-    """Guards a bug of ours in place of a result, and files that took the place of a stream."""
+def test_output_to_a_closed_stream_is_discarded(command: str, closed: str, is_shown: bool) -> None:
+    """Guard against an internal error, and against files that replaced a stream."""
     done = subprocess.run(
         f"{sys.executable} -m tinyref.cli {command} {closed}",
         check=False,
@@ -178,7 +176,7 @@ def test_what_goes_to_a_stream_that_is_closed_is_discarded(
 
 
 def test_too_few_open_files_are_no_bug() -> None:
-    """Where the process of a device cannot be started; a row below has what this process meets."""
+    # Here the process of a device cannot start; a row below has an error inside the process.
     words = " ".join([*COMMAND, "devices"])
     done = subprocess.run(
         f"ulimit -n 6; {words}", check=False, shell=True, capture_output=True, timeout=120
@@ -200,7 +198,7 @@ def test_too_few_open_files_are_no_bug() -> None:
         (PermissionError(errno.EACCES, "Permission denied", b"/x"), "/x: Permission denied"),
     ],
 )
-def test_what_the_system_refuses_is_no_bug(
+def test_refusals_of_the_system_are_no_bugs(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     error: OSError,
@@ -209,13 +207,13 @@ def test_what_the_system_refuses_is_no_bug(
     def refused() -> None:
         raise error
 
-    # The environment is checked again where it has changed since.
+    # The environment is checked again if it has changed.
     config.integer("TRACEBACK")
     monkeypatch.setattr(config, "check_environment", refused)
     assert run(["devices"]) == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith("tinyref: error: ")
-    assert says in shown
+    error_output = capsys.readouterr().err
+    assert error_output.startswith("tinyref: error: ")
+    assert says in error_output
 
 
 FULL = Path("/dev/full")
@@ -248,7 +246,7 @@ def test_a_full_disk_behind_the_output_is_no_bug(command: list[str]) -> None:
 def test_a_message_that_cannot_be_written_changes_no_exit_code(
     command: list[str], code: int, tmp_path: Path
 ) -> None:
-    """Guards the code of a failure, without a report, for a device that conforms."""
+    """Guard against the exit code of a failure, without a report, for a conforming device."""
     with FULL.open("w") as full:
         done = subprocess.run(
             [*COMMAND, *command], check=False, stdout=-1, stderr=full, timeout=120, cwd=tmp_path
@@ -277,7 +275,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
         [*COMMAND, *arguments],
         stderr=subprocess.PIPE,
         text=True,
-        # A shell that starts tests in the background ignores Ctrl-C for all that they start.
+        # If a shell starts tests in the background, their child processes ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
     )
     assert process.stderr is not None

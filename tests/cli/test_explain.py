@@ -1,4 +1,4 @@
-"""Expressions: every stage is printed, and nothing but tensors can be reached."""
+"""Test expressions: every stage is printed, and only tensors can be reached."""
 
 from __future__ import annotations
 
@@ -189,6 +189,6 @@ def test_an_expression_may_read_a_file(
     text = "Tensor.empty(4, device='DISK:data', dtype='uint8').to('CPU') + 1"
     assert run(["explain", text]) == 0
     assert capsys.readouterr().out.endswith("== result\n[2 3 4 5]\n")
-    # What runs afterwards in the same process may write again.
+    # Later code in the same process may write again.
     Tensor([9], dtype="uint8").to(f"DISK:{tmp_path / 'data'}").realize()
     assert (tmp_path / "data").read_bytes() == b"\x09"

@@ -1,4 +1,4 @@
-"""The page of a program's way: what it holds, what hostile programs put in it, and its errors."""
+"""Test the page of `explain`: its contents, hostile text in programs, and its errors."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_the_page_is_one_file_with_everything_in_it(page: str) -> None:
-    found = Page(page)
-    assert not {"img", "iframe", "object"} & set(found.tags)
-    assert not found.loads
-    assert len(set(found.ids)) == len(found.ids)
-    assert {link[1:] for link in found.links if link.startswith("#")} <= set(found.ids)
-    assert not found.handlers
+    parsed = Page(page)
+    assert not {"img", "iframe", "object"} & set(parsed.tags)
+    assert not parsed.loads
+    assert len(set(parsed.ids)) == len(parsed.ids)
+    assert {link[1:] for link in parsed.links if link.startswith("#")} <= set(parsed.ids)
+    assert not parsed.handlers
     assert "default-src 'none'" in page
     assert len(page) < 200_000
 
@@ -86,8 +86,8 @@ def test_schedules_kernels_stages_rules_and_sources_are_there(page: str) -> None
     assert ">matmul<" in kernels or "matmul" in page
 
 
-def test_rules_fire_each_time_a_page_is_made(tmp_path: Path, page: str) -> None:
-    """Rewriting keeps its results with the nodes: a second page would show that no rule fired."""
+def test_rules_fire_for_each_page(tmp_path: Path, page: str) -> None:
+    # Rewriting caches its results with the nodes: a second page would show no rule.
     again = explained(tmp_path, PROGRAM)
     rules = re.findall(r"<code>([a-z0-9-]+)</code> <b>(\d+)", page)
     assert rules == re.findall(r"<code>([a-z0-9-]+)</code> <b>(\d+)", again)
@@ -152,10 +152,10 @@ raise ValueError({HOSTILE!r} + chr(0xd800))
     target = tmp_path / "out.html"
     assert run(["explain", str(path), "--out", str(target)]) == 1
     text = target.read_text()
-    found = Page(text)
-    assert found.tags.count("script") == 1
-    assert not {"img", "u"} & set(found.tags)
-    assert not found.handlers
+    parsed = Page(text)
+    assert parsed.tags.count("script") == 1
+    assert not {"img", "u"} & set(parsed.tags)
+    assert not parsed.handlers
     assert HOSTILE in html.unescape(text)
     assert HOSTILE not in text
 
@@ -206,8 +206,8 @@ def test_other_ways_to_end(
         "sys.setrecursionlimit(60)",
     ],
 )
-def test_what_a_program_does_to_the_process_is_undone(tmp_path: Path, statement: str) -> None:
-    """Its page lies where it was asked for, and the command says so."""
+def test_changes_of_the_process_by_a_program_are_undone(tmp_path: Path, statement: str) -> None:
+    # The page is at the requested path, and the command says so.
     lines = ("import os, sys", "from tinyref import Tensor", "(Tensor([1]) + 1).realize()")
     (tmp_path / "program.py").write_text("\n".join([*lines, statement]))
     (tmp_path / "elsewhere").mkdir()
@@ -379,13 +379,14 @@ DIAMOND = [
 
 
 def test_a_node_is_below_all_that_it_needs_and_covers_none() -> None:
-    places = pictures.places_of(DIAMOND)
-    assert sorted(places) == [0, 1, 2, 3]
-    heights = [places[n][1] for n in range(4)]
+    positions = pictures.places_of(DIAMOND)
+    assert sorted(positions) == [0, 1, 2, 3]
+    heights = [positions[n][1] for n in range(4)]
     assert heights[0] < min(heights[1], heights[2])
     assert max(heights[1], heights[2]) < heights[3]
-    left, right = sorted((1, 2), key=lambda n: places[n][0])
-    assert places[right][0] - places[left][0] >= (DIAMOND[left].width + DIAMOND[right].width) / 2
+    left, right = sorted((1, 2), key=lambda n: positions[n][0])
+    distance = positions[right][0] - positions[left][0]
+    assert distance >= (DIAMOND[left].width + DIAMOND[right].width) / 2
 
 
 def test_the_picture_has_each_node_and_each_line_once() -> None:
@@ -395,7 +396,7 @@ def test_the_picture_has_each_node_and_each_line_once() -> None:
     nodes = list(root.toposort())
     assert len(svg.findall("g")) == len(nodes)
     assert len(svg.findall("path")) == sum(len(set(node.src)) for node in nodes)
-    texts = [each.text for each in svg.iter("text")]
+    texts = [element.text for element in svg.iter("text")]
     assert "MUL float32" in texts
     assert "sum" in texts
     assert svg.attrib["aria-label"] == f"{len(nodes)} nodes"
@@ -403,9 +404,9 @@ def test_the_picture_has_each_node_and_each_line_once() -> None:
 
 def test_text_of_a_node_is_no_markup() -> None:
     box = Box(("<b>&",), (), "<script>")
-    shown = str(pictures._drawn([box], {0: (0.0, 0.0)}))
-    assert "&lt;b&gt;&amp;" in shown
-    assert "<script>" not in shown
+    markup = str(pictures._drawn([box], {0: (0.0, 0.0)}))
+    assert "&lt;b&gt;&amp;" in markup
+    assert "<script>" not in markup
 
 
 def test_a_graph_that_nobody_can_read_has_no_picture() -> None:

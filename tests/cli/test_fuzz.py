@@ -1,4 +1,4 @@
-"""`tinyref fuzz`: what it prints, and how it ends."""
+"""Test the output and the exit codes of `tinyref fuzz`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_findings_come_with_a_table_and_reproducers_that_work_from_any_directory
 
 
 def replays(out: str) -> list[list[str]]:
-    """The words of the commands that replay."""
+    """Return the words of the commands that replay."""
     return [line.split()[2:] for line in out.splitlines() if "tinyref fuzz replay" in line]
 
 

@@ -1,4 +1,4 @@
-"""A backend may do anything, at any time: each command says what it was, and ends as it should."""
+"""Test that each command reports any fault of a backend, and ends properly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.conftest import RunTinyref
 HERE = Path(__file__).parent
 DEVICE = "hostile_backends:Hostile"
 CASE = "isa.binary.add.int32.special:0"
-# What `conform` exits with where the device does not open is that of a failure: it has a report.
+# If the device does not open, `conform` exits with the code of a failure, and with a report.
 COMMANDS = {
     "devices": f"devices {DEVICE} PYTHON".split(),
     "conform": f"conform --device {DEVICE} --query {CASE} --jobs 1 --timeout 2s".split(),
@@ -29,7 +29,7 @@ Ended = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def ended(run_tinyref: RunTinyref, monkeypatch: pytest.MonkeyPatch) -> Ended:
-    """The exit code of a command on the hostile device, and all that it prints."""
+    """Return a function that runs a command on the hostile device: its exit code and output."""
 
     def run(name: str, member: str, how: str, query: str = CASE) -> tuple[int, str]:
         arguments = [query if word == CASE else word for word in COMMANDS[name]]
@@ -39,7 +39,7 @@ def ended(run_tinyref: RunTinyref, monkeypatch: pytest.MonkeyPatch) -> Ended:
         monkeypatch.syspath_prepend(HERE)
         done = run_tinyref(*arguments, **flags, FAULT_MEMBER=member, FAULT_HOW=how)
         text = done.out + done.err
-        # Nothing that a terminal could not show.
+        # No control characters.
         assert not set(text) & {"\x00", "\x1b"}
         return done.code, text
 
@@ -83,11 +83,11 @@ def test_a_device_that_does_not_open_is_told_for_what_it_is(
     reports = list(tmp_path.rglob("report.json"))
     assert bool(reports) == (command == "conform")
     if command == "devices":
-        # One that cannot be asked is no reason not to ask the others.
+        # A device that cannot be asked does not stop questions to the others.
         assert "PYTHON   works" in text
 
 
-# Each member, how it errs, and what is said of that.
+# Each member, its fault, and the words of the report.
 MEMBERS = [
     ("renderer", "raises", "renderer: raises TypeError: a typo in renderer"),
     ("renderer", "None", "renderer: gives None, accepted is a Renderer"),
@@ -122,7 +122,7 @@ def test_what_a_member_raises_or_gives_wrongly_is_the_vendors(
     code, text = ended(command, member, how)
     assert "bug in tinyref" not in text
     if command == "fuzz" and member in ("compiler.key", "interpret"):
-        # The fuzzer keeps no compiled programs, so it asks for no key; it renders and loads each.
+        # The fuzzer does not cache compiled programs, so it asks for no key.
         assert code == 0
         return
     assert code in ((1, 2) if command == "fuzz" else (1,))
@@ -131,7 +131,7 @@ def test_what_a_member_raises_or_gives_wrongly_is_the_vendors(
         assert says in text.replace('\\"', '"')
     if command == "explain":
         assert says in text
-        # The backend and the member are named, and where in the vendor's file it was.
+        # The error names the backend, the member, and the line in the vendor's file.
         assert f"tinyref: error: {DEVICE}: " in text
         assert f": {member}" in text
         if how == "raises":
@@ -140,7 +140,7 @@ def test_what_a_member_raises_or_gives_wrongly_is_the_vendors(
 
 @pytest.mark.long
 def test_memory_that_is_not_freed_fails_the_case(ended: Ended) -> None:
-    # Those of copies free their memory at once; that of kernels is kept for the next case.
+    # Copies free their memory at once; memory of kernels is kept for the next case.
     code, text = ended("conform", "allocator.free", "raises", "memory.copy.int32")
     assert code == 1
     assert "memory is not freed: hostile_backends:Hostile: allocator.free: raises Type" in text
@@ -166,10 +166,10 @@ def test_the_hostile_backend_is_healthy_where_it_has_no_fault(ended: Ended) -> N
 
 
 @pytest.mark.long
-def test_a_path_in_the_name_of_a_vendors_device_is_asked_elsewhere(
+def test_a_path_in_the_name_of_a_vendors_device_is_tried_in_a_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether what follows the colon is a path says the package, which may end its process."""
+    # The package decides if the text after the colon is a path, and may end its process.
     (tmp_path / "evil.py").write_text("import os\nos._exit(0)\n")
     info = tmp_path / "evil-1.dist-info"
     info.mkdir()

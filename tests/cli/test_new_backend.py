@@ -1,4 +1,4 @@
-"""`tinyref new-backend`: what it writes runs, conforms, is typed and clean; what it refuses."""
+"""Test `tinyref new-backend`: its package runs, conforms, is typed and clean; refusals."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tinyref.cli.new_backend import LANGUAGES
 from tinyref.runtimes.host.clang import COMPILERS
 
 C_LIKE = [name for name, language in LANGUAGES.items() if language.is_c_like]
-# An operation, groups that share memory and wait, views by offsets, the order of the queue, a
-# tensor: the thorough lane runs all of the suite.
+# An operation, groups that share memory and wait, views by offsets, the order of the queue, and a
+# tensor. The thorough lane runs the whole suite.
 PART = (
     "isa.binary.mod.int32.special:3,kernel.program.group.reverse,kernel.program.extremes.int32.size:24,"
     "kernel.offset.int32,memory.order,tensor.softmax.float32"
@@ -29,7 +29,7 @@ PART = (
 
 @pytest.fixture(params=list(LANGUAGES))
 def generated(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
-    """A language, and the folder of a package for the device SAMPLE, installed."""
+    """Return a language, and the folder of an installed package for the device SAMPLE."""
     language: str = request.param
     if LANGUAGES[language].is_c_like and not any(map(shutil.which, COMPILERS)):
         pytest.skip(f"{language} needs one of {', '.join(COMPILERS)}")
@@ -48,9 +48,9 @@ def conform(folder: Path, *options: str) -> str:
 
 
 def rungs(folder: Path) -> dict[str, str]:
-    """The state of each rung by its title, in the report of `conform`."""
+    """Return the state of each rung by its title, from the report of `conform`."""
     report = json.loads((folder / "report" / "report.json").read_text())
-    return {each["title"]: each["state"] for each in report["ladder"]}
+    return {rung["title"]: rung["state"] for rung in report["ladder"]}
 
 
 @pytest.mark.long
@@ -94,15 +94,15 @@ def test_what_is_written_is_clean_and_typed(generated: tuple[str, Path], tmp_pat
         assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_what_is_written_imports_nothing_of_tinyref_but_its_front_door(tmp_path: Path) -> None:
+def test_a_written_package_imports_only_tinyref_backend(tmp_path: Path) -> None:
     for language in LANGUAGES:
         folder = tmp_path / language
         write_package("sample", language, folder)
         texts = [path.read_text() for path in folder.rglob("*.py")]
-        found = {
+        imports = {
             name for text in texts for name in re.findall(r"(?:from|import) (tinyref\S*)", text)
         }
-        assert found == {"tinyref.backend"}
+        assert imports == {"tinyref.backend"}
 
 
 def test_the_command_says_what_is_needed_and_what_is_next(
@@ -113,7 +113,7 @@ def test_the_command_says_what_is_needed_and_what_is_next(
     assert "It needs nothing but tinyref." in run.out
     assert "tinyref conform --device MINE" in run.out
     assert "mine/renderer.py" in run.out
-    # The folder that was just written is where the command runs.
+    # The command runs in the folder that was just written.
     other = str(tmp_path / "other")
     run = run_tinyref("new-backend", "YOURS", "--language", "opencl", "--out", other)
     assert "It needs a C compiler: tcc, gcc or clang" in run.out
@@ -156,7 +156,7 @@ def test_an_unknown_language_is_refused(run_tinyref: RunTinyref, tmp_path: Path)
 
 @pytest.mark.long
 def test_a_broken_table_fails_the_rung_that_it_breaks(tmp_path: Path) -> None:
-    """The check above can fail: work-items that are swapped are found on their rung."""
+    # The check above can fail: swapped work-items break their rung.
     folder = tmp_path / "written"
     write_package("sample", "llvm", folder)
     runtime = folder / "sample" / "runtime.py"

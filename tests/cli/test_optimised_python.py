@@ -1,4 +1,4 @@
-"""Python that drops asserts and docstrings (-OO) runs the same commands."""
+"""Test that Python without asserts and docstrings (-OO) runs the same commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that commands write: whole or not at all, and a disk or a path that refuses is no bug."""
+"""Test files of commands: whole or not written, and a full disk or a bad path is no bug."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BENCH = ["bench", "--query", "launch", "--repeats", "1", "--json"]
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing more can be written to files."""
+    """Make every write to a file fail."""
 
     def refuse(path: str, descriptor: int, data: memoryview) -> NoReturn:
         raise DeviceError(path, f"cannot be written: {os.strerror(errno.ENOSPC)}")
@@ -42,7 +42,7 @@ def test_a_full_disk_takes_no_earlier_file(
     )
     assert file.read_text() == EARLIER
     assert list(tmp_path.iterdir()) == [file]
-    # Nor is an empty file left where there was none.
+    # An empty file is not left behind either.
     assert run([*command, str(tmp_path / "new")]) == 2
     assert list(tmp_path.iterdir()) == [file]
 

@@ -1,4 +1,4 @@
-"""Nothing is imported by accident from the folder in which a command is started."""
+"""Test that a command imports nothing by accident from the folder in which it starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# Names of Python's own library and of what we depend on, each of which some command imports.
+# Names of Python's library and of our dependencies; some command imports each of them.
 NAMES = ("typing", "random", "queue", "json", "selectors", "sqlite3", "secrets", "numpy", "typer")
 SHADOW = """
 import pathlib
@@ -32,19 +32,19 @@ class Mine(TextBackend):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "here"
-    found.mkdir()
+    here = tmp_path / "here"
+    here.mkdir()
     for name in NAMES:
         text = SHADOW.format(marker=str(tmp_path / "imported"))
-        (found / f"{name}.py").write_text(text)
-    (found / "helper.py").write_text(SIBLING)
-    (found / "train.py").write_text(PROGRAM)
-    (found / "backend.py").write_text(BACKEND)
-    return found
+        (here / f"{name}.py").write_text(text)
+    (here / "helper.py").write_text(SIBLING)
+    (here / "train.py").write_text(PROGRAM)
+    (here / "backend.py").write_text(BACKEND)
+    return here
 
 
 def ran(folder: Path, *arguments: str, module: str = "tinyref", **flags: str) -> str:
-    """What a command prints that is started in the folder, and ends well."""
+    """Return the output of a command that starts in the folder and succeeds."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=folder,
@@ -95,14 +95,14 @@ def test_a_search_imports_nothing_from_there_either(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_case_on_file_is_judged_where_it_lies(folder: Path) -> None:
-    kept = Path(__file__).parents[2] / "spec/tinyref_spec/regressions/sum-of-an-empty-sum.json"
-    (folder / "case.json").write_text(kept.read_text())
+    case = Path(__file__).parents[2] / "spec/tinyref_spec/regressions/sum-of-an-empty-sum.json"
+    (folder / "case.json").write_text(case.read_text())
     assert "all agree" in ran(folder, "fuzz", "replay", "case.json", "--device", "PYTHON")
 
 
 @pytest.mark.slow
 def test_a_score_imports_nothing_from_there_either(folder: Path) -> None:
-    fault = "max-of-lanes-as-sum"  # It is found in a second: no goal of speed is missed.
+    fault = "max-of-lanes-as-sum"  # The answer comes in a second, so no speed goal is missed.
     arguments = ["fuzz", "score", "--query", fault, "--seeds", "1", "--budget", "10s"]
     ran(folder, *arguments, "--examine", "0s", "--further", "0s")
 

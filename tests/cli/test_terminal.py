@@ -1,4 +1,4 @@
-"""What others wrote reaches no terminal as it is."""
+"""Test that no terminal receives foreign text without escapes."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def test_streams_are_plain_within_a_command_and_as_before_after_it(
         sys.stderr.write(f"err{ATTACK}")
         raise KeyboardInterrupt
     assert (sys.stdout, sys.stderr) == before
-    shown = capsys.readouterr()
-    assert shown.out.startswith("out\\x1b[2J")
-    assert shown.err.startswith("err\\x1b[2J")
-    assert is_plain(shown.out + shown.err)
+    streams = capsys.readouterr()
+    assert streams.out.startswith("out\\x1b[2J")
+    assert streams.err.startswith("err\\x1b[2J")
+    assert is_plain(streams.out + streams.err)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_streams_are_plain_within_a_command_and_as_before_after_it(
         ["conform", "--jobs", f"no{ATTACK}"],
     ],
 )
-def test_what_a_command_prints_is_plain(
+def test_the_output_of_a_command_is_plain(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     assert run(arguments) != 0
-    shown = capsys.readouterr()
-    assert is_plain(shown.out + shown.err)
+    streams = capsys.readouterr()
+    assert is_plain(streams.out + streams.err)
 
 
 BACKEND = """
@@ -106,6 +106,6 @@ def test_the_words_of_a_backend_are_plain(
     conform = ["conform", "--out", str(tmp_path / "out"), "--query", "isa.binary.add.int8"]
     for command in (["devices"], [*conform, "--device"]):
         done = run_tinyref(*command, "hostile_card:Hostile")
-        shown = done.out + done.err
-        assert "\\x1b[2J" in shown
-        assert is_plain(shown), shown
+        output = done.out + done.err
+        assert "\\x1b[2J" in output
+        assert is_plain(output), output

@@ -1,4 +1,4 @@
-"""The options of all commands share one vocabulary, and each help has an example."""
+"""Test that the options of all commands share one vocabulary, and each help has an example."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES = {
     "--timeout": "TIME",
     "--memory-limit": "SIZE",
 }
-# All other options: a new one goes here, after a look whether one of the above is meant.
+# All other options. Before you add one, check that none above has its meaning.
 OTHERS = """
     --arch --case-list --cluster --compiled-every --corpus --count --durations --every-size
     --examine --expectations --fail-fast --first --for --format --further --harvested --help
@@ -39,7 +39,7 @@ OTHERS = """
     --show-completion --stage --subject --sweep --table --thorough --timings
     --update-expectations --version
 """
-# Spellings that no help, page, script or test may have.
+# Spellings that must not occur in a help, page, script or test.
 OLD = r"--(report|output|folder|html|only|row|family|seconds|every-stage|most-nodes)(?![\w-])"
 TEXTS = ("*.md", "*.py", "*.toml", "*.jinja", "*.j2", "*.yml", ".ci/run", "ci/Dockerfile")
 
@@ -59,8 +59,8 @@ COMMANDS = dict(commands_of(typer.main.get_command(app)))
 
 
 def problems_of(name: str, command: Any) -> Iterator[str]:
-    """Yield what a command has against the vocabulary."""
-    options = [found for found in command.params if found.param_type_name == "option"]
+    """Yield the words of a command that are not in the vocabulary."""
+    options = [param for param in command.params if param.param_type_name == "option"]
     for option in options:
         long = max(option.opts, key=len)
         letters = [word for word in option.opts if word != long]
@@ -87,9 +87,9 @@ def test_a_command_keeps_the_vocabulary(name: str) -> None:
 
 def english_problems(command: Any) -> list[str]:
     """Return the problems of the help texts of a command, as ci/english.py finds them."""
-    options = [found for found in command.params if found.param_type_name == "option"]
+    options = [param for param in command.params if param.param_type_name == "option"]
     texts = [command.help or "", *(option.help or "" for option in options)]
-    # Lines after a mark of click are kept as they are: examples and tables.
+    # Lines after a mark of click stay unchanged: examples and tables.
     texts = [re.sub(r"\x08\n(?:.+\n?)+", "", text) for text in texts]
     return [problem for text in texts for _, problem in english.check_text(text, 1)]
 

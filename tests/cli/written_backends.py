@@ -1,4 +1,4 @@
-"""Packages that `tinyref new-backend` wrote, for the tests of the command and of the tutorial."""
+"""Packages of `tinyref new-backend`, for the tests of the command and of the tutorial."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinyref.cli.entry import run
 
 
 def tinyref(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, that runs in the folder `path` of packages."""
+    """Run the command in a process of its own; `path` is its folder, with packages."""
     environment = dict(os.environ)
     if path is not None:
         others = filter(None, [environment.get("PYTHONPATH")])
@@ -28,7 +28,7 @@ def tinyref(*arguments: str, path: Path | None = None) -> subprocess.CompletedPr
 
 
 def write_package(name: str, language: str, folder: Path) -> None:
-    """Writes a package, and beside it what `pip install -e` adds: metadata with entry points."""
+    """Write a package, and next to it the metadata that `pip install -e` adds."""
     assert run(["new-backend", name, "--language", language, "--out", str(folder)]) == 0
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     metadata = folder / f"{project['name']}-{project['version']}.dist-info"
