@@ -1,4 +1,4 @@
-"""Value ranges: literals, and every op against all values of small types."""
+"""Test value ranges: literals, and every op against all values of small types."""
 
 import itertools
 
@@ -61,10 +61,10 @@ LITERALS = [
     (build.where(build.less(build.const(i8, 5), small), small, 0), (0, 100)),
     (build.where(build.at_least(small, 5), build.cast(small, index), 9), (5, 100)),
     (build.where(IN_NINE, build.cast(build.cast(wide, i8), index), 0), (0, 8)),
-    # More than int8 holds: the cast may wrap.
+    # Too large for int8, so the cast may wrap.
     (build.where(build.less(wide, 900), build.cast(build.cast(wide, i8), index), 0), (-128, 127)),
     (build.where(build.less(small, x_of_i8), small, 0), (-100, 9)),
-    # Tensor graphs are asked for no ranges.
+    # Tensor graphs have no ranges.
     (UOp(Ops.IOTA, i8, (), ShapeArg((7,))), (-128, 127)),
     (build.iota(ShapeTracker.from_shape((9,)).shrink(((3, 7),))), (0, 6)),
     (build.not_equal(x, 11), (1, 1)),
@@ -140,7 +140,7 @@ def spans(dtype):
 @pytest.mark.parametrize("dtype", [i8, u8, index], ids=lambda each: each.name)
 @pytest.mark.parametrize("op", INTEGER_BINARY, ids=lambda op: op.name)
 def test_binary_ranges_hold_every_value(op, dtype):
-    """All pairs of intervals between chosen ends, against all values of the op in them."""
+    """Compare all pairs of intervals between chosen ends with all values of the op in them."""
     low_end, high_end = min(ENDS[dtype]), max(ENDS[dtype])
     every = np.arange(low_end, high_end + 1).astype(numpy_dtype(dtype))
     table = apply(op, dtype, [every[:, None], every[None, :]]).astype(np.int64)
@@ -156,7 +156,7 @@ def test_binary_ranges_hold_every_value(op, dtype):
         assert low <= least, (op, left, right)
         assert most <= high, (op, left, right)
         tight += (low, high) == (least, most)
-    # Ranges are worth something: most of the time they are exact.
+    # Ranges are useful only if many of them are exact.
     assert tight > len(pairs) // 30
 
 
@@ -165,10 +165,10 @@ def test_binary_ranges_hold_every_value(op, dtype):
 def test_casts_hold_every_value(source, target):
     for low, high in spans(source):
         values = np.arange(low, high + 1).astype(numpy_dtype(source))
-        found = apply(Ops.CAST, target, [values], [source]).astype(np.int64)
+        results = apply(Ops.CAST, target, [values], [source]).astype(np.int64)
         span = bounds(build.cast(build.variable("v", low, high, source), target))
-        assert span[0] <= found.min()
-        assert found.max() <= span[1]
+        assert span[0] <= results.min()
+        assert results.max() <= span[1]
 
 
 def test_unary_and_ternary_hold_every_value():
@@ -196,7 +196,7 @@ def test_deep_graphs(depth):
 
 
 def test_a_choice_after_comparisons_holds_every_value():
-    """x where it is compared with constants and with other values, in all ways of three."""
+    """Test x where it is compared with constants and with other values, in all pairs."""
     value = build.variable("v", -128, 127, i8)
     other = build.variable("o", -3, 5, i8)
     every = np.arange(-128, 128, dtype=np.int8)
@@ -204,13 +204,13 @@ def test_a_choice_after_comparisons_holds_every_value():
     comparisons = [build.less(value, limit) for limit in limits]
     comparisons += [build.less(limit, value) for limit in limits]
     comparisons += [build.logical_not(comparison) for comparison in comparisons]
-    shown = [value, build.cast(value, i32), build.cast(build.cast(value, u8), i32)]
+    choices = [value, build.cast(value, i32), build.cast(build.cast(value, u8), i32)]
     for first, second in itertools.combinations(comparisons, 2):
-        for chosen in shown:
+        for chosen in choices:
             node = build.where(build.both(first, second), chosen, 0)
             low, high = bounds(node)
             for number in (-3, 0, 5):
                 leaves = {value: every, other: np.full(256, number, np.int8)}
-                found = evaluate_expression(node, leaves)
-                assert low <= found.min()
-                assert found.max() <= high
+                results = evaluate_expression(node, leaves)
+                assert low <= results.min()
+                assert results.max() <= high

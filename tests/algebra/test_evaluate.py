@@ -1,4 +1,4 @@
-"""The value of sizes and positions: literals, and what numpy gives where a type wraps."""
+"""Test values of sizes and positions against literals, and against numpy where a type wraps."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_integers_of_a_type_wrap(expression: UOp, value: int) -> None:
 @pytest.mark.parametrize("dtype", [i8, u8], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("op", INTEGER_BINARY, ids=lambda op: op.name)
 def test_integers_and_arrays_agree(op: Ops, dtype: DType) -> None:
-    """Each op on both ways of computing it; a shift only by less than the width."""
+    """Compute each op in both ways; shift counts are less than the width."""
     edge = (dtype.minimum, dtype.minimum + 1, -7, -1, 0, 1, 2, 5, 7, dtype.maximum)
     values = sorted({int(value) for value in edge if dtype.minimum <= value <= dtype.maximum})
     counts = [value for value in values if 0 <= value < 8]

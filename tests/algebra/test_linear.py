@@ -1,4 +1,4 @@
-"""Integers as sums of multiples: which sums are read through, and how they are rebuilt."""
+"""Test integers as sums of multiples: the sums that are parsed, and the sums rebuilt."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def neg(node: UOp) -> UOp:
         (neg(sub(x, 7)), {x: -1}, 7),
         (add(sub(x, y), y), {x: 1}, 0),
         (mul(add(x, 2), -3), {x: -3}, -6),
-        # Both ends of the type, and one beyond each.
+        # Both ends of the type, and the numbers beyond them.
         (add(a, 27), {a: 1}, 27),
         (add(a, 28), {add(a, 28): 1}, 0),
         (sub(a, 28), {a: 1}, -28),
@@ -99,7 +99,7 @@ def test_a_sum_as_a_node() -> None:
     assert to_node(index, LinearForm({}, 0)) is const(index, 0)
     assert to_node(index, LinearForm({x: 1}, 0)) is x
     assert to_node(index, LinearForm({x: 3}, -2)) is add(mul(x, 3), -2)
-    # Coefficients wrap: 256 is none, 255 is -1.
+    # Coefficients wrap: 256 is 0, 255 is -1.
     assert to_node(i8, LinearForm({a: 256}, 257)) is const(i8, 1)
     assert to_node(i8, LinearForm({a: 255}, 256)) is mul(a, -1)
 

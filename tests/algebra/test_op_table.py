@@ -1,4 +1,4 @@
-"""The op table has a row for every op, and the typing rules refuse what they should."""
+"""Test that the op table has a row for every op, and that its typing rules refuse."""
 
 import functools
 
@@ -42,7 +42,7 @@ v = UOp(Ops.BUFFER, f32.vec(4), (), BufferArg("CPU", 4, 6))
 h = UOp(Ops.BUFFER, f16.vec(4), (), BufferArg("CPU", 4, 7))
 w = UOp(Ops.BUFFER, dtypes.uint64, (), BufferArg("CPU", 4, 8))
 memory = build.define_global(0, f32, 16)
-place = build.index(memory, build.const(index, 0))
+address = build.index(memory, build.const(index, 0))
 local = build.define_local("shared", f32, 16)
 variable = build.variable("size", 1, 9)
 counter = build.counter(4, 0, AxisKind.LOOP)
@@ -99,11 +99,11 @@ GOOD = [
     node(Ops.CAST, f16.vec(4), v),
     node(Ops.BITCAST, f32, n),
     memory,
-    place,
-    node(Ops.LOAD, f32, place),
-    node(Ops.LOAD, f32.vec(4), place, v, b),
-    node(Ops.STORE, void, place, a),
-    node(Ops.STORE, void, place, v, b),
+    address,
+    node(Ops.LOAD, f32, address),
+    node(Ops.LOAD, f32.vec(4), address, v, b),
+    node(Ops.STORE, void, address, a),
+    node(Ops.STORE, void, address, v, b),
     local,
     accumulator,
     node(Ops.UPDATE_ACC, f32, accumulator, a),
@@ -124,7 +124,7 @@ GOOD = [
 BAD = [
     (node(Ops.ADD, f32, a), "takes 2 sources, got 1"),
     (node(Ops.SINK, f32), "accepts void"),
-    (node(Ops.LOAD, f32, place, a, b, b), "takes 1 to 3 sources, got 4"),
+    (node(Ops.LOAD, f32, address, a, b, b), "takes 1 to 3 sources, got 4"),
     (node(Ops.ADD, f32, a, a, arg=LocalArg("x")), "has no payload, got LocalArg"),
     (node(Ops.CONST, f32), "needs a payload ConstArg, got none"),
     (node(Ops.CONST, f32, arg=VarArg("x", 0, 1)), "needs a payload ConstArg, got VarArg"),
@@ -175,14 +175,14 @@ BAD = [
     (node(Ops.INDEX, f32, a, k), "a pointer as its first source"),
     (node(Ops.INDEX, pointer(f32, 4, AddressSpace.LOCAL), memory, k), "type of its source"),
     (node(Ops.LOAD, f32, a), "a pointer as its first source"),
-    (node(Ops.LOAD, i32, place), "LOAD of int32 through a pointer to float32"),
-    (node(Ops.LOAD, f32, place, a), "needs a gate"),
-    (node(Ops.LOAD, f32, place, n, b), "has an alternative of int32"),
-    (node(Ops.LOAD, f32, place, a, n), "has a gate of int32"),
-    (node(Ops.STORE, f32, place, a), "accepts void"),
-    (node(Ops.STORE, void, place, n), "STORE of int32 through a pointer to float32"),
-    (node(Ops.STORE, void, place, a, n), "has a gate of int32"),
-    (node(Ops.STORE, void, place, a, b, n), "STORE by a mask takes uint32, got float32"),
+    (node(Ops.LOAD, i32, address), "LOAD of int32 through a pointer to float32"),
+    (node(Ops.LOAD, f32, address, a), "needs a gate"),
+    (node(Ops.LOAD, f32, address, n, b), "has an alternative of int32"),
+    (node(Ops.LOAD, f32, address, a, n), "has a gate of int32"),
+    (node(Ops.STORE, f32, address, a), "accepts void"),
+    (node(Ops.STORE, void, address, n), "STORE of int32 through a pointer to float32"),
+    (node(Ops.STORE, void, address, a, n), "has a gate of int32"),
+    (node(Ops.STORE, void, address, a, b, n), "STORE by a mask takes uint32, got float32"),
     (node(Ops.UPDATE_ACC, f32, a, a), "updates a DEFINE_ACC"),
     (node(Ops.UPDATE_ACC, f32, accumulator, n), "takes a value of int32"),
     (node(Ops.RANGE, f32, a, arg=RangeArg(0, AxisKind.LOOP)), "accepts one integer"),
@@ -253,13 +253,13 @@ def test_accepts(good):
 @pytest.mark.table
 @pytest.mark.parametrize(("bad", "problem"), BAD, ids=[problem for _, problem in BAD])
 def test_refuses(bad, problem):
-    found = OP_TABLE[bad.op].check(bad)
-    assert found is not None
-    assert problem in found
+    actual = OP_TABLE[bad.op].check(bad)
+    assert actual is not None
+    assert problem in actual
 
 
 def test_every_typing_rule_is_accepted_and_refused_somewhere():
-    """VIEW, VALID and PAD need payloads of other modules; their rules are those of other ops."""
+    # VIEW, VALID and PAD need payloads of other modules; other ops have the same rules.
     tried = {good.op for good in GOOD}
     assert set(Ops) - tried == {Ops.VIEW, Ops.VALID, Ops.PAD, Ops.SHRINK}
     refused = {OP_TABLE[bad.op].typing for bad, _ in BAD}

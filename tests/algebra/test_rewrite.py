@@ -1,4 +1,4 @@
-"""Patterns, rules and the rewriting engine."""
+"""Test patterns, rules and the rewriting engine."""
 
 import random
 
@@ -32,11 +32,11 @@ number = UOp(Ops.BUFFER, f32, (), BufferArg("CPU", 4, 1))
 
 
 def make(name, pattern, result=None, **options):
-    """A rule that gives `result`, or collects what it is called with and gives None."""
+    """Return a rule that returns `result`, or that records its calls and returns None."""
     calls = []
 
     def function(node):
-        """A test rule."""
+        """Record the call."""
         calls.append(node)
         return result(node) if callable(result) else result
 
@@ -103,7 +103,7 @@ PATTERNS = [
     (match(Ops.SINK, x), build.sink(u, v), 0),
     (commute(Ops.ADD, match(Ops.MUL, x, c), x), build.add(u, build.mul(u, 3)), 1),
     (commute(Ops.ADD, match(Ops.MUL, x, c), x), build.add(v, build.mul(u, 3)), 0),
-    # Only the second way round makes both sides agree.
+    # Both sides agree only in the second order.
     (
         commute(Ops.ADD, match(Ops.NEG, x), match(Ops.NEG, match(Ops.NEG, x))),
         build.add(build.unary(Ops.NEG, build.unary(Ops.NEG, u)), build.unary(Ops.NEG, u)),
@@ -280,9 +280,9 @@ def test_depth_has_no_limit(depth):
         node = UOp(Ops.NEG, index, (UOp(Ops.ADD, index, (node, build.const(index, 0))),))
     rules = RuleSet([drop_zero])
     with counting_rules() as fired:
-        found = rewrite(node, rules)
+        result = rewrite(node, rules)
     assert fired["test-drop-zero"] == depth
-    assert len(found.toposort()) == depth + 1
+    assert len(result.toposort()) == depth + 1
 
 
 def test_shared_nodes_are_rewritten_once():
@@ -299,16 +299,16 @@ def test_order_of_the_list_does_not_matter():
     rules = [drop_zero, double, make("b", match(Ops.SUB, x, x), build.const(index, 0))[0]]
     rules.append(make("a", match(Ops.SUB, x, y), build.const(index, 1))[0])
     node = build.add(build.sub(u, u), build.add(u, 0))
-    wanted = rewrite(node, RuleSet(rules))
+    expected = rewrite(node, RuleSet(rules))
     for seed in range(10):
         random.Random(seed).shuffle(rules)
-        assert rewrite(node, RuleSet(rules)) is wanted
+        assert rewrite(node, RuleSet(rules)) is expected
 
 
 def test_rules_of_a_module():
     from tinyref.algebra.rules import casts
 
-    names = [each.name for each in rules_of(casts)]
+    names = [rewrite_rule.name for rewrite_rule in rules_of(casts)]
     assert "cast-cast" in names
     assert names == sorted(names)
 

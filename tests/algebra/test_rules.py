@@ -1,4 +1,4 @@
-"""Every simplification rule: that it fires and that it refuses, on nodes of their own.
+"""Test that every simplification rule fires, and that it refuses, on separate nodes.
 
 `spec/tests/test_proofs.py` proves that both sides are equal.
 """
@@ -31,7 +31,7 @@ from tinyref.uops.payload import AxisKind, BufferArg, GepArg
 
 index, truth, i8, u8, i32 = dtypes.index, dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int32
 i64, f32, f16 = dtypes.int64, dtypes.float32, dtypes.float16
-RULES = {each.name: each for each in ALL_RULES.rules}
+RULES = {rule.name: rule for rule in ALL_RULES.rules}
 
 x = build.variable("x", 0, 99)
 y = build.variable("y", 0, 6)
@@ -48,13 +48,13 @@ h = UOp(Ops.BUFFER, f16, (), BufferArg("CPU", 4, 6))
 p = UOp(Ops.BUFFER, truth, (), BufferArg("CPU", 4, 3))
 q = UOp(Ops.BUFFER, truth, (), BufferArg("CPU", 4, 4))
 s = UOp(Ops.BUFFER, truth, (), BufferArg("CPU", 4, 5))
-place = build.index(build.define_global(0, f32, 16), const(index, 0))
+address = build.index(build.define_global(0, f32, 16), const(index, 0))
 pair = build.vectorize(f, g)
 false, true = const(truth, False), const(truth, True)
 
 
 def raw(op, *src):
-    """A node of `op` with the type of its first source, in the order given."""
+    """Return a node of `op` with the type of its first source, in the order of the arguments."""
     return UOp(op, src[0].dtype, src)
 
 
@@ -66,7 +66,7 @@ def ne(left, right):
     return UOp(Ops.CMPNE, truth, (left, right))
 
 
-# The name of the rule, a node where it fires, what it gives.
+# The name of the rule, a node where it fires, and the result.
 FIRES = [
     ("fold-constants", add(const(i8, 100), const(i8, 100)), const(i8, -56)),
     ("fold-constants", less(const(f32, float("nan")), const(f32, 1.0)), false),
@@ -223,9 +223,9 @@ FIRES = [
     ("where-bool", where(p, true, q), either(p, q)),
     ("where-bool", where(p, false, q), both(logical_not(p), q)),
     ("where-bool", where(p, q, true), either(logical_not(p), q)),
-    ("load-gate-true", build.load(place, true), build.load(place)),
-    ("load-gate-false", build.load(place, false, 3.0), const(f32, 3.0)),
-    ("store-gate-true", build.store(place, f, true), build.store(place, f)),
+    ("load-gate-true", build.load(address, true), build.load(address)),
+    ("load-gate-false", build.load(address, false, 3.0), const(f32, 3.0)),
+    ("store-gate-true", build.store(address, f, true), build.store(address, f)),
     ("gep-vectorize", build.gep(pair, 1), g),
     ("gep-vectorize", build.gep(pair, 1, 0), build.vectorize(g, f)),
     ("gep-const", build.gep(const(f32.vec(2), 3.0), 0), const(f32, 3.0)),
@@ -289,10 +289,10 @@ REFUSES = [
     ("mask-index", raw(Ops.AND, z, const(index, 7))),
     ("mask-index", raw(Ops.AND, x, const(index, 5))),
     ("mask-index", raw(Ops.AND, x, const(index, -1))),
-    # It is -1 at least: one less than the rule is for.
+    # It is at least -1: one less than the rule needs.
     ("lt-first", less(mod(z, 2), 1)),
     ("max-bounds", maximum(x, z)),
-    # One range ends beyond the other and begins where it is, or one before its end.
+    # One range ends beyond the other, and begins at its end or one before.
     ("max-bounds", maximum(x, y)),
     ("max-bounds", maximum(y, x)),
     ("max-bounds", maximum(x, sub(t, 1))),
@@ -350,16 +350,16 @@ REFUSES = [
     ("ne-sum", ne(mul(b, 2), const(i8, 4))),
     ("where-constant", where(p, f, g)),
     ("where-both", where(p, where(q, f, g), f)),
-    # A condition that is turned round is turned back first: joined it would be one more operation.
+    # A negated condition is first restored: joined, it would be one more operation.
     ("where-both", where(logical_not(p), where(q, f, g), g)),
     ("where-either", where(logical_not(p), f, where(q, f, g))),
     ("where-either", where(p, f, where(q, g, f))),
     ("where-bool", where(p, q, s)),
-    ("load-gate-true", build.load(place, p)),
+    ("load-gate-true", build.load(address, p)),
     ("gep-all", build.gep(pair, 1, 0)),
     ("cast-cast", cast(cast(k, f32), i32)),
     ("cast-cast", cast(cast(f, f16), f32)),
-    # What is out of range wraps for an integer, and is unspecified for a float.
+    # A value out of range wraps for an integer, and is unspecified for a float.
     ("cast-cast", cast(cast(k, dtypes.float64), i8)),
     ("cast-cast", cast(cast(f, truth), i32)),
     ("cast-cast-bounds", cast(cast(x, f32), i32)),
@@ -389,13 +389,13 @@ REFUSES = [
 
 
 @pytest.mark.table
-@pytest.mark.parametrize(("name", "node", "gives"), FIRES, ids=[each[0] for each in FIRES])
+@pytest.mark.parametrize(("name", "node", "gives"), FIRES, ids=[case[0] for case in FIRES])
 def test_fires(name, node, gives):
     assert RULES[name](node) is gives
 
 
 @pytest.mark.table
-@pytest.mark.parametrize(("name", "node"), REFUSES, ids=[each[0] for each in REFUSES])
+@pytest.mark.parametrize(("name", "node"), REFUSES, ids=[case[0] for case in REFUSES])
 def test_refuses(name, node):
     assert RULES[name](node) is None
 
@@ -434,7 +434,7 @@ def test_refuses(name, node):
         (dtypes.fp8e4m3, f16, True),
         (dtypes.fp8e4m3, dtypes.fp8e5m2, False),
     ],
-    ids=lambda each: each if isinstance(each, bool) else each.name,
+    ids=lambda value: value if isinstance(value, bool) else value.name,
 )
 def test_what_a_type_holds_of_another(source, target, is_lossless):
     assert casts.is_lossless(source, target) is is_lossless
@@ -455,7 +455,7 @@ def test_every_rule_fires_here():
 
 
 def test_every_rule_states_its_equation():
-    for each in ALL_RULES.rules:
-        assert "==" in each.equation, each.name
-        assert each.equation.endswith("."), each.name
-        assert each.domain.family in each.function.__module__
+    for rule in ALL_RULES.rules:
+        assert "==" in rule.equation, rule.name
+        assert rule.equation.endswith("."), rule.name
+        assert rule.domain.family in rule.function.__module__

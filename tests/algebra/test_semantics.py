@@ -1,4 +1,4 @@
-"""The scalar semantics, as literals."""
+"""Test the scalar semantics by literals."""
 
 import math
 import warnings
@@ -23,18 +23,18 @@ f16, bf16, f32, f64 = dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.fl
 e4m3, e5m2, truth, index = dtypes.fp8e4m3, dtypes.fp8e5m2, dtypes.bool, dtypes.index
 
 
-def same(found, wanted):
-    """Equal as bits, but for the sign and payload of NaN."""
-    if isinstance(wanted, float) and math.isnan(wanted):
-        return math.isnan(found)
-    return (type(found), found, math.copysign(1, found)) == (
-        type(wanted),
-        wanted,
-        math.copysign(1, wanted),
+def same(actual, expected):
+    """Return True if the bits are equal, or both are NaN."""
+    if isinstance(expected, float) and math.isnan(expected):
+        return math.isnan(actual)
+    return (type(actual), actual, math.copysign(1, actual)) == (
+        type(expected),
+        expected,
+        math.copysign(1, expected),
     )
 
 
-# What rows of the suite leave open or have no type for: here it has one value all the same.
+# Cases that rows of the suite leave open, or lack types for: here they have one value.
 LITERALS = [
     (Ops.ADD, index, (2**40, 2**40), 2**41),
     (Ops.IDIV, i8, (-128, -1), -128),
@@ -68,7 +68,7 @@ CASTS = [
     (f32, i8, 1000.0, 127),
     (f64, i64, INF, 2**63 - 1),
     (f64, i64, -INF, -(2**63)),
-    # Through float64 the last one would be lost, and what is left is a tie.
+    # Through float64 the last 1 would be lost, and the rest is a tie.
     (i64, bf16, 2**60 + 2**52 + 1, float(2**60 + 2**53)),
     (i64, bf16, -(2**60) - 2**52 - 1, -float(2**60 + 2**53)),
     (i64, bf16, 2**60 + 2**52, float(2**60)),
@@ -96,7 +96,7 @@ def test_folding_keeps_python_types_and_the_types_of_sources():
 @pytest.mark.long
 @pytest.mark.parametrize("query", ["isa.unary.*", "isa.binary.*", "isa.ternary.*", "isa.*cast.*"])
 def test_rows_of_the_suite(query):
-    """The interpreter computes by these semantics."""
+    """Check rows of the suite: the interpreter computes by these semantics."""
     cases = list(catalogue.cases(Profile.QUICK, query))[::11]
     assert failures(DeviceUnderTest("PYTHON"), cases) == {}
 
@@ -111,7 +111,7 @@ AWKWARD = {
 
 
 def awkward(dtype):
-    """Values that overflow, divide by zero, or are not numbers, all pairs of them as two arrays."""
+    """Return values that overflow, divide by zero, or are no numbers: all pairs, as two arrays."""
     with np.errstate(all="ignore"):
         values = np.array(AWKWARD["float" if dtype.is_float else "int"]).astype(numpy_dtype(dtype))
     return np.repeat(values, len(values)), np.tile(values, len(values))
@@ -173,10 +173,10 @@ def test_division_by_one_number_is_division_by_an_array():
 
 def test_threefry_keeps_shape_and_broadcasts():
     counters = np.arange(6, dtype=np.uint64).reshape(2, 3)
-    found = apply(Ops.THREEFRY, u64, [counters, np.array(0, np.uint64)])
-    assert found.shape == (2, 3)
-    assert int(found[0, 0]) == 0x99BA4EFE_6B200159
-    assert len(np.unique(found)) == 6
+    result = apply(Ops.THREEFRY, u64, [counters, np.array(0, np.uint64)])
+    assert result.shape == (2, 3)
+    assert int(result[0, 0]) == 0x99BA4EFE_6B200159
+    assert len(np.unique(result)) == 6
 
 
 def test_kernel_is_resolved_once():

@@ -1,4 +1,4 @@
-"""What expressions simplify to, as literals; most are of the kind that views write."""
+"""Test results of simplification by literals; most expressions are typical of views."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def number(value):
 
 
 def total(*terms):
-    """A left-deep sum of nodes and, last, a number."""
+    """Return a left-deep sum of nodes and, last, a number."""
     first, *rest = terms
     for term in rest:
         first = add(first, term)
@@ -172,8 +172,8 @@ def test_simplifies_with(node, conditions, gives):
 
 def test_results_hold_no_stand_ins():
     for node, conditions, _ in UNDER_CONDITIONS.values():
-        found = simplify_with(node, conditions)
-        names = {part.arg.name for part in found.toposort() if part.op is Ops.DEFINE_VAR}
+        result = simplify_with(node, conditions)
+        names = {part.arg.name for part in result.toposort() if part.op is Ops.DEFINE_VAR}
         assert not any(name.startswith("~") for name in names)
 
 
@@ -184,7 +184,7 @@ def test_simplified_once():
 
 
 def test_long_sums_end():
-    """Sums beyond the limit of normal forms stay as they are and cost no square of their length."""
+    # Sums beyond the limit of normal forms do not change, and cost no square of their length.
     terms = [build.variable(f"t{number:04}", 0, 9) for number in range(2_000)]
     node = total(*terms)
     assert len(simplify(node).toposort()) >= len(terms)
@@ -201,6 +201,6 @@ def test_deep_expressions_end():
 def test_kernel_nodes_pass_through():
     address = build.index(build.define_global(0, f32, 64), mod(add(mul(a, 7), b), 7))
     store = build.store(address, build.load(address, less(b, 7)))
-    found = simplify(build.sink(store))
+    result = simplify(build.sink(store))
     plain = substitute(address, {address.src[1]: b})
-    assert found is build.sink(build.store(plain, build.load(plain)))
+    assert result is build.sink(build.store(plain, build.load(plain)))

@@ -1,7 +1,7 @@
-"""Laws of simplification: random expressions, those of drawn kernels, rules in any order.
+"""Test laws of simplification: random expressions and kernels, rules in any order.
 
-`TINYREF_SHUFFLE_RULES=seed` runs any part of the suite with other orders; `nox -s shuffled` runs
-the quick tests so.
+`TINYREF_SHUFFLE_RULES=seed` runs any part of the suite with another order of the rules.
+`nox -s shuffled` runs the quick tests in this way.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tinyref_spec.case import Case
 from tinyref_spec.kernels.notation import store
 
 index, truth, i8, u8 = dtypes.index, dtypes.bool, dtypes.int8, dtypes.uint8
-# The types that meet in one expression: wrapping ones, and index next to them.
+# The types that occur together in one expression: wrapping types, and index.
 FAMILIES = (
     (index, truth),
     (i8, truth),
@@ -67,7 +67,7 @@ CONSTANTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 24, 100, 127, -1, -2, -3, -7, -1
 
 
 class Writer:
-    """Writes expressions with the choices of `choose`, a function from a sequence to an item."""
+    """Writer of expressions with the choices of `choose`, a function from a sequence to an item."""
 
     def __init__(self, choose):
         self.choose = choose
@@ -124,7 +124,7 @@ class Writer:
 
 
 def samples(node):
-    """Values of an integer or bool variable: all of few, of many the ends and some between."""
+    """Return values of an integer or bool variable: all of few, or the ends and some between."""
     low, high = bounds(node)
     values = range(low, high + 1)
     if len(values) > 24:
@@ -138,39 +138,39 @@ def grid(variables):
 
 
 def overflows(*nodes):
-    """An index stands for an unbounded integer, but is evaluated as one of 64 bits."""
+    """Return True if an index overflows: it is unbounded, but evaluated with 64 bits."""
     return any(
         node.dtype is index and max(abs(end) for end in bounds(node)) >= 2**63
         for node in toposort(nodes)
     )
 
 
-def check_value(node, found, values):
-    if overflows(node, found):
+def check_value(node, simplified, values):
+    if overflows(node, simplified):
         return
     shape = next(iter(values.values())).shape
-    wanted = np.broadcast_to(evaluate_expression(node, values), shape)
-    given_ = np.broadcast_to(evaluate_expression(found, values), shape)
-    assert np.array_equal(wanted, given_), f"{text_of(node)} -> {text_of(found)}"
+    expected = np.broadcast_to(evaluate_expression(node, values), shape)
+    actual = np.broadcast_to(evaluate_expression(simplified, values), shape)
+    assert np.array_equal(expected, actual), f"{text_of(node)} -> {text_of(simplified)}"
     low, high = bounds(node)
-    assert low <= wanted.min(), text_of(node)
-    assert wanted.max() <= high, text_of(node)
+    assert low <= expected.min(), text_of(node)
+    assert expected.max() <= high, text_of(node)
 
 
 def check_laws(choose):
     writer = Writer(choose)
     node = writer.expression(choose(writer.types), choose((1, 2, 3, 4, 5)))
-    found = simplify(node)
-    assert found.dtype is node.dtype
-    check_value(node, found, grid(writer.variables))
-    assert simplify(found) is found, text_of(node)
-    problems = [OP_TABLE[part.op].check(part) for part in toposort([found]) if part.src]
-    assert not any(problems), f"{text_of(found)}: {problems}"
+    simplified = simplify(node)
+    assert simplified.dtype is node.dtype
+    check_value(node, simplified, grid(writer.variables))
+    assert simplify(simplified) is simplified, text_of(node)
+    problems = [OP_TABLE[part.op].check(part) for part in toposort([simplified]) if part.src]
+    assert not any(problems), f"{text_of(simplified)}: {problems}"
     core = {part.op for part in toposort([node])} | {*CORE}
-    assert {part.op for part in toposort([found])} <= core, text_of(found)
+    assert {part.op for part in toposort([simplified])} <= core, text_of(simplified)
 
 
-# The ops that every device has; rules may bring them in, and no others.
+# The ops of every device; rules may add only these.
 CORE = (
     Ops.ADD,
     Ops.MUL,
@@ -195,19 +195,19 @@ def check_conditions(choose):
     writer = Writer(choose)
     node = writer.expression(choose(writer.types), choose((1, 2, 3, 4)))
     conditions = [writer.expression(truth, choose((1, 2))) for _ in range(choose((1, 2)))]
-    found = simplify_with(node, conditions)
-    if overflows(node, found, *conditions):
+    simplified = simplify_with(node, conditions)
+    if overflows(node, simplified, *conditions):
         return
     values = grid(writer.variables)
     shape = next(iter(values.values())).shape
     holds = np.ones(shape, bool)
     for condition in conditions:
         holds &= evaluate_expression(condition, values)
-    wanted = np.broadcast_to(evaluate_expression(node, values), shape)
-    given_ = np.broadcast_to(evaluate_expression(found, values), shape)
+    expected = np.broadcast_to(evaluate_expression(node, values), shape)
+    actual = np.broadcast_to(evaluate_expression(simplified, values), shape)
     names = " and ".join(text_of(condition) for condition in conditions)
-    assert np.array_equal(wanted[holds], given_[holds]), (
-        f"{text_of(node)} -> {text_of(found)} if {names}"
+    assert np.array_equal(expected[holds], actual[holds]), (
+        f"{text_of(node)} -> {text_of(simplified)} if {names}"
     )
 
 
@@ -231,15 +231,15 @@ RANDOM = settings(
 )
 
 
-# The order that sums and products are brought into may cost an operation.
+# The normal order of sums and products may cost an operation.
 SLACK = 1
 
 
 def operations(root: UOp) -> int:
-    """The operations of an expression, as often as it needs each of them.
+    """Return the number of operations of an expression, as often as it needs each.
 
-    A difference counts as the sum and the product that it becomes, a negation (x != True) nothing:
-    a comparison may become the opposite one.
+    A difference counts as a sum and a product. A negation (x != True) does not count, because a
+    comparison may become the opposite one.
     """
     counts: dict[UOp, int] = {}
     for node in root.toposort():
@@ -251,12 +251,12 @@ def operations(root: UOp) -> int:
 
 
 def expressions(case: Case) -> Iterator[tuple[UOp, Callable[[UOp], np.ndarray]]]:
-    """Each operation of a kernel on integers or bools, without reduces, and its evaluator."""
+    """Yield each operation of a kernel on integers or bools, without reduces, and its evaluator."""
     nodes = case.ast.toposort()
     slot = 1 + max((node.arg.slot for node in nodes if isinstance(node.arg, SlotArg)), default=0)
     for node in nodes:
         shape = kernel_shape(node)
-        is_plain = all(each.op is not Ops.REDUCE for each in node.toposort())
+        is_plain = all(source.op is not Ops.REDUCE for source in node.toposort())
         is_exact = node.op in ALU and (node.dtype.is_int or node.dtype.is_bool)
         if not is_plain or not is_exact or not all(isinstance(size, int) for size in shape):
             continue
@@ -270,7 +270,7 @@ def expressions(case: Case) -> Iterator[tuple[UOp, Callable[[UOp], np.ndarray]]]
 
 
 def check_simplification(case: Case) -> None:
-    """Simplified once, an expression has the same values, and no more operations."""
+    """Assert that a simplified expression has the same values, and no more operations."""
     for node, values in expressions(case):
         simple = simplify(node)
         assert simplify(simple) is simple
@@ -279,10 +279,10 @@ def check_simplification(case: Case) -> None:
 
 
 def check_ranges(case: Case) -> None:
-    """Every value is within the range that is known of it."""
+    """Assert that every value is within its known range."""
     for node, values in expressions(case):
-        found, (low, high) = values(node), bounds(node)
-        assert found.size == 0 or (low <= found.min() and found.max() <= high)
+        actual, (low, high) = values(node), bounds(node)
+        assert actual.size == 0 or (low <= actual.min() and actual.max() <= high)
 
 
 @pytest.mark.long
@@ -309,14 +309,14 @@ def shuffled(seed):
 
 @pytest.fixture(params=SEEDS)
 def order(request, monkeypatch):
-    """Simplification with the rules in another order; what was kept of the usual one is dropped."""
-    found = shuffled(request.param)
-    monkeypatch.setattr(simplifying, "ALL_RULES", found)
+    """Simplify with the rules in another order, and with empty caches."""
+    rules = shuffled(request.param)
+    monkeypatch.setattr(simplifying, "ALL_RULES", rules)
     caches = [value for value in vars(shape_tracker).values() if hasattr(value, "cache_clear")]
     assert caches
     for cache in caches:
         cache.cache_clear()
-    yield found
+    yield rules
     for cache in caches:
         cache.cache_clear()
 
@@ -332,30 +332,30 @@ def results(ast, buffers, capabilities, bindings=None):
 def test_random_kernels_compute_the_same_in_any_order(order):
     for seed in range(25):
         case = generate(Tape(seed), DEVICES["loops"], POLICIES["small"])
-        wanted = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)[0]
-        found = results(case.ast, case.buffers, DEVICES["loops"], case.bindings)
-        assert found.tobytes() == wanted.tobytes(), f"seed {seed}"
+        expected = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)[0]
+        actual = results(case.ast, case.buffers, DEVICES["loops"], case.bindings)
+        assert actual.tobytes() == expected.tobytes(), f"seed {seed}"
 
 
 @pytest.mark.long
 def test_most_nodes_are_identical_in_any_order():
-    """Values are equal in any order; nodes are nearly always, which says that rules agree."""
+    # Values are equal in any order. Nodes are nearly always equal, so the rules agree.
     orders = [shuffled(seed) for seed in SEEDS]
     same = []
     for seed in range(300):
         writer = Writer(random.Random(seed).choice)
         node = writer.expression(writer.types[0], 4)
         for rules in orders:
-            found = rewrite(node, rules)
-            check_value(node, found, grid(writer.variables))
-            same.append(found is simplify(node))
+            simplified = rewrite(node, rules)
+            check_value(node, simplified, grid(writer.variables))
+            same.append(simplified is simplify(node))
     assert sum(same) / len(same) > 0.95
 
 
 def test_a_seed_is_another_order():
-    """Or nothing was shuffled: the orders of a root with many rules differ between seeds."""
+    # The shuffle works: the orders of a root with many rules differ between seeds.
     node = build.idiv(build.variable("n", 0, 9), 2)
-    usual = [each.name for each in simplifying.ALL_RULES.candidates(node)]
-    others = [[each.name for each in shuffled(seed).candidates(node)] for seed in SEEDS]
+    usual = [rule.name for rule in simplifying.ALL_RULES.candidates(node)]
+    others = [[rule.name for rule in shuffled(seed).candidates(node)] for seed in SEEDS]
     assert all(sorted(other) == sorted(usual) for other in others)
     assert len({tuple(names) for names in [usual, *others]}) == 1 + len(SEEDS)

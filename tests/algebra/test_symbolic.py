@@ -1,4 +1,4 @@
-"""Symbolic sizes: one normal form, bounds, comparison, division, wording."""
+"""Test symbolic sizes: one normal form, bounds, comparison, division, wording."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_a_maximum_is_at_least_its_operands():
     assert lowest(larger - lift(v)) == 0
     assert lowest(lift(v) - smaller) == 0
     assert (lowest(larger), highest(larger), lowest(smaller), highest(smaller)) == (2, 12, 0, 10)
-    # All values of the two, against the bounds of what no rule knows exactly.
+    # All values of both variables, against bounds that no rule knows exactly.
     for first in range(11):
         for second in range(2, 13):
             value = 3 * max(first, second) - 2 * first - min(first, second)
