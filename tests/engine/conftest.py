@@ -1,4 +1,4 @@
-"""Makes the helpers in this folder (random_tensors.py) importable by its tests."""
+"""Make the helpers in this folder (random_tensors.py) importable by its tests."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Random tensor graphs, each with its value computed by numpy next to it.
+"""Random tensor graphs, each with its value by numpy.
 
-The choices come from a seeded `random.Random`: hypothesis shrinks well but draws graphs of a few
-small nodes, and faults of fusion need many.
+The choices come from a seeded `random.Random`. Hypothesis shrinks well, but draws graphs of a few
+small nodes, and faults of fusion need many nodes.
 """
 
 import math
@@ -21,7 +21,7 @@ def plus_3(node):
 
 
 def divided(node):
-    """120 / (1 + x * x): not 0 where x is 0."""
+    """Return 120 / (1 + x * x), which is not 0 where x is 0."""
     one_more = graph.alu(Ops.ADD, graph.alu(Ops.MUL, node, node), graph.constant(1, node.dtype))
     return graph.alu(Ops.IDIV, graph.full_like(node, 120), one_more)
 
@@ -85,7 +85,7 @@ MAX_PLACES = 5
 
 
 class Generator:
-    """Grows a list of (node, array) pairs from leaves that `put` makes of arrays."""
+    """Generator of a list of (node, array) pairs from leaves that `put` makes from arrays."""
 
     def __init__(self, random, put):
         self.random = random
@@ -99,7 +99,7 @@ class Generator:
         self.leaves = list(self.values)
 
     def grow(self):
-        """Adds one value; the newest are the likeliest to be used."""
+        """Add one value; the newest values are the most likely inputs."""
         node, array = self.pick()
         made = getattr(self, self.random.choice(KINDS))(node, array)
         if made[1].size <= LARGEST:
@@ -132,14 +132,14 @@ class Generator:
         return graph.reduce(op, node, axes), function(array, tuple(axes))
 
     def back(self, node, array):
-        """A reduce that meets what it was made of, as in softmax."""
+        """Return a value minus its own reduce, as in softmax."""
         reduced, reduced_array = self.reduce(node, array)
         wide = graph.expand(reduced, array.shape)
         return graph.alu(Ops.SUB, node, wide), array - np.broadcast_to(reduced_array, array.shape)
 
     def gather(self, node, array):
-        """Elements along an axis at places that another value gives; outside of it they are 0."""
-        places, numbers = self.pick()
+        """Return elements along an axis at indices from another value; 0 if out of range."""
+        indices, numbers = self.pick()
         count = min(numbers.size, MAX_PLACES)
         if not array.ndim or 0 in (array.size, count):
             return plus_3(node), array + np.int32(3)
@@ -147,14 +147,14 @@ class Generator:
         size = array.shape[axis]
         before, after = array.shape[:axis], array.shape[axis + 1 :]
         full = (*before, count, size, *after)
-        places = graph.shrink(graph.reshape(places, (numbers.size,)), ((0, count),))
+        indices = graph.shrink(graph.reshape(indices, (numbers.size,)), ((0, count),))
         numbers = numbers.reshape(-1)[:count]
 
         def along(value, number):
             ones = tuple(full[at] if at == number else 1 for at in range(len(full)))
             return graph.expand(graph.reshape(value, ones), full)
 
-        differs = graph.alu(Ops.CMPNE, along(graph.iota(size), axis + 1), along(places, axis))
+        differs = graph.alu(Ops.CMPNE, along(graph.iota(size), axis + 1), along(indices, axis))
         rows = graph.expand(graph.reshape(node, (*before, 1, size, *after)), full)
         chosen = graph.where(differs, graph.full_like(rows, 0), rows)
         taken = graph.reshape(graph.reduce(Ops.ADD, chosen, [axis + 1]), (*before, count, *after))
@@ -164,7 +164,7 @@ class Generator:
         )
 
     def number(self, node, array):
-        """The numbers of the elements beside their values."""
+        """Return values minus the numbers of their elements."""
         if not array.size:
             return node, array
         numbers = graph.reshape(graph.iota(array.size), array.shape)
@@ -206,7 +206,7 @@ class Generator:
 
 
 def fitted(value, shape):
-    """`value` broadcast to `shape` as far as its first elements go, else zeros."""
+    """Return `value` broadcast to `shape` as far as its first elements allow, else zeros."""
     node, array = value
     if array.size == 0:
         return graph.full(shape, 0, node.dtype), np.zeros(shape, array.dtype)
@@ -223,10 +223,10 @@ def fitted(value, shape):
 
 
 def factorings(size):
-    """Some shapes of `size` elements."""
+    """Return some shapes of `size` elements."""
     if size == 0:
         return [(0,), (2, 0), (0, 3, 1)]
-    found = [(size,), (1, size), (size, 1)]
-    found += [(size // n, n) for n in (2, 3, 4) if size % n == 0]
-    found += [(2, size // 4, 2)] if size % 4 == 0 else []
-    return found + ([()] if size == 1 else [])
+    shapes = [(size,), (1, size), (size, 1)]
+    shapes += [(size // n, n) for n in (2, 3, 4) if size % n == 0]
+    shapes += [(2, size // 4, 2)] if size % 4 == 0 else []
+    return shapes + ([()] if size == 1 else [])

@@ -1,4 +1,4 @@
-"""A vendor's device that records launches, and notes what it is asked to do."""
+"""A vendor's device that records launches, and notes its calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinyref.runtimes.python import InterpretedKernel, TextBackend
 
 
 class NotedList(LaunchesInARow):
-    """A list that says what happens to it; it fails when it is called where the device is told."""
+    """A list that notes its calls; it fails when it is called if the device is told to."""
 
     def __init__(self, launches: Sequence[Launch], notes: list[str]) -> None:
         super().__init__(launches)
@@ -37,14 +37,14 @@ class NotedList(LaunchesInARow):
 
 
 class RecordingBackend(TextBackend):
-    """Records every list, unless it is to offer none."""
+    """Device that records every list, unless it must offer none."""
 
     notes: ClassVar[list[str]] = []
     fails: ClassVar[bool] = False
     offers: ClassVar[bool] = True
 
     def record(self, launches: Sequence[Launch]) -> CommandList | None:
-        assert all(type(each.kernel) is InterpretedKernel for each in launches)
+        assert all(type(launch.kernel) is InterpretedKernel for launch in launches)
         if not self.offers:
             return None
         self.notes.append(f"record {len(launches)}")
@@ -52,7 +52,7 @@ class RecordingBackend(TextBackend):
 
 
 class WrongBackend(TextBackend):
-    """Gives something else than a list."""
+    """Device that returns an object that is no list."""
 
     def record(self, launches: Sequence[Launch]) -> CommandList | None:
         return 7  # type: ignore[return-value]

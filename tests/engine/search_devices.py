@@ -16,7 +16,7 @@ from tinyref.uops.program import Program
 
 
 class FragileBackend(TextBackend):
-    """Crashes on vectors of 2 lanes, hangs on those of 4, refuses those of 8."""
+    """Device that crashes on vectors of 2 lanes, hangs on 4 lanes, and refuses 8 lanes."""
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:
@@ -33,7 +33,7 @@ class FragileBackend(TextBackend):
 
 
 class StickyAllocator(HostAllocator):
-    """Memory of a device that answers nothing but an error once a kernel has gone astray."""
+    """Memory of a device that returns only an error after a kernel has failed."""
 
     is_lost = False
 
@@ -55,7 +55,7 @@ class StickyAllocator(HostAllocator):
 
 
 class StickyKernel(InterpretedKernel):
-    """A kernel of 2 lanes goes astray, which the next call notices."""
+    """Kernel whose failure with 2 lanes appears in the next call."""
 
     def __init__(self, device: str, program: Program, memory: StickyAllocator) -> None:
         super().__init__(device, program)
@@ -70,7 +70,7 @@ class StickyKernel(InterpretedKernel):
 
 
 class StickyBackend(FragileBackend):
-    """An illegal address is an error of all that comes later, as in a context of CUDA."""
+    """Device whose illegal address is an error of all later calls, as in a context of CUDA."""
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)

@@ -1,7 +1,7 @@
-"""Chains of thousands of functions: no step looks at the whole chain, or goes into it by calls.
+"""Test chains of thousands of functions: no step visits the whole chain, or recurses.
 
-Two thousand are twice what Python allows of calls in calls; the thorough lane has chains of which
-the C stack would be full, and where a step that looks at the whole would never end.
+Two thousand is twice the recursion limit of Python. The thorough lane has longer chains. They would
+overflow the C stack, and a step that visits the whole chain would never end.
 """
 
 import gc
@@ -26,18 +26,18 @@ def chain(x: Tensor, length: int = LENGTH) -> Tensor:
 @LENGTHS
 def test_a_long_chain_is_computed_shown_derived_and_dropped(length):
     x = Tensor([1.5, -2.0], requires_grad=True)
-    found = chain(x, length)
-    assert "not computed yet" in repr(found)
-    found.sum().backward()
+    end = chain(x, length)
+    assert "not computed yet" in repr(end)
+    end.sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), [1.0, 1.0])
-    np.testing.assert_array_equal(found.numpy(), [1.5, -2.0])
-    del found, x
+    np.testing.assert_array_equal(end.numpy(), [1.5, -2.0])
+    del end, x
     gc.collect()
 
 
 @pytest.mark.long
 @LENGTHS
 def test_a_chain_that_nobody_computed_is_dropped(length):
-    found = chain(Tensor([1.5], requires_grad=True), 4 * length)
-    del found
+    end = chain(Tensor([1.5], requires_grad=True), 4 * length)
+    del end
     gc.collect()

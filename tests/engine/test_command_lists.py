@@ -1,4 +1,4 @@
-"""Replays as command lists: what a device that records launches is asked for, and when."""
+"""Test replays as command lists: the requests to a device that records launches."""
 
 from collections.abc import Iterator
 
@@ -34,7 +34,7 @@ def calls(jitted, count: int) -> list[list[float]]:
 def test_a_replay_is_one_call_of_a_list_that_is_recorded_once() -> None:
     jitted = TinyJit(two_kernels)
     assert calls(jitted, 4) == [[2, 22], [4, 22], [6, 22], [8, 22]]
-    # Each call gives the first kernel another input, and the last one another output.
+    # Each call passes the first kernel another input, and the last kernel another output.
     replay = ["rebind 0 1", "rebind 1 0", "call 2"]
     assert sorted(RecordingBackend.notes[1:4]) == sorted(replay)
     assert RecordingBackend.notes[0] == "record 2"
@@ -65,7 +65,7 @@ def test_the_flag_and_a_device_without_lists_launch_singly() -> None:
 
 
 def test_a_copy_ends_a_list_of_its_devices_alone() -> None:
-    """Two kernels before the copy, two after; those of the other device are in no list of these."""
+    # Two kernels before the copy, two after; kernels of the other device are in no list.
 
     @TinyJit
     def there_and_back(x: Tensor) -> Tensor:
@@ -74,8 +74,8 @@ def test_a_copy_ends_a_list_of_its_devices_alone() -> None:
         return two_kernels(away.to(DEVICE))
 
     for number in range(4):
-        found = there_and_back(tensor(number)).tolist()
-        assert found == [(((number + 1) * 2 + 1) * 3 + 1) * 2]
+        result = there_and_back(tensor(number)).tolist()
+        assert result == [(((number + 1) * 2 + 1) * 3 + 1) * 2]
     assert [note for note in RecordingBackend.notes if note[:2] == "re" and "cord" in note] == [
         "record 2",
         "record 2",
@@ -96,7 +96,7 @@ def test_variables_reach_the_launches_that_have_them_and_an_empty_launch_is_left
     assert [forms(n.bind(size)).item() for size in (1, 2, 3, 0, 4)] == sums
     notes = RecordingBackend.notes
     assert notes[0] == "record 2"
-    # For 0 one kernel is left, which needs no list; afterwards the two are recorded again.
+    # For 0 only one kernel remains, which needs no list; then two are recorded again.
     assert notes.count("record 2") == 2
     assert "vary 0 [3]" in notes
     assert "vary 1 [3]" in notes

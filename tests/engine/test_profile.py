@@ -1,4 +1,4 @@
-"""Traces: what ran and when, in the format that viewers of traces read."""
+"""Test traces: events with times, in the format of trace viewers."""
 
 import json
 import os
@@ -21,7 +21,7 @@ print(x.to("PYTHON").exp().sum().item(), (x @ x).sum().item())
 
 @pytest.fixture(autouse=True)
 def no_traces(monkeypatch):
-    """What a test traces is not written when the tests end."""
+    """Do not write the traces of a test when the tests end."""
     monkeypatch.setattr(profile, "_traces", {})
 
 
@@ -43,13 +43,13 @@ def test_schedule_compile_copies_and_kernels_are_there(tmp_path):
         assert (x.to("PYTHON") * 1.25).sum().item() == 13.125
         trace = active_trace()
     by_number = tracks(trace.to_json())
-    found = {
+    tracks_by_kind = {
         kind: {by_number[event["tid"]] for event in events(trace, kind)}
         for kind in ("schedule", "compile", "copy", "kernel")
     }
-    assert found["schedule"] == found["compile"] == {"host"}
-    assert "PYTHON" in found["copy"]
-    assert found["kernel"] == {"PYTHON"}
+    assert tracks_by_kind["schedule"] == tracks_by_kind["compile"] == {"host"}
+    assert "PYTHON" in tracks_by_kind["copy"]
+    assert tracks_by_kind["kernel"] == {"PYTHON"}
     (kernel,) = events(trace, "kernel")
     assert kernel["args"]["computes"] == "mul, sum"
     # Four products and four sums; four elements read, one written.

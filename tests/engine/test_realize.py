@@ -1,4 +1,4 @@
-"""realize: values on devices, counters, reports, memory, and failures in the middle."""
+"""Test realize: values on devices, counters, reports, memory, and failures in the middle."""
 
 import gc
 
@@ -61,7 +61,7 @@ def test_nothing_runs_for_what_is_there_or_has_no_elements():
 
 
 def test_counters():
-    # What earlier tests left in cycles would be freed in between.
+    # Otherwise cycles of earlier tests would be freed in between.
     gc.collect()
     x = put(np.ones((4, 8), np.float32))
     GlobalCounters.reset()
@@ -79,7 +79,7 @@ def test_counters():
 
 
 def test_counting_the_work_of_a_kernel_looks_at_each_node_once(monkeypatch):
-    """Guards chains of thousands of operations, which took time with their square."""
+    """Guard against time that grew with the square of thousands of operations."""
     x = put(np.ones(4, np.float32))
     node = x
     for step in range(200):
@@ -158,7 +158,7 @@ def test_intermediate_buffers_die_with_their_last_user():
     results = realize([(node, "PYTHON")])
     result = results.pop(node)
     assert not results
-    # The result, and of the sums (40 and 400 bytes, three of each) one that is read and the next,
+    # The result, and two of the sums (three of 40 and of 400 bytes): the one read and the next,
     # each in whole lines of 64 bytes.
     assert memory.peak["PYTHON"] - start <= 4000 + 64 + 448
     del node, sums
@@ -173,7 +173,7 @@ def test_intermediate_buffers_die_with_their_last_user():
 
 
 class Broken:
-    """Makes one allocation of the PYTHON device fail, the one of `nbytes`."""
+    """Allocator that makes one allocation of the PYTHON device fail, the one of `nbytes`."""
 
     def __init__(self, monkeypatch, nbytes, error):
         allocator = Device["PYTHON"].allocator

@@ -1,4 +1,4 @@
-"""Beam search: what it finds, what it remembers, and what a bad candidate costs."""
+"""Test beam search: its results, its cache, and the cost of bad candidates."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def plain_plan() -> Plan:
 
 
 def test_the_search_goes_on_as_long_as_it_gains() -> None:
-    # Two optimisations are needed for the best, and the first alone is a small gain.
+    # The best plan needs two optimisations, and the first alone is a small gain.
     times = {"": 10.0, "UPCAST(1, 4)": 8.0, "UPCAST(1, 4) UPCAST(0, 4)": 1.0}
 
     def measure(opts: tuple[Opt, ...]) -> float:
         return times.get(opts_text(opts), 20.0)
 
-    found = search((plain_plan(),), 1, measure)
-    assert found is not None
-    assert (found.seconds, opts_text(found.plan.opts)) == (1.0, "UPCAST(1, 4) UPCAST(0, 4)")
+    result = search((plain_plan(),), 1, measure)
+    assert result is not None
+    assert (result.seconds, opts_text(result.plan.opts)) == (1.0, "UPCAST(1, 4) UPCAST(0, 4)")
 
 
 def test_every_plan_is_measured_once_and_the_fastest_is_found() -> None:
@@ -79,11 +79,11 @@ def test_every_plan_is_measured_once_and_the_fastest_is_found() -> None:
         lanes = [axis.extent for axis in plan.axes if axis.kind.value == "upcast"]
         return 1.0 / (1 + sum(extent for extent in lanes if isinstance(extent, int)))
 
-    found = search((plain_plan(), plain_plan()), 2, measure)
-    assert found is not None
+    result = search((plain_plan(), plain_plan()), 2, measure)
+    assert result is not None
     assert len(measured) == len(set(measured))
-    assert {axis.kind.value for axis in found.plan.axes} == {"upcast"}
-    assert found.seconds == 1.0 / 17
+    assert {axis.kind.value for axis in result.plan.axes} == {"upcast"}
+    assert result.seconds == 1.0 / 17
 
 
 def test_a_round_without_gain_ends_the_search() -> None:
@@ -93,9 +93,9 @@ def test_a_round_without_gain_ends_the_search() -> None:
         asked.append(opts)
         return 1.0
 
-    found = search((plain_plan(),), 3, measure)
-    assert found is not None
-    assert found.plan.opts == ()
+    result = search((plain_plan(),), 3, measure)
+    assert result is not None
+    assert result.plan.opts == ()
     assert len(asked) == 1 + len(actions(plain_plan()))
 
 
@@ -111,10 +111,10 @@ def test_a_beam_of_no_plans_is_refused() -> None:
 def test_actions_are_legal_and_lead_to_other_plans() -> None:
     plan = plain_plan()
     reached = actions(plan)
-    assert len({identity(each) for each in reached}) == len(reached)
-    assert identity(plan) not in {identity(each) for each in reached}
-    assert all(plan.apply_all(each.opts) == each for each in reached)
-    assert {each.opts[-1].op for each in reached} >= {OptOp.UPCAST, OptOp.SWAP}
+    assert len({identity(other) for other in reached}) == len(reached)
+    assert identity(plan) not in {identity(other) for other in reached}
+    assert all(plan.apply_all(other.opts) == other for other in reached)
+    assert {other.opts[-1].op for other in reached} >= {OptOp.UPCAST, OptOp.SWAP}
 
 
 # --- processes ------------------------------------------------------------------------------------
@@ -130,10 +130,10 @@ def test_a_candidate_that_crashes_hangs_or_fails_costs_itself() -> None:
         assert worker.seconds(parse_opts("UPCAST(1, 8)")) is None
         assert worker.seconds((Opt(OptOp.UPCAST, 7, 3),)) is None
         assert worker.seconds(()) is not None
-        # One limit for the candidate that hangs; what remains is starting three processes.
+        # One time limit for the candidate that hangs, plus the start of three processes.
         assert time.monotonic() - start < 60
         process = worker.process
-        # What Ctrl-C sends goes to the group of whoever asked.
+        # Ctrl-C sends its signal to the group of the caller.
         assert process is not None
         assert os.getpgid(process.process.pid) != os.getpgid(0)
     finally:
@@ -145,7 +145,7 @@ def test_a_candidate_that_crashes_hangs_or_fails_costs_itself() -> None:
 
 @pytest.mark.long
 def test_a_candidate_that_loses_the_device_costs_itself() -> None:
-    """It is opened again for the next one, by another process."""
+    # Another process opens the device again for the next candidate.
     worker = Worker(STICKY, copy_kernel(), 10.0)
     try:
         assert worker.seconds(()) is not None
@@ -171,7 +171,7 @@ worker.seconds(parse_opts("UPCAST(1, 4)"))
 @pytest.mark.slow
 def test_a_candidate_that_hangs_does_not_outlive_a_parent_that_was_killed() -> None:
     folder = Path(__file__).parent
-    # It imports this module, and so what this one does.
+    # It imports this module and its imports.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
         [sys.executable, "-c", _HANGS],
@@ -201,7 +201,7 @@ def test_a_process_that_cannot_open_the_device_is_an_error() -> None:
 
 
 def timing(times: dict[str, float], other: float) -> type[Worker]:
-    """A worker that takes `times`, and `other` seconds for all other optimisations."""
+    """Return a worker that takes `times`, and `other` seconds for all other optimisations."""
 
     class Timing(Worker):
         def seconds(self, opts: tuple[Opt, ...]) -> float | None:
@@ -241,7 +241,7 @@ def test_where_nothing_can_be_timed_the_heuristics_choose(
         opts = best_opts("CPU", copy_kernel())
     capabilities = Device["CPU"].capabilities
     assert opts == search_module.plan_for(copy_kernel(), capabilities).opts
-    # It is not kept: the next process may be luckier.
+    # It is not cached: the next process may succeed.
     plain = Plan.of(copy_kernel(), capabilities)
     assert search_module._Memory("CPU", copy_kernel()).result(plain) is None
 
@@ -258,7 +258,7 @@ def test_a_finished_search_is_remembered(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(search_module, "Worker", refuse)
     assert best_opts("CPU", copy_kernel(2, 3)) == opts
-    # Not in this process alone.
+    # Not only in this process.
     forget_searches()
     assert best_opts("CPU", copy_kernel(2, 3)) == opts
     with pytest.raises(AssertionError, match="starts no process"), Context(STRICT_FLOAT=0):
@@ -313,7 +313,7 @@ def test_an_interrupted_search_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
             return 1.0
 
     monkeypatch.setattr(search_module, "Worker", Counting)
-    # The two that are best at the end are timed again.
+    # The two best plans at the end are timed again.
     monkeypatch.setattr(search_module, "_duel", lambda chosen, found, measure: found)
     with pytest.raises(KeyboardInterrupt):
         best_opts("CPU", copy_kernel())
@@ -327,9 +327,9 @@ def test_an_interrupted_search_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
 @pytest.mark.long
 def test_tensors_are_computed_by_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
-    found = (Tensor(x).sum(1) * 2).numpy()
-    assert found.tolist() == [56.0, 184.0, 312.0, 440.0, 568.0, 696.0, 824.0, 952.0]
-    # Every kernel of a schedule is searched for: without a search none of them runs.
+    result = (Tensor(x).sum(1) * 2).numpy()
+    assert result.tolist() == [56.0, 184.0, 312.0, 440.0, 568.0, 696.0, 824.0, 952.0]
+    # The search covers every kernel of a schedule: without it none of them runs.
     monkeypatch.setattr(search_module, "Worker", None)
     output = Tensor.ones(4, 8).contiguous().transpose() + 1
     with pytest.raises(TypeError, match="not callable"):

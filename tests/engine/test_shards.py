@@ -1,4 +1,4 @@
-"""Random tensor graphs on several devices against numpy: every rule, in layouts of all kinds."""
+"""Test random tensor graphs on several devices against numpy, in layouts of all kinds."""
 
 from random import Random
 
@@ -24,7 +24,7 @@ def put(array):
     if array.size:
         memory = buffer_of(graph.backing(node))
         memory.copy_in(memoryview(np.ascontiguousarray(array)).cast("B"))
-    # Views of it stay views of this node, which the leaves are known by.
+    # Views stay views of this node, which identifies the leaves.
     return graph.detach(node)
 
 
@@ -37,7 +37,7 @@ def get(node):
 
 
 def random_layout(random, shape, devices):
-    """Whole on each device, or cut along some axis into parts of any sizes, none among them."""
+    """Return a layout: whole on each device, or split along an axis into parts of any sizes."""
     if not shape or random.random() < 0.2:
         return ShardArg(devices)
     axis = random.randrange(len(shape))
@@ -48,7 +48,7 @@ def random_layout(random, shape, devices):
 
 
 def distributed(root, leaves):
-    """The graph of `root`, built again with the leaves on several devices."""
+    """Return the graph of `root`, rebuilt with the leaves on several devices."""
     new = dict(leaves)
     for node in root.toposort():
         if node in new:
@@ -69,11 +69,11 @@ def check(seed, steps, count=4):
         for node, array in generator.leaves
     }
     node, array = generator.values[-1]
-    found = distributed(node, leaves)
-    if found.op is not Ops.MULTI:
+    multi = distributed(node, leaves)
+    if multi.op is not Ops.MULTI:
         return
-    layout = layout_of(found)
-    result = realize([(found, devices)])[found]
+    layout = layout_of(multi)
+    result = realize([(multi, devices)])[multi]
     parts = [get(part) for part in result.src]
     if layout.axis is None:
         for part in parts:
@@ -83,7 +83,7 @@ def check(seed, steps, count=4):
         np.testing.assert_array_equal(np.concatenate(parts, layout.axis), array)
     for part, device in zip(result.src, devices, strict=True):
         assert graph.device_of(part) in (device, None)
-    together = gather_to(found, "CPU:1")
+    together = gather_to(multi, "CPU:1")
     np.testing.assert_array_equal(get(realize([(together, "CPU:1")])[together]), array)
 
 
