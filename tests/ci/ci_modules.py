@@ -1,4 +1,4 @@
-"""The files that CI runs, as modules."""
+"""Load the files that CI runs as modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def ci_module(path: str) -> ModuleType:
-    """The file at a path from the root; what it does to the environment is undone."""
+    """Return the file at a path from the root as a module; restore the environment."""
     spec = importlib.util.spec_from_file_location(f"ci_{Path(path).stem}", ROOT / path)
     assert spec is not None
     assert spec.loader is not None

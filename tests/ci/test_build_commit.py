@@ -1,4 +1,4 @@
-"""What is built of a checkout knows its commit."""
+"""Test that archives that are built from a checkout know its commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUILT = '{"commit": "c0ffee", "dirty": true}'
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A repository with the file that the hook reads, and one commit."""
+    """Return a repository with the file that the hook reads, and one commit."""
     root = tmp_path / "checkout"
     (root / "tinyref").mkdir(parents=True)
     shutil.copy(ROOT / "tinyref" / "commit.py", root / "tinyref")
@@ -60,7 +60,7 @@ def test_a_checkout_of_somebody_else_is_not_ours(checkout: Path) -> None:
 
 
 def hooked(root: Path, version: str = "standard") -> dict[str, Any]:
-    """What the hook puts into an archive: the commit, by its path there."""
+    """Return what the hook puts into an archive: the commit, by its path there."""
     pytest.importorskip("hatchling")
     hook = ci_module("ci/build_commit.py").CommitHook(
         str(root), {}, None, None, str(root / "dist"), "wheel"
@@ -79,7 +79,7 @@ def hooked(root: Path, version: str = "standard") -> dict[str, Any]:
 def test_the_hook_adds_the_commit(checkout: Path) -> None:
     head = git(checkout, "rev-parse", "HEAD")
     assert hooked(checkout) == {"tinyref/commit.json": {"commit": head, "dirty": False}}
-    # An editable install is the checkout, whatever becomes of it.
+    # An editable install is the checkout, also after changes.
     assert hooked(checkout, "editable") == {}
 
 

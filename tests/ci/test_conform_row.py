@@ -1,4 +1,4 @@
-"""The device matrix of CI: what it accepts, and that a required device cannot be missing."""
+"""Test the device matrix of CI: rows that it accepts, and errors if required devices miss."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def _in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class EndedError(Exception):
-    """How a session of nox ends before its last command."""
+    """End of a session of nox before its last command."""
 
 
 class CommandFailed(Exception):  # noqa: N818 - the name in nox
-    """How a command ends that fails."""
+    """End of a command that fails."""
 
 
 RUNS = itertools.count()
 
 
 class Session:
-    """A session of nox: notes the calls, and `tinyref devices` prints `described`.
+    """A session of nox that notes the calls; `tinyref devices` prints `described`.
 
-    failing: a word of the commands that fail.
+    failing: A word of the commands that fail.
     """
 
     def __init__(self, described: str, failing: str = "") -> None:
@@ -104,7 +104,9 @@ def row_of(tmp_path: Path, more: str = "", required: str = "true") -> Any:
 
 def described(*works: bool, reason: str = "no driver") -> str:
     """Return what `tinyref devices` prints of the devices of a row."""
-    return json.dumps({"devices": [{"works": each, "reason": reason} for each in works]})
+    return json.dumps(
+        {"devices": [{"works": is_working, "reason": reason} for is_working in works]}
+    )
 
 
 def test_a_row_runs_what_it_says_in_its_environment(tmp_path: Path) -> None:
@@ -218,13 +220,13 @@ def test_what_is_missing_is_an_error_in_ci_if_it_is_required(
     assert (tmp_path / "report" / "unavailable.txt").read_text() == f"{told}\n"
 
 
-# What has no compiler, no driver and no simulator: the devices that pip installs.
+# Devices without a compiler, driver or simulator: pip installs them.
 BARE = ("cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu")
 
 
 @pytest.fixture(scope="module")
 def bare_devices(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return what `tinyref devices` says of each device on a machine with Python and no more."""
+    """Return the output of `tinyref devices` for each device on a machine with only Python."""
     names = {name for row in conform_row.read() if not row.driver for name in row.devices}
     nothing = str(tmp_path_factory.mktemp("empty"))
     hidden = ("PATH", "OCL_ICD_VENDORS", "VK_ICD_FILENAMES", "VK_DRIVER_FILES")
@@ -244,7 +246,7 @@ def bare_devices(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_on_a_machine_with_python_alone_nox_is_green(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare_devices: Any, ci: bool
 ) -> None:
-    """Only where CI is set are the compilers of required rows missed."""
+    # Required rows miss their compilers only if CI is set.
     if not ci:
         monkeypatch.delenv("CI")
     ends = {}
@@ -266,7 +268,7 @@ def test_on_a_machine_with_python_alone_nox_is_green(
 
 
 def test_one_of_the_drivers_is_enough_and_tinyref_itself_must_install(tmp_path: Path) -> None:
-    # The library of C, by its names on Linux and on macOS.
+    # The C library, by its names on Linux and on macOS.
     names = 'driver = ["libno.so", "libc.so.6", "libSystem.dylib"]'
     row = row_of(tmp_path, names, "false")
     session = Session(described(True))
@@ -376,10 +378,8 @@ def test_two_rows_have_two_names(tmp_path: Path) -> None:
 
 
 def test_the_matrix_of_the_project() -> None:
-    """What needs no driver is required; the quick runs together take at most 12.5 minutes.
-
-    No row has a flag that makes it no conformance run.
-    """
+    # Rows without a driver are required; their quick runs take at most 12.5 minutes together.
+    # No row has a flag that changes the meaning of a conformance run.
     rows = conform_row.read()
     required = {"cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu", "clang-gcc", "clang-tcc"}
     optional = {"webgpu", "opencl", "oclgrind", "opencl-two", "cpu-opencl", "cuda-emu", "hip-emu"}
@@ -387,7 +387,7 @@ def test_the_matrix_of_the_project() -> None:
     assert {row.id for row in rows if row.required} == required
     assert {row.id for row in rows if not row.required} == optional
     assert {row.profile for row in rows} == {"quick"}
-    # Where there is a GPU, its quick suite has a machine of its own.
+    # The quick suite of a GPU has a machine of its own.
     assert sum(row.budget for row in rows if not row.driver) <= 750
     for row in rows:
         flags = (name for name, _ in row.environment if name.startswith("TINYREF_"))
@@ -399,9 +399,9 @@ def test_the_matrix_of_the_project() -> None:
 def test_rows_install_what_an_extra_does() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = settings["project"]["optional-dependencies"]
-    # CUDA and PTX take the same; OPENCL and OCLGRIND too.
+    # CUDA and PTX install the same packages; so do OPENCL and OCLGRIND.
     named = {"ptx": "cuda", "oclgrind": "opencl", "opencl-two": "opencl", "cpu-opencl": "opencl"}
     for row in conform_row.read():
         if row.pip:
-            expected = [each.partition(";")[0] for each in extras[named.get(row.id, row.id)]]
+            expected = [package.partition(";")[0] for package in extras[named.get(row.id, row.id)]]
             assert list(row.pip) == expected, row.id

@@ -1,4 +1,4 @@
-"""The documentation site: what its build refuses, its links, and the search of the built one."""
+"""Test the documentation site: refusals of its build, its links, and its search."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_search_works_without_a_server(built: Path) -> None:
-    """In a browser that opens the page as a file."""
+    # The browser opens the page as a file.
     browser = shutil.which("chromium")
     if browser is None:
         pytest.skip("chromium is not installed")
-    found = {}
+    results = {}
     for words in ("argmax", "qqqqzzzz"):
         done = subprocess.run(
             [
@@ -80,9 +80,9 @@ def test_the_search_works_without_a_server(built: Path) -> None:
             ],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        (found[words],) = re.findall(r'md-search-result__meta">([^<]*)', done.stdout)
-    assert re.fullmatch(r"\d+ matching documents", found["argmax"])
-    assert found["qqqqzzzz"] == "No matching documents"
+        (results[words],) = re.findall(r'md-search-result__meta">([^<]*)', done.stdout)
+    assert re.fullmatch(r"\d+ matching documents", results["argmax"])
+    assert results["qqqqzzzz"] == "No matching documents"
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Plain English: each kind of problem is reported with its line."""
+"""Test ci/english.py: it reports each kind of problem with its line."""
 
 from __future__ import annotations
 

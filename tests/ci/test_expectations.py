@@ -1,4 +1,4 @@
-"""What the matrix expects devices to get wrong: files that can be read, entries that are there."""
+"""Test the expected failures of the matrix: readable files, with entries that exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES = sorted((ROOT / "ci" / "expectations").glob("*.toml"))
 
 
 def anchors(page: Path) -> set[str]:
-    """What headings of a page are called in links to them."""
+    """Return the anchors of the headings of a page."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 

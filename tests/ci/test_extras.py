@@ -1,4 +1,4 @@
-"""What is installed when: the extras that the pages name are there, and none of them is empty."""
+"""Test dependencies: the extras on the pages exist, and none of them is empty."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_no_extra_is_empty() -> None:
 
 
 def test_conform_needs_the_base_alone() -> None:
-    base = {name_of(each) for each in PROJECT["dependencies"]}
+    base = {name_of(package) for package in PROJECT["dependencies"]}
     assert {"numpy", "mpmath", "jinja2", "typer", "rich"} <= base
     assert not base & {"pytest", "hypothesis", "torch", "z3-solver", "jsonschema"}
 
@@ -30,5 +30,5 @@ def test_every_extra_that_a_page_names_is_there() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     text = "\n".join(page.read_text() for page in pages)
     named = re.findall(r"'(?:tinyref|\.)\[([a-z,]+)\]'", text)
-    assert {extra for found in named for extra in found.split(",")} - set(EXTRAS) == set()
+    assert {extra for extras in named for extra in extras.split(",")} - set(EXTRAS) == set()
     assert {"cuda", "opencl", "pytest"} <= set(named)

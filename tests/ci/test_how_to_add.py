@@ -1,4 +1,4 @@
-"""CONTRIBUTING says where something new is written: an op is, in the places of its list alone."""
+"""Test the lists of CONTRIBUTING: a new op needs changes in the files of its list only."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ TITLES = ("An op", "A rule", "A dtype", "An Opt", "A device", "A library to judg
 MAX_PLACES = 4
 
 
-def places(title: str) -> list[str]:
+def listed_paths(title: str) -> list[str]:
     """Return the paths of the numbered list of a section, with * for what its author names."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    found = re.search(rf"^### {re.escape(title)}\n(.*?)(?=^##|\Z)", text, re.M | re.S)
-    assert found is not None, f"CONTRIBUTING.md has no section {title!r}"
-    listed = re.findall(r"^\d+\. `([^`]+)`", found[1], re.M)
-    return [re.sub(r"\b[A-Z]{2,}\b", "*", place) for place in listed]
+    section = re.search(rf"^### {re.escape(title)}\n(.*?)(?=^##|\Z)", text, re.M | re.S)
+    assert section is not None, f"CONTRIBUTING.md has no section {title!r}"
+    listed = re.findall(r"^\d+\. `([^`]+)`", section[1], re.M)
+    return [re.sub(r"\b[A-Z]{2,}\b", "*", path) for path in listed]
 
 
 @pytest.mark.parametrize("title", TITLES)
 def test_each_list_is_short_and_names_what_is_there(title: str) -> None:
-    listed = places(title)
+    listed = listed_paths(title)
     assert 0 < len(listed) <= MAX_PLACES
-    for place in listed:
-        assert any(ROOT.glob(place)), place
+    for path in listed:
+        assert any(ROOT.glob(path)), path
 
 
 # --- an op ----------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ PACKAGES = {
 
 @dataclass(frozen=True)
 class Insertion:
-    """`text` stands before the one place of a file that reads `before`."""
+    """The `text` to insert before the only occurrence of `before` in a file."""
 
     before: str
     text: str
@@ -77,7 +77,7 @@ ABS = {
         Insertion("}\n\nTABLES: ", '    "ABS": "-1 -> 1; -0 -> 0; -inf -> inf; nan -> nan",\n'),
     ),
 }
-# It sees the op at work, and fails with another exit code than 0.
+# It runs the op, and fails with an exit code other than 0.
 SCRIPT = """
 from tinyref_spec import catalogue
 from tinyref_spec.case import Profile
@@ -133,15 +133,15 @@ assert clause("isa.abs").sentence == "ABS: |x|; MIN stays."
 
 def copied(folder: Path) -> Path:
     """Return a copy of the sources with the op, installed as far as its backends are declared."""
-    # What is compiled comes along, with the times of its sources; not what is just being written.
+    # Copy compiled files with the times of their sources, except files that are being written.
     ignored = shutil.ignore_patterns("*.pyc.*")
     for package, room in PACKAGES.items():
         shutil.copytree(ROOT / room / package, folder / room / package, ignore=ignored)
     for name, insertions in ABS.items():
         text = (folder / name).read_text(encoding="utf-8")
-        for each in insertions:
-            assert text.count(each.before) == 1, f"{name}: {each.before!r}"
-            text = text.replace(each.before, each.text + each.before)
+        for insertion in insertions:
+            assert text.count(insertion.before) == 1, f"{name}: {insertion.before!r}"
+            text = text.replace(insertion.before, insertion.text + insertion.before)
         (folder / name).write_text(text, encoding="utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     metadata = folder / "tinyref-0.dist-info"
@@ -154,10 +154,10 @@ def copied(folder: Path) -> Path:
 
 
 @pytest.mark.long
-def test_an_op_works_that_is_written_in_the_places_of_its_list_alone(tmp_path: Path) -> None:
-    listed = places("An op")
-    assert all(any(fnmatchcase(path, place) for path in ABS) for place in listed)
-    assert all(any(fnmatchcase(path, place) for place in listed) for path in ABS)
+def test_an_op_that_is_written_only_in_the_files_of_its_list_works(tmp_path: Path) -> None:
+    listed = listed_paths("An op")
+    assert all(any(fnmatchcase(path, pattern) for path in ABS) for pattern in listed)
+    assert all(any(fnmatchcase(path, pattern) for pattern in listed) for path in ABS)
     folder = copied(tmp_path)
     path = os.pathsep.join(str(folder / room) for room in PACKAGES.values())
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""No test is lost: each is in the default or in the thorough lane, and in one shard of it."""
+"""Test that no test is lost: each is in the default or the thorough lane, in one shard."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_slow():
 noxfile = ci_module("noxfile.py")
 
 
-# Every choice of tests in one child, as a start of pytest takes longer than a collection.
+# One child makes all choices, because pytest takes longer to start than to collect.
 COLLECT = """
 import contextlib, io, json, sys
 import pytest
@@ -85,7 +85,7 @@ CHOICES: dict[str, list[str]] = {
 
 @pytest.fixture(scope="module")
 def collections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What pytest says to each choice, of a small suite with the conftest and settings of this."""
+    """Return what pytest collects for each choice, from a small suite with these settings."""
     folder = tmp_path_factory.mktemp("suite")
     for name in ("conftest.py", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
@@ -99,12 +99,12 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str,
 
 @pytest.fixture
 def chosen(collections: dict[str, dict[str, Any]]) -> Callable[[str], set[str]]:
-    """The tests of a choice."""
+    """Return a function that returns the tests of a choice."""
 
     def tests(name: str) -> set[str]:
-        found = collections[name]
-        assert found["code"] in (0, 5), found["said"]
-        return set(found["ids"])
+        collection = collections[name]
+        assert collection["code"] in (0, 5), collection["said"]
+        return set(collection["ids"])
 
     return tests
 
@@ -125,7 +125,7 @@ def test_every_test_is_in_one_of_the_two_lanes(chosen: Callable[[str], set[str]]
 
 
 def test_the_first_case_of_each_test_is_quick(chosen: Callable[[str], set[str]]) -> None:
-    """The first that is neither slow nor long."""
+    # The first case that is neither slow nor long.
     assert chosen("quick") == {
         "tests/test_small.py::test_sampled[0]",
         "tests/test_small.py::test_first_is_slow[1]",
@@ -142,9 +142,9 @@ def test_the_shards_are_the_whole_and_share_nothing(chosen: Callable[[str], set[
 
 
 def test_shards_are_the_same_everywhere(pytestconfig: pytest.Config) -> None:
-    """And twelve of them are about equally large."""
+    # Twelve shards are about equally large, too.
     plugins = pytestconfig.pluginmanager.get_plugins()
-    (shard_number,) = (found.shard_number for found in plugins if hasattr(found, "shard_number"))
+    (shard_number,) = (plugin.shard_number for plugin in plugins if hasattr(plugin, "shard_number"))
     ids = [f"tests/a/test_b.py::test_c[{case}]" for case in range(1200)]
     assert [shard_number(name, 12) for name in ids[:6]] == [7, 12, 1, 2, 3, 4]
     sizes = [sum(shard_number(name, 12) == part for name in ids) for part in range(1, 13)]
@@ -154,23 +154,24 @@ def test_shards_are_the_same_everywhere(pytestconfig: pytest.Config) -> None:
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "x", "1/"])
 def test_a_shard_that_is_none_is_refused(collections: dict[str, dict[str, Any]], text: str) -> None:
-    found = collections[text]
-    assert found["code"] == 4, found["said"]
-    assert f"got {text!r}" in found["said"] or f"invalid parse value: {text!r}" in found["said"]
+    collection = collections[text]
+    said = collection["said"]
+    assert collection["code"] == 4, said
+    assert f"got {text!r}" in said or f"invalid parse value: {text!r}" in said
 
 
 def thorough_parts() -> list[str]:
-    """Each device and library of the tables, and each other Python."""
+    """Return each device and library of the tables, and each other Python."""
     parts = ["slow", "coverage", "random", "shuffled", "compiled", "sdist"]
     for name, table in (("conform_full", "devices.toml"), ("subjects", "subjects.toml")):
         ids = re.findall(r'^id = "(.*)"$', (ROOT / "ci" / table).read_text(), re.MULTILINE)
-        parts += [f"{name}({each})" for each in ids]
+        parts += [f"{name}({row_id})" for row_id in ids]
     others = [version for version in ("3.11", "3.12", "3.13") if version != noxfile.THIS_PYTHON]
     return [*parts, *(f"python-{version}" for version in others)]
 
 
 def test_the_thorough_lane_is_all_that_repeats() -> None:
-    """Each landing runs a shard of every part, so that one which is broken is seen at once."""
+    # Each landing runs a shard of every part, so that a broken part is seen at once.
     notified = []
     session = SimpleNamespace(
         posargs=["--shard", "3/12"], notify=lambda *words: notified.append(words)
@@ -190,17 +191,17 @@ def test_nox_knows_every_part() -> None:
 
 
 def test_ci_misses_required_devices_and_draws_fresh_examples() -> None:
-    """The variable CI makes hypothesis draw the same examples each time, unless told otherwise."""
+    # The variable CI makes hypothesis draw the same examples each time, by default.
     assert "export CI=true\n" in (ROOT / ".ci" / "run").read_text()
     assert settings.get_profile("random").derandomize is False
 
 
 @pytest.mark.slow
 def test_tests_are_collected_in_one_order() -> None:
-    """Workers and shards agree on what is next only where no list of cases comes from a set."""
+    # Workers and shards agree on the next test only if no list of cases comes from a set.
 
     def collected(hash_seed: str) -> list[str]:
-        # Sets of types are ordered by addresses, which a seed of hashes moves as well.
+        # Addresses order sets of types, and a seed of hashes changes addresses as well.
         command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "", "-n", "0"]
         done = subprocess.run(
             command,

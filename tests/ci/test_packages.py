@@ -1,4 +1,4 @@
-"""uv looks for packages where pip looks: what `pip config list` prints becomes its variables."""
+"""Test that uv uses the indexes of pip: `pip config list` sets the variables of uv."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_pip_is_told_uv_is_told(listed: str, variables: dict[str, str]) -> 
 def test_the_settings_are_those_of_this_machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # An environment made by uv has no pip, so another command prints what pip would.
+    # An environment of uv has no pip, so another command replaces the output of pip.
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho \":env:.find-links='/mine'\"\n")
     python.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The sdist holds all of the checkout: its commands and its own tests need every part."""
+"""Test that the sdist has the whole checkout: commands and tests need every part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def tracked() -> list[str]:
-    """The files of the checkout; none where this is no checkout, as an unpacked sdist."""
+    """Return the files of the checkout, or none outside a checkout, such as an unpacked sdist."""
     if not (ROOT / ".git").exists():
         return []
     done = subprocess.run(
@@ -24,12 +24,12 @@ def tracked() -> list[str]:
 
 def included() -> list[str]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    found: list[str] = settings["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
-    return found
+    patterns: list[str] = settings["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    return patterns
 
 
 def is_included(name: str, patterns: list[str]) -> bool:
-    """As hatchling reads them: from the root, a folder with all that is in it."""
+    """Match a name as hatchling does: from the root, and a folder with all its files."""
     top = f"/{name}"
     return any(
         top.startswith(f"{pattern}/") or ("/" not in name and fnmatch.fnmatchcase(top, pattern))

@@ -1,4 +1,4 @@
-"""Which shard of the thorough lane a commit is given."""
+"""Test the choice of a shard of the thorough lane for a commit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_each_landing_is_given_the_next(repository: Path) -> None:
-    """Commits of a merged branch do not count: only those of the first parents."""
+    # Only first parents count, so commits of a merged branch do not.
     assert shard.shard(repository) == "2/30"
     git(repository, "checkout", "-q", "-b", "branch")
     for name in "abc":
@@ -40,7 +40,7 @@ def test_each_landing_is_given_the_next(repository: Path) -> None:
 
 
 def test_a_shallow_clone_goes_by_the_hash_of_its_commit(repository: Path, tmp_path: Path) -> None:
-    found = set()
+    shards = set()
     for number in range(3):
         commit(repository, str(number))
         clone = tmp_path / f"clone{number}"
@@ -48,8 +48,8 @@ def test_a_shallow_clone_goes_by_the_hash_of_its_commit(repository: Path, tmp_pa
         assert git(clone, "rev-list", "--count", "HEAD") == "1"
         expected = int(git(repository, "rev-parse", "HEAD"), 16) % 30 + 1
         assert shard.shard(clone) == f"{expected}/30"
-        found.add(expected)
-    assert len(found) > 1
+        shards.add(expected)
+    assert len(shards) > 1
 
 
 def test_without_a_repository_it_is_the_first(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The size budget: what counts as a token, for which room, and what exceeds a budget."""
+"""Test the size budget: the tokens that count, the room of a file, and excess."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_a_file_is_of_the_longest_room_that_has_it(file: str, room: str) -> None
     ("budget", "is_within"), [((10, 13), True), ((9, 13), False), ((10, 12), False)]
 )
 def test_lines_and_tokens_have_a_limit_each(budget: tuple[int, int], is_within: bool) -> None:
-    found = size.sizes({"a/x.py": SOURCE}, {"a": budget})
-    assert found == {"a": (10, 13)}
-    text, is_good = size.report(found, {"a": budget})
+    measured = size.sizes({"a/x.py": SOURCE}, {"a": budget})
+    assert measured == {"a": (10, 13)}
+    text, is_good = size.report(measured, {"a": budget})
     assert is_good is is_within
     assert ("OVER ITS BUDGET" in text) is not is_within

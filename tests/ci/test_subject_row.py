@@ -1,4 +1,4 @@
-"""The libraries that the thorough lane judges: a table that can be read, and their expectations."""
+"""Test the table of libraries in the thorough lane, and their expected failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_library_has_a_name_that_the_command_takes(library) -> None:
 
 
 def test_versions_are_bounded_where_failures_are_expected() -> None:
-    """An expected failure that a later version repairs makes the lane red: somebody looks first."""
+    # If a later version repairs an expected failure, the lane fails, so somebody must look first.
     for library in LIBRARIES:
         if (ROOT / "ci" / "expectations" / f"{library.id}.toml").exists():
             assert all("<" in package for package in library.install), library.id
@@ -41,7 +41,7 @@ def test_a_key_that_is_missing_or_unknown_is_refused(tmp_path: Path, row: str) -
 
 
 def test_a_row_becomes_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device of another package, a part of the rows, and the variables of the run."""
+    # The device of another package, a part of the rows, and the variables of the run.
     library = next(library for library in LIBRARIES if library.id == "torch-backend")
     ran: list[tuple[tuple[str, ...], dict[str, str]]] = []
     session = SimpleNamespace(run=lambda *words, env: ran.append((words, env)))

@@ -1,4 +1,4 @@
-"""The system packages of CI: what is needed must come, what is left is reported."""
+"""Test the system packages of CI: needed ones must install, and missing ones are reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ install = { apt = ["libcloud"] }
 
 
 class Machine:
-    """Runs apt-get: notes what it is asked, and fails for each word of `failing` so many times."""
+    """A fake apt-get that notes its arguments; each word of `failing` fails that many times."""
 
     def __init__(self, **failing: int) -> None:
         self.failing = failing
@@ -61,9 +61,9 @@ class Machine:
 @pytest.fixture
 def system(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(ROOT / "ci"))
-    found = ci_module("ci/system_packages.py")
-    monkeypatch.setattr(found, "PAUSES", (0, 0, 0))
-    return found
+    module = ci_module("ci/system_packages.py")
+    monkeypatch.setattr(module, "PAUSES", (0, 0, 0))
+    return module
 
 
 @pytest.fixture
@@ -80,15 +80,15 @@ NEEDED = "install -y chromium gcc libc6-dev"
     ("failing", "asked", "problems"),
     [
         ({}, ["update", NEEDED, "install -y libcard1", "install -y libcloud"], []),
-        # What fails at first is tried again.
+        # A failed attempt is repeated.
         ({"update": 2, "chromium": 1}, [*["update"] * 3, *[NEEDED] * 2], []),
-        # What a row needs that is not required may fail.
+        # Packages of a row that is not required may fail.
         (
             {"libcard1": 3},
             ["update", NEEDED, *["install -y libcard1"] * 3, "install -y libcloud"],
             ["card may be unavailable: apt-get install libcard1 failed"],
         ),
-        # Without a network what is there already is enough.
+        # Without a network, installed packages are enough.
         (
             {"update": 3},
             ["update"] * 3,
@@ -122,7 +122,8 @@ def test_only_what_every_run_needs_ends_it(
     monkeypatch.setattr(system, "obstacle", lambda: "")
     monkeypatch.setattr(system, "install", lambda base, rows: problems)
     assert system.main(["chromium"]) == code
-    assert capsys.readouterr().err.splitlines() == [f"system packages: {each}" for each in problems]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"system packages: {problem}" for problem in problems]
     # An option is no package.
     monkeypatch.setattr(system, "install", lambda *_: pytest.fail("something is installed"))
     with pytest.raises(SystemExit) as left:
