@@ -1,4 +1,4 @@
-"""MNIST and CIFAR files, as their authors describe them, and broken ones."""
+"""Test MNIST and CIFAR files, as their authors describe them, and broken ones."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path):
 
 def test_mnist(folder):
     path, (images, labels, test_images, test_labels) = folder
-    found = mnist(path)
-    assert [tensor.dtype for tensor in found] == [dtypes.uint8, dtypes.int32] * 2
-    assert [tensor.shape for tensor in found] == [(5, 1, 28, 28), (5,), (3, 1, 28, 28), (3,)]
+    tensors = mnist(path)
+    assert [tensor.dtype for tensor in tensors] == [dtypes.uint8, dtypes.int32] * 2
+    assert [tensor.shape for tensor in tensors] == [(5, 1, 28, 28), (5,), (3, 1, 28, 28), (3,)]
     expected = (images[:, None], labels, test_images[:, None], test_labels)
-    for tensor, array in zip(found, expected, strict=True):
+    for tensor, array in zip(tensors, expected, strict=True):
         assert np.array_equal(tensor.numpy(), array)
     assert np.array_equal(mnist(str(path))[1].numpy(), labels)
 
@@ -124,10 +124,10 @@ def test_cifar100(tmp_path):
     test_data, (_, test_fine), _ = records(3, 20, 100)
     (tmp_path / "train.bin").write_bytes(data)
     (tmp_path / "test.bin").write_bytes(test_data)
-    found = cifar100(tmp_path)
-    assert np.array_equal(found[0].numpy(), images)
-    assert np.array_equal(found[1].numpy(), fine)
-    assert np.array_equal(found[3].numpy(), test_fine)
+    tensors = cifar100(tmp_path)
+    assert np.array_equal(tensors[0].numpy(), images)
+    assert np.array_equal(tensors[1].numpy(), fine)
+    assert np.array_equal(tensors[3].numpy(), test_fine)
     assert np.array_equal(cifar100(tmp_path, coarse=True)[1].numpy(), coarse)
 
 

@@ -1,4 +1,4 @@
-"""GGUF files that the gguf package writes, its quantised types, and broken files."""
+"""Test GGUF files of the gguf package, its quantised types, and broken files."""
 
 from __future__ import annotations
 

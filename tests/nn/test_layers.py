@@ -1,4 +1,4 @@
-"""Layers compute what torch's do with the same weights, and so do their gradients."""
+"""Test layers and their gradients against torch with the same weights."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def test_batchnorm_of_narrow_floats_that_lie_far_apart(dtype: str) -> None:
     narrow = Tensor(values).cast(dtype)
     layer, other = nn.BatchNorm(3), torch.nn.BatchNorm2d(3).double()
     with Tensor.train():
-        found = layer(narrow)
-    wanted = other(torch.tensor(narrow.cast("float64").numpy())).detach().numpy()
-    assert found.dtype is narrow.dtype
-    np.testing.assert_allclose(found.float().numpy(), wanted, atol=0.02)
+        normed = layer(narrow)
+    expected = other(torch.tensor(narrow.cast("float64").numpy())).detach().numpy()
+    assert normed.dtype is narrow.dtype
+    np.testing.assert_allclose(normed.float().numpy(), expected, atol=0.02)
     np.testing.assert_allclose(layer.running_var.numpy(), other.running_var.numpy(), rtol=1e-4)
 
 
@@ -100,10 +100,10 @@ def test_statistics_that_nothing_reads_do_not_pile_up():
     below = toposort([norm.num_batches_tracked.node, norm.running_mean.node])
     assert len(below) < 200
     assert norm.num_batches_tracked.item() == 40
-    wanted = np.zeros(2)
+    expected = np.zeros(2)
     for batch in values:
-        wanted = 0.9 * wanted + 0.1 * batch.mean(axis=0)
-    np.testing.assert_allclose(norm.running_mean.numpy(), wanted, atol=1e-5)
+        expected = 0.9 * expected + 0.1 * batch.mean(axis=0)
+    np.testing.assert_allclose(norm.running_mean.numpy(), expected, atol=1e-5)
 
 
 LAYERS: dict[str, Callable[[], Any]] = {

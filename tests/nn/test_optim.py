@@ -1,4 +1,4 @@
-"""Optimisers move as torch's do, or as their papers say in numpy."""
+"""Test optimisers against torch, or against their papers in numpy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tinyref.nn import optim
 
 
 def gradient(values: np.ndarray, step: int) -> np.ndarray:
-    """A slope that changes sign and size from step to step."""
+    """Return a slope that changes sign and size from step to step."""
     return np.cos(3 * values + step) * (1 + 0.3 * step)
 
 
@@ -24,7 +24,7 @@ def gradient(values: np.ndarray, step: int) -> np.ndarray:
 def test_float64_parameters_move_by_a_rate_of_float64(
     make: Callable[[list[Tensor]], optim.Optimizer],
 ) -> None:
-    """Guards a rate and corrections in float32: a step of 0.1 was 0.10000000149."""
+    """Guard against a rate and corrections in float32: a step of 0.1 was 0.10000000149."""
     param = Tensor([1.0], dtype="float64")
     optimiser = make([param])
     param.grad = Tensor([1.0], dtype="float64")
@@ -55,7 +55,7 @@ def test_narrow_parameters_are_rounded_once() -> None:
     for _ in range(4):
         weight.grad = Tensor([1.0], dtype="float16")
         optimiser.step()
-    # Each step is a quarter of a unit in the last place of 1 - 2^-11: none of them shows.
+    # Each step is a quarter of an ULP of 1 - 2^-11, so no step alone changes the value.
     assert weight.dtype.name == "float16"
     assert weight.tolist() == [1.0]
 
@@ -104,8 +104,8 @@ def test_a_parameter_that_moves_in_some_steps_moves_as_torch_moves_it(name: str,
             other.zero_grad()
             sum((x * x).sum() for x in theirs[first:]).backward()
             other.step()
-    for mine, wanted in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(mine.numpy(), wanted.detach().numpy(), rtol=1e-5)
+    for mine, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine.numpy(), expected.detach().numpy(), rtol=1e-5)
 
 
 def test_a_group_moves_all() -> None:

@@ -1,4 +1,4 @@
-"""Readers of files: what is no file, any damage, and bounded work however crowded a file is."""
+"""Test readers of files: other objects, any damage, and bounded work for any file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tinyref.errors import DeviceError, UserError
 from tinyref.nn import datasets
 from tinyref.nn.state import gguf_load, safe_load, safe_save, tar_extract, torch_load
 
-# --- what is no file ------------------------------------------------------------------------------
+# --- other objects --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("load", [gguf_load, safe_load, tar_extract, torch_load])
@@ -55,26 +55,26 @@ def test_an_empty_path_is_refused(call: Callable[[], object]) -> None:
 
 
 def damaged(data: bytes, count: int) -> Iterator[bytes]:
-    """`count` damaged versions of `data`: cut, with bytes changed, repeated or taken out.
+    """Yield `count` damaged versions of `data`: cut, or with bytes changed, repeated or removed.
 
-    Half of the damage is in the first kilobyte, where headers are.
+    Half of the damage is in the first kilobyte, which has the headers.
     """
     generator = np.random.default_rng(len(data))
     for number in range(count):
         bytes_ = bytearray(data)
         limit = len(data) if number % 2 else min(len(data), 1024)
-        place = int(generator.integers(0, limit))
+        position = int(generator.integers(0, limit))
         match number % 6:
             case 0 | 1:
-                bytes_ = bytes_[:place]
+                bytes_ = bytes_[:position]
             case 2 | 3:
                 for _ in range(int(generator.integers(1, 4))):
                     bytes_[int(generator.integers(0, limit))] = int(generator.integers(0, 256))
             case 4:
-                bytes_[place : place + 8] = b"\xff" * len(bytes_[place : place + 8])
+                bytes_[position : position + 8] = b"\xff" * len(bytes_[position : position + 8])
             case 5:
                 length = int(generator.integers(1, 64))
-                bytes_[place:place] = bytes_[place : place + length]
+                bytes_[position:position] = bytes_[position : position + length]
         if bytes(bytes_) != data:
             yield bytes(bytes_)
 
@@ -115,7 +115,7 @@ def write_idx(path: Path, is_packed: bool) -> None:
     path.write_bytes(gzip.compress(data) if is_packed else data)
 
 
-# name: what writes a file, what reads it, and one in how many damaged ones is refused at least
+# name: a writer, a reader, and n: at least one of n damaged files is refused
 DAMAGED: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any], int]] = {
     "gguf": (write_gguf, lambda path: gguf_load(path)[1], 8),
     "safetensors": (write_safetensors, safe_load, 2),
@@ -138,13 +138,13 @@ def test_any_damage_is_an_error_or_a_file(name: str, count: int, tmp_path: Path)
     for data in damaged(whole, count):
         path.write_bytes(data)
         try:
-            found = read(path)
-            values = found.values() if isinstance(found, dict) else [found]
+            contents = read(path)
+            values = contents.values() if isinstance(contents, dict) else [contents]
             for tensor in (value for value in values if isinstance(value, Tensor)):
                 assert tensor.numpy().size <= 2 * len(data)
         except (UserError, DeviceError):
             refused += 1
-    # A hang would be hours; this only stops the test from waiting for it in vain.
+    # A hang would take hours; this limit only ends the test.
     assert time.process_time() - start < 60
     assert refused > count // share - 4
     assert os.listdir(tmp_path) == ["file"]
@@ -183,12 +183,12 @@ FILES: dict[str, tuple[Callable[[int], bytes], Callable[[Path], object]]] = {
     "empty quantised gguf": (lambda count: gguf(count, 0, 2), gguf_load),
     "small gguf": (lambda count: gguf(count, 1), gguf_load),
 }
-# What a tensor may cost in calls of Python functions: at 50 ns each, 100,000 of them take seconds.
+# The calls of Python functions that a tensor may cost. At 50 ns, 100,000 tensors take seconds.
 MAX_CALLS = 400
 
 
 def calls(function: Callable[[], object]) -> int:
-    """How many Python functions are called, those of generators included."""
+    """Return the number of calls of Python functions, including generators."""
     count = 0
 
     def note(frame: object, event: str, argument: object) -> None:
@@ -210,7 +210,7 @@ def test_a_tensor_takes_a_bounded_number_of_steps(tmp_path: Path, name: str) -> 
     for number in (100, 200, 400):
         path = tmp_path / f"file{number}"
         path.write_bytes(make(number))
-        load(path)  # what is cached is there
+        load(path)  # fill the caches
         counts.append(calls(lambda path=path: load(path)))
     first, second = counts[1] - counts[0], counts[2] - counts[1]
     assert first <= 100 * MAX_CALLS, first / 100

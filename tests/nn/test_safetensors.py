@@ -1,4 +1,4 @@
-"""safetensors files: the library reads ours, we read its, and hostile ones are refused."""
+"""Test safetensors files: the library reads ours, we read its files, and refuse hostile ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TORCH = {
 
 
 def random_bytes(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Any bits of the type, NaN and infinities too."""
+    """Return random bits of the type, including NaN and infinities."""
     high = 2 if dtype == "BOOL" else 256
     count = int(np.prod(shape)) * DTYPES[dtype].itemsize
     return GENERATOR.integers(0, high, count, dtype=np.uint8)
@@ -207,7 +207,7 @@ BROKEN = {
     "metadata of no object": (encoded({"__metadata__": []}), "__metadata__ is not an object"),
     "metadata of no text": (encoded({"__metadata__": {"a": 1}}), "'a' is not a text"),
 }
-# What the library lets pass, and the format's own page does not, or what means nothing to us.
+# Files that the library accepts, although the format forbids them or they have no meaning here.
 LENIENT = {"a key twice", "a size true", "too many axes", "space before"}
 
 

@@ -1,4 +1,4 @@
-"""Tensors of a model by name, and models that take the tensors of a file."""
+"""Test tensors of a model by name, and models that load the tensors of a file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Model:
         self.function = np.sum
 
     def method(self) -> None:
-        """A model has methods, which hold no tensors."""
+        """Do nothing: methods hold no tensors."""
 
 
 NAMES = [
@@ -60,9 +60,9 @@ NAMES = [
 
 def test_names_are_paths_in_order():
     model = Model()
-    found = get_state_dict(model)
-    assert list(found) == NAMES
-    assert found["layers.1.1.deep.bias"] is model.layers[1][1]["deep"].bias
+    tensors = get_state_dict(model)
+    assert list(tensors) == NAMES
+    assert tensors["layers.1.1.deep.bias"] is model.layers[1][1]["deep"].bias
     assert list(get_state_dict(model.first, "a.b.")) == ["a.b.weight", "a.b.bias"]
     assert list(get_state_dict(Tensor([1]), "a")) == ["a"]
     assert get_state_dict([1, "text", None, print, Layer]) == {}
@@ -77,8 +77,8 @@ def test_other_containers():
         weight: Tensor
         missing: Tensor | None = None
 
-    found = get_state_dict({"pair": pair(Tensor([1]), [Tensor([2])]), "slots": Slots(Tensor([3]))})
-    assert list(found) == ["pair.x", "pair.y.0", "slots.weight"]
+    state = get_state_dict({"pair": pair(Tensor([1]), [Tensor([2])]), "slots": Slots(Tensor([3]))})
+    assert list(state) == ["pair.x", "pair.y.0", "slots.weight"]
 
 
 def test_other_kinds_of_tensor():

@@ -1,4 +1,4 @@
-"""tar archives that Python writes are read; those that reach outside are refused."""
+"""Test tar archives of Python; archives that reach outside are refused."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def test_regular_files_are_views(tmp_path, format):
     path = tmp_path / "files.tar"
     path.write_bytes(archive(format=format))
     for source in (path, str(path), Tensor(path), Tensor(path, device="CPU")):
-        found = tar_extract(source)
-        assert {name: tensor.numpy().tobytes() for name, tensor in found.items()} == FILES
+        tensors = tar_extract(source)
+        assert {name: tensor.numpy().tobytes() for name, tensor in tensors.items()} == FILES
     assert tar_extract(path)["a.txt"].device == f"DISK:{path}"
     assert os.listdir(tmp_path) == ["files.tar"]
 
 
 def test_the_oldest_format_and_an_empty_archive():
     short = {"a": b"1", "b/c": b"22"}
-    found = tar_extract(Tensor(archive(short, format=tarfile.USTAR_FORMAT)))
-    assert {name: tensor.numpy().tobytes() for name, tensor in found.items()} == short
+    tensors = tar_extract(Tensor(archive(short, format=tarfile.USTAR_FORMAT)))
+    assert {name: tensor.numpy().tobytes() for name, tensor in tensors.items()} == short
     assert tar_extract(Tensor(bytes(10240))) == {}
     # The zeros at the end may be missing.
     assert list(tar_extract(Tensor(archive({"a": b"1"})[:1536]))) == ["a"]
@@ -94,14 +94,14 @@ def test_links_are_skipped_by_name(tmp_path, format):
     links = {
         "first": member("folder/link", tarfile.SYMTYPE, "/etc/passwd"),
         "second": member("hard", tarfile.LNKTYPE, "../../a.txt"),
-        # One that has the name of a file does not hide it.
+        # A link with the name of a file does not hide the file.
         "third": member("a.txt", tarfile.SYMTYPE, "x" * 300),
         "fourth": member("bad\x1b[2Jname\n", tarfile.SYMTYPE, "a.txt"),
     }
     path.write_bytes(archive(format=format, **links))
     with pytest.warns(UserWarning, match="links are skipped") as caught:
-        found = tar_extract(path)
-    assert {name: tensor.numpy().tobytes() for name, tensor in found.items()} == FILES
+        tensors = tar_extract(path)
+    assert {name: tensor.numpy().tobytes() for name, tensor in tensors.items()} == FILES
     (warning,) = caught
     assert str(warning.message) == (
         "tar_extract: links are skipped: 'folder/link', 'hard', 'a.txt', 'bad\\x1b[2Jname\\n'"

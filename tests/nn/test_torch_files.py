@@ -1,4 +1,4 @@
-"""Checkpoints that torch writes are read as torch reads them; nothing in hostile ones is run."""
+"""Test checkpoints of torch: read as torch reads them, and no code of hostile ones runs."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_elements_are_views_of_the_file(tmp_path):
 
 
 class Call:
-    """Pickles as a call of a function with arguments."""
+    """Object that pickles as a call of a function with arguments."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self.function = function
@@ -199,7 +199,7 @@ def tensor_pickle(
     kind: str = "FloatStorage",
     key: object = "0",
 ) -> bytes:
-    """A pickle of one float tensor, each part of which can be anything."""
+    """Return a pickle of one float tensor whose parts can be anything."""
 
     def part(item: object) -> bytes:
         return pickle.dumps(item, 2)[2:-1]
@@ -355,7 +355,7 @@ def test_two_entries_of_one_name_are_refused():
 
 
 def test_entries_that_overlap_are_refused():
-    """The directory says that two entries are the same bytes: a way to make much of little."""
+    # The directory gives two entries the same bytes: a way to expand a small file.
     data = bytearray(zipped(*GOOD, ("a/data/1", bytes(16))))
     first, second = data.index(b"PK\x03\x04a/data/0"[:4], 1), data.rindex(b"PK\x01\x02")
     assert first
