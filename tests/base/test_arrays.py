@@ -1,4 +1,4 @@
-"""numpy is imported when it is first needed, and not before."""
+"""Test that numpy is imported when it is first needed, and not before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tinyref.arrays import np
 
-# Of the names that `tinyref` shows, of building a graph and of taking it apart.
+# The exported names of `tinyref`, the building of a graph, and its parts.
 WITHOUT_NUMPY = (
     "from tinyref import Context, Device, GlobalCounters, Tensor, TinyJit, Variable, dtypes",
     "from tinyref import Tensor; assert Tensor.empty(4, 2).permute(1, 0).shape == (2, 4)",

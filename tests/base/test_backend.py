@@ -1,4 +1,4 @@
-"""The one import of vendors, and the versions of the contract that are served."""
+"""Test the module that vendors import, and the supported versions of the contract."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = "tests.base.test_backend"
 
 
 def names_of(page: str) -> set[str]:
-    """The names in the table of the section "Names"."""
+    """Return the names in the table of the section "Names"."""
     section = page.partition("\n## Names\n")[2].partition("\n## ")[0]
     rows = [line.rpartition(" | ")[2] for line in section.splitlines() if line.startswith("| ")]
     return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
@@ -72,7 +72,7 @@ def test_every_name_is_there_and_has_one_spelling() -> None:
 
 
 class SilentToy(Toy):
-    """States nothing of the contract, as the first backends."""
+    """Device that states no version of the contract, as the first backends."""
 
 
 class FirstToy(Toy):
@@ -128,7 +128,7 @@ def test_a_version_that_is_not_served_does_not_open(
 
 
 def test_the_members_of_types_are_on_the_page() -> None:
-    """A renderer asks types for them; `__weakref__` is Python's."""
+    # A renderer needs the members of types. `__weakref__` belongs to Python.
     page = PAGE.read_text(encoding="utf-8")
     members = [name for name in vars(DType) if not name.startswith("_")]
     assert {"kind", "lanes", "vec"} <= set(members)

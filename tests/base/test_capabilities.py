@@ -1,4 +1,4 @@
-"""What a device declares is checked when it is opened."""
+"""Test that the declarations of a device are checked when it is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags: defaults, environment, contexts, refusals."""
+"""Test flags: defaults, environment, contexts, refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_default_environment_context_in_this_order(monkeypatch):
 
 
 def test_an_environment_that_is_replaced_is_read(monkeypatch):
-    """By a mapping of another kind, which says by itself what is set."""
+    # The environment may be replaced by another kind of mapping.
     monkeypatch.setattr(os, "environ", {"TINYREF_DEBUG": "4"})
     assert config.get("DEBUG") == 4
     assert config.get("NOOPT") == 0

@@ -1,4 +1,4 @@
-"""The registry, availability and buffers, on a device that lives in this file."""
+"""Test the registry, availability and buffers, on a device in this file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tinyref.errors import DeviceError, UserError
 
 
 class Bytes:
-    """An allocator over bytearrays that counts what is not yet freed."""
+    """An allocator over bytearrays that counts allocations that are not yet freed."""
 
     def __init__(self) -> None:
         self.live = 0
@@ -41,7 +41,7 @@ class Bytes:
 
 
 class Toy(Backend):
-    """Memory without kernels."""
+    """Device with memory and without kernels."""
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)

@@ -1,4 +1,4 @@
-"""Element types: names, lattice, constants, rounding."""
+"""Test element types: names, lattice, constants, rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times of options are read one way, and texts of times are read back."""
+"""Test that all options read times in one way, and that printed times can be read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""An error of tinyref is of the class that Python itself would raise.
+"""Test that an error of tinyref has the class that Python itself would raise.
 
-The rows tensor.refuse have more calls that are refused; here are some of each class and room.
+The rows tensor.refuse have more refused calls; here are some of each class and folder.
 """
 
 from __future__ import annotations
@@ -166,9 +166,9 @@ def test_an_error_without_words_is_explained_by_where_it_was_raised() -> None:
             raise UserError(words)
         return caught.value
 
-    first, place, _ = explain_error(raised("")).split("\n")
+    first, location, _ = explain_error(raised("")).split("\n")
     assert first.rstrip() == "UserError:"
-    assert place.endswith("in raised")
+    assert location.endswith("in raised")
     assert explain_error(raised("shape: too large")) == "shape: too large"
 
 
@@ -181,4 +181,4 @@ def test_each_is_a_user_error_and_no_other_class_of_python(kind: type[UserError]
     assert not [other for other in others if issubclass(kind, other)] or builtin is IndexError
 
 
-# What a message says, and the class that says the same.
+# A message, and the class with the same meaning.

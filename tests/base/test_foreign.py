@@ -1,4 +1,4 @@
-"""What others wrote is read in bounded work, and refused by one class of error."""
+"""Test that foreign text is read in bounded work, and refused with one class of error."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_long_lines_are_refused_before_they_are_read(monkeypatch: pytest.MonkeyP
 
 
 def words(read: Callable[[Any], object], text: object) -> str:
-    """What is said of a text; other errors than `ValueError` come out."""
+    """Return the message for a text; raise errors other than `ValueError`."""
     try:
         read(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Collections of garbage are put off while a kernel is made, and only then."""
+"""Test that garbage collection is delayed while a kernel is made, and only then."""
 
 import gc
 
@@ -13,7 +13,7 @@ from tinyref_spec.kernels.corpus import corpus_kernels
 
 @pytest.fixture
 def collecting():
-    """Whatever it was before, the collector is on, and afterwards as it was."""
+    """Turn the collector on for the test, and restore its state."""
     was_enabled = gc.isenabled()
     gc.enable()
     yield

@@ -1,4 +1,4 @@
-"""What a vendor's backend gives that no caller can use is said to be the vendor's."""
+"""Test that the error for an unusable result of a vendor's backend names the vendor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of a host: estimates of times, and what is read of a file that others wrote."""
+"""Test the description of a host: estimates of times, and reading of a foreign file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SLOW = Machine("of a test", 2.0, (MemoryLevel(100, 10.0), MemoryLevel(1000, 4.0)
         (0, 100, 10.0),
         # One byte more comes from the next memory.
         (0, 101, 25.25),
-        # And what is larger than all, from the last.
+        # And data larger than all, from the last.
         (0, 4000, 1000.0),
         (8, 100, 14.0),
     ],
@@ -101,7 +101,7 @@ def test_the_host_is_what_was_measured_of_it(tmp_path: Path) -> None:
         assert description.host_machine() is FIXED
         path = description.store_machine(MEASURED)
         assert path.parent == tmp_path
-        assert [each.name for each in tmp_path.iterdir()] == [path.name]
+        assert [path_in_cache.name for path_in_cache in tmp_path.iterdir()] == [path.name]
         assert description.host_machine() == MEASURED
         assert Device["CPU"].capabilities.machine == MEASURED
         with Context(MACHINE=0):

@@ -1,4 +1,4 @@
-"""Commands and scripts that set the flags under which something was found."""
+"""Test commands and scripts that set the flags of a finding."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def test_settings_are_the_flags_that_differ_and_the_environment(
 ) -> None:
     monkeypatch.setattr("os.environ", {"TINYREF_NOOPT": "1", "TINYREF_BEAM": "0", "OTHER": "x"})
     with Context(CC="gcc -O1"):
-        found = reproduce.settings({"CARD": "2"})
-    assert found == {"TINYREF_NOOPT": "1", "TINYREF_CC": "gcc -O1", "CARD": "2"}
-    line = reproduce.command(["tinyref", "conform", "--query", "a*"], found)
+        flags = reproduce.settings({"CARD": "2"})
+    assert flags == {"TINYREF_NOOPT": "1", "TINYREF_CC": "gcc -O1", "CARD": "2"}
+    line = reproduce.command(["tinyref", "conform", "--query", "a*"], flags)
     assert line == "TINYREF_NOOPT=1 TINYREF_CC='gcc -O1' CARD=2 tinyref conform --query 'a*'"
 
 
 def test_a_script_sets_them_after_its_comments() -> None:
     text = '# One.\n# Two.\nimport sys\nprint(os.environ["CARD"])\n'
-    found = reproduce.script(text, {"CARD": "'2'\\"})
-    assert found.splitlines()[:3] == ["# One.", "# Two.", "import os"]
-    ran = subprocess.run([sys.executable, "-c", found], check=True, capture_output=True, text=True)
+    script = reproduce.script(text, {"CARD": "'2'\\"})
+    assert script.splitlines()[:3] == ["# One.", "# Two.", "import os"]
+    ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert ran.stdout == "'2'\\\n"
 
 

@@ -1,4 +1,4 @@
-"""The hash of a backend's sources: what changes it, and what does not."""
+"""Test the hash of a backend's sources: changes that affect it, and changes that do not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Write = Callable[[str, str], None]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes a file below a folder from which modules are imported."""
+    """Return a function that writes a file below a folder of importable modules."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -32,8 +32,8 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
 
 def class_of(module: str) -> type:
     importlib.invalidate_caches()
-    found: type = importlib.import_module(module).Mine
-    return found
+    result: type = importlib.import_module(module).Mine
+    return result
 
 
 CLASS = "class Mine: ...\n"
