@@ -1,4 +1,4 @@
-"""The node: interning, order, substitution, facts."""
+"""Test the node: interning, order, substitution, facts."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_toposort_puts_sources_first_without_recursion():
 
 def test_substitute_replaces_everywhere_and_shares_the_rest():
     x, y = build.variable("x", 0, 3), build.variable("y", 0, 3)
-    kept = build.mul(y, 5)
-    result = substitute(build.add(build.mul(x, 2), kept), {x: y})
-    assert result is build.add(build.mul(y, 2), kept)
+    product = build.mul(y, 5)
+    result = substitute(build.add(build.mul(x, 2), product), {x: y})
+    assert result is build.add(build.mul(y, 2), product)
 
 
 def test_rebuild_gives_each_node_once_with_its_new_sources():
@@ -83,7 +83,7 @@ def test_rebuild_gives_each_node_once_with_its_new_sources():
     assert rebuild(total, change) is build.add(build.mul(m, m), build.mul(m, 3))
     assert asked == total.toposort()
     assert rebuild(total, lambda node, src: None) is total
-    # What a replacement is made of is not looked into.
+    # The sources of a replacement are not searched.
     assert rebuild(n, lambda node, src: build.add(n, 1)) is build.add(n, 1)
 
 
@@ -109,9 +109,9 @@ def test_rebuild_looks_at_nothing_below_what_is_done():
 def test_rebuild_needs_no_recursion():
     node = chain(20_000)
     n = build.variable("n", 0, 9)
-    found = substitute(node, {n: build.variable("other", 0, 9)})
-    assert len(found.toposort()) == len(node.toposort())
-    assert n not in found.toposort()
+    result = substitute(node, {n: build.variable("other", 0, 9)})
+    assert len(result.toposort()) == len(node.toposort())
+    assert n not in result.toposort()
 
 
 def test_a_view_over_other_memory_has_its_type():
@@ -165,8 +165,8 @@ def test_node_fact_reaches_the_bottom_of_deep_graphs_once():
 
 @pytest.mark.long
 def test_threads_that_are_switched_at_every_step_agree_on_one_object():
-    # Looking a node up and adding it are two steps: both threads could add their own.
-    rounds, each = 60, 40
+    # To look a node up and to add it are two steps, so both threads could add their own.
+    rounds, count = 60, 40
     built: list[list[UOp]] = [[], [], [], []]
     gate = threading.Barrier(len(built))
 
@@ -174,7 +174,7 @@ def test_threads_that_are_switched_at_every_step_agree_on_one_object():
         for round_number in range(rounds):
             gate.wait()
             mine.extend(
-                build.variable("switched", -1, round_number * each + i) for i in range(each)
+                build.variable("switched", -1, round_number * count + i) for i in range(count)
             )
 
     before = sys.getswitchinterval()
@@ -192,7 +192,7 @@ def test_threads_that_are_switched_at_every_step_agree_on_one_object():
 
 
 class SlowPayload(ConstArg):
-    """A payload whose hash takes as long as a test wants, once it `is_slow`."""
+    """A payload whose hash takes as long as a test needs, once it `is_slow`."""
 
     def __init__(self) -> None:
         super().__init__(7)
@@ -217,7 +217,7 @@ def test_a_child_forked_while_a_thread_removes_a_node_can_build_its_own():
 
     remover = threading.Thread(target=remove)
     with warnings.catch_warnings():
-        # Python 3.12 warns of forks beside threads: what they may do is the point here.
+        # Python 3.12 warns of forks while threads run; this test is about their effects.
         warnings.simplefilter("ignore", DeprecationWarning)
         remover.start()
         assert payload.asked.wait(10)
@@ -273,7 +273,7 @@ def test_builders_put_constants_second():
 
 
 def test_sizes_need_the_algebra():
-    """The IR alone does not compute with sizes, and says what does."""
+    # The IR alone does not compute with sizes, and its error names the package that does.
     program = "from tinyref.uops.build import const, dtypes\nconst(dtypes.index, 1) + 1\n"
     command = [sys.executable, "-c", program]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The enumeration of operations: its members are found quickly, and it is an enumeration."""
+"""Test the enumeration of operations, and its fast lookup."""
 
 import copy
 import pickle
