@@ -1,4 +1,4 @@
-"""The check that kernels touch nothing outside of their buffers: right kernels and broken ones."""
+"""Test the check that kernels stay inside their buffers, on right kernels and broken ones."""
 
 import pytest
 from kernel_cases import DEVICES
@@ -26,13 +26,13 @@ flat = build.add(build.mul(a, 4), b)
 
 
 def kernel(position, gate=None, lanes=1, target=output):
-    """Reads element `position` of 24."""
+    """Return a kernel that reads element `position` of 24."""
     value = build.load(build.index(memory, position), gate, 0, lanes)
     return build.sink(build.store(build.index(target, build.const(index, 0)), value))
 
 
 def picture(row, column, gate=None):
-    """Reads a texel of an image of 6 rows and 4 columns."""
+    """Return a kernel that reads a texel of an image of 6 rows and 4 columns."""
     address = build.texel(
         build.define_global(0, f32, 96).replace(dtype=image(f32, 6, 4)), row, column
     )
@@ -103,7 +103,7 @@ def test_stores_and_scratch_memory_are_checked():
 
 
 def test_what_is_not_proved_is_counted():
-    """A position that is read from memory, and one of too many values, hide no error."""
+    # A position that is read from memory, and one of too many values, hide no error.
     read = build.cast(build.load(build.index(memory, a)), index)
     assert counts(kernel(read))[BoundsOutcome.DATA] == 1
     wide = [build.counter(4096, number, AxisKind.LOOP) for number in (2, 3)]
@@ -133,7 +133,7 @@ def test_kernels_pass_under_the_flag(ast, device, capsys):
 
 
 def broken(change):
-    """A lowering that is right but for what `change` makes of each LOAD's position."""
+    """Return a lowering in which `change` breaks the position of each LOAD."""
 
     def lower(*arguments):
         root = RIGHT(*arguments)

@@ -1,4 +1,4 @@
-"""The verifiers: every rule is broken by some graph here, and good graphs pass."""
+"""Test the verifiers: some graph here breaks each rule, and good graphs pass."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ IN_PLACE = b.load(view(OUT, 3, 4))
 
 
 def two_outputs(first: UOp, second: UOp) -> UOp:
-    """Three elements in slot 0, twelve in slot 1."""
+    """Return a kernel with three elements in slot 0, twelve in slot 1."""
     return b.sink(b.store(view(OUT, tracker=ROWS), first), b.store(view(IN, 3, 4), second))
 
 
@@ -272,7 +272,7 @@ def summed(*ranges: UOp, name: str = "acc") -> UOp:
 
 
 def multiplied(name: str, value: UOp) -> UOp:
-    """A WMMA all of whose elements are `value`."""
+    """Return a WMMA whose elements are all `value`."""
     tile = TILES[name]
     fragments = (
         b.vectorize(*[value] * tile.layout(operand).registers)
@@ -294,14 +294,14 @@ def end(opener: UOp) -> UOp:
 def listed(root: UOp) -> tuple[UOp, ...]:
     """Some nodes as a program: in order, ranges closed at the end."""
     order = root.toposort()
-    ranges = [each for each in order if each.op is Ops.RANGE]
+    ranges = [node for node in order if node.op is Ops.RANGE]
     return (*order, *map(end, reversed(ranges)))
 
 
 LOAD0 = b.load(at(0))
 PICTURE = UOp(Ops.DEFINE_GLOBAL, image(F32, 2, 3), (), SlotArg(1))
 APPLE = "apple_m8n8k8_float32_float32"
-# As many iterations as the work-item has a number.
+# The number of iterations is the number of the work-item.
 UNEVEN = b.counter(b.special("item", 0, 32, I32), 0, AxisKind.LOOP, I32)
 OTHER = b.counter(3, 1, AxisKind.REDUCE, I32)
 # (rule without its dialect, the offending nodes): both linear dialects refuse them.
@@ -568,7 +568,7 @@ GOOD: list[tuple[str, Dialect, Graph]] = [
 @pytest.mark.parametrize(("name", "dialect", "graph"), GOOD, ids=[name for name, *_ in GOOD])
 def test_good_graphs_pass(name: str, dialect: Dialect, graph: Graph) -> None:
     verify(dialect, graph)
-    # Once more, from what the nodes remember.
+    # Once more, from the caches of the nodes.
     verify(dialect, graph)
 
 
