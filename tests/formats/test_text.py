@@ -1,4 +1,4 @@
-"""Text: golden lines, identity after a round trip, and errors that name line and expectation."""
+"""Test text: golden lines, identity after a round trip, errors with line and expectation."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_graph_parses_back_to_the_identical_node(nodes: list[UOp]) -> None:
 @LAW
 @given(graphs.node_lists())
 def test_a_sequence_parses_back_to_the_identical_nodes(nodes: list[UOp]) -> None:
-    # The same node may stand in a program twice, as a barrier does.
+    # A node may occur twice in a program, as a barrier does.
     sequence = (*nodes, nodes[0])
     assert from_text(to_text(sequence)) == sequence
     assert from_text(to_text(sequence[::-1])) == sequence[::-1]
@@ -224,7 +224,7 @@ def test_a_deep_graph_needs_no_deep_stack() -> None:
 
 
 def test_sizes_cannot_blow_up() -> None:
-    """Squaring a size again and again is refused instead of filling the memory."""
+    """Check that squaring a size repeatedly is refused, instead of filling the memory."""
     for start in (graphs.N, build.add(graphs.N, graphs.M), build.const(dtypes.index, 3)):
         size = start
         for _ in range(70):
@@ -244,6 +244,6 @@ ODD = '%$0123456789(){}=, aA"\n'
 @settings(LAW, max_examples=150)
 @given(st.integers(0, len(TEXT)), st.integers(0, 5), st.text(ODD, max_size=4))
 def test_a_random_change_is_refused_or_read(begin: int, length: int, inserted: str) -> None:
-    """No text, however changed, raises anything else than UserError."""
+    # No changed text raises any error other than UserError.
     with contextlib.suppress(UserError):
         from_text(TEXT[:begin] + inserted + TEXT[begin + length :])
