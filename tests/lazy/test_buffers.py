@@ -1,4 +1,4 @@
-"""Memory behind BUFFER nodes."""
+"""Test the memory behind BUFFER nodes."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""The builders of the tensor graph: shapes, folding, merging, and what they refuse."""
+"""Test the builders of the tensor graph: shapes, folding, merging, refusals."""
 
 import math
 
