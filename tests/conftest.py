@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def needs_device() -> Callable[[str], None]:
-    """Skips a test, with the reason, on a machine where that device does not work."""
+    """Return a function that skips a test, with the reason, if a device does not work here."""
 
     def check(device: str) -> None:
         available = Device.availability(device)
@@ -37,13 +37,13 @@ def needs_device() -> Callable[[str], None]:
 
 @pytest.fixture
 def c_compiler(needs_device: Callable[[str], None]) -> None:
-    """Skips a test, with the reason, on a machine without a C compiler."""
+    """Skip a test, with the reason, on a machine without a C compiler."""
     needs_device("CLANG")
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Compares a text with the file of that name in the folder `golden` next to the test."""
+    """Return a comparison of a text with a file in the folder `golden` next to the test."""
     folder = Path(request.path).parent / "golden"
 
     def compare(name: str, text: str) -> None:

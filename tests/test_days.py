@@ -1,4 +1,4 @@
-"""The days of docs/tests: files, commands, and what must be visible in terminal and browser."""
+"""Test the days of docs/tests: files, commands, and text in the terminal and browser."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def words(text: str) -> str:
 
 
 def missing(printed: str, lines: list[str]) -> list[str]:
-    """The lines that are not shown, in this order."""
+    """Return the lines that are not shown, in this order."""
     rest = words(printed)
     absent = []
     for line in lines:
-        _, found, after = rest.partition(words(line))
-        rest = after if found else rest
-        absent += [] if found else [line]
+        _, match, after = rest.partition(words(line))
+        rest = after if match else rest
+        absent += [] if match else [line]
     return absent
 
 
 def run_commands(block: str, folder: Path) -> None:
-    """Runs each command, and looks for the lines below it."""
+    """Run each command, and check its output against the lines below it."""
     environment = {**os.environ, "COLUMNS": "200"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -58,12 +58,12 @@ def run_commands(block: str, folder: Path) -> None:
         )
         printed = done.stdout
         assert done.returncode == code, f"{command}\n{printed}"
-        shown = [line for line in lines if not _EXIT.match(line)]
-        assert missing(printed, shown) == [], f"{command}\n{printed}"
+        visible = [line for line in lines if not _EXIT.match(line)]
+        assert missing(printed, visible) == [], f"{command}\n{printed}"
 
 
 def look_at(block: str, folder: Path, screenshots: Path | None) -> None:
-    """Opens a page in a browser, and looks for words."""
+    """Open a page in a browser, and check for words."""
     if CHROMIUM is None:
         return
     name, *lines = block.splitlines()

@@ -1,4 +1,4 @@
-"""The examples of docstrings: every public name has one, and each prints what it says."""
+"""Test the examples of docstrings: every public name has one, with the true output."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ TESTS = [
 
 
 def failures(test: doctest.DocTest) -> str:
-    """What differs from the text, or nothing."""
+    """Return the differences from the text."""
     said: list[str] = []
     doctest.DocTestRunner(verbose=False).run(test, out=said.append, clear_globs=False)
     return "".join(said)
@@ -92,7 +92,7 @@ def test_every_name_on_the_pages_of_the_api_has_an_example() -> None:
 
 
 def static(owner: object, name: str) -> object:
-    """What the owner has under a name: of a property the property, not its value."""
+    """Return what the owner has under a name: for a property, the property itself."""
     for base in getattr(owner, "__mro__", ()):
         if name in vars(base):
             return vars(base)[name]

@@ -1,4 +1,4 @@
-"""Pages with sessions of Python, in torch and numpy too, and with what `tinyref explain` prints."""
+"""Test pages with sessions of Python, torch and numpy, and with output of `explain`."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ STAGE = re.compile(r"^== (?:kernel 1, \w+: )?([\w ]+?)(?:[:,] .*| for CPU)?$", r
 
 
 def stages(text: str) -> dict[str, str]:
-    """What `tinyref explain` prints, by the name of the stage."""
-    # Buffers are numbered over all of a process.
+    """Return the output of `tinyref explain` by the name of the stage."""
+    # The whole process numbers its buffers.
     parts = STAGE.split(re.sub(r"(Buffer\{.*number=)\d+", r"\g<1>0", text))
     return {name: body.strip("\n") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-# What the page of `explain` has in its style sheet.
+# The style sheet of the page of `explain`.
 STYLE = """<style>
 rect { fill: #f6f6f2; stroke: #777; } path { fill: none; stroke: #777; }
 text { fill: #555; font: 11px ui-monospace, Menlo, Consolas, monospace; text-anchor: middle; }
@@ -86,7 +86,7 @@ text.op { fill: #111; }
 
 
 def file_of(svg: str) -> str:
-    """A picture of `explain` as a file of its own, the same in every process."""
+    """Return a picture of `explain` as a separate file, the same in every process."""
     head, _, rest = svg.partition(">")
     head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')
     return re.sub(r"(Buffer\{[^<]*number=)\d+", r"\g<1>0", f"{head}>{STYLE}{rest}\n")

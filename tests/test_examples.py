@@ -1,4 +1,4 @@
-"""The examples run as written, and give the numbers that other implementations gave for them."""
+"""Test that the examples run as written, with the numbers of other implementations."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
-# Sums in another order differ by some 1e-7 a step, and 48 steps of training let that grow: between
-# tinygrad 0.10.3 and numpy's order of summation 7e-6 of the value were seen.
+# Sums in another order differ by about 1e-7 a step, which grows over 48 steps of training. Between
+# tinygrad 0.10.3 and numpy's order of summation the difference was 7e-6 of the value.
 RELATIVE = 1e-4
 
 
 def assert_same(got: object, expected: object, where: str) -> None:
-    """Floats agree to within RELATIVE, everything else is equal."""
+    """Assert that floats agree to within RELATIVE, and that all else is equal."""
     if isinstance(expected, dict):
         assert isinstance(got, dict), where
         assert list(got) == list(expected), where
@@ -38,9 +38,9 @@ def assert_same(got: object, expected: object, where: str) -> None:
 
 
 def run_example(name: str, folder: Path, *words: str) -> str:
-    """What an example prints, run as its page says; it must end well."""
+    """Return the output of an example, run as its page says; it must succeed."""
     command = [sys.executable, *(words or (str(EXAMPLES / name),))]
-    found = subprocess.run(
+    done = subprocess.run(
         command,
         env={**os.environ, "TINYREF_DEVICE": "CPU", "PYTHONPATH": str(EXAMPLES)},
         cwd=folder,
@@ -48,8 +48,8 @@ def run_example(name: str, folder: Path, *words: str) -> str:
         text=True,
         check=False,
     )
-    assert found.returncode == 0, found.stdout + found.stderr
-    return found.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.long

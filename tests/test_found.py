@@ -1,4 +1,4 @@
-"""The scripts of docs/found.md: each exits with 1 where the faulty version of its tool is."""
+"""Test the scripts of docs/found.md: each exits with 1 on the faulty version of its tool."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ WORDS = {
 
 
 def command_of(name: str, file: Path, folder: Path) -> list[str]:
-    """Return the command of a script; that of a file of C is in its first lines."""
+    """Return the command of a script; a C file has it in its first lines."""
     if file.suffix == ".c":
         line = next(line for line in file.read_text().splitlines() if "ompile" in line)
         command = line.partition(": ")[2].removesuffix(" */").replace(file.name, str(file))

@@ -1,4 +1,4 @@
-"""What the README, the recipes and the map say is so: code runs, commands and files exist."""
+"""Test README, recipes and map: their code runs, their commands and files exist."""
 
 from __future__ import annotations
 
@@ -73,5 +73,5 @@ def test_the_two_commands_are_those_of_ci() -> None:
 @pytest.mark.parametrize("name", sorted(set(FILES)))
 def test_every_file_of_the_map_exists(name: str) -> None:
     packages = ("tinyref", "fuzz/tinyref_fuzz", "conformance/tinyref_conformance")
-    places = [ROOT / name, *(ROOT / package / name for package in packages)]
-    assert any(place.exists() for place in places), name
+    paths = [ROOT / name, *(ROOT / package / name for package in packages)]
+    assert any(path.exists() for path in paths), name
