@@ -137,7 +137,7 @@ def spans(dtype):
 
 
 @pytest.mark.table
-@pytest.mark.parametrize("dtype", [i8, u8, index], ids=lambda each: each.name)
+@pytest.mark.parametrize("dtype", [i8, u8, index], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("op", INTEGER_BINARY, ids=lambda op: op.name)
 def test_binary_ranges_hold_every_value(op, dtype):
     """Compare all pairs of intervals between chosen ends with all values of the op in them."""
@@ -160,8 +160,10 @@ def test_binary_ranges_hold_every_value(op, dtype):
     assert tight > len(pairs) // 30
 
 
-@pytest.mark.parametrize("target", [i8, u8, dtypes.int16, truth, index], ids=lambda each: each.name)
-@pytest.mark.parametrize("source", [i8, u8, index], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "target", [i8, u8, dtypes.int16, truth, index], ids=lambda dtype: dtype.name
+)
+@pytest.mark.parametrize("source", [i8, u8, index], ids=lambda dtype: dtype.name)
 def test_casts_hold_every_value(source, target):
     for low, high in spans(source):
         values = np.arange(low, high + 1).astype(numpy_dtype(source))

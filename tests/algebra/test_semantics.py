@@ -118,7 +118,9 @@ def awkward(dtype):
 
 
 @pytest.mark.table
-@pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats, index], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "dtype", [*dtypes.ints, *dtypes.floats, index], ids=lambda dtype: dtype.name
+)
 def test_nothing_warns_and_types_stay(dtype):
     first, second = awkward(dtype)
     floats_only = {Ops.RECIP, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.TRUNC, Ops.FDIV, Ops.POW}

@@ -105,7 +105,7 @@ def bound(variable: UOp, value: int) -> UOp:
 
 @pytest.mark.table
 @pytest.mark.parametrize(
-    ("left", "sign", "right", "found"),
+    ("left", "sign", "right", "expected"),
     [
         (N, "+", M, "m+n"),
         (N, "-", 1, "n+-1"),
@@ -127,8 +127,8 @@ def bound(variable: UOp, value: int) -> UOp:
         (7, "//", bound(Z, 2), "7//z=2"),
     ],
 )
-def test_arithmetic_of_sizes(left: sint, sign: str, right: sint, found: str) -> None:
-    assert describe(arithmetic(sign, left, right)) == found
+def test_arithmetic_of_sizes(left: sint, sign: str, right: sint, expected: str) -> None:
+    assert describe(arithmetic(sign, left, right)) == expected
 
 
 @pytest.mark.table

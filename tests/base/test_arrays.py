@@ -23,7 +23,7 @@ def test_the_core_is_imported_without_numpy(code: str) -> None:
     subprocess.run([sys.executable, "-c", f"{code}; {check}"], check=True)
 
 
-def test_a_name_is_that_of_numpy() -> None:
+def test_a_name_is_the_object_of_numpy() -> None:
     assert np.add is numpy.add
     assert vars(np)["add"] is numpy.add
 

@@ -180,7 +180,7 @@ def test_buffers_hold_bytes_and_free_them(toy):
     assert memory.now[toy] == before
 
 
-def test_a_device_that_is_opened_anew_leaves_nothing_behind(toy):
+def test_a_device_that_is_opened_again_leaves_nothing_behind(toy):
     buffer = Buffer(toy, 4, dtypes.float32).allocate()
     assert buffer.is_allocated
     backend = weakref.ref(Device[toy])

@@ -24,7 +24,7 @@ KINDS = {network.name.split(".")[1]: network for network in NETWORKS}
 @pytest.mark.long
 @pytest.mark.parametrize("trains", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_network_is_that_of_torch(kind: str, trains: bool) -> None:
+def test_a_network_agrees_with_torch(kind: str, trains: bool) -> None:
     network = replace(KINDS[kind], trains=trains)
     assert not libraries.problem_of(network, peer_of("CPU"))
 

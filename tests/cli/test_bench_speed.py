@@ -21,7 +21,7 @@ CHECKED = [work for work in WORKS if work.name not in ("op.matmul.2048", "op.mat
 
 
 @pytest.mark.parametrize("work", CHECKED, ids=lambda work: work.name)
-def test_every_operation_is_that_of_torch_on_a_gpu(work: Work) -> None:
+def test_every_operation_agrees_with_torch_on_a_gpu(work: Work) -> None:
     peer = speed.peer_of("GPU_EMU")
     for variant in speed._variants(work, is_gpu=True):
         with Context(DEVICE="GPU_EMU", STRICT_FLOAT=variant.strict):

@@ -33,7 +33,7 @@ def test_no_work_is_larger_than_its_limits_and_a_third_has_gradients() -> None:
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES), key=str), ids=lambda item: item.__name__)
-def test_a_work_of_each_family_is_that_of_torch(family: object) -> None:
+def test_a_work_of_each_family_agrees_with_torch(family: object) -> None:
     peer = speed.peer_of("CPU")
     drawn = _small_work(family)
     works = [drawn] if family in NO_BACKWARD else [drawn, sweep.with_gradients(drawn)]
@@ -67,7 +67,7 @@ def test_percentiles_of_four_values(percent: int, value: float) -> None:
     assert sweep.percentile([1, 2, 3, 4], percent) == value
 
 
-def test_a_rate_is_beside_the_nearer_peak() -> None:
+def test_a_rate_is_next_to_the_nearer_peak() -> None:
     peak = sweep.Peak(operations_per_ns=100, bytes_per_ns=20)
     work = sweep.chain(Draw("rate")).work
     assert sweep.rate_text(Drawn(work, 5000, 100), 100, peak) == "50 GFLOP/s, 50% of the peak"

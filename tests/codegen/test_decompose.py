@@ -97,7 +97,7 @@ def test_integers_narrow_in_one_rounding(small: DType, integer: DType) -> None:
 @pytest.mark.table
 @pytest.mark.parametrize("exponent", [24, 32, 38, 39, 53, 54, 62])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_an_integer_of_every_size_beside_a_tie_of_bfloat16(exponent: int, sign: int) -> None:
+def test_an_integer_of_every_size_next_to_a_tie_of_bfloat16(exponent: int, sign: int) -> None:
     # Halfway between two neighbours, the lower one even, and one bit next to it.
     tie, step = (1 << exponent) + (1 << exponent - 8), 1 << exponent - 7
     values = np.array([sign * (tie + beside) for beside in (-1, 0, 1)], np.int64)

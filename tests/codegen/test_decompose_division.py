@@ -134,7 +134,7 @@ def test_a_remainder_is_an_index_of_what_it_can_be(dtype: DType) -> None:
     assert evaluate(actual, [values]).tolist() == [0, 4, 0, 2, int(dtype.maximum) % 5]
 
 
-def test_an_index_beside_a_remainder_needs_no_64_bits() -> None:
+def test_an_index_with_a_remainder_needs_no_64_bits() -> None:
     position = build.add(build.cast(build.mod(load(0, dtypes.uint32), 5), dtypes.index), 100)
     actual = narrow_index(divide_by_constants(position, NARROW), NARROW)
     assert actual.dtype is dtypes.int32

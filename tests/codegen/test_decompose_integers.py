@@ -347,13 +347,13 @@ CASES: list[Case] = [
 
 
 @pytest.mark.table
-@pytest.mark.parametrize(("value", "operands", "result", "wanted"), CASES)
+@pytest.mark.parametrize(("value", "operands", "result", "expected"), CASES)
 def test_nodes(
     value: Callable[..., UOp],
     operands: Sequence[tuple[DType, Sequence[ConstType]]],
     result: DType,
-    wanted: Sequence[ConstType],
+    expected: Sequence[ConstType],
 ) -> None:
     arguments = [np.array(values).astype(numpy_dtype(dtype)) for dtype, values in operands]
     out = run(value, arguments, result, DEVICE)
-    assert out.astype(np.float64 if result.is_float else out.dtype).tolist() == list(wanted)
+    assert out.astype(np.float64 if result.is_float else out.dtype).tolist() == list(expected)

@@ -35,10 +35,10 @@ def kernel(*stores: UOp) -> UOp:
 
 
 def result_of(
-    uops: tuple[UOp, ...], given: list[np.ndarray], group: Extents = (1, 1, 1)
+    uops: tuple[UOp, ...], inputs: list[np.ndarray], group: Extents = (1, 1, 1)
 ) -> list[np.ndarray]:
     verify(Dialect.PROGRAM, uops)
-    arrays = [item.copy() for item in given]
+    arrays = [item.copy() for item in inputs]
     run_program(Program("k", uops, (), group=group), arrays)
     return arrays
 

@@ -231,10 +231,10 @@ def test_a_masked_term_is_added_or_not() -> None:
 # --- order --------------------------------------------------------------------------------------
 
 
-def depth_of(nodes: tuple[UOp, ...], wanted: UOp) -> int:
+def depth_of(nodes: tuple[UOp, ...], target: UOp) -> int:
     depth = 0
     for node in nodes:
-        if node is wanted:
+        if node is target:
             return depth
         depth += (node.op is Ops.RANGE) - (node.op is Ops.END)
     raise AssertionError("not in the program")

@@ -69,7 +69,7 @@ def test_powers_of_two_are_exact_and_subnormal_ones_too(form) -> None:
     assert same(gives, np.array([0, np.inf, np.nan, 1, np.inf, 0], form.name))
 
 
-def test_the_sign_of_a_power_is_that_of_an_odd_exponent() -> None:
+def test_a_power_has_the_sign_of_its_base_for_an_odd_exponent() -> None:
     y = np.array([3, 2, -3, 2.0**23 + 1, 2.0**23 - 1, 2.0**24, np.inf, 1e30], np.float32)
     x = np.full_like(y, -1)
     actual = run(call(Ops.POW, dtypes.float32), [x, y], REASSOCIATING)

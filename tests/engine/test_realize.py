@@ -179,10 +179,10 @@ class Broken:
         allocator = Device["PYTHON"].allocator
         working = type(allocator).allocate
 
-        def allocate(this, wanted):
-            if wanted == nbytes:
+        def allocate(this, size):
+            if size == nbytes:
                 raise error
-            return working(this, wanted)
+            return working(this, size)
 
         monkeypatch.setattr(type(allocator), "allocate", allocate)
 

@@ -314,7 +314,7 @@ def test_an_interrupted_search_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(search_module, "Worker", Counting)
     # The two best plans at the end are timed again.
-    monkeypatch.setattr(search_module, "_duel", lambda chosen, found, measure: found)
+    monkeypatch.setattr(search_module, "_duel", lambda chosen, best, measure: best)
     with pytest.raises(KeyboardInterrupt):
         best_opts("CPU", copy_kernel())
     first = list(asked)

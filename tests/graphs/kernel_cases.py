@@ -56,14 +56,14 @@ def agree(
             same(other[slot], values, tolerance, name)
 
 
-def same(actual: np.ndarray, wanted: np.ndarray, tolerance: float, where: str) -> None:
-    assert actual.dtype == wanted.dtype, where
+def same(actual: np.ndarray, expected: np.ndarray, tolerance: float, where: str) -> None:
+    assert actual.dtype == expected.dtype, where
     if actual.dtype.kind in "biu":
-        np.testing.assert_array_equal(actual, wanted, err_msg=where)
+        np.testing.assert_array_equal(actual, expected, err_msg=where)
         return
     wide = actual.astype(np.float64)
     np.testing.assert_allclose(
-        wide, wanted.astype(np.float64), rtol=tolerance, atol=tolerance, err_msg=where
+        wide, expected.astype(np.float64), rtol=tolerance, atol=tolerance, err_msg=where
     )
 
 

@@ -207,7 +207,7 @@ def any_key(draw: Draw, shape: Shape) -> Text:
     return Text(f"({', '.join(parts)},)" if parts else "()")
 
 
-def _part_of_key(draw: Draw, kind: str, covered: Shape, places: Shape) -> str:
+def _part_of_key(draw: Draw, kind: str, covered: Shape, index_shape: Shape) -> str:
     """Draw one part of an index, as text, of axes with these sizes."""
     size = covered[0]
     if kind == "i":
@@ -219,7 +219,7 @@ def _part_of_key(draw: Draw, kind: str, covered: Shape, places: Shape) -> str:
         bits = np.resize(draw(st.lists(st.booleans(), min_size=1, max_size=5)), covered)
         return f"at({bits.tolist()}, {covered}, 'bool')"
     if kind == "a":
-        sides = _broadcast(draw, places)
+        sides = _broadcast(draw, index_shape)
         drawn = draw(st.lists(st.integers(-size, size - 1), min_size=1, max_size=5))
         numbers = np.resize(drawn, sides).tolist()
         is_list = len(sides) == 1 and numbers and draw(st.booleans())

@@ -113,8 +113,8 @@ def test_wrong_calls_are_refused() -> None:
 N = build.variable("n", 1, 4)
 
 
-def shown(tracker: ShapeTracker, places: tuple[np.ndarray, ...] = (), **bindings: int) -> list:
-    elements, valid = view_elements(tracker, bindings, places)
+def shown(tracker: ShapeTracker, indices: tuple[np.ndarray, ...] = (), **bindings: int) -> list:
+    elements, valid = view_elements(tracker, bindings, indices)
     return np.where(valid, elements, -1).tolist()
 
 

@@ -153,7 +153,7 @@ def test_load_before_the_start_and_uniform() -> None:
     assert (error.kind, error.position) == (Fault.BOUNDS, -1)
 
 
-def test_the_size_of_the_declared_buffer_counts_not_that_of_the_array() -> None:
+def test_the_size_of_the_declared_buffer_counts_not_the_size_of_the_array() -> None:
     out = build.define_global(0, i32, 2)
     error = faults(program(build.store(at(out, 2), build.const(i32, 1))), [zeros(100)])
     assert (error.kind, error.position) == (Fault.BOUNDS, 2)

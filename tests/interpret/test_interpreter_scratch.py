@@ -114,7 +114,7 @@ def test_every_iteration_has_a_scratch_array_of_its_own(threads: int) -> None:
     assert check(Nest(6, 5, 5, 5, (0, 1, 0), (0, -1, 4)), threads)
 
 
-def test_so_many_iterations_that_their_copies_come_in_blocks() -> None:
+def test_copies_of_many_iterations_come_in_blocks() -> None:
     assert check(Nest(700, 3, 3, 4000, (0, 1, 7), (0, 1, 7)), 1)
 
 

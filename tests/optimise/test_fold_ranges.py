@@ -103,7 +103,7 @@ def chosen_by(counter: Callable[[UOp, UOp], UOp], indices: list[int]) -> gathers
 
 @pytest.mark.table
 @pytest.mark.parametrize(
-    ("counter", "places", "expected", "loops"),
+    ("counter", "indices", "expected", "loops"),
     [
         (lambda i, five: build.add(five, i), [5, 8, 4, 9], [11, 14, 0, 0], 0),
         (build.add, [5, 8, 4, 9], [11, 14, 0, 0], 0),
@@ -121,9 +121,9 @@ def chosen_by(counter: Callable[[UOp, UOp], UOp], indices: list[int]) -> gathers
     ],
 )
 def test_what_is_added_to_a_counter_goes_to_the_other_side(
-    counter: Callable[[UOp, UOp], UOp], places: list[int], expected: list[int], loops: int
+    counter: Callable[[UOp, UOp], UOp], indices: list[int], expected: list[int], loops: int
 ) -> None:
-    gather = chosen_by(counter, places)
+    gather = chosen_by(counter, indices)
     folded = fold_ranges(gather.kernel)
     assert count(folded, Ops.REDUCE) == loops
     for kernel in (gather.kernel, folded):

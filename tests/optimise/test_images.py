@@ -38,14 +38,14 @@ def picture(slot: int, base: DType = F32, size: tuple[int, int] = SIZE) -> UOp:
     return UOp(Ops.DEFINE_GLOBAL, image(base, *size), (), SlotArg(slot))
 
 
-def read(slot: int, shown: ShapeTracker, base: DType = F32) -> UOp:
+def read(slot: int, tracker: ShapeTracker, base: DType = F32) -> UOp:
     memory = picture(slot, base)
-    return UOp(Ops.LOAD, F32, (build.view(memory, shown),))
+    return UOp(Ops.LOAD, F32, (build.view(memory, tracker),))
 
 
-def written(slot: int, shown: ShapeTracker, value: UOp, base: DType = F32) -> UOp:
+def written(slot: int, tracker: ShapeTracker, value: UOp, base: DType = F32) -> UOp:
     memory = picture(slot, base)
-    return build.store(build.view(memory, shown), value)
+    return build.store(build.view(memory, tracker), value)
 
 
 def run(ast: UOp, buffers: list[np.ndarray]) -> np.ndarray:
@@ -116,7 +116,7 @@ def test_kernels_without_images_keep_their_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    "shown",
+    "tracker",
     [
         ROWS.shrink(((0, 6), (0, 6))),
         ROWS.shrink(((0, 6), (2, 14))),
@@ -125,8 +125,8 @@ def test_kernels_without_images_keep_their_plan() -> None:
     ],
     ids=["six columns", "shifted", "every other", "one lane"],
 )
-def test_parts_of_texels_are_refused(shown: ShapeTracker) -> None:
-    ast = build.sink(store(0, read(1, shown), shown.shape))
+def test_parts_of_texels_are_refused(tracker: ShapeTracker) -> None:
+    ast = build.sink(store(0, read(1, tracker), tracker.shape))
     with pytest.raises(UserError, match="accepted are texels of 4: an axis of unit stride must be"):
         compile_kernel(ast, IMAGES)
 

@@ -151,7 +151,7 @@ def test_the_axes_of_a_plan_on_a_tile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         # 16 x 16 of A and 16 x 8 of B, two bytes each.
         ("", 768),
@@ -163,19 +163,19 @@ def test_the_axes_of_a_plan_on_a_tile() -> None:
         ("LOCAL(1, 2) UPCAST(0, 2) UNROLL(U, 2)", 2 * 2 * (2 * 512 + 256)),
     ],
 )
-def test_the_memory_of_fragments_is_counted(text: str, wanted: int) -> None:
+def test_the_memory_of_fragments_is_counted(text: str, expected: int) -> None:
     sizes = (64, 32, 64)
     capabilities = with_tiles(NVIDIA)
     plan = opts_of(
         Plan.of(product(NVIDIA, sizes), capabilities),
         f"TC(0, 0, level 0, mode 3) {text}".strip(),
     )
-    assert plan.shared_bytes() == wanted
+    assert plan.shared_bytes() == expected
     program = compile_kernel(product(NVIDIA, sizes), capabilities, opts=plan.opts)
     defined = [node.dtype for node in program.uops if node.op is Ops.DEFINE_LOCAL]
-    assert sum(dtype.size * dtype.base.itemsize for dtype in defined) == wanted  # type: ignore[attr-defined]
-    tight = replace(capabilities, shared_bytes=wanted - 1)
-    with pytest.raises(KernelOptError, match=f"{wanted} bytes of shared memory, accepted are"):
+    assert sum(dtype.size * dtype.base.itemsize for dtype in defined) == expected  # type: ignore[attr-defined]
+    tight = replace(capabilities, shared_bytes=expected - 1)
+    with pytest.raises(KernelOptError, match=f"{expected} bytes of shared memory, accepted are"):
         Plan.of(product(NVIDIA, sizes), tight).apply_all(plan.opts)
 
 

@@ -53,11 +53,11 @@ def fragments(tile: MatrixTile, operand: Operand, matrices: Array) -> Array:
     return np.ascontiguousarray(np.stack(held, axis=1))
 
 
-def run(tile: MatrixTile, given: list[Array], source: str, items: int) -> Array:
+def run(tile: MatrixTile, operands: list[Array], source: str, items: int) -> Array:
     emulator = CEmulator("EMU", CUDA)
     kernel = emulator.load("k_tile", emulator.compile(source))
-    out = np.zeros_like(given[2])
-    pieces = [out, *given]
+    out = np.zeros_like(operands[2])
+    pieces = [out, *operands]
     sizes = [item.nbytes for item in pieces]
     kernel([address_of(item) for item in pieces], [], (1, 1, 1), (items, 1, 1), sizes)
     return out
@@ -100,11 +100,11 @@ ROUNDING = [
 
 
 @pytest.mark.usefixtures("c_compiler")
-@pytest.mark.parametrize(("name", "given", "want"), ROUNDING)
+@pytest.mark.parametrize(("name", "operands", "want"), ROUNDING)
 def test_products_and_sums_round_in_the_type_of_c(
-    name: str, given: tuple[float, float, float], want: float
+    name: str, operands: tuple[float, float, float], want: float
 ) -> None:
-    assert one_product(name, *given) == want
+    assert one_product(name, *operands) == want
 
 
 WRONG = {

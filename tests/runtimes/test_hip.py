@@ -295,7 +295,7 @@ def test_what_a_fault_leaves_is_lost(fake: FakeHip) -> None:
         backend.allocator.copy_in(memory, memoryview(bytes(8)))
 
 
-def test_the_session_is_that_of_the_device(fake: FakeHip) -> None:
+def test_the_session_belongs_to_the_device(fake: FakeHip) -> None:
     session = Session("HIP:1", 1, fake)
     session.finish()
     assert fake.current == 1

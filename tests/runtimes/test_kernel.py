@@ -321,7 +321,7 @@ def test_a_missing_entry_is_an_error(device: str) -> None:
 @pytest.mark.parametrize(
     "error", [None, ValueError("bad magic"), DeviceError("X", "torn"), MemoryError()]
 )
-def test_whatever_a_cached_binary_raises_it_is_compiled_anew_once(
+def test_whatever_a_cached_binary_raises_it_is_compiled_again_once(
     device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
     """Compile it once more after any error; None is the error of the device itself."""

@@ -98,14 +98,14 @@ def test_what_is_no_msl_is_an_error_with_the_text() -> None:
 SMALL = {"half": np.dtype(np.float16), "bfloat": np.dtype(ml_dtypes.bfloat16)}
 
 
-def converted(source: str, target: str, given: Array, result: Any) -> Array:
-    out = np.zeros(given.shape, result)
+def converted(source: str, target: str, values: Array, result: Any) -> Array:
+    out = np.zeros(values.shape, result)
     text = (
         f"using namespace metal;\nkernel void k(device {target} *out [[buffer(0)]], "
         f"device {source} *in [[buffer(1)]], uint3 at [[threadgroup_position_in_grid]]) "
         f"{{ out[at.x] = ({target})in[at.x]; }}"
     )
-    run(text, (out, given), (), (given.size, 1, 1))
+    run(text, (out, values), (), (values.size, 1, 1))
     return out
 
 

@@ -146,7 +146,7 @@ def test_buffers_begin_where_they_did(unaligned: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "apart"),
+    ("actual", "expected", "apart"),
     [
         (1.0, 1.0, 0),
         (1.0, 1.0000001, 1),
@@ -157,12 +157,12 @@ def test_buffers_begin_where_they_did(unaligned: tuple[int, ...]) -> None:
         (1e-45, -1e-45, 2),
     ],
 )
-def test_units_in_the_last_place(found: float, wanted: float, apart: float) -> None:
-    assert ulps_apart(f32(found), f32(wanted)).tolist() == [apart]
+def test_units_in_the_last_place(actual: float, expected: float, apart: float) -> None:
+    assert ulps_apart(f32(actual), f32(expected)).tolist() == [apart]
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "apart"),
+    ("actual", "expected", "apart"),
     [
         (0.054586480818724026, 0.05458648081872403, 1),
         (-1.0, -1.0000000000000004, 2),
@@ -170,9 +170,9 @@ def test_units_in_the_last_place(found: float, wanted: float, apart: float) -> N
         (1.7976931348623157e308, np.inf, 1),
     ],
 )
-def test_units_of_float64_are_counted_exactly(found: float, wanted: float, apart: float) -> None:
+def test_units_of_float64_are_counted_exactly(actual: float, expected: float, apart: float) -> None:
     """Guard scripts of float64 that called one unit infinitely far: a float64 has 53 bits."""
-    assert ulps_apart(np.array([found]), np.array([wanted])).tolist() == [apart]
+    assert ulps_apart(np.array([actual]), np.array([expected])).tolist() == [apart]
 
 
 def test_integers_are_equal_or_not() -> None:
@@ -181,7 +181,7 @@ def test_integers_are_equal_or_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "problem"),
+    ("element", "actual", "problem"),
     [
         (Wanted(0, [1], f32(2)), f32(9, 2), ""),
         (Wanted(0, [1], f32(2)), f32(2, 9), "element 1: expected 2.0 (0x40000000), got 9.0 "),
@@ -198,6 +198,6 @@ def test_integers_are_equal_or_not() -> None:
         (Wanted(0, [0], f32(np.nan)), f32(np.nan), ""),
     ],
 )
-def test_what_an_element_may_be(wanted: Wanted, found: np.ndarray, problem: str) -> None:
-    assert wanted.problem(found).startswith(problem)
-    assert bool(wanted.problem(found)) is bool(problem)
+def test_what_an_element_may_be(element: Wanted, actual: np.ndarray, problem: str) -> None:
+    assert element.problem(actual).startswith(problem)
+    assert bool(element.problem(actual)) is bool(problem)

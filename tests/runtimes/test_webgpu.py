@@ -73,7 +73,7 @@ def test_a_source_without_words_of_a_launch_is_refused(backend: WebgpuBackend) -
 
 
 @needs_adapter
-def test_an_error_is_that_of_the_launch_that_caused_it(backend: WebgpuBackend) -> None:
+def test_an_error_belongs_to_the_launch_that_caused_it(backend: WebgpuBackend) -> None:
     allocator = backend.allocator
     kernel = load(backend, "scale", SCALE)
     out, operands = (

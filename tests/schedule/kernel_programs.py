@@ -78,9 +78,9 @@ def mlp_loss(weights: Sequence[Tensor]) -> Tensor:
     return mlp(data(16, 5), *weights).cross_entropy(classes(16))
 
 
-def sgd_step(weights: Sequence[Tensor], found: Sequence[Tensor]) -> list[Tensor]:
+def sgd_step(weights: Sequence[Tensor], slopes: Sequence[Tensor]) -> list[Tensor]:
     with Tensor.no_grad():
-        for target, gradient in zip(weights, found, strict=True):
+        for target, gradient in zip(weights, slopes, strict=True):
             target.assign(target.detach() - gradient * 0.1)
     return list(weights)
 

@@ -94,7 +94,7 @@ def test_reduces_stay_two_where_one_would_repeat_work():
     assert len(asts(total(spread, 0))) == 2
 
 
-def test_reduces_stay_two_where_the_inner_one_is_wanted_too():
+def test_reduces_stay_two_where_the_inner_one_is_an_output_too():
     rows = total(empty(4, 6), 1)
     assert len(asts(total(rows.replace(), 0), rows)) == 2
 

@@ -136,7 +136,7 @@ def test_a_choice_between_the_same_assigned_elements_is_those(condition):
     assert [item.tolist() for item in (chosen, seen, x)] == [[6], [1], [1]]
 
 
-def test_memory_of_a_part_of_symbolic_size_is_not_that_of_the_whole():
+def test_memory_of_a_part_of_symbolic_size_is_not_the_memory_of_the_whole():
     total = Tensor([3, 4]).cumsum(0)
     part = total[: Variable("n", 1, 2).bind(1)]
     twice = part + part

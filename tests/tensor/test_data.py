@@ -251,7 +251,7 @@ def test_a_symbolic_tensor_shows_no_elements() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         (lambda: f"{Tensor(3.14159):.3f}", "3.142"),
         (lambda: f"{Tensor([[2]]):d}", "2"),
@@ -262,8 +262,8 @@ def test_a_symbolic_tensor_shows_no_elements() -> None:
         (lambda: f"{Tensor([1, 2])}", "<Tensor (2,) int32 on CPU, in memory: [1, 2]>"),
     ],
 )
-def test_format(text: object, wanted: str) -> None:
-    assert text() == wanted  # type: ignore[operator]
+def test_format(text: object, expected: str) -> None:
+    assert text() == expected  # type: ignore[operator]
 
 
 def test_what_is_no_number_has_no_format() -> None:

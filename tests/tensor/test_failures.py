@@ -172,10 +172,10 @@ def elements_of(tensor):
         return None, str(refusal)
 
 
-def check(found, names, may_be_lost):
+def check(tensors, names, may_be_lost):
     """Require right elements in each tensor; it may be lost only where this is allowed."""
     for name in names:
-        tensor, *accepted = found[name]
+        tensor, *accepted = tensors[name]
         elements, refusal = elements_of(tensor)
         if refusal is None:
             is_right = any(np.allclose(elements, item, 1e-4, 1e-4) for item in accepted)
@@ -277,7 +277,7 @@ def test_what_needs_lost_elements_is_in_nobodys_way():
         pending.realize()
 
 
-def test_random_numbers_begin_anew_when_the_counter_is_lost():
+def test_random_numbers_begin_again_when_the_counter_is_lost():
     Tensor.manual_seed(5)
     Tensor.rand(2, device=DEVICES[0]).realize()
     with pytest.raises(DeviceError, match="launched"), FAULTS.at("launched", 0):
@@ -648,7 +648,7 @@ def test_an_interrupt_waits_for_what_a_replay_gives_to_an_argument(interrupt):
     assert (w.tolist(), x.tolist(), copy.tolist()) == ([4, 4], [6, 7], [5, 6])
 
 
-def test_an_interrupt_beside_the_one_call_of_a_replay_loses_nothing(monkeypatch):
+def test_an_interrupt_next_to_the_one_call_of_a_replay_loses_nothing(monkeypatch):
     w = Tensor([1.0, 2.0], device="CPU").realize()
 
     @TinyJit

@@ -130,9 +130,9 @@ def loops_of(ast):
     return sum(node.op is Ops.REDUCE for node in fold_ranges(ast).toposort())
 
 
-def rows(table, places):
+def rows(table, indices):
     """Written as what a gather is made of."""
-    here = Tensor.arange(table.shape[0]) == places.unsqueeze(-1)
+    here = Tensor.arange(table.shape[0]) == indices.unsqueeze(-1)
     return here.unsqueeze(-1).where(table, 0).sum(-2)
 
 

@@ -33,7 +33,7 @@ def test_detach_and_bits_stop_gradients() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "given", "slope"),
+    ("function", "at", "slope"),
     [
         (lambda x: x.relu(), [-1.0, 0.0, 2.0], [0.0, 0.0, 1.0]),
         (lambda x: x.abs(), [-1.0, 0.0, 2.0], [-1.0, 0.0, 1.0]),
@@ -58,8 +58,8 @@ def test_detach_and_bits_stop_gradients() -> None:
         (lambda x: Tensor([0.0, 0.0]).pow(x), [2.0, 0.0], [0.0, 0.0]),
     ],
 )
-def test_conventions_at_corners(function: Function, given: list[float], slope: list[float]) -> None:
-    x = Tensor(given)
+def test_conventions_at_corners(function: Function, at: list[float], slope: list[float]) -> None:
+    x = Tensor(at)
     assert np.allclose(function(x).sum().gradient(x)[0].tolist(), slope, atol=1e-33)
 
 

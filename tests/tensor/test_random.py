@@ -151,7 +151,7 @@ def test_choices_without_replacement() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "count", "replacement", "places"),
+    ("weights", "count", "replacement", "indices"),
     [
         ([[math.nan, 1.0], [0.0, 1.0]], 1, True, [[-1], [1]]),
         ([[-1.0, 3.0], [2.0, 0.0]], 1, False, [[-1], [0]]),
@@ -164,10 +164,10 @@ def test_choices_without_replacement() -> None:
     ],
 )
 def test_weights_that_are_no_likelihoods_choose_nothing(
-    weights: list[Any], count: int, replacement: bool, places: list[Any]
+    weights: list[Any], count: int, replacement: bool, indices: list[Any]
 ) -> None:
     actual = seeded(9, lambda: Tensor(weights).multinomial(count, replacement=replacement))
-    assert actual.tolist() == places
+    assert actual.tolist() == indices
 
 
 @pytest.mark.parametrize("draw", [Tensor.rand, Tensor.randn, Tensor.randint])

@@ -37,7 +37,7 @@ def test_tensors_of_each_type_keep_their_elements(again, dtype):
 
 @both_ways
 @pytest.mark.parametrize(
-    ("make", "wanted"),
+    ("make", "expected"),
     [
         (lambda: Tensor([1.0, 2.0]).realize(), [1.0, 2.0]),
         (lambda: Tensor([1.0, 2.0]) * 3 + 1, [4.0, 7.0]),
@@ -51,14 +51,14 @@ def test_tensors_of_each_type_keep_their_elements(again, dtype):
         (lambda: Tensor([float("inf"), -0.0]).realize(), [float("inf"), -0.0]),
     ],
 )
-def test_tensors_keep_their_elements_in_memory_of_their_own(again, make, wanted):
+def test_tensors_keep_their_elements_in_memory_of_their_own(again, make, expected):
     tensor = make()
     restored = again(tensor)
-    assert restored.tolist() == wanted
-    assert str(restored.tolist()) == str(wanted)
+    assert restored.tolist() == expected
+    assert str(restored.tolist()) == str(expected)
     assert restored.shape == tensor.shape
     restored.assign(restored + 1).realize()
-    assert tensor.tolist() == wanted
+    assert tensor.tolist() == expected
 
 
 @both_ways
@@ -313,7 +313,7 @@ def test_a_model_and_its_captured_step_go_on_together(again):
 
 @both_ways
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_state_stays_shared_beside_views_of_it(again, requires_grad):
+def test_state_stays_shared_with_views_of_it(again, requires_grad):
     """Guard a capture whose view had separate memory from the weight, or that was refused."""
     weight = Tensor([1.0, 2.0], requires_grad=requires_grad)
     view = weight.reshape(2, 1)
@@ -384,7 +384,7 @@ def test_a_function_that_no_pickle_can_hold_replays_what_was_captured():
 
 
 @both_ways
-def test_state_of_which_only_a_view_is_left_is_refused(again):
+def test_state_that_remains_only_as_a_view_is_refused(again):
     view = Tensor([1.0, 2.0]).realize().flip(0)
     jitted = TinyJit(lambda x: x * view.sum())
     for _ in range(3):
@@ -444,8 +444,8 @@ def test_a_function_that_reads_a_tensor_and_a_copy_in_its_memory_is_not_saved(is
     assert copy.tolist() == [1.0, 2.0]
 
 
-@pytest.mark.parametrize(("see", "wanted"), [(lambda x: x[::-1], [8, 7]), (lambda x: x[:], [7, 8])])
-def test_a_function_that_reads_a_view_is_saved_with_what_it_is_a_view_of(see, wanted):
+@pytest.mark.parametrize(("see", "result"), [(lambda x: x[::-1], [8, 7]), (lambda x: x[:], [7, 8])])
+def test_a_function_that_reads_a_view_is_saved_with_what_it_is_a_view_of(see, result):
     weight = Tensor([1.0, 2.0]).realize()
     view = see(weight)
     jitted = TinyJit(lambda x: x + view)
@@ -455,7 +455,7 @@ def test_a_function_that_reads_a_view_is_saved_with_what_it_is_a_view_of(see, wa
     weight.assign(Tensor([7.0, 8.0]))
     loaded.assign(Tensor([7.0, 8.0]))
     zeros = Tensor([0.0, 0.0]).realize()
-    assert again(zeros).tolist() == jitted(zeros).tolist() == wanted
+    assert again(zeros).tolist() == jitted(zeros).tolist() == result
 
 
 @pytest.mark.parametrize("state", [None, {}, {"version": 2}])

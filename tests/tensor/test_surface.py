@@ -113,9 +113,9 @@ def refused() -> set[str]:
     return listed | of_files()
 
 
-def without(found: set[str], listed: Mapping[str, str]) -> list[str]:
+def without(available: set[str], listed: Mapping[str, str]) -> list[str]:
     """Return the names of the surface that are neither available nor listed with a reason."""
-    return [n.label for n in surface.names() if n.label not in found and n.label not in listed]
+    return [n.label for n in surface.names() if n.label not in available and n.label not in listed]
 
 
 def test_every_name_has_values() -> None:
@@ -301,7 +301,7 @@ def test_result_has_the_named_type(name: str) -> None:
         assert eval(call, {**names(), "dtype": dtype}).dtype.name == dtype
 
 
-def test_type_none_is_that_of_the_tensor() -> None:
+def test_type_none_is_the_type_of_the_tensor() -> None:
     numbers = Tensor([1.0], dtype="float64")
     makers = [numbers.zeros_like, numbers.ones_like, numbers.rand_like, numbers.randn_like]
     for make in makers:

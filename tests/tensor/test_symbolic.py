@@ -211,7 +211,7 @@ def test_a_causal_mask_of_symbolic_size():
 # --- one variable with several values ------------------------------------------------------------
 
 
-def grown(wrap, kept, weight):
+def grown(wrap, views, weight):
     """Sum a cache that is written at one position after the other; hold views of it."""
     position = Variable("position", 0, 7)
     cache = Tensor.zeros(2, 8).contiguous().realize()
@@ -225,7 +225,7 @@ def grown(wrap, kept, weight):
     for number in range(5):
         at = position.bind(number)
         sums.append(add(Tensor([[number + 1.0], [2.0]]), at).item())
-        kept.append(cache[:, : at + 1])
+        views.append(cache[:, : at + 1])
     return sums, cache
 
 
@@ -284,7 +284,7 @@ def test_two_sizes_whose_product_may_be_negative_for_other_values(low, high, for
     assert doubled == [42, 40, 18, 40, 42]
 
 
-def test_parts_of_which_each_would_have_to_be_first_are_refused_with_advice():
+def test_parts_that_would_all_have_to_be_first_are_refused_with_advice():
     """Write rows for one number each; what they add is overwritten in between."""
     size, row = Variable("size", 1, 3), Variable("row", 1, 2)
     x = (Tensor([[1, 2], [3, 4], [5, 6]]).realize() + 1)[: size.bind(2)].reshape(1, 4)

@@ -60,7 +60,7 @@ def test_gradients_of_strided_convolutions_multiply_only_elements_that_exist() -
     assert slopes(8, [1.0, 2.0, 3.0, 4.0], 4) == [1.0, 2.0, 3.0, 4.0, 2.0, 4.0, 6.0, 8.0]
 
 
-def test_pooling_of_integers_and_beside_padding() -> None:
+def test_pooling_of_integers_and_next_to_padding() -> None:
     image = Tensor(np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4))
     assert (image - 20).max_pool2d(2, padding=1).max().item() == -5.0
     assert image.int().max_pool2d((2, 4)).tolist() == [[[[7], [15]]]]
@@ -161,7 +161,7 @@ GROWN = {"stride": 2, "padding": 1, "output_padding": 1}
 
 
 @pytest.mark.parametrize(
-    ("x", "w", "places", "result", "slopes"),
+    ("x", "w", "options", "result", "slopes"),
     [
         # Of [3 inf, 4 inf + 6, 8] the middle is left.
         ([INF, 2], [3, 4], {"padding": 1}, [INF], ([4, 3], [2, INF])),
@@ -175,9 +175,9 @@ GROWN = {"stride": 2, "padding": 1, "output_padding": 1}
         ([INF, 1], [3, 4], GROWN, [INF, 3, 4], ([4, 7], [1, INF])),
     ],
 )
-def test_results_that_padding_cuts_off_make_nothing_nan(x, w, places, result, slopes) -> None:  # type: ignore[no-untyped-def]
+def test_results_that_padding_cuts_off_make_nothing_nan(x, w, options, result, slopes) -> None:  # type: ignore[no-untyped-def]
     data, kernels = (Tensor([[part]], dtype="float32", requires_grad=True) for part in (x, w))
-    actual = data.conv_transpose2d(kernels, **places)
+    actual = data.conv_transpose2d(kernels, **options)
     assert actual.tolist() == [[result]]
     actual.sum().backward()
     assert [part.grad.tolist() for part in (data, kernels)] == [[[part]] for part in slopes]

@@ -80,9 +80,9 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize(("root", "wanted"), INSIDE)
-def test_right_accesses_are_proved(root, wanted):
-    assert counts(root) == wanted
+@pytest.mark.parametrize(("root", "expected"), INSIDE)
+def test_right_accesses_are_proved(root, expected):
+    assert counts(root) == expected
 
 
 @pytest.mark.parametrize(("root", "got"), OUTSIDE)

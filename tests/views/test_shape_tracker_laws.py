@@ -70,11 +70,11 @@ def wrong_view(tracker: ShapeTracker, elements: Elements) -> str | None:
     return unjoined_views(tracker)
 
 
-def _is_reach(tracker: ShapeTracker, reach: Span | None, wanted: Span) -> bool:
+def _is_reach(tracker: ShapeTracker, reach: Span | None, exact: Span) -> bool:
     """Return True if the reach is exact for one view, or no less for several."""
     if reach is None or len(tracker.views) == 1:
-        return reach == wanted
-    return reach[0] <= wanted[0] and wanted[1] <= reach[1]
+        return reach == exact
+    return reach[0] <= exact[0] and exact[1] <= reach[1]
 
 
 def _steps(elements: Elements, axis: int) -> set[int]:

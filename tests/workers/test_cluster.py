@@ -249,8 +249,8 @@ class FakeClient:
     def nthreads(self) -> dict[str, int]:
         return {"a": 2}
 
-    def submit(self, function: Any, *given: Any, **named: Any) -> FakeFuture:
-        return FakeFuture(self, given)
+    def submit(self, function: Any, *arguments: Any, **named: Any) -> FakeFuture:
+        return FakeFuture(self, arguments)
 
     def as_current(self) -> Any:
         return contextlib.nullcontext()

@@ -75,13 +75,13 @@ def test_the_tightest_limit_counts(system, membership, files, cores, gib):
 
 
 @pytest.mark.parametrize(
-    ("asked", "each", "jobs"),
+    ("asked", "job_memory", "jobs"),
     [(0, None, 6), (3, None, 3), (100, None, 6), (100, 1 * GIB, 3), (0, 16 * GIB, 1)],
 )
-def test_there_are_no_more_workers_than_memory_for_them(system, asked, each, jobs):
+def test_there_are_no_more_workers_than_memory_for_them(system, asked, job_memory, jobs):
     # 80 % of 4 GiB are 6.4 times half a GiB.
     system("0::/\n", memory_DOT_max=f"{4 * GIB}\n")
-    assert machine.bounded_jobs(asked, each) == jobs
+    assert machine.bounded_jobs(asked, job_memory) == jobs
 
 
 def test_the_kills_of_the_own_group_are_told(system):

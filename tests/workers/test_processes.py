@@ -177,7 +177,7 @@ def messages(pool: Pool) -> list[dict | Death]:
     return events
 
 
-def test_what_is_printed_is_no_message_and_long_logs_begin_anew(monkeypatch, running):
+def test_what_is_printed_is_no_message_and_long_logs_begin_again(monkeypatch, running):
     monkeypatch.setattr(processes, "MAX_LOG_BYTES", 2000)
     pool = running(CHATTERS)
     worker = pool.start()

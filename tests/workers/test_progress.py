@@ -13,11 +13,11 @@ from tinyref.cli.terminal import PlainStream
 from tinyref.workers.run import Bar, Lines, Progress, Quiet, clock
 
 
-def lines_of(seconds: float, *shown: Progress) -> list[str]:
+def lines_of(seconds: float, *steps: Progress) -> list[str]:
     out = io.StringIO()
     lines = Lines(out, seconds)
     with lines.showing():
-        for progress in shown:
+        for progress in steps:
             lines.update(progress)
     return out.getvalue().splitlines()
 

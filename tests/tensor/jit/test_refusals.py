@@ -116,7 +116,7 @@ def test_gradients_that_add_up_are_refused():
         step(Tensor([1.0]))
 
 
-def test_gradients_that_are_set_anew_are_those_of_the_last_call():
+def test_gradients_that_are_set_again_are_those_of_the_last_call():
     weight = Tensor([2.0]).requires_grad_()
 
     @TinyJit

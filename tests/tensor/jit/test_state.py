@@ -191,7 +191,7 @@ def test_state_that_a_plain_call_left_in_the_memory_of_its_argument_advances():
     assert (state.tolist(), operands.tolist()) == ([4], [1])
 
 
-def test_state_of_which_the_function_keeps_a_copy_advances():
+def test_state_that_the_function_copies_advances():
     state = Tensor([1.0]).realize()
 
     @TinyJit
