@@ -52,7 +52,6 @@ def run_tinyref(
         streams = capfdbinary.readouterr()
         code = left.value.code
         assert isinstance(code, int), code
-        # The text as a terminal receives it.
         return Ended(code, streams.out.decode(), streams.err.decode())
 
     return run

@@ -39,7 +39,6 @@ def ended(run_tinyref: RunTinyref, monkeypatch: pytest.MonkeyPatch) -> Ended:
         monkeypatch.syspath_prepend(HERE)
         done = run_tinyref(*arguments, **flags, FAULT_MEMBER=member, FAULT_HOW=how)
         text = done.out + done.err
-        # No control characters.
         assert not set(text) & {"\x00", "\x1b"}
         return done.code, text
 

@@ -90,8 +90,7 @@ def _padded() -> Gather:
 def _shown_in_one_row() -> Gather:
     """Return a choice by a counter that only the first row has.
 
-    In the other rows the counter is 0 everywhere, and so is the index, which has no mask there.
-    Index and elements have no row axis.
+    In the other rows the counter is 0. So is the index, which like the elements has no row axis.
     """
     counter = build.iota(shaped(1, 4).pad(((0, 2), (0, 0))))
     element = repeated_load(2, I32, (1,), 1, 4)

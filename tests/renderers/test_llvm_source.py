@@ -121,7 +121,7 @@ def test_a_load_that_is_held_off_reads_a_constant_or_nothing(
 @pytest.mark.table
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 def test_equal_flags_of_a_vector_are_set_at_once(lanes: int) -> None:
-    """To insert each flag takes longer than the product that the edge of an image masks."""
+    # To insert each flag takes longer than the product that the edge of an image masks.
     edge, inner = (build.less(loaded(slot, I32), 5) for slot in (1, 2))
     flags = build.vectorize(edge, *[inner] * (lanes - 2), edge)
     program = stored(build.where(flags, build.const(I32.vec(lanes), 7), 9))
