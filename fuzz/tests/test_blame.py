@@ -116,8 +116,8 @@ def test_a_wrong_merge_of_axes_is_named(monkeypatch):
 )
 def test_a_wrong_rule_is_named(rule, wrongly, monkeypatch):
     def wrong(function):
-        def replacement(**captures):
-            result = function(**captures)
+        def replacement(*captures):
+            result = function(*captures)
             return None if result is None else build.add(result, 1)
 
         return replacement

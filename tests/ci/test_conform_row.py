@@ -175,15 +175,15 @@ DRIVER = GOOD.replace("setup", 'driver = ["libno.so", "libn.so"]\nsetup')
     ("text", "described", "failing", "reason"),
     [
         (GOOD, described(False, reason="no card"), "", "MINE does not work here: no card"),
-        (GOOD, '{"devices": []}', "", "tinyref devices says nothing of MINE"),
-        (GOOD, "Traceback", "", "tinyref devices says nothing of MINE: 'Traceback'"),
-        (GOOD, '{"devices": [{"works": 1}]}', "", "tinyref devices says nothing of MINE"),
+        (GOOD, '{"devices": []}', "", "tinyref devices does not list MINE"),
+        (GOOD, "Traceback", "", "tinyref devices does not list MINE: 'Traceback'"),
+        (GOOD, '{"devices": [{"works": 1}]}', "", "tinyref devices does not list MINE"),
         (GOOD, THERE, "card-driver>=2", "card-driver>=2 failed with code 1"),
         (GOOD, THERE, "card-load", "card-load --quiet unit 1 failed with code 1"),
         (DRIVER, THERE, "", "there is no libno.so or libn.so"),
         (TWO, described(True, False), "", "OTHER:1 does not work here: no driver"),
         (TWO, described(False, True), "", "MINE does not work here: no driver"),
-        (TWO, described(True), "", "tinyref devices says nothing of OTHER:1"),
+        (TWO, described(True), "", "tinyref devices does not list OTHER:1"),
     ],
 )
 @pytest.mark.parametrize(

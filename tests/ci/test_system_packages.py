@@ -92,7 +92,7 @@ NEEDED = "install -y chromium gcc libc6-dev"
         (
             {"update": 3},
             ["update"] * 3,
-            ["apt-get update failed: the lists of packages are as they were"],
+            ["apt-get update failed: the package lists are unchanged"],
         ),
         (
             {"gcc": 3},
@@ -133,7 +133,7 @@ def test_only_what_every_run_needs_ends_it(
 
 @pytest.mark.parametrize(
     ("program", "user", "says"),
-    [(None, 0, "there is no apt-get"), ("/usr/bin/apt-get", 7, "it takes the rights of root")],
+    [(None, 0, "there is no apt-get"), ("/usr/bin/apt-get", 7, "it needs the rights of root")],
 )
 def test_where_nothing_can_be_installed_that_is_said(
     system: ModuleType,

@@ -14,10 +14,9 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-import numpy as np
-
 from tinyref import config
 from tinyref.algebra.rewrite import Listeners, listeners
+from tinyref.arrays import np
 from tinyref.capabilities import Capabilities, plain_capabilities
 from tinyref.formats.text import to_text
 from tinyref.optimise.opt import Opt

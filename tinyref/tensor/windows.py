@@ -496,7 +496,8 @@ def windows_gradient(step: GradientStep[Windows]) -> Contributions:
     def for_elements() -> Windows:
         if dilation > 1 or stride == 1:
             rows = gradient.transpose(axis, axis + 1)
-            spread = spread_elements(rows, axis + 1, stride, length)
+            (outputs,) = fixed(gradient.shape[axis : axis + 1], "windows")
+            spread = spread_elements(rows, axis + 1, stride, outputs * stride)
             return sum_shifted(spread, axis, dilation, length)
         # Windows of whole strides show each element of a stride at the same positions.
         strides = -(-kernel // stride)
