@@ -300,7 +300,7 @@ _BY_STATUS: Mapping[Status, tuple[str, str]] = {
 _BY_PHASE: Mapping[str, tuple[str, str]] = {
     Phase.COMPILE.value: (
         "the kernel does not compile",
-        "read what the compiler says, and the source of the example",
+        "read the message of the renderer or compiler, and the source of the example, if any",
     ),
     Phase.RUN.value: ("the case raises", "read the message, and run the script of the example"),
 }
