@@ -109,7 +109,7 @@ def launch_table(group: str, item: str) -> Mapping[tuple[str, int], str]:
 
 
 class CStyleLanguage:
-    """The members that a language may override, with C's values; see `CStyleRenderer`."""
+    """The members that a language overrides, mostly with C's values; see `CStyleRenderer`."""
 
     language: ClassVar[str] = "C"
     kernel_prefix: ClassVar[str] = "k_"
