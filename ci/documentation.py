@@ -35,6 +35,7 @@ _LOADED = {
     **{"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src"},
     **{"link": "href", "object": "data"},
 }
+_FILE = re.compile(r"<!-- file: (\S+) -->")
 # Links that browsers do not load.
 _NOT_LOADED = {"canonical", "next", "prev"}
 
@@ -72,7 +73,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Turn the links of a page into those that hold on the site, and link the glossary."""
     to_root = "../" * page.file.src_uri.count("/")
-    return f"{site_links(markdown, to_root)}\n\nWords: [glossary]({to_root}glossary.md)\n"
+    return (
+        f"{site_links(with_files(markdown), to_root)}\n\nWords: [glossary]({to_root}glossary.md)\n"
+    )
+
+
+def with_files(markdown: str) -> str:
+    """Print the file that a comment `<!-- file: NAME -->` names, by its path from the root."""
+    return _FILE.sub(lambda match: f"```python\n{(ROOT / match[1]).read_text()}```", markdown)
 
 
 def on_post_page(output: str, **_: object) -> str:

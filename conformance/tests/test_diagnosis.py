@@ -11,10 +11,11 @@ from tinyref.device import Device
 from tinyref.errors import TinyrefError
 from tinyref_conformance import records
 from tinyref_conformance.conform import ConformRequest, conform
-from tinyref_conformance.diagnosis import Group, diagnose
+from tinyref_conformance.diagnosis import Group, diagnose, shape_of
 from tinyref_conformance.faulty.registry import ALL_FAULTY
 from tinyref_conformance.records import Record
 from tinyref_conformance.report import CaseResult, Report, RowResult
+from tinyref_conformance.reports import terminal
 from tinyref_conformance.settings import RunSettings
 from tinyref_conformance.statuses import Status
 from tinyref_spec import catalogue
@@ -92,6 +93,20 @@ def test_what_nothing_explains_is_grouped_by_family_and_by_what_it_says() -> Non
     assert first.advice == "look here"
     assert second.rows == ["kernel.view.flip"]
     assert third.cause == "the copy has # bytes"
+
+
+def test_a_message_is_grouped_without_the_path_of_a_temporary_file() -> None:
+    first, second = "/tmp/tmpab/k.c:1: error: 'x'", "/tmp/tmpqz/k.c:2: error: 'y'"
+    assert shape_of(first) == shape_of(second) == "#:#: error: #"
+    assert shape_of("x / y of a/b at http://c.d/e") == "x / y of a/b at http://c.d/e"
+
+
+def test_titles_that_begin_alike_show_where_they_differ() -> None:
+    long = f"the kernel does not compile: {'x' * 70}"
+    one, two, three = terminal.distinct([f"{long} is f64: isa", f"{long} is f16: isa", "dies: isa"])
+    assert one == "the kernel does not c … f64: isa"
+    assert two == "the kernel does not c … f16: isa"
+    assert three == "dies: isa"
 
 
 def test_failures_of_one_form_are_one_group_where_none_of_it_passes() -> None:

@@ -300,7 +300,7 @@ _BY_STATUS: Mapping[Status, tuple[str, str]] = {
 _BY_PHASE: Mapping[str, tuple[str, str]] = {
     Phase.COMPILE.value: (
         "the kernel does not compile",
-        "read what the compiler says, and the source of the example",
+        "read the message of the renderer or compiler, and the source of the example, if any",
     ),
     Phase.RUN.value: ("the case raises", "read the message, and run the script of the example"),
 }
@@ -341,11 +341,14 @@ def _words(unit: _Unit) -> tuple[str, str]:
 
 
 _HISTORY_WORDS = re.compile(r"; it (?:depends on what ran before|passes alone)")
-_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[-+]?\d+)?|'[^']*'")
+_VARIABLE = re.compile(
+    r"(?<![\w./])/(?:[\w.~+-]+/)*[\w.~+-]+"  # a path, often of a folder with a random name
+    r"|0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[-+]?\d+)?|'[^']*'"
+)
 
 
 def shape_of(message: str) -> str:
-    """Return a message without what differs from case to case: numbers, quoted names, history."""
+    """Return a message without what differs from case to case: paths, numbers, quoted names."""
     parts = _HISTORY_WORDS.split(headline(message))[0].split(" … ")
     # The cause is last, so each part is cut on its own.
     return " … ".join(_VARIABLE.sub("#", part)[:160] for part in parts) or "no message"

@@ -39,10 +39,11 @@ class RungState(Enum):
 
 @dataclass
 class RungReport:
-    """One rung with the number of cases by status."""
+    """One rung with the number of cases by status, and of skipped ones by reason."""
 
     rung: Rung
     counts: Counter[Status] = field(default_factory=Counter)
+    skips: Counter[str] = field(default_factory=Counter)
 
     @property
     def state(self) -> RungState:
@@ -62,6 +63,9 @@ class RungReport:
         counts = ", ".join(f"{count:,} {status.value}" for status, count in self.counts.items())
         total = self.counts.total()
         cases = "case" if total == 1 else "cases"
+        if self.skips.total() > total / 2:
+            ((reason, count),) = self.skips.most_common(1)
+            counts += f"; {count:,} skipped: {reason}"
         return f"{self.state.symbol} {self.rung.title:20} {total:>7,} {cases}: {counts}"
 
 
@@ -83,12 +87,13 @@ class RungLines:
         self._left = Counter(left)
         self._reports = deque(climb(()))
 
-    def note(self, rung: Rung, status: Status) -> None:
-        """Count a case."""
+    def note(self, rung: Rung, status: Status, reason: str = "") -> None:
+        """Count a case; a skipped one has a reason."""
         self._left[rung] -= 1
         for report in self._reports:
             if report.rung is rung:
                 report.counts[status] += 1
+                report.skips.update([reason] * (status is Status.SKIP))
 
     def complete(self) -> Iterator[RungReport]:
         """Yield the rungs that are complete now, without those that have no cases."""

@@ -282,7 +282,8 @@ class Report:
             part = " of the tensor rows" if is_subject(device) else ""
             words = f"{device} conforms to the {profile} profile{part}{but}"
             if not self.is_conformance_run:
-                words = f"{device}: all that was run is as expected{but}"
+                passing = self.counts[Status.PASS]
+                words = f"{device}: {passing:,} case{'s pass' if passing != 1 else ' passes'}{but}"
             if self.scope is not None:
                 words = f"{words}: {self.scope.headline}"
         elif self.first_broken is not None:

@@ -283,7 +283,7 @@ class Runner(harness.Plan):
             if decided is None:
                 continue
             self.outcome.derived[case_id] = decided
-            self._note_status(part.row, decided[0])
+            self._note_status(part.row, *decided)
             if decided[0] is Status.SUPPRESSED:
                 self._time_left.drop(self._rows[part.row].rung)
                 self._suppression.note_suppressed(case_id, part.row, decided[1])
@@ -338,9 +338,9 @@ class Runner(harness.Plan):
         if result.seconds is not None:
             self._time_left.note(rung, result.seconds)
 
-    def _note_status(self, row: str, status: Status) -> None:
+    def _note_status(self, row: str, status: Status, reason: str = "") -> None:
         """Count a case, and print a line for each rung that is complete now."""
-        self._rungs.note(self._rows[row].rung, status)
+        self._rungs.note(self._rows[row].rung, status, reason)
         for rung in self._rungs.complete():
             self.reporter.line(str(rung), STYLES[rung.state.tone])
 
@@ -349,7 +349,8 @@ class Runner(harness.Plan):
         if record.attempt > 1 or case is None:
             return
         is_expected = record.status.is_broken and self.is_expected(record)
-        self._note_status(case.row, Status.EXPECTED_FAIL if is_expected else record.status)
+        status = Status.EXPECTED_FAIL if is_expected else record.status
+        self._note_status(case.row, status, headline(record.message))
         if is_expected or not record.status.is_broken:
             return
         self._suppression.note(case.id, case.row)

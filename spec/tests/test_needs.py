@@ -88,6 +88,10 @@ def test_a_type_that_is_not_declared_is_seen(computed: set[DType], cpu: DeviceUn
         ("kernel.program.item.2x3x4", "a group of 2x3x4 work-items"),
         ("kernel.program.group.reverse:2", "8 bytes of shared memory"),
         ("kernel.program.limit.shared.all", "4 bytes of shared memory"),
+        (
+            "kernel.program.limit.scratch.all",
+            "scratch memory of a work-item (shared_bytes above 0, and no has_groups)",
+        ),
         ("kernel.opt.group.row_sum:group_1_4", "192 bytes of shared memory"),
         ("kernel.program.grid.3x5x1", None),
         ("kernel.program.item.2x3x1", None),

@@ -140,6 +140,8 @@ def is_size_of_launch(feature: str) -> bool:
 
 def _in_words(feature: str) -> str:
     name, _, size = feature.partition(":")
+    if feature == "scratch":
+        return "scratch memory of a work-item (shared_bytes above 0, and no has_groups)"
     return _SIZES[name].format(size) if is_size_of_launch(feature) else feature
 
 

@@ -55,6 +55,11 @@ def test_links_of_the_repository_hold_on_the_site(written: str, on_the_site: str
     assert site.site_links(written, "") == on_the_site
 
 
+def test_a_page_prints_a_file_of_the_repository() -> None:
+    page = site.with_files((ROOT / "docs" / "backend.md").read_text())
+    assert "```python\n" + (ROOT / "examples" / "custom_backend.py").read_text() in page
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")

@@ -60,6 +60,15 @@ def test_a_rung_is_given_once_when_it_is_complete() -> None:
     assert list(lines.complete()) == []
 
 
+def test_a_rung_of_skipped_cases_says_why() -> None:
+    lines = RungLines(Counter({Rung.VECTOR: 3}))
+    lines.note(Rung.VECTOR, Status.PASS)
+    for reason in ("no vectors of 2 lanes", "no vectors of 2 lanes"):
+        lines.note(Rung.VECTOR, Status.SKIP, reason)
+    (line,) = map(str, lines.complete())
+    assert line.endswith("3 cases: 1 Pass, 2 Skip; 2 skipped: no vectors of 2 lanes")
+
+
 @pytest.mark.long
 def test_the_failures_of_the_last_report_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

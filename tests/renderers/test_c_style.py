@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -106,6 +107,24 @@ def test_undeclared_types_and_ops_are_refused() -> None:
         OpenCLRenderer(replace(allowed, ops=C_STYLE_OPS - {"WHERE"})).render(subject)
 
 
+class Bare(CStyleRenderer):
+    """A language that names three types and nothing else."""
+
+    type_names: ClassVar = {dtypes.uint8: "byte", dtypes.uint32: "word", FLOAT: "real"}
+
+
+def test_a_language_names_the_member_that_it_lacks() -> None:
+    declared = Capabilities(CORE_DTYPES, C_STYLE_OPS)
+    bare = Bare(declared)
+    bare.begin(Program("k", (), ()))
+    # A bool is a byte in memory, whether or not the device computes in bytes.
+    assert bare.memory_type(dtypes.bool) == "byte"
+    with pytest.raises(UserError, match="lanes: type_names of Bare has no entry for int32"):
+        bare.type(INT)
+    with pytest.raises(UserError, match=r"has_grid is True: launch_indices of Bare .*'group', 0"):
+        Bare(replace(declared, has_grid=True))
+
+
 def test_a_renderer_says_what_its_kernels_are_called() -> None:
     subject = reversed_groups()
     assert isinstance(CudaRenderer(), NamingRenderer)
@@ -126,7 +145,7 @@ def test_a_renderer_may_be_shared(golden: Callable[[str, str], None]) -> None:
 
 def test_the_page_lists_what_a_language_may_change() -> None:
     page = (Path(__file__).parents[2] / "docs" / "backend.md").read_text()
-    section = page.partition("## Renderers\n")[2].partition("\n<!-- methods")[0]
+    section = page.partition("| members | names |\n")[2].partition("\n\n")[0]
     cells = [line.split("|")[2] for line in section.splitlines() if line.startswith("| ")]
     listed = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
     assert len(listed) == len(set(listed))

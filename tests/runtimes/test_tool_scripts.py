@@ -264,3 +264,7 @@ def test_the_command_writes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "llvm.parse_assembly(SOURCE)" in file.read_text()
     assert run(["conform", "export", CASE, "--for", "fortran"]) == 2
     assert "accepted are opencl" in capsys.readouterr().err
+    # The text of CPU would not show a fault of the renderer of the device.
+    assert run(["conform", "export", CASE, "--for", "llvm", "--device", "PYTHON"]) == 2
+    assert "no tool of llvm takes the kernels of PYTHON as they are" in capsys.readouterr().err
+    assert run(["conform", "export", CASE, "--for", "llvm", "--out", str(file)]) == 0

@@ -110,7 +110,9 @@ def export(
     """
     from tinyref_spec.tool_scripts.export import export_case
 
-    text = export_case(case, name, device_name(device or None), on, imports or ())
+    # By default `--for` takes any device of the language.
+    device = device_name(device or None) if device or not name else ""
+    text = export_case(case, name, device, on, imports or ())
     if out is None:
         print(text, end="")
     else:

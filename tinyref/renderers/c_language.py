@@ -109,7 +109,7 @@ def launch_table(group: str, item: str) -> Mapping[tuple[str, int], str]:
 
 
 class CStyleLanguage:
-    """The members that a language may override, with C's values; see `CStyleRenderer`."""
+    """The members that a language overrides, mostly with C's values; see `CStyleRenderer`."""
 
     language: ClassVar[str] = "C"
     kernel_prefix: ClassVar[str] = "k_"
@@ -147,6 +147,24 @@ class CStyleLanguage:
         tiles = () if capabilities is None else capabilities.matrix_tiles
         # Fragments may have other widths than the declared ones: the device has registers for them.
         self.fragments = frozenset(tile.fragment(operand) for tile in tiles for operand in Operand)
+        if capabilities is not None:
+            self._check_launch_indices(capabilities)
+
+    def _check_launch_indices(self, capabilities: Capabilities) -> None:
+        """Raise `UserError` if the language lacks an index of the declared launches."""
+        if type(self).launch_index is not CStyleLanguage.launch_index:
+            return
+        for scope, field, limits in (
+            ("group", "has_grid", capabilities.grid_limit),
+            ("item", "has_groups", capabilities.group_limit),
+        ):
+            for dim in range(3):
+                is_used = getattr(capabilities, field) and limits[dim] > 1
+                if is_used and (scope, dim) not in self.launch_indices:
+                    raise UserError(
+                        f"capabilities.{field} is True: launch_indices of {type(self).__name__} "
+                        f"has no entry for {(scope, dim)}"
+                    )
 
     def entry_name(self, program: Program) -> str:
         """Return the kernel's name in the text. Raises `UserError` if it is no identifier."""
@@ -190,17 +208,29 @@ class CStyleLanguage:
         """Return the name of a type. Raises `UserError` if the device does not declare it."""
         has_lanes = dtype.lanes in (1, *self.vector_lanes) or dtype in self.fragments
         if dtype.scalar not in self.accepted or not has_lanes:
-            accepted = ", ".join(sorted(known.name for known in self.accepted))
+            accepted = ", ".join(sorted(known.name for known in self.accepted)) or "none"
             raise UserError(
                 f"dtype: {dtype.name} has no {self.language} type here: accepted are {accepted}, "
                 f"and vectors of {', '.join(map(str, self.vector_lanes))} lanes"
+                f"{self._unnamed(dtype)}"
             )
         self.types.add(dtype)
         return self.type_names[dtype] if dtype.lanes == 1 else self.vector_type(dtype)
 
     def memory_type(self, dtype: DType) -> str:
         """Return the type of an element in memory: a bool is a byte; any value but 0 is true."""
-        return self.type(dtypes.uint8 if dtype.is_bool else dtype.scalar)
+        if not dtype.is_bool:
+            return self.type(dtype.scalar)
+        # Devices that do not compute in uint8 store bools as bytes too.
+        if dtypes.uint8 not in self.type_names:
+            raise UserError(f"dtype: a bool is a byte in memory{self._unnamed(dtypes.uint8)}")
+        self.types.add(dtypes.uint8)
+        return self.type_names[dtypes.uint8]
+
+    def _unnamed(self, dtype: DType) -> str:
+        if dtype.scalar in self.type_names:
+            return ""
+        return f": type_names of {type(self).__name__} has no entry for {dtype.scalar.name}"
 
     # Expressions
 

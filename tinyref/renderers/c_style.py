@@ -30,8 +30,8 @@ class CStyleRenderer(CStyleLanguage):
 
     A program is a list of nodes in a legal order. The base makes a statement of each node that
     computes something, such as `float v7 = v5 * v6;`, so every operation rounds and wraps in its
-    own type. The parts that languages define differently are members of `CStyleLanguage`, with the
-    values of C:
+    own type. The parts that languages define differently are members of `CStyleLanguage`. They
+    have the values of C, except `type_names` and `bitcast`, which each language defines:
 
     1. the **table**: class attributes, which are enough for most languages;
     2. **expressions**: methods that take operands as texts (names or literals, in parentheses if

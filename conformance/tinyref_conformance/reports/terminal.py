@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tinyref_conformance.diagnosis import Group
 from tinyref_conformance.records import headline
@@ -11,6 +12,8 @@ from tinyref_conformance.report import OPEN_CASE, CaseResult, Report
 from tinyref_conformance.statuses import Status
 
 COLUMNS = 100
+# Columns of a line that the cause of a group has, after the rung and the number of cases.
+TITLE = COLUMNS - 36
 GROUPS = 12
 
 
@@ -25,14 +28,25 @@ def summary(report: Report) -> Iterator[str]:
     yield f"{count_cases(report.counts.total())} in {report.certificate['seconds']:.1f} s: {counts}"
     if report.scope is not None and report.scope.sentence:
         yield from textwrap.wrap(report.scope.sentence, COLUMNS, subsequent_indent="  ")
-    for group in report.groups[:GROUPS]:
+    groups = report.groups[:GROUPS]
+    for group, name in zip(groups, distinct(map(title, groups)), strict=True):
         # The case that the device opens is not counted.
         count = "" if group.cases == [OPEN_CASE] else count_cases(len(group.cases))
-        yield clip(f"  {group.rung.title:20} {count:>10}  {title(group)}")
+        yield clip(f"  {group.rung.title:20} {count:>10}  {name}")
     if len(report.groups) > GROUPS:
         yield f"  and {len(report.groups) - GROUPS:,} more groups in the report"
     yield from _advice(report)
     yield from _example(report)
+
+
+def distinct(titles: Iterable[str]) -> Iterator[str]:
+    """Yield titles; of those that would look alike when cut, the middle is left out."""
+    whole = list(titles)
+    for text in whole:
+        alike = {other for other in whole if other[:TITLE] == text[:TITLE]}
+        start = len(os.path.commonprefix(list(alike))) if len(alike) > 1 else 0
+        left = f"{text[: TITLE // 3]} … {text[text.rfind(' ', 0, start) + 1 :]}"
+        yield left if start > TITLE else text
 
 
 def title(group: Group) -> str:

@@ -120,14 +120,20 @@ def _base(device: str) -> str:
 
 
 def device_for(language: str, device: str = "") -> str:
-    """Return `device` if it has kernels of the language, else a device here that has them.
+    """Return `device` if its kernels are of the language, or a device here if it is empty.
 
-    Raise `UserError` if none opens.
+    Raise `UserError` for another device, and if none opens.
     """
     entry = LANGUAGES[language]
     names = [name for name in (*entry.devices, entry.emulator) if name]
     if _base(device) in names:
         return device
+    if device:
+        # The text of another device would lack a fault of this one's renderer.
+        raise UserError(
+            f"for: no tool of {language} takes the kernels of {device} as they are: accepted are "
+            f"those of {', '.join(names)}, which have other texts"
+        )
     for name in names:
         if Device.availability(name).works:
             return name
